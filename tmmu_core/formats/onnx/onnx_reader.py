@@ -37,7 +37,14 @@ from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput
 from tmmu_core.formats.onnx import onnx_shape_run
 from tmmu_core.formats.onnx.onnx_constant_folding import KEPT_ELEMENTS
 from tmmu_core.formats.onnx.onnx_graph import Builder
-from tmmu_core.formats.onnx.onnx_model import check_places, first_line, inlined, without_places, write_defaults
+from tmmu_core.formats.onnx.onnx_model import (
+    check_places,
+    first_line,
+    inlined,
+    tensors_of,
+    without_places,
+    write_defaults,
+)
 from tmmu_core.formats.onnx.onnx_scope_shapes import check_scopes, without_dead_branches, write_trip_limits
 from tmmu_core.formats.onnx.onnx_scopes import SCOPE, Flat, flatten, graphs
 from tmmu_core.formats.onnx.onnx_shapes import (
@@ -210,12 +217,7 @@ def _texts(graph: onnx.GraphProto) -> Iterator[Any]:
 
 def _drop_weights(model: onnx.ModelProto) -> None:
     """Delete the values of large weights, so that inference does not process them."""
-    weights: list[onnx.TensorProto] = []
-    for _, graph in graphs(model.graph):
-        weights += graph.initializer
-        for node in graph.node:
-            weights += [attribute.t for attribute in node.attribute if attribute.type == onnx.AttributeProto.TENSOR]
-    for weight in weights:
+    for weight in tensors_of(model):
         if prod(weight.dims) > KEPT_ELEMENTS:
             for data_field in _DATA_FIELDS:
                 weight.ClearField(data_field)

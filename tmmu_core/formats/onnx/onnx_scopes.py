@@ -77,10 +77,8 @@ def graphs(graph: onnx.GraphProto, place: str = "graph") -> Iterator[tuple[str, 
     """Yield the graph and all its subgraphs with their place in the file."""
     yield place, graph
     for k, node in enumerate(graph.node):
-        for attribute in node.attribute:
-            inner = [attribute.g] if attribute.type == onnx.AttributeProto.GRAPH else attribute.graphs
-            for body in inner:
-                yield from graphs(body, f"{place}.node[{k}].{attribute.name}")
+        for name, body in bodies_of(node):
+            yield from graphs(body, f"{place}.node[{k}].{name}")
 
 
 def flatten(model: onnx.ModelProto, source: str = "") -> Flat:
