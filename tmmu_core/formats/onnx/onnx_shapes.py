@@ -132,7 +132,12 @@ def infer(model: onnx.ModelProto, sizes: Sizes, name: str) -> Facts:
     that it depends on are fixed: ``sizes`` is narrowed.
     """
     named = _inferred(model, name)[0]
-    points = _points(sizes)
+    written = (value for node in model.graph.node for value in node.output if value)
+    is_open = any(
+        value not in named or any(not isinstance(dim, int) and dim not in sizes.dims for dim in named[value][1])
+        for value in written
+    )
+    points = _points(sizes) if is_open else []
     at_points: list[Known] = []
     for point in points:
         try:
@@ -228,6 +233,8 @@ def _factors(sizes: list[int | str | None], points: list[dict[str, int]]) -> tup
 
 ROUNDS = 64
 """Maximum rounds of inference and folding: each resolves one more computed shape."""
+LONG_VECTOR = 1 << 20
+"""Elements of a vector above which data propagation is off, as it is for ranges: it would write out each of them."""
 
 
 def decided(model: onnx.ModelProto, name: str) -> dict[str, Array]:
@@ -272,6 +279,7 @@ def _folded(model: onnx.ModelProto, name: str) -> tuple[Known, onnx.ModelProto]:
     """Infer shapes and fold the values that they give, until nothing new is found."""
     known = _once(model, name)
     scopes = sum(is_scope(node) for node in model.graph.node)
+    has_range = any(node.op_type == "Range" for node in model.graph.node)
     for _ in range(ROUNDS + 2 * scopes):
         written = (value for node in model.graph.node for value in node.output if value)
         if not scopes and all(fixed_shape(known, value) is not None for value in written):
@@ -282,15 +290,17 @@ def _folded(model: onnx.ModelProto, name: str) -> tuple[Known, onnx.ModelProto]:
         if smaller is None and not inner:
             break
         model = declaring(within, inner)
-        known |= declared_by(model) | _once(model, name)
+        lengths = [shape[0] for _, shape in known.values() if len(shape) == 1]
+        is_long = any(isinstance(size, int) and size > LONG_VECTOR for size in lengths)
+        known |= _once(model, name, propagate=not (has_range or is_long))
         known |= {weight.name: (weight.data_type, list(weight.dims)) for weight in model.graph.initializer}
     return known, model
 
 
-def _once(model: onnx.ModelProto, name: str) -> Known:
-    """Run the shape inference of the onnx package, without data propagation, which writes out whole ranges."""
+def _once(model: onnx.ModelProto, name: str, *, propagate: bool = False) -> Known:
+    """Run the shape inference of the onnx package, with or without data propagation."""
     try:
-        inferred = shape_inference.infer_shapes(model, check_type=False, strict_mode=False)
+        inferred = shape_inference.infer_shapes(model, check_type=False, strict_mode=False, data_prop=propagate)
     except Exception as error:  # InferenceError, ValueError and RuntimeError
         raise InvalidIrShapes(
             f"the shapes of the ONNX model cannot be inferred: {first_line(error)}",
@@ -300,11 +310,12 @@ def _once(model: onnx.ModelProto, name: str) -> Known:
         ) from error
     for value_info in (*inferred.graph.input, *inferred.graph.value_info, *inferred.graph.output):
         refuse_type(value_info, name)
-    own = {dim for _, shape in declared_by(model).values() for dim in shape}
-    return {
-        value: (element, [dim if isinstance(dim, int) or dim in own else None for dim in shape])  # not "unk__0"
-        for value, (element, shape) in declared_by(inferred).items()
-    }
+    known = declared_by(inferred)
+    if any(isinstance(dim, str) for _, shape in known.values() for dim in shape):
+        own = {dim for _, shape in declared_by(model).values() for dim in shape}
+        for _, shape in known.values():  # inference names open sizes "unk__0"
+            shape[:] = [dim if isinstance(dim, int) or dim in own else None for dim in shape]
+    return known
 
 
 def declared_by(model: onnx.ModelProto) -> Known:
