@@ -1,6 +1,6 @@
 """Worker processes with progress, stop and kill: one per task, ended with its result or with the server.
 
-They are forked from the fork server of ``multiprocessing``, which has imported the tasks, so that a start takes 10 ms.
+They are forked from the fork server of ``multiprocessing``, which has imported the tasks, so that a worker starts at once.
 Where there is no ``os.fork`` (Windows) they are spawned.
 """
 
