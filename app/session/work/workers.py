@@ -1,7 +1,7 @@
 """Worker processes with progress, stop and kill: one per task, ended with its result or with the server.
 
-They are forked from the fork server of ``multiprocessing``, which has imported the tasks, so that a worker starts at once.
-Where there is no ``os.fork`` (Windows) they are spawned.
+The fork server of ``multiprocessing``, which has imported the tasks, forks them; without ``os.fork`` (Windows) they are
+spawned.
 """
 
 from __future__ import annotations
