@@ -114,13 +114,15 @@ def planning_input(opened: Opened) -> Graph | PlainInstance:
     return opened.graph
 
 
-def at_its_sizes(opened: Opened, choice: Choice) -> Opened:
-    """The file as read at the chosen sizes, where its reader assumed others."""
-    if opened.graph is None or not opened.graph.assumed or not choice.dims:
-        return opened
-    data, name = content_of(opened.source)
-    graph = read_at(opened.graph, choice.dims, data, name)
-    return opened if graph is opened.graph else replace(opened, graph=graph)
+def opened_at(choice: Choice) -> tuple[Choice, Opened]:
+    """Return the choice with explicit defaults, and the file as read at its sizes, where its reader assumed others."""
+    opened = open_source(choice.source)
+    full = spelled_out(choice, opened)
+    if opened.graph is not None and opened.graph.assumed and full.dims:
+        data, name = content_of(opened.source)
+        graph = read_at(opened.graph, full.dims, data, name)
+        opened = opened if graph is opened.graph else replace(opened, graph=graph)
+    return full, opened
 
 
 def spelled_out(choice: Choice, opened: Opened) -> Choice:
@@ -144,11 +146,9 @@ def plan_key(choice: Choice) -> tuple[Any, ...]:
 
 def make_plan(choice: Choice, progress: Progress | None = None) -> Shown:
     """Plan a choice now. Raises ``TmmuError``."""
-    opened = open_source(choice.source)
-    full = spelled_out(choice, opened)
+    full, opened = opened_at(choice)
     if opened.plan is not None:
         return _finished(full, opened, opened.plan)
-    opened = at_its_sizes(opened, full)
     made = _known_rank(full) or _reviewed(full, opened) or _made(full, opened, progress or (lambda *_: True))
     if made.plan.planner_options.get(NODE_LIMIT) != full.options.get(NODE_LIMIT):
         full = full.but(options=dict(made.plan.planner_options))  # it was stopped
@@ -202,9 +202,7 @@ def task_job(key: tuple[Any, ...], what: str, choice: Choice, task: Task, *argum
     """Return the job that runs a task about the graph of a choice in a worker."""
 
     def run(progress: Progress) -> Any:
-        opened = open_source(choice.source)
-        full = spelled_out(choice, opened)
-        opened = at_its_sizes(opened, full)
+        full, opened = opened_at(choice)
         return desk().run_task(about(task, opened, full.dims, requested(full, opened), *arguments), progress)
 
     return desk().job(key, what, run)

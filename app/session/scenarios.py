@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from app.session.opening import Opened, open_source
-from app.session.planning import about, at_its_sizes, ranks_key, requested, spelled_out, task_job
+from app.session.opening import Opened
+from app.session.planning import about, opened_at, ranks_key, requested, task_job
 from app.session.rank_sets import MOST_RANKS, spec_of
 from app.session.view_state import Choice
 from app.session.work import tasks
@@ -36,9 +36,7 @@ def all_ranks(choice: Choice) -> Job[RankPlans]:
                 f"the mesh has {world:,} ranks; this page shows up to {MOST_RANKS:,}.",
                 "Plan single ranks with tmmu plan --shard FILE --rank R, or use a smaller mesh.",
             )
-        opened = open_source(choice.source)
-        whole = spelled_out(choice.of_whole(), opened)
-        opened = at_its_sizes(opened, whole)
+        whole, opened = opened_at(choice.of_whole())
         request = requested(whole, opened).but(shard_spec=spec)
         ranks: RankPlans = desk().run_task(about(tasks.ranks, opened, whole.dims, request), progress)
         return ranks

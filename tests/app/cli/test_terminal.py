@@ -1,4 +1,4 @@
-"""Tables on a terminal."""
+"""Tables on a terminal, and shell completion, requested as bash and zsh do."""
 
 from __future__ import annotations
 
@@ -49,3 +49,30 @@ def test_id_in_brackets_is_no_markup(tmp_path: Path) -> None:
     ours = on_a_terminal("gate", str(path), "--max-peak", "1MiB")
     assert "ok" in ours
     assert "[bold]t3[/bold]" in on_a_terminal("trace", str(path))
+
+
+PROGRAM = "import sys; sys.argv = ['tmmu']; from tmmu_core.__main__ import main; main()"
+
+
+def completions(shell: str, words: str) -> list[str]:
+    variables = {"_TMMU_COMPLETE": f"complete_{shell}", "COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1)}
+    variables["_TYPER_COMPLETE_ARGS"] = words
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], env={**os.environ, **variables}, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout.split()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("words", "shown_text"),
+    [("tmmu pl", {"plan"}), ("tmmu re", {"report", "restore", "record"}), ("tmmu fit --mes", {"--mesh"})],
+)
+def test_bash_completion(words: str, shown_text: set[str]) -> None:
+    assert set(completions("bash", words)) == shown_text
+
+
+@pytest.mark.slow
+def test_zsh_completion() -> None:
+    assert any("plan" in line for line in completions("zsh", "tmmu pl"))
