@@ -14,7 +14,8 @@ from app.texts.short_names import shortener
 from tmmu_core.graph.assumed_sizes import SHAPE_SOURCES
 from tmmu_core.graph.model import Origin, StorageOrigin
 from tmmu_core.liveness.idle_time import Idle
-from tmmu_core.liveness.why_live import REFUSAL_WORDS, Explanation, explain
+from tmmu_core.liveness.live_model import REFUSAL_WORDS
+from tmmu_core.liveness.why_live import Explanation, explain
 from tmmu_core.plans.analysis.peak_lines import line_of
 from tmmu_core.plans.analysis.why_memory import Uplift, uplift
 from tmmu_core.plans.figures.plan_storages import align_up

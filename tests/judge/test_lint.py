@@ -10,8 +10,14 @@ import pytest
 from tests.judge.faults import changed, refigured, rehashed
 from tests.support.build import chain, graph, node, residual, tensor, view
 from tmmu_core.graph.model import Graph
-from tmmu_core.judge.lint import RULES, lint_plan, lint_verdict
+from tmmu_core.judge.finding import Finding
+from tmmu_core.judge.lint import RULES, lint_verdict
 from tmmu_core.plans.making.engine import plan_graph
+from tmmu_core.plans.model import Plan
+
+
+def lint_plan(plan: Plan, graph: Graph | None = None) -> tuple[Finding, ...]:
+    return lint_verdict(plan, graph).findings
 
 
 def test_plan_without_handoffs_has_no_finding() -> None:

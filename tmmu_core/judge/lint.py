@@ -45,23 +45,16 @@ _NEED_GRAPH = ("undeclared_inplace", "backward_before_forward", "split_scope", "
 _RULE_OF = {rule: name for name, rules in _OF_THE_VERIFIER.items() for rule in rules}
 
 
-def lint_plan(
+def lint_verdict(
     plan: Plan, graph: Graph | None = None, *, dims: Mapping[str, int] | None = None, cut_from: bytes | None = None
-) -> tuple[Finding, ...]:
-    """Return findings under the lint rules; those on lifetimes and in-place reuse need the graph."""
+) -> Verdict:
+    """Return the findings with the checked rules; those on lifetimes and in-place reuse need the graph."""
     verified = verify_plan(plan, graph, dims=dims, cut_from=cut_from)
     found = [replace(finding, rule=_RULE_OF.get(finding.rule, "aligned_and_slotted")) for finding in verified.findings]
     if graph is not None:
         found += [*_undeclared(plan, graph), *_out_of_phase(plan, graph), *_split_scopes(plan, graph), *_idle(graph)]
-    return shortened(found)
-
-
-def lint_verdict(
-    plan: Plan, graph: Graph | None = None, *, dims: Mapping[str, int] | None = None, cut_from: bytes | None = None
-) -> Verdict:
-    """Return the findings with the checked rules; ``ok`` where none is an error."""
     checked = [rule for rule in RULES if graph is not None or rule not in _NEED_GRAPH]
-    return Verdict(lint_plan(plan, graph, dims=dims, cut_from=cut_from), tuple(checked))
+    return Verdict(shortened(found), tuple(checked))
 
 
 def _undeclared(plan: Plan, graph: Graph) -> Iterator[Finding]:

@@ -23,15 +23,9 @@ from tmmu_core.liveness.live_ranges import Ranges, overflow_error, tensor_ranges
 from tmmu_core.liveness.storages import Groups, storage_groups
 
 ARENA_OF_ROLE = {
-    "activation": "activations",
-    "input": "activations",
-    "output": "activations",
-    "workspace": "activations",
+    **dict.fromkeys(("activation", "input", "output", "workspace"), "activations"),
     "gradient": "gradients",
-    "parameter": "parameters",
-    "buffer": "parameters",
-    "constant": "parameters",
-    "optimizer_state": "parameters",
+    **dict.fromkeys(("parameter", "buffer", "constant", "optimizer_state"), "parameters"),
 }
 
 

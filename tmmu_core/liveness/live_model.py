@@ -45,17 +45,19 @@ class Timeline:
         return len(self.node_at)
 
 
-CONDITIONS: tuple[str, ...] = (
-    "several_outputs",
-    "persistent",
-    "graph_output",
-    "saved_for_backward",
-    "alias_live",
-    "must_not_alias",
-    "other_arena",
-    "already_taken",
-)
-"""Conditions that refuse a permitted in-place reuse, in the order in which they are tested."""
+REFUSAL_WORDS: dict[str, str] = {
+    "several_outputs": "its last reader writes several outputs",
+    "persistent": "it is persistent",
+    "graph_output": "it is an output of the graph",
+    "saved_for_backward": "it is saved for the backward pass",
+    "alias_live": "another tensor of its buffer is still live, or the output has a buffer already",
+    "must_not_alias": "they must not alias",
+    "other_arena": "they are in different arenas",
+    "already_taken": "the output reuses another input",
+}
+"""Conditions that refuse a permitted in-place reuse, in the order of the tests; each as a clause after "because"."""
+
+CONDITIONS: tuple[str, ...] = tuple(REFUSAL_WORDS)
 
 
 @dataclass(frozen=True)

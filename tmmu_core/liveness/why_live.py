@@ -21,18 +21,6 @@ DeathReason = Literal[
     "gradient_kept",
 ]
 
-REFUSAL_WORDS: dict[str, str] = {
-    "several_outputs": "its last reader writes several outputs",
-    "persistent": "it is persistent",
-    "graph_output": "it is an output of the graph",
-    "saved_for_backward": "it is saved for the backward pass",
-    "alias_live": "another tensor of its buffer is still live, or the output has a buffer already",
-    "must_not_alias": "they must not alias",
-    "other_arena": "they are in different arenas",
-    "already_taken": "the output reuses another input",
-}
-"""Each condition as a clause after "refused, because"."""
-
 
 @dataclass(frozen=True)
 class Event:

@@ -12,7 +12,7 @@ from app.kit.tensor import tensor_table
 from app.session import state
 from app.session.planning import Shown
 from app.texts import markup, numbers
-from tmmu_core.liveness.why_live import REFUSAL_WORDS
+from tmmu_core.liveness.live_model import REFUSAL_WORDS
 from tmmu_core.plans.model import Plan
 
 MOST_GROUPS = 200

@@ -17,7 +17,7 @@ from tmmu_core.formats.planfile.trace import Trace
 from tmmu_core.graph.model import Graph
 from tmmu_core.graph.native import native_file
 from tmmu_core.judge.finding import Verdict
-from tmmu_core.judge.lint import lint_plan
+from tmmu_core.judge.lint import lint_verdict
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.plans.analysis import waste_ledger
 from tmmu_core.plans.analysis.gate import Limit, gate
@@ -64,7 +64,7 @@ def use_graph(graph: Graph) -> None:
             assert verdict.ok, f"{mode}, {planner}: {verdict.errors[0]}"
             checkpoint.restore(checkpoint.checkpoint(solution.plan, solution.liveness))
             use_plan(solution.plan)
-            lint_plan(solution.plan, graph)
+            lint_verdict(solution.plan, graph)
     refusals.sort(key=lambda error: isinstance(error, TmmuError))  # untyped errors first
     if refusals:
         raise refusals[0]

@@ -22,19 +22,11 @@ from tmmu_core.graph.constants import Constants, InFile, beside, not_opened
 from tmmu_core.graph.model import Graph
 
 DTYPES = {
+    **{f"uint{width}": f"U{width}" for width in (8, 16, 32, 64)},
+    **{f"int{width}": f"I{width}" for width in (8, 16, 32, 64)},
+    **{f"float{width}": f"F{width}" for width in (16, 32, 64)},
     "bool": "BOOL",
-    "uint8": "U8",
-    "int8": "I8",
-    "uint16": "U16",
-    "int16": "I16",
-    "uint32": "U32",
-    "int32": "I32",
-    "uint64": "U64",
-    "int64": "I64",
-    "float16": "F16",
     "bfloat16": "BF16",
-    "float32": "F32",
-    "float64": "F64",
     "float8_e4m3fn": "F8_E4M3",
     "float8_e5m2": "F8_E5M2",
 }

@@ -100,13 +100,8 @@ def _carried(operator: str, read: Read, shape: tuple[int, ...]) -> Read | None:
 
 
 KIND_OF_ROLE = {
-    "parameter": "parameters",
-    "buffer": "parameters",
-    "constant": "parameters",
-    "activation": "activations",
-    "input": "activations",
-    "output": "activations",
-    "workspace": "activations",
+    **dict.fromkeys(("parameter", "buffer", "constant"), "parameters"),
+    **dict.fromkeys(("activation", "input", "output", "workspace"), "activations"),
     "gradient": "gradients",
     "optimizer_state": "optimizer_state",
 }
