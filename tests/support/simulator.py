@@ -64,7 +64,8 @@ def simulate(
     config = read_arenas(arenas)
     lives = lives_of(run_of(graph, mode, preset, order, dims), config)
     tenants: dict[str, list[Storage]] = {name: [] for name in config}
-    for storage in sorted(lives.storages.values(), key=lambda storage: storage.sort_key):
+    nbytes = lives.run.sizes.nbytes
+    for storage in sorted(lives.storages.values(), key=lambda s: (lives.birth[s.name], -nbytes[s.name], s.name)):
         tenants.setdefault(storage.arena, []).append(storage)
     extents: dict[str, tuple[int, int]] = {}
     place: dict[str, tuple[str, Slot, int]] = {}
@@ -155,7 +156,7 @@ def differences(plan: Plan, reference: SimulatedPlan) -> Iterator[str]:
     theirs: dict[str, object] = {
         "order": (run.steps, run.has_inputs_step, run.order),
         "handoffs": sorted(zip(reference.lives.handoffs, reference.taken, strict=True)),
-        "storages": {frozenset(storage.members) for storage in reference.lives.storages.values()},
+        "storages": set(map(frozenset, reference.lives.members.values())),
         "layout": reference.layout_hash.hex(),
     }
     mine |= {row.tensor_id: tuple(getattr(row, field) for field in ROW_FIELDS) for row in plan.rows()}

@@ -7,8 +7,8 @@ schema is ``native.schema.json`` beside this file.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -115,14 +115,12 @@ def encode_json(graph: Graph, *, gzip: bool = False) -> bytes:
     Raises ``InvalidIrShapes`` (reason ``not_json``) where ``params`` hold a number that JSON has no word for.
     """
     for k, node in enumerate(graph.nodes):
-        if any(isinstance(leaf, float) and not math.isfinite(leaf) for leaf in _leaves(node.params)):
-            raise InvalidIrShapes(
-                f'the params of the node "{node.node_id}" hold a NaN or an infinity, which JSON cannot represent.',
-                hint="Write the graph as CBOR.",
-                reason="not_json",
-                node_id=node.node_id,
-                path=f"$.nodes[{k}].params",
-            )
+        try:
+            json.dumps(node.params, allow_nan=False, default=str)
+        except ValueError as error:
+            what = f'the params of the node "{node.node_id}" hold a NaN or an infinity, which JSON cannot represent.'
+            path, hint = f"$.nodes[{k}].params", "Write the graph as CBOR."
+            raise InvalidIrShapes(what, hint=hint, reason="not_json", node_id=node.node_id, path=path) from error
     encode = msgspec.json.Encoder().encode
     parts: list[bytes] = []
     for field, value in _complete(graph).items():
@@ -224,14 +222,3 @@ def _complete(graph: Graph) -> dict[str, Any]:
 
 DEFAULT_WORDS = {"tensors": (("dtype", "float32"), ("role", "activation")), "nodes": (("phase", "forward"),)}
 """Rows → their fields of text whose default is not empty."""
-
-
-def _leaves(value: Any) -> Iterator[Any]:
-    if isinstance(value, dict):
-        for inner in value.values():
-            yield from _leaves(inner)
-    elif isinstance(value, list | tuple):
-        for inner in value:
-            yield from _leaves(inner)
-    else:
-        yield value

@@ -75,7 +75,6 @@ class Storage:
 
     name: str
     """The first-born member: earliest birth, bases before views, then id bytes. It decides arena and sort order."""
-    members: tuple[str, ...]
     arena: str
     birth: int
     death: int
@@ -83,8 +82,6 @@ class Storage:
     """Bytes: the greatest extent over the members."""
     alignment: int
     """Bytes: the greatest alignment of a member, without that of the arena."""
-    sort_key: tuple[int, int, bytes]
-    """(birth, −nbytes, id bytes) of the first-born member (contract §1)."""
 
 
 class Groups:
@@ -153,13 +150,11 @@ def storage_from(
     persistent = any(run.tensors[member].persistent for member in members)
     return Storage(
         name=name,
-        members=tuple(sorted(members)),
         arena=arena,
         birth=0 if persistent else min(birth[member] for member in members),
         death=run.end if persistent else max(death[member] for member in members),
         size=max(offset[member] + run.sizes.row_bytes[member] for member in members),
         alignment=max(run.tensors[member].alignment or 1 for member in members),
-        sort_key=(birth[name], -run.sizes.nbytes[name], name.encode()),
     )
 
 

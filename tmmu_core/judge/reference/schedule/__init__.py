@@ -18,8 +18,6 @@ from tmmu_core.judge.reference.schedule.ref_order import Sizes, roots, sizes_of,
 class Run:
     """A graph under a mode and a preset, resolved to steps ``0 … T − 1``."""
 
-    source: Graph
-    """The graph as given, which is hashed."""
     graph: Graph
     """The graph as executed."""
     mode: Mode
@@ -99,7 +97,6 @@ def run_of(
     inside = set(ran)
     root, root_offset = roots(as_run)
     run = Run(
-        source=graph,
         graph=as_run,
         mode=mode,
         retain=retain,
