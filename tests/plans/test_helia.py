@@ -226,12 +226,6 @@ def test_edited_offset_fails_a_static_assertion(tmp_path: Path) -> None:
     assert "static assertion failed" in built.stderr
 
 
-@pytest.mark.parametrize("memories", [[], [{"name": "a"}, {"name": "a"}]])
-def test_memories_need_unique_names(memories: list[dict[str, str]]) -> None:
-    with pytest.raises(InvalidIrShapes, match="need names of their own, at least one"):
-        plan_graph(chain(2), planner="helia", options={"memories": memories})
-
-
 @pytest.mark.parametrize(
     "options",
     [

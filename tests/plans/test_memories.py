@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.build import graph, node, tensor
-from tmmu_core.base.errors import ArenaTooSmall, InvalidIrShapes
+from tmmu_core.base.errors import ArenaTooSmall
 from tmmu_core.formats.c_project.render_c import c_header
 from tmmu_core.formats.c_project.render_plan import build_render_plan, residency
 from tmmu_core.formats.planfile import plan_file
@@ -38,24 +38,10 @@ def planned(g: Graph, **options: Any) -> Plan:
     return plan
 
 
-def refused(g: Graph, **options: Any) -> str:
-    with pytest.raises(InvalidIrShapes) as caught:
-        planned(g, **options)
-    assert caught.value.diagnostics["reason"] == "planner_option"
-    return str(caught.value)
-
-
 def home(plan: Plan, name: str) -> tuple[str, str]:
     """(memory read from, memory stored in)."""
     notes = plan.notes[plan.row(plan.row_of[name]).arena]
     return notes["memory"], notes["source_memory"]
-
-
-def test_rule_that_copies_into_read_only_memory_is_rejected() -> None:
-    rule = {"role": "constant", "memory": "SRAM", "constant_destination_memory": "MRAM"}
-    assert "rule 1 copies constants into MRAM, which cannot be written" in refused(
-        model(4), memories=[SRAM, MRAM], rules=[rule]
-    )
 
 
 def test_staged_constant_without_room_is_read_from_its_source() -> None:
@@ -102,27 +88,6 @@ def test_alignment_of_a_dtype_is_recorded() -> None:
     assert {row.tensor_id: row.alignment for row in plan.rows()} == {"x": 8, "y": 1}
     header = c_header(build_render_plan(plan))
     assert "MODEL_T_X_OFFSET % UINT64_C(8) == 0u" in header
-
-
-@pytest.mark.parametrize(
-    ("memories", "rules", "words"),
-    [
-        ([{**SRAM, "max_size": 0}], [], "memory 'SRAM' has a max_size of 0 B"),
-        ([SRAM, MRAM], [{"role": "scratch", "memory": "MRAM"}], "rule 1 sends scratch to MRAM"),
-        ([SRAM, MRAM], [{"role": "buffer", "memory": "MRAM"}], "rule 1 sends buffer to MRAM"),
-        ([SRAM], [{"memory": "SRAM", "min_size": 9, "max_size": 8}], "rule 1 matches nothing"),
-        ([SRAM, TCM], [{"memory": "SRAM", "name": "c*"}, {"memory": "TCM", "name": "c*"}], "rules 1 and 2 contradict"),
-        (
-            [SRAM, TCM],
-            [{"role": "scratch", "memory": "SRAM", "constant_destination_memory": "TCM"}],
-            "constant_destination_memory for scratch",
-        ),
-    ],
-)
-def test_contradicting_rules_are_rejected(
-    memories: list[dict[str, Any]], rules: list[dict[str, Any]], words: str
-) -> None:
-    assert words in refused(model(4), memories=memories, rules=rules)
 
 
 def test_plan_names_the_rule_for_each_tensor() -> None:

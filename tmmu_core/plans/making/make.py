@@ -159,8 +159,8 @@ def _plan_of_instance(
     packing = instance.packing if keeps else None
     return plan_problem(
         replace(instance, problem=problems[0], others=problems[1:], packing=packing, notes=notes),
-        planner=DEFAULT_PLANNER if keeps else planner,
-        options=None if keeps else request.options,
+        planner=planner,
+        options={} if keeps else request.options,
         token=request.replay_token,
         progress=progress,
     )
@@ -180,17 +180,16 @@ def problems_as_requested(problems: tuple[Problem, ...], request: PlanRequest) -
     changed = []
     for problem in problems:
         changes: dict[str, Any] = {}
+        alignment = request.alignment
         if problem.arena in config:
             changes["capacity"] = config[problem.arena].capacity_bytes
-            if "alignment_bytes" in as_given(request.arenas or {})[problem.arena]:
-                changes["arena_alignment"] = config[problem.arena].alignment_bytes
+            if alignment is None and "alignment_bytes" in as_given(request.arenas or {})[problem.arena]:
+                alignment = config[problem.arena].alignment_bytes
         if problem.arena in capacities:
             changes["capacity"] = capacities[problem.arena]
-        if request.alignment is not None:
-            changes["arena_alignment"] = request.alignment
-        if "arena_alignment" in changes:
-            changes["alignment"] = np.maximum(problem.alignment, np.uint64(changes["arena_alignment"]))
-        changed.append(replace(problem, **changes) if changes else problem)
+        if alignment is not None:
+            changes |= {"arena_alignment": alignment, "alignment": np.maximum(problem.alignment, np.uint64(alignment))}
+        changed.append(replace(problem, **changes))
     return tuple(changed)
 
 
