@@ -31,7 +31,7 @@ from tmmu_core.library.fit_result import Fit
 from tmmu_core.planners.problem import Progress
 from tmmu_core.plans import model
 from tmmu_core.plans.analysis.explain_peak import Explanation, explain_peak
-from tmmu_core.plans.analysis.gate import Check, baseline_warning, gate
+from tmmu_core.plans.analysis.gate import Check, Measure, baseline_warning, gate
 from tmmu_core.plans.analysis.plan_warnings import plan_warnings
 from tmmu_core.plans.figures.metrics import Totals, totals
 from tmmu_core.plans.making.engine import Solution
@@ -175,29 +175,24 @@ class Plan(model.Plan):
         >>> bool(tmmu.plan("sample_graphs/mixed_sizes.tmmu.json").gate(max_extent="1MiB"))
         True
         """
-        limits = arguments.limits_of("extent", max_extent) + arguments.limits_of("peak live bytes", max_peak)
-        limits += arguments.limits_of("gap", max_gap) + arguments.limits_of("reuse", min_reuse)
-        limits += arguments.limits_of("reuse cost", max_reuse_cost)
-        baseline_plan = None if baseline is None else as_plan(baseline)
-        if baseline_plan is not None:
-            growths = {
-                "max_growth": max_growth,
-                "max_peak_growth": max_peak_growth,
-                "max_extent_growth": max_extent_growth,
-            }
-            limits += arguments.growths_of(growths)
+        given: dict[Measure, Any] = {"extent": max_extent, "peak live bytes": max_peak, "gap": max_gap}
+        given |= {"reuse": min_reuse, "reuse cost": max_reuse_cost}
+        limits = [limit for what, value in given.items() for limit in arguments.limits_of(what, value)]
+        before = None if baseline is None else as_plan(baseline)
+        if before is not None:
+            growths = {"max_growth": max_growth, "max_peak_growth": max_peak_growth}
+            limits += arguments.growths_of({**growths, "max_extent_growth": max_extent_growth})
         if not limits:
             raise ValueError("a gate without a limit can never be red. Give max_extent, max_peak, max_gap or baseline.")
         verdict = self.verify(graph)
         judged = self if self.made is not None else believed(self, verdict)
         warnings = [*self.warnings, *(verdict_warnings(verdict) if self.made is None else ())]
-        if baseline_plan is not None:
-            of_baseline = verify_plan(baseline_plan)
+        if before is not None:
+            of_baseline = verify_plan(before)
             verdict = verdict if of_baseline.ok else of_baseline
-            differences = baseline_warning(self, baseline_plan)
-            warnings = [*filter(None, [differences]), *warnings]
-            warnings += [f"baseline: {text}" for text in plan_warnings(baseline_plan)]
-        checks = gate(judged, limits, baseline_plan) if verdict.ok else ()
+            warnings = [*filter(None, [baseline_warning(self, before)]), *warnings]
+            warnings += [f"baseline: {text}" for text in plan_warnings(before)]
+        checks = gate(judged, limits, before) if verdict.ok else ()
         return Gate(verdict, checks, tuple(warnings), () if allow_incomplete else self.incomplete)
 
     def compare(self, other: Source) -> Comparison:
@@ -234,16 +229,12 @@ class Plan(model.Plan):
         Raises ``MissingExtra`` without pandas.
         """
         pandas = need("pandas", "a table")
-        names = [arena.name for arena in self.arenas]
         columns = {
-            "arena": pandas.Categorical.from_codes(self.arena, names),
+            "arena": pandas.Categorical.from_codes(self.arena, [arena.name for arena in self.arenas]),
             "logical_slot": self.logical_slot,
             "offset_bytes": self.offset,
             "size_bytes": self.size,
-            "alignment": self.alignment,
-            "birth": self.birth,
-            "death": self.death,
-            "generation": self.generation,
+            **{name: getattr(self, name) for name in ("alignment", "birth", "death", "generation")},
             "role": pandas.Categorical(self.roles),
             "dtype": pandas.Categorical(self.dtypes),
             "shape": list(self.shapes),
@@ -313,17 +304,15 @@ class Plan(model.Plan):
     def __repr__(self) -> str:
         t = self.totals
         gap = app_module("texts.numbers").over_bound(*t.gap)
-        figures = f"extent {t.extent_bytes:,} B, bound {t.lower_bound_bytes:,} B, gap {gap}"
-        if any(arena.status == model.INVALID for arena in self.arenas):
-            figures = f"INVALID, {figures}"
-        elif self.incomplete:
-            figures = f"INCOMPLETE, {figures}"
+        is_invalid = any(arena.status == model.INVALID for arena in self.arenas)
+        status = "INVALID, " if is_invalid else "INCOMPLETE, " if self.incomplete else ""
+        figures = f"{status}extent {t.extent_bytes:,} B, bound {t.lower_bound_bytes:,} B, gap {gap}"
         name = visible(self.ir_name or "a plan").replace("\n", " ")[:60]
         remarks = [self.remark(key) for key in (model.UNPLANNED, model.ASSUMED, model.READ, model.GIVEN_OFFSETS)]
         remarked = "".join(f"; {visible(text)[:REMARK_LENGTH].rstrip('.')}" for text in remarks if text)
-        why = self.explanation.reason
         hint = app_module("texts.totals_text").better(self.better, 'planner="auto"')
         more = f" {hint}." if hint else ""
+        why = self.explanation.reason
         return f"<Plan {name} · {self.mode} · {self.planner}: {figures}, {len(self):,} tensors{remarked}. {why}{more}>"
 
     def _repr_html_(self) -> str:
