@@ -28,19 +28,22 @@ def in_order(made: Sequence[Move]) -> None:
     if not made:
         st.html(markup.empty("No changes", "The plan fits as it is."))
         return
+    costs = {
+        "extra FLOPs": [f"{move.cost.extra_flops:,}" * bool(move.cost.extra_flops) for move in made],
+        "transferred": [numbers.short_bytes(move.cost.moved_bytes) * bool(move.cost.moved_bytes) for move in made],
+    }
+    costs = {name: cells for name, cells in costs.items() if any(cells)}
     rows = [
-        (
-            move.kind,
-            numbers.shortened(move.what, 90),
-            numbers.short_bytes(move.bytes),
-            f"{move.cost.extra_flops:,}",
-            numbers.short_bytes(move.cost.moved_bytes),
-            move.why,
-        )
-        for move in made
+        [
+            markup.esc(move.kind),
+            markup.esc(numbers.short_bytes(move.bytes)),
+            *(cells[k] for cells in costs.values()),
+            f'{markup.esc(numbers.shortened(move.what, 90))} <span class="soft">{markup.esc(move.why)}</span>',
+        ]
+        for k, move in enumerate(made)
     ]
-    head = ("change", "details", "saved", "extra FLOPs", "transferred", "why it is allowed")
-    st.html(markup.table(head, [[markup.esc(cell) for cell in row] for row in rows], numbers=(2, 3, 4)))
+    head = ("change", "saved", *costs, "details and why it is allowed")
+    st.html(markup.table(head, rows, numbers=range(1, 2 + len(costs))))
 
 
 def ranked(job: Job[WhatIf], today: int) -> None:

@@ -17,8 +17,8 @@ from app.session.planning import Shown
 from app.texts import glossary, markup, numbers
 from tmmu_core.planners.problem import GIVEN
 
-ROOM = 268
-"""Pixels of a window that the map leaves to the lines above and below it."""
+ROOM = 300
+"""Pixels of a window that the map leaves to the lines above it and to its legend."""
 OF_A_STEP: dict[str, Callable[[Shown], None]] = {
     "peak": peak_view.draw,
     "fragmentation": fragmentation_view.draw,
