@@ -3,7 +3,7 @@
 The command clicks each sample in the gallery of the explorer, then "Find the best plan", then visits each page of large
 samples. A time ends with the painted canvas, or with the end of the script on a page without one.
 
-``python -m benchmarks.opening ROWS …`` uploads tables with that many rows and prints the seconds of each stage.
+``python -m benchmarks.opening ROWS …`` uploads tables with that many rows and writes the last section of that page.
 """
 
 from __future__ import annotations
@@ -40,6 +40,8 @@ from tmmu_core.plans.making.request import PlanRequest
 TITLES = (*(title for name, title in pages.PAGES if name not in ("plan", "scale")), "Plan")
 LARGE = 5_000
 """Tensors from which every page of a sample is timed."""
+UPLOADS = "## Large files"
+"""Title of the section about uploaded tables."""
 LISTED = 1_000
 """Tensors from which a sample has its own row; slow ones have one too."""
 
@@ -198,7 +200,8 @@ class CpuTimes:
     """CPU seconds of this process's descendants by program, read ten times a second, because workers end."""
 
     def __enter__(self) -> CpuTimes:
-        self._before = self._after = self._read()
+        self._before = self._read()
+        self._after = dict(self._before)
         self._ended = threading.Event()
         self._watch = threading.Thread(target=self._run)
         self._watch.start()
@@ -274,21 +277,46 @@ def _seconds(value: float | None) -> str:
     return "–" if value is None else f"{value:.2f}"
 
 
+def uploads(rows: list[tuple[int, float, dict[str, float], dict[str, float]]]) -> str:
+    """The section of uploaded tables, given as (rows, load, seconds to each stage, CPU seconds to the picture)."""
+    stages = list(rows[0][2])
+    lines = [
+        UPLOADS,
+        "",
+        "`python -m benchmarks.opening ROWS …` uploads a CSV file with that many buffers. Seconds from the choice of",
+        "the file; *load*: processes ready to run on the machine's two cores, which other work shares; *CPU*: CPU",
+        "seconds of the server with its workers, and of the browser, up to the picture.",
+        "",
+        f"| rows | load | {' | '.join(stages)} | CPU, server | CPU, browser |",
+        "|---:|---:|" + "---:|" * (len(stages) + 2),
+    ]
+    for count, load, seconds, cpu in rows:
+        cells = [f"{count:,}", f"{load:.1f}", *(f"{seconds[stage]:.2f}" for stage in stages)]
+        lines.append(f"| {' | '.join(cells)} | {cpu['server']:.1f} | {cpu['browser']:.1f} |")
+    return "\n".join([*lines, ""])
+
+
+def measured_upload(count: int) -> tuple[int, float, dict[str, float], dict[str, float]]:
+    """One row of :func:`uploads`."""
+    with (
+        TemporaryDirectory() as folder,
+        served(lambda host, port: arguments([], True, port, host)) as address,
+        chromium() as browser,
+    ):
+        file = table(Path(folder), count)
+        load = os.getloadavg()[0]
+        stages, cpu = uploaded(browser, address, file)
+        print(f"{count:,} rows at load {load:.1f}: {stages}; CPU seconds to the picture: {cpu}", flush=True)
+        print("  CPU seconds to", without_page(file), flush=True)
+        return count, load, stages, cpu
+
+
 def main(names: list[str]) -> None:
     """Measure the samples named, or all of them, which are written; or tables by their number of rows."""
+    page = ROOT / "docs" / "measured" / "opening.md"
+    samples, _, kept = page.read_text(encoding="utf-8").partition(UPLOADS)
     if names and all(name.isdecimal() for name in names):
-        for count in map(int, names):
-            with (
-                TemporaryDirectory() as folder,
-                served(lambda host, port: arguments([], True, port, host)) as address,
-                chromium() as browser,
-            ):
-                file = table(Path(folder), count)
-                print(f"{count:,} rows, {os.getloadavg()[0]:.1f} processes ready to run on {os.cpu_count()} cores")
-                stages, cpu = uploaded(browser, address, file)
-                print("  seconds to", stages, flush=True)
-                print("  CPU seconds to the picture:", cpu, flush=True)
-                print("  CPU seconds to", without_page(file), flush=True)
+        page.write_text(samples + uploads([measured_upload(int(name)) for name in names]), encoding="utf-8")
         return
     with served(lambda host, port: arguments([], True, port, host)) as address, chromium() as browser:
         rows = []
@@ -298,7 +326,7 @@ def main(names: list[str]) -> None:
             rows.append(measure(browser, address, sample))
             print({k: round(v, 3) if isinstance(v, float) else v for k, v in rows[-1].items()}, flush=True)
         if not names:
-            (ROOT / "docs" / "measured" / "opening.md").write_text(document(rows, browser.version), encoding="utf-8")
+            page.write_text(f"{document(rows, browser.version)}\n{UPLOADS}{kept}", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from hypothesis import assume, given
 
 from tests.planners.packings import problem, problem_with, problems
 from tmmu_core.base.errors import UnreadableInput
-from tmmu_core.formats.csv.instance_csv import read_csv, write_csv
+from tmmu_core.formats.csv.instance_csv import read, read_csv, write_csv
 from tmmu_core.planners.greedy import greedy
 from tmmu_core.planners.problem import Problem, live_parts
 
@@ -153,3 +153,26 @@ def test_value_at_its_limit_is_read_and_beyond_it_rejected(cells: str, place: st
     else:
         (name,) = read_csv(HEAD + cells).problem.ids
         assert name == "a"
+
+
+def large_table(last: str) -> bytes:
+    rows = (f"buffer_{k % 7}_{k},{k},{k + 1 + k % 97},{128 * (k % 31) + 128}\n" for k in range(45_000))
+    return ("id,lower,upper,size\n" + "".join(rows) + last).encode()
+
+
+def test_large_table_is_read_as_a_small_one_is() -> None:
+    data = large_table("b,5,6,128\na,5,6,128\n")
+    fast, slow = read(data).problem, read_csv(data).problem
+    assert fast.ids == slow.ids
+    for column in ("birth", "death", "size", "alignment"):
+        assert getattr(fast, column).dtype == getattr(slow, column).dtype
+        assert np.array_equal(getattr(fast, column), getattr(slow, column))
+
+
+@pytest.mark.parametrize(
+    "last", ["buffer_0_0,5,6,1\n", "x,6,5,1\n", "x,5,6\n", "x,5,6,one\n", ",5,6,1\n", "x,5,6,-1\n"]
+)
+def test_fault_of_a_large_table_is_reported_with_its_line(last: str) -> None:
+    with pytest.raises(UnreadableInput, match=r"\w") as raised:
+        read(large_table(last))
+    assert "45002" in str(raised.value.place).replace(",", "")

