@@ -120,7 +120,7 @@ def _selected_sizes(
     vectors = node.input if node.op_type == "Concat" else node.input[:1]
     operands = {name: known.get(name, partly.get(name) if name in vectors else None) for name in node.input if name}
     arrays = {name: array for name, array in operands.items() if array is not None}
-    if len(arrays) == len(operands):
+    if len(arrays) == len(operands) and sum(arrays[name].size for name in node.input if name) <= KEPT_ELEMENTS:
         with suppress(Exception):  # any error of numpy
             return dict(zip(node.output, map(np.asarray, reference(node, arrays, opsets)), strict=False))
     return {}
