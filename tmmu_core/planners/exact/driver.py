@@ -16,6 +16,7 @@ from tmmu_core.planners.exact.search_model import Model, greedy_handoffs, possib
 from tmmu_core.planners.exact.search_run import Searcher
 from tmmu_core.planners.exact.time_cut import TimeCutSearch, cut_columns
 from tmmu_core.planners.meter import Meter
+from tmmu_core.planners.native.load import library
 
 FULL_BUDGET_ENTRIES = 20_000
 """Entries up to which a component gets its whole budget; twice the entries, a quarter of it."""
@@ -249,6 +250,9 @@ def _run_lns(component: ComponentSearch, request: SearchRequest, before: int, al
     grain = variant.model.grain
     low = max(component.bound, variant.bound, request.goal // grain * grain)
     if not is_applicable(variant.model, low + grain if request.goal else component.extent, low):
+        return
+    if library() is None:
+        notes["why"] = "large neighbourhood search left out: it needs the native library"
         return
     schedule = CapacitySchedule(low, grain, iterations_for(variant.model, allowed))
     runs, done, fewest = 0, 0, -1

@@ -1,15 +1,22 @@
-/* Large neighbourhood search (destroy and repair) of the planner `exact` in C: tmmu_core/planners/exact/lns_moves.py.
-   Functions and constants have the names of that module, which documents them. O3 vectorises its loops. */
+/* Large neighbourhood search (destroy and repair) of the planner `exact`; the method: tmmu_core/planners/exact/lns.py.
+   O3 vectorises its loops. */
 #pragma GCC optimize("O3")
 #include "native.h"
 
 typedef int32_t N;
 
+/* Columns of `unit`: sort keys of the reinsertion, greatest first; lifetime, bytes, alignment, fixed offset or −1. */
 enum { AREA, BYTES, LIFE, EARLY, LATE, BORN, DIES, SIZE, ALIGNMENT, FIXED, COLUMNS };
+/* Rows of `work`. Result: offset (−1: omitted). Packing: omitted units, weight of each unit, order of the placed units
+   (each after those below it), their lowest ends and highest offsets; then these three for the repair. RANK, FLOOR,
+   CEILING: see list_gaps. Repair: units without a place, the same sorted, and the sort keys. */
 enum { OFFSET, OMITTED, WEIGHT, PLACED_ORDER, LOW_END, HIGH_OFFSET, NEXT_ORDER, NEXT_LOW_END, NEXT_HIGH_OFFSET, RANK, FLOOR,
        CEILING, REMOVED, INSERTION_ORDER, KEY };
+/* Rows of `proximity`: lifetime, three times its length, bytes, position (−1: omitted or fixed), distance from the
+   centre (−1: removed). */
 enum { FIRST_TIME, LAST_TIME, LENGTH, SPAN, BOTTOM, TOP, DISTANCE };
 enum { RANDOM_STATE, PLACED_COUNT, OMITTED_COUNT, COST, FEWEST_OMITTED, ITERATION };
+/* Cells of `target`: centre (unit, time, bytes), units to remove, units without a place then, and units kept. */
 enum { CENTRE_UNIT, CENTRE_TIME, CENTRE_BOTTOM, CENTRE_TOP, DESTROY_COUNT, UNPLACED_COUNT, KEPT_COUNT };
 enum { LOWEST, TIGHTEST, HIGHEST, WIDEST };
 enum { BY_LOWEST, BY_HIGHEST, BY_MIDDLE, KEEP_ORDER };
@@ -32,6 +39,7 @@ static inline I draw(I *state)
     return (word >> 22) ^ word;
 }
 
+/* Maximum of the skyline in the sections of i. */
 static inline N skyline_max(P p, I i)
 {
     const N *const skyline = p->skyline;
@@ -74,18 +82,21 @@ static inline void fill_skyline(P p, I at)
         p->skyline[s] = (N)at;
 }
 
+/* Lowest offset of i at or above a floor. */
 static inline I lowest_offset(P p, I i, I floor)
 {
     const I grid = UNIT(i, ALIGNMENT), fixed = UNIT(i, FIXED);
     return fixed >= 0 ? fixed : (floor + grid - 1) & -grid;
 }
 
+/* Highest offset of i that ends at or below a ceiling. */
 static inline I highest_offset(P p, I i, I ceiling)
 {
     const I fixed = UNIT(i, FIXED);
     return fixed >= 0 ? fixed : (ceiling - UNIT(i, SIZE)) & -UNIT(i, ALIGNMENT);
 }
 
+/* Compute the lowest end and the highest offset of every placed unit; `order_row` is PLACED_ORDER or NEXT_ORDER. */
 static void offset_ranges(P p, I order_row, I rows)
 {
     const I *const row = WORK(order_row);
@@ -104,6 +115,8 @@ static void offset_ranges(P p, I order_row, I rows)
     }
 }
 
+/* Write the units that i conflicts with: rank, floor above those below, ceiling below those from it on. Return their
+   number; one more row is the gap at the top. */
 static I list_gaps(P p, I i, I order_row, I rows)
 {
     const I *const row = WORK(order_row), *const top = WORK(order_row + 1), *const high = WORK(order_row + 2);
@@ -126,6 +139,7 @@ static I list_gaps(P p, I i, I order_row, I rows)
     return count;
 }
 
+/* Bytes of the widest gap for i; negative where units overlap it. */
 static I widest_gap(P p, I i, I order_row, I rows)
 {
     const I *const floor = WORK(FLOOR), *const ceiling = WORK(CEILING), count = list_gaps(p, i, order_row, rows);
@@ -135,6 +149,7 @@ static I widest_gap(P p, I i, I order_row, I rows)
     return room;
 }
 
+/* Cost of omitting i, which lacks so many bytes. */
 static I omission_cost(P p, I i, I lacking)
 {
     const I weight = WORK(WEIGHT)[i], size = UNIT(i, SIZE), lacks = larger(lacking < size ? lacking : size, 0);
@@ -142,6 +157,7 @@ static I omission_cost(P p, I i, I lacking)
     return weight - ((weight * SHORTFALL_SHARE) >> 10) + ((weight * share) >> 10);
 }
 
+/* Cost of omitting the first `count` units of a row. */
 static I total_cost(P p, I which, I count, I order_row, I rows)
 {
     const I *const left = WORK(which);
@@ -151,6 +167,7 @@ static I total_cost(P p, I which, I count, I order_row, I rows)
     return cost;
 }
 
+/* Sort the placed units by position and write their positions to `proximity`. */
 static void sort_placed(P p, I by)
 {
     I *const row = WORK(PLACED_ORDER), *const key = WORK(KEY);
@@ -179,6 +196,7 @@ static void sort_placed(P p, I by)
     }
 }
 
+/* Choose the centre of the iteration. */
 static void choose_target(P p, I *state)
 {
     I r = draw(state);
@@ -194,6 +212,7 @@ static void choose_target(P p, I *state)
     p->target[CENTRE_TOP] = under + NEAR(SPAN)[centre];
 }
 
+/* Write the distance of each unit from the centre. */
 static void compute_distances(P p, I *state)
 {
     const I r = draw(state), n = p->n;
@@ -214,6 +233,7 @@ static void compute_distances(P p, I *state)
     }
 }
 
+/* Remove the nearest units. */
 static void destroy(P p, I *state)
 {
     I *const taken = WORK(REMOVED), *const key = WORK(KEY), *const next = WORK(NEXT_ORDER);
@@ -247,6 +267,7 @@ static void destroy(P p, I *state)
     p->target[KEPT_COUNT] = kept;
 }
 
+/* Sort the units without a place by one of six randomised orders. */
 static void sort_removed(P p, I *state)
 {
     const I *const taken = WORK(REMOVED), count = p->target[UNPLACED_COUNT], by = draw(state) % 6;
@@ -264,6 +285,7 @@ static void sort_removed(P p, I *state)
     }
 }
 
+/* The gap for i that a rule chooses, as an index into its conflicts, or −1. */
 static I best_gap(P p, I i, I rule, I *state)
 {
     const I *const floor = WORK(FLOOR), *const ceiling = WORK(CEILING), need = UNIT(i, SIZE);
@@ -284,6 +306,7 @@ static I best_gap(P p, I i, I rule, I *state)
     return best;
 }
 
+/* Insert i right below its k-th conflict; units above and below move apart. */
 static void insert(P p, I i, I k)
 {
     I *const row = WORK(NEXT_ORDER), *const top = WORK(NEXT_LOW_END), *const high = WORK(NEXT_HIGH_OFFSET);
@@ -323,6 +346,7 @@ static void insert(P p, I i, I k)
     }
 }
 
+/* Reinsert the units without a place while the cost of those omitted is below the limit; return the cost. */
 static I repair(P p, I cost_limit, I *omitted, I *state)
 {
     const I count = p->target[UNPLACED_COUNT];
@@ -354,6 +378,8 @@ static void initialise(P p)
     p->progress[COST] = total_cost(p, OMITTED, p->progress[OMITTED_COUNT], PLACED_ORDER, p->progress[PLACED_COUNT]);
 }
 
+/* Return whether all units are placed after at most so many iterations. The cost limit is drawn before the repair, which
+   ends as soon as it exceeds it. */
 SHARED I tmmu_lns(P p)
 {
     volatile I *const progress = p->progress;

@@ -51,16 +51,20 @@ struct search {
     uint8_t *nogoods; /* of level k the k levels below that its conflicts depend on, from k * (k - 1) / 2 on */
 };
 
-/* LnsState of planners/exact/lns_moves.py: n units and a packing. `progress` may be read, and `stop` set, meanwhile. */
+/* n units, m sections and a packing (planners/exact/lns.py); bytes are counted in steps, capacities are below 2^30 of
+   them. `progress` may be read, and `stop` set, meanwhile. */
 struct lns {
     I n, sections, noise_rows, capacity, iterations, mean_destroyed;
-    const I *unit, *temperature, *log_table;
-    const uint8_t *conflicts;
-    const I *first_run, *run; /* runs of sections of each unit, from and to */
-    const int32_t *noise;     /* 2 rows of `noise_rows` */
-    I *work;
-    int32_t *proximity, *skyline;
-    I *target;
+    const I *unit;            /* (n, 10): AREA … FIXED, traits up to 2^20 */
+    const I *temperature;     /* STAGES + 1, in weights × 2^10 */
+    const I *log_table;       /* 1,024: −ln of (k + ½) / 1024, in 1/1024 */
+    const uint8_t *conflicts; /* (n, n): 1 where two units must not share bytes, also on the diagonal */
+    const I *first_run, *run; /* n + 1; runs of consecutive sections of a lifetime, from and to */
+    const int32_t *noise;     /* 2 rows of `noise_rows`: factors 11 to 20 of a distance, 0 to 1,023 of a length */
+    I *work;                  /* (15, n + 1): OFFSET … KEY */
+    int32_t *proximity;       /* (7, n): FIRST_TIME … DISTANCE */
+    int32_t *skyline;         /* m: highest end, or lowest offset, so far in each section */
+    I *target;                /* 7: CENTRE_UNIT … KEPT_COUNT */
     volatile I *progress;
     const volatile I *stop;
 };
@@ -72,7 +76,7 @@ struct reuse {
     I n, capacity, reserved_count, rounds, threshold, most_out, bound, random, swept, cost, missing, placed;
     const I *size, *align, *pin, *first, *other, *mine, *theirs, *weight, *reserved, *matrix;
     I *offset, *best, *work, *old, *out; /* n each */
-    I *by_start, *by_end;                /* n each: the placed units in order of their ends */
+    I *by_start, *by_end; /* 4 n each: the placed units in order of their ends, as before the round, and scratch */
 };
 
 /* Offsets of n units, those of each from `start`; see planners/reuse/exact_cost.py. `cost` has n + 1 rows of `total`. */

@@ -100,7 +100,7 @@ def search(loops: ctypes.CDLL, levels: int, **fields: Any) -> int:
 
 
 def destroy_and_repair(loops: ctypes.CDLL, n: int, **fields: Any) -> bool:
-    """Return the result of :func:`tmmu_core.planners.exact.lns_moves.destroy_and_repair`.
+    """Return whether all ``n`` units are placed (``lns.c``); the arrays are those of ``struct lns``.
 
     Other threads can read ``progress`` and set ``stop``.
     """

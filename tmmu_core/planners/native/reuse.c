@@ -30,50 +30,57 @@ static I price(const struct reuse *r, I u, I at, I most)
     return cost;
 }
 
-/* Set the offset of unit u, −1: none, and keep the two orders of the placed units. */
-static void move(struct reuse *r, I u, I at)
+/* Place unit u and keep the two orders of the placed units. */
+static void place(struct reuse *r, I u, I at)
 {
-    const I before = r->offset[u];
     r->offset[u] = at;
     if (!r->swept)
         return;
-    if (before >= 0) {
-        I i = 0, j = 0;
-        while (r->by_start[i] != u)
-            i++;
-        while (r->by_end[j] != u)
-            j++;
-        r->placed--;
-        for (; i < r->placed; i++)
-            r->by_start[i] = r->by_start[i + 1];
-        for (; j < r->placed; j++)
-            r->by_end[j] = r->by_end[j + 1];
-    }
-    if (at >= 0) {
-        I i = r->placed, j = r->placed++;
-        for (; i && r->offset[r->by_start[i - 1]] > at; i--)
-            r->by_start[i] = r->by_start[i - 1];
-        for (; j && r->offset[r->by_end[j - 1]] + r->size[r->by_end[j - 1]] > at + r->size[u]; j--)
-            r->by_end[j] = r->by_end[j - 1];
-        r->by_start[i] = r->by_end[j] = u;
-    }
+    I i = r->placed, j = r->placed++;
+    for (; i && r->offset[r->by_start[i - 1]] > at; i--)
+        r->by_start[i] = r->by_start[i - 1];
+    for (; j && r->offset[r->by_end[j - 1]] + r->size[r->by_end[j - 1]] > at + r->size[u]; j--)
+        r->by_end[j] = r->by_end[j - 1];
+    r->by_start[i] = r->by_end[j] = u;
 }
 
-/* The lowest of the cheapest offsets of unit u, by one pass over the placed units; −1 where none fits. */
+/* Copy both orders to their second halves, without the units that have no offset any more. */
+static void drop_removed(struct reuse *r)
+{
+    I i = 0, j = 0;
+    for (I k = 0; k < r->placed; k++) {
+        const I u = r->by_start[r->n + k] = r->by_start[k], v = r->by_end[r->n + k] = r->by_end[k];
+        r->by_start[i] = u;
+        i += r->offset[u] >= 0;
+        r->by_end[j] = v;
+        j += r->offset[v] >= 0;
+    }
+    r->placed = r->swept ? i : 0;
+}
+
+/* The lowest of the cheapest offsets of unit u, by one pass over its placed neighbours; −1 where none fits. */
 static I sweep(const struct reuse *r, I u, I *least)
 {
-    const I *row = r->matrix + u * r->n, size = r->size[u], grid = r->align[u], last = r->capacity - size;
-    I hard = 0, cost = 0, entered = 0, left = 0, best = -1;
+    const I *row = r->matrix + u * r->n, size = r->size[u], grid = r->align[u], last = r->capacity - size, n = r->n;
+    I *const begin = r->by_start + 2 * n, *const enters = begin + n, *const end = r->by_end + 2 * n, *const leaves = end + n;
+    I starts = 0, ends = 0, hard = 0, cost = 0, entered = 0, left = 0, best = -1;
+    for (I k = 0; k < r->placed; k++) {
+        const I v = r->by_start[k], w = r->by_end[k];
+        begin[starts] = r->offset[v];
+        enters[starts] = row[v];
+        starts += row[v] != 0;
+        end[ends] = r->offset[w] + r->size[w];
+        leaves[ends] = row[w];
+        ends += row[w] != 0;
+    }
     for (I at = 0; at <= last;) {
-        for (; entered < r->placed && r->offset[r->by_start[entered]] < at + size; entered++) {
-            const I weight = row[r->by_start[entered]];
-            hard += weight < 0;
-            cost += weight > 0 ? weight : 0;
+        for (; entered < starts && begin[entered] < at + size; entered++) {
+            hard += enters[entered] < 0;
+            cost += enters[entered] > 0 ? enters[entered] : 0;
         }
-        for (; left < r->placed && r->offset[r->by_end[left]] + r->size[r->by_end[left]] <= at; left++) {
-            const I weight = row[r->by_end[left]];
-            hard -= weight < 0;
-            cost -= weight > 0 ? weight : 0;
+        for (; left < ends && end[left] <= at; left++) {
+            hard -= leaves[left] < 0;
+            cost -= leaves[left] > 0 ? leaves[left] : 0;
         }
         if (!hard && (best < 0 || cost < *least)) {
             best = at;
@@ -81,11 +88,9 @@ static I sweep(const struct reuse *r, I u, I *least)
             if (!cost)
                 break;
         }
-        while (left < r->placed && !row[r->by_end[left]])
-            left++;
-        if (left == r->placed)
+        if (left == ends)
             break;
-        at = (r->offset[r->by_end[left]] + r->size[r->by_end[left]] + grid - 1) / grid * grid;
+        at = (end[left] + grid - 1) & -grid;
     }
     return best;
 }
@@ -121,7 +126,7 @@ static I put(struct reuse *r, I u)
     }
     if (cost == none)
         return -1;
-    move(r, u, best);
+    place(r, u, best);
     return cost;
 }
 
@@ -146,7 +151,7 @@ static I ruin(struct reuse *r, I count, I *taken)
         r->old[u] = r->offset[u];
         if (r->offset[u] >= 0)
             paid += price(r, u, r->offset[u], (I)1 << 62);
-        move(r, u, -1);
+        r->offset[u] = -1;
         out[n++] = u;
     }
     for (I u = 0; u < r->n; u++)  /* what has no place is tried again */
@@ -179,15 +184,17 @@ SHARED I tmmu_reuse(struct reuse *r)
 {
     I missing = 0, cost = r->cost;
     for (I u = 0; u < r->n; u++) {
-        const I at = r->best[u] = r->offset[u];
-        missing += at < 0;
-        r->offset[u] = -1;
-        move(r, u, at);
+        r->best[u] = r->offset[u];
+        missing += r->offset[u] < 0;
+        if (r->offset[u] >= 0)
+            place(r, u, r->offset[u]);
     }
     r->missing = missing;
     for (I round = 0; round < r->rounds && (r->missing || r->cost > r->bound); round++) {
         I n, room = r->threshold * (r->rounds - round) / r->rounds;
         I paid = ruin(r, 1 + draw(r) % r->most_out, &n), now = cost - paid, lost = 0, before = 0;
+        const I placed = r->placed;
+        drop_removed(r);
         arrange(r, n);
         for (I k = 0; k < n; k++) {
             I found = put(r, r->work[k]);
@@ -198,11 +205,17 @@ SHARED I tmmu_reuse(struct reuse *r)
         int taken = lost < before || (lost == before && now <= cost + (room ? draw(r) % (room + 1) : 0));
         for (I k = 0; k < n; k++) {
             if (!taken)
-                move(r, r->work[k], r->old[r->work[k]]);
+                r->offset[r->work[k]] = r->old[r->work[k]];
             r->out[r->work[k]] = 0;
         }
-        if (!taken)
+        if (!taken) {
+            r->placed = placed;
+            for (I k = 0; k < placed; k++) {
+                r->by_start[k] = r->by_start[r->n + k];
+                r->by_end[k] = r->by_end[r->n + k];
+            }
             continue;
+        }
         cost = now;
         missing += lost - before;
         if (missing < r->missing || (missing == r->missing && cost < r->cost)) {

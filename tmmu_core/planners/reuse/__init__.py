@@ -32,7 +32,8 @@ PROOF_NODES = 50_000
 RESTARTS = 3
 """Runs of the local search with other random numbers."""
 FEW = 100
-"""The most units for which the local search starts again. With more, it runs once, and longer."""
+"""The most units for which the local search starts again with other numbers. With more it takes ``LONGER`` times the
+rounds, and starts from a packing and from the greedy placement."""
 LONGER = 10
 WORK = 4_000_000_000
 """Offsets that the exhaustive search may compare for an arena: a few seconds."""
@@ -58,18 +59,19 @@ def plan_reuse(problem: Problem, options: Mapping[str, Any], progress: Progress 
     if observed_by_all(problem) and not (problem.reuse and problem.reuse.penalties):
         return replace(auto(problem, {}, meter), cost_bound=0)
     best = (len(model) + 1, 0, [-1] * len(model))
-    start = _first(model)
-    if -1 in start and observed_by_all(problem):
+    starts = [_first(model)]
+    if -1 in starts[0] and observed_by_all(problem):
         packed = auto(problem, {}, meter)
         if (packed.lower_bound or 0) > problem.capacity:
             raise _too_small(problem, packed.lower_bound)
-        start = _units(model, packed.offset)
+        starts = [_units(model, packed.offset), *starts[: len(model) > FEW]]
     parts = cost_bound(model)
-    for seed in range(RESTARTS if len(model) <= FEW else 1):
+    runs = [(starts[0], seed) for seed in range(RESTARTS)] if len(model) <= FEW else [(start, 0) for start in starts]
+    for k, (start, seed) in enumerate(runs):
         bound = sum(cost for cost, _ in parts)
-        if best[:2] > (0, bound) and (seed == 0 or meter("reuse", seed, RESTARTS)):
+        if best[:2] > (0, bound) and (k == 0 or meter("reuse", k, len(runs))):
             best = min(best, repair(model, start, rounds, 3 + seed, seed, bound), key=lambda found: found[:2])
-            parts = searched(model, parts, best[2], work) if seed == 0 and not best[0] else parts
+            parts = searched(model, parts, best[2], work) if k == 0 and not best[0] else parts
     bound = sum(cost for cost, _ in parts) + model.unavoidable
     missing, cost, offset = best
     if missing:

@@ -82,7 +82,8 @@ def repair(
         return _plain(place, rounds, threshold, seed, bound)
     names = ("size", "align", "pin", "first", "other", "mine", "theirs", "weight")
     columns: dict[str, I64] = {name: getattr(model, name) for name in names}
-    room = {name: np.zeros(n, np.int64) for name in ("best", "work", "old", "out", "by_start", "by_end")}
+    room = {name: np.zeros(n, np.int64) for name in ("best", "work", "old", "out")}
+    room |= {name: np.zeros(4 * n, np.int64) for name in ("by_start", "by_end")}
     matrix = weight_matrix(model)
     integers: dict[str, Any] = {"n": n, "capacity": model.capacity, "reserved_count": len(model.reserved)}
     integers |= {"rounds": rounds, "threshold": threshold, "most_out": MOST_OUT, "bound": bound, "random": seed}
