@@ -40,7 +40,7 @@ CP_SAT_SECONDS = 10
 MINIMALLOC_SECONDS = 20
 """By its clock."""
 BISECTION_SECONDS = 10
-BISECTIONS = 2
+BISECTIONS = 8
 """Capacities that MiniMalloc tries between the lower bound and the least extent found, to minimise."""
 
 
@@ -94,7 +94,7 @@ def planned(path: Path, planner: str) -> Run:
         instance = read(json.dumps({**given, "problem": problem}).encode(), path.name)
         plan = make_plan(instance, PlanRequest(planner=planner)).plan
     except ContractError as error:
-        note = "proven not to fit" if error.diagnostics.get("proven") else "no fit found"
+        note = scoreboard_page.NO_FIT if error.diagnostics.get("proven") else "no fit found"
         note = note if isinstance(error, ArenaTooSmall) else "constraint not observed"
         return Run(None, None, spent() - began, note)
     seconds = spent() - began
@@ -234,7 +234,7 @@ def main() -> None:
     parser.add_argument("--minimalloc", help="MiniMalloc's program")
     parser.add_argument("--variants", action="store_true", help="generated variants of A to F too (minutes)")
     parser.add_argument("--limit", type=int, default=LIMIT, help="seconds of another planner for a problem")
-    parser.add_argument("--page", type=Path, help="write the page to this file")
+    parser.add_argument("--page", type=Path, help="write the page to this file, and its rows to a CSV file beside it")
     given = parser.parse_args()
     paths = list(problems(given.problems))
     instances = [path for path in paths if path.suffix == ".csv"]
@@ -280,8 +280,14 @@ def main() -> None:
         f"{peers.CP_SAT_WORKERS} workers) and Vela's hill climb ({peers.VELA_ITERATIONS:,} iterations) minimise and "
         "stop at that capacity. TVM's USMP is not measured: the package apache-tvm 0.27 has none."
     )
-    text = scoreboard_page.page(results, settings)
-    given.page.write_text(text, encoding="utf-8") if given.page else print(text)
+    page = given.page or Path("scoreboard.md")
+    text = scoreboard_page.page(results, settings, page.with_suffix(".csv").name)
+    if not given.page:
+        print(text)
+        return
+    page.write_text(text, encoding="utf-8")
+    with page.with_suffix(".csv").open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows(scoreboard_page.rows(results))
 
 
 def peer_runners(program: str | None, limit: int) -> dict[str, Runner]:

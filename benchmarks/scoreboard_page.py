@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import fill
+from typing import Any
 
 BEST_KNOWN = {**dict.fromkeys("ABEFGHIK", 1_048_576), "C": 1_039_360, "D": 986_112, "J": 989_184}
 """Least published height of each MiniMalloc instance; of D elsewhere 1,041,408."""
@@ -17,6 +19,7 @@ FAMILIES = {"examples": 0, "system tests": 90, "Qwen3": 244, "MiniMalloc with pe
 """Sum of the least published reuse costs."""
 HARD_FIT = {"examples": 4, "system tests": 39, "Qwen3": 47}
 """Published number of hard variants that fit."""
+NO_FIT = "proven not to fit"
 
 
 @dataclass(frozen=True)
@@ -43,106 +46,111 @@ def family(path: Path) -> str:
     return next((name for part, name in parts.items() if part in path.parts), "system tests")
 
 
-def totals(table: Table, first: str) -> Iterator[str]:
-    """Yield the lines of the table with a row per planner."""
-    yield "| planner | problems | placed | total | at the bound | proven not to fit | CPU seconds | slowest | memory |"
-    yield "|---|---:|---:|---:|---:|---:|---:|---:|---:|"
+def totals(table: Table, first: str, total: str = "") -> Iterator[str]:
+    """Yield the lines of the table with a row per planner; ``total``: the head of the column of the sum, or none."""
+    heads = ("planner", "placed", *([total] if total else []), "at the bound", "no fit proven", "CPU s", "slowest")
+    yield from (f"| {' | '.join(heads)} | memory |", "|---|" + "---:|" * len(heads))
     bounds = [run.bound for run in table[first][0]]
     for name, (runs, peak) in table.items():
         values = [run.value for run in runs if run.value is not None]
         least = sum(run.value == bound is not None for run, bound in zip(runs, bounds, strict=True))
-        cannot = sum(run.note == "proven not to fit" for run in runs)
-        cells = [*(f"{value:,}" for value in (len(runs), len(values), sum(values), least, cannot))]
+        cannot = sum(run.note == NO_FIT for run in runs)
         seconds = [run.seconds for run in runs]
+        cells = [str(len(values)), *([f"{sum(values):,}"] if total else []), str(least), str(cannot)]
         cells += [f"{sum(seconds):.1f}", f"{max(seconds):.2f}", f"{peak / 2**20:.0f} MiB"]
         yield f"| {name} | {' | '.join(cells)} |"
     yield ""
 
 
-def details(paths: list[Path], table: Table, best: Mapping[str, int]) -> Iterator[str]:
-    """Yield the lines of the table with a row per problem; ● marks a value at its bound."""
-    first = next(iter(table))
-    known = "| best known " if best else ""
-    yield f"| problem {known}| bound | {' | '.join(table)} |"
-    yield "|---|" + "---:|" * (bool(best) + 1 + len(table))
-    for k, path in enumerate(paths):
-        bound = table[first][0][k].bound
-        name = path.stem.partition(".")[0]
-        cells = [f"{best[name]:,}" if name in best else "not published"] if best else []
-        cells.append("none: no fit" if bound is None else f"{bound:,}")
-        for runs, _ in table.values():
-            mark = "● " if runs[k].value == bound else ""
-            value = runs[k].note if runs[k].value is None else f"{mark}{runs[k].value:,}"
-            cells.append(f"{value} · {runs[k].seconds:.2f} s")
-        yield f"| {path.stem.removesuffix('-cross-pipe-soft').removeprefix('models_')} | {' | '.join(cells)} |"
+def lifts(paths: list[Path], runs: list[Run]) -> Iterator[str]:
+    """Yield the lines of the MiniMalloc instances with penalties."""
+    yield from ("| problem | best known cost | bound | `reuse` | CPU s |", "|---|---:|---:|---:|---:|")
+    for path, run in zip(paths, runs, strict=True):
+        if path.stem in LIFTS:
+            yield f"| {path.stem} | {LIFTS[path.stem]} | {run.bound} | {run.value} | {run.seconds:.1f} |"
     yield ""
 
 
 def by_family(chosen: list[Path], runs: list[Run]) -> Iterator[str]:
     """Yield the rows of the families, of the problems with a published cost: best known cost, cost, and proofs."""
-    yield "| family | problems | best known | reuse | proven least or not to fit | slowest, CPU seconds |"
+    yield "| family | problems | best known | `reuse` | proven least or no fit | slowest, CPU s |"
     yield "|---|---:|---:|---:|---:|---:|"
     for name, best in FAMILIES.items():
         published = ["-soft" in path.stem or path.stem in LIFTS for path in chosen]
         own = [run for path, run, known in zip(chosen, runs, published, strict=True) if known and family(path) == name]
-        proven = sum(run.value == run.bound is not None or run.note == "proven not to fit" for run in own)
+        proven = sum(run.value == run.bound is not None or run.note == NO_FIT for run in own)
         if own:
             cost, slowest = sum(run.value or 0 for run in own), max(run.seconds for run in own)
             yield f"| {name} | {len(own)} | {best:,} | {cost:,} | {proven} | {slowest:.2f} |"
+    yield ""
 
 
 def hard(chosen: list[Path], runs: list[Run]) -> Iterator[str]:
     """Yield the rows of the hard variants, in which each penalty is a separation."""
-    yield "| family | hard variants | published: fit | fit | proven not to fit | undecided | slowest, CPU seconds |"
+    yield "| family | problems | fit, published | fit | no fit proven | undecided | slowest, CPU s |"
     yield "|---|---:|---:|---:|---:|---:|---:|"
     for name, known in HARD_FIT.items():
         own = [run for path, run in zip(chosen, runs, strict=True) if family(path) == name]
-        fit, cannot = (sum(run.value is not None for run in own), sum(run.note == "proven not to fit" for run in own))
+        fit, cannot = (sum(run.value is not None for run in own), sum(run.note == NO_FIT for run in own))
         if own:
             slowest = max(run.seconds for run in own)
             yield f"| {name} | {len(own)} | {known} | {fit} | {cannot} | {len(own) - fit - cannot} | {slowest:.2f} |"
 
 
-def page(results: Mapping[str, tuple[list[Path], Table]], settings: str) -> str:
+def rows(results: Mapping[str, tuple[list[Path], Table]]) -> Iterator[tuple[Any, ...]]:
+    """Yield the head and the rows of the file beside the page: one per problem and planner."""
+    yield ("table", "problem", "planner", "value", "bound", "best_known", "cpu_seconds", "note")
+    for title, (paths, table) in results.items():
+        for name, (runs, _) in table.items():
+            for path, run in zip(paths, runs, strict=True):
+                letter = path.stem.partition(".")[0]
+                best = {"packing": BEST_KNOWN, "costs": LIFTS}.get(title, {}).get(letter)
+                yield (title, path.stem, name, run.value, run.bound, best, f"{run.seconds:.2f}", run.note)
+
+
+SECTIONS = {
+    "packing": ("Packing", "Bytes. {settings}", ""),
+    "projections": (
+        "PyPTO projections",
+        "The distinct pools of the structured problems, without constraints.",
+        "bytes",
+    ),
+    "variants": ("Generated variants", "The instances of `benchmarks/variants.py`, made from A to F.", ""),
+    "costs": ("Reuse costs", "`reuse` minimises the cost within the capacity, the others place without costs.", "cost"),
+}
+"""Table → title, text, and the head of the column of the sum."""
+
+
+def page(results: Mapping[str, tuple[list[Path], Table]], settings: str, beside: str) -> str:
     """Return the page: ``results`` has the problems and runs of packing, projections, variants, costs and hard."""
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True).stdout
-    lines = [
-        "# Scoreboard\n",
-        f"Written by `python -m benchmarks.scoreboard` at commit {commit.strip()}, on {platform.machine()}, Python",
-        f"{platform.python_version()}: single runs on a shared machine. Seconds are CPU seconds of all threads, memory",
-        "is the peak of the planner's process. Every placement was checked by `benchmarks/checker.py`, which imports",
-        "nothing of the product. ● marks a value at the certified bound of the first planner.\n",
-    ]
-    chosen, table = results["packing"]
-    if chosen:
-        lines += ["## Packing\n", fill(f"Bytes; an instance `X.N` has the capacity N. {settings}", 118) + "\n"]
-        lines += [*details(chosen, table, BEST_KNOWN), *totals(table, next(iter(table)))]
-    for name, title, text in (
-        (
-            "projections",
-            "PyPTO projections",
-            "The distinct pools of the structured problems, without constraints and costs",
-        ),
-        ("variants", "Generated variants", "The instances of `benchmarks/variants.py`"),
-    ):
+    head = (
+        f"Written by `python -m benchmarks.scoreboard` at commit {commit.strip()}, on {machine()}, Python "
+        f"{platform.python_version()}: single runs on a shared machine, each planner with its defaults. An instance "
+        "`X.N` has the capacity N and ends at the first fit; without a capacity the least extent is wanted. Seconds "
+        "are CPU seconds of all threads; memory is the peak of the planner's process. Every placement was checked by "
+        "`benchmarks/checker.py`, which imports nothing of the product. The bound is that of the first planner. "
+        f"[{beside}]({beside}) has a row per problem and planner."
+    )
+    lines = ["# Scoreboard\n", fill(head, 118) + "\n"]
+    for name, (title, text, total) in SECTIONS.items():
         chosen, table = results[name]
         if chosen:
-            lines += [f"## {title}\n", f"{text}; least bytes without a capacity.\n", *totals(table, next(iter(table)))]
+            about = f"{len(chosen)} problems. {text.format(settings=settings)}"
+            lines += [f"## {title}\n", fill(about, 118) + "\n", *totals(table, next(iter(table)), total)]
     chosen, table = results["costs"]
     if chosen:
-        lines += ["## Reuse costs\n"]
-        lines += ["`reuse` minimises the cost within the capacity, the others place without costs.\n"]
-        lines += [*totals(table, "reuse"), *by_family(chosen, table["reuse"][0]), ""]
-        lifts = [k for k, path in enumerate(chosen) if family(path) == "MiniMalloc with penalties"]
-        paid = [k for k, run in enumerate(table["reuse"][0]) if run.value != 0 and k not in lifts]
-        for title, rows, known in (("MiniMalloc with penalties", lifts, LIFTS), ("Kernels with a cost", paid, {})):
-            part = {name: ([runs[k] for k in rows], peak) for name, (runs, peak) in table.items()}
-            lines += [f"## {title}\n", *details([chosen[k] for k in rows], part, known)] if rows else []
+        runs = table["reuse"][0]
+        lines += [*by_family(chosen, runs), "MiniMalloc with penalties:\n", *lifts(chosen, runs)]
     chosen, table = results["hard"]
     if chosen:
-        lines += [
-            "## Hard variants\n",
-            "Each penalty is a separation: it fits at cost 0, or is proven not to fit.\n",
-        ]
+        lines += ["## Hard variants\n", "Each penalty is a separation: it fits at cost 0, or no fit is proven.\n"]
         lines += hard(chosen, table["reuse"][0])
     return "\n".join(lines).rstrip() + "\n"
+
+
+def machine() -> str:
+    """Return the processor and the number of cores."""
+    known = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
+    name = next((line.partition(": ")[2] for line in known if line.startswith("model name")), platform.machine())
+    return f"{os.cpu_count()} cores of {name}"

@@ -264,6 +264,14 @@ INSTANCES: tuple[Sample, ...] = (
         "cappadokes/idealloc",
     ),
     Sample(
+        "instances/pypto_matmul.json",
+        "PyPTO, a matrix multiplication",
+        "Four scratchpads of a kernel: reuses that make engines wait have a price; the least sum is 9.",
+        None,
+        INSTANCE,
+        "tonibohnlein/dsa-solver",
+    ),
+    Sample(
         "instances/xla_transformer_step.txt",
         "XLA, a transformer's training step",
         "A dump with XLA's own offsets: donated parameters hold temporaries. A re-plan is 5 % smaller.",

@@ -20,6 +20,8 @@ def claimed(plan: Plan, summary: ArenaSummary) -> str:
     """Return the status in one or two sentences."""
     bound, extent = summary.bound_bytes, summary.extent_bytes
     possible = f"At most {numbers.short_bytes(summary.open_bytes)} can still be saved."
+    if summary.reuse_cost is not None:
+        possible += " A smaller plan may have a higher reuse cost."
     if summary.status == "optimal":
         reason = "equal to the lower bound" if extent == bound else "search exhausted"
         size = f"{numbers.short_bytes(extent)} at alignment {numbers.full_bytes(summary.alignment_bytes)}"

@@ -1,4 +1,5 @@
-"""Pictures of the explorer: ``python -m tests.browser.pictures`` writes ``docs/pictures/explorer.png`` and ``.webp``.
+"""Pictures of the explorer: ``python -m tests.browser.pictures`` writes ``docs/pictures/explorer.png`` and ``.webp``,
+and ``reuse-cost.png`` of the sample ``pypto_matmul``.
 
 The moving picture shows a sample over its memory limit, a tensor above it, the best plan, and the changes for a lower
 limit.
@@ -147,6 +148,8 @@ def tour(browser: Browser, server: str) -> list[bytes]:
     shoot()
     page.goto(f"{server}/fix?capacity=activations%3D6.5MiB")
     shoot()
+    page.goto(f"{server}/plan?graph=sample%3Apypto_matmul&tab=reuse&arena=Acc")
+    shoot()
     return frames
 
 
@@ -185,7 +188,8 @@ def main() -> None:
                     return
                 frames = tour(browser, f"http://localhost:{port}")
                 (FOLDER / "explorer.png").write_bytes(frames[1])
-                (FOLDER / "explorer.webp").write_bytes(moving_picture(frames))
+                (FOLDER / "explorer.webp").write_bytes(moving_picture(frames[:4]))
+                (FOLDER / "reuse-cost.png").write_bytes(frames[4])
                 browser.close()
         finally:
             server.terminate()

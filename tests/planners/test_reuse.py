@@ -269,6 +269,12 @@ def test_search_proves_a_cost_above_the_bound_of_cliques() -> None:
     assert packed.reuse_cost == packed.reuse_cost_lower_bound == 1
 
 
+def test_penalties_of_one_pair_add_up() -> None:
+    packed = tmmu.pack([0, 5], [5, 9], [4, 4], capacity=7, reuse_penalties=[[0, 1, 3], [1, 0, 2]])
+    assert packed.reuse_cost == packed.reuse_cost_lower_bound == 5
+    assert packed.plan.gate(max_reuse_cost=5)
+
+
 def test_pack_keeps_separations_colocations_and_pins() -> None:
     packed = tmmu.pack(
         [0, 4, 8, 12],

@@ -15,7 +15,7 @@ Integers and raw Philox words only: the same on every machine.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -79,12 +79,19 @@ class BranchingOrder:
         self._failures = [np.zeros(self.model.sections, dtype=np.int64) for _ in ORDERS]
         self._guide: list[int] = []
         self._repeat: Attempt | None = None
+        self._static: dict[tuple[int, int], I64] = {}
 
     # Computed on first use: most targets are decided by the first attempts.
 
     @cached_property
     def _traits(self) -> dict[str, I64]:
-        return traits(self.model)
+        """Keys of :data:`ORDERS` as columns over units."""
+        model = self.model
+        tall = model.greatest(model.height).tolist()
+        # Python integers: steps × bytes may exceed 64 bits, their ranks do not.
+        areas = [steps * high for steps, high in zip(model.length.tolist(), tall, strict=True)]
+        place = {area: k for k, area in enumerate(sorted(set(areas)))}
+        return {"T": model.fullest(), "W": model.length, "A": np.array([place[area] for area in areas], np.int64)}
 
     @cached_property
     def _weighted(self) -> Callable[[Weights, I64 | None], I64]:
@@ -94,20 +101,17 @@ class BranchingOrder:
     def _draws(self) -> np.random.Philox:
         return np.random.Philox(key=PHILOX_KEY)
 
-    @cached_property
-    def _static(self) -> dict[tuple[int, int], I64]:
-        return {}
-
     def _rank(self, direction: int, order: int) -> I64:
-        """Return the ranks of a static order, or of the last packing, in a direction."""
+        """Return the ranks of a static order, greatest first, or of the last packing, lowest first.
+
+        Ties go by unit number, ascending or descending.
+        """
         if (direction, order) not in self._static:
+            keys = [np.asarray(self._guide)]
+            if order < len(ORDERS):
+                keys = [-self._traits[name] for name in reversed(ORDERS[order])]
             number = DIRECTIONS[direction] * np.arange(len(self.model))
-            guided = order == len(ORDERS)
-            self._static[direction, order] = (
-                _ranks(np.lexsort((number, np.asarray(self._guide))))
-                if guided
-                else static_rank(self._traits, ORDERS[order], DIRECTIONS[direction])
-            )
+            self._static[direction, order] = _ranks(np.lexsort((number, *keys)))
         return self._static[direction, order]
 
     def next_attempt(self, target: int) -> Attempt:
@@ -118,10 +122,9 @@ class BranchingOrder:
         if self._repeat is not None:  # what has just succeeded may well do so once more
             again, self._repeat = self._repeat, None
             return again
-        if self.openings and self.turn < len(OPENING_WEIGHTS):
-            self.turn += 1
-            return Attempt(self._weighted(OPENING_WEIGHTS[self.turn - 1], None), OPENING_NODES, -1)
         self.turn += 1
+        if self.openings and self.turn <= len(OPENING_WEIGHTS):
+            return Attempt(self._weighted(OPENING_WEIGHTS[self.turn - 1], None), OPENING_NODES, -1)
         if self.turn % STATIC_EVERY == 0:
             round_, at = divmod(self.static_attempts, len(self._failures))
             self.static_attempts += 1
@@ -133,7 +136,7 @@ class BranchingOrder:
         nodes = RESTART_NODES * luby(round_ + 1)
         rank = self._learned_rank(at, direction)
         name = rank.tobytes()
-        if self.tried.get(name, 0) >= nodes:  # nothing new was learnt: try other_extent
+        if self.tried.get(name, 0) >= nodes:  # nothing new was learnt
             rank = self._random_rank()
         else:
             self.tried[name] = nodes
@@ -163,33 +166,6 @@ class BranchingOrder:
         raw = [int(x) for x in self._draws.random_raw(4)]
         noise = (self._draws.random_raw(len(self.model)) % np.uint64(1 << 16)).astype(np.int64)
         return self._weighted((raw[0] % 512, raw[1] % 128, raw[2] % 128, raw[3] % 128), noise)
-
-
-def traits(model: Model) -> dict[str, I64]:
-    """Return the keys of :data:`ORDERS` as columns over units."""
-    return {"T": model.fullest(), "W": model.length, "A": _dense(_areas(model))}
-
-
-def static_rank(known: Mapping[str, I64], order: str, direction: int = 1) -> I64:
-    """Return ranks by the letters of ``order`` (:func:`traits`), greatest first; ties by unit number times
-    ``direction``.
-    """
-    number = direction * np.arange(len(known["T"]))
-    return _ranks(np.lexsort((number, *(-known[name] for name in reversed(order)))))
-
-
-def _dense(values: list[int]) -> I64:
-    """Return the rank of each value among the distinct values; Python integers may exceed 64 bits, their ranks do
-    not.
-    """
-    place = {value: k for k, value in enumerate(sorted(set(values)))}
-    return np.asarray([place[value] for value in values], dtype=np.int64)
-
-
-def _areas(model: Model) -> list[int]:
-    # Python integers: steps × bytes may exceed 64 bits.
-    tall = model.greatest(model.height)
-    return [steps * high for steps, high in zip(model.length.tolist(), tall.tolist(), strict=True)]
 
 
 def _ranks(order: I64) -> I64:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from tmmu_core.planners.exact.branch_and_bound import BUDGET_SPENT, FOUND, TABLES_FULL, FitQuery, search
 from tmmu_core.planners.exact.search_model import Model
-from tmmu_core.planners.exact.search_tables import FAILURES, LOW, MAX_HEIGHT, State, Tables, build_tables, initial_state
+from tmmu_core.planners.exact.search_tables import FAILURES, LOW, MAX_HEIGHT, State, build_tables, initial_state
 from tmmu_core.planners.native import native
 from tmmu_core.planners.native.load import library
 from tmmu_core.planners.native.native import LARGEST
@@ -58,11 +59,16 @@ class Searcher:
         return verdict, int(nodes[0]), state.unit[:, LOW].tolist() if verdict == FOUND else None
 
     def _search(self, state: State, query: FitQuery, nodes: I64, watch: Watch | None) -> int:
-        find = search_function(query)
-
-        def loop() -> int:
-            return find(self.tables, state, query, nodes, self.stop)
-
+        """Run the native search, or :func:`.branch_and_bound.search` without the library or beyond its integers."""
+        loops, tables = library(), self.tables
+        if loops is None or abs(query.capacity) >= LARGEST:
+            loop: Callable[[], int] = partial(search, tables, state, query, nodes, self.stop)
+        else:
+            fields = {name: value for name, value in tables._asdict().items() if name != "unit"}
+            fields |= {**state._asdict(), **query._asdict(), "budget": min(query.budget, LARGEST)}
+            counts = {"n": len(state.unit), "sections": len(state.section), "events": len(state.event)}
+            fields |= {**counts, "shape": tables.unit, "nodes": nodes, "stop": self.stop}
+            loop = partial(native.search, loops, len(state.conflict_levels), **fields)
         return int(loop() if watch is None else watched(loop, self.stop, lambda: watch(int(nodes[0]))))
 
 
@@ -82,27 +88,3 @@ def watched(loop: Callable[[], Any], stop: I64, keep_going: Callable[[], bool]) 
             stop[0] = 1
             raise
         return running.result()
-
-
-def search_function(query: FitQuery) -> Callable[[Tables, State, FitQuery, I64, I64], int]:
-    """Return the search of the native library; :func:`.branch_and_bound.search` without one or beyond its integers."""
-    loops = library()
-    if loops is None or abs(query.capacity) >= LARGEST:
-        return search
-
-    def search_native(tables: Tables, state: State, query: FitQuery, nodes: I64, stop: I64) -> int:
-        return native.search(
-            loops,
-            len(state.conflict_levels),
-            n=len(state.unit),
-            sections=len(state.section),
-            events=len(state.event),
-            shape=tables.unit,
-            nodes=nodes,
-            stop=stop,
-            **{name: value for name, value in tables._asdict().items() if name != "unit"},
-            **state._asdict(),
-            **{**query._asdict(), "budget": min(query.budget, LARGEST)},
-        )
-
-    return search_native

@@ -14,7 +14,7 @@ from math import gcd
 
 from tmmu_core.planners.reuse.exact_cost import least_cost
 from tmmu_core.planners.reuse.local_search import Placement
-from tmmu_core.planners.reuse.reuse_model import HARD, LARGEST, ReuseModel
+from tmmu_core.planners.reuse.reuse_model import HARD, LARGEST, Pair, ReuseModel
 
 MOST_UNITS = 400
 """The most units with penalties for which cliques are searched."""
@@ -22,8 +22,6 @@ MOST_SEEDS = 24
 """The most units from which a clique grows."""
 SHIFT = 128
 """Binary places that order costs per cell: two of them differ by more than 2^-128, since offsets are below 2^61."""
-
-Pair = tuple[int, int]
 
 
 Parts = tuple[tuple[int, list[int]], ...]

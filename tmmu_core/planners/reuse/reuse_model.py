@@ -15,8 +15,9 @@ from math import lcm
 import numpy as np
 
 from tmmu_core.base.errors import AllocationOverflow
-from tmmu_core.planners.problem import I64, UNLIMITED, Problem
+from tmmu_core.planners.problem import I64, UNLIMITED, Problem, ReuseTerms
 
+Pair = tuple[int, int]
 HARD = -1
 """Weight of an edge that must not be active."""
 LARGEST = 2**61
@@ -94,10 +95,26 @@ def _units(count: int, colocations: Iterable[tuple[int, int]]) -> list[int]:
     return [number[root] for root in roots]
 
 
+def _hard_edges(problem: Problem, terms: ReuseTerms, unit: list[int]) -> tuple[dict[Pair, Pair], str]:
+    """Return the sizes of every two units that must not share a byte, and the contradiction if two of one unit must."""
+    sizes = problem.size.tolist()
+    free = {(min(pair), max(pair)) for pair in terms.exclusions}
+    apart = () if problem.must_not_alias is None else problem.must_not_alias.tolist()
+    hard, contradiction = dict[Pair, Pair](), ""
+    for a, b in [*(pair for pair in live_together(problem) if pair not in free), *map(sorted, apart)]:
+        if unit[a] == unit[b]:
+            contradiction = f'"{problem.ids[a]}" and "{problem.ids[b]}" are at one offset and must not share a byte'
+            continue
+        (i, s), (j, t) = sorted([(unit[a], sizes[a]), (unit[b], sizes[b])])
+        old = hard.get((i, j), (0, 0))
+        hard[i, j] = max(s, old[0]), max(t, old[1])
+    return hard, contradiction
+
+
 def reuse_model(problem: Problem) -> ReuseModel:
     """Return the model of a problem of storages with bytes."""
-    terms, n = problem.reuse, len(problem)
-    unit = _units(n, terms.colocations if terms else ())
+    terms, n = problem.reuse or ReuseTerms(), len(problem)
+    unit = _units(n, terms.colocations)
     units = max(unit, default=-1) + 1
     sizes, grids = problem.size.tolist(), problem.alignment.tolist()
     if sum(sizes) + max(grids, default=0) > LARGEST:
@@ -109,40 +126,26 @@ def reuse_model(problem: Problem) -> ReuseModel:
             hint="Use another planner: reuse costs are weighed up to 2^61 B.",
         )
     fixed = [-1] * n if problem.fixed is None else problem.fixed.tolist()
-    size, align, pin, contradiction = [0] * units, [1] * units, [-1] * units, ""
+    size, align, pin, pinned = [0] * units, [1] * units, [-1] * units, ""
     for i, u in enumerate(unit):
         size[u], align[u] = max(size[u], sizes[i]), lcm(align[u], grids[i])
         if fixed[i] >= 0:
             if pin[u] not in (-1, fixed[i]):
-                contradiction = f'"{problem.ids[i]}" is at {fixed[i]} and at one offset with a buffer at {pin[u]}'
+                pinned = f'"{problem.ids[i]}" is at {fixed[i]} and at one offset with a buffer at {pin[u]}'
             pin[u] = fixed[i]
-        for begin, end in terms.reserved if terms else ():
+        for begin, end in terms.reserved:
             if pin[u] >= 0 and pin[u] < end and begin < pin[u] + sizes[i]:
-                contradiction = f'"{problem.ids[i]}" is at {pin[u]}, in the reserved range from {begin} to {end}'
-    excluded = {(min(a, b), max(a, b)) for a, b in terms.exclusions} if terms else set()
-    apart = [
-        (min(a, b), max(a, b)) for a, b in ([] if problem.must_not_alias is None else problem.must_not_alias.tolist())
-    ]
-    hard: dict[tuple[int, int], tuple[int, int]] = {}
-    for a, b in [*(pair for pair in live_together(problem) if pair not in excluded), *apart]:
-        i, j = unit[a], unit[b]
-        if i == j:
-            contradiction = f'"{problem.ids[a]}" and "{problem.ids[b]}" are at one offset and must not share a byte'
-            continue
-        (i, s), (j, t) = sorted([(i, sizes[a]), (j, sizes[b])])
-        old = hard.get((i, j), (0, 0))
-        hard[i, j] = max(s, old[0]), max(t, old[1])
+                pinned = f'"{problem.ids[i]}" is at {pin[u]}, in the reserved range from {begin} to {end}'
+    hard, together = _hard_edges(problem, terms, unit)
     rows = [(i, j, s, t, HARD) for (i, j), (s, t) in hard.items()]
     unavoidable = 0
-    for a, b, weight in terms.penalties if terms else ():
+    for a, b, weight in terms.penalties:
         i, j = unit[a], unit[b]
         if i == j:
             unavoidable += weight
         elif weight and not (hard.get((i, j), (0, 0)) >= (sizes[a], sizes[b]) and i < j):
             rows.append((i, j, sizes[a], sizes[b], weight))
-    both = sorted([*rows, *((j, i, t, s, w) for i, j, s, t, w in rows)])
-    table = np.array(both, np.int64).reshape(-1, 5)
-    first = np.searchsorted(table[:, 0], np.arange(units + 1)).astype(np.int64)
+    table = np.array(sorted([*rows, *((j, i, t, s, w) for i, j, s, t, w in rows)]), np.int64).reshape(-1, 5)
     other, mine, theirs, weight_of = (np.ascontiguousarray(column) for column in table[:, 1:].T)
     return ReuseModel(
         unit_of=np.array(unit, np.int64),
@@ -150,12 +153,12 @@ def reuse_model(problem: Problem) -> ReuseModel:
         size=np.array(size, np.int64),
         align=np.array(align, np.int64),
         pin=np.array(pin, np.int64),
-        first=first,
+        first=np.searchsorted(table[:, 0], np.arange(units + 1)).astype(np.int64),
         other=other,
         mine=mine,
         theirs=theirs,
         weight=weight_of,
-        reserved=np.array(terms.reserved if terms else (), np.int64).reshape(-1, 2),
+        reserved=np.array(terms.reserved, np.int64).reshape(-1, 2),
         unavoidable=unavoidable,
-        contradiction=contradiction,
+        contradiction=together or pinned,
     )
