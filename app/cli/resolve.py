@@ -237,6 +237,24 @@ def _idle_options(request: PlanRequest) -> tuple[str, ...]:
     return tuple([OPTION_SPECS[field].option for field in written(request)])
 
 
+class _Bars:
+    """A progress callback that draws a bar per kind of work, with the best packing so far and its lower bound."""
+
+    def __init__(self, bars: Any) -> None:
+        self.bars, self.best, self.tasks = bars, "", dict[str, Any]()
+
+    def __call__(self, what: str, done: int, of: int) -> bool:
+        if what not in self.tasks:
+            self.tasks[what] = self.bars.add_task(what, total=of or None)
+        self.bars.update(self.tasks[what], completed=done, total=of or None, description=what + self.best)
+        return True
+
+    def improved(self, arena: str, nodes: int, extent: int, bound: int) -> None:
+        """Show a better packing or bound of an arena from the next call on."""
+        del nodes
+        self.best = f": {arena} {extent:,} B, lower bound {bound:,} B"
+
+
 @contextmanager
 def progress_on_terminal() -> Any:
     """Yield a progress callback that draws on standard error; ``None`` if that is not a terminal."""
@@ -244,17 +262,8 @@ def progress_on_terminal() -> Any:
         yield None
         return
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
-    from rich.progress import Progress as Bars
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Bars(*columns, console=Console(stderr=True), transient=True) as bars:
-        tasks: dict[str, Any] = {}
-
-        def progress(what: str, done: int, of: int) -> bool:
-            if what not in tasks:
-                tasks[what] = bars.add_task(what, total=of or None)
-            bars.update(tasks[what], completed=done, total=of or None)
-            return True
-
-        yield progress
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+        yield _Bars(bars)

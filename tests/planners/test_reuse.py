@@ -230,7 +230,7 @@ def test_verifier_finds_every_injected_fault(kind: str) -> None:
         for wrong in inject(plan):
             injected += 1
             assert rule in {finding.rule for finding in verify_plan(wrong).errors}
-        if injected >= 40:
+        if injected >= 200:
             break
 
 
