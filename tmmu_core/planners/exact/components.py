@@ -56,6 +56,10 @@ class _Component:
     offset: list[int]
     search: ComponentSearch | None = None
 
+    def can_improve(self, floor: int) -> bool:
+        """Return whether a search may lower the extent: none was made, is complete, or had as low a floor."""
+        return self.search is None or self.search.is_open or self.search.floor > floor
+
     def lower(self, request: SearchRequest, budget: int, proven: int) -> int:
         """Search with so many nodes; return the bound proven for the whole problem."""
         assert self.search is not None
@@ -89,7 +93,7 @@ def pack_components(cols: Columns, whole: Bound, offset: list[int], request: Sea
     while len(parts) > 1 and int(notes["nodes"]) < request.budget and not notes.get("told_to_stop"):
         top = max(part.extent for part in parts)
         floor = max([proven, *(part.extent for part in parts if part.extent < top)])
-        highest = next((part for part in parts if part.extent == top and _can_improve(part, floor)), None)
+        highest = next((part for part in parts if part.extent == top and part.can_improve(floor)), None)
         if highest is None or top <= max(floor, goal):
             break
         if highest.search is None or not highest.search.is_open:
@@ -101,11 +105,6 @@ def pack_components(cols: Columns, whole: Bound, offset: list[int], request: Sea
             offset[i] = at
     is_open = any(part.search is not None and part.search.is_open for part in parts)
     return proven, max(part.extent for part in parts) > max(proven, goal) and is_open
-
-
-def _can_improve(part: _Component, floor: int) -> bool:
-    """Return whether a search may lower the component: not searched, not complete, or stopped at a higher floor."""
-    return part.search is None or part.search.is_open or part.search.floor > floor
 
 
 def _split(cols: Columns, whole: Bound, offset: list[int]) -> list[_Component]:

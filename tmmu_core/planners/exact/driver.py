@@ -13,7 +13,7 @@ from tmmu_core.planners.exact.branch_and_bound import FOUND, INFEASIBLE
 from tmmu_core.planners.exact.branching import BranchingOrder
 from tmmu_core.planners.exact.lns import MAX_LONG_RUNS, CapacitySchedule, is_applicable, iterations_for, lns_run
 from tmmu_core.planners.exact.search_model import Model, greedy_handoffs, possible_handoffs, search_model, units_of
-from tmmu_core.planners.exact.search_run import Searcher
+from tmmu_core.planners.exact.search_run import Searcher, Watch
 from tmmu_core.planners.exact.time_cut import TimeCutSearch, cut_columns
 from tmmu_core.planners.meter import Meter
 from tmmu_core.planners.native.load import library
@@ -67,10 +67,6 @@ class SearchRequest:
     """Whether large neighbourhood search follows the last node; it may take minutes."""
 
 
-AttemptResult = tuple[int, int, list[int] | None, bool]
-"""Verdict, nodes, offset of each unit if found, and whether ``watch`` stopped the attempt."""
-
-
 @dataclass
 class _Variant:
     """One choice of in-place reuses: its model, its proven bound, and what attempts learned."""
@@ -86,8 +82,10 @@ class _Variant:
     """Index into :data:`TARGET_STEPS`."""
     time_cut: TimeCutSearch | None = None
 
-    def attempt(self, kind: str, target: int, budget: int, watch: Callable[[int], bool] | None) -> AttemptResult:
-        """Run one attempt and learn from it."""
+    def attempt(
+        self, kind: str, target: int, budget: int, watch: Watch | None
+    ) -> tuple[int, int, list[int] | None, bool]:
+        """Run one attempt and learn from it; return as :meth:`Searcher.solve`, and whether ``watch`` stopped it."""
         if kind == TIME_CUT:
             assert self.time_cut is not None
             verdict, nodes, offset = self.time_cut.solve(target, budget, watch)
@@ -108,18 +106,14 @@ class _Variant:
 
 def search_models(cols: Columns) -> tuple[list[Model], Model | None]:
     """Return a model for each choice of in-place reuses, most reuses first, and the relaxation if those are not all."""
-    possible, most = possible_handoffs(cols), greedy_handoffs(cols)
+    possible, choices, relaxation = possible_handoffs(cols), [greedy_handoffs(cols)], None
     if len(possible) > MAX_ENUMERATED_HANDOFFS:
         relaxation = search_model(cols, tuple((i,) for i in range(len(cols))), pairs=False)
-        return _models(cols, [most]), relaxation
-    choices = [taken for count in range(len(possible), -1, -1) for taken in combinations(possible, count)]
-    return _models(cols, [most, *(taken for taken in choices if taken != most)]), None
-
-
-def _models(cols: Columns, choices: list[tuple[tuple[int, int], ...]]) -> list[Model]:
-    """Return the models of the consistent choices."""
-    found = (units_of(cols, taken) for taken in choices)
-    return [search_model(cols, units) for units in found if units is not None]
+    else:
+        every = (taken for count in range(len(possible), -1, -1) for taken in combinations(possible, count))
+        choices += [taken for taken in every if taken != choices[0]]
+    consistent = [units for taken in choices if (units := units_of(cols, taken)) is not None]
+    return [search_model(cols, units) for units in consistent], relaxation
 
 
 @dataclass
@@ -279,14 +273,14 @@ def _run_lns(component: ComponentSearch, request: SearchRequest, before: int, al
     notes["turns"] = notes.get("turns", 0) + done
 
 
-def _watch_iterations(meter: Meter, share: tuple[int, int, int], iterations: int) -> Callable[[int], bool]:
+def _watch_iterations(meter: Meter, share: tuple[int, int, int], iterations: int) -> Watch:
     """Return a callback that stops a run by the meter. The run is not shortened: its cooling depends on its length."""
     begun, nodes, most = share
     left = meter.left(iterations + 1)
     return lambda done: done < left and meter("exact", min(begun + done * nodes // most, begun + nodes), begun + nodes)
 
 
-def _watch(meter: Meter, before: int, allowed: int) -> Callable[[int], bool]:
+def _watch(meter: Meter, before: int, allowed: int) -> Watch:
     return lambda nodes: meter("exact", before + nodes, allowed)
 
 

@@ -10,7 +10,6 @@ is a subset of the problem.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -19,7 +18,7 @@ from tmmu_core.planners.columns import Columns, columns
 from tmmu_core.planners.exact.branch_and_bound import BUDGET_SPENT, FOUND, INFEASIBLE
 from tmmu_core.planners.exact.branching import BranchingOrder, luby
 from tmmu_core.planners.exact.search_model import search_model
-from tmmu_core.planners.exact.search_run import Searcher
+from tmmu_core.planners.exact.search_run import Searcher, Watch
 from tmmu_core.planners.problem import I64, subproblem
 
 MIN_SIDE_RATIO = 8
@@ -28,9 +27,6 @@ MIN_SIDE_STORAGES = 16
 """Fewest storages of its own on each side of a cut."""
 TRY_NODES = 12_000
 """Nodes of each piece in the shortest try; a multiple of the Luby sequence."""
-
-SolveResult = tuple[int, int, list[int] | None]
-"""As of :meth:`Searcher.solve`."""
 
 
 def cut_columns(cols: Columns) -> list[int]:
@@ -71,56 +67,48 @@ class TimeCutSearch:
     """By piece number and direction (1, −1)."""
     stopped: bool = False
 
-    def solve(self, target: int, budget: int, watch: Callable[[int], bool] | None) -> SolveResult:
-        """One try: FOUND, INFEASIBLE or BUDGET_SPENT, nodes, and offsets by storage, as of :meth:`Searcher.ask`."""
+    def solve(self, target: int, budget: int, watch: Watch | None) -> tuple[int, int, list[int] | None]:
+        """One try: FOUND, INFEASIBLE or BUDGET_SPENT, nodes, and offsets by storage, as of :meth:`Searcher.solve`."""
         direction = -1 if self.tries % 2 else 1
         share = TRY_NODES * luby(self.tries // 2 + 1)
         self.tries += 1
         offset = np.full(len(self.cols), -1, dtype=np.int64)
-        spent = 0
+        verdict, spent = FOUND, 0
         edges = [0, *self.at, len(self.cols.births)]
         for k in range(len(edges) - 1)[::direction]:
-            window = (edges[k], edges[k + 1])
-            allowed = min(share, budget - spent)
-            verdict, nodes = self._piece((k, direction), window, (target, allowed), (offset, watch))
+            here, piece = self._piece(edges[k], edges[k + 1], offset)
+            verdict, nodes, found = self._search((k, direction), piece, target, min(share, budget - spent), watch)
             spent += nodes
-            if verdict != FOUND:
+            if found is None:
                 return verdict, spent, None
+            offset[here] = found
         return FOUND, spent, offset.tolist()
 
-    def _piece(
-        self,
-        name: tuple[int, int],
-        window: tuple[int, int],
-        limits: tuple[int, int],
-        known: tuple[I64, Callable[[int], bool] | None],
-    ) -> tuple[int, int]:
-        """Return the verdict and nodes of the storages alive in a window; write their offsets to ``offset``.
-
-        Storages that have an offset keep it.
-        """
-        (begin, end), (target, allowed), (offset, watch) = window, limits, known
+    def _piece(self, begin: int, end: int, offset: I64) -> tuple[I64, Columns]:
+        """Return the storages alive in a window, and their problem there; those that have an offset keep it."""
         here = np.flatnonzero((self.cols.part_lo < end) & (self.cols.part_hi > begin))
-        own = subproblem(self.cols.problem, here)
-        pins = offset[here]
         low, high = np.maximum(self.cols.part_lo[here], begin), np.minimum(self.cols.part_hi[here], end)
-        piece = columns(replace(own, birth=low, death=high, fixed=pins if (pins >= 0).any() else None))
+        pins = offset[here] if (offset[here] >= 0).any() else None
+        return here, columns(replace(subproblem(self.cols.problem, here), birth=low, death=high, fixed=pins))
+
+    def _search(
+        self, name: tuple[int, int], piece: Columns, target: int, allowed: int, watch: Watch | None
+    ) -> tuple[int, int, list[int] | None]:
+        """Return the verdict, nodes and offsets of attempts at a piece; one with fixed storages is never refuted."""
         model = search_model(piece, tuple((i,) for i in range(len(piece))))
         searcher = Searcher(model)
         branching = self.branching.setdefault(name, BranchingOrder(model, openings=False))
         spent = 0
         while spent < allowed:
             tried = branching.next_attempt(target)
-            share = min(tried.nodes, allowed - spent)
-            verdict, nodes, found = searcher.solve(target, tried.rank, share, watch=watch)
+            verdict, nodes, found = searcher.solve(target, tried.rank, min(tried.nodes, allowed - spent), watch)
             spent += max(nodes, 1)
             self.stopped = bool(searcher.stop[0])
             if self.stopped:
                 break
             branching.learn(tried, searcher.failures, verdict == FOUND)
             if found is not None:
-                offset[here] = found
-                return FOUND, spent
+                return FOUND, spent, found
             if verdict == INFEASIBLE:
-                return (BUDGET_SPENT if (pins >= 0).any() else INFEASIBLE), spent
-        return BUDGET_SPENT, spent
+                return (INFEASIBLE if piece.problem.fixed is None else BUDGET_SPENT), spent, None
+        return BUDGET_SPENT, spent, None
