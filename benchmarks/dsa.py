@@ -12,7 +12,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -53,12 +52,6 @@ def instance_rows(instances: tuple[str, ...] = INSTANCES) -> Iterator[dict[str, 
         problem = read_csv((DATA / f"{name}.csv").read_bytes(), source=name).problem
         for planner in NAMES:
             yield measure(name, problem, planner)
-
-
-def fitting_row(name: str, capacity: int) -> dict[str, Any]:
-    """Time of ``exact`` until a real instance fits a capacity."""
-    problem = read_csv((DATA / f"{name}.csv").read_bytes(), source=name).problem
-    return measure(name, replace(problem, capacity=capacity), "exact")
 
 
 def generated_rows(sizes: tuple[int, ...] = GENERATED) -> Iterator[dict[str, Any]]:

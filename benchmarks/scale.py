@@ -1,4 +1,4 @@
-"""How planning grows from ten thousand tensors to a million, beside networkx colouring the explicit interval graph.
+"""How planning grows from ten thousand tensors to a million.
 
 Each size runs in a process of its own, so that its peak memory is its own. Planning is measured from the graph in
 memory, its ir_hash known, to the plan with both hashes.
@@ -13,15 +13,12 @@ import sys
 import time
 from typing import Any
 
-import networkx as nx
-
 SIZES = (10_000, 30_000, 100_000, 300_000, 1_000_000)
-PEER_UP_TO = 30_000
 RUNS = 3
 
 
 def rows() -> list[dict[str, Any]]:
-    """One row per size: seconds (best of three), peak memory, slots, and the peer's seconds where it can bear it."""
+    """One row per size: seconds (best of three), peak memory and slots."""
     return [_in_a_process(size) for size in SIZES]
 
 
@@ -53,34 +50,13 @@ def measure(size: int) -> dict[str, Any]:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     assert plan is not None
     (arena,) = plan.arenas
-    row: dict[str, Any] = {
+    return {
         "tensors": size,
         "seconds": min(seconds),
         "peak_bytes": peak,
         "slots": arena.slots,
         "max_live": arena.max_live,
-        "networkx_seconds": None,
     }
-    if size <= PEER_UP_TO:
-        begun = time.perf_counter()
-        colours = greedy_colouring(plan.birth.tolist(), plan.death.tolist())
-        row["networkx_seconds"] = time.perf_counter() - begun
-        row["networkx_slots"] = colours
-    return row
-
-
-def greedy_colouring(birth: list[int], death: list[int]) -> int:
-    """Colours that networkx uses on the explicit interval graph, vertices by birth; building the edges is timed too."""
-    order = sorted(range(len(birth)), key=lambda i: (birth[i], i))
-    graph: Any = nx.Graph()
-    graph.add_nodes_from(order)
-    alive: list[int] = []
-    for i in order:
-        alive = [j for j in alive if death[j] > birth[i]]
-        graph.add_edges_from((i, j) for j in alive)
-        alive.append(i)
-    colouring = nx.greedy_color(graph, strategy=lambda g, _: order)
-    return max(colouring.values()) + 1
 
 
 if __name__ == "__main__":

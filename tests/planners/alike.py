@@ -30,9 +30,6 @@ from tmmu_core.fitting.recompute.recompute_model import RecomputeModel, recomput
 from tmmu_core.planners import ARENA_PLANNERS
 from tmmu_core.planners.columns import SAFE, columns
 from tmmu_core.planners.exact import exact
-from tmmu_core.planners.exact.lns import lns_run
-from tmmu_core.planners.exact.search_model import search_model, units_of
-from tmmu_core.planners.exact.search_tables import build_tables
 from tmmu_core.planners.greedy import ORDERS, greedy, place, place_native
 from tmmu_core.planners.native.load import library
 from tmmu_core.planners.problem import Problem, ReuseTerms
@@ -102,9 +99,6 @@ def planned(p: Problem) -> list[object]:
                 else:
                     found.append(place_native(loops, cols, sequence, fit == "tightest"))
     searched = exact(p, {"budget": 600})
-    if loops is not None and cols.small:  # for the recorder of :mod:`.elsewhere`: it has no form in Python
-        model = search_model(cols, units_of(cols, ()) or ())
-        lns_run(model, build_tables(model), 1).run(max(searched.lower_bound or 0, 1), 30)
     ledger = waste_ledger(plan_problem(p, planner="greedy"), "arena")
     found += [getattr(ledger, name).tolist() for name in ACCOUNTS]
     return [*found, offsets(searched), searched.lower_bound, repr(sorted(searched.notes.items()))]
