@@ -6,14 +6,12 @@ learn from conflicts (:mod:`.branching`). A packing lowers the extent; an exhaus
 capacity. Where the two meet, the packing is optimal.
 
 =========================  ==========================================================================
-:mod:`.components`         independent components share the budget
+:mod:`.components`         the storages near the peak first; then independent components, which share the budget
 :mod:`.driver`             search of one component: target capacities, restarts, stop rule
-:mod:`.peak_first`         pack the storages alive near the peak, then all others greedily
 :mod:`.time_cut`           pack both sides of a moment that few storages cross, one after the other
 :mod:`.search_model`       units, sections and choices of in-place reuse
 :mod:`.branch_and_bound`   depth-first search with backjumping
-:mod:`.propagation`        lower bounds of offsets, dominance and symmetry rules
-:mod:`.conflicts`          conflict analysis: nogoods
+:mod:`.propagation`        lower bounds of offsets, dominance and symmetry rules; conflict analysis: nogoods
 :mod:`.branching`          branching orders, weighted by failures; Luby and geometric restarts
 :mod:`.lns`                large neighbourhood search (destroy and repair) on the remaining gap
 =========================  ==========================================================================
@@ -35,9 +33,8 @@ from typing import Any
 from tmmu_core.base.errors import ArenaTooSmall
 from tmmu_core.planners.bounds import Bound, bound_of, reachable
 from tmmu_core.planners.columns import Columns, columns, count_option, extent_of, finished, flag_option
-from tmmu_core.planners.exact.components import pack_components
+from tmmu_core.planners.exact.components import pack_components, pack_peak_first
 from tmmu_core.planners.exact.driver import ProgressLog, SearchRequest
-from tmmu_core.planners.exact.peak_first import pack_peak_first
 from tmmu_core.planners.meter import metered
 from tmmu_core.planners.portfolio import Best, best_greedy
 from tmmu_core.planners.problem import UNLIMITED, Packing, Problem, Progress

@@ -4,9 +4,9 @@ Depth first, from the bottom up. Choose a unit under which no unplaced unit fits
 other unit overlaps that place; else it lies above one of those that do: a *hole* that one of them must fill. These two
 branches form a *level*. After each decision, :mod:`.propagation` raises the lower bounds of the other offsets.
 
-At a dead end, :mod:`.conflicts` computes the levels that the conflict depends on (the nogood), and the search jumps
-back over all other levels. The next unit is the one with the lowest possible offset, so no order of
-units needs to be right for the whole model.
+At a dead end, conflict analysis gives the levels that the conflict depends on (the nogood), and the search jumps back
+over all others. The next unit is the one with the lowest possible offset, so no order of units needs to be right for
+the whole model.
 
 Canonical bottom-up packings and the section bound are those of MiniMalloc (Moffitt, ASPLOS '23); conflict-directed
 backjumping with explanations comes from constraint programming (Prosser 1993; Ohrimenko, Stuckey and Codish 2009).
@@ -20,13 +20,13 @@ from typing import NamedTuple
 import numpy as np
 
 from tmmu_core.planners.exact import search_tables as tab
-from tmmu_core.planners.exact.conflicts import analyse_conflict
 from tmmu_core.planners.exact.propagation import (
     DOMINATED,
     FAR,
     NO_CANDIDATE,
     SECTION_TOO_FULL,
     TRAIL_FULL,
+    analyse_conflict,
     clear_queues,
     close_hole,
     open_hole,

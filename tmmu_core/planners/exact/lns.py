@@ -34,9 +34,6 @@ from tmmu_core.planners.native import native
 from tmmu_core.planners.native.load import library
 from tmmu_core.planners.problem import I64
 
-ITERATIONS_PER_NODE = 1
-"""Iterations of a run per node of the budget, up to :data:`FULL_BUDGET_UNITS` units; twice the units, a quarter of
-them."""
 CLOSE_OMITTED = 1
 """A run that omits at most this many units is followed by one with twice the iterations."""
 MAX_FAILURES = 2
@@ -159,7 +156,7 @@ def lns_run(model: Model, tables: Tables, number: int) -> LnsRun:
     progress = [SEED * number % 2**32, len(placed), len(omitted), 0, len(omitted), 0]
     found: dict[str, NDArray[Any]] = {
         "unit": np.column_stack([*scaled, born, dies, *in_steps]).astype(np.int64),
-        "temperature": temperatures(START_TEMPERATURE, END_TEMPERATURE),
+        "temperature": temperatures(),
         "log_table": log_table_of(),
         "conflicts": np.ascontiguousarray(conflicts[np.ix_(loose, loose)]),
         "first_run": first_run,
@@ -221,10 +218,9 @@ def canonical_direction(model: Model, tables: Tables, units: list[int]) -> tuple
 
 
 @cache
-def temperatures(start: int, end: int) -> I64:
-    """Shape (STAGES + 1,): geometric cooling from ``start`` to ``end``, times 2^10, by integer square roots."""
-    temperature = [start << 20] * (STAGES + 1)
-    temperature[STAGES] = end << 20
+def temperatures() -> I64:
+    """Shape (STAGES + 1,): geometric cooling, times 2^10, by integer square roots."""
+    temperature = [START_TEMPERATURE << 20] * STAGES + [END_TEMPERATURE << 20]
     step = STAGES
     while step > 1:
         for k in range(0, STAGES, step):
@@ -258,8 +254,8 @@ def is_applicable(model: Model, extent: int, bound: int) -> bool:
 
 
 def iterations_for(model: Model, nodes: int) -> int:
-    """Return the iterations of a run for a node budget."""
-    return ITERATIONS_PER_NODE * nodes * FULL_BUDGET_UNITS**2 // max(len(model), FULL_BUDGET_UNITS) ** 2
+    """Return the iterations of a run: one per node of the budget, with twice the units a quarter of them."""
+    return nodes * FULL_BUDGET_UNITS**2 // max(len(model), FULL_BUDGET_UNITS) ** 2
 
 
 @dataclass
@@ -299,23 +295,16 @@ class CapacitySchedule:
                 known = self.fewest_at_low
                 self.fewest_at_low = fewest_omitted if known < 0 else min(known, fewest_omitted)
         self.run_factor = 1
-        at = self._middle(extent)
-        if not self.long_runs:
-            if self.failed_capacity < at < extent and self.failure_count < MAX_FAILURES:
-                self.last_capacity = at
-                return at, self.iterations
+        base = max(self.low, self.failed_capacity)
+        at = max((base + extent) // 2 // self.grain * self.grain, self.low)
+        if not self.long_runs and self.failed_capacity < at < extent and self.failure_count < MAX_FAILURES:
+            self.last_capacity = at
+            return at, self.iterations
+        almost = self.last_capacity == self.low and fewest_omitted <= ALMOST_OMITTED
+        if not self.long_runs or (almost and self.long_runs < MAX_LONG_RUNS_AT_LOW):
             self.failed_capacity, at = -1, self.low
-        elif (
-            self.last_capacity == self.low
-            and fewest_omitted <= ALMOST_OMITTED
-            and self.long_runs < MAX_LONG_RUNS_AT_LOW
-        ):
-            self.failed_capacity, at = -1, self.low
-        if (
-            not self.failed_capacity < at < extent
-            or fewest_omitted > HOPELESS_OMITTED
-            or self.long_runs >= MAX_LONG_RUNS
-        ):
+        is_last = not self.failed_capacity < at < extent or fewest_omitted > HOPELESS_OMITTED
+        if is_last or self.long_runs >= MAX_LONG_RUNS:
             return self._last_run()
         self.long_runs += 1
         self.last_capacity = at
@@ -331,7 +320,3 @@ class CapacitySchedule:
             return self.low, 0
         self.had_last_run, self.long_runs, self.last_capacity = True, MAX_LONG_RUNS + 1, self.low
         return self.low, LONG_RUN_FACTOR * self.iterations * LAST_RUN_FACTOR[0] // LAST_RUN_FACTOR[1]
-
-    def _middle(self, extent: int) -> int:
-        base = max(self.low, self.failed_capacity)
-        return max((base + extent) // 2 // self.grain * self.grain, self.low)
