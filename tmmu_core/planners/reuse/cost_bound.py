@@ -16,7 +16,7 @@ from tmmu_core.planners.reuse.exact_cost import least_cost
 from tmmu_core.planners.reuse.local_search import Placement
 from tmmu_core.planners.reuse.reuse_model import HARD, LARGEST, Pair, ReuseModel
 
-MOST_UNITS = 400
+MOST_UNITS = 1_000
 """The most units with penalties for which cliques are searched."""
 MOST_SEEDS = 24
 """The most units from which a clique grows."""
