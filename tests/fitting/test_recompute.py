@@ -20,11 +20,10 @@ from tmmu_core.fitting.move import Move
 from tmmu_core.fitting.problem.answer import Allowed
 from tmmu_core.fitting.problem.capacity import Capacity
 from tmmu_core.fitting.problem.planner_calls import Candidate, PlanInput, initial_candidate, solve_input
-from tmmu_core.fitting.recompute import lower, recompute_to
+from tmmu_core.fitting.recompute import lower
 from tmmu_core.fitting.recompute.live_curve import Choice, run
 from tmmu_core.fitting.recompute.min_cut import boundary, cheapest, minimum_cut
 from tmmu_core.fitting.recompute.recompute_model import RecomputeModel, recompute_model
-from tmmu_core.fitting.recompute.recompute_moves import Bytes
 from tmmu_core.fitting.recompute.recompute_search import Search
 from tmmu_core.fitting.recompute.recover_choice import recover_choice
 from tmmu_core.fitting.recompute.settle import cheapest_mix
@@ -332,7 +331,7 @@ def test_long_chain_goes_below_what_one_cut_reaches(tensors: int, further_runs: 
     arena = list(model.liveness.arenas).index("activations")
     gradients = run(model, Choice.nothing(model)).total - 17 * KIB
     capacity = tensors * KIB + gradients
-    moves = recompute_to(plan_input, capacity)
+    moves = next(lower(plan_input, None, Capacity(capacity)), None)
     assert moves is not None
     after = apply_moves(plan_input, moves)
     sound(plan_input, after.graph)
@@ -349,7 +348,7 @@ def test_the_way_below_a_cut_begins_at_the_cut(tensors: int, capacity: int, furt
     gradients = (
         run(recompute_model(plan_input), Choice.nothing(recompute_model(plan_input))).total - (tensors + 1) * KIB
     )
-    moves = recompute_to(plan_input, capacity * KIB + gradients)
+    moves = next(lower(plan_input, None, Capacity(capacity * KIB + gradients)), None)
     assert moves is not None
     after = apply_moves(plan_input, moves)
     sound(plan_input, after.graph)
@@ -366,7 +365,7 @@ def test_chain_with_temporaries_shrinks_to_a_few_tensors() -> None:
     tensors = [*map(T, h), *(T(f"t{k}") for k in range(12)), *(T(f"g{k}", role="gradient") for k in range(13))]
     plan_input = step(*forward, B("b", "Relu", h[-1], "g12"), *backward, tensors=tensors, outputs=("g0",))
     before = run(recompute_model(plan_input), Choice.nothing(recompute_model(plan_input))).total
-    moves = recompute_to(plan_input, before - 7 * KIB)
+    moves = next(lower(plan_input, None, Capacity(before - 7 * KIB)), None)
     assert moves is not None
     sound(plan_input, apply_moves(plan_input, moves).graph)
 
@@ -376,7 +375,7 @@ def test_model_goes_below_its_lowest_cut() -> None:
     """One cut reaches 1,815,844,352 bytes. It costs 223 GFLOP from scratch and 45 from that cut."""
     graph = read_graph_file(SAMPLES / "resnet50_train_b32_224.tmmu.cbor.gz")
     plan_input = initial_candidate(graph, PlanRequest(mode="backward")).plan_input
-    moves = recompute_to(plan_input, 1_725_052_134)
+    moves = next(lower(plan_input, None, Capacity(1_725_052_134)), None)
     assert moves is not None
     found = run(*recover_choice(apply_moves(plan_input, moves)))
     assert found.valid
@@ -552,7 +551,7 @@ def test_half_of_the_activations_of_gpt2_cost_a_thousandth_more(gpt2: PlanInput)
     before = solve_input(gpt2).plan
     activations = needed(before.arena_of["activations"])
     rest = sum(map(needed, before.arenas)) - activations
-    moves = recompute_to(gpt2, rest + activations // 2)
+    moves = next(lower(gpt2, None, Capacity(rest + activations // 2)), None)
     assert moves is not None
     after = apply_moves(gpt2, moves)
     solution = solve_input(after)
@@ -569,8 +568,8 @@ def test_half_of_the_activations_of_gpt2_cost_a_thousandth_more(gpt2: PlanInput)
 
 @pytest.mark.slow
 def test_moves_are_sorted_by_cost_and_lower_the_peak(gpt2: PlanInput) -> None:
-    search = Search(recompute_model(gpt2), Bytes(0).over)
-    lists = list(lower(gpt2, None, Bytes(0)))
+    search = Search(recompute_model(gpt2), Capacity(0).over)
+    lists = list(lower(gpt2, None, Capacity(0)))
     costs = [sum(move.cost.extra_flops for move in moves) for moves in lists]
     gains = [sum(move.bytes for move in moves) for moves in lists]
     assert costs == sorted(costs)

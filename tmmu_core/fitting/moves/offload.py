@@ -16,11 +16,12 @@ from dataclasses import replace
 import numpy as np
 
 from tmmu_core.fitting.move import Cost, Move
+from tmmu_core.fitting.problem.capacity import Capacity
 from tmmu_core.fitting.problem.planner_calls import PlanInput
 from tmmu_core.fitting.recompute.live_curve import Choice, Run, run
 from tmmu_core.fitting.recompute.min_cut import Boundary, boundary
 from tmmu_core.fitting.recompute.recompute_model import I64, RecomputeModel
-from tmmu_core.fitting.recompute.recompute_moves import SINGLES, TIGHTENED_GOALS, Goal, progress_check, scaled
+from tmmu_core.fitting.recompute.recompute_moves import SINGLES, TIGHTENED_GOALS, progress_check, scaled
 from tmmu_core.fitting.recompute.recompute_search import peak_position
 from tmmu_core.fitting.recompute.recover_choice import recover_choice
 from tmmu_core.fitting.recompute.write_graph import drops_of, with_drops, write_graph
@@ -67,7 +68,7 @@ def single_moves(plan_input: PlanInput, solution: object) -> Iterator[Move]:
 
 
 def lower(
-    plan_input: PlanInput, solution: object, goal: Goal, report: Progress | None = None
+    plan_input: PlanInput, solution: object, goal: Capacity, report: Progress | None = None
 ) -> Iterator[tuple[Move, ...]]:
     """Yield lists of moves: the cheapest that meets the goal by the live curve, then lists for tighter goals.
 
@@ -135,15 +136,12 @@ def _offload_next(
     for s in order[:TRIED]:
         more = choice | _offload_choice(model, at, s)
         after = run(model, more)
-        if after.valid and after.peaks[arena] <= found.peaks[arena] and _lower(after, found, arena):
+        if not after.valid or after.peaks[arena] > found.peaks[arena]:
+            continue
+        at_peak = [(run.live[arena] >= found.live[arena].max()).sum() for run in (found, after)]
+        if at_peak[1] < at_peak[0]:  # a lower peak, or fewer steps at it
             return more, after
     return None
-
-
-def _lower(after: Run, found: Run, arena: int) -> bool:
-    """Return whether the peak of the arena is lower, or is reached at fewer steps."""
-    peak = found.live[arena].max()
-    return bool(after.live[arena].max() < peak or (after.live[arena] >= peak).sum() < (found.live[arena] >= peak).sum())
 
 
 def _keep_unneeded(model: RecomputeModel, begun: Choice, choice: Choice, over: Over) -> tuple[Choice, Run]:
@@ -184,7 +182,9 @@ def _moves(model: RecomputeModel, begun: Choice, choice: Choice) -> tuple[Move, 
     """Return the difference of two choices as moves, one for the storages of each operator."""
     groups: dict[str, list[int]] = {}
     for s in _dropped_storages(choice - begun):
-        groups.setdefault(_maker(model, s), []).append(s)
+        at = int(model.producer[s])
+        maker = "@inputs" if at < 0 else model.timeline.graph.nodes[int(model.node_at[at])].instr
+        groups.setdefault(maker, []).append(s)
     moves = []
     now, before = begun, run(model, begun)
     for members in groups.values():
@@ -199,11 +199,6 @@ def _moves(model: RecomputeModel, begun: Choice, choice: Choice) -> tuple[Move, 
 def _dropped_storages(new: Choice) -> list[int]:
     """Return the dropped storages, ascending, including those that are offloaded again in another gap."""
     return sorted(set(new.pairs[1].tolist()))
-
-
-def _maker(model: RecomputeModel, storage: int) -> str:
-    at = int(model.producer[storage])
-    return "@inputs" if at < 0 else model.timeline.graph.nodes[int(model.node_at[at])].instr
 
 
 def _move(model: RecomputeModel, now: Choice, more: Choice, runs: tuple[Run, Run]) -> Move:

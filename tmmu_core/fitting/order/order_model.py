@@ -240,7 +240,7 @@ def _overwrite_edges(liveness: Liveness) -> Iterator[tuple[int, int]]:
     several = {
         storage: writers
         for storage, writers in written.items()
-        if len(writers) > 1 or _has_initial_content(liveness, storage)
+        if len(writers) > 1 or not liveness.storages.birth[storage]  # it has content before the first node
     }
     if not several:
         return
@@ -263,11 +263,6 @@ def _overwrite_edges(liveness: Liveness) -> Iterator[tuple[int, int]]:
                 last, since = k, []
             else:
                 since.append(k)
-
-
-def _has_initial_content(liveness: Liveness, storage: int) -> bool:
-    """Return whether the storage has content before the first node writes it."""
-    return bool(liveness.storages.birth[storage] == 0)
 
 
 def _phase_edges(nodes: Sequence[Node], given: list[int]) -> Iterator[tuple[int, int]]:

@@ -65,7 +65,7 @@ def best_order(
 
     The search ends at ``enough`` bytes; the two expensive methods are skipped where that is proven impossible.
     """
-    watch = _Watch(report)
+    watch = Watch(report)
     if proof is None:
         proof = PROOF_BUDGET_OF_SMALL if len(model) <= SMALL else PROOF
     given = np.arange(len(model), dtype=np.int64)
@@ -88,20 +88,20 @@ def best_order(
     bound = int(model.constant.sum()) + sum(floor)
     for name, order in _simple(model, given):
         take(name, order)
-        if peak == bound or (enough is not None and peak <= enough) or not watch.go_on("orders"):
+        if peak == bound or (enough is not None and peak <= enough) or not watch("orders"):
             return Ordered(best, peak, bound, method, tried, _distinct(orders))
     for name, order in _settled(model, best):
         take(f"{method}, {name}", order)
-    take("stretches", improve_windows(model, best, lambda: watch.go_on("stretches")))
+    take("stretches", improve_windows(model, best, lambda: watch("stretches")))
     if enough is not None and (peak <= enough or bound > enough):
         return Ordered(best, peak, bound, method, tried, _distinct(orders))
-    if walk is not None and peak > bound and watch.go_on("beam"):
-        found = beam(walk, peak, lambda: watch.go_on("beam"))
+    if walk is not None and peak > bound and watch("beam"):
+        found = beam(walk, peak, lambda: watch("beam"))
         if found is not None:
             take("beam", order_array(found))
-    if walk is not None and peak > bound and watch.go_on("proof"):
+    if walk is not None and peak > bound and watch("proof"):
         proven = best_first_search(
-            walk, peak, floor=floor, budget=proof, go_on=lambda steps: watch.go_on("proof", steps, proof)
+            walk, peak, floor=floor, budget=proof, go_on=lambda steps: watch("proof", steps, proof)
         )
         if proven.order is not None:
             take("proof", order_array(proven.order))
@@ -128,14 +128,15 @@ def _settled(model: OrderModel, best: I64) -> Iterator[tuple[str, I64]]:
     yield "early", eager(model, best)
 
 
-class _Watch:
+class Watch:
     """Forwards progress and records whether the search was stopped."""
 
-    def __init__(self, report: Report | None) -> None:
-        self.report = report
+    def __init__(self, progress: Report | None) -> None:
+        self.progress = progress
         self.stopped = False
 
-    def go_on(self, what: str, done: int = 0, of: int = 0) -> bool:
-        if self.report is not None and not self.stopped:
-            self.stopped = not self.report(what, done, of)
+    def __call__(self, what: str, done: int = 0, of: int = 0) -> bool:
+        """Report progress; return whether to continue."""
+        if self.progress is not None and not self.stopped:
+            self.stopped = not self.progress(what, done, of)
         return not self.stopped

@@ -9,8 +9,7 @@ from tmmu_core.fitting.recompute.recompute_moves import (
     apply_recompute,
     lower,
     lowest_within,
-    recompute_to,
     single_moves,
 )
 
-__all__ = ["apply_recompute", "lower", "lowest_within", "recompute_to", "single_moves"]
+__all__ = ["apply_recompute", "lower", "lowest_within", "single_moves"]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import Protocol
 
 import numpy as np
 
 from tmmu_core.fitting.move import Cost, Move
+from tmmu_core.fitting.problem.capacity import Capacity
 from tmmu_core.fitting.problem.planner_calls import PlanInput
 from tmmu_core.fitting.recompute.live_curve import Choice, Run, run
 from tmmu_core.fitting.recompute.min_cut import boundary
@@ -35,25 +35,6 @@ MOST_POINTS = 16
 """Most lists of moves offered where none fits."""
 
 
-class Goal(Protocol):
-    """A target for the arenas' sizes, such as a ``Capacity``."""
-
-    def over(self, bytes_of: Mapping[str, int]) -> int:
-        """Return the bytes by which arenas of these sizes exceed the goal; 0 if they fit."""
-        ...
-
-
-@dataclass(frozen=True)
-class Bytes:
-    """A goal for the sum over all arenas."""
-
-    total: int
-
-    def over(self, bytes_of: Mapping[str, int]) -> int:
-        """Return the excess of the sum over ``total``, at least 0."""
-        return max(0, sum(bytes_of.values()) - self.total)
-
-
 def apply_recompute(plan_input: PlanInput, *moves: Move) -> PlanInput:
     """Apply moves whose ``details`` are ``{"drops": [[tensor, node after which it is dropped], …]}``.
 
@@ -71,14 +52,6 @@ def _problem(plan_input: PlanInput) -> tuple[RecomputeModel, Choice]:
     return replace(model, droppable=model.droppable & ~begun.away), begun
 
 
-def recompute_to(plan_input: PlanInput, capacity: int, report: Progress | None = None) -> tuple[Move, ...] | None:
-    """Return the cheapest moves found whose sum of peaks is within ``capacity`` bytes; ``None`` if none is found."""
-    model, begun = _problem(plan_input)
-    search = Search(model, Bytes(capacity).over, begun, progress_check(report, "recompute"))
-    point, _ = _cheapest(search, search.climb())
-    return None if point is None else moves_of(model, begun, point.choice)
-
-
 def _cheapest(search: Search, found: Sequence[tuple[Mask, Point]]) -> tuple[Point | None, list[Point]]:
     """Return the cheapest point that meets the goal, and others on the way to it."""
     if search.is_small:
@@ -88,7 +61,7 @@ def _cheapest(search: Search, found: Sequence[tuple[Mask, Point]]) -> tuple[Poin
 
 
 def lower(
-    plan_input: PlanInput, solution: object, goal: Goal, report: Progress | None = None
+    plan_input: PlanInput, solution: object, goal: Capacity, report: Progress | None = None
 ) -> Iterator[tuple[Move, ...]]:
     """Yield lists of moves: the cheapest that meets the goal by the live curve, then lists for tighter goals.
 
@@ -122,7 +95,7 @@ def lower(
 
 
 def lowest_within(
-    plan_input: PlanInput, goal: Goal, max_flops: int, report: Progress | None = None
+    plan_input: PlanInput, goal: Capacity, max_flops: int, report: Progress | None = None
 ) -> tuple[Move, ...] | None:
     """Return the moves with the lowest peak found for at most ``max_flops`` extra FLOPs; ``None`` if none lowers it.
 
@@ -149,7 +122,7 @@ def lowest_within(
     return None if best is search.nothing else moves_of(model, begun, best.choice)
 
 
-def _excess_above(goal: Goal, slack: int, bytes_of: Mapping[str, int]) -> int:
+def _excess_above(goal: Capacity, slack: int, bytes_of: Mapping[str, int]) -> int:
     return max(0, goal.over(bytes_of) - slack)
 
 
@@ -245,7 +218,7 @@ def _move(model: RecomputeModel, now: Choice, more: Choice, nodes: list[int], ru
     )
 
 
-def scaled(goal: Goal, share: int) -> Callable[[Mapping[str, int]], int]:
+def scaled(goal: Capacity, share: int) -> Callable[[Mapping[str, int]], int]:
     """Return the excess over ``share`` millionths of the goal."""
     return lambda bytes_of: goal.over({name: size * 1_000_000 // share for name, size in bytes_of.items()})
 

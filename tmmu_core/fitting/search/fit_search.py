@@ -21,6 +21,7 @@ from tmmu_core.fitting.moves.alignment import finer_alignments, finest_alignment
 from tmmu_core.fitting.moves.delay import delay_moves
 from tmmu_core.fitting.moves.reordering import ENUMERATED_UP_TO, OrderMove, order_move, other_orders
 from tmmu_core.fitting.moves.sizes import bisect_size, with_size
+from tmmu_core.fitting.order.order_search import Watch
 from tmmu_core.fitting.problem.answer import Allowed, Answer, Fitted
 from tmmu_core.fitting.problem.capacity import Capacity, bounds
 from tmmu_core.fitting.problem.in_place import missing_permissions, needed_permissions
@@ -67,7 +68,7 @@ def fit(
     """
     allowed = allowed or Allowed()
     _check(start, capacity, allowed)
-    return _FitSearch(start, capacity, allowed, _Watch(progress), found).run()
+    return _FitSearch(start, capacity, allowed, Watch(progress), found).run()
 
 
 def _check(start: Candidate, capacity: Capacity, allowed: Allowed) -> None:
@@ -85,19 +86,6 @@ def _rejected(message: str, hint: str) -> InvalidIrShapes:
     return InvalidIrShapes(message, reason="fit", node_id="", hint=hint)
 
 
-class _Watch:
-    """Forwards progress and records whether the search was stopped."""
-
-    def __init__(self, progress: Progress | None) -> None:
-        self.progress = progress
-        self.stopped = False
-
-    def __call__(self, what: str, done: int = 0, of: int = 0) -> bool:
-        if self.progress is not None and not self.stopped:
-            self.stopped = not self.progress(what, done, of)
-        return not self.stopped
-
-
 @dataclass
 class _FitSearch:
     """One search: candidates so far, the best one, and the order search."""
@@ -105,7 +93,7 @@ class _FitSearch:
     start: Candidate
     capacity: Capacity
     allowed: Allowed
-    watch: _Watch
+    watch: Watch
     found: Callable[[Candidate], None] | None
     seen: list[Candidate] = field(default_factory=list)
     best: Candidate = field(init=False)
