@@ -52,14 +52,14 @@ BRANCHING = ("inception_v1", "inception_v2", "densenet121", "shufflenet", "squee
 
 @dataclass(frozen=True)
 class Row:
-    """One budget of the partitioner, and the fit to the same bytes; FLOPs are extra ones in percent."""
+    """One budget of the partitioner, and the fit to the same bytes: peaks in MiB, extra FLOPs in percent."""
 
     step: str
     budget: str
-    peak: int
+    peak: float
     percent: float
     answer: str
-    ours_peak: int
+    ours_peak: float
     ours_percent: float
     seconds: float
     commit: str
@@ -72,14 +72,14 @@ class Row:
 
 @dataclass(frozen=True)
 class Order:
-    """Peaks of the orders of one graph in bytes, without persistent tensors; ``inductor`` is the best of its four."""
+    """Peaks of the orders of one graph in MiB, without persistent tensors; ``inductor`` is the best of its four."""
 
     graph: str
     nodes: int
-    given: int
-    inductor: int
-    fit: int
-    proven: int
+    given: float
+    inductor: float
+    fit: float
+    proven: float
     seconds: float
 
 
@@ -119,8 +119,9 @@ def recompute_rows(file: Path) -> Iterator[Row]:
         seconds = time.process_time() - began
         assert verify_plan(fitted.best.plan, fitted.best.fitted_graph).ok
         percents = [100 * each / total for each in (flops, fitted.best.cost.extra_flops)]
-        ours = fitted.answer, fitted.best.extent_bytes, round(percents[1], 4), round(seconds, 2)
-        row = Row(found["name"], budget, peak, round(percents[0], 4), *ours, commit())
+        peaks = [round(each / 2**20, 2) for each in (peak, fitted.best.extent_bytes)]
+        ours = fitted.answer, peaks[1], round(percents[1], 4), round(seconds, 2)
+        row = Row(found["name"], budget, peaks[0], round(percents[0], 4), *ours, commit())
         print(row, flush=True)
         yield row
 
@@ -169,7 +170,7 @@ def orders_of(graphs: Iterable[tuple[str, Graph]]) -> Iterator[Order]:
         given = measure(model, np.arange(len(model))).total
         assert found.peak <= inductor
         constant = int(model.constant.sum())
-        peaks = [peak - constant for peak in (given, inductor, found.peak, found.bound)]
+        peaks = [round((peak - constant) / 2**20, 2) for peak in (given, inductor, found.peak, found.bound)]
         row = Order(name, len(graph.nodes), peaks[0], peaks[1], peaks[2], peaks[3], round(seconds, 1))
         print(row, flush=True)
         yield row
@@ -198,8 +199,8 @@ def page(found: Found) -> str:
         ORDER,
     ]
     for each in found.orders:
-        proven = "optimal" if each.fit <= each.proven else f"≥ {each.proven / 2**20:,.2f}"
-        peaks = " | ".join(f"{peak / 2**20:,.2f}" for peak in (each.given, each.inductor, each.fit))
+        proven = "optimal" if each.fit <= each.proven else f"≥ {each.proven:,.2f}"
+        peaks = " | ".join(f"{peak:,.2f}" for peak in (each.given, each.inductor, each.fit))
         lines.append(f"| {each.graph} | {each.nodes:,} | {peaks} | {proven} | {each.seconds:.1f} |")
     return "\n".join(lines) + "\n"
 
@@ -226,7 +227,7 @@ def record(found: Found) -> Found:
 HEAD = """# Fitting, measured
 
 `python -m benchmarks.fit` writes this page, and every row with its commit to [fit.json](fit.json).
-Bytes and FLOPs are exact; seconds are CPU seconds. [PyTorch steps](real.md) compares measured peaks.
+Seconds are CPU seconds. [PyTorch steps](real.md) compares measured peaks.
 
 ## Recomputation beside AOTAutograd's partitioner
 
