@@ -15,6 +15,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests.planners.alike import compared
+from tests.planners.elsewhere import FUNCTIONS, asked_again, recorded
 from tests.support.paths import ROOT
 from tmmu_core.planners.native import build
 from tmmu_core.planners.native import load as loading
@@ -137,6 +138,20 @@ def test_native_loops_return_the_results_of_plain_python() -> None:
     difference, results = compared(TRIALS, 0)
     assert difference == ""
     assert results > 50 * TRIALS
+
+
+@pytest.mark.slow
+@here
+@pytest.mark.parametrize("machine", ["aarch64"])
+def test_library_of_another_machine_returns_the_same_results(
+    machine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    missing = [name for name in (f"qemu-{machine}", f"{machine}-linux-gnu-gcc") if shutil.which(name) is None]
+    if missing:
+        pytest.skip(f"not installed: {', '.join(missing)}")
+    recorder = recorded(60, monkeypatch)
+    assert {struct.unpack_from("<q", call)[0] for call in recorder.asked} == set(range(len(FUNCTIONS)))
+    assert asked_again(recorder, machine, tmp_path) == recorder.answers
 
 
 def test_build_without_a_compiler_rejects_changed_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

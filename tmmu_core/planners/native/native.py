@@ -156,6 +156,7 @@ def recompute(loops: ctypes.CDLL, call: Call, **fields: I64 | NDArray[np.bool_])
     """
     for name, value in fields.items():
         setattr(call, name, _word(value))
+    call.fields |= fields
     return bool(run(loops, "recompute_run", call))
 
 

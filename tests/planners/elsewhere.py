@@ -1,0 +1,82 @@
+"""Record calls of this machine's library, and replay them on another machine's library under qemu."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import struct
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tests.planners.alike import answers
+from tmmu_core.planners.native import load as loading
+from tmmu_core.planners.native.load import FOLDER, file_name
+
+PROGRAM = Path(__file__).with_name("elsewhere.c")
+SOURCES = "".join(path.read_text() for path in sorted(FOLDER.glob("*.c")))
+FUNCTIONS = tuple(re.findall(r"^SHARED I (tmmu_\w+)", SOURCES, re.M))
+
+
+class Recorder:
+    """A library in the place of the one that it asks."""
+
+    def __init__(self, loops: ctypes.CDLL) -> None:
+        self.loops = loops
+        self.asked: list[bytes] = []
+        self.answers: list[bytes] = []
+        for name in FUNCTIONS:
+            setattr(self, name, self._recorded(name))
+
+    def _recorded(self, name: str) -> Any:
+        def ask(reference: Any) -> int:
+            call = reference._obj
+            values = [call.fields.get(field, 0) for field, _ in call._fields_]
+            words = [struct.pack("<qq", FUNCTIONS.index(name), len(values))]
+            for (field, _), value in zip(call._fields_, values, strict=True):
+                number = struct.pack("<qq", 0, getattr(call, field))
+                array = isinstance(value, np.ndarray)
+                words.append(struct.pack("<qq", 1, value.nbytes) + value.tobytes() if array else number)
+            answer = int(getattr(self.loops, name)(reference))
+            after = [value.tobytes() for value in values if isinstance(value, np.ndarray)]
+            self.asked.append(b"".join(words))
+            self.answers.append(struct.pack("<q", answer) + b"".join(after))
+            return answer
+
+        return ask
+
+
+USERS = (
+    *("planners.greedy", "planners.exact.search_tables", "planners.exact.search_run", "planners.exact.lns"),
+    *("fitting.order.order_loops", "fitting.recompute.min_cut", "fitting.recompute.live_curve"),
+    *("planners.reuse.local_search", "planners.reuse.exact_cost"),
+)
+"""Modules that call the library."""
+
+
+def recorded(count: int, monkeypatch: Any) -> Recorder:
+    """Return the calls made for ``count`` seeds of :mod:`alike`."""
+    own = loading.library()
+    assert own is not None
+    recorder = Recorder(own)
+    for module in USERS:
+        monkeypatch.setattr(f"tmmu_core.{module}.library", lambda: recorder)
+    for seed in range(count):
+        answers(seed)
+    return recorder
+
+
+def asked_again(recorder: Recorder, machine: str, folder: Path) -> list[bytes]:
+    """The answers of another machine's library to the same native."""
+    program = folder / "elsewhere"
+    library = FOLDER / file_name(machine)
+    names = "-DFUNCTIONS(X)=" + " ".join(f"X({name})" for name in FUNCTIONS)
+    compiler = [f"{machine}-linux-gnu-gcc", "-O2", names, "-o", str(program), str(PROGRAM), str(library)]
+    subprocess.run([*compiler, f"-Wl,-rpath,{FOLDER}"], check=True)
+    command = [f"qemu-{machine}", "-L", f"/usr/{machine}-linux-gnu", str(program)]
+    found = subprocess.run(command, input=b"".join(recorder.asked), capture_output=True, check=True).stdout
+    ends = np.cumsum([len(answer) for answer in recorder.answers]).tolist()
+    assert len(found) == ends[-1]
+    return [found[end - len(answer) : end] for end, answer in zip(ends, recorder.answers, strict=True)]
