@@ -117,7 +117,7 @@ function drawGhost(pen, { plan, plane, scene, look }, ghost, box) {
   pen.setLineDash([]);
 }
 
-const MOST_MOVES = 40;
+const MOST_MOVES = 12;
 
 /** Rows whose move from the baseline is drawn: the selected and the hovered row, or all if they are few. */
 function movedRows(plan, chart) {
