@@ -15,10 +15,10 @@ import numpy as np
 
 from tmmu_core.planners.bounds import Bound, bound_of, reachable
 from tmmu_core.planners.columns import Columns, columns, extent_of
+from tmmu_core.planners.exact.branch_and_bound import Searcher
 from tmmu_core.planners.exact.branching import OPENING_WEIGHTS
 from tmmu_core.planners.exact.driver import ComponentSearch, SearchRequest, component_search, search
 from tmmu_core.planners.exact.search_model import search_model, weighted_ranks
-from tmmu_core.planners.exact.search_run import Searcher
 from tmmu_core.planners.portfolio import RUNS, best_greedy
 from tmmu_core.planners.problem import I64, subproblem
 

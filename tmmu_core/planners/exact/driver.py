@@ -9,11 +9,10 @@ from typing import Any
 
 from tmmu_core.planners.bounds import reachable
 from tmmu_core.planners.columns import Columns
-from tmmu_core.planners.exact.branch_and_bound import FOUND, INFEASIBLE
+from tmmu_core.planners.exact.branch_and_bound import FOUND, INFEASIBLE, Searcher, Watch
 from tmmu_core.planners.exact.branching import BranchingOrder
 from tmmu_core.planners.exact.lns import MAX_LONG_RUNS, CapacitySchedule, is_applicable, iterations_for, lns_run
 from tmmu_core.planners.exact.search_model import Model, greedy_handoffs, possible_handoffs, search_model, units_of
-from tmmu_core.planners.exact.search_run import Searcher, Watch
 from tmmu_core.planners.exact.time_cut import TimeCutSearch, cut_columns
 from tmmu_core.planners.meter import Meter
 from tmmu_core.planners.native.load import library

@@ -27,8 +27,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tmmu_core.planners.exact.branch_and_bound import Watch, watched
 from tmmu_core.planners.exact.search_model import Model, common_step, log2_fixed
-from tmmu_core.planners.exact.search_run import Watch, watched
 from tmmu_core.planners.exact.search_tables import ALIGNMENT, FIXED, MAX_HEIGHT, NEIGHBOURS, OTHER, Tables
 from tmmu_core.planners.native import native
 from tmmu_core.planners.native.load import library
@@ -101,7 +101,7 @@ class LnsRun:
     def run(self, capacity: int, iterations: int, watch: Watch | None = None) -> list[int] | None:
         """Return the offset of each unit if all fit below the capacity within so many iterations, else ``None``.
 
-        ``watch(iterations)`` is polled by :func:`.search_run.watched`; the run stops when it returns ``False``.
+        ``watch(iterations)`` is polled by :func:`.branch_and_bound.watched`; the run stops when it returns ``False``.
         """
         n, room, loops = len(self.units), (capacity - self.base) // self.step, library()
         if loops is None or not min(n, 1) <= room < MAX_STEPS or (self.fixed_ends > capacity).any():

@@ -15,10 +15,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from tmmu_core.planners.columns import Columns, columns
-from tmmu_core.planners.exact.branch_and_bound import BUDGET_SPENT, FOUND, INFEASIBLE
+from tmmu_core.planners.exact.branch_and_bound import BUDGET_SPENT, FOUND, INFEASIBLE, Searcher, Watch
 from tmmu_core.planners.exact.branching import BranchingOrder, luby
 from tmmu_core.planners.exact.search_model import search_model
-from tmmu_core.planners.exact.search_run import Searcher, Watch
 from tmmu_core.planners.problem import I64, subproblem
 
 MIN_SIDE_RATIO = 8
