@@ -183,7 +183,7 @@ def commit() -> str:
 
 
 def page(found: Found) -> str:
-    """Return the page: one line per step and per graph."""
+    """Return the page: one line per step, and per graph whose given order is not optimal."""
     lines = [HEAD]
     for step in dict.fromkeys(row.step for row in found.rows):
         rows = [row for row in found.rows if row.step == step]
@@ -198,10 +198,12 @@ def page(found: Found) -> str:
         f"{good} of {len(found.rows)} fits need at most its FLOPs within its peak (commit {', '.join(commits)}).",
         ORDER,
     ]
-    for each in found.orders:
+    settled = [each for each in found.orders if each.proven >= each.given]
+    for each in (each for each in found.orders if each not in settled):
         proven = "optimal" if each.fit <= each.proven else f"≥ {each.proven:,.2f}"
         peaks = " | ".join(f"{peak:,.2f}" for peak in (each.given, each.inductor, each.fit))
         lines.append(f"| {each.graph} | {each.nodes:,} | {peaks} | {proven} | {each.seconds:.1f} |")
+    lines += ["", f"For {len(settled)} other graphs the given order is optimal."]
     return "\n".join(lines) + "\n"
 
 
