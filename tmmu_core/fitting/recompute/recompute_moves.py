@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -14,11 +15,12 @@ from tmmu_core.fitting.problem.capacity import Capacity
 from tmmu_core.fitting.problem.planner_calls import PlanInput
 from tmmu_core.fitting.recompute.live_curve import Choice, Run, run
 from tmmu_core.fitting.recompute.min_cut import boundary
+from tmmu_core.fitting.recompute.nested import search_nested
 from tmmu_core.fitting.recompute.recompute_model import Mask, RecomputeModel, connected_parts
 from tmmu_core.fitting.recompute.recompute_search import Point, Search, choice_of, fullest_arena, peak_position
 from tmmu_core.fitting.recompute.recover_choice import recover_choice
 from tmmu_core.fitting.recompute.settle import settle
-from tmmu_core.fitting.recompute.sweep import improve, search_sweeps
+from tmmu_core.fitting.recompute.sweep import cheapest_of, improve, search_sweeps
 from tmmu_core.fitting.recompute.write_graph import drops_of, with_drops, write_graph
 from tmmu_core.planners.problem import Progress
 
@@ -29,6 +31,8 @@ TIGHTENED_GOALS = tuple(
     1_000_000 - less for less in (0, 10, 100, 500, 1_000, 2_000, 4_000, 7_000, 10_000, 20_000, 40_000, 70_000, 100_000)
 )
 """Parts per million of the goal, tried in order where planners need more than the live bytes."""
+START_TENTHS = (2, 4)
+"""Nested search also starts at the cheapest cuts within so many tenths above the lowest one."""
 REPORT_EVERY = 64
 """Choices between two progress reports."""
 MOST_POINTS = 16
@@ -57,6 +61,8 @@ def _cheapest(search: Search, found: Sequence[tuple[Mask, Point]]) -> tuple[Poin
     if search.is_small:
         return search.exhausted(), []
     points = [settle(search, found), *search_sweeps(search, [point for _, point in found])]
+    if cheapest_of(search, points) is None:
+        points += _nested_points(search, found)
     return improve(search, points), [each for each in points if each is not None]
 
 
@@ -140,6 +146,18 @@ def _pareto_points(points: Sequence[Point], total: int) -> list[Point]:
     if len(way) <= MOST_POINTS:
         return way
     return [way[(k + 1) * len(way) // MOST_POINTS - 1] for k in range(MOST_POINTS)]
+
+
+def _nested_points(search: Search, found: Sequence[tuple[Mask, Point]]) -> list[Point]:
+    """Search nested recomputation from the lowest cut, from cheap cuts near it, and from the empty choice."""
+    most = search.excess(search.nothing.run)
+    every = sorted((point for _, point in found), key=lambda point: (search.excess(point.run), point.key))
+    over = [search.excess(point.run) for point in every]
+    starts = [every[0], search.nothing]
+    for tenths in START_TENTHS:
+        near = bisect_right(over, over[0] + (most - over[0]) * tenths // 10)
+        starts.append(min(every[:near], key=lambda point: point.key))
+    return search_nested(search, list({id(point): point for point in starts}.values()))
 
 
 def single_moves(plan_input: PlanInput, solution: object) -> Iterator[Move]:
