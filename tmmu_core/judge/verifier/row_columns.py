@@ -128,8 +128,9 @@ class PlanFacts:
         """Return the most storages of the arena live at one step, each from its birth to ``until``."""
         here = self.arena == arena
         born, gone = self.birth[here], np.minimum(until[here], self.end)
-        change = np.bincount(born, minlength=self.end + 1) - np.bincount(gone, minlength=self.end + 1)
-        return int(np.cumsum(change).max(initial=0))
+        steps, event = np.unique(np.concatenate([born, gone]), return_inverse=True)  # there may be 2^60 steps
+        change = np.bincount(event[: len(born)], minlength=len(steps))
+        return int(np.cumsum(change - np.bincount(event[len(born) :], minlength=len(steps))).max(initial=0))
 
     def peak_live_bytes(self, arena: int) -> int:
         """Return the peak bytes of the arena, as an exact integer."""

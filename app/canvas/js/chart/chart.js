@@ -135,7 +135,8 @@ export class Chart {
 
   setPack(pack) {
     if (this.pack === pack) return;
-    const first = !this.pack, keep = pack.plans[this.state.plan_index]?.steps === this.plan?.steps;
+    const first = !this.pack, steps = pack.plans[this.state.plan_index]?.steps;
+    const keep = this.win && steps === this.plan.steps; // there is no window before the first layout
     this.pack = pack;
     this.plan = pack.plans[this.state.plan_index] ?? pack.plans[0];
     this.other = this.plan.twin ? pack.plans[this.candidate ? 1 : 0] : null;
