@@ -49,7 +49,8 @@ def test_reading_a_graph_loads_no_reader_of_another_format() -> None:
         [sys.executable, "-c", program], cwd=ROOT, check=True, capture_output=True, text=True
     ).stdout
     assert ".open_file'" in loaded
-    assert "'onnx'" not in loaded and "'torch'" not in loaded
+    assert "'onnx'" not in loaded
+    assert "'torch'" not in loaded
     for other in ("executorch", "torch_snapshot", "vela", "tflm", "xla_dump", "onnx_reader", "tflite"):
         assert f".{other}'" not in loaded
 

@@ -1,6 +1,6 @@
 """Results of the native loops, or of their Python forms: ``python -m tests.planners.alike COUNT FIRST`` prints them.
 
-One line per seed: every order and fit by both greedy loops, what ``exact`` finds, the
+One line per seed: every order and fit by both greedy loops, the large neighbourhood search, what ``exact`` finds, the
 waste ledger; execution orders, executions with recomputation and minimum cuts of a random graph. ``TMMU_NATIVE=0``
 selects Python. :func:`compared` runs both and returns the first seed with different results.
 """
@@ -30,6 +30,9 @@ from tmmu_core.fitting.recompute.recompute_model import RecomputeModel, recomput
 from tmmu_core.planners import ARENA_PLANNERS
 from tmmu_core.planners.columns import SAFE, columns
 from tmmu_core.planners.exact import exact
+from tmmu_core.planners.exact.lns import lns_run
+from tmmu_core.planners.exact.search_model import search_model, units_of
+from tmmu_core.planners.exact.search_tables import build_tables
 from tmmu_core.planners.greedy import ORDERS, greedy, place, place_native
 from tmmu_core.planners.native.load import library
 from tmmu_core.planners.problem import Problem, ReuseTerms
@@ -99,6 +102,10 @@ def planned(p: Problem) -> list[object]:
                 else:
                     found.append(place_native(loops, cols, sequence, fit == "tightest"))
     searched = exact(p, {"budget": 600})
+    if cols.small:
+        model = search_model(cols, units_of(cols, ()) or ())
+        again = lns_run(model, build_tables(model), 1)
+        found += [again.run(max(searched.lower_bound or 0, 1), 30), again.state.progress.tolist()]
     ledger = waste_ledger(plan_problem(p, planner="greedy"), "arena")
     found += [getattr(ledger, name).tolist() for name in ACCOUNTS]
     return [*found, offsets(searched), searched.lower_bound, repr(sorted(searched.notes.items()))]

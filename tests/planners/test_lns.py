@@ -10,7 +10,7 @@ from benchmarks.variants import perfect, problem_of
 from tests.planners.brute_force import made
 from tests.planners.packings import faults, offsets, problem_with, smallest_extent
 from tmmu_core.planners.columns import columns
-from tmmu_core.planners.exact import driver, exact, lns
+from tmmu_core.planners.exact import exact, lns
 from tmmu_core.planners.exact.lns import lns_run
 from tmmu_core.planners.exact.search_model import Model, search_model, units_of
 from tmmu_core.planners.exact.search_tables import build_tables
@@ -62,12 +62,6 @@ def test_run_is_deterministic_per_number() -> None:
     one, again, other = (lns_run(model, build_tables(model), number).run(1 << 20, 100_000) for number in (1, 1, 2))
     assert one == again
     assert one != other
-
-
-def test_search_without_the_library_leaves_the_run_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(driver, "library", lambda: None)
-    packing = exact(problem_of(perfect(60, 5)), {"budget": 50})
-    assert packing.notes["why"] == "large neighbourhood search left out: it needs the native library"
 
 
 def test_run_stops_when_the_callback_returns_true_or_raises() -> None:

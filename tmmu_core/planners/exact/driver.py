@@ -15,7 +15,6 @@ from tmmu_core.planners.exact.lns import MAX_LONG_RUNS, CapacitySchedule, is_app
 from tmmu_core.planners.exact.search_model import Model, greedy_handoffs, possible_handoffs, search_model, units_of
 from tmmu_core.planners.exact.time_cut import TimeCutSearch, cut_columns
 from tmmu_core.planners.meter import Meter
-from tmmu_core.planners.native.load import library
 
 FULL_BUDGET_ENTRIES = 20_000
 """Entries up to which a component gets its whole budget; twice the entries, a quarter of it."""
@@ -243,9 +242,6 @@ def _run_lns(component: ComponentSearch, request: SearchRequest, before: int, al
     grain = variant.model.grain
     low = max(component.bound, variant.bound, request.goal // grain * grain)
     if not is_applicable(variant.model, low + grain if request.goal else component.extent, low):
-        return
-    if library() is None:
-        notes["why"] = "large neighbourhood search left out: it needs the native library"
         return
     schedule = CapacitySchedule(low, grain, iterations_for(variant.model, allowed))
     runs, done, fewest = 0, 0, -1

@@ -1,32 +1,23 @@
 """Large neighbourhood search (destroy and repair) after branch and bound, where the extent is near its lower bound.
 
 Branch and bound packs from the bottom up and detects an early mistake only at the top. This search keeps the capacity
-fixed, leaves some units out, and repeatedly removes and reinserts units. It proves nothing; at capacities just above
-the bound it finds packings of hundreds of storages that no branching order finds (decision 5). The budget is a number
-of iterations, never time. The loop is ``native/lns.c``; without the native library this search is left out.
+fixed, leaves some units out, and repeatedly removes and reinserts units (:mod:`.lns_moves`). It proves nothing; at
+capacities just above the bound it finds packings of hundreds of storages that no branching order finds (decision 5).
 
-A packing below a capacity that omits some units is changed by *ruin and recreate* (Schrimpf et al. 2000; adjacent
-removal as in Christiaens and Vanden Berghe 2020): choose a unit, mostly an omitted one, and a point of its lifetime;
-remove the units nearest to that point in time and bytes; reinsert all units without a place one by one. The result is
-accepted if it omits less than before, or little more (simulated annealing). Omitting a unit that lacks only a few bytes
-costs less than omitting one that lacks all of them.
-
-Placed units have no offsets, only an order: of two that conflict, one lies below the other. The lowest end of a unit is
-the longest path from the bottom, its highest offset the longest path from the top, like heads and tails in job shop
-scheduling (Balas 1969). A unit can be inserted between neighbours in that order where the units below at their lowest
-and those above at their highest leave enough bytes (Werner and Winkler 1995); the others move apart.
+The budget is a number of iterations, never time.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from math import isqrt
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tmmu_core.planners.exact import lns_moves as moves
 from tmmu_core.planners.exact.branch_and_bound import Watch, watched
 from tmmu_core.planners.exact.search_model import Model, common_step, log2_fixed
 from tmmu_core.planners.exact.search_tables import ALIGNMENT, FIXED, MAX_HEIGHT, NEIGHBOURS, OTHER, Tables
@@ -54,34 +45,24 @@ MIN_UNITS, FULL_BUDGET_UNITS, MAX_UNITS = 32, 256, 2_048
 matrix is too large."""
 NEAR_FRACTION = 8
 """An extent is near the bound if it is above it by at most this fraction of it."""
-START_TEMPERATURE, END_TEMPERATURE = 300, 40
-"""Temperature of the simulated annealing at the start and at the end, in 1/1024 of a mean weight."""
 MEAN_DESTROYED = 4
 """Units removed in an iteration, on average."""
+START_TEMPERATURE, END_TEMPERATURE = 300, 40
+"""Temperature of the simulated annealing at the start and at the end, in 1/1024 of a mean weight."""
 MEAN_WEIGHT = 1024
 """Mean cost of an omitted unit."""
 MAX_TRAIT = 1 << 20
 """Largest value of a trait that orders the reinsertion."""
 SEED = 747_796_405
 """Random state of run 1; run k starts at k times this."""
-# The rest is as in ``native/lns.c``.
-SCALE, STAGES, NOISE_PERIOD = 1024, 1024, 4096
-"""Resolution of time and capacity in distances; steps of the cooling; columns of noise that an iteration begins at."""
-MAX_STEPS = 1 << 30
-"""Capacities are below this many steps: 32-bit columns hold them."""
-OFFSET, OMITTED, WEIGHT, PLACED_ORDER = range(4)
-"""Rows of ``work`` that are filled here: offset (−1: omitted), omitted units, weights, placed units from the bottom."""
-WORK_ROWS, PROXIMITY_ROWS, TARGET_CELLS = 15, 7, 7
-FEWEST_OMITTED, ITERATION = 4, 5
-"""Cells of ``progress``."""
 
 
 @dataclass
 class LnsRun:
     """A run on a model: starts with all units omitted but those with a fixed offset."""
 
-    tables: dict[str, NDArray[Any]]
-    """The arrays of ``struct lns`` (``native/native.h``), of the units that are not stacked at the bottom."""
+    state: moves.LnsState
+    """Of the units that are not stacked at the bottom."""
     units: list[int]
     """Their numbers in the model (:func:`canonical_direction`)."""
     bottom: dict[int, int]
@@ -92,40 +73,36 @@ class LnsRun:
     """Bytes per unit of offsets above ``base``."""
     fixed_ends: I64
     """Ends of the units with a fixed offset."""
-
-    @property
-    def stop(self) -> I64:
-        """Set ``stop[0]`` from any thread to end the run."""
-        return self.tables["stop"]
+    stop: I64
+    """Set ``stop[0]`` from any thread to end the run."""
 
     def run(self, capacity: int, iterations: int, watch: Watch | None = None) -> list[int] | None:
         """Return the offset of each unit if all fit below the capacity within so many iterations, else ``None``.
 
         ``watch(iterations)`` is polled by :func:`.branch_and_bound.watched`; the run stops when it returns ``False``.
         """
-        n, room, loops = len(self.units), (capacity - self.base) // self.step, library()
-        if loops is None or not min(n, 1) <= room < MAX_STEPS or (self.fixed_ends > capacity).any():
+        state, room = self.state, (capacity - self.base) // self.step
+        if not min(len(state.unit), 1) <= room < moves.MAX_STEPS or (self.fixed_ends > capacity).any():
             return None
-        limits = {"capacity": max(room, 1), "iterations": iterations, "mean_destroyed": MEAN_DESTROYED}
-
-        def loop() -> bool:
-            return native.destroy_and_repair(loops, n, **limits, **self.tables)
-
-        if not (loop() if watch is None else watched(loop, self.stop, lambda: watch(self.iterations))):
+        loop = _search_loop(state, max(room, 1), iterations, self.stop)
+        found = (
+            loop() if watch is None else watched(loop, self.stop, lambda: watch(int(state.progress[moves.ITERATION])))
+        )
+        if not found:
             return None
-        offsets = (self.tables["work"][OFFSET, :-1] * self.step + self.base).tolist()
+        offsets = (state.work[moves.OFFSET, :-1] * self.step + self.base).tolist()
         offset_of = {**self.bottom, **dict(zip(self.units, offsets, strict=True))}
         return [offset_of[u] for u in range(len(offset_of))]
 
     @property
     def iterations(self) -> int:
         """Iterations done."""
-        return int(self.tables["progress"][ITERATION])
+        return int(self.state.progress[moves.ITERATION])
 
     @property
     def fewest_omitted(self) -> int:
         """Fewest units omitted so far."""
-        return int(self.tables["progress"][FEWEST_OMITTED])
+        return int(self.state.progress[moves.FEWEST_OMITTED])
 
 
 def lns_run(model: Model, tables: Tables, number: int) -> LnsRun:
@@ -138,38 +115,41 @@ def lns_run(model: Model, tables: Tables, number: int) -> LnsRun:
     n = len(loose)
     tall, fixed, grid = (tables.unit[loose, column] for column in (MAX_HEIGHT, FIXED, ALIGNMENT))
     step = common_step(*(column.tolist() for column in (tall, fixed, grid)))
-    born, dies = begin * SCALE // model.sections, end * SCALE // model.sections
+    born, dies = begin * moves.SCALE // model.sections, end * moves.SCALE // model.sections
     life = np.diff(model.entry_of)[loose]
     # Python integers: bytes × sections may exceed 64 bits.
     area = [height * steps for height, steps in zip(tall.tolist(), life.tolist(), strict=True)]
     roots = [isqrt(value) for value in area]
-    # Sort keys of the reinsertion, greatest first: area, bytes, lifetime, early, late.
-    traits = (area, tall.tolist(), life.tolist(), (SCALE - born).tolist(), dies.tolist())
+    weight = [max(1, root * n * MEAN_WEIGHT // max(sum(roots), 1)) for root in roots]
+    traits = (area, tall.tolist(), life.tolist(), (moves.SCALE - born).tolist(), dies.tolist())
     scaled = [[value * MAX_TRAIT // max(*trait, 1) for value in trait] for trait in traits]
     in_steps = (tall // step, np.maximum(grid // step, 1), np.where(fixed < 0, -1, fixed // step))
+    unit = np.column_stack([*scaled, born, dies, *in_steps]).astype(np.int64)
     placed = sorted(np.flatnonzero(fixed >= 0).tolist(), key=lambda u: (int(fixed[u]), u))
-    omitted = np.flatnonzero(fixed < 0)
-    work = np.zeros((WORK_ROWS, n + 1), dtype=np.int64)
-    work[WEIGHT, :n] = [max(1, root * n * MEAN_WEIGHT // max(sum(roots), 1)) for root in roots]
-    work[PLACED_ORDER, : len(placed)], work[OMITTED, : len(omitted)] = placed, omitted
-    first_run, run = section_runs(model, loose, backwards)
-    progress = [SEED * number % 2**32, len(placed), len(omitted), 0, len(omitted), 0]
-    found: dict[str, NDArray[Any]] = {
-        "unit": np.column_stack([*scaled, born, dies, *in_steps]).astype(np.int64),
-        "temperature": temperatures(),
-        "log_table": log_table_of(),
-        "conflicts": np.ascontiguousarray(conflicts[np.ix_(loose, loose)]),
-        "first_run": first_run,
-        "run": run,
-        "noise": noise_of(NOISE_PERIOD + max(n, MAX_UNITS)),
-        "work": work,
-        "proximity": np.zeros((PROXIMITY_ROWS, n), dtype=np.int32),
-        "skyline": np.zeros(model.sections, dtype=np.int32),
-        "target": np.zeros(TARGET_CELLS, dtype=np.int64),
-        "progress": np.array(progress, dtype=np.int64),
-        "stop": np.zeros(1, dtype=np.int64),
-    }
-    return LnsRun(found, loose.tolist(), bottom, base, step, (fixed + tall)[fixed >= 0])
+    out = np.flatnonzero(fixed < 0)
+    work = np.zeros((15, n + 1), dtype=np.int64)
+    work[moves.WEIGHT, :n], work[moves.PLACED_ORDER, : len(placed)], work[moves.OMITTED, : len(out)] = (
+        weight,
+        placed,
+        out,
+    )
+    progress = np.array([SEED * number % 2**32, len(placed), len(out), 0, len(out), 0], dtype=np.int64)
+    proximity, skyline = np.zeros((7, n), dtype=np.int32), np.zeros(model.sections, dtype=np.int32)
+    conflicts = np.ascontiguousarray(conflicts[np.ix_(loose, loose)])
+    state = moves.LnsState(
+        unit,
+        conflicts,
+        *section_runs(model, loose, backwards),
+        temperatures(),
+        log_table_of(),
+        noise_of(moves.NOISE_PERIOD + max(n, MAX_UNITS)),
+        work,
+        proximity,
+        skyline,
+        np.zeros(7, dtype=np.int64),
+        progress,
+    )
+    return LnsRun(state, loose.tolist(), bottom, base, step, (fixed + tall)[fixed >= 0], np.zeros(1, dtype=np.int64))
 
 
 def section_runs(model: Model, units: I64, backwards: bool) -> tuple[I64, I64]:
@@ -217,13 +197,22 @@ def canonical_direction(model: Model, tables: Tables, units: list[int]) -> tuple
     return unit, first, end_of, rows is backwards
 
 
+def _search_loop(state: moves.LnsState, capacity: int, iterations: int, stop: I64) -> Callable[[], bool]:
+    """Return the loop of the native library, else of :func:`.lns_moves.destroy_and_repair`."""
+    loops = library()
+    if loops is None:
+        return lambda: bool(moves.destroy_and_repair(state, capacity, iterations, MEAN_DESTROYED, stop))
+    limits = {"capacity": capacity, "iterations": iterations, "mean_destroyed": MEAN_DESTROYED, "stop": stop}
+    return lambda: native.destroy_and_repair(loops, len(state.unit), **state._asdict(), **limits)
+
+
 @cache
 def temperatures() -> I64:
     """Shape (STAGES + 1,): geometric cooling, times 2^10, by integer square roots."""
-    temperature = [START_TEMPERATURE << 20] * STAGES + [END_TEMPERATURE << 20]
-    step = STAGES
+    temperature = [START_TEMPERATURE << 20] * moves.STAGES + [END_TEMPERATURE << 20]
+    step = moves.STAGES
     while step > 1:
-        for k in range(0, STAGES, step):
+        for k in range(0, moves.STAGES, step):
             temperature[k + step // 2] = isqrt(temperature[k] * temperature[k + step])
         step //= 2
     return np.array([value >> 10 for value in temperature], dtype=np.int64)
@@ -239,10 +228,9 @@ def log_table_of() -> I64:
 @cache
 def noise_of(count: int) -> NDArray[np.int32]:
     """Shape (2, count), random: 11 to 20, and 0 to 1,023."""
-    state, drawn = SEED, []
-    for _ in range(count):  # a permuted congruential generator (O'Neill 2014)
-        word = (((state >> ((state >> 28) + 4)) ^ state) * 277803737) & 0xFFFFFFFF
-        state, r = (state * 747796405 + 2891336453) & 0xFFFFFFFF, (word >> 22) ^ word
+    rng, drawn = SEED, []
+    for _ in range(count):
+        rng, r = moves.draw(rng)
         drawn.append((11 + r % 10, r >> 8 & 1023))
     return np.array(drawn, dtype=np.int32).T.copy()
 
@@ -250,7 +238,7 @@ def noise_of(count: int) -> NDArray[np.int32]:
 def is_applicable(model: Model, extent: int, bound: int) -> bool:
     """Return whether a model has a suitable size and its extent is near the bound."""
     is_near = 0 < (extent - bound) * NEAR_FRACTION <= bound
-    return MIN_UNITS <= len(model) <= MAX_UNITS and is_near and extent < MAX_STEPS * model.grain
+    return MIN_UNITS <= len(model) <= MAX_UNITS and is_near and extent < moves.MAX_STEPS * model.grain
 
 
 def iterations_for(model: Model, nodes: int) -> int:
