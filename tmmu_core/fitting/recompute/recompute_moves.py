@@ -31,6 +31,8 @@ TIGHTENED_GOALS = tuple(
     1_000_000 - less for less in (0, 10, 100, 500, 1_000, 2_000, 4_000, 7_000, 10_000, 20_000, 40_000, 70_000, 100_000)
 )
 """Parts per million of the goal, tried in order where planners need more than the live bytes."""
+NESTED_UP_TO = 100
+"""Nodes up to which nested search also runs where something fits: it is cheap there and sometimes finds less."""
 START_TENTHS = (2, 4)
 """Nested search also starts at the cheapest cuts within so many tenths above the lowest one."""
 REPORT_EVERY = 64
@@ -61,7 +63,7 @@ def _cheapest(search: Search, found: Sequence[tuple[Mask, Point]]) -> tuple[Poin
     if search.is_small:
         return search.exhausted(), []
     points = [settle(search, found), *search_sweeps(search, [point for _, point in found])]
-    if cheapest_of(search, points) is None:
+    if len(search.model.node_at) <= NESTED_UP_TO or cheapest_of(search, points) is None:
         points += _nested_points(search, found)
     return improve(search, points), [each for each in points if each is not None]
 
