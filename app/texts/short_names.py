@@ -12,7 +12,7 @@ _PART = re.compile(r"[A-Za-z0-9]+|[^A-Za-z0-9]")
 
 
 def shortener(names: Iterable[str]) -> Callable[[str, int], str]:
-    """Return ``short(name, letters)`` for names of a plan; "…" stands for words that are left out."""
+    """Return ``short(name, letters)`` for names of a plan; "…" replaces the omitted words."""
     holders = Counter(part for name in names for part in set(_PART.findall(name)))
 
     def short(name: str, letters: int) -> str:

@@ -26,7 +26,7 @@ Array = NDArray[Any]
 
 
 OPEN = -(2**63)
-"""Stands for an open size in a vector of sizes."""
+"""Marks an open size in a vector of sizes."""
 SELECTIONS = frozenset({"Concat", "Gather", "Identity", "Slice", "Squeeze", "Unsqueeze"})
 """Operators that select from a vector of sizes: a fixed size that they give is right whatever the open ones are."""
 

@@ -77,7 +77,7 @@ def _addressing(text: str) -> str:
 
 
 def _pairs(text: str, read: Callable[[str, str], int], no_name: str | None = None) -> dict[str, int]:
-    """Read ``NAME=VALUE`` pairs, sorted by name; ``no_name`` stands for a missing name."""
+    """Read ``NAME=VALUE`` pairs, sorted by name; ``no_name`` replaces a missing name."""
     found: dict[str, int] = {}
     for name, value in read_pairs(text):
         name = no_name if name is None else name

@@ -75,7 +75,7 @@ class Part:
     """A node of the traced graph."""
     made: Any
     is_itself: bool
-    """Whether that value is what stands there already."""
+    """Whether the destination already holds that value."""
 
 
 def written_part(node: Any) -> Part | None:
