@@ -155,7 +155,7 @@ def test_in_place_operator_writes_its_argument() -> None:
     assert graph.origins["convolution"].module == ("convolutions", "0")
 
 
-def test_bodies_of_control_flow_are_planned() -> None:
+def test_bodies_of_control_flow_are_planned_one_module_after_another() -> None:
     class Branch(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -169,6 +169,13 @@ def test_bodies_of_control_flow_are_planned() -> None:
 
     graph = tmmu.plan(Branch().train(), example_inputs=(torch.rand(32, 64),)).graph
     assert "sigmoid" in {each.instr for each in graph.nodes}
+
+    class Wave(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.cond(x.sum() > 0, lambda x: x.sin(), lambda x: x.cos(), (x,))
+
+    later = tmmu.plan(Wave().eval(), example_inputs=(torch.rand(4, 4),)).graph
+    assert {each.instr for each in later.nodes} >= {"sin", "cos"}
 
 
 @pytest.mark.parametrize("name", STEPS)

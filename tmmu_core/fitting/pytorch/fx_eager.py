@@ -52,6 +52,10 @@ def eager_step(module: Any, call: Call, name: str, optimizer: Optimizer | None =
             _run(module, args, kwargs, recorder)
         except Exception as error:  # whatever the model's own code raises under fake tensors
             raise not_traceable(error, name) from error
+        finally:
+            if recorder.has_bodies:
+                # PyTorch compiles control flow; with these entries in its cache, the next trace of a cond fails.
+                torch.compiler.reset()
         learned = [(each.removeprefix(WRAPPER), value) for each, value in module.named_parameters()]
         gradients = {
             each: recorder.name_gradient(each, value.grad) for each, value in learned if value.grad is not None
@@ -86,6 +90,8 @@ class EagerRecorder(TorchDispatchMode):
         self.used: Counter[str] = Counter()
         self.updated: set[str] = set()
         """Persistent tensors after a write."""
+        self.has_bodies = False
+        """Whether a control-flow operator ran."""
 
     def declare(self, name: str, value: torch.Tensor, role: Role) -> str:
         """Return the tensor of the storage of ``value``; a new storage becomes the tensor ``name``."""
@@ -106,6 +112,7 @@ class EagerRecorder(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         self._release()
         if isinstance(func, torch._ops.HigherOrderOperator):
+            self.has_bodies = True
             result = func(*[self._observed(each) for each in args], **(kwargs or {}))
         else:
             result = func(*args, **(kwargs or {}))
