@@ -35,8 +35,8 @@ def brought() -> tuple[tuple[str, ...], tuple[dict[str, object], ...]]:
             cards.append(opening.card_of(error, f"{name} was not opened", name))
             continue
         with visitors.as_server():
-            opened_now, refused = planning.open_files(files, visitors.NOBODY)
-        opened += opened_now
+            plans, refused = planning.open_files(files, visitors.NOBODY)
+        opened += plans
         cards += refused
     return tuple(opened), tuple(cards)
 

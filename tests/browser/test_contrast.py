@@ -42,9 +42,9 @@ def test_page_breaks_no_accessibility_rule(server: str, browser: Browser, axe: s
         page.goto(f"{server}/{path}?graph=sample:linear_chain&baseline=planner:greedy&tensor=h1")
         expect(page.locator(".tm-headline h1")).to_be_visible()
         rest(page)
-        broken += [f"{path or 'plan'}: {said}" for said in violations(page, axe)]
+        broken += [f"{path or 'plan'}: {text}" for text in violations(page, axe)]
     page.locator(".st-key-open button").first.click()
     expect(page.get_by_test_id("stPopoverBody").get_by_test_id("stFileUploaderDropzone")).to_be_visible()
-    broken += [f"gallery: {said}" for said in violations(page, axe)]
+    broken += [f"gallery: {text}" for text in violations(page, axe)]
     context.close()
     assert not broken, "\n".join(broken)

@@ -50,7 +50,7 @@ def auto(problem: Problem, options: Mapping[str, Any], progress: Progress | None
     elif best.extent <= goal:
         why = f"a greedy run fits the capacity of {goal} bytes; the least was not asked for"
     elif best.stopped:
-        why = "told to stop"
+        why = "the search was stopped"
     elif not cols.small:
         why = "sizes beyond 2^62 are packed greedily"
     elif count > SEARCH_UP_TO:

@@ -116,7 +116,7 @@ def _built(flat: Flat, facts: Facts, sizes: Sizes, name: str, *, hold: bool = Fa
 def _completed(data: bytes, flat: Flat, facts: Facts, sizes: Sizes, error: InvalidIrShapes) -> Graph:
     """Return the graph with shapes from onnxruntime, symbolic before measured; else raise an error with the reason.
 
-    Branches that no run took are impossible at these sizes: they are left out, and the graph's name says so.
+    Branches that no run took are impossible at these sizes. They are omitted, and the name of the graph states it.
     """
     name = str(error.diagnostics.get("source", ""))
     way = onnx_shape_run.missing_option()
