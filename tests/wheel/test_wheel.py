@@ -102,7 +102,6 @@ def _timeless(text: str) -> str:
     ("command", "extra"),
     [
         ("explore", "app"),
-        ("mcp .", "mcp"),
         (f"plan {CHAIN} -o plan.parquet", "tables"),
         (f"plan {CHAIN} --addressing blake3_sparse", "draft"),
         ("measure squeezenet", "run"),

@@ -13,7 +13,6 @@ EXTRA_OF = {
     "dask": "sweep",
     "distributed": "sweep",
     "executorch": "executorch",
-    "mcp": "mcp",
     "onnxruntime": "run",
     "pandas": "tables",
     "plotly": "app",

@@ -7,7 +7,7 @@ import plotly.graph_objects as go
 
 from app.kit.charts.chart_base import BAD, LINE, LIVE, bytes_axis, figure
 from app.texts import numbers
-from tmmu_core.plans.making.replan import DimCurve
+from tmmu_core.plans.making.dim_curve import DimCurve
 
 
 def dim_curve(curve: DimCurve, arena: str, *, now: int, capacity: int, whole: bool) -> go.Figure:

@@ -27,9 +27,9 @@ from tmmu_core.judge.finding import Verdict
 from tmmu_core.judge.lint import lint_verdict
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.planners.problem import PlainInstance
+from tmmu_core.plans.making.dim_curve import DimCurve, peak_over_dim
 from tmmu_core.plans.making.make import PlanningResult, make_plan_anyway, plan_ranks_anyway
 from tmmu_core.plans.making.ranks import RankPlans
-from tmmu_core.plans.making.replan import DimCurve, peak_over_dim
 from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.plans.model import Plan
 from tmmu_core.runtime.measure.measure_model import Measured, measure
@@ -197,4 +197,4 @@ def ranks(context: TaskContext, subject: Subject, request: PlanRequest) -> RankP
 
 def dim_curve(context: TaskContext, subject: Subject, request: PlanRequest, dim: str) -> DimCurve:
     """Return the peak over one dimension."""
-    return peak_over_dim(_graph_of(context, subject), dim, request=request, progress=context.progress)
+    return peak_over_dim(_graph_of(context, subject), dim, request, context.progress)

@@ -17,8 +17,8 @@ from tests.support.build import graph, node, tensor
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.graph.sharding.shard_spec import read_spec
 from tmmu_core.graph.sharding.splits import shard
+from tmmu_core.plans.making.dim_curve import peak_over_dim
 from tmmu_core.plans.making.ranks import plan_ranks
-from tmmu_core.plans.making.replan import peak_over_dim
 from tmmu_core.plans.making.request import PlanRequest
 
 DYNAMIC = "sample:dynamic_batch"
@@ -67,7 +67,7 @@ def test_heat_map_has_the_extent_of_each_rank() -> None:
 def test_curve_has_the_figures_of_the_core() -> None:
     dynamic = opening.open_source(DYNAMIC).graph
     assert dynamic is not None
-    curve = peak_over_dim(dynamic, "B", values=[1, 8, 32])
+    curve = peak_over_dim(dynamic, "B", PlanRequest())
     figure = dim_curve(curve, "activations", now=8, capacity=2**64 - 1, whole=False)
     extent = next(trace for trace in figure.data if trace.name == "arena size")
     assert list(extent.y) == curve.extent_bytes[:, curve.arena_names.index("activations")].tolist()
