@@ -12,13 +12,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-from tmmu_core.formats.pytorch.caching_allocator import (
-    UNLIMITED,
-    AllocatorSettings,
-    Block,
-    CachingAllocator,
-    OutOfMemory,
-)
+from tmmu_core.formats.pytorch.caching_allocator import Block, CachingAllocator
 
 Frames = list[dict[str, Any]]
 Document = dict[str, Any]
@@ -46,8 +40,6 @@ class Held:
 class SnapshotWriter:
     """An allocator that writes down what it does. ``truth`` has the category of each allocation in the document."""
 
-    settings: AllocatorSettings = field(default_factory=AllocatorSettings)
-    capacity: int = UNLIMITED
     frees_have_own_stack: bool = True
     is_recording: bool = True
 
@@ -63,7 +55,7 @@ class SnapshotWriter:
         """Most reserved bytes while recording."""
         self._lane: tuple[int, tuple[int, int]] = (0, (0, 0))
         self._clock = count()
-        self.allocator = CachingAllocator(self.settings, self.capacity, self._segment)
+        self.allocator = CachingAllocator(self._segment)
 
     def start(self) -> None:
         """Begin to record: what is allocated now was there before the trace, and has no stack."""
@@ -74,21 +66,15 @@ class SnapshotWriter:
 
     def alloc(
         self, key: Hashable, size: int, frames: Frames, category: str, stream: int = 0, pool: tuple[int, int] = (0, 0)
-    ) -> bool:
-        """Allocate under a new key; write an ``oom`` event and return false where there is no memory."""
+    ) -> None:
+        """Allocate under a new key."""
         self._lane = stream, pool
-        try:
-            block = self.allocator.alloc(size, stream, pool)
-        except OutOfMemory:
-            free = self.capacity - self.allocator.reserved
-            self._write("oom", 0, size, frames, {"device_free": free})
-            return False
+        block = self.allocator.alloc(size, self._lane)
         number = len(self.truth) if self.is_recording else -1
         self.held[key] = Held(block, size, frames if self.is_recording else [], self._lane, category, number)
         if self.is_recording:
             self.truth.append((category, size))
         self._write("alloc", block.addr, size, frames)
-        return True
 
     def free(self, key: Hashable, frames: Frames) -> None:
         """Free the allocation of a key."""
@@ -110,40 +96,24 @@ class SnapshotWriter:
 
     def _segment(self, action: str, addr: int, size: int) -> None:
         caller = self._lane
-        if action in ("segment_alloc", "segment_map"):
+        if action == "segment_alloc":
             self.mapped[addr] = size, self._lane
         else:  # of any stream and pool
-            self._lane = next(lane for start, (own, lane) in self.mapped.items() if start <= addr < start + own)
-            self._unmap(addr, addr + size)
+            _, self._lane = self.mapped.pop(addr)
         self.reserved_peak = max(self.reserved_peak, self.allocator.reserved)
         self._write(action, addr, size, [])
         self._lane = caller
 
-    def _unmap(self, start: int, end: int) -> None:
-        for addr, (size, lane) in list(self.mapped.items()):
-            if addr < end and start < addr + size:
-                del self.mapped[addr]
-                if addr < start:
-                    self.mapped[addr] = start - addr, lane
-                if end < addr + size:
-                    self.mapped[end] = addr + size - end, lane
-
-    def _write(self, action: str, addr: int, size: int, frames: Frames, more: dict[str, Any] | None = None) -> None:
+    def _write(self, action: str, addr: int, size: int, frames: Frames) -> None:
         if self.is_recording:
-            where = {"addr": addr} if more is None else more
             stream, pool = self._lane
-            head = {"action": action, **where, "size": size, "stream": stream, "time_us": next(self._clock)}
+            head = {"action": action, "addr": addr, "size": size, "stream": stream, "time_us": next(self._clock)}
             self.events.append(head | {"frames": frames, "pool_id": pool})
 
     def document(self, last: int | None = None) -> Document:
         """Return the snapshot; ``last`` is the number of events that the ring buffer of the recorder keeps."""
-        pieces = sorted(self.mapped.items())
         segments: list[dict[str, Any]] = []
-        for addr, (size, (stream, pool)) in pieces:
-            touching = segments and segments[-1]["address"] + segments[-1]["total_size"] == addr
-            if self.settings.expandable_segments and touching:
-                segments[-1]["total_size"] += size
-                continue
+        for addr, (size, (stream, pool)) in sorted(self.mapped.items()):
             segments.append(
                 {
                     "device": 0,
@@ -151,7 +121,6 @@ class SnapshotWriter:
                     "total_size": size,
                     "stream": stream,
                     "segment_pool_id": pool,
-                    "is_expandable": self.settings.expandable_segments,
                     "blocks": [],
                 }
             )
@@ -166,17 +135,8 @@ class SnapshotWriter:
                 state = {"address": one.block.addr, "size": one.block.size, "requested_size": one.size}
                 segment["blocks"].append({**state, "state": "active_allocated", "frames": one.frames})
                 position, at = one.block.addr + one.block.size, at + 1
-                segment["segment_type"] = "small" if one.block.pool.is_small else "large"
             _gap(segment, position, end)
-        most = self.settings.max_split_size
-        return {
-            "segments": segments,
-            "device_traces": [self.events if last is None else self.events[-last:]],
-            "allocator_settings": {
-                "expandable_segments": self.settings.expandable_segments,
-                "max_split_size": most if most < UNLIMITED else -1,
-            },
-        }
+        return {"segments": segments, "device_traces": [self.events if last is None else self.events[-last:]]}
 
 
 def _gap(segment: dict[str, Any], start: int, end: int) -> None:

@@ -21,8 +21,6 @@ from typing import Any
 from benchmarks.snapshot_writer import SnapshotWriter, Transformer, transformer_steps
 from tmmu_core.formats.open_file import read_any
 from tmmu_core.formats.planfile.compare_plans import compare
-from tmmu_core.formats.pytorch.caching_allocator import AllocatorSettings
-from tmmu_core.formats.pytorch.snapshot.advice import replayed_peak
 from tmmu_core.formats.pytorch.snapshot.history import History
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.planners.problem import PlainInstance
@@ -32,21 +30,14 @@ from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.plans.model import Plan
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "measured" / "snapshots.md"
-MIB = 1 << 20
 RANKS = 1024
 MEMORY_LIMIT = 4 << 30
 
 
 def traces() -> Iterator[tuple[str, SnapshotWriter]]:
     """Yield named runs with their truth."""
-    settings = {
-        "default settings": AllocatorSettings(),
-        "expandable segments": AllocatorSettings(True),
-        "max_split_size_mb:20": AllocatorSettings(max_split_size=20 * MIB),
-    }
-    for name, each in settings.items():
-        yield f"transformer, {name}", transformer_steps(Transformer(writer=SnapshotWriter(each)))
     for name, how in (
+        ("default settings", {}),
         ("Python frames only", {"has_cpp_frames": False}),
         ("checkpointed", {"is_checkpointed": True}),
         ("recorded from the second step", {"steps": 3, "start_at_step": 1}),
@@ -93,9 +84,9 @@ def trace_rows() -> Iterator[str]:
     for name, writer in traces():
         history, plan = opened(writer.document())
         right, whole = right_bytes(history, writer)
-        read, model = totals(plan).reserved_peak_bytes, replayed_peak(history, history.settings)
+        read = totals(plan).reserved_peak_bytes
         yield (
-            f"| {name} | {len(history.events.action):,} | {writer.reserved_peak:,} | {read:,} | {model:,} "
+            f"| {name} | {len(history.events.action):,} | {writer.reserved_peak:,} | {read:,} "
             f"| {100 * right / whole:.2f} % |"
         )
 
@@ -155,12 +146,11 @@ allocations, frees and stacks are PyTorch's own and whose addresses come from th
 
 ## Reserved peak and categories
 
-*Truth* is the reserved peak of the allocator that wrote the trace, *read* the peak of the events that were read,
-*model* a replay of the allocations and frees from the first segments. *Right* is the part of all allocated bytes with
-the true category.
+*Truth* is the reserved peak of the allocator that wrote the trace, *read* the peak of the events that were read.
+*Right* is the part of all allocated bytes with the true category.
 
-| trace | events | reserved peak: truth | read | model | right |
-|---|---:|---:|---:|---:|---:|
+| trace | events | reserved peak: truth | read | right |
+|---|---:|---:|---:|---:|
 {traces}
 
 ## Difference of two runs

@@ -20,9 +20,8 @@ from app.cli.console import (
 from app.cli.options import AsJson, Out, Source, option
 from app.cli.plan_text import print_live_lines, print_plan, print_ranks, rank_record
 from app.cli.resolve import open_any, print_findings, resolve_opened, show_warnings, sound
-from app.texts import snapshot_text, totals_text
+from app.texts import totals_text
 from tmmu_core.formats.planfile import plan_file
-from tmmu_core.formats.pytorch.snapshot.history import History
 from tmmu_core.formats.pytorch.snapshot.rank_table import snapshot_files, summaries
 from tmmu_core.graph.assumed_sizes import shape_sources_text
 from tmmu_core.graph.model import Graph
@@ -92,8 +91,6 @@ def plan_command(
         print_lines(*([f"shapes: {shapes}"] if shapes else []))
         if plan.categories:
             print_live_lines(plan)
-        if isinstance(opened, PlainInstance) and isinstance(opened.recorded, History):
-            print_lines(*snapshot_text.sentences(opened.recorded))
         hint = totals_text.better(better)
         print_lines(*([f"hint: {hint}"] if hint else []))
         shown = (plan.remark(ASSUMED), plan.remark(UNPLANNED))  # by print_plan

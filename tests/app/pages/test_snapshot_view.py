@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import pickle
-import re
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
 from app.session import opening
-from benchmarks.snapshot_writer import SnapshotWriter, Transformer, frame, transformer_steps
+from benchmarks.snapshot_writer import SnapshotWriter, Transformer, transformer_steps
 from tests.app.pages.run_page import html, opened
 from tests.tools.fuzz import flat_program
 
@@ -29,11 +28,8 @@ def test_snapshot_is_summed_by_category_line_and_stream() -> None:
     text = html(at)
     assert "reserved," in text
     assert "optimizer_state" in text
-    assert "checkpoint model/Block/forward" in text
-    assert re.search(r'<span title="[\d,]+ B">[\d.]+ MiB</span> at the peak', text)
-    assert "expandable_segments:True" in text
     sums = next(control for control in at.get("button_group") if control.key == "w.sum-by")
-    sums.set_value(["stream"]).run()
+    sums.set_value("stream").run()
     assert "stream 0" in html(at)
 
 
@@ -45,28 +41,6 @@ def test_two_snapshots_are_compared_by_line() -> None:
     text = html(opened("compare", graph=large, baseline=small))
     assert "model.py:40 Block.forward · activation" in text
     assert "not comparable" not in text
-
-
-def test_failed_allocation_is_shown() -> None:
-    writer = SnapshotWriter(capacity=100 << 20)
-    writer.alloc("x", 60 << 20, [{"filename": "/a/net.py", "line": 5, "name": "forward"}], "activation")
-    writer.alloc("y", 90 << 20, [], "activation")
-    assert 'out of memory at #1: <span title="94,371,840 B">90.0 MiB</span>' in html(
-        view(shelved("oom.pickle", writer))
-    )
-
-
-def test_tables_can_be_limited_to_a_stream() -> None:
-    writer = SnapshotWriter()
-    writer.alloc("a", 30 << 20, [frame("/work/train.py", 3, "main")], "other")
-    writer.alloc("b", 12 << 20, [frame("/work/train.py", 4, "copy")], "other", stream=7)
-    at = view(shelved("two.pickle", writer))
-    before = html(at)
-    at.selectbox(key="w.lane").select("stream 7").run()
-    assert not at.exception
-    after = html(at)
-    assert after.count("train.py:3 main") < before.count("train.py:3 main")
-    assert after.count("train.py:4 copy") == before.count("train.py:4 copy")
 
 
 @pytest.mark.parametrize(("files", "baseline"), [("ab", "b"), ("aab", "b"), ("abc", ""), ("aa", "")])

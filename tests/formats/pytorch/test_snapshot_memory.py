@@ -1,4 +1,4 @@
-"""Reserved bytes, categories, pools and failed allocations of snapshots whose truth is known."""
+"""Reserved bytes, categories and lines of snapshots whose truth is known."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from app.cli.main import run
 from benchmarks.snapshot_writer import Document, SnapshotWriter, Transformer, frame, transformer_steps
 from tmmu_core.formats.open_file import read_any
 from tmmu_core.formats.planfile.compare_plans import compare
-from tmmu_core.formats.pytorch.caching_allocator import AllocatorSettings
-from tmmu_core.formats.pytorch.snapshot.advice import model_error, modules_to_checkpoint, replayed_peak, settings_to_try
 from tmmu_core.formats.pytorch.snapshot.history import History
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.planners.problem import PlainInstance
@@ -72,28 +70,36 @@ def test_segments_that_do_not_coexist_share_offsets() -> None:
     assert (plan.arenas[0].extent_bytes, verify_plan(plan).ok) == (100 * MIB, True)
 
 
-@pytest.mark.parametrize(
-    "settings", [AllocatorSettings(), AllocatorSettings(True), AllocatorSettings(max_split_size=20 * MIB)]
-)
 @pytest.mark.parametrize("last", [None, 60])
-def test_reserved_peak_equals_the_allocators_own(settings: AllocatorSettings, last: int | None) -> None:
-    writer = transformer_steps(Transformer(**TINY, writer=SnapshotWriter(settings)))
+def test_reserved_peak_equals_the_allocators_own(last: int | None) -> None:
+    writer = transformer_steps(Transformer(**TINY))
     plan = given_plan(writer.document(last))
     assert totals(plan).reserved_peak_bytes == plan.arenas[0].extent_bytes == writer.reserved_peak
     assert verify_plan(plan).ok
 
 
 def test_pages_released_from_an_expandable_segment_lower_the_reserved_bytes() -> None:
-    writer = SnapshotWriter(AllocatorSettings(True))
-    for key, size in (("a", 40), ("b", 40), ("c", 40)):
-        writer.alloc(key, size * MIB, LINE, "other")
-    writer.free("b", LINE)
-    writer.allocator.empty_cache()
-    writer.alloc("d", 20 * MIB, LINE, "other", stream=1)
-    found = history(writer.document())
+    def event(action: str, addr: int, size: int) -> dict[str, Any]:
+        return {"action": action, "addr": addr * MIB, "size": size * MIB}
+
+    events = [event("segment_map", 0, 120)]
+    events += [event("alloc", addr, 40) for addr in (0, 40, 80)]
+    events += [event("free_completed", 40, 40), event("segment_unmap", 40, 40)]
+    events += [event("segment_map", 500, 20), event("alloc", 500, 20)]
+    parts = [(0, 40), (80, 40), (500, 20)]
+    segments = [
+        {
+            "address": addr * MIB,
+            "total_size": size * MIB,
+            "blocks": [{"address": addr * MIB, "size": size * MIB, "state": "active_allocated"}],
+        }
+        for addr, size in parts
+    ]
+    document = {"segments": segments, "device_traces": [events]}
+    found = history(document)
     assert found.reserved.size.tolist()[-2:] == [80 * MIB, 100 * MIB]
     assert found.reserved_peak_bytes == 120 * MIB
-    assert verify_plan(given_plan(writer.document())).ok
+    assert verify_plan(given_plan(document)).ok
 
 
 # --- names ------------------------------------------------------------------------------------------------------
@@ -142,20 +148,7 @@ def test_parameters_and_state_from_before_the_trace_are_told_by_their_sizes(has_
     assert read == true
 
 
-# --- pools, sizes, failures -------------------------------------------------------------------------------------
-
-
-def test_each_stream_and_pool_has_its_own_fragmentation() -> None:
-    writer = SnapshotWriter()
-    writer.alloc("a", 30 * MIB, LINE, "other")
-    writer.alloc("b", 12 * MIB, LINE, "other", stream=7)
-    writer.alloc("c", 1024, LINE, "other", pool=(0, 1))
-    pools = history(writer.document()).pools
-    assert [(pool.name, pool.reserved, pool.used) for pool in pools] == [
-        ("stream 0", 30 * MIB, 30 * MIB),
-        ("stream 7", 12 * MIB, 12 * MIB),
-        ("stream 0, private pool 0.1", 2 * MIB, 1024),
-    ]
+# --- streams, pools, failures -----------------------------------------------------------------------------------
 
 
 def test_private_pools_are_found_by_their_segments_in_older_snapshots() -> None:
@@ -169,75 +162,14 @@ def test_private_pools_are_found_by_their_segments_in_older_snapshots() -> None:
     assert sorted(found.name("pool", row) for row in range(2)) == ["stream 0", "stream 0, private pool 0.1"]
 
 
-def test_failed_allocation_is_reported_with_what_would_make_room() -> None:
-    writer = SnapshotWriter(capacity=100 * MIB)
-    forward = [frame("/work/model.py", 5, "Net.forward")]
-    writer.alloc("weight", 40 * MIB, [frame("/x/torch/nn/modules/linear.py", 9, "Linear.__init__")], "parameter")
-    writer.alloc("x", 30 * MIB, forward, "activation")
-    assert not writer.alloc("y", 60 * MIB, forward, "activation")
-    writer.alloc("after", 10 * MIB, LINE, "other")  # a segment that comes later does not count
-    found = history(writer.document())
-    (failure,) = found.failures
-    assert (failure.requested, failure.free, failure.reserved) == (60 * MIB, 30 * MIB, 70 * MIB)
-    assert (failure.unused, failure.missing, failure.line) == (0, 30 * MIB, "model.py:5 Net.forward")
-    assert [total.name for total in found.would_free(failure)] == ["model.py:5 Net.forward (activation)"]
-
-
-def test_failure_at_the_first_event_finds_the_allocations_before_the_trace() -> None:
-    writer = SnapshotWriter(capacity=100 * MIB, is_recording=False)
-    writer.alloc("weight", 60 * MIB, LINE, "parameter")
-    writer.start()
-    assert not writer.alloc("y", 60 * MIB, LINE, "activation")
-    writer.alloc("z", 30 * MIB, LINE, "activation")
-    (failure,) = history(writer.document()).failures
-    assert (failure.live, failure.unused) == (60 * MIB, 0)
-
-
-def test_equal_buffers_are_one_group_and_sizes_are_counted_by_powers_of_two() -> None:
+def test_failed_allocation_is_reported() -> None:
     writer = SnapshotWriter()
-    for k in range(3):
-        writer.alloc(k, 1000, LINE, "other")
-    writer.alloc("large", 4096, LINE, "other")
-    found = history(writer.document())
-    groups = [(total.count, size, total.size) for total, size, _ in found.alike(found.peak_step)]
-    assert groups == [(1, 4096, 4096), (3, 1000, 3000)]
-    assert found.sizes() == [(9, 3, 3000), (12, 1, 4096)]
-
-
-@pytest.mark.parametrize("is_expandable", [False, True])
-@pytest.mark.parametrize("first_step", [0, 1])
-def test_model_replays_its_own_events_to_the_byte(first_step: int, is_expandable: bool) -> None:
-    settings = AllocatorSettings(is_expandable)
-    writer = transformer_steps(Transformer(**TINY, steps=3, start_at_step=first_step, writer=SnapshotWriter(settings)))
-    found = history(writer.document())
-    assert replayed_peak(found, settings) == writer.reserved_peak
-
-
-@pytest.mark.parametrize("is_expandable", [False, True])
-def test_model_begins_with_the_gaps_of_released_and_kept_segments(is_expandable: bool) -> None:
-    settings = AllocatorSettings(is_expandable)
-    writer = SnapshotWriter(settings, is_recording=False)
-    sizes = [500_000, 30 * MIB, 12 * MIB, 9 * MIB + 300_000, 700_000, 80 * MIB]
-    for k, size in enumerate(sizes):
-        writer.alloc(k, size, LINE, "other", stream=k % 2)
-    for k in (1, 3, 4):
-        writer.free(k, LINE)
-    writer.start()
-    for k, size in enumerate((29 * MIB, 8 * MIB, 90 * MIB, 600_000), len(sizes)):
-        writer.alloc(k, size, LINE, "other", stream=k % 2)
-    for k in (2, 5, 6):
-        writer.free(k, LINE)
-    writer.allocator.empty_cache()
-    writer.alloc("last", 60 * MIB, LINE, "other")
-    found = history(writer.document())
-    assert replayed_peak(found, settings) == writer.reserved_peak
-
-
-def test_advice_names_what_to_checkpoint_and_the_error_of_the_model() -> None:
-    found = history(transformer_steps(Transformer(**TINY)).document())
-    assert next(iter(modules_to_checkpoint(found))).name == "model/Block/forward"
-    assert model_error(found) == (found.reserved_peak_bytes, found.reserved_peak_bytes)
-    assert next(settings_to_try(found)).name == "expandable_segments:True"
+    writer.alloc("x", 70 * MIB, LINE, "activation")
+    failed = {"action": "oom", "addr": 0, "size": 60 * MIB, "device_free": 30 * MIB, "frames": LINE}
+    document = writer.document()
+    document["device_traces"][0].append(failed)
+    note = given_plan(document).remark("read")
+    assert "1 allocations failed; the first, at step 1, requested 60.0 MiB with 30.0 MiB free" in note
 
 
 # --- comparison -------------------------------------------------------------------------------------------------

@@ -296,7 +296,7 @@ def test_missing_stream_and_pool_are_the_default_ones(write: Any) -> None:
     found = read_any(write({"segments": [held], "device_traces": [events]}), "s.json")
     assert isinstance(found, PlainInstance)
     assert isinstance(found.recorded, History)
-    assert [pool.name for pool in found.recorded.pools] == ["stream 0"]
+    assert [total.name for total in found.recorded.totals("pool", 0)] == ["stream 0"]
 
 
 def test_huge_memo_index_is_rejected() -> None:

@@ -1,8 +1,8 @@
-"""Category of each allocation: parameter, gradient, optimizer state, activation or other, and how certain it is.
+"""Category of each allocation: parameter, gradient, optimizer state, activation or other.
 
-The stack decides where it can (``certain``). Lifetimes decide for user code without a phase, and for the backward pass,
-whose threads have no Python stack (``likely``). Allocations from before the trace, whose stack is not recorded, are
-compared with the sizes of the gradients (``guess``).
+The stack decides where it can. Lifetimes decide for user code without a phase, and for the backward pass, whose threads
+have no Python stack. Allocations from before the trace, whose stack is not recorded, are compared with the sizes of the
+gradients.
 """
 
 from __future__ import annotations
@@ -30,21 +30,19 @@ from tmmu_core.formats.pytorch.snapshot.snapshot_stacks import (
 from tmmu_core.plans.model import CATEGORIES
 
 PARAMETERS, GRADIENTS, STATES, ACTIVATIONS, OTHERS = range(len(CATEGORIES))
-GUESS, LIKELY, CERTAIN = range(3)
-CERTAINTIES = ("guess", "likely", "certain")
 _BY_STACK = {
-    NO_STACK: (OTHERS, GUESS),
-    NO_PHASE: (OTHERS, LIKELY),
-    FORWARD: (ACTIVATIONS, CERTAIN),
-    BACKWARD: (GRADIENTS, CERTAIN),
-    OPTIMIZER: (OTHERS, LIKELY),
-    STATE: (STATES, CERTAIN),
-    PARAMETER: (PARAMETERS, CERTAIN),
-    INIT: (PARAMETERS, LIKELY),
-    ZERO_GRAD: (OTHERS, LIKELY),
-    WORKSPACE: (OTHERS, CERTAIN),
+    NO_STACK: OTHERS,
+    NO_PHASE: OTHERS,
+    FORWARD: ACTIVATIONS,
+    BACKWARD: GRADIENTS,
+    OPTIMIZER: OTHERS,
+    STATE: STATES,
+    PARAMETER: PARAMETERS,
+    INIT: PARAMETERS,
+    ZERO_GRAD: OTHERS,
+    WORKSPACE: OTHERS,
 }
-"""Code of a stack → category and certainty; the codes are 0, 1, …"""
+"""Code of a stack → category; the codes are 0, 1, …"""
 _PHASES = {FORWARD: FORWARD, BACKWARD: BACKWARD, OPTIMIZER: OPTIMIZER, STATE: OPTIMIZER, PARAMETER: PARAMETER}
 
 
@@ -54,8 +52,6 @@ class Categories:
 
     code: I64
     """Index into ``CATEGORIES``."""
-    certainty: I64
-    """Index into :data:`CERTAINTIES`."""
     phase: I64
     """Code of the phase in which it began (``FORWARD``, ``BACKWARD``, ``OPTIMIZER``, ``PARAMETER``), −1 for unknown."""
 
@@ -67,8 +63,7 @@ def categorise(found: Device, phases: Sequence[int]) -> Categories:
     # Autograd's threads run no Python code: without C++ frames their allocations have no stack at all.
     by_thread = is_threaded & (stack == NO_STACK) & ~found.is_before
     stack = np.where(by_thread, BACKWARD, stack)
-    code, certainty = np.array([_BY_STACK[k] for k in range(len(_BY_STACK))], np.int64)[stack].T.copy()
-    certainty[by_thread] = LIKELY
+    code = np.array([_BY_STACK[k] for k in range(len(_BY_STACK))], np.int64)[stack]
     lives = _Lives(found, stack, freed_by)
 
     code[(stack == OPTIMIZER) & lives.outlasts_phase] = STATES
@@ -76,14 +71,13 @@ def categorise(found: Device, phases: Sequence[int]) -> Categories:
     plain = (stack == NO_PHASE) & ~found.is_before
     code[plain & ((lives.began == FORWARD) | (lives.ends_in_backward & (lives.began != BACKWARD)))] = ACTIVATIONS
     unknown = found.is_before & (stack == NO_STACK)
-    for rows, category in ((lives.ends_in_backward, ACTIVATIONS), (freed_by == ZERO_GRAD, GRADIENTS)):
-        code[unknown & rows], certainty[unknown & rows] = category, LIKELY
+    code[unknown & lives.ends_in_backward] = ACTIVATIONS
+    code[unknown & (freed_by == ZERO_GRAD)] = GRADIENTS
     gradients = _most_together(found, lives.is_gradient & lives.outlasts_allocations)
     if gradients or not lives.is_gradient.any():
         for at in (unknown & lives.never_freed, plain & lives.never_freed & (lives.began == -1)):
             _by_size(found, at, gradients, code)
-            certainty[at] = GUESS
-    return Categories(code, certainty, lives.began)
+    return Categories(code, lives.began)
 
 
 class _Lives:

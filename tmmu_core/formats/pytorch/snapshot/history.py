@@ -1,30 +1,25 @@
-"""Records of a snapshot beside the live ranges: stacks, streams, pools, reserved bytes and failed allocations."""
+"""Records of a snapshot beside the live ranges: stacks, streams, pools and reserved bytes."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from tmmu_core.formats.allocator_plan import peak_of_columns
-from tmmu_core.formats.pytorch.caching_allocator import AllocatorSettings
-from tmmu_core.formats.pytorch.snapshot.categories import CERTAINTIES
-from tmmu_core.formats.pytorch.snapshot.reserved_memory import Reserved, reserved_over_time
+from tmmu_core.formats.pytorch.snapshot.reserved_memory import Reserved
 from tmmu_core.formats.pytorch.snapshot.snapshot_device import I64, Device
-from tmmu_core.formats.pytorch.snapshot.snapshot_events import OOM, Lane
+from tmmu_core.formats.pytorch.snapshot.snapshot_events import Lane
 from tmmu_core.formats.pytorch.snapshot.snapshot_stacks import BACKWARD, FORWARD, OPTIMIZER
 from tmmu_core.graph.model import Origin, Phase, StorageOrigin
 from tmmu_core.planners.problem import Recorded
 from tmmu_core.plans.model import CATEGORIES
 
 BEFORE = "before the trace"
-KEYS = ("category", "line", "module", "stream", "pool", "certainty", "origin")
+KEYS = ("category", "line", "module", "stream", "pool", "origin")
 """Keys by which bytes can be summed. The origin is ``before the trace`` or ``during the trace``."""
-LAST_TO_FREE = ("activation", "gradient", "other", "optimizer_state", "parameter")
-"""Categories in the order in which buffers make room for a failed allocation."""
 _PHASE_NAMES: dict[int, Phase] = {FORWARD: "forward", BACKWARD: "backward", OPTIMIZER: "optimizer"}
 
 
@@ -37,53 +32,17 @@ class Total:
     count: int
 
 
-@dataclass(frozen=True)
-class PoolUse:
-    """One stream's part of a memory pool, in bytes: the most it reserved, what was live then, and its live peak."""
-
-    name: str
-    reserved: int
-    used: int
-    needed: int
-    """No packing of these buffers needs less."""
-
-
-@dataclass(frozen=True)
-class OutOfMemory:
-    """An allocation that failed, in bytes."""
-
-    step: int
-    requested: int
-    free: int
-    """Free bytes of the device."""
-    reserved: int
-    live: int
-    line: str
-
-    @property
-    def unused(self) -> int:
-        """Reserved bytes without a live buffer."""
-        return self.reserved - self.live
-
-    @property
-    def missing(self) -> int:
-        """Bytes that the device lacks for a segment of this size."""
-        return max(0, self.requested - self.free)
-
-
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class History(Recorded, Device):
     """One device's history; columns are in the order of the instance's rows."""
 
     ids: tuple[str, ...]
-    certainty: I64
     phase: I64
     lines: Sequence[str]
     """By stack."""
     paths: Sequence[tuple[str, ...]]
     """By stack: the user's functions, from the outermost inwards."""
     reserved: Reserved
-    settings: AllocatorSettings
 
     @cached_property
     def lanes(self) -> tuple[Lane, ...]:
@@ -95,13 +54,9 @@ class History(Recorded, Device):
         """The first step with the most live bytes."""
         return self.peak[0]
 
-    def live_at(self, step: int, lane: int | None = None) -> I64:
-        """Return the rows that are live at a step, of one of :attr:`lanes` or of all."""
-        live = (self.birth <= step) & (step < self.death)
-        return np.flatnonzero(live if lane is None else live & (self.lane == lane))
-
-    def _live_before(self, step: int) -> I64:
-        return self.live_at(step - 1) if step else np.flatnonzero(self.is_before)
+    def live_at(self, step: int) -> I64:
+        """Return the rows that are live at a step."""
+        return np.flatnonzero((self.birth <= step) & (step < self.death))
 
     def name(self, key: str, row: int) -> str:
         """Return the name of a row under one of :data:`KEYS`."""
@@ -117,29 +72,15 @@ class History(Recorded, Device):
             case "stream":
                 return f"stream {lane[0]}"
             case "pool":
-                return pool_name(lane)
-            case "certainty":
-                return CERTAINTIES[int(self.certainty[row])]
+                return f"stream {lane[0]}" + (f", private pool {lane[1][0]}.{lane[1][1]}" if any(lane[1]) else "")
         return BEFORE if self.is_before[row] else "during the trace"
 
-    def totals(self, key: str, step: int, lane: int | None = None) -> list[Total]:
-        """Return the live bytes at a step by one of :data:`KEYS`, most first."""
-        return self.summed((self.name(key, row), row) for row in self.live_at(step, lane).tolist())
-
-    def alike(self, step: int, lane: int | None = None) -> list[tuple[Total, int, int]]:
-        """Return ``(total, bytes of one, a row)`` of equal live buffers: of one line, category and size, most first."""
-        named = [
-            (f"{self.name('line', row)}\t{self.categories[row]}\t{int(self.size[row])}", row)
-            for row in self.live_at(step, lane).tolist()
-        ]
-        rows = dict(reversed(named))
-        return [(total, int(self.size[rows[total.name]]), rows[total.name]) for total in self.summed(named)]
-
-    def summed(self, named: Iterable[tuple[str, int]]) -> list[Total]:
-        """Return the bytes and buffers of ``(name, row)`` by name, most first."""
+    def totals(self, key: str, step: int) -> list[Total]:
+        """Return the live bytes and buffers at a step by one of :data:`KEYS`, most first."""
         size: Counter[str] = Counter()
         count: Counter[str] = Counter()
-        for name, row in named:
+        for row in self.live_at(step).tolist():
+            name = self.name(key, row)
             size[name] += int(self.size[row])
             count[name] += 1
         return sorted((Total(name, size[name], count[name]) for name in size), key=lambda t: (-t.size, t.name))
@@ -158,49 +99,6 @@ class History(Recorded, Device):
             curves[name] = np.cumsum(change)[steps].tolist()
         return steps.tolist(), {name: curve for name, curve in curves.items() if any(curve)}
 
-    def sizes(self) -> list[tuple[int, int, int]]:
-        """Return ``(exponent, allocations, bytes)`` of all allocations of ``2^exponent`` bytes and less than double."""
-        exponent = np.frexp(self.size.astype(np.float64))[1] - 1
-        return [
-            (k, int((exponent == k).sum()), int(self.size[exponent == k].sum())) for k in np.unique(exponent).tolist()
-        ]
-
-    @cached_property
-    def pools(self) -> list[PoolUse]:
-        """Fragmentation of each pool and stream, most reserved first."""
-        found = []
-        for k, lane in enumerate(self.lanes):
-            segments = [one for one in self.segments if one.lane == lane]
-            step, most = reserved_over_time(self.events, segments, k).peak
-            own = self.lane == k
-            needed = peak_of_columns(self.birth[own], self.death[own], self.size[own])[1]
-            found.append(PoolUse(pool_name(lane), most, int(self.size[self.live_at(step, k)].sum()), needed))
-        return sorted(found, key=lambda pool: (-pool.reserved, pool.name))
-
-    @cached_property
-    def failures(self) -> list[OutOfMemory]:
-        """The allocations that failed."""
-        events = self.events
-        steps, reserved = events.step, self.reserved.size[0] + np.cumsum(events.reserved_change)
-        found = []
-        for at in np.flatnonzero(np.frombuffer(events.action, np.uint8) == OOM).tolist():
-            step = int(steps[at])
-            live = int(self.size[self._live_before(step)].sum())
-            line = self.lines[events.stack[at]]
-            found.append(OutOfMemory(step, events.size[at], events.addr[at], int(reserved[at]), live, line))
-        return found
-
-    def would_free(self, failure: OutOfMemory) -> list[Total]:
-        """Return the largest lines of live buffers that make room for a failed allocation, parameters last."""
-        rows = self._live_before(failure.step).tolist()
-        totals = self.summed((f"{self.name('line', row)} ({self.categories[row]})", row) for row in rows)
-        room, found = 0, []
-        for total in sorted(totals, key=lambda t: LAST_TO_FREE.index(t.name.rpartition("(")[2].removesuffix(")"))):
-            if room < failure.missing:
-                found.append(total)
-                room += total.size
-        return found
-
     def made(self) -> Mapping[str, StorageOrigin]:
         """Return the producer of each buffer by id."""
         known: dict[tuple[int, int], StorageOrigin] = {}
@@ -211,9 +109,3 @@ class History(Recorded, Device):
                 known[stack, phase] = StorageOrigin(origin, "", _PHASE_NAMES.get(phase))
             found[name] = known[stack, phase]
         return found
-
-
-def pool_name(lane: Lane) -> str:
-    """Return the name of a stream in a pool: ``stream 7`` or ``stream 7, private pool 0.1``."""
-    stream, pool = lane
-    return f"stream {stream}" + (f", private pool {pool[0]}.{pool[1]}" if any(pool) else "")

@@ -41,11 +41,9 @@ class Reserved:
         return int(self.size[max(0, first - (first == last)) : last].max(initial=0))
 
 
-def reserved_over_time(events: Events, segments: Sequence[Segment], lane: int | None = None) -> Reserved:
-    """Return the bytes in ``segments`` at each step (alloc or free), of one lane of the events or of all."""
+def reserved_over_time(events: Events, segments: Sequence[Segment]) -> Reserved:
+    """Return the bytes in ``segments`` at each step (alloc or free)."""
     change = events.reserved_change
-    if lane is not None:
-        change = np.where(np.frombuffer(events.lane, np.int32) == lane, change, 0)
     start = sum(segment.total_size for segment in segments) - int(change.sum())
     curve = start + np.cumsum(change)
     start -= min(0, start, int(curve.min(initial=0)))  # the list of segments is incomplete

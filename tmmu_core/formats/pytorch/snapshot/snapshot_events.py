@@ -75,8 +75,6 @@ class Segment(msgspec.Struct, Generic[Frames], gc=False):
     device: int = 0
     stream: int | None = 0
     segment_pool_id: Pool | None = None
-    segment_type: str = ""
-    """``small`` or ``large``: the allocations that it serves."""
     blocks: list[Block[Frames]] = []
 
     @property
@@ -93,7 +91,6 @@ def lane_of(stream: int | None, pool: Pool | None) -> Lane:
 class _Document(msgspec.Struct, Generic[Frames], gc=False):
     segments: list[Segment[Frames]] = []
     device_traces: list[list[Event[Frames]]] | None = None
-    allocator_settings: Any = None
 
 
 register_types(_Document[Any], _Document[msgspec.Raw])
@@ -140,8 +137,6 @@ class Snapshot(msgspec.Struct, gc=False):
     traces: list[Events]
     """One per device."""
     stacks: Stacks
-    settings: Any = None
-    """``allocator_settings`` as written; ``None`` in older snapshots."""
 
 
 def read_snapshot(data: bytes, refused: Callable[[str], UnreadableInput]) -> Snapshot:
@@ -159,7 +154,7 @@ def read_snapshot(data: bytes, refused: Callable[[str], UnreadableInput]) -> Sna
                 block.stack = stacks.row(block.frames)
                 block.frames = None
         traces = [Events(events, stacks) for events in document.device_traces or ()]
-    return Snapshot(document.segments, traces, stacks, document.allocator_settings)
+    return Snapshot(document.segments, traces, stacks)
 
 
 def refuse_many_devices(count: int, source: str = "") -> None:

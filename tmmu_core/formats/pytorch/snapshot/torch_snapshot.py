@@ -19,15 +19,16 @@ from dataclasses import replace
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.formats.allocator_plan import LiveRanges, instance_of_columns, normative_order, stem_of
-from tmmu_core.formats.pytorch.caching_allocator import UNLIMITED, AllocatorSettings
 from tmmu_core.formats.pytorch.snapshot.categories import categorise
 from tmmu_core.formats.pytorch.snapshot.history import BEFORE, History
 from tmmu_core.formats.pytorch.snapshot.reserved_memory import layout, reserved_over_time
 from tmmu_core.formats.pytorch.snapshot.snapshot_device import Device, device_of
 from tmmu_core.formats.pytorch.snapshot.snapshot_events import (
+    OOM,
     Events,
     Segment,
     Snapshot,
@@ -113,21 +114,11 @@ def history_of(device: Device, snapshot: Snapshot) -> History:
         categories=tuple([CATEGORIES[k] for k in kinds.code[order].tolist()]),
         reserved_peak_bytes=reserved.peak[1] if reserved.peak[1] >= device.peak[1] else None,
         ids=tuple([ids[row] for row in order.tolist()]),
-        certainty=kinds.certainty[order],
         phase=kinds.phase[order],
         lines=stacks.lines,
         paths=stacks.paths,
         reserved=reserved,
-        settings=_settings_of(snapshot.settings),
     )
-
-
-def _settings_of(written: object) -> AllocatorSettings:
-    """Return the settings of a snapshot's ``allocator_settings``; the defaults for values of another kind."""
-    found = written if isinstance(written, dict) else {}
-    most = found.get("max_split_size", -1)
-    limited = isinstance(most, int) and 0 < most < UNLIMITED
-    return AllocatorSettings(found.get("expandable_segments") is True, most if limited else UNLIMITED)
 
 
 def instance_of_history(name: str, history: History, notes: list[str]) -> PlainInstance:
@@ -151,8 +142,10 @@ def _notes(found: History) -> Iterator[str]:
     if found.is_before.any():
         size = int(found.size[found.is_before].sum())
         yield f"{int(found.is_before.sum()):,} allocations ({short_bytes(size)}) began {BEFORE} and live from its start"
-    for failure in found.failures[:1]:
+    events = found.events
+    failed = np.flatnonzero(np.frombuffer(events.action, np.uint8) == OOM)
+    for at in failed[:1].tolist():
         yield (
-            f"{len(found.failures):,} allocations failed; the first, at step {failure.step:,}, requested "
-            f"{short_bytes(failure.requested)} with {short_bytes(failure.free)} free"
+            f"{len(failed):,} allocations failed; the first, at step {int(events.step[at]):,}, requested "
+            f"{short_bytes(events.size[at])} with {short_bytes(events.addr[at])} free"
         )
