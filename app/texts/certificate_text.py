@@ -6,14 +6,15 @@ import numpy as np
 
 from app.texts import numbers
 from app.texts.markup import fragment
-from tmmu_core.plans.model import GIVEN_OFFSETS, INCOMPLETE, UNPLANNED, ArenaSummary, Plan
+from tmmu_core.plans.model import FEASIBLE, GIVEN_OFFSETS, INCOMPLETE, UNPLANNED, UNPROVEN, ArenaSummary, Plan
 
 
 def certificate(plan: Plan, arena: str) -> str:
     """Return the card of an arena's optimality: status, lower bound and planner note."""
     summary = plan.arena_of[arena]
     sentences = (claimed(plan, summary), held(plan, summary), planner_remark(plan, arena))
-    return fragment("certificate_card", arena=summary, sentences=sentences)
+    label = "not proven" if summary.status in (FEASIBLE, UNPROVEN) else summary.status
+    return fragment("certificate_card", arena=summary, label=label, sentences=sentences)
 
 
 def claimed(plan: Plan, summary: ArenaSummary) -> str:

@@ -24,7 +24,7 @@ GOLDEN = opening.SAMPLES / "golden"
 def test_first_screen_is_a_sample_and_another_is_two_clicks_away(visit: Visit) -> None:
     page = visit()
     expect(page.locator(".tm-headline h1")).to_contain_text(
-        "resnet50 needs 107 MiB; activations are 1.19 MiB over the limit of 8.00 MiB"
+        "resnet50 does not fit: activations need 9.19 MiB, 1.19 MiB over the limit of 8.00 MiB"
     )
     page.locator(".st-key-open button").first.click()
     page.get_by_role("button", name="SqueezeNet").click()

@@ -13,8 +13,8 @@ RESNET = "sample_graphs/resnet50.tmmu.json.gz"
 def test_reuse_not_taken_is_the_cause() -> None:
     explained = tmmu.plan(RESNET).explanation
     assert str(explained) == (
-        "resnet50 needs 107 MiB. Activations take 9.19 MiB, 2.30 MiB above the lower bound: at #14 n13, r13 could be "
-        "written over r12 in place (3.06 MiB); the planner slots does not."
+        "resnet50 needs 107 MiB. Activations take 9.19 MiB, 2.30 MiB above the lower bound of 6.89 MiB: at #14 "
+        "n13, r13 could be written over r12 in place (3.06 MiB); planner slots does not do this."
     )
     assert explained.gap is not None
     assert explained.gap.cause == "reuse"
@@ -37,14 +37,14 @@ def test_slots_larger_than_their_tensors_are_the_cause() -> None:
 def test_holes_between_live_tensors_are_the_cause() -> None:
     rows = b"id,lower,upper,size,offset\na,0,2,100,0\nb,0,4,100,100\nc,2,4,150,200\n"
     explained = tmmu.plan(rows, planner="given", alignment=1).explanation
-    assert explained.reason == "100 B above the lower bound: at #2, 100 B are free between live tensors."
+    assert explained.reason == "100 B above the lower bound of 250 B: at #2, 100 B are free between live tensors."
 
 
 @pytest.mark.parametrize(
     ("budget", "shown_text"),
     [
         (None, "resnet50 needs 107 MiB."),
-        (100 << 20, "resnet50 needs 107 MiB, 6.88 MiB over the budget of 100 MiB."),
+        (100 << 20, "resnet50 does not fit: it needs 107 MiB, 6.88 MiB over the budget of 100 MiB."),
         (200 << 20, "resnet50 needs 107 MiB, within the budget of 200 MiB."),
     ],
 )
@@ -59,5 +59,5 @@ def test_arena_over_its_limit_is_named() -> None:
     graph = tmmu.read(RESNET)
     plan = make_plan_anyway(graph, PlanRequest(capacities={"activations": 8 << 20})).plan
     assert explain_peak(plan).headline == (
-        "resnet50 needs 107 MiB; activations are 1.19 MiB over the limit of 8.00 MiB."
+        "resnet50 does not fit: activations need 9.19 MiB, 1.19 MiB over the limit of 8.00 MiB."
     )

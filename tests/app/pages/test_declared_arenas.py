@@ -59,7 +59,7 @@ def test_declaration_is_typed_as_json_with_capacities_over_it() -> None:
     at.text_area(key="w.arenas").input('{"activations": {}, "flash": {}, "sram": {"alignment_bytes": 512}}').run()
     assert claim(at).startswith("own needs ")
     at.text_input(key="w.limit").input("sram=100").run()
-    assert "sram is 156 B over the limit of 100 B" in claim(at)
+    assert "156 B over the limit of 100 B" in claim(at)
 
 
 def test_link_holds_the_declaration() -> None:

@@ -105,7 +105,8 @@ def gap_of(plan: Plan, arena: str) -> Gap:
 
 def _need(plan: Plan, budget: int | None, name: str) -> tuple[str, int, ArenaSummary | None]:
     """Return ``(headline, bytes over the limit, arena that the limit is about)``."""
-    text = f"{name} needs {short_bytes(sum(arena.extent_bytes for arena in plan.arenas))}"
+    total = sum(arena.extent_bytes for arena in plan.arenas)
+    text = f"{name} needs {short_bytes(total)}"
     limited = [arena for arena in plan.arenas if arena.headroom_bytes is not None]
     only = limited[0] if len(limited) == len(plan.arenas) == 1 else None
     over = over_limits(plan, budget)
@@ -113,12 +114,14 @@ def _need(plan: Plan, budget: int | None, name: str) -> tuple[str, int, ArenaSum
     excess = over.get(where, 0)
     if where:
         arena = plan.arena_of[where]
-        subject = "," if only else f"; {where} {'are' if where.endswith('s') else 'is'}"
-        limit = short_bytes(arena.capacity_bytes)
-        return f"{text}{subject} {short_bytes(excess)} over the limit of {limit}.", excess, arena
+        subject = "it needs" if only else f"{where} {'need' if where.endswith('s') else 'needs'}"
+        need, limit = short_bytes(arena.extent_bytes), short_bytes(arena.capacity_bytes)
+        return f"{name} does not fit: {subject} {need}, {short_bytes(excess)} over the limit of {limit}.", excess, arena
+    if budget is not None and excess:
+        need, limit = short_bytes(total), short_bytes(budget)
+        return f"{name} does not fit: it needs {need}, {short_bytes(excess)} over the budget of {limit}.", excess, None
     if budget is not None:
-        within = f"{short_bytes(excess)} over" if excess else "within"
-        return f"{text}, {within} the budget of {short_bytes(budget)}.", excess, None
+        return f"{text}, within the budget of {short_bytes(budget)}.", 0, None
     if only:
         return f"{text}, within the limit of {short_bytes(only.capacity_bytes)}.", 0, only
     listed = ", ".join(f"{arena.name} {short_bytes(arena.capacity_bytes)}" for arena in limited)
@@ -153,8 +156,8 @@ def _reason(plan: Plan, gap: Gap, *, named: bool) -> str:
     at, lost, arena = _step(plan, gap.step), short_bytes(gap.cause_bytes), plan.arena_of[gap.arena]
     source, target = map(_short, gap.reuse or ("", ""))
     causes = {
-        "reuse": f"at {at}, {target} could be written over {source} in place ({lost}); the planner {plan.planner} "
-        "does not",
+        "reuse": f"at {at}, {target} could be written over {source} in place ({lost}); "
+        f"planner {plan.planner} does not do this",
         "holes": f"at {at}, {lost} are free between live tensors",
         "slot_rounding": f"at {at}, slots are {lost} larger than the tensors in them",
         "alignment_gaps": f"at {at}, alignment costs {lost}",
@@ -163,5 +166,6 @@ def _reason(plan: Plan, gap: Gap, *, named: bool) -> str:
     subject = ""
     if not named and len(plan.arenas) > 1:
         subject = f"{gap.arena} {'take' if gap.arena.endswith('s') else 'takes'} {short_bytes(arena.extent_bytes)}, "
-    text = f"{subject}{short_bytes(gap.bytes)} above the lower bound: {causes[gap.cause]}."
+    bound = short_bytes(arena.extent_bytes - gap.bytes)
+    text = f"{subject}{short_bytes(gap.bytes)} above the lower bound of {bound}: {causes[gap.cause]}."
     return text[0].upper() + text[1:]
