@@ -32,7 +32,7 @@ from tmmu_core.base.limits import (
 )
 
 FIRST = ("plan", "fit", "compare", "gate", "report", "explore", "export", "measure", "record", "history")
-MORE = ("verify", "lint", "trace", "checkpoint", "restore", "apply", "convert", "sweep", "schema")
+MORE = ("verify", "lint", "trace", "checkpoint", "restore", "apply", "convert", "sweep", "bisect", "schema")
 COMMANDS = (*FIRST, *MORE)
 """Commands in the order of the help: those that most users need, then the specification's and rarely used ones."""
 MODULES = {"record": "history", "verify": "checks", "lint": "checks"}

@@ -12,7 +12,7 @@ from tmmu_core.formats.planfile.compare_plans import KINDS, compare
 from tmmu_core.plans.analysis.gate import in_common
 from tmmu_core.plans.figures.metrics import totals
 from tmmu_core.plans.model import Plan
-from tmmu_core.store.growth import Blame, Share, blame
+from tmmu_core.store.find_growth import Blame, Share, blame
 
 BAR = 40
 """Length of the longest bar in characters."""

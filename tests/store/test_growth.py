@@ -1,15 +1,23 @@
-"""The tensors that made an arena grow, to the byte."""
+"""The commit and the tensors that made an arena grow, to the byte."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.store.plans import label, plan_of
+from tmmu_core.base.errors import StoreFault
 from tmmu_core.plans.model import Plan
-from tmmu_core.store.growth import blame, like_the_latest
+from tmmu_core.store.find_growth import (
+    Measure,
+    between,
+    blame,
+    culprit,
+    like_the_latest,
+)
 from tmmu_core.store.run_label import Run, run_of
 
 TINY = plan_of({"a": 1})
@@ -17,6 +25,34 @@ TINY = plan_of({"a": 1})
 
 def run(commit: str, extent: int, hour: int = 0, planner: str = "slots") -> Run:
     return replace(run_of(TINY, label(commit, hour), bytes(32)), extent_bytes=extent, planner=planner)
+
+
+def runs(*extents: int) -> list[Run]:
+    return [run(f"c{k}", extent, k) for k, extent in enumerate(extents)]
+
+
+@pytest.mark.parametrize(
+    ("extents", "expected"),
+    [
+        ((5, 5, 9, 9), ("c1", "c2")),
+        ((5, 9, 5, 7, 8), ("c2", "c3")),  # the growth that was taken back is nobody's to answer for
+        ((5, 4, 6), ("c1", "c2")),
+        ((5, 9, 5), None),
+        ((5,), None),
+        ((), None),
+    ],
+)
+def test_culprit_is_the_run_after_the_last_good_one(extents: tuple[int, ...], expected: tuple[str, str] | None) -> None:
+    found = culprit(runs(*extents), Measure())
+    assert (None if found is None else (found.before.commit, found.after.commit)) == expected
+
+
+def test_good_and_bad_commits_are_named_by_prefixes() -> None:
+    history = [run("aaaa", 1), run("bbbb", 2), run("cccc", 3)]
+    assert [r.commit for r in between(history, "bb", None)] == ["bbbb", "cccc"]
+    for good, bad in (("zz", None), ("cc", "aa"), ("", None)):
+        with pytest.raises(StoreFault):
+            between(history, good, bad)
 
 
 def test_commits_are_compared_with_the_planner_of_the_latest_run() -> None:

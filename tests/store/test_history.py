@@ -13,7 +13,7 @@ import pytest
 
 from tests.store.plans import label, plan_of
 from tmmu_core.base.errors import StoreFault
-from tmmu_core.store.growth import like_the_latest
+from tmmu_core.store.find_growth import FIGURES, Measure, between, grown_arenas, like_the_latest, value_of
 from tmmu_core.store.run_label import Label, Run, instant, split_reference
 from tmmu_core.store.store import Store
 
@@ -125,6 +125,11 @@ def test_latest_run_of_each_commit_counts(kept: tuple[Store, list[Run]]) -> None
             if run in alike or (not alike and k == last):
                 expected.append(run)
         assert list(like_the_latest(some)) == expected
+    for figure in FIGURES:
+        for a, b in pairwise(runs):
+            more = value_of(b, Measure(figure, "activations")) - value_of(a, Measure(figure, "activations"))
+            assert grown_arenas(a, b, figure) == (("activations",) if more > 0 else ())
+    assert between(runs, None, None) == tuple(runs)
 
 
 # --- names -------------------------------------------------------------------------------------------------------

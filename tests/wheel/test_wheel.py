@@ -107,6 +107,7 @@ def _timeless(text: str) -> str:
         ("measure squeezenet", "run"),
         (f"record {CHAIN} --store sqlite:///plans.db --as net@c1", "store"),
         ("history --store sqlite:///plans.db", "store"),
+        ("bisect net --store sqlite:///plans.db", "store"),
         (f"gate {CHAIN} --baseline store:main --store sqlite:///plans.db", "store"),
         (f"sweep {CHAIN} --store sqlite:///plans.db", "store"),
         (f"sweep {CHAIN} --scheduler tcp://127.0.0.1:1", "sweep"),

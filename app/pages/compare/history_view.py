@@ -54,8 +54,8 @@ def _of(keeper: Store) -> None:
 
 
 def _runs(keeper: Store, model: str) -> tuple[Run, ...]:
-    """Return the runs of the chosen branch that are comparable with its latest run."""
-    from tmmu_core.store.growth import like_the_latest
+    """Return the runs of the chosen branch that are comparable with its latest run, as in ``tmmu bisect``."""
+    from tmmu_core.store.find_growth import like_the_latest
     from tmmu_core.store.run_label import MAIN
 
     runs = keeper.runs(model)

@@ -125,6 +125,7 @@ def test_store_output_contains_no_runner_command(folder: Path, capfd: pytest.Cap
         assert run(("record", file, "--as", f"{model}@{commit}", *store)) == 0
     assert run(("history", *store)) == 0
     assert run(("history", model, *store)) == 0
+    assert run(("bisect", model, *store)) == 1
     written = "".join(capfd.readouterr())
     assert r"\x3a:set-output" in written
     assert _commands(written) == []

@@ -110,6 +110,7 @@ def test_output_of_the_store_matches_its_schema(tmp_path: Path, capfd: pytest.Ca
         held("record", json.loads(written(f"record {MIXED} --planner {planner} --as m@c{k} {store}", capfd)))
     held("history", json.loads(written(f"history m {store}", capfd)))
     held("history", json.loads(written(f"history {store}", capfd)))
+    held("bisect", json.loads(written(f"bisect m {store}", capfd, None)))
 
 
 def test_schema_command_lists_all(capfd: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""``record``, ``history`` and ``gate --baseline store:``."""
+"""``record``, ``history``, ``gate --baseline store:`` and ``bisect``."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 
 from app.cli.main import run
 from tests.store.plans import graph_of, plan_of
+from tests.support.paths import SAMPLES
 from tmmu_core.formats.planfile.plan_file import to_json
 from tmmu_core.graph.native import native_file
 
@@ -90,6 +91,18 @@ def test_runs_of_the_store_are_compared(tmmu: Any, grown: str) -> None:
     assert json.loads(out)["totals"]["added"] == {"tensors": 1, "bytes": 128}
 
 
+def test_bisect_names_a_changed_planner(tmmu: Any, store: str) -> None:
+    file = str(SAMPLES / "residual_block.tmmu.json")
+    for hour, planner in enumerate(("slots", "slots", "naive")):
+        record(store, file, f"net@c{hour}", hour, "--planner", planner)
+    code, out, _ = tmmu("bisect", "net", "--store", store)
+    assert code == 1
+    assert out.splitlines()[0] == "3 runs of net on main, by slots, inference, inference; naive, inference, inference"
+    assert "plan settings changed (planner slots → naive)" in out
+    assert "increased the extent" not in out
+    assert "slots → naive" in tmmu("history", "net", "--store", store)[1]
+
+
 @pytest.mark.parametrize(
     ("options", "named"),
     [
@@ -125,6 +138,8 @@ def test_history_names_changed_settings(
         (("record", "GRAPH", "--store", "STORE", "--as", "net@c", "--at", "yesterday"), "not a time"),
         (("record", "GRAPH", "--store", "STORE", "--as", "net@c", "--at", "2026-01-01T00:00:00"), "a time zone"),
         (("gate", "GRAPH", "--store", "STORE", "--baseline", "store:gone"), "no run of a commit or branch"),
+        (("bisect", "net", "--store", "STORE", "--figure", "speed"), "unknown figure"),
+        (("bisect", "net", "--store", "STORE", "--arena", "attic"), "no run has an arena"),
         (("history", "net", "--store", "nonsense"), "not the URL of a store"),
     ],
 )

@@ -1,0 +1,178 @@
+"""Find the commit that increased an arena, and the tensors responsible (iree-org/iree#15323).
+
+Runs are stored in order: the commit is the run after the last one that was no larger than the good run. Its growth in
+one arena is the sum of::
+
+    extent after − extent before = (peak after − peak before) + (slack after − slack before)
+    peak after − peak before     = Σ over storages of (live bytes at the peak after − live bytes at the peak before)
+
+Slack is the part of the extent above the peak (gaps, rounding, holes).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
+
+import numpy as np
+
+from tmmu_core.base.errors import StoreFault
+from tmmu_core.plans.figures.plan_storages import arena_number, peak_step_of, storages_of
+from tmmu_core.plans.model import Plan
+from tmmu_core.store.run_label import Run
+
+Figure = Literal["extent", "peak", "bound"]
+FIGURES: tuple[Figure, ...] = ("extent", "peak", "bound")
+_FIELD = {"extent": "extent_bytes", "peak": "peak_live_bytes", "bound": "lower_bound_bytes"}
+
+
+@dataclass(frozen=True)
+class Measure:
+    """The figure that is compared."""
+
+    figure: Figure = "extent"
+    arena: str | None = None
+    """One arena; ``None`` for the sum."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Growth:
+    """A figure before and after a change, in bytes."""
+
+    before_bytes: int
+    after_bytes: int
+
+    @property
+    def grown_bytes(self) -> int:
+        """The growth."""
+        return self.after_bytes - self.before_bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step(Growth):
+    """Two consecutive runs between which a figure changed."""
+
+    before: Run
+    after: Run
+
+
+@dataclass(frozen=True, kw_only=True)
+class Share(Growth):
+    """The change of one storage's live bytes at the peak of an arena."""
+
+    tensor_id: str
+
+
+@dataclass(frozen=True)
+class Blame:
+    """The growth of one arena, by cause."""
+
+    arena: str
+    extent_bytes: tuple[int, int]
+    peak_bytes: tuple[int, int]
+    peak_steps: tuple[int, int]
+    shares: tuple[Share, ...]
+    """Storages whose bytes at the peak differ, largest growth first, then by id bytes."""
+
+    @property
+    def grown_bytes(self) -> int:
+        """Growth of the extent."""
+        return self.extent_bytes[1] - self.extent_bytes[0]
+
+    @property
+    def slack_bytes(self) -> int:
+        """Growth that no tensor at the peak explains."""
+        return self.grown_bytes - (self.peak_bytes[1] - self.peak_bytes[0])
+
+
+def like_the_latest(runs: Sequence[Run]) -> tuple[Run, ...]:
+    """Return the runs of the latest run's series; for commits without one, their latest run."""
+    if not runs:
+        return ()
+    alike = {run.commit for run in runs if run.series == runs[-1].series}
+    last = {run.commit: k for k, run in enumerate(runs)}
+    return tuple(
+        run
+        for k, run in enumerate(runs)
+        if (run.series == runs[-1].series if run.commit in alike else k == last[run.commit])
+    )
+
+
+def value_of(run: Run, measure: Measure) -> int:
+    """Return the figure of a run; 0 without the arena."""
+    whole = [run] if measure.arena is None else [arena for arena in run.arenas if arena.name == measure.arena]
+    return sum(int(getattr(one, _FIELD[measure.figure])) for one in whole)
+
+
+def steps_of(runs: Sequence[Run], measure: Measure) -> tuple[Step, ...]:
+    """Return the steps at which the figure changed, in order."""
+    steps = (_step(a, b, measure) for a, b in pairwise(runs))
+    return tuple(step for step in steps if step.grown_bytes)
+
+
+def culprit(runs: Sequence[Run], measure: Measure) -> Step | None:
+    """Return the step that raised the figure above the first run's; ``None`` if the last run is not above it."""
+    values = [value_of(run, measure) for run in runs]
+    if not runs or values[-1] <= values[0]:
+        return None
+    last = max(k for k, value in enumerate(values) if value <= values[0])
+    return _step(runs[last], runs[last + 1], measure)
+
+
+def _step(before: Run, after: Run, measure: Measure) -> Step:
+    values = value_of(before, measure), value_of(after, measure)
+    return Step(before=before, after=after, before_bytes=values[0], after_bytes=values[1])
+
+
+def between(runs: Sequence[Run], good: str | None, bad: str | None) -> tuple[Run, ...]:
+    """Return the runs from commit ``good`` [the first] to ``bad`` [the last]. Raises ``StoreFault``."""
+    start = _at(runs, good) if good is not None else 0
+    if bad is None:
+        return tuple(runs[start:])
+    end = _at(runs, bad)
+    if start > end:
+        raise StoreFault(f"the run of {good} is later than that of {bad}.", hint="Swap --good and --bad.")
+    return tuple(runs[start : end + 1])
+
+
+def _at(runs: Sequence[Run], commit: str) -> int:
+    exact = [k for k, run in enumerate(runs) if run.commit == commit]
+    found = exact or [k for k, run in enumerate(runs) if run.commit.startswith(commit)]
+    if not found or len({runs[k].commit for k in found}) > 1:
+        why = "has no run" if not found else "is ambiguous: several commits start with it"
+        raise StoreFault(f"{commit} {why}.", hint="tmmu history lists them.")
+    return found[-1]
+
+
+def blame(before: Plan, after: Plan, arena: str) -> Blame:
+    """Return the causes of the growth of ``arena``. O(n log n)."""
+    (one, held_before), (two, held_after) = _held(before, arena), _held(after, arena)
+    shares = [
+        Share(tensor_id=name, before_bytes=held_before.get(name, 0), after_bytes=held_after.get(name, 0))
+        for name in held_before | held_after
+        if held_before.get(name, 0) != held_after.get(name, 0)
+    ]
+    shares.sort(key=lambda share: (-share.grown_bytes, share.tensor_id.encode("utf-8", "surrogatepass")))
+    first, last = (plan.arena_of[arena].extent_bytes if arena in plan.arena_of else 0 for plan in (before, after))
+    peaks = sum(held_before.values()), sum(held_after.values())
+    return Blame(arena, (first, last), peaks, (one, two), tuple(shares))
+
+
+def _held(plan: Plan, arena: str) -> tuple[int, dict[str, int]]:
+    """Return ``(step, live bytes by storage name)`` at the peak of an arena; empty without the arena."""
+    if arena not in plan.arena_of:
+        return 0, {}
+    step, _ = peak_step_of(plan, arena)
+    s = storages_of(plan)
+    held = np.flatnonzero((s.arena == arena_number(plan, arena)) & (s.birth <= step) & (step < s.death))
+    rows = zip(s.head[held].tolist(), s.size[held].tolist(), strict=True)
+    return step, {plan.tensor_ids[row]: size for row, size in rows}
+
+
+def grown_arenas(before: Run, after: Run, figure: Figure) -> tuple[str, ...]:
+    """Return the arenas whose figure grew, largest growth first, then by name."""
+    names = sorted({arena.name for run in (before, after) for arena in run.arenas})
+    grown = {n: value_of(after, Measure(figure, n)) - value_of(before, Measure(figure, n)) for n in names}
+    return tuple(sorted((n for n in names if grown[n] > 0), key=lambda n: (-grown[n], n)))
