@@ -55,7 +55,6 @@ FILES: dict[str, tuple[bytes, str, str]] = {
     "model.engine": (b"ftrt" + bytes(64), "TensorRT", ".onnx"),
     "unknown_magic.trt": (b"\xfe\xfd" + bytes(64), "TensorRT", ".onnx"),
     "model.mlmodel": (COREML, "Core ML", "ONNX"),
-    "coreml_without_ending": (COREML, "Core ML", "ONNX"),
     "package.zip": (archive("m.mlpackage/Manifest.json", "m.mlpackage/Data/x"), "Core ML", "ONNX"),
     "model.keras": (archive("config.json", "model.weights.h5"), "Keras", ".tflite"),
     "model.h5": (KERAS_H5, "Keras", ".tflite"),

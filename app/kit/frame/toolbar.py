@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import streamlit as st
 
-from app.kit.frame import arena_form, gallery, more_options, planner_options
+from app.kit.frame import arena_form, gallery, planner_options
 from app.session import planning, state
 from app.session.opening import Opened
 from app.session.view_state import Choice
@@ -136,15 +136,13 @@ def _menu(
 
 def _advanced(full: Choice, opened: Opened, fixed: str) -> None:
     """Draw the button that opens all other settings, with the number of those that are set."""
-    is_graph = opened.graph is not None
-    active = arena_form.active(full) + len(full.options) + more_options.active(full, of_graph=is_graph)
+    active = arena_form.active(full) + len(full.options)
     with st.popover(
         f"Advanced ({active})" if active else "Advanced",
         icon=":material/tune:",
         key="advanced",
         disabled=bool(fixed),
-        help=fixed or "Options of the planner, arenas, alignment, dimensions, order, replay token.",
+        help=fixed or "Options of the planner, arenas, alignment, dimensions.",
     ):
         planner_options.draw(full)
         arena_form.draw(full, opened)
-        more_options.draw(full, of_graph=is_graph)

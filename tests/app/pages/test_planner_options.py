@@ -92,25 +92,3 @@ def test_table_has_the_rule_and_the_next_better_memory() -> None:
     assert any(text.startswith("A: ") and text.endswith(" more") for text in table["next better memory"])
     plain = opened(graph="sample:mixed_sizes")
     assert all("next better memory" not in frame.value.columns for frame in plain.dataframe)
-
-
-def test_token_is_in_the_link_and_replaces_the_seed() -> None:
-    at = opened(graph="sample:fan_out_fan_in", seed="7")
-    at.text_input(key="w.more.token").input("ab" * 32).run()
-    assert at.query_params["token"] == "ab" * 32
-    assert "seed" not in at.query_params
-
-
-def test_malformed_token_is_reported_and_kept() -> None:
-    at = opened(graph="sample:fan_out_fan_in")
-    at.text_input(key="w.more.token").input("zz").run()
-    assert "not 64 hexadecimal digits" in html(at)
-    assert at.text_input(key="w.more.token").value == "zz"
-    assert "token" not in at.query_params
-
-
-def test_order_is_read_one_node_per_line() -> None:
-    at = opened(graph="sample:fan_out_fan_in")
-    at.text_area(key="w.more.order").input("n0\nnowhere").run()
-    assert at.query_params["order"] == '["n0","nowhere"]'
-    assert "is not a node of the graph" in html(at)
