@@ -232,7 +232,7 @@ def opened(data: bytes, name: str) -> Answer:
 
 REFUSALS = {
     "text": "strings have no fixed size",
-    "not a tensor": "sequences, optionals, maps and sparse values are no tensors",
+    "not a tensor": "sequences, optionals, maps and sparse values are not tensors",
     "size of data": "a size that depends on values and has no bound",
     "scopes differ": "branches or states of different sizes",
     "subgraphs": "subgraphs of operators other than If, Loop and Scan, or Scan before operator set 9",

@@ -60,7 +60,7 @@ class TolerantFile(io.FileIO):
 
 
 def settle_streams() -> None:
-    """Replace the standard streams, so that a closed pipe, or an unwritable standard error, is no error."""
+    """Replace the standard streams, so that a closed pipe, or an unwritable standard error, is not an error."""
     while (spare := os.open(os.devnull, os.O_RDWR)) <= 2:
         pass  # fills descriptors 0 to 2, so that no file opened later gets one of them
     os.close(spare)

@@ -1,7 +1,7 @@
 // Browser history, navigation links that follow the selection, and files dropped on the page.
 //
 // Streamlit 1.67 writes st.query_params always with pushState and widgets bound to the query always with replaceState.
-// Back has to undo a selection but not a zoom, the canvas is no widget that can be bound, and a page is opened first
+// Back has to undo a selection but not a zoom, the canvas is not a widget that can be bound, and a page is opened first
 // without and then with its query. So this script decides which writes make a history entry. The links of Streamlit's
 // navigation have no query: with it, a page that is opened in a new tab keeps the graph.
 

@@ -146,7 +146,7 @@ def test_drag_pans_and_wheel_zooms(visit: Visit) -> None:
     page.mouse.up()
     before = seen(page)
     assert before[2] > 1.2
-    expect(page.locator(".tm-card[data-tensor]")).to_have_count(0)  # a drag is no click
+    expect(page.locator(".tm-card[data-tensor]")).to_have_count(0)  # a drag is not a click
     page.mouse.click(*place(page, "relu1"))
     expect(page.locator(".tm-card[data-tensor]")).to_be_visible()
     assert seen(page) == before

@@ -122,7 +122,7 @@ def test_grouped_convolution_backward_costs_twice_its_forward() -> None:
     [
         ("FrobnicateV2", [(4,)], [(4,)]),  # no formula
         ("Conv", [(1, 3, 8, 8)], [(1, 4, 8, 8)]),  # no weights
-        ("mm", [(2, 3), (4, 5)], [(2, 5)]),  # shapes that are no product
+        ("mm", [(2, 3), (4, 5)], [(2, 5)]),  # shapes without a product
         ("add", [(2,)], []),  # nothing is written
         ("LSTM", [(3, 2, 5)], [(3, 1, 2, 4)]),  # one operand of three
         ("Max", [], [(4,)]),  # nothing is read

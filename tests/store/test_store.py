@@ -187,7 +187,7 @@ def test_unreachable_url_is_reported_without_its_password(bad: str) -> None:
 
 def test_file_that_is_no_store_is_rejected(tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.mktemp("no") / "store.db"
-    path.write_text("this is no database at all, but long enough to be looked at\n" * 40)
+    path.write_text("this is not a database at all, but long enough to be looked at\n" * 40)
     with pytest.raises(StoreFault, match="not a database"):
         Store.at(f"sqlite:///{path}")
 

@@ -31,7 +31,7 @@ def saved_bytes(graph: Graph) -> int:
 
 
 def peak_bytes(graph: Graph) -> int:
-    """Most bytes of storages that are no parameters, buffers, constants or states, alive at one step."""
+    """Most bytes of storages that are not parameters, buffers, constants or states, alive at one step."""
     root = _roots(graph)
     size = {tensor.id: _bytes(tensor.shape, tensor.dtype) for tensor in graph.tensors}
     persistent = {root[tensor.id] for tensor in graph.tensors if tensor.persistent}

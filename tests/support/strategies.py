@@ -281,7 +281,7 @@ def plannable_cases(draw: st.DrawFn, max_nodes: int = 9) -> Case:
     tensor_of = {t.id: t for t in graph.tensors}
 
     def lies_at(t: Tensor) -> int:
-        """From where its storage begins; −1 where it is no view any more, or was none."""
+        """From where its storage begins; −1 where it is not a view any more, or was none."""
         # A view that a node writes needs a base that is there.
         if t.view is None or (t.id in written and t.view.base_tensor_uid not in existing):
             return -1

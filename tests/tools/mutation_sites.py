@@ -132,7 +132,7 @@ class _Finder(ast.NodeVisitor):
         self._put(node, "pass")
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
-        """Words are no clauses."""
+        """Words are not clauses."""
 
     def visit_Assert(self, node: ast.Assert) -> None:
         """What it says is true anyway."""

@@ -32,7 +32,7 @@ _WIDTHS = ((24, 1), (25, 2), (26, 4), (26, 4), (27, 8), (27, 8), (27, 8), (27, 8
 
 
 class NotCanonical(ValueError):
-    """A value that has no canonical form: a key that is no text, an integer past 64 bits, another type."""
+    """A value that has no canonical form: a key that is not text, an integer past 64 bits, another type."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,7 +195,7 @@ def encoded(table: Table) -> Encoded:
 def cbor_canonical(x: Any) -> bytes:
     """Return ``x`` as canonical CBOR: ``None``, bool, int, float, str, bytes, lists, tuples, mappings, tables.
 
-    Raises :class:`NotCanonical` for anything else, for keys that are no text and for integers past 64 bits.
+    Raises :class:`NotCanonical` for anything else, for keys that are not text and for integers past 64 bits.
     """
     data = bytearray()
     encoder = _Encoder(data.extend)

@@ -174,7 +174,7 @@ RECORD = (
 
 
 class AlignmentViolation(ContractError):
-    """1301: an alignment that is no power of two ≥ 1, or a view off its dtype's grid."""
+    """1301: an alignment that is not a power of two ≥ 1, or a view off its dtype's grid."""
 
     code_id, numeric_code, severity = "ALIGNMENT_VIOLATION", 1301, "FATAL"
     required = ("arena", "logical_slot")

@@ -76,7 +76,7 @@ _raised: ContextVar[Mapping[str, int] | None] = ContextVar("limits", default=Non
 def ceiling(limit: Limit, default: int | None = None) -> int:
     """Return the value of ``limit``: raised by the caller, else from the environment, else ``default`` or its own.
 
-    Raises ``UnreadableInput`` if the environment variable is no whole number ≥ 0.
+    Raises ``UnreadableInput`` if the environment variable is not a whole number ≥ 0.
     """
     refuse_unknown_settings()
     by_caller = _raised.get() or {}

@@ -131,7 +131,7 @@ register_types(StructuredProblem)
 
 
 def refuses(data: bytes) -> str:
-    """Return why bytes are no structured problem; ``""`` if they are, or are a damaged one."""
+    """Return why bytes are not a structured problem; ``""`` if they are, or are a damaged one."""
     if reason := document.no_document(data):
         return reason
     if b'"schema_version"' in data and b'"profile"' in data and b'"problem"' in data:

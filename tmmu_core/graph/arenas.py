@@ -16,9 +16,9 @@ from tmmu_core.graph.model import DEFAULT_ARENAS, OFFLOAD_ARENA, ONE_MEMORY, Are
 def read_arenas(config: Mapping[str, Arena | Mapping[str, Any]] | None) -> ArenaConfig:
     """Return arena name → :class:`Arena`.
 
-    Raises ``AlignmentViolation`` for an alignment that is no power of two, ``InvalidIrShapes`` (reason
-    ``arena_config``) for an unknown field and a figure that is no uint64, ``UnreadableInput`` for more arenas than the
-    limit.
+    Raises ``AlignmentViolation`` for an alignment that is not a power of two, ``InvalidIrShapes`` (reason
+    ``arena_config``) for an unknown field and a figure that is not a uint64, ``UnreadableInput`` for more arenas than
+    the limit.
     """
     refuse_many(config or {})
     arenas: ArenaConfig = {}
@@ -77,7 +77,7 @@ def check_alignment(alignment: int, *, arena: str) -> None:
     """Raise ``AlignmentViolation`` unless ``alignment`` (bytes) is a power of two ≥ 1."""
     if alignment < 1 or alignment & (alignment - 1):
         nearest = 1 << max(alignment, 1).bit_length()
-        message = f"arena {arena!r} has the alignment {alignment} B, which is no power of two."
+        message = f"arena {arena!r} has the alignment {alignment} B, which is not a power of two."
         hint = f"Use a power of two, such as {nearest // 2 or 1} or {nearest}."
         raise AlignmentViolation(message, arena=arena, path=f"$.{arena}.alignment_bytes", hint=hint)
 

@@ -63,7 +63,7 @@ def refuse_roles_and_phases(graph: Graph) -> None:
 
 
 def refuse_unknown_operand(graph: Graph, known: dict[str, int], side: str) -> NoReturn:
-    """Name the first of the nodes' ``inputs`` or ``outputs`` that is no tensor."""
+    """Name the first of the nodes' ``inputs`` or ``outputs`` that is not a tensor."""
     k, j, name = next(operand for operand in _operands(graph, side) if operand[2] not in known)
     node, verb = graph.nodes[k].node_id, "reads" if side == "inputs" else "writes"
     message = f'the node "{node}" {verb} "{name}", which is not among the tensors.'
@@ -71,7 +71,7 @@ def refuse_unknown_operand(graph: Graph, known: dict[str, int], side: str) -> No
 
 
 def refuse_unknown_end(graph: Graph, known: dict[str, int], side: str) -> NoReturn:
-    """Name the first of the graph's ``inputs`` or ``outputs`` that is no tensor."""
+    """Name the first of the graph's ``inputs`` or ``outputs`` that is not a tensor."""
     j, name = next((j, name) for j, name in enumerate(getattr(graph, side)) if name not in known)
     message = f'the graph {side[:-1]} "{name}" is not among the tensors.'
     refuse("unknown_tensor", f"$.{side}[{j}]", message, _add(name), tensor=name)
@@ -102,9 +102,9 @@ def refuse_unmade(graph: Graph, tensor: str) -> NoReturn:
     for k, j, name in _operands(graph, "inputs"):
         if name == tensor:
             node = graph.nodes[k].node_id
-            message = f'the node "{node}" reads "{tensor}", which no node writes and which is no graph input.'
+            message = f'the node "{node}" reads "{tensor}", which no node writes and which is not a graph input.'
             refuse("dangling_input", f"$.nodes[{k}].inputs[{j}]", message, hint, node_id=node, tensor=tensor)
-    message = f'the graph output "{tensor}" is written by no node and is no graph input.'
+    message = f'the graph output "{tensor}" is written by no node and is not a graph input.'
     refuse("never_produced", f"$.outputs[{graph.outputs.index(tensor)}]", message, hint, tensor=tensor)
 
 
@@ -194,7 +194,7 @@ def check_marks(graph: Graph, i: int, known: dict[str, int]) -> None:
     tensor, name, path = graph.tensors[i], graph.tensors[i].id, f"$.tensors[{i}]"
     alignment = 1 if tensor.alignment is None else tensor.alignment
     if alignment < 1 or alignment & (alignment - 1) or alignment >= 1 << 64:
-        message = f'the tensor "{name}" has the alignment {alignment}, which is no power of two ≥ 1.'
+        message = f'the tensor "{name}" has the alignment {alignment}, which is not a power of two ≥ 1.'
         raise AlignmentViolation(message, hint="Give 1, 2, 4, … bytes.", tensor=name, path=f"{path}.alignment")
     for j, other in enumerate(tensor.must_not_alias):
         if other not in known:

@@ -152,7 +152,7 @@ def build_timeline(
     """Resolve ``graph`` to steps.
 
     ``order`` overrides the graph's ``execution_order``; ``dims`` sets named dimensions (default: upper bounds).
-    Raises ``InvalidIrShapes`` for an order that is no permutation, ``LivenessCycle`` for a cycle or a violated
+    Raises ``InvalidIrShapes`` for an order that is not a permutation, ``LivenessCycle`` for a cycle or a violated
     dependency, and the errors of :func:`index_graph`.
     """
     index = index_graph(graph, dims)

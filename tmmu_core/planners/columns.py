@@ -175,7 +175,7 @@ def _check_fixed(cols: Columns) -> None:
         if cols.fixed[i] % cols.align[i]:
             raise AlignmentViolation(
                 f"storage {ids[i]!r} of arena {arena!r} is fixed at offset {cols.fixed[i]}, "
-                f"which is no multiple of its alignment {cols.align[i]}.",
+                f"which is not a multiple of its alignment {cols.align[i]}.",
                 t=int(cols.problem.birth[i]),
                 hint="Free the offset, or give one on the grid.",
                 arena=arena,

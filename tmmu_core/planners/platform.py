@@ -103,7 +103,7 @@ def _wrong_memories(platform: Platform) -> Iterator[str]:
             yield f"memory {memory.name!r} begins at address {memory.origin}."
     for floor in [platform.min_alignment, *(m.arena_alignment for m in platform.memories)]:
         if floor is not None and (floor < 1 or floor & (floor - 1)):
-            yield f"an alignment of {floor} B is no power of two."
+            yield f"an alignment of {floor} B is not a power of two."
 
 
 def _wrong_rules(platform: Platform) -> Iterator[str]:

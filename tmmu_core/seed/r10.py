@@ -152,7 +152,7 @@ class MemoryPlanner:
         for (negative, name, _, _, alignment), mask in zip(rows, masks, strict=True):
             grid = alignment - 1
             if alignment < 1 or alignment & grid:
-                what, hint = f"the alignment {alignment} of {name!r} is no power of two.", "Give a power of two ≥ 1."
+                what, hint = f"the alignment {alignment} of {name!r} is not a power of two.", "Give a power of two ≥ 1."
                 raise AlignmentViolation(what, arena="pool", logical_slot=-1, hint=hint)
             isolated = ((isolated + grid) & ~grid) - negative
             for k, taken in enumerate(busy):

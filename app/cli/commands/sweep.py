@@ -49,7 +49,7 @@ class SweepOptions:
     over: str | None = option(
         "Sizes of a named dimension: these, or samples of its range (at most 33).", "B or B=1,8,…"
     )
-    shards: str | None = option("Shard specs; the word none is no sharding.", "FILE,FILE,…")
+    shards: str | None = option("Shard specs; none plans without sharding.", "FILE,FILE,…")
     fits: str | None = option(
         "Run tmmu fit with each of these memory limits instead of planning.", "BYTES,…", "--capacities", "--fit"
     )

@@ -19,7 +19,7 @@ SAMPLES = 4_000
 
 
 def history_of(shown: Shown) -> History | None:
-    """Return the history that came with the plan; ``None`` for a file that is no snapshot."""
+    """Return the history that came with the plan; ``None`` for a file that is not a snapshot."""
     found = shown.opened.recorded
     return found if isinstance(found, History) else None
 

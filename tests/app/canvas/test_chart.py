@@ -68,7 +68,7 @@ def test_figures_are_formatted_as_in_python(sheet: Page, n: int) -> None:
 
 def test_foreign_bytes_are_rejected(sheet: Page) -> None:
     message = sheet.evaluate("() => { try { tmmuCanvas.decode(new Uint8Array(64)); } catch (e) { return e.message; } }")
-    assert message == "these bytes are no packed plan"
+    assert message == "these bytes are not a packed plan"
 
 
 # --- drawing ---------------------------------------------------------------------------------------------------------

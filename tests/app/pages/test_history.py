@@ -70,12 +70,12 @@ def test_plan_missing_in_the_store_is_rejected(store: Store) -> None:
 
 def test_sweep_shows_progress_and_failures(store: Store, runs: tuple[Run, ...]) -> None:
     stored_sweeps.begin(store, "5weeb", NEW_YEAR, {"sources": ["net.onnx"]}, 4)
-    bad = {**swept("48 is no power of two"), "alignment": 48}
+    bad = {**swept("48 is not a power of two"), "alignment": 48}
     stored_sweeps.add(store, "5weeb", [stored_sweeps.StoredPoint(0, (bad,), stored_sweeps.REFUSED)])
     at = opened("history")
     (bar,) = [element.proto.text for element in at.get("progress")]
     assert "1 of 4 points, 1 failed" in bar.replace("\\", "")
-    assert "ALIGNMENT_VIOLATION: 48 is no power of two" in html(at)
+    assert "ALIGNMENT_VIOLATION: 48 is not a power of two" in html(at)
 
 
 def add_note(at: AppTest, text: str) -> None:

@@ -32,7 +32,7 @@ def relu(shape: list[int | str | None], out: list[int | str | None] | None = Non
 
 
 def pooled() -> onnx.ModelProto:
-    """A size that is no product of names: ⌊(T − 3) / 2⌋ + 1."""
+    """A size that is not a product of names: ⌊(T − 3) / 2⌋ + 1."""
     node = op("MaxPool", "x", "y", kernel_shape=[3], strides=[2])
     return model([node], [value("x", ["N", 1, "T"])], [value("y", None)])
 

@@ -122,7 +122,7 @@ def with_formulas(mark: Path, hint: dict[str, int] | None) -> bytes:
 
 
 def with_targets(mark: Path) -> bytes:
-    """Operators, names and call specifications are Python, or reach for what is no operator."""
+    """Operators, names and call specifications are Python, or reach for what is not an operator."""
     evil = f"__import__('os').system('touch {mark}')"
 
     def change(document: dict[str, Any]) -> None:

@@ -82,7 +82,7 @@ def saved(exported: Any) -> bytes:
 
 def measured_peak(run: Callable[..., Any], inputs: tuple[Any, ...]) -> int:
     """The most bytes of tensors that are allocated at once, the inputs included."""
-    run(*inputs)  # what is allocated on the first call alone is no part of the step
+    run(*inputs)  # what is allocated on the first call alone is not part of the step
     with torch.profiler.profile(profile_memory=True, activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
         run(*inputs)
     events = [event for event in profile.profiler.kineto_results.events() if event.name() == "[memory]"]

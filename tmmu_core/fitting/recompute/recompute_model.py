@@ -3,9 +3,9 @@
 Between two uses of a storage lies a *gap*. In a gap a storage can be dropped and recomputed before its next use by
 running its producer again; the producer's inputs must be live or are recomputed first.
 
-A storage can be dropped if one node computes it (no alias group, no overwriting), it is no input or output of the
-graph, and its producer is no collective, in no nested scope, and of known cost. A producer that draws random numbers
-saves the state of its generator and draws the same numbers again.
+A storage can be dropped if one node computes it (no alias group, no overwriting), it is not an input or output of the
+graph, and its producer has a known cost, is not a collective and is not in a nested scope. A producer that draws random
+numbers saves the state of its generator and draws the same numbers again.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ class _Row(NamedTuple):
 
 
 def refuses(data: bytes) -> str:
-    """Return why bytes are no packing instance; ``""`` for a CSV whose first line names its columns."""
+    """Return why bytes are not a packing instance; ``""`` for a CSV whose first line names its columns."""
     if not data:
         return "the file is empty"
     if document.kind(data):

@@ -39,7 +39,7 @@ register_types(_Event, _Trace)
 
 
 def refuses(data: bytes) -> str:
-    """Return why bytes are no memory trace of ExecuTorch's profiler; ``""`` if they are."""
+    """Return why bytes are not a memory trace of ExecuTorch's profiler; ``""`` if they are."""
     if document.kind(data) != "json":
         return "it does not begin like a JSON object" if data else "the file is empty"
     known = b'"traceEvents"' in data[:4096] and MEMORY_EVENTS.encode() in data

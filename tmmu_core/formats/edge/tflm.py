@@ -35,7 +35,7 @@ _KIND = re.compile(rf"\[RecordingMicroAllocator\] '([^'\n]{{1,80}})' used {_NUMB
 
 
 def refuses(data: bytes) -> str:
-    """Return why bytes are no such log; ``""`` if they are."""
+    """Return why bytes are not a log of this kind; ``""`` if they are."""
     marks = (b"[RecordingMicroAllocator]", b"Planner buffer ID:", b"first_used=")
     if is_log(data) and any(mark in data for mark in marks):
         return ""

@@ -41,7 +41,7 @@ _Buffers = dict[tuple[int, int, int, int], list[str]]
 
 
 def refuses(data: bytes) -> str:
-    """Return why bytes are no allocation log of Vela; ``""`` if they are."""
+    """Return why bytes are not an allocation log of Vela; ``""`` if they are."""
     if is_log(data) and b"Start Time" in data and b"Tensor Size" in data:
         return ""
     return "it has no table of Vela with Start Time and Tensor Size" if data else "the file is empty"

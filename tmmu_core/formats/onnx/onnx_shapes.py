@@ -126,7 +126,7 @@ def size_without_input(model: onnx.ModelProto, value: str, dims: Mapping[str, Di
 
 
 def infer(model: onnx.ModelProto, sizes: Sizes, name: str) -> Facts:
-    """Return shapes with their names. A size that is no plain name is derived from its values at several points.
+    """Return shapes with their names. A size that is not a plain name is derived from its values at several points.
 
     If no name and no product of names gives a size, the size at the assumed dimensions is taken, and the dimensions
     that it depends on are fixed: ``sizes`` is narrowed.
@@ -342,11 +342,11 @@ KINDS = {
     "map_type": "a map",
     "sparse_tensor_type": "a sparse tensor",
 }
-"""Types of values that are no tensors."""
+"""Types of values that are not tensors."""
 
 
 def refuse_type(value_info: onnx.ValueInfoProto, name: str) -> None:
-    """Raise ``UnreadableInput`` for a value that is no tensor, or has elements without a fixed size."""
+    """Raise ``UnreadableInput`` for a value that is not a tensor, or has elements without a fixed size."""
     kind = value_info.type.WhichOneof("value")
     if kind not in (None, "tensor_type"):
         raise UnreadableInput(

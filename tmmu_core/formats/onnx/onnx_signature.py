@@ -8,7 +8,7 @@ MODEL_FIELDS = {1: 0, 2: 2, 3: 2, 4: 2, 5: 0, 6: 2, 7: 2, 8: 2, 14: 2, 20: 2, 25
 
 
 def refuses(data: bytes) -> str:
-    """Return why bytes are no ONNX model; ``""`` if they are: known fields up to the graph."""
+    """Return why bytes are not an ONNX model; ``""`` if they are: known fields up to the graph."""
     if not data:
         return "the file is empty"
     at, seen = 0, 0

@@ -75,7 +75,7 @@ def checkpoint(plan: Plan, liveness: Liveness) -> bytes:
 
 
 def refuses(data: bytes) -> str:
-    """Return why bytes are no checkpoint (seed §10); ``""`` if they are, or are a damaged one."""
+    """Return why bytes are not a checkpoint (seed §10); ``""`` if they are, or are a damaged one."""
     if document.kind(data) != "cbor":
         return "it does not begin like a CBOR map" if data else "the file is empty"
     return schema_refusal(data, CHECKPOINT_SCHEMA, slice(-256, None))  # the schema is the last key of a checkpoint
@@ -84,8 +84,8 @@ def refuses(data: bytes) -> str:
 def restore(data: bytes, source: str = "", *, token: bytes | None = None) -> Plan:
     """Return the plan of a checkpoint; with ``token``, only one with that replay token.
 
-    Raises ``UnreadableInput`` if it is no checkpoint, if the plan hash recomputed from its rows differs from the stored
-    one, or if any other content was edited.
+    Raises ``UnreadableInput`` if it is not a checkpoint, if the plan hash recomputed from its rows differs from the
+    stored one, or if any other content was edited.
     """
     data = unpacking.unpack(data, source)
     whole = document.fields(data, source) if document.kind(data) == "cbor" else {}

@@ -52,7 +52,7 @@ def build(head: HeadDocument, rows: Sequence[TensorRow], source: str = "") -> Pl
     """Return a plan from the head and the rows of a document; rows in any order.
 
     Raises ``UnreadableInput`` for another schema, an invalid digest, an undeclared arena, a duplicate tensor, a number
-    that is no uint64.
+    that is not a uint64.
     """
     document.check_version(head.schema or "none", PLAN_SCHEMA, source, "$.schema")
     names = sorted(head.arenas)

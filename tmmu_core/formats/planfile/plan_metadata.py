@@ -86,13 +86,13 @@ def check_plain(value: Any, place: str, source: str) -> None:
     if isinstance(value, dict):
         for key, inner in value.items():
             if not isinstance(key, str):
-                raise UnreadableInput(f"the key {key!r:.80} is no text.", source=source, place=place)
+                raise UnreadableInput(f"the key {key!r:.80} is not text.", source=source, place=place)
             check_plain(inner, f"{place}.{key}", source)
     elif isinstance(value, list):
         for k, inner in enumerate(value):
             check_plain(inner, f"{place}[{k}]", source)
     elif not isinstance(value, str | int | float | None):
-        raise UnreadableInput(f"{value!r:.80} is no text and no number.", source=source, place=place)
+        raise UnreadableInput(f"{value!r:.80} is neither text nor a number.", source=source, place=place)
 
 
 def check_sums(arenas: Iterable[ArenaSummary], source: str) -> None:

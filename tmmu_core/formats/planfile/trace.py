@@ -218,7 +218,7 @@ register_types(_ANY)
 
 
 def refuses(data: bytes) -> str:
-    """Return why bytes are no trace (seed §7); ``""`` if they are, or are a damaged one."""
+    """Return why bytes are not a trace (seed §7); ``""`` if they are, or are a damaged one."""
     if reason := document.no_document(data):
         return reason
     begins = data[:4096] if document.kind(data) == "cbor" else data.partition(b"\n")[0]

@@ -100,7 +100,7 @@ def companions(name: str) -> list[str]:
 
 
 def refuses(data: bytes) -> str:
-    """Return why bytes are no XLA dump; ``""`` if they are, or are half of one."""
+    """Return why bytes are not an XLA dump; ``""`` if they are, or are half of one."""
     if data.startswith((ASSIGNMENT.encode(), LIVE_RANGE.encode())):
         return ""
     if data.startswith(xla_program.HEADING.encode()) and any(b"\n" + each.encode() in data for each in _BOTH):

@@ -104,8 +104,8 @@ def _frame(frame: int, tables: dict[str, dict[int, str]]) -> tuple[str, int]:
 def scopes_of(op_name: str) -> tuple[tuple[str, ...], str, Phase | None]:
     """Return ``(module, operator, phase)`` of an operation's name.
 
-    Scopes are the model's own names: functions (``jit(step)``) and control flow are no modules, and transformations are
-    removed (``transpose(jvp(GPT))`` is ``GPT``, backward). Without any transformation the phase is unknown. A
+    Scopes are the model's own names: functions (``jit(step)``) and control flow are not modules, and transformations
+    are removed (``transpose(jvp(GPT))`` is ``GPT``, backward). Without any transformation the phase is unknown. A
     parameter's name is its path: ``params['h_0']['kernel']`` belongs to ``h_0``.
     """
     keys = [a or b or c for a, b, c in _KEYED.findall(op_name[:LONGEST])]

@@ -35,7 +35,7 @@ _UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40
 
 
 def refuses(data: bytes) -> str:
-    """Return why bytes are no memory usage report; ``""`` if they are."""
+    """Return why bytes are not a memory usage report; ``""`` if they are."""
     if data.lstrip()[: len(MARK)] == MARK:
         return ""
     return f"it does not begin with {MARK.decode()}" if data else "the file is empty"

@@ -45,7 +45,7 @@ register_types(_WrittenTensor, _WrittenTensors)
 
 
 def refuses(data: bytes) -> str:
-    """Return why bytes are no native graph file (contract §8); ``""`` if they are, or are a damaged document."""
+    """Return why bytes are not a native graph file (contract §8); ``""`` if they are, or are a damaged document."""
     if reason := document.no_document(data):
         return reason
     try:

@@ -85,7 +85,7 @@ register_types(Port, PortNode, PortGraph)
 
 
 def refuses(data: bytes) -> str:
-    """Return why bytes are no graph in this dialect; ``""`` if they are."""
+    """Return why bytes are not a graph in this dialect; ``""`` if they are."""
     if reason := document.no_document(data):
         return reason
     try:

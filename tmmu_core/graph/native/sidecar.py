@@ -74,7 +74,7 @@ def _head(path: Path) -> tuple[dict[str, _Entry], int]:
         found = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
         return {k: msgspec.json.decode(v, type=_Entry) for k, v in found.items() if k != "__metadata__"}, 8 + length
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        what, hint = f"the sidecar is no safetensors file: {error}.", "Write it with tmmu convert."
+        what, hint = f"the sidecar is not a safetensors file: {error}.", "Write it with tmmu convert."
         raise UnreadableInput(what, source=str(path), hint=hint) from error
 
 

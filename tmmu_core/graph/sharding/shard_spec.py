@@ -108,7 +108,7 @@ def read_spec(given: Mapping[str, Any]) -> ShardSpec:
         path, form = f"$.rules[{k}]", 'Write {"match": "layers.*.w1", "axis": 1, "mesh": "tp"}.'
         _object(rule, ("match", "axis", "mesh", "split"), path, "rule", form)
         if not isinstance(rule.get("match"), str):
-            raise refused(f"{path} is no rule.", path, form)
+            raise refused(f"{path} is not a rule.", path, form)
         rest = {key: value for key, value in rule.items() if key != "match"}
         rules.append((rule["match"], _split(rest["split"] if set(rest) == {"split"} else rest, names, path)))
     contracts, following = {}, set()
@@ -130,7 +130,7 @@ def _mesh(given: Any) -> tuple[tuple[str, int], ...]:
         path, form = f"$.mesh[{k}]", 'Write {"name": "tp", "size": 8}.'
         _object(axis, ("name", "size"), path, "mesh axis", form)
         if set(axis) != {"name", "size"} or not isinstance(axis["name"], str):
-            raise refused(f"{path} is no mesh axis.", path, form)
+            raise refused(f"{path} is not a mesh axis.", path, form)
         name, size = axis["name"], axis["size"]
         if type(size) is not int or size < 1:
             raise refused(f"the mesh axis {name!r} has the size {size!r}.", path, "Give a size ≥ 1.")
@@ -155,10 +155,10 @@ def _split(given: Any, names: Sequence[str], path: str) -> Split:
         form = 'Write {"axis": 0, "mesh": "tp"}, a list of these, or null.'
         _object(entry, ("axis", "mesh"), path, "sharding", form)
         if set(entry) != {"axis", "mesh"}:
-            raise refused(f"{path} is no sharding.", path, form)
+            raise refused(f"{path} is not a sharding.", path, form)
         axis, mesh = entry["axis"], entry["mesh"]
         if type(axis) is not int or axis < 0:
-            raise refused(f"{path}: the axis {axis!r} is no number ≥ 0.", path, "Count axes from 0.")
+            raise refused(f"{path}: the axis {axis!r} is not a number ≥ 0.", path, "Count axes from 0.")
         if mesh not in names:
             message, hint = f"{path}: there is no mesh axis {mesh!r}.", strict.closest_hint(str(mesh), names)
             raise refused(message, path, hint, reason="shard_mesh")
@@ -182,7 +182,7 @@ def _object(given: Any, known: Sequence[str], path: str, noun: str, form: str) -
 
 def _list(given: Any, path: str) -> Sequence[Any]:
     if not isinstance(given, list | tuple):
-        raise refused(f"{path} is no list.", path, "Write a JSON array.")
+        raise refused(f"{path} is not a list.", path, "Write a JSON array.")
     return given
 
 

@@ -45,9 +45,9 @@ def check_constraints(plan: Plan) -> Iterator[Finding]:
     pairs = [*terms.separations, *terms.colocations, *terms.exclusions, *(term[:2] for term in terms.reuse_penalties)]
     for name in sorted({name for pair in pairs for name in pair} | terms.pinned.keys()):
         if name not in rows:
-            yield error("constraint", f'a constraint names "{name}", which is no tensor of the plan.', tensor=name)
+            yield error("constraint", f'a constraint names "{name}", which is not a tensor of the plan.', tensor=name)
     for name in sorted(terms.reserved.keys() - plan.arena_of.keys()):
-        yield error("constraint", f'bytes are reserved in "{name}", which is no arena of the plan.', arena=name)
+        yield error("constraint", f'bytes are reserved in "{name}", which is not an arena of the plan.', arena=name)
     for first, second in terms.separations:
         if _share(plan, rows, first, second):
             message = f'"{first}" and "{second}" are separated but share bytes.'

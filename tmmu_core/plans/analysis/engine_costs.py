@@ -45,7 +45,7 @@ def read_engines(data: bytes, source: str) -> Engines:
         found = msgspec.json.decode(data, type=Engines)
     except msgspec.DecodeError as error:
         hint = 'Write {"engines": {"dma": ["Load*"]}, "default": "vector"}.'
-        raise UnreadableInput(f"this is no engine assignment: {error}.", source=source, hint=hint) from error
+        raise UnreadableInput(f"this is not an engine assignment: {error}.", source=source, hint=hint) from error
     known = {*found.engines, found.default}
     for pair, cost in found.costs.items():
         if not known.issuperset(pair.split(">")) or pair.count(">") != 1 or cost < 0:

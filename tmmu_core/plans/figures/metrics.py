@@ -156,10 +156,10 @@ def written_metrics(metrics: Mapping[str, Any]) -> dict[str, Any]:
 def activation_retention(liveness: Liveness) -> tuple[int, int]:
     """Return ``(bytes kept past the last forward use, bytes of all activations)``, the parts of the retention ratio.
 
-    An activation is a planned tensor of role ``activation`` that is no view. A view has no bytes of its own: its reads
-    are uses of its root, and its root's bytes are held until the last of its views is dead. The last forward use is the
-    last read by a node of phase ``forward``, the birth where there is none, and the end of the timeline for a graph
-    output.
+    An activation is a planned tensor of role ``activation`` that is not a view. A view has no bytes of its own: its
+    reads are uses of its root, and its root's bytes are held until the last of its views is dead. The last forward use
+    is the last read by a node of phase ``forward``, the birth where there is none, and the end of the timeline for a
+    graph output.
     """
     timeline, index = liveness.timeline, liveness.timeline.index
     counts = (index.role == ROLES.index("activation")) & (index.base < 0) & (liveness.birth >= 0)

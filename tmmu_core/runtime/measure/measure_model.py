@@ -140,7 +140,7 @@ def measure(
             raise UnreadableInput(message, source=name, hint="Give a .tflite file, or omit --runtime.")
         return _micro(data, name, with_own_plan)
     if not which:
-        hint = "Give an .onnx, .tflite or .pt2 file. What is no model of a runtime is planned: tmmu plan."
+        hint = "Give an .onnx, .tflite or .pt2 file. For other files, use tmmu plan."
         raise UnreadableInput(
             f"it is nothing that a runtime runs: {onnx_signature.refuses(data)}.", source=name, hint=hint
         )
@@ -150,7 +150,7 @@ def measure(
 
 
 def runtime_of(data: bytes) -> str:
-    """Return the name of the runtime for these bytes; "" if they are no model."""
+    """Return the name of the runtime for these bytes; "" if they are not a model."""
     readers = (
         *((LITERT, tflite.refuses), (EAGER, torch_module.refuses), (EXECUTORCH, executorch.refuses)),
         (ONNXRUNTIME, onnx_signature.refuses),

@@ -35,7 +35,7 @@ Place = tuple[int, int]
 def serve(measurement: Callable[..., Any]) -> None:
     """Read one request from standard input, call ``measurement``, and write the result."""
     head, _, model = sys.stdin.buffer.read().partition(b"\n")
-    out, sys.stdout = sys.stdout, sys.stderr  # what a runtime prints is no part of the result
+    out, sys.stdout = sys.stdout, sys.stderr  # what a runtime prints is not part of the result
     try:
         answer = measurement(model, **json.loads(head))
     except Exception as error:  # the parent reports it

@@ -12,7 +12,7 @@ export async function inflated(bytes) {
 /** Parse bytes to {token, plans}. Copies them once, because in a message they may start at an unaligned address. */
 export function decode(bytes) {
   const data = bytes.slice();
-  if (DECODER.decode(data.subarray(0, 8)) !== "TMMUCANV") throw new Error("these bytes are no packed plan");
+  if (DECODER.decode(data.subarray(0, 8)) !== "TMMUCANV") throw new Error("these bytes are not a packed plan");
   const numbers = new DataView(data.buffer, data.byteOffset, 16);
   if (numbers.getUint32(8, true) !== 1) throw new Error("packed plan of an unknown version");
   const length = numbers.getUint32(12, true);

@@ -92,11 +92,11 @@ def evaluated(formula: str, symbols: Mapping[str, int]) -> int:
     try:
         value = _value(ast.parse(formula.strip(), mode="eval").body, symbols)
     except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
-        raise SizeUnknown(f"{_short(formula)} is no formula of sizes") from error
+        raise SizeUnknown(f"{_short(formula)} is not a formula of sizes") from error
     except (TypeError, ZeroDivisionError) as error:
         raise SizeUnknown(f"{_short(formula)} divides by 0, or calls a function with other arguments") from error
     if value.denominator != 1:
-        raise SizeUnknown(f"{_short(formula)} is no whole number")
+        raise SizeUnknown(f"{_short(formula)} is not a whole number")
     return value.numerator
 
 
@@ -116,7 +116,7 @@ def _value(node: ast.AST, symbols: Mapping[str, int]) -> Fraction:
         case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in FUNCTIONS:
             found = FUNCTIONS[name](*[_value(each, symbols) for each in arguments])
         case _:
-            raise SizeUnknown(f"{_short(ast.unparse(node))} is no formula of sizes")
+            raise SizeUnknown(f"{_short(ast.unparse(node))} is not a formula of sizes")
     if abs(found.numerator) > LARGEST or found.denominator > LARGEST:
         raise SizeUnknown("a value in it passes 2^63 − 1")
     return found

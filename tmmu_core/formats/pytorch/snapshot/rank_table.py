@@ -43,7 +43,7 @@ def snapshot_files(folder: Path) -> list[tuple[int, Path]]:
     """Return ``(rank, path)`` of the snapshots in a folder by rank.
 
     The rank is the number after ``rank`` in the name, else its last number, else the position by name. Empty if
-    ``folder`` is no readable folder.
+    ``folder`` is not a readable folder.
     """
     found = []
     try:

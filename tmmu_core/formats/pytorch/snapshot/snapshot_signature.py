@@ -6,7 +6,7 @@ from tmmu_core.graph.native import document
 
 
 def refuses(data: bytes) -> str:
-    """Return why bytes are no snapshot of PyTorch's allocator; ``""`` if they are."""
+    """Return why bytes are not a snapshot of PyTorch's allocator; ``""`` if they are."""
     if data.startswith(b"\x80"):
         known = b"segments" in data or b"device_traces" in data or (b"total_size" in data and b"blocks" in data)
         return "" if known else "the pickle has no segments"
@@ -19,7 +19,7 @@ def refuses(data: bytes) -> str:
 
 
 def refuses_profile(data: bytes) -> str:
-    """Return why bytes are no profiler trace with memory events; ``""`` if they are."""
+    """Return why bytes are not a profiler trace with memory events; ``""`` if they are."""
     if data.lstrip()[:1] != b"{" or b'"traceEvents"' not in data:
-        return 'it is no JSON object with "traceEvents"'
+        return 'it is not a JSON object with "traceEvents"'
     return "" if b'"[memory]"' in data else 'its "traceEvents" have no "[memory]" event'
