@@ -76,9 +76,9 @@ def test_convert_writes_the_upper_end_of_the_bounds(tmp_path: Path, capfd: pytes
     ("command", "message"),
     [
         (("plan", "{model}", "--dims", "x.1=8"), "Did you mean 'x.0'?"),
-        (("plan", "{model}", "--dims", "x.0=65"), "x.0 = 65 lies outside of 2 to 64"),
+        (("plan", "{model}", "--dims", "x.0=65"), "x.0 = 65 is outside of 2 to 64"),
         (("convert", "{model}", "--dims", "x.1=8"), "Did you mean 'x.0'?"),
-        (("convert", "{model}", "--dims", "x.0=1:64"), "x.0 = 1 lies outside of 2 to 64"),
+        (("convert", "{model}", "--dims", "x.0=1:64"), "x.0 = 1 is outside of 2 to 64"),
         (("fit", "{model}", "--capacity", "1MiB", "--largest", "x.1"), "Did you mean 'x.0'?"),
         (("fit", "{model}", "--capacity", "1MiB", "--dims", "x.1=8"), "Did you mean 'x.0'?"),
         (("plan", "{unused}", "--dims", "batches=8"), "Did you mean 'batch'?"),

@@ -1,4 +1,4 @@
-"""Bodies of control flow laid flat as nested scopes: branches, loops and scans of PyTorch and TensorFlow Lite.
+"""Flatten bodies of control flow into nested scopes: branches, loops and scans of PyTorch and TensorFlow Lite.
 
 The steps and their reads are those of the ONNX importer (``onnx_scopes``, ``docs/decisions/04-control-flow.md``):
 
@@ -19,12 +19,12 @@ import msgspec
 
 from tmmu_core.graph.model import Node
 
-Lay = Callable[[Sequence[str], str], list[str]]
-"""Lays a body flat: ids of its arguments and its scope → ids of its results."""
+Flatten = Callable[[Sequence[str], str], list[str]]
+"""Append the nodes of a body to the graph: ids of its arguments and its scope → ids of its results."""
 
 
 class Host(Protocol):
-    """A reader that takes the nodes of a body, in execution order."""
+    """A reader to which the nodes of bodies are appended, in execution order."""
 
     def like(self, tensor: str, name: str, *, row: bool = False) -> str:
         """Declare a tensor of the same shape and dtype, or of one row of it, and return its id."""
@@ -54,11 +54,11 @@ class Site:
 
 
 def branch(
-    host: Host, site: Site, condition: Sequence[str], bodies: Sequence[tuple[str, Lay]], given: Sequence[str]
+    host: Host, site: Site, condition: Sequence[str], bodies: Sequence[tuple[str, Flatten]], arguments: Sequence[str]
 ) -> None:
-    """Lay the bodies of a conditional, by name, one after the other, or the one of a call; each gets ``given``."""
+    """Flatten the named bodies of a conditional one after the other, or the body of a call; all have ``arguments``."""
     start = len(host.nodes)
-    results = [lay(given, f"{site.scope}/{name}") for name, lay in bodies]
+    results = [flatten(arguments, f"{site.scope}/{name}") for name, flatten in bodies]
     reads = (*condition, *(result for each in results for result in each))
     own = {name for node in host.nodes[start:] for name in node.outputs}
     pairs = tuple(
@@ -75,12 +75,14 @@ def branch(
 class Repeated:
     """Body and inputs of a loop or scan."""
 
-    body: Lay
-    """Gets the state, one slice of each scanned tensor, and ``extra``; gives the next state and a row of each room."""
+    body: Flatten
+    """Arguments: the state, one slice of each scanned tensor, ``extra``. Results: the next state, and a row of each
+    stacked output.
+    """
     initial: tuple[str, ...]
     extra: tuple[str, ...] = ()
-    condition: Lay | None = None
-    """Gets the state and ``extra``; gives whether there is one more iteration."""
+    condition: Flatten | None = None
+    """Arguments: the state and ``extra``. Result: whether there is one more iteration."""
     scanned: tuple[str, ...] = ()
 
     @property
@@ -115,7 +117,7 @@ def repeat(host: Host, site: Site, what: Repeated) -> None:
 
 
 def _apart(host: Host, site: Site, result: str, place: str, states: Sequence[str]) -> str:
-    """``result``, copied where it is the state of another place: that state is overwritten before it is read."""
+    """Return ``result``, or a copy if it is the state of another place, which is overwritten before it is read."""
     if result == place or host.root(result) not in states:
         return result
     copy = host.like(result, f"{site.scope}/{place.rpartition('/')[2]}.copy")
@@ -124,7 +126,7 @@ def _apart(host: Host, site: Site, result: str, place: str, states: Sequence[str
 
 
 def _place(host: Host, scope: str, step: Node) -> None:
-    """Append a node that opens, closes or continues a scope, under the scope's name and its own word."""
+    """Append a node that opens, closes or continues a scope; its id is the scope's name and the part after the dot."""
     word = step.instr.partition(".")[2]
     reads, writes = tuple(step.inputs), tuple(step.outputs)
     name = f"{scope}/{word}" if word else scope

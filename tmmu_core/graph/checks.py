@@ -245,7 +245,7 @@ def resolve_dims(graph: Graph, dims: Mapping[str, int] | None) -> dict[str, int]
         low, high = graph.dims[name].min, graph.dims[name].max
         if not low <= value <= high:
             wider = f"tmmu convert MODEL --dims {name}={min(low, value)}:{max(high, value)} -o GRAPH.json"
-            message = f"{name} = {value} lies outside the declared envelope [{low}, {high}]."
+            message = f"{name} = {value} is outside the declared envelope [{low}, {high}]."
             hint = f"Choose a value inside, or declare a wider one: {wider}"
             refuse("dim_out_of_envelope", f"$.dims.{name}", message, hint)
         point[name] = value

@@ -120,7 +120,7 @@ def beside(folder: Path | None, location: str, what: str) -> Path:
     home = folder.resolve()
     path = (home / location).resolve()
     if not path.is_relative_to(home) or path == home:
-        message = f'{what} lies outside the model\'s folder: "{location[:80]}".'
+        message = f'{what} is outside the model\'s folder: "{location[:80]}".'
         raise UnreadableInput(message, hint="Save the model with its weights beside it, under a relative path.")
     return path
 

@@ -2,7 +2,7 @@
 
 An order and a fit determine a packing, so neighbours are orders: a storage that ends at the top, or one directly
 below it, moves to an earlier position; sometimes any storage moves anywhere. Each order costs one greedy run. Late
-acceptance (Burke and Bykov 2017): an order is accepted if it is no worse than the current one or the one
+acceptance (Burke and Bykov 2017): an order is accepted if it is not worse than the current one or the one
 :data:`MEMORY` iterations ago. Half of the iterations use the fit of the best greedy run, half the other fit.
 
 Random numbers are raw Philox words with the option ``seed`` as key. The budget is a number of iterations.
@@ -72,7 +72,7 @@ class _Climb:
         self.cols = cols
         self.extent, self.offset = start.extent, start.offset
         self.order, self.fit, self.steps = list(start.sequence), start.fit, 0
-        self.here, self.lies = start.extent, start.offset
+        self.here, self.offsets = start.extent, start.offset
         self.memory = [start.extent] * MEMORY
 
     def restart(self, order: list[int], fit: str) -> None:
@@ -82,29 +82,29 @@ class _Climb:
         self.memory = [self.here] * MEMORY
 
     def step(self, raw: list[int]) -> None:
-        """Try one neighbour and accept it if it is no worse than the current or the remembered extent."""
+        """Try one neighbour and accept it if it is not worse than the current or the remembered extent."""
         order = self._neighbour(raw)
-        extent, lies = self._placed(order)
+        extent, offsets = self._placed(order)
         slot = self.steps % MEMORY
         if extent <= self.here or extent <= self.memory[slot]:
-            self._accept(order, extent, lies)
+            self._accept(order, extent, offsets)
         self.memory[slot] = self.here
         self.steps += 1
 
-    def _accept(self, order: list[int], extent: int, lies: list[int]) -> None:
-        self.order, self.here, self.lies = order, extent, lies
+    def _accept(self, order: list[int], extent: int, offsets: list[int]) -> None:
+        self.order, self.here, self.offsets = order, extent, offsets
 
     def _placed(self, order: list[int]) -> tuple[int, list[int]]:
         """Return extent and offsets of a greedy run, and keep the best ones."""
-        lies = place(self.cols, order, self.fit)
-        extent = extent_of(self.cols, lies)
+        offsets = place(self.cols, order, self.fit)
+        extent = extent_of(self.cols, offsets)
         if extent < self.extent:
-            self.extent, self.offset = extent, lies
-        return extent, lies
+            self.extent, self.offset = extent, offsets
+        return extent, offsets
 
     def _neighbour(self, raw: list[int]) -> list[int]:
-        cols, lies, order = self.cols, self.lies, list(self.order)
-        ends = [at + size for at, size in zip(lies, cols.size, strict=True)]
+        cols, offsets, order = self.cols, self.offsets, list(self.order)
+        ends = [at + size for at, size in zip(offsets, cols.size, strict=True)]
         if raw[0] % 8 == 7:
             moved = order.pop(raw[1] % len(order))
             order.insert(raw[2] % (len(order) + 1), moved)
@@ -112,7 +112,7 @@ class _Climb:
         top = [i for i, end in enumerate(ends) if end == self.here]
         moved = top[raw[1] % len(top)]
         if raw[0] % 8 >= 4:
-            under = [i for i, end in enumerate(ends) if end == lies[moved] and _meet(cols, i, moved)]
+            under = [i for i, end in enumerate(ends) if end == offsets[moved] and _overlap_in_time(cols, i, moved)]
             moved = under[raw[3] % len(under)] if under else moved
         where = order.index(moved)
         del order[where]
@@ -120,7 +120,8 @@ class _Climb:
         return order
 
 
-def _meet(cols: Columns, i: int, j: int) -> bool:
+def _overlap_in_time(cols: Columns, i: int, j: int) -> bool:
+    """Return whether two storages have overlapping live ranges."""
     rows = (slice(cols.part_of[k], cols.part_of[k + 1]) for k in (i, j))
     one, other = ((cols.part_lo[row], cols.part_hi[row]) for row in rows)
     return bool(((one[0][:, None] < other[1]) & (other[0] < one[1][:, None])).any())

@@ -229,7 +229,7 @@ class Reading:
             self.place(node, use.scope)
 
     def _flow(self, use: Use, name: str, operator: Operator) -> bool:
-        """Append the bodies of control flow as nested scopes. Return False, and append nothing, where it cannot be."""
+        """Append the bodies of control flow as nested scopes. Return False, and append nothing, if not possible."""
         given = operator.inputs[operator.instr == "IF" :]
         found = [body for number in operator.bodies if (body := self._body(use, number)) is not None]
         if operator.instr not in BODIES or len(found) < len(operator.bodies):
@@ -245,16 +245,17 @@ class Reading:
             use.variable_of.update((to, use.variable_of[at]) for to, at in pairs if at in use.variable_of)
         arguments = tuple([self._id(use, i) for i in given])
         site = scopes.Site(name, tuple([self._id(use, i) for i in operator.outputs]))
-        lays = [self._lay(use, body, given, "Loop" if is_loop else "If" if found[1:] else "Call") for body in found]
+        kind = "Loop" if is_loop else "If" if found[1:] else "Call"
+        bodies = [self._flattener(use, body, given, kind) for body in found]
         if is_loop:
-            scopes.repeat(self, site, scopes.Repeated(lays[1], arguments, condition=lays[0]))
+            scopes.repeat(self, site, scopes.Repeated(bodies[1], arguments, condition=bodies[0]))
         else:
             condition = [self._id(use, i) for i in operator.inputs[:1]] if operator.instr == "IF" else []
-            scopes.branch(self, site, condition, list(zip(BODIES[operator.instr], lays, strict=True)), arguments)
+            scopes.branch(self, site, condition, list(zip(BODIES[operator.instr], bodies, strict=True)), arguments)
         return True
 
     def _body(self, use: Use, number: int) -> Subgraph | None:
-        """A subgraph that an operator of ``use`` runs; ``None`` where it cannot be planned there."""
+        """Return a subgraph that an operator of ``use`` runs; ``None`` if it cannot be planned there."""
         self.file.label(number)  # raises for a number that the model does not have
         running = (*use.running, use.subgraph.number)
         if number in running or len(running) > DEEPEST or number in self.unsized:
@@ -265,10 +266,10 @@ class Reading:
             self.unsized.add(number)
             return None
 
-    def _lay(self, caller: Use, body: Subgraph, given: Sequence[int], kind: str) -> scopes.Lay:
-        """The function that appends a body: copies of its arguments, and its nodes."""
+    def _flattener(self, caller: Use, body: Subgraph, given: Sequence[int], kind: str) -> scopes.Flatten:
+        """Return the function that appends a body: copies of its arguments, and its nodes."""
 
-        def lay(arguments: Sequence[str], scope: str) -> list[str]:
+        def flatten(arguments: Sequence[str], scope: str) -> list[str]:
             use = Use(body, scope, (*caller.running, caller.subgraph.number))
             self.uses.append(use)
             handles = zip(body.inputs, given, strict=True)
@@ -279,7 +280,7 @@ class Reading:
             self._run(use)
             return [self._id(use, i) for i in body.outputs]
 
-        return lay
+        return flatten
 
     # --- tensors -----------------------------------------------------------------------------------------------------
 

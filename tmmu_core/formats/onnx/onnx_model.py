@@ -122,7 +122,7 @@ def check_places(model: onnx.ModelProto, name: str) -> None:
         for entry in tensor.external_data:
             if entry.key == "location" and _OUTSIDE.match(entry.value):
                 raise UnreadableInput(
-                    f'the weight "{tensor.name}" lies outside the model\'s folder: "{entry.value[:80]}".',
+                    f'the weight "{tensor.name}" is outside the model\'s folder: "{entry.value[:80]}".',
                     source=name,
                     hint="Save the model with its weights beside it, under a relative path.",
                 )

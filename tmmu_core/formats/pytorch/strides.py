@@ -34,7 +34,7 @@ class StridedLayout:
 
     @property
     def repeats(self) -> bool:
-        """Whether several of its elements are the same bytes, as ``expand`` makes them."""
+        """Whether elements share bytes, as after ``expand``."""
         return any(stride == 0 and dim > 1 for stride, dim in zip(self.strides, self.shape, strict=True))
 
     @property
@@ -48,7 +48,7 @@ class StridedLayout:
         return True
 
     def viewable_as(self, shape: tuple[int, ...]) -> bool:
-        """Whether ``shape`` is these elements where they lie, so that a reshape copies nothing."""
+        """Return whether a reshape to ``shape`` is a view, without a copy."""
         if self.contiguous:
             return True
         # Axes that follow one another without a gap are one run; every new axis must lie within one run.
@@ -74,21 +74,21 @@ class StridedLayout:
 
 
 def contiguous(shape: tuple[int, ...], itemsize: int) -> StridedLayout:
-    """The layout of a dense tensor in row-major order."""
+    """Return the layout of a dense tensor in row-major order."""
     strides = [math.prod(shape[k + 1 :]) for k in range(len(shape))]
     return StridedLayout(shape, tuple(strides), 0, itemsize)
 
 
-def as_view(tensor: Tensor, lies: StridedLayout, base: str) -> Tensor:
-    """Return ``tensor`` as a view of the bytes of ``base`` at ``lies``.
+def as_view(tensor: Tensor, layout: StridedLayout, base: str) -> Tensor:
+    """Return ``tensor`` as a view of the bytes of ``base`` at ``layout``.
 
     Overlapping windows are described as the bytes that they cover.
     """
-    offset, own, covered = lies.offset * lies.itemsize, lies.own, lies.covered
-    if lies.repeats:
-        view = View(base, offset, min(own, covered), lies.strides)
+    offset, own, covered = layout.offset * layout.itemsize, layout.own, layout.covered
+    if layout.repeats:
+        view = View(base, offset, min(own, covered), layout.strides)
         return Tensor(tensor.id, tensor.shape, tensor.dtype, tensor.role, view=view)
     if own > covered:
         return Tensor(tensor.id, (covered,), "uint8", tensor.role, view=View(base, offset))
-    view = View(base, offset, None, None if lies.contiguous else lies.strides)
+    view = View(base, offset, None, None if layout.contiguous else layout.strides)
     return Tensor(tensor.id, tensor.shape, tensor.dtype, tensor.role, view=view)

@@ -136,7 +136,7 @@ def chosen_sizes(program: Program, envelopes: Mapping[str, Dim]) -> dict[str, in
             outside = next((end for end in (envelopes[name].max, envelopes[name].min) if not low <= end <= high), None)
             if outside is not None:
                 raise InvalidIrShapes(
-                    f"{name} = {outside} lies outside of {low} to {high}, for which the program was exported.",
+                    f"{name} = {outside} is outside of {low} to {high}, for which the program was exported.",
                     hint="Give a size inside, or export the program for others.",
                     reason="dim_out_of_envelope",
                     path=f"$.dims.{name}",

@@ -88,7 +88,7 @@ class _Value:
     """A tensor of the file: its id, place and storage."""
 
     id: str
-    lies: StridedLayout
+    layout: StridedLayout
     dtype: str
     storage: str
     """The tensor that names the storage."""
@@ -97,9 +97,11 @@ class _Value:
     starts: int = 0
     """Bytes of the storage before the named tensor: an input may be a slice of a larger tensor."""
 
-    def within(self, lies: StridedLayout) -> StridedLayout:
-        """Offset of another tensor of the storage relative to the named tensor."""
-        return StridedLayout(lies.shape, lies.strides, lies.offset - self.starts // lies.itemsize, lies.itemsize)
+    def within(self, layout: StridedLayout) -> StridedLayout:
+        """Return the layout of another tensor of the storage, with an offset from the named tensor."""
+        return StridedLayout(
+            layout.shape, layout.strides, layout.offset - self.starts // layout.itemsize, layout.itemsize
+        )
 
 
 class _Names:
@@ -159,23 +161,23 @@ class _Reading:
         """
         places = [(given, *self._place(given.name)) for given in self.program.inputs]
         parts = defaultdict[str, set[StridedLayout]](set)
-        for given, lies, _ in places:
-            if given.member and lies.own:
-                parts[given.member].add(lies)
+        for given, layout, _ in places:
+            if given.member and layout.own:
+                parts[given.member].add(layout)
         known: dict[tuple[str, StridedLayout], str] = {}
         first_of: dict[str, _Value] = {}
-        for given, lies, dtype in places:
+        for given, layout, dtype in places:
             self.own_name[given.called] = given.name
-            if given.member and (given.member, lies) in known:
-                self.values[given.name] = self.values[known[given.member, lies]]
+            if given.member and (given.member, layout) in known:
+                self.values[given.name] = self.values[known[given.member, layout]]
                 continue
-            known[given.member, lies] = given.name
-            several = parts[given.member] if lies.own and len(parts[given.member]) > 1 else set()
+            known[given.member, layout] = given.name
+            several = parts[given.member] if layout.own and len(parts[given.member]) > 1 else set()
             if several and given.member in first_of:
-                self._view_in(given.name, given.called, lies, (dtype, given.role), first_of[given.member])
+                self._view_in(given.name, given.called, layout, (dtype, given.role), first_of[given.member])
                 continue
             whole = max([each.offset * each.itemsize + each.covered for each in several], default=None)
-            value = self._own_storage(given.name, given.called, lies, (dtype, given.role), whole)
+            value = self._own_storage(given.name, given.called, layout, (dtype, given.role), whole)
             if several:
                 first_of[given.member] = value
             self.inputs += [value.storage] if given.role == "input" else []
@@ -186,7 +188,7 @@ class _Reading:
         if old.storage == made.storage:
             return
         after = msgspec.structs.replace(self.tensors[old.id], id=self.tensor_names.free(f"{old.id}.updated"), view=None)
-        self.tensors[after.id] = as_view(after, old.within(old.lies), old.storage)
+        self.tensors[after.id] = as_view(after, old.within(old.layout), old.storage)
         self.place(Node(f"copy_to_{old.id}", "copy_", (old.id, made.id), (after.id,), inplace="none"), self.scope)
 
     # -- operators --------------------------------------------------------------------------------------------------
@@ -222,23 +224,23 @@ class _Reading:
 
     def _made(self, name: str, what: Operator, operation: Operation, read: Sequence[_Value]) -> list[str]:
         """Declare a result; return its id, or its storage's and its id."""
-        lies, dtype = self._place(name)
-        if read and self._is_in_first_argument(what, operation, read[0], lies, dtype):
-            return [self._view_in(name, self.prefix + name, lies, (dtype, "activation"), read[0])]
-        value = self._own_storage(name, self.prefix + name, lies, (dtype, "activation"))
+        layout, dtype = self._place(name)
+        if read and self._is_in_first_argument(what, operation, read[0], layout, dtype):
+            return [self._view_in(name, self.prefix + name, layout, (dtype, "activation"), read[0])]
+        value = self._own_storage(name, self.prefix + name, layout, (dtype, "activation"))
         return [value.id] if value.storage == value.id else [value.storage, value.id]
 
     def _is_in_first_argument(
-        self, what: Operator, operation: Operation, first: _Value, lies: StridedLayout, dtype: str
+        self, what: Operator, operation: Operation, first: _Value, layout: StridedLayout, dtype: str
     ) -> bool:
-        """Whether the result, of a layout and a dtype, lies in the storage of the first argument."""
+        """Return whether the result, of a layout and a dtype, is in the storage of the first argument."""
         if what.space not in ("aten", "prims"):
             return False
         if what.name in pt2_operators.VIEWS | pt2_operators.PRIM_VIEWS or what.spreads or what.writes_first:
             return True
         if what.name in pt2_operators.RESHAPES:
-            return first.lies.viewable_as(lies.shape)
-        same = (first.lies.shape, first.lies.strides) == (lies.shape, lies.strides)
+            return first.layout.viewable_as(layout.shape)
+        same = (first.layout.shape, first.layout.strides) == (layout.shape, layout.strides)
         given = {argument.name: argument.arg for argument in operation.inputs}
         if what.name in pt2_operators.DROPOUTS:
             return same and given.get("train", {}).get("as_bool") is False
@@ -252,15 +254,15 @@ class _Reading:
             return "none"
         if made[0].storage != made[0].id or what.overload in pt2_operators.NOT_POINTWISE_WITH:
             return "none"
-        wanted = made[0].lies
+        wanted = made[0].layout
         over = read[:1] if over_first else read
-        pairs = tuple((i, 0) for i, value in enumerate(over) if value.lies == wanted and value.whole == wanted.own)
+        pairs = tuple((i, 0) for i, value in enumerate(over) if value.layout == wanted and value.whole == wanted.own)
         return pairs or "none"
 
     # -- bodies -----------------------------------------------------------------------------------------------------
 
     def _flow(self, own: str, what: Operator, operation: Operation, made: Sequence[str]) -> bool:
-        """Lay the bodies of control flow flat. Return whether they were laid: False leaves them unplanned."""
+        """Flatten the bodies of control flow. Return whether this is possible; if not, they stay unplanned."""
         flow = FLOWS.get(what.name) if what.space == "higher_order" else None
         bodies = self._bodies(operation)
         groups = [
@@ -273,16 +275,16 @@ class _Reading:
         if flow is None or not bodies or not flow.takes(groups, inputs, outputs, len(made)):
             return False
         if flow.kind == "call":
-            results = self._lay(bodies[0], inline=True)([each for group in groups for each in group], own)
+            results = self._flattener(bodies[0], inline=True)([each for group in groups for each in group], own)
             self.values.update((name, self.value_of[each]) for name, each in zip(made, results, strict=True))
             return True
         ids = [self._made(name, what, operation, []) for name in made]
         site = scopes.Site(own, tuple([each[0] for each in ids]), tuple([name for each in ids for name in each[1:]]))
-        flow.lay(self, site, groups, [self._lay(body) for body in bodies])
+        flow.flatten(self, site, groups, [self._flattener(body) for body in bodies])
         return True
 
     def _bodies(self, operation: Operation) -> list[Body]:
-        """The bodies that an operation carries; none where one of them gives something else than tensors."""
+        """Return the bodies of an operation; none if one of them has a result that is not a tensor."""
         try:
             given = [
                 msgspec.convert(each.arg["as_graph"].get("graph"), Body)
@@ -293,13 +295,13 @@ class _Reading:
             return []
         return given if all("as_tensor" in value for body in given for value in body.outputs) else []
 
-    def _lay(self, body: Body, *, inline: bool = False) -> scopes.Lay:
-        """The function that lays ``body`` flat; ``inline`` for one that runs exactly once, in its caller's scope."""
+    def _flattener(self, body: Body, *, inline: bool = False) -> scopes.Flatten:
+        """Return the function that flattens ``body``; ``inline``: the body runs once, in its caller's scope."""
         names = [self._name(value["as_tensor"]) for value in body.inputs if "as_tensor" in value]
 
-        def lay(given: Sequence[str], scope: str) -> list[str]:
+        def flatten(arguments: Sequence[str], scope: str) -> list[str]:
             before = self.values, self.body, self.scope, self.prefix
-            self.values = {name: self.value_of[each] for name, each in zip(names, given, strict=True)}
+            self.values = {name: self.value_of[each] for name, each in zip(names, arguments, strict=True)}
             self.body, self.scope, self.prefix = body, self.scope if inline else scope, f"{scope}/"
             for operation in body.nodes:
                 self._operation(operation)
@@ -307,7 +309,7 @@ class _Reading:
             self.values, self.body, self.scope, self.prefix = before
             return results
 
-        return lay
+        return flatten
 
     def like(self, tensor: str, name: str, *, row: bool = False) -> str:
         """Declare a dense tensor of the same shape and dtype, or of one row of it."""
@@ -331,19 +333,19 @@ class _Reading:
 
     # -- values -----------------------------------------------------------------------------------------------------
 
-    def _view_in(self, name: str, called: str, lies: StridedLayout, kind: tuple[str, Role], base: _Value) -> str:
+    def _view_in(self, name: str, called: str, layout: StridedLayout, kind: tuple[str, Role], base: _Value) -> str:
         """A tensor in the storage of ``base``, and its id. Raises ``UnreadableInput`` where it reaches past it."""
         dtype, role = kind
-        inside = base.within(lies)
-        if inside.offset < 0 or inside.offset * lies.itemsize + lies.covered > base.whole:
+        inside = base.within(layout)
+        if inside.offset < 0 or inside.offset * layout.itemsize + layout.covered > base.whole:
             raise self._broken(f'the view "{name}" reaches past the storage of "{base.id}"')
         called = self.tensor_names.free(called)
-        self.tensors[called] = as_view(Tensor(called, lies.shape, dtype, role), inside, base.storage)
-        self.values[name] = self.value_of[called] = _Value(called, lies, dtype, base.storage, base.whole, base.starts)
+        self.tensors[called] = as_view(Tensor(called, layout.shape, dtype, role), inside, base.storage)
+        self.values[name] = self.value_of[called] = _Value(called, layout, dtype, base.storage, base.whole, base.starts)
         return called
 
     def _own_storage(
-        self, name: str, called: str, lies: StridedLayout, kind: tuple[str, Role], shared: int | None = None
+        self, name: str, called: str, layout: StridedLayout, kind: tuple[str, Role], shared: int | None = None
     ) -> _Value:
         """A tensor in a storage of its own; where it does not fill it, the storage is a tensor, too.
 
@@ -351,17 +353,17 @@ class _Reading:
         """
         dtype, role = kind
         called = self.tensor_names.free(called)
-        begins = lies.offset * lies.itemsize
-        starts, whole = (begins, lies.covered) if shared is None else (0, shared)
-        if begins == starts and lies.covered == lies.own == whole and not lies.repeats:
-            self.tensors[called] = Tensor(called, lies.shape, dtype, role)
-            value = _Value(called, lies, dtype, called, whole, starts)
+        begins = layout.offset * layout.itemsize
+        starts, whole = (begins, layout.covered) if shared is None else (0, shared)
+        if begins == starts and layout.covered == layout.own == whole and not layout.repeats:
+            self.tensors[called] = Tensor(called, layout.shape, dtype, role)
+            value = _Value(called, layout, dtype, called, whole, starts)
         else:
             under = self.tensor_names.free(f"{called}.storage")
             self.tensors[under] = Tensor(under, (whole,), "uint8", role)
             shown: Role = "activation" if role == "input" else role
-            value = _Value(called, lies, dtype, under, whole, starts)
-            self.tensors[called] = as_view(Tensor(called, lies.shape, dtype, shown), value.within(lies), under)
+            value = _Value(called, layout, dtype, under, whole, starts)
+            self.tensors[called] = as_view(Tensor(called, layout.shape, dtype, shown), value.within(layout), under)
         self.values[name] = self.value_of[value.id] = value
         return value
 
@@ -383,10 +385,10 @@ class _Reading:
         if len(strides) != len(shape):
             raise self._broken(f'the tensor "{name}" has {len(shape)} axes and {len(strides)} strides')
         offset = self.program.size(meta.storage_offset, name)
-        lies = StridedLayout(shape, strides, offset, dtypes.itemsize(dtype))
-        if max(lies.own, lies.covered) + offset * lies.itemsize >= 1 << 63:
+        layout = StridedLayout(shape, strides, offset, dtypes.itemsize(dtype))
+        if max(layout.own, layout.covered) + offset * layout.itemsize >= 1 << 63:
             raise self._broken(f'the tensor "{name}" has 2^63 bytes or more')
-        return lies, dtype
+        return layout, dtype
 
     def _tensors_in(self, value: Value) -> Iterator[str]:
         """Yield the tensors of an argument in order; a user's kernel has arguments by name."""

@@ -126,19 +126,19 @@ class Flow:
         states = {"loop": len(groups[0]) == results, "scan": len(groups[0]) <= results} if groups else {}
         return list(inputs) == [given] * len(inputs) and list(outputs) == expected and states.get(self.kind, True)
 
-    def lay(
-        self, host: scopes.Host, site: scopes.Site, groups: Sequence[Sequence[str]], lays: list[scopes.Lay]
+    def flatten(
+        self, host: scopes.Host, site: scopes.Site, groups: Sequence[Sequence[str]], bodies: list[scopes.Flatten]
     ) -> None:
-        """Lay the bodies of a branch, loop, map or scan flat, one function each."""
+        """Flatten the bodies of a branch, loop, map or scan."""
         first, *others = map(tuple, groups)
         if self.kind == "branch":
-            scopes.branch(host, site, first, list(zip(("then", "else"), lays, strict=True)), others[-1])
+            scopes.branch(host, site, first, list(zip(("then", "else"), bodies, strict=True)), others[-1])
         elif self.kind == "loop":
-            scopes.repeat(host, site, scopes.Repeated(lays[1], first, others[0], condition=lays[0]))
+            scopes.repeat(host, site, scopes.Repeated(bodies[1], first, others[0], condition=bodies[0]))
         elif self.kind == "map":
-            scopes.repeat(host, site, scopes.Repeated(lays[0], (), others[0], scanned=first))
+            scopes.repeat(host, site, scopes.Repeated(bodies[0], (), others[0], scanned=first))
         else:
-            scopes.repeat(host, site, scopes.Repeated(lays[0], first, others[1], scanned=others[0]))
+            scopes.repeat(host, site, scopes.Repeated(bodies[0], first, others[1], scanned=others[0]))
 
 
 FLOWS: dict[str, Flow] = {

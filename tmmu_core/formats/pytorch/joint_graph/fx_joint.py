@@ -8,7 +8,7 @@ schemas of ``_unsafe_view`` and ``reshape`` do not declare that they return view
 * A mutated buffer (``batch_norm``'s running mean) is written in place by the operator that computes its new value.
 * The bodies of ``cond``, ``while_loop``, ``map``, ``scan`` are flattened (``scopes``). Those of other operators are not
   planned, and ``unplanned`` names them.
-* A tensor that is not its storage's whole extent (padding, an input that is a slice) is a view of a storage tensor.
+* A tensor that does not cover its whole storage (padding, an input that is a slice) is a view of a storage tensor.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ TANGENT = "tangent"
 WRAPPER = "module."
 """Prefix that the importer's wrapper adds to parameter names."""
 _SHARED = ("tensors", "nodes", "origins", "storages", "id_of", "values", "dependent", "value_of", "backward")
-"""Attributes of a reading that the readings of its bodies share."""
+"""Attributes that the readers of a graph and of its bodies share."""
 
 
 def read_joint(joint: Any, mode: Any, name: str, input_names: Sequence[str] = ()) -> Graph:
-    """The native graph of ``joint``, a ``GraphModule`` whose inputs and outputs carry descriptors.
+    """Return the native graph of ``joint``, a ``GraphModule`` whose inputs and outputs have descriptors.
 
-    ``mode`` is the fake mode that its values were made in; ``input_names`` are the arguments' names, in order.
+    ``mode`` is the fake tensor mode of its values; ``input_names`` are the names of the arguments, in order.
     """
     reading = Reading(joint, input_names, ends_of(joint))
     with mode, torch.no_grad():
@@ -56,12 +56,12 @@ def read_joint(joint: Any, mode: Any, name: str, input_names: Sequence[str] = ()
 
 @dataclass
 class _Storage:
-    """One untyped storage: the tensor that names it, and a tensor in it, so that no other gets its address."""
+    """One untyped storage: its first tensor, and a reference to a value, so that its address is not used again."""
 
     base: str
     kept: Any
-    lies: StridedLayout | None
-    """Layout of the tensor that names it, when that fills the storage."""
+    layout: StridedLayout | None
+    """Layout of the first tensor, if it covers the storage."""
 
 
 @dataclass
@@ -83,7 +83,7 @@ class Reading(torch.fx.Interpreter):
     """Runs the joint graph under fake tensors and records nodes and tensors; a ``scopes.Host``."""
 
     folds = True
-    """Whether operators that eager mode runs as one become one node, and nested graphs are laid flat."""
+    """Whether operators that eager mode runs as one become one node, and nested graphs are flattened."""
 
     def __init__(self, joint: Any, input_names: Sequence[str], ends: Ends) -> None:
         super().__init__(joint, garbage_collect_values=False)
@@ -95,9 +95,9 @@ class Reading(torch.fx.Interpreter):
         self.storages: dict[int, _Storage] = {}
         self.id_of: dict[int, str] = {}
         self.values: list[Any] = []
-        """All values, kept so that no other gets the id of one."""
+        """All values; the references keep their ``id()`` unique."""
         self.value_of: dict[str, Any] = {}
-        """Values by the ids of their tensors."""
+        """Tensor id → value."""
         self.inputs: list[str] = []
         self.outputs: list[str] = []
         self.gradients: dict[str, str] = {}
@@ -109,7 +109,7 @@ class Reading(torch.fx.Interpreter):
         self.mutated: dict[str, str] = {}
         """Buffer → its id after an in-place write."""
         self.scope = self.prefix = ""
-        """The nested scope that the graph is in, and the prefix of the ids of its nodes and tensors."""
+        """The scope of the graph, if it is a body, and the prefix of the ids of its nodes and tensors."""
 
     def run_node(self, n: Any) -> Any:
         """Run one fx node under fake tensors and record it."""
@@ -133,7 +133,7 @@ class Reading(torch.fx.Interpreter):
             self.tangents[n.name] = (what, value)
         elif isinstance(what, descriptors.ParamAOTInput):
             known = self.storages.get(value.untyped_storage()._cdata)
-            if known is not None and known.lies == _lies_of(value):  # an earlier parameter under a second name
+            if known is not None and known.layout == _layout_of(value):  # a tied parameter: a second name
                 self._remember(value, known.base)
             else:
                 self._add(self._free(what.target.removeprefix(WRAPPER)), value, "parameter")
@@ -145,7 +145,7 @@ class Reading(torch.fx.Interpreter):
             self.inputs += self._add(self._free(name), value, "input")
 
     def _free(self, name: str) -> str:
-        """Return ``name`` or a free variant of it: a parameter may have the name of an operator."""
+        """Return ``name``, made unique by underscores: a parameter may have the name of an operator."""
         while name in self.tensors:
             name += "_"
         return name
@@ -155,24 +155,24 @@ class Reading(torch.fx.Interpreter):
         self.values.append(value)
 
     def _add(self, tensor_id: str, value: Any, role: Role) -> list[str]:
-        """Declare a tensor; return its id, or the id of its storage, if that is new and larger, and its id."""
+        """Declare a tensor; return its id, preceded by the id of its storage if that is new and larger."""
         self._remember(value, tensor_id)
         self.value_of[tensor_id] = value
-        lies, held = _lies_of(value), value.untyped_storage()
-        dtype, whole = str(value.dtype).removeprefix("torch."), int(held.nbytes())
-        known = self.storages.get(held._cdata) if whole else None
-        if known is None and whole <= lies.own and not lies.offset:
-            is_dense = whole == lies.own and not lies.repeats
-            self.storages[held._cdata] = _Storage(tensor_id, value, lies if is_dense else None)
-            self.tensors[tensor_id] = Tensor(tensor_id, lies.shape, dtype, role)
+        layout, storage = _layout_of(value), value.untyped_storage()
+        dtype, nbytes = str(value.dtype).removeprefix("torch."), int(storage.nbytes())
+        known = self.storages.get(storage._cdata) if nbytes else None
+        if known is None and nbytes <= layout.own and not layout.offset:
+            is_dense = nbytes == layout.own and not layout.repeats
+            self.storages[storage._cdata] = _Storage(tensor_id, value, layout if is_dense else None)
+            self.tensors[tensor_id] = Tensor(tensor_id, layout.shape, dtype, role)
             return [tensor_id]
         ids = [tensor_id]
         if known is None:
             ids.insert(0, f"{tensor_id}.storage")
-            self.tensors[ids[0]] = Tensor(ids[0], (whole,), "uint8", role)
-            known = self.storages[held._cdata] = _Storage(ids[0], value, None)
+            self.tensors[ids[0]] = Tensor(ids[0], (nbytes,), "uint8", role)
+            known = self.storages[storage._cdata] = _Storage(ids[0], value, None)
             role = "activation" if role == "input" else role
-        self.tensors[tensor_id] = as_view(Tensor(tensor_id, lies.shape, dtype, role), lies, known.base)
+        self.tensors[tensor_id] = as_view(Tensor(tensor_id, layout.shape, dtype, role), layout, known.base)
         return ids
 
     # -- operators -------------------------------------------------------------------------------------------------
@@ -188,8 +188,8 @@ class Reading(torch.fx.Interpreter):
         sparse = next((leaf for leaf in written if leaf.layout is not torch.strided), None)
         if sparse is not None:
             raise UnreadableInput(
-                f"{n.name} ({_operator_name(n.target)}) makes a tensor of the layout "
-                f"{str(sparse.layout).removeprefix('torch.')}, whose bytes are not known beforehand.",
+                f"{n.name} ({_operator_name(n.target)}) returns a tensor of the layout "
+                f"{str(sparse.layout).removeprefix('torch.')}, whose size is not known before the run.",
                 hint="Use dense tensors, such as torch.nn.Embedding(sparse=False).",
             )
         if not self.backward and any(arg.name in self.tangents for arg in n.all_input_nodes):
@@ -197,7 +197,7 @@ class Reading(torch.fx.Interpreter):
         inputs = [self.id_of[id(leaf)] for leaf in read]
         own = self._free(self.prefix + n.name)
         bodies = [arg.name for arg in n.all_input_nodes if isinstance(self.env[arg], torch.nn.Module)]
-        if bodies and self._lay_bodies(n, own, written):
+        if bodies and self._flatten_bodies(n, own, written):
             return
         draft = Draft(own, _operator_name(n.target), inputs, [], "backward" if self.backward else "forward")
         draft.scope, draft.unplanned = self.scope, bodies
@@ -208,7 +208,7 @@ class Reading(torch.fx.Interpreter):
         draft.inplace = self._permission(n, read, written, draft)
         by = n
         if part is not None:
-            # Eager mode runs one operator: it writes to the part where it lies.
+            # Eager mode runs one operator, which writes to the part in place.
             made, part_id, by = self._take_out(part.made), self.id_of[id(self.env[part.made.args[0]])], part.made
             draft.instr = made.instr
             draft.inputs = [draft.inputs[0], *(name for name in made.inputs if name != part_id)]
@@ -218,12 +218,12 @@ class Reading(torch.fx.Interpreter):
             self.origins[own] = by.meta[fx_origins.KEY]
 
     def _rename(self, value: Any, whole: Any) -> None:
-        """Give ``value``, which is ``whole`` itself, its id and storage."""
+        """Assign to ``value`` the id and the storage of ``whole``: both are the same tensor."""
         self._remember(value, self.id_of[id(whole)])
         self.storages[value.untyped_storage()._cdata] = self.storages[whole.untyped_storage()._cdata]
 
     def _take_out(self, node: Any) -> Draft:
-        """Remove the records of ``node``."""
+        """Remove the node and the tensors recorded for ``node``; return the removed node."""
         tensor_id = self.id_of[id(self.env[node])]
         made = self.nodes.pop(max(k for k, each in enumerate(self.nodes) if tensor_id in each.outputs))
         self.origins.pop(made.node_id, None)
@@ -236,7 +236,7 @@ class Reading(torch.fx.Interpreter):
         return self.map_nodes_to_values(arguments, None)
 
     def _begin_backward(self) -> None:
-        """The gradient of each differentiated output comes from outside: a node without a price writes it."""
+        """Add a node of cost 0 for each tangent: it writes the gradient of an output, which the caller passes in."""
         self.backward = True
         for placeholder, (what, value) in self.tangents.items():
             output = self.ends.plain.get(getattr(what.output, "idx", -1))
@@ -247,24 +247,24 @@ class Reading(torch.fx.Interpreter):
             self.nodes.append(Draft(name, TANGENT, reads, made, "backward"))
 
     def _permission(self, n: Any, read: list[Any], written: list[Any], draft: Draft) -> Any:
-        """Inputs over which an operator may write: laid out as its result, element upon element."""
+        """Return the inputs that an operator may overwrite: those with the layout of its result."""
         over_first = operator_of(str(n.target)).name in OVER_FIRST
         if len(draft.outputs) != 1 or not (over_first or torch.Tag.pointwise in getattr(n.target, "tags", ())):
             return "none"
-        held = written[0].untyped_storage()
-        wanted = self.storages[held._cdata].lies
-        if wanted is None or self.tensors[draft.outputs[0]].view is not None:
+        storage = written[0].untyped_storage()
+        layout = self.storages[storage._cdata].layout
+        if layout is None or self.tensors[draft.outputs[0]].view is not None:
             return "none"
         pairs = [
             (i, 0)
             for i, leaf in enumerate(read[:1] if over_first else read)
-            if _lies_of(leaf) == wanted and int(leaf.untyped_storage().nbytes()) == int(held.nbytes())
+            if _layout_of(leaf) == layout and int(leaf.untyped_storage().nbytes()) == int(storage.nbytes())
         ]
         return tuple(pairs) or "none"
 
     def _write_buffers(self, n: Any, value: Any, draft: Draft) -> None:
-        """Fold the copy of a buffer's new value into the operator that makes it, where that operator read the old."""
-        several = value if isinstance(value, (list, tuple)) else ()  # an assertion gives nothing
+        """Declare an in-place write, not a copy, if the operator that computes a buffer reads its old value."""
+        several = value if isinstance(value, (list, tuple)) else ()  # an assertion has no result
         for item, leaf in [(None, value)] if _is_tensor(value) else enumerate(several):
             buffer = self.ends.mutations.get((n.name, item))
             if buffer is None:
@@ -280,19 +280,19 @@ class Reading(torch.fx.Interpreter):
 
     # -- bodies (``scopes.Host``) ------------------------------------------------------------------------------------
 
-    def _lay_bodies(self, n: Any, own: str, written: Sequence[Any]) -> bool:
-        """Lay the bodies of the node ``n``, whose results are ``written``, at its place under the id ``own``.
+    def _flatten_bodies(self, n: Any, own: str, written: Sequence[Any]) -> bool:
+        """Append the bodies of node ``n`` as nested scopes; ``own`` is its id, ``written`` are its results.
 
-        Return False, and change nothing, for an operator whose bodies have no scopes here, or whose arguments and
-        results are not tensors alone.
+        Return False, and change nothing, if the operator is not in ``FLOWS``, or if arguments or results are not
+        tensors.
         """
         flow = FLOWS.get(getattr(n.target, "__name__", ""))
         arguments = [self._values_of(arg) for arg in (*n.args, *n.kwargs.values())]
         bodies = [each for each in arguments if isinstance(each, torch.fx.GraphModule)]
         leaves = [tree_leaves(each) for each in arguments if not isinstance(each, torch.nn.Module | str)]
         groups = [[self.id_of[id(leaf)] for leaf in each if _is_tensor(leaf)] for each in leaves]
-        given = [leaf for each in leaves[flow is not None and flow.kind == "branch" :] for leaf in each]
-        numbers = sum(not _is_tensor(leaf) for leaf in given)
+        operands = [leaf for each in leaves[flow is not None and flow.kind == "branch" :] for leaf in each]
+        numbers = sum(not _is_tensor(leaf) for leaf in operands)
         inputs = [sum(node.op == "placeholder" for node in body.graph.nodes) - numbers for body in bodies]
         results = [_results(body) for body in bodies]
         if flow is None or not bodies or any(each is None for each in results):
@@ -301,24 +301,24 @@ class Reading(torch.fx.Interpreter):
             return False
         reads = [each for group in groups for each in group]
         if flow.kind == "call":
-            found = self._lay(bodies[0], given, inline=True)(reads, own)
+            found = self._flattener(bodies[0], operands, inline=True)(reads, own)
             for value, each in zip(written, found, strict=True):
                 self._rename(value, self.value_of[each])
             return True
         made = [self.write(own if len(written) == 1 else f"{own}:{k}", value, reads) for k, value in enumerate(written)]
         views = tuple([each for ids in made for each in ids[1:]])
         site = scopes.Site(own, tuple([ids[0] for ids in made]), views)
-        flow.lay(self, site, groups, [self._lay(body, given) for body in bodies])
+        flow.flatten(self, site, groups, [self._flattener(body, operands) for body in bodies])
         return True
 
-    def _lay(self, body: Any, operands: Sequence[Any], *, inline: bool = False) -> scopes.Lay:
-        """The function that lays ``body`` flat; ``inline`` for one that runs exactly once, in its caller's scope.
+    def _flattener(self, body: Any, operands: Sequence[Any], *, inline: bool = False) -> scopes.Flatten:
+        """Return the function that flattens ``body``; ``inline``: the body runs once, in its caller's scope.
 
-        ``operands`` are the operator's; those that are numbers reach the body as they are.
+        ``operands`` are those of the operator; numbers among them are passed to the body unchanged.
         """
 
-        def lay_body(given: Sequence[str], scope: str) -> list[str]:
-            tensors = iter(given)
+        def flatten(arguments: Sequence[str], scope: str) -> list[str]:
+            tensors = iter(arguments)
             values = [self.value_of[next(tensors)] if _is_tensor(leaf) else leaf for leaf in operands]
             inner = _Body(body, (), Ends((), {}, {}, {}, {}))
             inner.__dict__.update({name: getattr(self, name) for name in _SHARED})
@@ -326,10 +326,10 @@ class Reading(torch.fx.Interpreter):
             found = inner.run(*values, enable_io_processing=False)
             return [self.id_of[id(each)] for each in (found if isinstance(found, (list, tuple)) else [found])]
 
-        return lay_body
+        return flatten
 
     def write(self, tensor_id: str, value: Any, reads: Sequence[str]) -> list[str]:
-        """Declare a tensor that is computed from ``reads``; return its id, or its storage's and its id."""
+        """Declare a tensor that is computed from ``reads``; return its id as :meth:`_add` does."""
         return self._add(tensor_id, value, "gradient" if self.dependent & set(reads) else "activation")
 
     def like(self, tensor: str, name: str, *, row: bool = False) -> str:
@@ -351,7 +351,7 @@ class Reading(torch.fx.Interpreter):
         self.nodes.append(draft)
 
     def root(self, tensor: str) -> str:
-        """The tensor that names the storage of a tensor."""
+        """Return the tensor that owns a tensor's storage."""
         view = self.tensors[tensor].view
         return tensor if view is None else view.base_tensor_uid
 
@@ -361,10 +361,10 @@ class Reading(torch.fx.Interpreter):
         sizes = {tensor_bytes(tuple(map(int, each.shape)), each.dtype) for each in pair}
         return not any(each.view for each in pair) and len(sizes) == 1
 
-    # -- the whole -------------------------------------------------------------------------------------------------
+    # -- the graph -------------------------------------------------------------------------------------------------
 
     def _finish(self) -> None:
-        """Copies for buffers whose new value could not be folded, and the graph's outputs."""
+        """Append a copy for each mutated buffer without an in-place write; collect the outputs and gradients."""
         for (name, item), buffer in self.ends.mutations.items():
             old = self.id_of[id(self.env[buffer])]
             if old in self.mutated:
@@ -392,7 +392,7 @@ class Reading(torch.fx.Interpreter):
                 self.outputs.append(gradient)
 
     def _sum(self, parameter: str, gradients: list[tuple[str, Any]]) -> str:
-        """Sum the gradients of a tied parameter over its names, in the order of eager mode."""
+        """Append the nodes that sum the gradients of a tied parameter, one per name, in the order of eager mode."""
         total, first = gradients[0]
         for name, value in gradients[1:]:
             made = self._free(f"{parameter}.grad_sum")
@@ -400,7 +400,7 @@ class Reading(torch.fx.Interpreter):
             pairs = tuple(
                 (i, 0)
                 for i, each in enumerate((first, value))
-                if each.is_contiguous() and int(each.untyped_storage().nbytes()) == _lies_of(each).own
+                if each.is_contiguous() and int(each.untyped_storage().nbytes()) == _layout_of(each).own
             )
             written = max(k for k, draft in enumerate(self.nodes) if {total, name} & set(draft.outputs))
             add = Draft(made, "add.Tensor", [total, name], [made], "backward", pairs or "none")
@@ -411,7 +411,7 @@ class Reading(torch.fx.Interpreter):
     def native(self, name: str) -> Graph:
         """Return the recorded graph."""
         written: set[str] = set()
-        for draft in self.nodes:  # what reads a buffer after an in-place write reads its new value
+        for draft in self.nodes:  # after an in-place write, readers of a buffer read its new value
             draft.inputs = [self.mutated[each] if each in written else each for each in draft.inputs]
             written.update(draft.inputs[i] for i, _ in draft.in_place_write)
         self._name_gradients()
@@ -438,7 +438,7 @@ class Reading(torch.fx.Interpreter):
         )
 
     def _name_gradients(self) -> None:
-        """Call a parameter's gradient after the parameter."""
+        """Rename each gradient of a parameter to ``PARAMETER.grad``."""
         names: dict[str, str] = {}
         for parameter, gradient in self.gradients.items():
             names.setdefault(gradient, self._free(f"{parameter}.grad"))
@@ -460,7 +460,7 @@ class Reading(torch.fx.Interpreter):
 
 
 class _Body(Reading):
-    """A body's graph: its arguments are tensors that are declared already."""
+    """Runs the graph of a body: its arguments are tensors that are already declared."""
 
     def run_node(self, n: Any) -> Any:
         if n.op == "placeholder":
@@ -471,14 +471,14 @@ class _Body(Reading):
 
 
 def _results(body: Any) -> tuple[Any, ...] | None:
-    """The nodes whose values ``body`` returns; ``None`` where it returns something else than tensors."""
+    """Return the nodes whose values ``body`` returns; ``None`` if a result is not a tensor."""
     end = next(node for node in body.graph.nodes if node.op == "output").args[0]
     found = tuple(end) if isinstance(end, (list, tuple)) else (end,)
     return found if all(isinstance(each, torch.fx.Node) for each in found) else None
 
 
-def _lies_of(value: Any) -> StridedLayout:
-    """Shape, strides, offset and element bytes of ``value``."""
+def _layout_of(value: Any) -> StridedLayout:
+    """Return shape, strides, offset and element bytes of ``value``."""
     shape, strides = (tuple(map(int, side)) for side in (value.shape, value.stride()))
     return StridedLayout(shape, strides, int(value.storage_offset()), int(value.element_size()))
 
@@ -492,7 +492,7 @@ def _is_tensor(value: Any) -> bool:
 
 
 def _saved(nodes: list[Draft]) -> set[str]:
-    """Written in the forward pass (or given to it) and read by an operator of the backward pass."""
+    """Return the tensors that exist before the backward pass and that one of its operators reads."""
     backward = [draft for draft in nodes if draft.phase == "backward"]
     made = {name for draft in backward for name in draft.outputs}
     return {name for draft in backward if draft.instr != TANGENT for name in draft.inputs if name not in made}
