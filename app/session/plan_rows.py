@@ -13,7 +13,6 @@ from tmmu_core.graph.model import StorageOrigin
 from tmmu_core.graph.modules.module_paths import Modules, modules_of, modules_of_rows
 from tmmu_core.liveness.idle_time import Idle, idle_of
 from tmmu_core.liveness.phases import Stretch, phases_from_known, phases_of
-from tmmu_core.plans.analysis.why_memory import Uplift, over_memories, uplift
 from tmmu_core.plans.analysis.why_offset import Parting, parting
 from tmmu_core.plans.figures.live_bytes import peak_of
 from tmmu_core.plans.figures.plan_storages import PlanStorages, arena_number, beats_of, live_bytes, storages_of
@@ -201,15 +200,3 @@ def where_they_part(left: Shown, right: Shown, arena: str) -> Parting | None:
 def idle(shown: Shown) -> Idle | None:
     """Return the longest idle time of each storage in steps; ``None`` without a graph."""
     return None if shown.solution is None else idle_of(shown.solution.liveness)
-
-
-MOST_LIFTED = 1_500
-"""Maximum number of tensors for which the cost of the next faster memory is computed (all pairs of live tensors)."""
-
-
-@remembered
-def lifted(shown: Shown) -> list[Uplift | None] | None:
-    """Return, per row of a plan over memories, why it is there and the cost of the next faster one; else ``None``."""
-    if len(shown.plan) > MOST_LIFTED or not over_memories(shown.plan):
-        return None
-    return [uplift(shown.plan, name) for name in shown.plan.tensor_ids]

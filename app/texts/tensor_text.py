@@ -17,7 +17,7 @@ from tmmu_core.liveness.idle_time import Idle
 from tmmu_core.liveness.live_model import REFUSAL_WORDS
 from tmmu_core.liveness.why_live import Explanation, explain
 from tmmu_core.plans.analysis.peak_lines import line_of
-from tmmu_core.plans.analysis.why_memory import Uplift, uplift
+from tmmu_core.plans.analysis.residence import Residence, residences
 from tmmu_core.plans.figures.plan_storages import align_up
 from tmmu_core.plans.making.engine import Solution
 from tmmu_core.plans.model import Plan
@@ -75,7 +75,8 @@ def details(
 
     Raises ``KeyError`` for a tensor that the plan does not have.
     """
-    row, why, found = plan.row(plan.row_of[tensor_id]), explanation(solution, tensor_id), uplift(plan, tensor_id)
+    at, memories = plan.row_of[tensor_id], residences(plan)
+    row, why, memory = plan.row(at), explanation(solution, tensor_id), memories[at] if memories else None
     who = solution.graph.shapes_from.get(tensor_id) if solution is not None else None
     return fragment(
         "tensor_card",
@@ -91,9 +92,8 @@ def details(
         reuses=_reuses(plan, why, tensor_id),
         refusals=[(r.target, REFUSAL_WORDS.get(r.condition, r.condition)) for r in why.refusals] if why else [],
         buffer=_buffer(plan, solution, tensor_id),
-        memory=found,
-        placed_by=put_there_by(found) if found else "",
-        lacking=_lacking(found) if found else "",
+        memory=memory,
+        placed_by=placed_by(memory),
         idle=_idle(plan, solution, tensor_id, idle) if idle is not None and solution is not None else [],
     )
 
@@ -151,20 +151,10 @@ def _idle(plan: Plan, solution: Solution, tensor_id: str, idle: Idle) -> list[tu
     return rows
 
 
-def put_there_by(found: Uplift) -> str:
-    """Return what selected the memory: ``rule 2``, ``its own arena`` or ``the order of the memories``."""
-    return {"order": "the order of the memories", "tensor": "its own arena"}.get(found.decided_by, found.decided_by)
-
-
-def one_up(found: Uplift) -> str:
-    """Return the bytes that the next better memory lacks: ``DTCM: 12.0 KiB (12,288 B) more``; empty for the best."""
-    return f"{found.above}: {_lacking(found)}" if found.above else ""
-
-
-def _lacking(found: Uplift) -> str:
-    if found.lacking_bytes:
-        return f"{numbers.full_bytes(found.lacking_bytes)} more"
-    return "has room, but a rule selects another memory"
+def placed_by(residence: Residence | None) -> str:
+    """Return what selected the memory: ``rule 2``, ``its own arena`` or ``the order of the memories``; "" for none."""
+    decider = "" if residence is None else residence.decided_by
+    return {"order": "the order of the memories", "tensor": "its own arena"}.get(decider, decider)
 
 
 def largest(

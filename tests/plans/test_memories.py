@@ -16,7 +16,7 @@ from tmmu_core.formats.planfile import plan_file
 from tmmu_core.graph.model import Graph
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.planners.boards import BOARDS, options_of
-from tmmu_core.plans.analysis.why_memory import Uplift, uplift
+from tmmu_core.plans.analysis.residence import residences
 from tmmu_core.plans.making.engine import plan_graph
 from tmmu_core.plans.model import Plan
 
@@ -99,36 +99,14 @@ def test_plan_names_the_rule_for_each_tensor() -> None:
     assert shown_text == {"x": "order", "y": "rule 1", "c0": "rule 2"}
 
 
-def test_uplift_names_the_missing_bytes_of_the_next_memory() -> None:
-    # TCM holds x (1 KiB) and y (1 KiB) at a time; h, alive with both, lies below: 1 KiB more, and it would fit.
-    g = graph(
-        [tensor("x", 256, role="input"), tensor("h", 256), tensor("y", 256)],
-        [node("a", "x", "h", inplace="none"), node("b", "x h", "y", inplace="none")],
-        "x",
-        "y",
-    )
-    memories = [{**TCM, "max_size": 2048}, SRAM]
-    plan = planned(g, memories=memories, rules=[{"name": "h", "memory": "SRAM"}])
-    found = uplift(plan, "h")
-    assert found == Uplift("rule 1", "SRAM", "", "TCM", 1024)
-    memories[0]["max_size"] += found.lacking_bytes
-    assert home(planned(g, memories=memories), "h") == ("TCM", "TCM")
-    assert uplift(plan, "x") == Uplift("order", "TCM")
-
-
-def test_csv_and_residency_have_the_uplift_of_every_tensor() -> None:
+def test_csv_and_residency_have_the_memory_of_every_tensor() -> None:
     plan = planned(model(8), memories=[{**TCM, "max_size": 40}, SRAM, MRAM])
     rows = {row["tensor_id"]: row for row in csv.DictReader(io.StringIO(plan_file.to_csv(plan).decode()))}
     resident = {row["tensor_id"]: row for row in residency(build_render_plan(plan))["tensors"]}
-    for name in plan.tensor_ids:
-        found = uplift(plan, name)
+    for name, found in zip(plan.tensor_ids, residences(plan), strict=True):
         assert found is not None
-        lacking = str(found.lacking_bytes) if found.above else ""
-        wanted = [found.memory, found.decided_by, found.above, lacking]
-        fields = ("memory", "put_there_by", "one_memory_up", "lacking_bytes")
-        assert [rows[name][field] for field in fields] == wanted
-        assert [str(resident[name][field]) for field in fields] == wanted
-    assert {row["one_memory_up"] for row in rows.values()} == {"", "TCM"}
+        for table in (rows, resident):
+            assert (table[name]["memory"], table[name]["put_there_by"]) == (found.memory, found.decided_by)
     assert "put_there_by" not in plan_file.to_csv(plan_graph(model(1)).plan).decode()
 
 

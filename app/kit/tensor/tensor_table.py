@@ -19,6 +19,7 @@ from app.session.work.jobs import remembered
 from app.texts import glossary, markup, numbers, tensor_text
 from tmmu_core.base.escaping import natural
 from tmmu_core.graph.assumed_sizes import SHAPE_SOURCES
+from tmmu_core.plans.analysis.residence import residences
 from tmmu_core.plans.figures.plan_storages import align_up, arena_number
 from tmmu_core.plans.model import Plan
 
@@ -31,7 +32,6 @@ TERM_OF = {
     "hex": "offset",
     "operator": "node",
     "producer": "node",
-    "next better memory": "memory",
     "tensors": "tenant",
     "use of slot": "tenant",
     "first write": "birth",
@@ -120,11 +120,8 @@ def _frame(plan_key: str, search: str, arena: str | None, layer: str | None, _sh
     makers = plan_rows.operators(_shown)
     if makers is not None and len(frame):
         frame.insert(1, "operator", [makers[plan.row_of[name]] for name in frame["tensor"]])
-    lifted = plan_rows.lifted(_shown)
-    if lifted is not None and len(frame):
-        uplifts = [lifted[plan.row_of[name]] for name in frame["tensor"]]
-        frame["placed by"] = ["" if one is None else tensor_text.put_there_by(one) for one in uplifts]
-        frame["next better memory"] = ["" if one is None else tensor_text.one_up(one) for one in uplifts]
+    if (memories := residences(plan)) and len(frame):
+        frame["placed by"] = [tensor_text.placed_by(memories[plan.row_of[name]]) for name in frame["tensor"]]
     return filled(frame), len(rows)
 
 

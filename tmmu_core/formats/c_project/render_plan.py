@@ -20,7 +20,7 @@ from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.formats.c_project.c_names import RegionNames, c_prefix, region_names, tensor_stems
 from tmmu_core.graph.constants import CHUNK, Constants
 from tmmu_core.planners.platform import BASE_ALIGNMENT
-from tmmu_core.plans.analysis.why_memory import Uplift, cells, uplifts
+from tmmu_core.plans.analysis.residence import Residence, cells, residences
 from tmmu_core.plans.model import Plan
 
 ROLES = ("scratch", "persistent", "constant")
@@ -120,7 +120,7 @@ class RenderMemoryPlan:
     module_prefix: str = "model"
     tensors: tuple[RenderTensor, ...] = ()
     """By tensor id bytes."""
-    lifted: tuple[Uplift | None, ...] = ()
+    residences: tuple[Residence | None, ...] = ()
     """Per tensor of a plan over memories: the reason of its memory, and the cost of the next one up."""
 
     @property
@@ -204,7 +204,7 @@ def build_render_plan(
         tensor_layout_hash=H(["render_layout_v1", placement]).hex(),
         module_prefix=module_prefix,
         tensors=tensors,
-        lifted=tuple(uplifts(plan) or ()),
+        residences=tuple(residences(plan)),
     )
     return _with_blobs(bare, plan, known) if known else bare
 
@@ -305,7 +305,7 @@ def residency(render: RenderMemoryPlan) -> dict[str, Any]:
         place = {"tensor_id": tensor.tensor_id, "region_id": tensor.region_id, "role": arena.role}
         place |= {"memory": arena.memory, "offset": tensor.offset, "size": tensor.size}
         place |= {"macro": render.tensor_stems[tensor.tensor_id]}
-        tensors.append(place | (cells(render.lifted[row]) if render.lifted else {}))
+        tensors.append(place | (cells(render.residences[row]) if render.residences else {}))
     return {
         "schema": "tmmu_residency/1",
         "module_prefix": render.module_prefix,

@@ -36,7 +36,7 @@ from tmmu_core.formats.planfile.plan_document import (
 )
 from tmmu_core.graph.native import document, unpacking
 from tmmu_core.planners.problem import Problem
-from tmmu_core.plans.analysis.why_memory import cells, uplifts
+from tmmu_core.plans.analysis.residence import cells, residences
 from tmmu_core.plans.figures.plan_storages import arena_number, storages_of
 from tmmu_core.plans.making.make import Better
 from tmmu_core.plans.model import PLAN_SCHEMA, Plan
@@ -72,16 +72,16 @@ def to_cbor(plan: Plan) -> bytes:
 def to_csv(plan: Plan) -> bytes:
     """Return the rows as CSV in UTF-8, columns named as in the plan file; a shape is written ``1x64x56``.
 
-    A plan over memories has four more columns: the memory, the reason, the next memory up, and the bytes it would need.
+    A plan over memories has two more columns: the memory, and the rule that chose it.
     """
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    lifted = uplifts(plan)
+    memories = residences(plan)
     fields = [*ROW_FIELDS] if plan.categories else [*ROW_FIELDS[:-1]]
-    fields += [] if lifted is None else list(cells(None))
+    fields += list(cells(None)) if memories else []
     writer.writerow(fields)
     for k, row in enumerate(row_documents(plan)):
-        values = row | ({} if lifted is None else cells(lifted[k]))
+        values = row | (cells(memories[k]) if memories else {})
         values["shape"] = "x".join(map(str, row["shape"]))
         written = ["" if values[field] is None else values[field] for field in fields]
         writer.writerow([for_cell(cell) if isinstance(cell, str) else cell for cell in written])
