@@ -19,6 +19,7 @@ import msgspec
 from tmmu_core.base import strict
 from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput
 from tmmu_core.formats import unplannable
+from tmmu_core.formats.csv import csv_table, instance_csv
 from tmmu_core.formats.planfile.trace import Trace
 from tmmu_core.formats.pytorch.snapshot import snapshot_signature
 from tmmu_core.graph.assumed_sizes import refuse_unused_dims
@@ -146,9 +147,10 @@ def read_any(data: bytes, name: str = "", readers: Sequence[Reader] = READERS) -
     foreign = unplannable.recognised(plain, name) if plain else None
     if foreign is not None:
         raise foreign.refusal(name, tuple(tried))
+    is_table = {"lower", "upper", "size"} <= csv_table.likely(csv_table.columns_of(plain, name)).keys()
     if not plain:
         raise UnreadableInput("the file is empty.", source=name, tried=tuple(tried), hint="Write the file again.")
-    hint = "Open a model as ONNX, `.tflite` or `.pt2`, or a native graph."
+    hint = instance_csv.OTHER_NAMES if is_table else "Open a model as ONNX, `.tflite` or `.pt2`, or a native graph."
     raise UnreadableInput("Unrecognised file format.", source=name, tried=tuple(tried), hint=hint)
 
 

@@ -12,7 +12,7 @@ from app.cli.options import AsJson, Out, Source, option
 from app.cli.resolve import open_any, write_graph
 from app.texts import numbers as words
 from tmmu_core.base.atomic_files import replace_file_by_parts
-from tmmu_core.formats.csv import instance_csv
+from tmmu_core.formats.csv import csv_table, instance_csv
 from tmmu_core.formats.open_file import read_within
 from tmmu_core.formats.weights import constants_of
 from tmmu_core.graph.assumed_sizes import in_words
@@ -27,16 +27,20 @@ class ConvertOptions:
     """What is read, and the second output."""
 
     dims: str | None = option("Range of each named dimension, ends included, or one size.", "B=1:8,T=512")
+    columns: str | None = option("Read a CSV or JSON table with these columns.", "size=BYTES,lower=FROM")
     sidecar: str | None = option("Also write the bytes of constants, as safetensors next to the graph.", "FILE")
 
 
 def convert_command(model: Source, wanted: ConvertOptions, output: Out = STREAM, json: AsJson = False) -> int:
     """Convert a model to a native graph file.
 
-    Extensions: .json, .cbor, and .gz of either. Allocator snapshots and XLA dumps have live ranges but no graph; they
-    become an instance (.csv). Open dimensions are assumed (batch 1 of 1 to 8, others 512) unless --dims sets them.
+    Extensions: .json, .cbor, and .gz of either. Allocator snapshots, XLA dumps and, with --columns, tables have live
+    ranges but no graph; they become an instance (.csv). Open dimensions are assumed (batch 1 of 1 to 8, others 512)
+    unless --dims sets them.
     """
-    dims, sidecar = wanted.dims, wanted.sidecar
+    columns, dims, sidecar = wanted.columns, wanted.dims, wanted.sidecar
+    if columns is not None:
+        return _write_instance(csv_table.read(read_input(model), _columns(columns), model), output or STREAM)
     graph = open_any(model) if dims is None else read_within(read_input(model), _envelopes(dims), model)
     if isinstance(graph, PlainInstance):
         return _write_instance(graph, output or STREAM)
@@ -86,6 +90,14 @@ def _write_instance(found: PlainInstance, name: str) -> int:
     for line in (*found.notes, words.count(len(found.problem), "storage")) if name != STREAM else ():
         print_note(line)
     return SUCCESS
+
+
+def _columns(text: str) -> dict[str, str]:
+    """Parse ``size=bytes,lower=from`` to field → column. Raises :class:`UsageError`."""
+    pairs = [part.partition("=") for part in text.split(",") if part.strip()]
+    if not all(field.strip() and own.strip() for field, _, own in pairs):
+        raise UsageError(f"--columns: {text!r} does not have the form FIELD=COLUMN.", csv_table.HINT)
+    return {field.strip(): own.strip() for field, _, own in pairs}
 
 
 def _envelopes(text: str) -> dict[str, Dim]:

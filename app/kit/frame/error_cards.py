@@ -6,6 +6,7 @@ from typing import Any
 
 import streamlit as st
 
+from app.kit.frame import column_picker
 from app.session import state
 from app.texts import markup
 
@@ -17,6 +18,7 @@ def draw(more: list[dict[str, Any]]) -> None:
     if kept := state.session().refusals:
         with st.container(key="refusals"):
             _refused(kept)
+    column_picker.draw()
 
 
 def _refused(cards: list[dict[str, Any]]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
+from app.kit.frame import column_picker
 from app.session import opening, planning, review, state
 from app.texts import markup
 from tmmu_core.base.errors import TmmuError
@@ -104,5 +105,9 @@ def _uploaded(key: str) -> None:
         if len(sources) == 2:
             state.choose(baseline=sources[1])
             state.session().redirect = "compare"
+    refused = {card.get("source") for card in cards}
     for card in cards:
         state.refuse(card)
+    for name, data in brought:
+        if name in refused:
+            column_picker.offer(name, data)

@@ -154,12 +154,16 @@ def test_bad_usage_exits_with_2_without_a_result(tmmu: Tmmu, arguments: tuple[st
 
 
 @pytest.mark.parametrize("mark", [";", "\t"])
-def test_table_with_another_separator_is_rejected(tmmu: Tmmu, tmp_path: Path, mark: str) -> None:
+def test_table_with_another_separator_is_rejected_with_a_fix(tmmu: Tmmu, tmp_path: Path, mark: str) -> None:
     (tmp_path / "lives.csv").write_text("id,lower,upper,size\na,0,2,64\n".replace(",", mark))
     code, out, err = tmmu("plan", str(tmp_path / "lives.csv"))
     assert (code, out) == (2, "")
     called = "semicolons" if mark == ";" else "tabs"
     assert f"Closest: instance (its first line separates the columns by {called}, not by commas)." in err
+    assert "tmmu convert TABLE --columns" in err.splitlines()[-1]
+    into, columns = str(tmp_path / "instance.csv"), "size=size,lower=lower,upper=upper,id=id"
+    assert tmmu("convert", str(tmp_path / "lives.csv"), "--columns", columns, "-o", into)[0] == 0
+    assert tmmu("plan", into)[0] == 0
 
 
 def test_bad_usage_is_one_record_with_json(tmmu: Tmmu) -> None:

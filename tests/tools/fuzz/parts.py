@@ -1,4 +1,4 @@
-"""Targets for what is read beside a model: snapshots, recipes, platforms, sidecars, what a store keeps."""
+"""Targets for what is read beside a model: snapshots, tables, recipes, platforms, sidecars, what a store keeps."""
 
 from __future__ import annotations
 
@@ -16,11 +16,13 @@ from tests.support.build import chain, graph, node, tensor
 from tests.tools.fuzz import mutation
 from tests.tools.fuzz.uses import use_plan
 from tmmu_core.fitting.recipe import SCHEMA, moves_of
+from tmmu_core.formats.csv import csv_table as tables
 from tmmu_core.formats.planfile import plan_file
 from tmmu_core.graph.constants import Constants, InMemory
 from tmmu_core.graph.model import Graph
 from tmmu_core.graph.native import sidecar as sidecars
 from tmmu_core.plans.making.engine import plan_graph
+from tmmu_core.plans.making.instance import plan_problem
 from tmmu_core.plans.making.request_options import read_json_object
 from tmmu_core.store.store import packed, unpacked
 
@@ -72,6 +74,25 @@ def use_platform(data: bytes) -> None:
     """A small graph on a platform's memories."""
     options = read_json_object(data.decode("utf-8", "replace"), "planner's options")
     use_plan(plan_graph(chain(4), planner="helia", options=options).plan)
+
+
+TABLE = b"name,from,to,bytes,at,same\na,0,3,64,0,a\nb,1,2,32,64,b\nc,2,9,16,64,c\n"
+ROWS = {"rows": [{"name": "a", "from": 0, "to": 3, "bytes": 64, "at": 0}, {"name": "b", "bytes": 8, "to": 2}]}
+COLUMNS = {"id": "name", "lower": "from", "upper": "to", "size": "bytes", "offset": "at", "alias": "same"}
+
+
+def table(random: Random) -> bytes:
+    """A table of whatever tool."""
+    if random.randrange(3) == 0:
+        return mutation.as_json(mutation.changed(ROWS, random))
+    return (mutation.damaged if random.randrange(2) else mutation.lines_changed)(TABLE, random)
+
+
+def use_table(data: bytes) -> None:
+    """Its instance, planned by what it says or anew."""
+    columns = {field: own for field, own in COLUMNS.items() if own.encode() in data}
+    found = tables.read(data, columns, "given")
+    use_plan(plan_problem(found))
 
 
 def _weights() -> Graph:

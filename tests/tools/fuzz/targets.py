@@ -294,6 +294,7 @@ def targets() -> dict[str, Target]:
         Target("torch-profile", _documents(PROFILE, cbor=False)),
         Target("recipe", _documents(parts.RECIPE, cbor=False), parts.use_recipe),
         Target("platform", _documents(parts.PLATFORM, cbor=False), parts.use_platform),
+        Target("table", parts.table, parts.use_table),
         Target("sidecar", parts.sidecar, parts.use_sidecar),
         Target("stored", parts.stored, parts.use_stored),
         *(Target(f"link-{key}", links.make_of(key), links.use_of(key)) for key in links.parameters()),

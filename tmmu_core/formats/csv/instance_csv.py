@@ -38,6 +38,7 @@ COLUMNS = ("id", "lower", "upper", "size", "alignment", "gaps", "offset")
 NAMES = {also: column for column in COLUMNS for also in (column, *OTHERS.get(column, ()))}
 NEEDED = ("id", "lower", "upper", "size")
 _HEADER_HINT = "The first line names the columns: id,lower,upper,size[,alignment][,gaps][,offset]."
+OTHER_NAMES = "A table with other column names: tmmu convert TABLE --columns size=…,lower=…,upper=… -o INSTANCE.csv."
 LAST_STEP = 2**62
 LARGE = 1 << 20
 """Bytes from which a table of ids and digits is read by columns: six times as fast."""
@@ -244,7 +245,8 @@ def _header(cells: list[str], source: str) -> tuple[dict[str, int], bool]:
             hint = "Open the plan as .json or .cbor, or export it as an instance."
             raise _refusal(source, 1, cell, "the table of a plan, without its arenas and hashes", hint)
         if name is None:
-            raise _refusal(source, 1, cell or str(k + 1), f"unknown column {cell!r}", _HEADER_HINT)
+            hint = f"{_HEADER_HINT} {OTHER_NAMES}"
+            raise _refusal(source, 1, cell or str(k + 1), f"unknown column {cell!r}", hint)
         if name in where:
             what = f"it means {name!r}, as {cells[where[name]]!r} does"
             raise _refusal(source, 1, cell, what, "Keep one of the two.")
@@ -252,7 +254,7 @@ def _header(cells: list[str], source: str) -> tuple[dict[str, int], bool]:
     for name in NEEDED:
         if name not in where:
             called = f" {name} may be called {' or '.join(OTHERS[name])}." if name in OTHERS else ""
-            hint = f"{_HEADER_HINT}{called}"
+            hint = f"{_HEADER_HINT}{called} {OTHER_NAMES}"
             raise _refusal(source, 1, name, f"missing column {name!r}", hint)
     return where, cells[where["upper"]].lower() == "end"
 

@@ -1,0 +1,80 @@
+"""A form that assigns the columns of a table file that no reader recognizes."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from app.session import opening, state
+from app.texts import markup
+from tmmu_core.base.errors import TmmuError
+from tmmu_core.base.escaping import for_markdown
+from tmmu_core.formats.csv import csv_table, instance_csv
+
+_KEPT = "columns.kept"
+"""Session key of the pending table: (name, bytes, source shown when it was rejected)."""
+NONE = "none"
+ABOUT = {
+    "size": "Bytes.",
+    "lower": "First step of the live range. Without it, all rows are live at once.",
+    "upper": "End of the live range, exclusive.",
+    "offset": "Offset in bytes. With it, the table opens as a finished plan.",
+    "id": "Name.",
+    "alignment": "Alignment of the offset in bytes.",
+    "alias": "Rows with equal values share their bytes.",
+}
+
+
+def offer(name: str, data: bytes) -> None:
+    """Keep a rejected table file, so that the next page shows the column form."""
+    if csv_table.columns_of(data, name):
+        state.put(_KEPT, (name, data, state.choice().source))
+
+
+def draw() -> None:
+    """Draw the column form of a pending table; drop the table after another source is opened."""
+    kept = state.raw(_KEPT)
+    if kept and kept[2] != state.choice().source:
+        state.put(_KEPT, None)
+        return
+    if not kept:
+        return
+    name, data, _ = kept
+    columns = csv_table.columns_of(data, name)
+    guess = csv_table.likely(columns)
+    with st.container(key="columns", border=True):
+        st.html(markup.heading(f"Assign the columns of {name}", "live ranges and sizes are required"))
+        with st.form("columns-form", border=False):
+            seats = st.columns(4)
+            for k, (field, about) in enumerate(ABOUT.items()):
+                seats[k % 4].selectbox(
+                    field,
+                    columns if field == "size" else (NONE, *columns),
+                    key=state.set_widget(f"column.{field}", _now(field, columns, guess)),
+                    format_func=for_markdown,
+                    help=about,
+                )
+            left, right = st.columns([0.11, 0.89])
+            left.form_submit_button("Open the table", type="primary", on_click=_open)
+            right.form_submit_button("Cancel", on_click=lambda: state.put(_KEPT, None), type="tertiary")
+
+
+def _now(field: str, columns: tuple[str, ...], guess: dict[str, str]) -> str:
+    value = state.widget_value(f"column.{field}")
+    if value in columns:
+        return str(value)
+    return guess.get(field, columns[0] if field == "size" else NONE)
+
+
+def _open() -> None:
+    """Open the table as an instance and add it to the opened files."""
+    name, data, _ = state.raw(_KEPT)
+    chosen = {field: state.widget_value(f"column.{field}") for field in ABOUT}
+    try:
+        found = csv_table.read(data, {field: own for field, own in chosen.items() if own != NONE}, name)
+    except TmmuError as error:
+        state.refuse(opening.card_of(error, f"{name} cannot be opened as a table", name))
+        return
+    offsets = None if found.packing is None else found.packing.offset
+    source = opening.shelf().put(f"{found.name}.csv", instance_csv.write_csv(found.problem, offsets).encode())
+    state.put(_KEPT, None)
+    state.choose(source=source)
