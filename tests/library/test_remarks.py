@@ -13,7 +13,7 @@ from tests.support.paths import DATA
 from tmmu_core.formats.pytorch.joint_graph import fx_child
 
 DATA = DATA / "torch"
-ASSUMED = "assumed, for the model leaves it open: x.0 = 4; for other sizes: --dims x.0=4"
+ASSUMED = "sizes that the model leaves open, assumed: x.0 = 4; for other sizes: --dims x.0=4"
 AS_SAVED = "PyTorch is not installed: its forward pass is planned as saved."
 
 

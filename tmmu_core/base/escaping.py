@@ -27,8 +27,8 @@ _FORMULA = re.compile("(^|[;|\t\r\n])(?=[ \"']*[=+@\uff1d\uff0b\uff0d\uff20-]|[\
 
 def for_markdown(name: str) -> str:
     """Escape for Markdown: no image, link, emphasis, formula or icon; one line."""
-    parted = _ADDRESS.sub("\\1\u2060", " ".join(visible(name).split()))
-    return _MARKDOWN.sub(r"\\\1", parted)
+    unlinked = _ADDRESS.sub("\\1\u2060", " ".join(visible(name).split()))
+    return _MARKDOWN.sub(r"\\\1", unlinked)
 
 
 def for_cell(name: str) -> str:
@@ -41,12 +41,12 @@ def for_cell(name: str) -> str:
 
 
 def visible(name: str) -> str:
-    """Escape for a terminal or a line: control characters, line ends and direction marks are spelled out."""
+    """Escape for a terminal or a line: control characters, line ends and direction marks become escape sequences."""
     return _INVISIBLE.sub(lambda found: _spelled(found[0]), name)
 
 
 def for_log(line: str) -> str:
-    """Escape for a log line: visible, and no command for a CI runner.
+    """Escape for a log line, so that a CI runner reads no command in it.
 
     A name with ``::set-output name=…`` or ``##[add-path]`` could otherwise change later steps.
     """
@@ -67,7 +67,7 @@ def _spelled(character: str) -> str:
 
 
 def natural(text: str) -> tuple[tuple[int, str], ...]:
-    """A key that sorts names as people count: ``r2`` before ``r10``."""
+    """Return a natural sort key of a name: ``r2`` before ``r10``."""
     parts = (part for part in _DIGITS.split(text) if part)
     return (*((int(part), "") if _DIGITS.fullmatch(part) else (-1, part) for part in parts), (-2, text))
 

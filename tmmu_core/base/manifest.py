@@ -1,4 +1,4 @@
-"""The operators of the specification by full name, with the function that implements each (seed 0.G, 0.H).
+"""The operators of the specification by full name, with the function that implements each (TMMU v2 0.G, 0.H).
 
 An error record's ``failure_operator`` is one of these names.
 """

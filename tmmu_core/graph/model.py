@@ -45,7 +45,7 @@ class View(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
 
 
 class Shard(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
-    """This tensor's ``axis`` is split over the mesh axis ``mesh`` (seed II.I)."""
+    """This tensor's ``axis`` is split over the mesh axis ``mesh`` (TMMU v2 II.I)."""
 
     axis: int
     mesh: str

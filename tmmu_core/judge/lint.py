@@ -1,6 +1,6 @@
 """The lint rules of seed VII.A and the warnings of the contract.
 
-The error rules group rules of the verifier under the names of the seed.
+The error rules group rules of the verifier under the names of the TMMU v2 specification.
 """
 
 from __future__ import annotations

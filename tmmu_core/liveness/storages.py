@@ -194,7 +194,7 @@ def _in_place_writes(timeline: Timeline) -> list[Write]:
 
 
 def _check_in_place(timeline: Timeline, ranges: Ranges, write: Write, *, alone: bool) -> None:
-    """Reject an in-place write that violates a condition of seed II.G."""
+    """Reject an in-place write that violates a condition of TMMU v2 II.G."""
     step, x, y, node = write
     tensors, index = timeline.graph.tensors, timeline.index
     forbidden = tensors[y].id in tensors[x].must_not_alias or tensors[x].id in tensors[y].must_not_alias

@@ -1,4 +1,4 @@
-"""``slots``: the normative planner (seed §5, ``AssignLogicalSlots_v1`` and ``MapToVirtualAddresses_v1``).
+"""``slots``: the normative planner (TMMU v2 §5, ``AssignLogicalSlots_v1`` and ``MapToVirtualAddresses_v1``).
 
 Interval graph colouring: visit the storages by birth, free the slots of dead ones, take the lowest free slot. This
 greedy colouring uses as many slots as storages are ever live together, which is optimal (interval graphs are

@@ -1,4 +1,4 @@
-"""Hashes of a plan and of its inputs (contract §6, seed II.K)."""
+"""Hashes of a plan and of its inputs (contract §6, TMMU v2 II.K)."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class Identity(NamedTuple):
 
 
 def plan_hash(identity: Identity, token: bytes, slots: Table | Encoded, addresses: Table | Encoded) -> bytes:
-    """``tmmu_plan_hash`` (seed II.K, contract §6): bound to the token, through the slot assignment table."""
+    """``tmmu_plan_hash`` (TMMU v2 II.K, contract §6): bound to the token, through the slot assignment table."""
     assert is_token(token), "a replay token has 32 bytes, the superseded draft's at least 64"
     return H(["tmmu_plan_v1", [*identity, [token, slots], addresses]])
 

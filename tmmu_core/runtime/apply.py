@@ -1,4 +1,4 @@
-"""``ApplyPlan_v1``: bind a plan to real memory (seed §5).
+"""``ApplyPlan_v1``: bind a plan to real memory (TMMU v2 §5).
 
 Bytes are zeroed (``ZeroTensor_v1``):
 
@@ -39,7 +39,7 @@ NO_DEBUG_FILL: frozenset[str] = frozenset({"confidential", "regulated"})
 
 @dataclass(frozen=True)
 class Bound:
-    """One tensor of the tensor map (seed §6): its logical address and its address in memory."""
+    """One tensor of the tensor map (TMMU v2 §6): its logical address and its address in memory."""
 
     tensor_id: str
     arena: str
@@ -105,7 +105,7 @@ class Applied:
         return memoryview(self.array(tensor_id).data)
 
     def tensor_map(self) -> dict[str, Bound]:
-        """Return all tensors, sorted by id bytes (seed §6, step 4)."""
+        """Return all tensors, sorted by id bytes (TMMU v2 §6, step 4)."""
         return {
             tensor.tensor_id: Bound(
                 tensor_id=tensor.tensor_id,
@@ -224,7 +224,7 @@ class Applied:
 
     @cached_property
     def ledger(self) -> ResourceLedger:
-        """The resource ledger by step (seed II.J)."""
+        """The resource ledger by step (TMMU v2 II.J)."""
         return resource_ledger(self.placed)
 
 

@@ -1,4 +1,4 @@
-"""Arenas in real memory: page-aligned anonymous maps with a checked base pointer (seed II.F).
+"""Arenas in real memory: page-aligned anonymous maps with a checked base pointer (TMMU v2 II.F).
 
 Mapped pages take memory only when they are touched, so that an arena of a terabyte can be mapped.
 """

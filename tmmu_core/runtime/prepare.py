@@ -1,4 +1,4 @@
-"""``PrepareMemory_v2``: plan a graph, apply the plan, commit; and ``CommitExecution_v1`` (seed §5)."""
+"""``PrepareMemory_v2``: plan a graph, apply the plan, commit; and ``CommitExecution_v1`` (TMMU v2 §5)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from tmmu_core.runtime.arena import ArenaHandle, barrier
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """The result of ``PrepareMemory_v2``: the seed's ``tensor_map`` and ``metrics``, with the plan and the state."""
+    """The result of ``PrepareMemory_v2``: the ``tensor_map`` and ``metrics`` of TMMU v2, with the plan and the
+    state.
+    """
 
     solution: Solution
     applied: Applied

@@ -15,7 +15,7 @@ from tmmu_core.base.atomic_files import replace_file_by_parts
 from tmmu_core.formats.csv import csv_table, instance_csv
 from tmmu_core.formats.open_file import read_within
 from tmmu_core.formats.weights import constants_of
-from tmmu_core.graph.assumed_sizes import in_words
+from tmmu_core.graph.assumed_sizes import assumed_text
 from tmmu_core.graph.model import Dim, Graph
 from tmmu_core.graph.native import sidecar as native_sidecar
 from tmmu_core.graph.quantities import read_pairs
@@ -24,7 +24,7 @@ from tmmu_core.planners.problem import PlainInstance
 
 @dataclass(frozen=True)
 class ConvertOptions:
-    """What is read, and the second output."""
+    """Sizes of the input, and the second output."""
 
     dims: str | None = option("Range of each named dimension, ends included, or one size.", "B=1:8,T=512")
     columns: str | None = option("Read a CSV or JSON table with these columns.", "size=BYTES,lower=FROM")
@@ -58,7 +58,7 @@ def convert_command(model: Source, wanted: ConvertOptions, output: Out = STREAM,
     if name != STREAM:
         print_note(counts)
         if graph.assumed:
-            print_note(in_words(graph))
+            print_note(assumed_text(graph))
         named = {size for tensor in graph.tensors for size in tensor.shape}
         fixed = sorted(graph.ranges.keys() - named)
         if fixed:

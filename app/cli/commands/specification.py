@@ -97,10 +97,12 @@ def restore_command(
 
 @dataclass(frozen=True)
 class ApplyOptions:
-    """What is written to the memory."""
+    """Options for the content of the memory."""
 
     security: str = option(
-        "standard, confidential or regulated; the last two reject --debug-fill.", "WORD", default="standard"
+        "standard, confidential or regulated; the last two reject --debug-fill.",
+        "LEVEL",
+        default="standard",
     )
     debug_fill: int | None = option("Fill every tensor with a Philox pattern of this seed.", "SEED")
 

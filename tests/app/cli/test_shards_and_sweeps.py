@@ -25,8 +25,8 @@ def spec(tmp_path: Path) -> str:
 @pytest.mark.parametrize(
     ("options", "shown_text"),
     [
-        (("--rank", "4"), "no rank 4 among 4"),
-        (("--rank", "0", "--world-size", "8"), "the world has 8 ranks"),
+        (("--rank", "4"), "no rank 4: the mesh has 4 ranks"),
+        (("--rank", "0", "--world-size", "8"), "--world-size is 8"),
     ],
 )
 def test_world_size_that_differs_from_the_mesh_is_rejected(

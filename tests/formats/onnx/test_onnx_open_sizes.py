@@ -17,7 +17,7 @@ from tests.formats.onnx.test_onnx import FLOAT, model, op, read, tensors, value
 from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.formats.onnx import onnx_shape_run
 from tmmu_core.formats.open_file import read_at, read_within
-from tmmu_core.graph.assumed_sizes import assumed_at, in_words
+from tmmu_core.graph.assumed_sizes import assumed_at, assumed_text
 from tmmu_core.graph.model import Dim
 from tmmu_core.graph.native import native_file
 from tmmu_core.judge.verifier.verify import verify_plan
@@ -62,9 +62,9 @@ def test_given_size_is_not_assumed() -> None:
 
 def test_note_has_the_option_that_changes_the_sizes() -> None:
     graph = read(relu(["N", "T"]))
-    assert in_words(graph).endswith("--dims N=1,T=512")
+    assert assumed_text(graph).endswith("--dims N=1,T=512")
     assert assumed_at(graph, {"T": 9}) == {"N": 1}
-    assert in_words(graph, {"N": 1, "T": 9}) == ""
+    assert assumed_text(graph, {"N": 1, "T": 9}) == ""
 
 
 @pytest.mark.parametrize(("size", "pooled_size"), [(9, 4), (512, 255), (4097, 2048)])

@@ -92,7 +92,7 @@ def with_order(bound: LowerBound, needs: Mapping[str, int]) -> LowerBound:
     for need in bound.needs:
         proven = needs.get(need.arena, 0)
         if proven > need.bytes:
-            need = Need(need.arena, proven, "", (), "every order has so many live bytes at some step")
+            need = Need(need.arena, proven, "", (), "every order has at least this many live bytes at some step")
         raised.append(need)
     return LowerBound(tuple(raised))
 

@@ -34,7 +34,7 @@ TIGHTENED_GOALS = tuple(
 NESTED_UP_TO = 100
 """Nodes up to which nested search also runs where something fits: it is cheap there and sometimes finds less."""
 START_TENTHS = (2, 4)
-"""Nested search also starts at the cheapest cuts within so many tenths above the lowest one."""
+"""Nested search also starts at the cheapest cuts up to this many tenths above the lowest one."""
 REPORT_EVERY = 64
 """Choices between two progress reports."""
 MOST_POINTS = 16

@@ -91,7 +91,7 @@ def apply_shards(plan_input: PlanInput, move: Move) -> PlanInput:
 
 
 def with_mesh(whole: Candidate, spec: Mapping[str, Any], sizes: Mapping[str, int]) -> Candidate | None:
-    """Return the planned share of rank 0; ``None`` if the graph cannot be split into so many parts."""
+    """Return the planned share of rank 0; ``None`` if the graph cannot be split into this many parts."""
     description = ", ".join(f"{axis} = {size}" for axis, size in sizes.items())
     move = Move("shards", f"{description}: the share of rank 0", WHY, details={"spec": dict(spec)})
     try:

@@ -1,4 +1,4 @@
-"""Checkpoint and restore (seed §10): slot assignment, live ranges and metrics in a compact file.
+"""Checkpoint and restore (TMMU v2 §10): slot assignment, live ranges and metrics in a compact file.
 
 A checkpoint is canonical CBOR. Its rows are sorted by (producer's position, output index): the step that writes a
 tensor, and its index among the outputs of that step. Tensors without producer come first, at position −1, by tensor id
@@ -75,7 +75,7 @@ def checkpoint(plan: Plan, liveness: Liveness) -> bytes:
 
 
 def refuses(data: bytes) -> str:
-    """Return why bytes are not a checkpoint (seed §10); ``""`` if they are, or are a damaged one."""
+    """Return why bytes are not a checkpoint (TMMU v2 §10); ``""`` if they are, or are a damaged one."""
     if document.kind(data) != "cbor":
         return "it does not begin like a CBOR map" if data else "the file is empty"
     return schema_refusal(data, CHECKPOINT_SCHEMA, slice(-256, None))  # the schema is the last key of a checkpoint

@@ -1,8 +1,8 @@
 """Compare two plans: whether they are comparable, their first difference, and the changes per tensor.
 
-Two runs are *comparable* if they have one graph, arena configuration, token and schemas (contract §7, seed §7); another
-mode or order is a divergence, reported first. Two snapshots of an allocator are comparable by line of code. Comparing
-raises no error: the differences of incomparable plans are listed too.
+Two runs are *comparable* if they have one graph, arena configuration, token and schemas (contract §7, TMMU v2 §7);
+another mode or order is a divergence, reported first. Two snapshots of an allocator are comparable by line of code.
+Comparing raises no error: the differences of incomparable plans are listed too.
 
 "Left" is the baseline, "right" the candidate. Planner, options, preset and name are *context*: they are reported, but
 two planners with one layout are identical. ``allocation_time_ns`` is never compared.

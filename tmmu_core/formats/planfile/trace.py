@@ -1,4 +1,4 @@
-"""The trace of an allocation run (seed §7): a header, a record per tensor, a summary.
+"""The trace of an allocation run (TMMU v2 §7): a header, a record per tensor, a summary.
 
 Traces are deterministic: they contain no time, so that golden traces are compared byte by byte. The encoding is JSON
 lines or a CBOR sequence, one record each::
@@ -7,7 +7,7 @@ lines or a CBOR sequence, one record each::
     tensor              tensor_id, arena, logical_slot, logical_address [arena, offset], size (bytes of the tensor),
                         bytes (of its storage), live_range [birth, death), and the columns that drawings need
     handoff             step, from, to, taken
-    replan              old and new plan hash, if a run planned again (seed II.H)
+    replan              old and new plan hash, if a run planned again (TMMU v2 II.H)
     summary             peak bytes per arena, slots, reuse ratio, fragmentation, the metrics except the time
 
 The *digest* form of a large trace has no tensor and no handoff records (``"rows": "digest"`` in its header); its header
@@ -218,7 +218,7 @@ register_types(_ANY)
 
 
 def refuses(data: bytes) -> str:
-    """Return why bytes are not a trace (seed §7); ``""`` if they are, or are a damaged one."""
+    """Return why bytes are not a trace (TMMU v2 §7); ``""`` if they are, or are a damaged one."""
     if reason := document.no_document(data):
         return reason
     begins = data[:4096] if document.kind(data) == "cbor" else data.partition(b"\n")[0]

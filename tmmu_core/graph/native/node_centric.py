@@ -58,7 +58,7 @@ class PortNode(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     alias_group_id: str | tuple[str | None, ...] | None = None
     view: View | tuple[View | None, ...] | None = None
     view_descriptor: View | tuple[View | None, ...] | None = None
-    """The seed's name of ``view``."""
+    """The name of ``view`` in the TMMU v2 specification."""
     saved_for_backward: bool | tuple[bool, ...] = False
     remat: bool | tuple[bool, ...] = False
     must_not_alias: tuple[str, ...] = ()

@@ -1,6 +1,6 @@
-"""A shard spec: the mesh over which a graph is split, and the split axis of each tensor (seed II.I).
+"""A shard spec: the mesh over which a graph is split, and the split axis of each tensor (TMMU v2 II.I).
 
-A spec is a JSON object, hashed as it is given::
+A spec is a JSON object; its hash covers the JSON without changes::
 
     {"mesh": [{"name": "dp", "size": 2}, {"name": "tp", "size": 4}],
      "tensors": {"embed": {"axis": 0, "mesh": "tp"}, "scale": null},
@@ -8,24 +8,24 @@ A spec is a JSON object, hashed as it is given::
      "contracts": {"parameters": null, "activations": {"axis": 0, "mesh": "dp"},
                    "gradients": {"axis": 0, "mesh": "dp"}, "optimizer_state": {"axis": 0, "mesh": "dp"}}}
 
-``mesh`` lists the axes from the slowest to the fastest; the ranks run through it as through a C array. Written as an
-object (``{"dp": 2, "tp": 4}``) it is taken by name bytes, for a JSON object has no order.
+``mesh`` lists the axes from the slowest to the fastest, like the axes of a C array. If it is an object
+(``{"dp": 2, "tp": 4}``), which has no order in JSON, the axes are sorted by name.
 
-A contract ``"follow"`` of ``activations`` or ``gradients`` gives them the split that follows from that of the weights
-(:mod:`.follow`): heads and the hidden units of an MLP are then shared by the ranks.
+The contract ``"follow"`` of ``activations`` or ``gradients`` derives their split from that of the weights
+(:mod:`.follow`): attention heads and the hidden units of an MLP are then split over the ranks.
 
 The first matching entry determines the sharding of a tensor:
 
-1. ``tensors``, by id; ``null`` means on every rank whole;
-2. ``rules``, the first whose pattern (``*``, ``?``, ``[…]``) fits;
+1. ``tensors``, by id; ``null``: the whole tensor is on every rank;
+2. ``rules``, the first whose pattern (``*``, ``?``, ``[…]``) matches;
 3. the tensor's own ``shard`` field;
-4. for ``x@grad`` and ``x@remat`` what is true of ``x``, for a view what keeps it inside its base;
-5. the contract of its kind. A contract applies to many tensors; it skips those without the axis, those with
-   fewer rows than parts and those with a view that could not follow, where 1 to 3 are refused.
+4. for ``x@grad`` and ``x@remat``, the sharding of ``x``; for a view, the sharding that keeps it inside its base;
+5. the contract of its kind. A contract does not apply to a tensor that lacks the axis, has fewer rows than parts, or
+   has a view that cannot be split in the same way. Entries 1 to 3 raise an error for such a tensor.
 
-An axis of d rows in p parts: every rank gets ``d // p`` rows, the first ``d % p`` ranks one more. Fewer rows than parts
-would leave a rank with nothing and are refused. One tensor may be split along several axes, over different mesh axes:
-then the value is a list of ``{"axis", "mesh"}``.
+An axis of d rows is split into p parts: every rank has ``d // p`` rows, the first ``d % p`` ranks have one more. Fewer
+rows than parts are rejected. A tensor can be split along several axes, over different mesh axes: the value is then a
+list of ``{"axis", "mesh"}``.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ KINDS: tuple[str, ...] = ("parameters", "activations", "gradients", "optimizer_s
 
 @dataclass(frozen=True)
 class ShardSpec:
-    """A spec as read."""
+    """A parsed shard spec."""
 
     mesh: tuple[tuple[str, int], ...]
     """Mesh axes and their sizes, from the slowest to the fastest."""
@@ -61,7 +61,7 @@ class ShardSpec:
 
     @cached_property
     def sizes(self) -> dict[str, int]:
-        """Mesh axis → parts."""
+        """Return mesh axis → number of parts."""
         return dict(self.mesh)
 
     @property
@@ -70,7 +70,7 @@ class ShardSpec:
         return prod(size for _, size in self.mesh)
 
     def place(self, rank: int) -> dict[str, int]:
-        """Mesh axis → coordinate of ``rank``."""
+        """Return mesh axis → coordinate of ``rank``."""
         place = {}
         for name, size in reversed(self.mesh):
             rank, place[name] = divmod(rank, size)
@@ -83,15 +83,15 @@ def rows_of(rows: int, parts: int, part: int) -> int:
 
 
 def check_world(spec: ShardSpec, world_size: int | None, rank: int = 0) -> int:
-    """The number of ranks. Raises ``InvalidIrShapes`` (``shard_world_size``, ``shard_rank``)."""
+    """Return the number of ranks. Raises ``InvalidIrShapes`` (``shard_world_size``, ``shard_rank``)."""
     if world_size is not None and world_size != spec.world_size:
         mesh = " × ".join(f"{name} {size}" for name, size in spec.mesh) or "empty"
-        message = f"the world has {world_size} ranks, but the mesh ({mesh}) has {spec.world_size}."
-        hint = "Let the product of the mesh axes be the number of ranks; add an axis for plain replicas."
+        message = f"--world-size is {world_size}, but the mesh ({mesh}) has {spec.world_size} ranks."
+        hint = "The product of the mesh axes must equal the number of ranks. Add an axis for replicas."
         raise refused(message, "$.mesh", hint, reason="shard_world_size")
     if not 0 <= rank < spec.world_size:
         message, hint = (
-            f"there is no rank {rank} among {spec.world_size}.",
+            f"there is no rank {rank}: the mesh has {spec.world_size} ranks.",
             f"Give a rank from 0 to {spec.world_size - 1}.",
         )
         raise refused(message, "$", hint, reason="shard_rank")
@@ -99,7 +99,7 @@ def check_world(spec: ShardSpec, world_size: int | None, rank: int = 0) -> int:
 
 
 def read_spec(given: Mapping[str, Any]) -> ShardSpec:
-    """Check a spec and give it as a value. Raises ``InvalidIrShapes`` (reasons ``shard_spec``, ``shard_mesh``)."""
+    """Parse and check a spec. Raises ``InvalidIrShapes`` (reasons ``shard_spec``, ``shard_mesh``)."""
     _object(given, FIELDS, "$", "shard spec", "Write a JSON object.")
     mesh = _mesh(given.get("mesh", []))
     names = tuple(name for name, _ in mesh)
@@ -136,7 +136,7 @@ def _mesh(given: Any) -> tuple[tuple[str, int], ...]:
             raise refused(f"the mesh axis {name!r} has the size {size!r}.", path, "Give a size ≥ 1.")
         axes.append((name, size))
     if len(dict(axes)) != len(axes):
-        raise refused("two mesh axes have one name.", "$.mesh", "Name each axis differently.")
+        raise refused("two mesh axes have the same name.", "$.mesh", "Use a different name for each axis.")
     ranks, most = 1, limits.ceiling(limits.RANKS)
     for _, size in axes:
         ranks *= size
@@ -147,7 +147,7 @@ def _mesh(given: Any) -> tuple[tuple[str, int], ...]:
 
 
 def _split(given: Any, names: Sequence[str], path: str) -> Split:
-    """One ``{"axis", "mesh"}``, a list of them, or ``None``."""
+    """Parse ``{"axis", "mesh"}``, a list of them, or ``None``."""
     if given is None:
         return ()
     split: list[tuple[int, str]] = []
@@ -165,7 +165,9 @@ def _split(given: Any, names: Sequence[str], path: str) -> Split:
         split.append((axis, mesh))
     if any(len(set(side)) < len(split) for side in zip(*split, strict=True)):
         raise refused(
-            f"{path} uses an axis twice.", path, "Split each axis over one mesh axis, and each of those once."
+            f"{path} uses an axis twice.",
+            path,
+            "Split each tensor axis over one mesh axis, and use each mesh axis once.",
         )
     return tuple(split)
 
@@ -187,5 +189,5 @@ def _list(given: Any, path: str) -> Sequence[Any]:
 
 
 def refused(message: str, path: str, hint: str, reason: str = "shard_spec", **more: Any) -> InvalidIrShapes:
-    """Return the error for a spec, or for a graph under it, with its place."""
+    """Return the error for a spec, or for a graph with a spec; ``path`` is the JSON path."""
     return InvalidIrShapes(message, hint=hint, reason=reason, node_id="", path=path, **more)

@@ -1,4 +1,4 @@
-"""Sharding: a graph and a shard spec (:mod:`.shard_spec`) to the split of every tensor (seed II.I).
+"""Sharding: a graph and a shard spec (:mod:`.shard_spec`) to the split of every tensor (TMMU v2 II.I).
 
 What each rank gets of it is in :mod:`.shares`.
 """

@@ -92,7 +92,7 @@ def verify_plan(
 
     ``dims``: the values of the named dimensions; by default those of the plan's shapes. ``arenas``: the arena
     configuration as given, if known. ``cut_from``: the ir_hash of the whole graph where ``graph`` is a rank's part
-    (seed II.I). Does not raise for an invalid plan: findings are in the verdict.
+    (TMMU v2 II.I). Does not raise for an invalid plan: findings are in the verdict.
     """
     broken = list(check_columns(plan))
     if broken:

@@ -52,7 +52,7 @@ PHILOX_KEY = 4
 
 @dataclass(frozen=True)
 class Attempt:
-    """One branching order: ``rank[u]`` (0 goes first), for so many nodes."""
+    """One branching order, ``rank[u]`` (0 is first), and its node budget."""
 
     rank: I64
     nodes: int

@@ -27,11 +27,11 @@ MIN_STORAGES = 256
 MAX_PEAK_SHARE = 2
 """The peak has at most one of this many storages."""
 LEVELS = (12, 14, 13, 15, 11)
-"""The peak: moments with live bytes of at least so many sixteenths of the target; tried in this order."""
+"""The peak is where live bytes reach this many sixteenths of the target; tried in this order."""
 OPENINGS = (3, 0)
 """Branching orders tried at each level, as indices into :data:`.branching.OPENING_WEIGHTS`."""
 NODES = (64, 4)
-"""Nodes of an attempt: a constant, and so many per storage of the peak."""
+"""Node budget of an attempt: a constant, and this many per storage of the peak."""
 
 
 def pack_peak_first(cols: Columns, bound: Bound, request: SearchRequest) -> list[int] | None:
@@ -121,7 +121,7 @@ class _Component:
         return self.search is None or self.search.is_open or self.search.floor > floor
 
     def lower(self, request: SearchRequest, budget: int, proven: int) -> int:
-        """Search with so many nodes; return the bound proven for the whole problem."""
+        """Search with a budget of nodes; return the bound proven for the whole problem."""
         assert self.search is not None
         request.log.proven_bound = proven
         search(self.search, replace(request, budget=budget))

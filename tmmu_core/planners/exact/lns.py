@@ -32,7 +32,7 @@ MAX_FAILURES = 2
 LONG_RUN_FACTOR = 12
 """Iterations of a long run, in multiples of a normal one: slower cooling finds tighter packings."""
 MAX_LONG_RUNS_AT_LOW, ALMOST_OMITTED = 3, 2
-"""At most so many long runs at the low end, while at most so many units are omitted; then bisection again."""
+"""Limits at the low end: number of long runs, and omitted units up to which they go on; then bisection again."""
 MAX_LONG_RUNS = 4
 """Upper limit of long runs."""
 HOPELESS_OMITTED = 4
@@ -77,7 +77,7 @@ class LnsRun:
     """Set ``stop[0]`` from any thread to end the run."""
 
     def run(self, capacity: int, iterations: int, watch: Watch | None = None) -> list[int] | None:
-        """Return the offset of each unit if all fit below the capacity within so many iterations, else ``None``.
+        """Return the offset of each unit if all fit below the capacity within ``iterations``, else ``None``.
 
         ``watch(iterations)`` is polled by :func:`.branch_and_bound.watched`; the run stops when it returns ``False``.
         """

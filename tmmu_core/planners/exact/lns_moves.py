@@ -3,19 +3,19 @@
 A packing below a capacity that omits some units is changed by *ruin and recreate* (Schrimpf et al. 2000; adjacent
 removal as in Christiaens and Vanden Berghe 2020): choose a unit, mostly an omitted one, and a point of its lifetime;
 remove the units nearest to that point in time and bytes; reinsert all units without a place one by one. The result is
-accepted if it omits less than before, or little more (simulated annealing): the tolerance is drawn first, so a repair
-ends as soon as it exceeds it.
+accepted if it omits less than before, or little more (simulated annealing). The cost limit is drawn before the
+repair, which ends when the cost exceeds the limit.
 
-Placed units have no offsets, only an order: of two that conflict, one lies below the other. The lowest end of a unit
-is the longest path from the bottom, its highest offset the longest path from the top, like heads and tails in job
-shop scheduling (Balas 1969). A unit can be inserted between neighbours in that order where the units below at their
-lowest and those above at their highest leave enough bytes (insertion: Werner and Winkler 1995); the others move
-apart.
+Placed units have no offsets, only an order: of two units that conflict, one is below the other. The lowest end of a
+unit is the longest path from the bottom; its highest offset is the longest path from the top (heads and tails of job
+shop scheduling, Balas 1969). A gap for a unit is between two neighbours in that order: the units below it are at their
+lowest offsets, the units above it at their highest. A unit is inserted into a gap that is large enough; the other units
+move apart (insertion: Werner and Winkler 1995).
 
-Omitting a unit that lacks only a few bytes costs less than omitting one that lacks all of them.
+The cost of an omitted unit grows with the bytes that its widest gap lacks.
 
-Integers only, drawn by a permuted congruential generator (O'Neill 2014): the same iterations on every machine. An
-iteration costs O(n + sections of all lifetimes) for each reinserted unit.
+All arithmetic is on integers, with a permuted congruential generator (O'Neill 2014): the iterations are the same on
+every machine. Cost of an iteration: O(n + sections of all lifetimes) per reinserted unit.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ from tmmu_core.planners.problem import I64
 
 # Columns of ``LnsState.unit``; the first five traits are sort keys of the reinsertion, greatest first.
 AREA, BYTES, LIFE, EARLY, LATE, BORN, DIES, SIZE, ALIGNMENT, FIXED = range(10)
-# Rows of ``LnsState.work``. Result: offset (−1: omitted). Packing: omitted units, weight of each unit, order of the
-# placed units (each after those below it), their lowest ends and highest offsets; then these three for the repair.
-# ``RANK, FLOOR, CEILING``: see ``_list_gaps``. Repair: units without a place, the same sorted, and the sort keys.
+# Rows of ``LnsState.work``. ``OFFSET``: result (−1: omitted). ``OMITTED, WEIGHT``: omitted units; weight of each unit.
+# ``PLACED_ORDER …``: placed units, each after those below it; their lowest ends; their highest offsets. ``NEXT_…``: the
+# same during the repair. ``RANK, FLOOR, CEILING``: see ``_list_gaps``. ``REMOVED, INSERTION_ORDER, KEY``: units to
+# reinsert; the same units sorted; their sort keys.
 OFFSET, OMITTED, WEIGHT, PLACED_ORDER, LOW_END, HIGH_OFFSET, NEXT_ORDER, NEXT_LOW_END, NEXT_HIGH_OFFSET = range(9)
 RANK, FLOOR, CEILING, REMOVED, INSERTION_ORDER, KEY = range(9, 15)
 
@@ -40,18 +41,18 @@ RANK, FLOOR, CEILING, REMOVED, INSERTION_ORDER, KEY = range(9, 15)
 FIRST_TIME, LAST_TIME, LENGTH, SPAN, BOTTOM, TOP, DISTANCE = range(7)
 # Cells of ``LnsState.progress``.
 RANDOM_STATE, PLACED_COUNT, OMITTED_COUNT, COST, FEWEST_OMITTED, ITERATION = range(6)
-# Cells of ``LnsState.target``: centre of the iteration (unit, time, bytes), units to remove, units without a place
-# then, and units kept.
+# Cells of ``LnsState.target``: centre of the iteration (unit, time, bytes), and three counts: units to remove, units to
+# reinsert (removed or omitted before), units that stay placed.
 CENTRE_UNIT, CENTRE_TIME, CENTRE_BOTTOM, CENTRE_TOP, DESTROY_COUNT, UNPLACED_COUNT, KEPT_COUNT = range(7)
 
 SCALE = 1024
-"""Resolution of time and capacity in distances."""
+"""The whole time, or the whole capacity, in units of distance."""
 STAGES = 1024
-"""Steps of the cooling."""
+"""Number of temperatures of the annealing."""
 TIME_FACTORS, BYTE_FACTORS = (48, 10, 144), (60, 300, 20)
 """Weights of distance in time and in bytes; each iteration draws one of three."""
 NOISE_PERIOD = 4096
-"""An iteration multiplies distances by consecutive columns of ``noise``, from a random one of these."""
+"""Each iteration uses consecutive columns of ``noise`` as factors of distances; this many possible first columns."""
 UNREACHABLE = 2**31 - 1
 """Distance of a unit that cannot be removed."""
 BY_LOWEST, BY_HIGHEST, BY_MIDDLE, KEEP_ORDER = range(4)
@@ -61,16 +62,16 @@ LOWEST, TIGHTEST, HIGHEST, WIDEST = range(4)
 SKIP_ONE_IN = 128
 """One of this many gaps is skipped at random, which diversifies each rule."""
 SHORTFALL_SHARE = 384
-"""Part of a weight, in 1/1024, that depends on the missing bytes."""
+"""Fraction of the cost, in 1/1024, that depends on the bytes that the widest gap lacks."""
 REWEIGHTINGS, REWEIGHT_DIVISOR = 1000, 64
 """``REWEIGHTINGS`` times in a run, the weights of omitted units grow by one part of ``REWEIGHT_DIVISOR``."""
 INFINITE = 2**62
 MAX_STEPS = 2**30
-"""Capacities are below this many steps: 32-bit columns hold them."""
+"""Upper limit of a capacity in units of ``LnsRun.step``, so that it fits into 32-bit columns."""
 
 
 class LnsState(NamedTuple):
-    """n units, m sections and a packing; bytes are counted in steps (:class:`.lns.LnsRun`)."""
+    """n units, m sections and a packing; sizes and offsets are in multiples of ``LnsRun.step`` bytes (:mod:`.lns`)."""
 
     unit: I64
     """(n, 10): traits up to 2^20, then ``BORN … FIXED``."""
@@ -172,9 +173,10 @@ def _offset_ranges(state: LnsState, capacity: int, order_row: int, rows: int) ->
 
 
 def _list_gaps(state: LnsState, capacity: int, i: int, order_row: int) -> int:
-    """Write the units that ``i`` conflicts with: rank, floor above those below, ceiling below those from it on.
+    """Write a gap below each placed unit that conflicts with ``i``, and the gap at the top; return the number of units.
 
-    Return their number; one more row is the gap at the top.
+    ``RANK`` is the position of that unit in the order, ``FLOOR`` the highest end below the gap, ``CEILING`` the lowest
+    offset above it.
     """
     row, top, high, conflicts = (
         state.work[order_row],
@@ -208,7 +210,7 @@ def _widest_gap(state: LnsState, capacity: int, i: int, order_row: int) -> int:
 
 
 def _omission_cost(state: LnsState, i: int, lacking: int) -> int:
-    """Return the cost of omitting ``i``, which lacks so many bytes."""
+    """Return the cost of omitting ``i`` if its widest gap is ``lacking`` bytes too small."""
     weight, size = state.work[WEIGHT, i], state.unit[i, SIZE]
     lacks = max(min(lacking, size), 0) * SHORTFALL_SHARE // max(size, 1)
     return weight - (weight * SHORTFALL_SHARE >> 10) + (weight * lacks >> 10)
@@ -314,7 +316,7 @@ def _destroy(state: LnsState, rng: int) -> int:
 
 
 def _sort_removed(state: LnsState, rng: int) -> int:
-    """Sort the units without a place by one of six randomised orders; return the random state."""
+    """Sort the units to reinsert by one of six randomised orders; return the random state."""
     unit, taken, order, key = state.unit, state.work[REMOVED], state.work[INSERTION_ORDER], state.work[KEY]
     rng, r = draw(rng)
     by = r % 6
@@ -386,7 +388,7 @@ def _insert(state: LnsState, capacity: int, i: int, k: int) -> None:
 
 
 def _repair(state: LnsState, capacity: int, cost_limit: int, rng: int) -> tuple[int, int, int]:
-    """Reinsert the units without a place while the cost of those omitted is below ``cost_limit``.
+    """Reinsert the removed and omitted units while the cost of those that do not fit is below ``cost_limit``.
 
     Return the random state, the number of omitted units (in front of ``INSERTION_ORDER``) and the cost.
     """
@@ -421,7 +423,7 @@ def _initialise(state: LnsState, capacity: int) -> None:
 
 
 def destroy_and_repair(state: LnsState, capacity: int, iterations: int, mean_destroyed: int, stop: I64) -> bool:
-    """Return whether all units are placed after at most so many iterations; offsets are then ``state.work[OFFSET]``.
+    """Run up to ``iterations`` iterations; return whether all units are placed, at ``state.work[OFFSET]``.
 
     Continues from ``state.progress[ITERATION]``; ends soon after ``stop[0]`` is set.
     """

@@ -17,7 +17,7 @@ slot, so the same words hold for it; its slot rounding is 0 but for the byte tha
 The sum holds for every plan that the verifier passes. Where blocks overlap, bytes would be counted twice: ``holes``
 then stops at 0 and the sum is over the extent.
 
-Beside it: the tenants of each slot, and the resource ledger of seed II.J.
+Beside it: the tenants of each slot, and the resource ledger of TMMU v2 II.J.
 """
 
 from __future__ import annotations
@@ -225,7 +225,7 @@ class ResourceLedger:
     """The step from which each row holds."""
 
     def rows(self) -> list[dict[str, int | float]]:
-        """One mapping per step, keys as seed II.J names them."""
+        """One mapping per step, keys as TMMU v2 II.J names them."""
         columns = (self.steps, self.bytes_allocated, self.peak_bytes, self.peak_live_bytes, self.allocation_failures)
         return [
             {
@@ -240,7 +240,7 @@ class ResourceLedger:
 
 
 def resource_ledger(plan: Plan) -> ResourceLedger:
-    """Seed II.J's counters for each step of a plan that was made; a quota that is breached makes none (§4)."""
+    """The counters of TMMU v2 II.J for each step of a plan that was made; a quota that is breached makes none (§4)."""
     s = storages_of(plan)
     beats = beats_of(plan, s)
     steps = len(beats)

@@ -103,7 +103,7 @@ def plan_metrics(
     retained: tuple[int, int] = (0, 0),
     allocation_time_ns: int = 0,
 ) -> dict[str, Any]:
-    """``Plan.metrics``: sums over the arenas (per arena: ``Plan.arenas``), seed 0.I and §7, contract §7.
+    """``Plan.metrics``: sums over the arenas (per arena: ``Plan.arenas``), TMMU v2 0.I and §7, contract §7.
 
     ``retained`` is :func:`activation_retention`'s pair. ``internal_fragmentation_ratio`` alone goes by the sum of the
     arenas' own peaks (contract §7), as ``max_live`` does by that of their own counts. ``allocation_time_ns`` is never

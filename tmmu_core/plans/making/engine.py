@@ -15,7 +15,7 @@ from typing import Any
 
 from tmmu_core.base.errors import U64_MAX, ArenaTooSmall, ContractError, Scalar
 from tmmu_core.graph.arenas import as_given, read_arenas, refuse_unknown_arenas
-from tmmu_core.graph.assumed_sizes import in_words
+from tmmu_core.graph.assumed_sizes import assumed_text
 from tmmu_core.graph.model import AnnotatedGraph, ArenaConfig, Graph
 from tmmu_core.graph.native.document import paused_gc
 from tmmu_core.liveness.analyse import analyse, arena_of_tensor
@@ -171,7 +171,7 @@ def remarks_on(graph: Graph, dims: Mapping[str, int]) -> dict[str, str]:
     parts = [f"{node.node_id} ({', '.join(node.unplanned)})" for node in graph.nodes if node.unplanned]
     more = f" and {len(parts) - NAMED_PARTS:,} more" if len(parts) > NAMED_PARTS else ""
     found = {
-        ASSUMED: in_words(graph, dims),
+        ASSUMED: assumed_text(graph, dims),
         READ: " ".join(graph.notes) if isinstance(graph, AnnotatedGraph) else "",
         UNPLANNED: f"bodies that are not planned: {', '.join(parts[:NAMED_PARTS])}{more}" if parts else "",
     }

@@ -1,4 +1,4 @@
-"""A plan per rank of a sharded graph; ranks that run the same graph are planned once (seed II.I).
+"""A plan per rank of a sharded graph; ranks that run the same graph are planned once (TMMU v2 II.I).
 
 The local graph is cut from the graph *as run*: a synthesised backward pass is written first, so that the spec can
 speak of gradients. ``ir_hash`` stays the global graph's; ``rank, world_size, shard_spec_hash`` make each rank's hash

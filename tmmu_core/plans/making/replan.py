@@ -1,4 +1,4 @@
-"""A plan per iteration of a program with dynamic shapes (seed II.H), identified by the replan key of seed §10."""
+"""A plan per iteration of a program with dynamic shapes (TMMU v2 II.H), identified by the replan key of TMMU v2 §10."""
 
 from __future__ import annotations
 

@@ -284,13 +284,11 @@ OPTION_SPECS: Mapping[str, OptionSpec] = {
     "dims": OptionSpec(
         "--dims", "B=8,T=512", "Sizes of named dimensions [their upper bounds].", _dims, _pairs_text, of_graphs=True
     ),
-    "budget": OptionSpec(
-        "--budget", "BYTES", "The quota: the most that the arenas' extents may sum to.", _bytes, of_graphs=True
-    ),
+    "budget": OptionSpec("--budget", "BYTES", "Maximum total size of all arenas [unlimited].", _bytes, of_graphs=True),
     "addressing": OptionSpec(
         "--addressing",
         "HOW",
-        "offsets, or blake3_sparse for the addresses of the superseded draft [offsets].",
+        "Addresses: offsets, or blake3_sparse (hashed, only for old plans) [offsets].",
         _addressing,
         choices=ADDRESSINGS,
         of_graphs=True,

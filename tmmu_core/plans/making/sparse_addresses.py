@@ -1,10 +1,10 @@
 """The superseded draft's hashed addresses, ``addressing="blake3_sparse"``, to read and compare its plans.
 
 The draft gave every slot the address ``BLAKE3(replay_token ‖ "tmmu_va" ‖ arena ‖ logical_slot_id)`` in one sparse
-virtual space; TMMU v2 forbids hashes as a source of addresses (seed II.F). The draft left open how the slot is spelled
-and how a digest becomes an address. Here: the arena as UTF-8, the slot as eight bytes, most significant first; the
-address is the first ``bits`` bits of the digest as a number, rounded down to the slot's alignment. (The draft's §0.B
-names another tag, ``tmmu_slot``, and adds the mode; its operator uses ``tmmu_va`` twice, so this module does too.)
+virtual space; TMMU v2 (II.F) forbids hashes as a source of addresses. The draft left open how the slot is
+spelled and how a digest becomes an address. Here: the arena as UTF-8, the slot as eight bytes, most significant first;
+the address is the first ``bits`` bits of the digest as a number, rounded down to the slot's alignment. (The draft's
+§0.B names another tag, ``tmmu_slot``, and adds the mode; its operator uses ``tmmu_va`` twice, so this module does too.)
 
 Two slots with overlapping bytes are an ``ADDRESS_COLLISION``: unlikely at 64 bits, common at 8.
 """

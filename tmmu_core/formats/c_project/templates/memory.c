@@ -1,7 +1,7 @@
 /* Generated from a memory plan. */
 #include "«p»_memory.h"
 
-/*# C has no empty arrays: a plan without regions or tensors keeps one entry that nothing counts. #*/
+/*# C has no empty arrays: without regions or tensors, an array has one unused entry. #*/
 const uint64_t «p»_region_size[] = {
 /*% for _, name in regions %*/
     «name.stem»_SIZE,

@@ -30,7 +30,7 @@ ALLOC, FREE, MAP, UNMAP, OOM = range(5)
 _CODES = {"alloc": ALLOC, "free_completed": FREE, "free": FREE, "oom": OOM}
 _CODES |= dict.fromkeys(("segment_alloc", "segment_map"), MAP) | dict.fromkeys(("segment_free", "segment_unmap"), UNMAP)
 MEMORY_PER_BYTE, LEAST_MEMORY = 16, 1 << 30
-"""Memory that the values of a pickle may take: bytes per byte of the file, and at least so many bytes."""
+"""Memory limit of a pickle's values: bytes per byte of the file, and the smallest limit."""
 _LEAST_BYTES = 8
 """Smallest size of a pickled event, segment or block: a dict with two memoised values."""
 

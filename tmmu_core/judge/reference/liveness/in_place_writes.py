@@ -1,4 +1,4 @@
-"""In-place writes that a node demands (contract §3, seed II.G)."""
+"""In-place writes that a node demands (contract §3, TMMU v2 II.G)."""
 
 from __future__ import annotations
 
