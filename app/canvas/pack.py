@@ -31,7 +31,7 @@ from tmmu_core.graph.model import INPUTS_STEP
 from tmmu_core.judge.verifier.finished_plan import conflicting_rows
 from tmmu_core.plans.analysis.reuse_costs import costly_reuses
 from tmmu_core.plans.figures.live_bytes import peak_of
-from tmmu_core.plans.figures.plan_storages import PlanStorages, beats_of, live_bytes, peak_step_of, storages_of
+from tmmu_core.plans.figures.plan_storages import PlanStorages, curve_points_of, live_bytes, peak_step_of, storages_of
 from tmmu_core.plans.model import INVALID, ArenaSummary, Plan
 
 MAGIC = b"TMMUCANV"
@@ -283,11 +283,13 @@ def _arenas(
     arrays: _Arrays, whole: Plan, storages: PlanStorages, plan: Plan, events: NDArray[np.int64] | None
 ) -> list[dict[str, Any]]:
     """Pack the figures and live bytes of each arena."""
-    beats = beats_of(whole, storages)
+    points = curve_points_of(whole, storages)
     steps = np.arange(max(1, plan.steps)) if events is None else events[: plan.steps]
     arenas = []
     for summary in plan.arenas:
-        curve = live_bytes(whole, summary.name, storages, beats)[np.searchsorted(beats.steps, steps, side="right") - 1]
+        curve = live_bytes(whole, summary.name, storages, points)[
+            np.searchsorted(points.steps, steps, side="right") - 1
+        ]
         step, _ = peak_of(curve) if plan.steps else (0, 0)
         arenas.append(
             {

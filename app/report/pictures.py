@@ -255,40 +255,42 @@ def drawn_steps(ledger: WasteLedger) -> NDArray[np.int64]:
 
 def ledger_figure(plan: Plan, ledger: WasteLedger, sheet: Sheet) -> Markup:
     """Return the stacked chart of live bytes and the four kinds of waste over the steps."""
-    beats, capacity = drawn_steps(ledger), plan.arena_of[ledger.arena].capacity_bytes
+    points, capacity = drawn_steps(ledger), plan.arena_of[ledger.arena].capacity_bytes
     top = _top(ledger.extent, capacity)
-    beat, most = peak_of(ledger.live)
-    step = int(ledger.steps[beat])
+    point, most = peak_of(ledger.live)
+    step = int(ledger.steps[point])
     title = f"peak {numbers.short_bytes(most)} at {numbers.step(step, numbers.shortened(plan.node_at(step), 36))}"
-    mark, y = sheet.x((int(np.searchsorted(beats, beat)) + 0.5) / max(1, len(beats))), sheet.y(most / top)
+    mark, y = sheet.x((int(np.searchsorted(points, point)) + 0.5) / max(1, len(points))), sheet.y(most / top)
     anchor, shift = ("end", -8) if mark > sheet.width * 0.7 else ("start", 8)
     levels = [(ledger.extent, ""), (most, "2 3"), (capacity, "7 5")]
     marks = [0, ledger.extent]
     if min(ledger.extent - most, most) / top * sheet.area[1] > 14:
         marks.append(most)
     note = (
-        "" if len(beats) == len(ledger.live) else f", {len(beats):,} of {numbers.count(len(ledger.live), 'step')} drawn"
+        ""
+        if len(points) == len(ledger.live)
+        else f", {len(points):,} of {numbers.count(len(ledger.live), 'step')} drawn"
     )
     if len(ledger.live) < plan.steps:
         note = f"s at which a range begins or ends{note}"
     end = f'x="{sheet.width - _RIGHT}" y="{sheet.height - 2}" text-anchor="end" class="soft"'
     parts = [
         str(patterns()) if sheet.whole else "",
-        *_account_areas(ledger, beats, sheet, top),
+        *_account_areas(ledger, points, sheet, top),
         *(sheet.level(value / top, dash) for value, dash in levels if value <= top),
         f'<path d="M{mark:.1f} {y:.1f}l-5 -9h10z" fill="{sheet.look.ink}"/>',
         f'<text x="{mark + shift:.1f}" y="{_TOP - 6}" text-anchor="{anchor}">{escape(title)}</text>',
         *(sheet.mark(value / top, numbers.short_bytes(value)) for value in marks),
-        *sheet.steps(plan, ledger.steps[beats].tolist()),
+        *sheet.steps(plan, ledger.steps[points].tolist()),
         f"<text {end}>step{escape(note)}</text>",
     ]
     return sheet.drawing(f"{ledger.arena}: {title}; arena size {numbers.short_bytes(ledger.extent)}", parts)
 
 
-def _account_areas(ledger: WasteLedger, beats: NDArray[np.int64], sheet: Sheet, top: int) -> Iterator[str]:
-    base = np.zeros(len(beats), np.uint64)
+def _account_areas(ledger: WasteLedger, points: NDArray[np.int64], sheet: Sheet, top: int) -> Iterator[str]:
+    base = np.zeros(len(points), np.uint64)
     for account in ACCOUNTS:
-        column = np.asarray(getattr(ledger, account))[beats]
+        column = np.asarray(getattr(ledger, account))[points]
         if not column.any():
             continue
         ceiling = base + column

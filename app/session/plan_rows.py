@@ -15,7 +15,7 @@ from tmmu_core.liveness.idle_time import Idle, idle_of
 from tmmu_core.liveness.phases import Stretch, phases_from_known, phases_of
 from tmmu_core.plans.analysis.why_offset import Parting, parting
 from tmmu_core.plans.figures.live_bytes import peak_of
-from tmmu_core.plans.figures.plan_storages import PlanStorages, arena_number, beats_of, live_bytes, storages_of
+from tmmu_core.plans.figures.plan_storages import PlanStorages, arena_number, curve_points_of, live_bytes, storages_of
 from tmmu_core.plans.making.placement_order import Placed, placed_in, problem_of
 
 
@@ -173,10 +173,10 @@ def over_steps(shown: Shown, span: tuple[int, int], arena: str) -> OverSteps:
     rows = list(zip(s.head[kept].tolist(), s.size[kept].tolist(), held[kept].tolist(), strict=True))
     rows.sort(key=lambda row: (-row[1] * row[2], natural(shown.plan.tensor_ids[row[0]])))
     total = sum(size * steps for _, size, steps in rows)
-    beats = beats_of(shown.plan)
-    curve = live_bytes(shown.plan, arena)[beats.at(first) : beats.at(end - 1) + 1]
+    points = curve_points_of(shown.plan)
+    curve = live_bytes(shown.plan, arena)[points.at(first) : points.at(end - 1) + 1]
     at, peak = peak_of(curve)
-    return OverSteps(rows, total, peak, max(first, int(beats.steps[beats.at(first) + at])), total // (end - first))
+    return OverSteps(rows, total, peak, max(first, int(points.steps[points.at(first) + at])), total // (end - first))
 
 
 @remembered

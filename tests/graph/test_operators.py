@@ -51,7 +51,7 @@ def properties(instr: str) -> tuple[object, ...]:
         operator.is_elementwise,
         operator.is_random,
         operator.keeps_position,
-        operator.repeats,
+        operator.can_recompute,
         operations(instr, (shape, shape), (shape, shape)),
     )
 

@@ -24,7 +24,7 @@ from tmmu_core.plans.figures.live_bytes import (
     peak_of,
     peak_together,
 )
-from tmmu_core.plans.figures.plan_storages import alive_at, beats_of, live_bytes, storages_of
+from tmmu_core.plans.figures.plan_storages import alive_at, curve_points_of, live_bytes, storages_of
 from tmmu_core.plans.making.engine import plan_graph
 from tmmu_core.plans.making.instance import plan_problem
 from tmmu_core.plans.model import Plan
@@ -214,9 +214,9 @@ def late() -> Plan:
 
 
 def test_long_plan_has_an_event_where_a_live_range_begins_or_ends() -> None:
-    beats = beats_of(late())
-    assert beats.steps.tolist() == [0, 2**31, 2**40, LATE - 1]
-    assert [beats.at(step) for step in (0, 2**31 - 1, 2**31, LATE - 1)] == [0, 0, 1, 3]
+    points = curve_points_of(late())
+    assert points.steps.tolist() == [0, 2**31, 2**40, LATE - 1]
+    assert [points.at(step) for step in (0, 2**31 - 1, 2**31, LATE - 1)] == [0, 0, 1, 3]
 
 
 def test_charts_of_a_long_plan_are_drawn() -> None:

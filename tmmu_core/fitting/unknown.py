@@ -32,7 +32,7 @@ def unknown_operators(timeline: Timeline, kinds: frozenset[Kind]) -> tuple[Unkno
     found: dict[str, UnknownOperator] = {}
     for k, node in enumerate(timeline.graph.nodes):
         operator = operator_of(node.instr)
-        has_no_cost = of_node[k] is None and operator.repeats and not operator.is_gradient and not node.scope
+        has_no_cost = of_node[k] is None and operator.can_recompute and not operator.is_gradient and not node.scope
         if not (
             (operator.is_unknown and "order" in kinds)
             or ((operator.is_unknown or has_no_cost) and "recompute" in kinds)

@@ -1,8 +1,8 @@
 """Operator names: their parts, and properties from the operator table (:mod:`.operator_table`).
 
-Every spelling of an operator gives the same properties: ``aten::mul.Tensor``, ``torch.ops.aten.mul``, ``aten.mul_``,
-``ai.onnx::Mul``, ``stablehlo.multiply``, ``TFL.MUL``, ``MUL``. A name of an unlisted namespace is another
-operator with unknown properties.
+All spellings of an operator have the same properties: ``aten::mul.Tensor``, ``torch.ops.aten.mul``, ``aten.mul_``,
+``ai.onnx::Mul``, ``stablehlo.multiply``, ``TFL.MUL``, ``MUL``. An operator of a namespace that is not listed here has
+unknown properties.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ OTHERS = frozenset(
         *("higherorder", "inductor", "tosa", "tensor", "tensorbase", "c", "variablefunctions"),
     )
 )
-"""Words of namespaces whose operators are those of the table."""
+"""Namespace words, in addition to those above, whose operators are in the table."""
 NAMESPACES = HLO | ATEN | COMMUNICATION | OTHERS
 
 GRADIENT = "_GRAD"
@@ -40,14 +40,14 @@ OVERLOADS = (
     *("int", "int_list", "dim", "dims", "dim_IntList", "self", "sizes", "using_ints", "dtype", "correction", "vec"),
     *("Dimname", "indices", "sections", "other", "device", "dtype_layout", "out", "start", "start_step", "tensor_list"),
 )
-"""Overloads that a name of one word may end with."""
+"""Overloads that a one-word name can end with: ``aten_add_Tensor``."""
 ONE_WORD = re.compile(r"(?:executorch_exir_dialects_edge__ops_)?(aten|prims|dim_order_ops|(?i:stablehlo))_+(\w+)")
 _OBJECT = re.compile(r"<(?:built-in )?(?:function|method|class) '?([\w.]+).*>")
 
 
 @dataclass(frozen=True)
 class Entry:
-    """The properties of one operator; those of an unknown one are the defaults."""
+    """The properties of one operator. The defaults are those of an unknown operator."""
 
     cost: str = ""
     gradient: Needs = "inputs"
@@ -56,7 +56,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Operator:
-    """An operator's name in parts, and its entry in the table."""
+    """The parts of an operator's name, and its entry in the table."""
 
     namespace: str
     base: str
@@ -64,16 +64,16 @@ class Operator:
     is_gradient: bool = False
     """Whether it is the synthesized backward step of the operator."""
     entry: Entry | None = None
-    """``None`` where the operator is unknown."""
+    """``None`` for an unknown operator."""
 
     @property
     def is_unknown(self) -> bool:
-        """Whether it has a name that the table does not hold. A node without a name only moves data between tensors."""
+        """Whether the table lacks the operator. A node without an operator name only copies data and is known."""
         return self.entry is None and self.base != ""
 
     @property
     def cost(self) -> str:
-        """The name of its cost formula; empty where none is known."""
+        """Name of its cost formula; empty if unknown."""
         return "" if self.entry is None or self.is_gradient else self.entry.cost
 
     @property
@@ -88,22 +88,22 @@ class Operator:
 
     @property
     def is_random(self) -> bool:
-        """Whether a second run gives another result. A gradient reads the mask that its forward step wrote."""
+        """Whether it draws random numbers. The gradient does not: it reads the mask that the forward step wrote."""
         return self._has("random") and not self.is_gradient
 
     @property
     def writes_statistics(self) -> bool:
-        """Whether its outputs do not depend on what it overwrites."""
+        """Whether it only updates statistics in place: its outputs do not depend on the overwritten values."""
         return self._has("statistics")
 
     @property
     def keeps_position(self) -> bool:
-        """Whether its place among other such operators is part of what it computes; so for an unknown operator."""
+        """Whether its order relative to other such operators must not change: random, collective, effects, unknown."""
         return self.is_unknown or self.is_random or self._has("communicates") or self._has("effects")
 
     @property
-    def repeats(self) -> bool:
-        """Whether a second run gives the same result, once the state of the generator is restored."""
+    def can_recompute(self) -> bool:
+        """Whether a second run has the same result, if the state of the random generator is restored."""
         return self.is_random or not self.keeps_position
 
     def _has(self, trait: str) -> bool:
@@ -111,7 +111,7 @@ class Operator:
 
 
 def plain(word: str) -> str:
-    """``word`` as the table spells it: no case, hyphens or underscores."""
+    """Return ``word`` in the spelling of the table: lower case, without hyphens and underscores."""
     return word.replace("_", "").replace("-", "").lower()
 
 
@@ -139,26 +139,26 @@ def operator_of(instr: str) -> Operator:
 
 
 def one_word(space: str, rest: str) -> tuple[str, str, str]:
-    """Namespace, base name and overload of ``aten_add_Tensor``, given ``aten`` and ``add_Tensor``."""
+    """Return namespace, base name and overload of ``aten_add_Tensor``; arguments: ``aten`` and ``add_Tensor``."""
     ends = [each for each in OVERLOADS if rest.endswith(f"_{each}") and plain(rest) not in TABLE]
     overload = max(ends, key=len, default="")
     return space, rest.removesuffix(f"_{overload}") if overload else rest, overload
 
 
 def _parts(text: str) -> tuple[str, str, str]:
-    """Namespace, base name and overload of a name with dots and colons."""
+    """Return namespace, base name and overload of a name with dots and colons."""
     space, colons, rest = text.rpartition("::")
     words = [word for word in rest.split(".") if word]
     count = 0
     while not colons and count < len(words) - 1 and plain(words[count]) in NAMESPACES:
         count += 1
         if words[count - 1] in ("aten", "prims"):
-            break  # the next word is the operator, whatever it is
+            break  # the next word is the operator, even if it is also a namespace word
     if not words:
         return text, text, ""
     space = space if colons else ".".join(words[:count])
     if "modules" in words[:count] and count < len(words) - 1:
-        count += 1  # torch.nn.modules.rnn.LSTM: the file of the class
+        count += 1  # torch.nn.modules.rnn.LSTM: skip the module file `rnn`
     return space, "".join(words[count : count + 1]), ".".join(words[count + 1 :])
 
 
@@ -175,4 +175,4 @@ def _table() -> dict[str, Entry]:
 
 
 TABLE: dict[str, Entry] = _table()
-"""Operator as :func:`plain` spells it → its properties."""
+"""Operator in the spelling of :func:`plain` → its properties."""

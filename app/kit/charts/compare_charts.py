@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 from app.kit.charts.chart_base import LINE, LIVE, bytes_axis, figure, steps_axis
 from app.texts import numbers
 from tmmu_core.plans.figures.live_bytes import change_points
-from tmmu_core.plans.figures.plan_storages import beats_of, live_bytes
+from tmmu_core.plans.figures.plan_storages import curve_points_of, live_bytes
 from tmmu_core.plans.model import Plan
 
 
@@ -19,7 +19,7 @@ def curves(baseline: Plan, candidate: Plan, arena: str, *, height: int = 200) ->
     for plan, name, colour, dash in ((candidate, "candidate", LIVE, "solid"), (baseline, "baseline", LINE, "dash")):
         if arena not in plan.arena_of:
             continue
-        begins, values = thinned(*change_points(live_bytes(plan, arena), beats_of(plan).steps))
+        begins, values = thinned(*change_points(live_bytes(plan, arena), curve_points_of(plan).steps))
         x = [*begins.tolist(), plan.steps]
         y = [*values.tolist(), int(values[-1]) if len(values) else 0]
         extent = plan.arena_of[arena].extent_bytes

@@ -16,7 +16,7 @@ from app.session.planning import Shown
 from app.texts import markup, numbers
 from app.texts.palette import CATEGORY_COLOURS
 from tmmu_core.plans.analysis.peak_lines import line_of
-from tmmu_core.plans.figures.plan_storages import alive_at, beats_of, live_bytes
+from tmmu_core.plans.figures.plan_storages import alive_at, curve_points_of, live_bytes
 
 
 def draw(shown: Shown) -> None:
@@ -43,7 +43,7 @@ def draw(shown: Shown) -> None:
 def claim(shown: Shown, arena: str, step: int, own: list[tuple[int, int]]) -> str:
     """Return the title: ``6.89 MiB of activations live in 3 buffers at the peak, #13 n12; largest 44.4 %``."""
     plan = shown.plan
-    total = int(live_bytes(plan, arena)[beats_of(plan).at(step)])
+    total = int(live_bytes(plan, arena)[curve_points_of(plan).at(step)])
     at_peak = step == arena_focus.peak(plan, shown.key, arena)[0]
     where = f"{'the peak, ' if at_peak else ''}{numbers.step(step, numbers.shortened(plan.node_at(step)))}"
     if not own:

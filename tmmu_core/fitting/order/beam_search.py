@@ -12,11 +12,11 @@ from tmmu_core.fitting.order.order_exact import OrderStates, Peaks, bits, order_
 
 WIDTH = 24
 TRIED = 120_000
-"""Budget of expansions; the beam narrows when it is reached sooner."""
+"""Budget of expansions, shared equally by the set sizes; the beam is halved when the sets so far exceed their share."""
 
 
 def beam(walk: OrderStates, upper: int, go_on: Callable[[], bool], width: int = WIDTH) -> tuple[int, ...] | None:
-    """Return an order with a sum of peaks below ``upper``, constants included; ``None`` if none is found."""
+    """Return an order whose sum of peaks is below ``upper``; ``None`` if none is found. Constants are included."""
     count = len(walk.before)
     peaks, live = walk.start()
     ready = sum(1 << unit for unit, before in enumerate(walk.before) if not before)

@@ -1,13 +1,12 @@
 """Optimal order by dynamic programming over node sets: the path with the least peak.
 
 Best-first search over sets of executed units (Ahn et al., "Ordering chaos: memory-aware scheduling of irregularly wired
-neural networks for edge devices" (Serenity), MLSys 2020): the first complete path is optimal, and an aborted search
-proves the peak of the next set as a lower bound. With several arenas each path has a vector of peaks; all
+neural networks for edge devices" (Serenity), MLSys 2020): the first complete path is optimal. If the search is stopped
+earlier, the peak of the next set is a lower bound. With several arenas, each path has a vector of peaks: all
 non-dominated vectors of a set are kept, and their sum is minimised.
 
-A ready unit that stays below the peak and does not increase the live bytes runs immediately: what it frees later it
-frees now, because the readers of a storage only become fewer. Exception: a unit whose storage a larger in-place reuse
-could need.
+A ready unit that does not exceed the peak and does not increase the live bytes runs immediately: it frees at least as
+much now as later. Exception: a unit that touches a storage which a larger output could reuse in place.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ class Proof:
     """The result of the best-first search."""
 
     order: tuple[int, ...] | None
-    """Units, below the upper bound; ``None`` if none is found."""
+    """The units in order, with a peak below the upper bound; ``None`` if none is found."""
     bound: int
     """Lower bound of the sum of the arenas' peaks, in bytes."""
     tried: int
@@ -54,8 +53,8 @@ class OrderStates:
         self.touchers = [0] * len(self.size)
         self.before = [0] * count
         self.later: list[list[int]] = []
-        self.near = [0] * count
-        """Unit → units whose execution changes its memory effect."""
+        self.neighbours = [0] * count
+        """Unit → units that touch the same storages, on which its memory change depends."""
         self._seen: list[dict[int, tuple[Peaks, Peaks]]] = [{} for _ in range(count)]
         touch = model.touches
         self.touch, self.cand, self.out = touch, model.candidates, model.out.tolist()
@@ -70,16 +69,16 @@ class OrderStates:
         for unit, nodes in enumerate(model.units):
             for node in nodes:
                 for s in touch[node]:
-                    self.near[unit] |= self.touchers[s]
+                    self.neighbours[unit] |= self.touchers[s]
         self.not_free = self._not_free()
 
     def _not_free(self) -> list[bool]:
-        """Return the units that must not run immediately; see above."""
-        choosy = set()
+        """Return per unit whether it must not run immediately (the exception in the module docstring)."""
+        reusable = set()
         for candidates in self.cand:
             if len({self.size[s] for s in candidates}) > 1:
-                choosy |= set(candidates)
-        return [any(s in choosy for node in nodes for s in self.touch[node]) for nodes in self.model.units]
+                reusable |= set(candidates)
+        return [any(s in reusable for node in nodes for s in self.touch[node]) for nodes in self.model.units]
 
     def start(self) -> tuple[Peaks, Peaks]:
         """Return (peaks, live bytes) before the first unit."""
@@ -92,10 +91,13 @@ class OrderStates:
         return tuple(peaks), tuple(live)
 
     def adds(self, unit: int, done: int) -> tuple[Peaks, Peaks]:
-        """Return the bytes that the unit adds while it runs and after it, by arena, after the units ``done``."""
+        """Return the live bytes that ``unit`` adds, by arena: the maximum while it runs, and after it.
+
+        ``done`` are the units that ran before, as a bit mask.
+        """
         self.tried += 1
         known = self._seen[unit]
-        key = done & self.near[unit]
+        key = done & self.neighbours[unit]
         if key not in known:
             known[key] = self._adds(unit, done)
         return known[key]
@@ -131,7 +133,7 @@ class OrderStates:
         return tuple(most), tuple(live)
 
     def lower_bound(self) -> Peaks:
-        """Return by arena the bytes that some unit needs in every order."""
+        """Return by arena a lower bound of the peak: the most bytes that a unit needs in every order."""
         count, many = len(self.model), len(self.size)
         above = np.zeros((count, count), np.float32)
         for unit in range(count):  # units come in a valid order
@@ -234,7 +236,7 @@ def best_first_search(
 def orders_within(walk: OrderStates, limit: int, most: int, tries: int = 20_000) -> Iterator[tuple[int, ...]]:
     """Yield up to ``most`` orders with a sum of peaks of at most ``limit``, constants included.
 
-    ``tries`` limits the expansions; a set without a result is not entered again with peaks as high.
+    ``tries`` limits the expansions. A set without a result is not visited again with equal or higher peaks.
     """
     peaks, live = walk.start()
     ready = sum(1 << unit for unit, before in enumerate(walk.before) if not before)
@@ -280,7 +282,10 @@ def ready_after(walk: OrderStates, unit: int, done: int, ready: int) -> int:
 def run_free_units(
     walk: OrderStates, done: int, ready: int, peaks: Peaks, live: Peaks
 ) -> tuple[int, int, Peaks, tuple[int, ...]]:
-    """Run all ready units that do not raise the peak or the live bytes."""
+    """Run all ready units that do not raise the peak or the live bytes.
+
+    Return the sets of executed and ready units, the live bytes, and the units that ran.
+    """
     ran: list[int] = []
     again = True
     while again:
@@ -299,7 +304,7 @@ def run_free_units(
 
 
 def order_of(ways: list[tuple[int, tuple[int, ...]]], way: int) -> tuple[int, ...]:
-    """Return the units along a path."""
+    """Return the units along a path; ``ways`` has ``(previous way, units)`` per step of the search tree."""
     parts = []
     while way >= 0:
         way, units = ways[way]

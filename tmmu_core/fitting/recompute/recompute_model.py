@@ -232,7 +232,7 @@ def _may_run_again(node: Node) -> bool:
     Random operators repeat their result from the saved generator state.
     """
     operator = operator_of(node.instr)
-    if node.scope or node.unplanned or not operator.repeats:
+    if node.scope or node.unplanned or not operator.can_recompute:
         return False
     return not node.in_place_write or operator.writes_statistics
 

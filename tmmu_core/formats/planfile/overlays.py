@@ -16,7 +16,7 @@ import numpy as np
 
 from tmmu_core.plans.analysis.plan_warnings import input_warnings
 from tmmu_core.plans.figures.live_bytes import change_points
-from tmmu_core.plans.figures.plan_storages import beats_of, live_bytes, storages_of
+from tmmu_core.plans.figures.plan_storages import curve_points_of, live_bytes, storages_of
 from tmmu_core.plans.model import Plan
 
 GRADIENT = ("#ffffff", "#fdd49e", "#d7301f")
@@ -49,9 +49,9 @@ def _arena_events(plan: Plan, number: int) -> Iterator[dict[str, Any]]:
     yield {"ph": "M", "name": "process_name", "pid": process, "args": {"name": f"arena {arena.name}"}}
     yield {"ph": "M", "name": "process_sort_index", "pid": process, "args": {"sort_index": process}}
     storages = storages_of(plan)
-    beats = beats_of(plan, storages)
-    curve = live_bytes(plan, arena.name, storages, beats)
-    steps, values = change_points(curve, beats.steps)
+    points = curve_points_of(plan, storages)
+    curve = live_bytes(plan, arena.name, storages, points)
+    steps, values = change_points(curve, points.steps)
     for step, size in [*zip(steps.tolist(), values.tolist(), strict=True), (plan.steps, 0)]:
         yield {"ph": "C", "name": "live bytes", "pid": process, "ts": step, "args": {"bytes": size}}
     rows = np.flatnonzero(plan.arena == number)
@@ -89,11 +89,11 @@ def to_model_explorer(plan: Plan) -> bytes:
 
     Model Explorer finds a node by its id or by the name of one of its outputs.
     """
-    beats = beats_of(plan)
-    curves = [live_bytes(plan, arena.name, None, beats).astype(object) for arena in plan.arenas]
-    live = np.array(curves, object).reshape(-1, len(beats)).sum(axis=0)
+    points = curve_points_of(plan)
+    curves = [live_bytes(plan, arena.name, None, points).astype(object) for arena in plan.arenas]
+    live = np.array(curves, object).reshape(-1, len(points)).sum(axis=0)
     nodes = dict(_nodes(plan))
-    results = {node: {"value": live[beats.at(step)]} for step, node in nodes.items()}
+    results = {node: {"value": live[points.at(step)]} for step, node in nodes.items()}
     for tensor_id, birth, role in zip(plan.tensor_ids, plan.birth.tolist(), plan.roles, strict=True):
         if birth in nodes and role not in ("parameter", "constant", "input"):
             results[tensor_id] = results[nodes[birth]]

@@ -22,7 +22,7 @@ from tmmu_core.base.escaping import shortened, visible
 from tmmu_core.graph.quantities import short_bytes
 from tmmu_core.plans.analysis.waste_ledger import waste_at
 from tmmu_core.plans.figures.metrics import over_limits, totals
-from tmmu_core.plans.figures.plan_storages import arena_number, beats_of, live_bytes, peak_step_of, storages_of
+from tmmu_core.plans.figures.plan_storages import arena_number, curve_points_of, live_bytes, peak_step_of, storages_of
 from tmmu_core.plans.model import GIVEN_OFFSETS, INVALID, ArenaSummary, Plan
 
 Cause = Literal["reuse", "holes", "slot_rounding", "alignment_gaps", "unknown"]
@@ -131,16 +131,16 @@ def _need(plan: Plan, budget: int | None, name: str) -> tuple[str, int, ArenaSum
 def _deciding_step(plan: Plan, arena: str) -> int:
     """Return the step with the most live bytes in the life of the storage with the highest end."""
     s = storages_of(plan)
-    beats = beats_of(plan, s)
+    points = curve_points_of(plan, s)
     here = np.flatnonzero(s.arena == arena_number(plan, arena))
     ends = (s.offset + s.size)[here]
-    live = live_bytes(plan, arena, s, beats)
+    live = live_bytes(plan, arena, s, points)
     best = (-1, 0)
     for k in here[ends == ends.max()].tolist():
-        first, last = int(beats.birth[k]), max(int(beats.death[k]), int(beats.birth[k]) + 1)
-        beat = first + int(np.argmax(live[first:last]))
-        best = max(best, (int(live[beat]), -beat))
-    return int(beats.steps[-best[1]])
+        first, last = int(points.birth[k]), max(int(points.death[k]), int(points.birth[k]) + 1)
+        point = first + int(np.argmax(live[first:last]))
+        best = max(best, (int(live[point]), -point))
+    return int(points.steps[-best[1]])
 
 
 def _step(plan: Plan, step: int) -> str:

@@ -1,23 +1,22 @@
-"""The waste ledger: where an arena's extent goes at every step, to the byte (contract §7).
+"""The waste ledger: the bytes of an arena at every step, divided into five accounts (contract §7).
 
-At a step t a *block* is a slot with a tenant alive at t; it spans the slot's backing (its greatest tenant's bytes, at
-least 1). Every byte of ``[0, extent)`` then belongs to exactly one of five accounts:
+A *tenant* of a slot is a storage placed in it. At a step t, a *block* is a slot with a tenant live at t; its length is
+the slot's backing (the size of its largest tenant, at least 1). Every byte of ``[0, extent)`` belongs to one account:
 
 ========================  =============================================================================================
-live                      bytes of the tenants alive at t
-slot rounding             bytes of the blocks above their tenant: backing − size
+live                      bytes of the tenants live at t
+slot rounding             bytes of the blocks above their live tenant: backing − size
 alignment gaps            between two neighbouring blocks, up to the next multiple of the upper one's alignment
-holes                     every other byte below the highest block's end that is free at t
-tail                      bytes above the highest block's end (all of the extent when nothing is alive)
+holes                     the other free bytes below the end of the highest block
+tail                      bytes above the end of the highest block (the whole extent if nothing is live)
 ========================  =============================================================================================
 
-so ``live + alignment_gaps + slot_rounding + holes + tail == extent``. A planner that places bytes has one tenant to a
-slot, so the same words hold for it; its slot rounding is 0 but for the byte that backs a zero-size tensor.
+Therefore ``live + alignment_gaps + slot_rounding + holes + tail == extent``. A planner without slots has one tenant per
+slot; its slot rounding is 0, except for 1 byte per tensor of size 0.
 
-The sum holds for every plan that the verifier passes. Where blocks overlap, bytes would be counted twice: ``holes``
-then stops at 0 and the sum is over the extent.
+The equation holds for valid plans. If blocks overlap, ``holes`` is at least 0 and the sum is larger than the extent.
 
-Beside it: the tenants of each slot, and the resource ledger of TMMU v2 II.J.
+The module also has a report per slot, and the resource ledger (TMMU v2 II.J).
 """
 
 from __future__ import annotations
@@ -32,11 +31,11 @@ import numpy as np
 from tmmu_core.plans.figures.live_bytes import live_bytes_of
 from tmmu_core.plans.figures.metrics import fragmentation_ratio
 from tmmu_core.plans.figures.plan_storages import (
-    Beats,
+    CurvePoints,
     PlanStorages,
     align_up,
     arena_number,
-    beats_of,
+    curve_points_of,
     slot_numbers,
     storages_of,
 )
@@ -49,7 +48,7 @@ ACCOUNTS: tuple[Kind, ...] = get_args(Kind)
 
 @dataclass(frozen=True, eq=False)
 class WasteLedger:
-    """One arena's accounts at each beat (``metrics.Beats``), which is each step but in plans of very many: columns."""
+    """The accounts of one arena at each curve point (:class:`CurvePoints`), as columns."""
 
     arena: str
     extent: int
@@ -59,12 +58,12 @@ class WasteLedger:
     holes: U64
     tail: U64
     steps: I64
-    """The step from which each row holds."""
+    """The first step of each row."""
 
     def at(self, step: int) -> dict[str, int]:
-        """The accounts at one step, by name, in the order of :data:`ACCOUNTS`."""
-        beat = max(0, int(np.searchsorted(self.steps, step, side="right")) - 1)
-        return {account: int(getattr(self, account)[beat]) for account in ACCOUNTS}
+        """Return the accounts at one step, by name, in the order of :data:`ACCOUNTS`."""
+        point = max(0, int(np.searchsorted(self.steps, step, side="right")) - 1)
+        return {account: int(getattr(self, account)[point]) for account in ACCOUNTS}
 
 
 @dataclass(frozen=True)
@@ -75,11 +74,11 @@ class Region:
     end: int
     kind: Kind
     tensor_id: str | None = None
-    """The storage's name where the region is live or the rounding above it."""
+    """The name of the storage, for the kinds ``live`` and ``slot_rounding``."""
 
 
 def regions_at(plan: Plan, arena: str, step: int) -> tuple[Region, ...]:
-    """``[0, extent)`` cut into regions at ``step``, bottom up; empty ones are left out."""
+    """Return the regions of ``[0, extent)`` at ``step`` by ascending offset, without empty ones."""
     s, number = storages_of(plan), arena_number(plan, arena)
     alive = np.flatnonzero((s.arena == number) & (s.backing > 0) & (s.birth <= step) & (step < s.death))
     alive = alive[np.lexsort((s.slot[alive], s.offset[alive]))]
@@ -101,7 +100,7 @@ def regions_at(plan: Plan, arena: str, step: int) -> tuple[Region, ...]:
 
 
 def waste_at(plan: Plan, arena: str, step: int) -> dict[str, int]:
-    """The accounts at one step, by name, without computing the others."""
+    """Return the accounts at one step, by name. Faster than :func:`waste_ledger` for one step."""
     accounts: dict[str, int] = dict.fromkeys(ACCOUNTS, 0)
     for region in regions_at(plan, arena, step):
         accounts[region.kind] += region.end - region.start
@@ -109,14 +108,14 @@ def waste_at(plan: Plan, arena: str, step: int) -> dict[str, int]:
 
 
 def waste_ledger(plan: Plan, arena: str) -> WasteLedger:
-    """The accounts at every step. O(n log n) for n storages: a segment tree over the slots follows the free space."""
+    """Return the accounts at every step. The live blocks are kept sorted by address (:func:`_gaps_and_top`)."""
     s, number = storages_of(plan), arena_number(plan, arena)
     here = np.flatnonzero((s.arena == number) & (s.backing > 0))
     extent = plan.arenas[number].extent_bytes
-    beats = beats_of(plan, s)
-    live = live_bytes_of(beats.birth[here], beats.death[here], s.size[here], len(beats))
-    occupied = live_bytes_of(beats.birth[here], beats.death[here], s.backing[here], len(beats))
-    gaps, top = _follow(s, here, beats)
+    points = curve_points_of(plan, s)
+    live = live_bytes_of(points.birth[here], points.death[here], s.size[here], len(points))
+    occupied = live_bytes_of(points.birth[here], points.death[here], s.backing[here], len(points))
+    gaps, top = _gaps_and_top(s, here, points)
     used = occupied + gaps
     return WasteLedger(
         arena=arena,
@@ -126,14 +125,14 @@ def waste_ledger(plan: Plan, arena: str) -> WasteLedger:
         slot_rounding=occupied - live,
         holes=np.where(top > used, top - used, np.uint64(0)),
         tail=np.uint64(extent) - np.minimum(top, np.uint64(extent)),
-        steps=beats.steps,
+        steps=points.steps,
     )
 
 
-def _follow(s: PlanStorages, here: I64, beats: Beats) -> tuple[U64, U64]:
-    """``(alignment gaps, end of the highest block)`` at each beat for the storages ``here``.
+def _gaps_and_top(s: PlanStorages, here: I64, points: CurvePoints) -> tuple[U64, U64]:
+    """Return ``(alignment gaps, end of the highest block)`` at each point for the storages ``here``.
 
-    Follows the live blocks in order of address, and the sum of the gaps between neighbours.
+    Updates the list of live blocks by address, and the sum of the gaps between neighbours, at each birth and death.
     """
     slot, n = slot_numbers(np.zeros(len(here), np.int64), s.slot[here])
     block = np.zeros((3, n), np.uint64)
@@ -142,7 +141,7 @@ def _follow(s: PlanStorages, here: I64, beats: Beats) -> tuple[U64, U64]:
     start, end, alignment = block[:, by_place].tolist()
     place = np.argsort(by_place)[slot].tolist()
     deaths, births = (
-        [*zip(steps[here].tolist(), repeat(k), place)] for steps, k in ((beats.death, -1), (beats.birth, 1))
+        [*zip(steps[here].tolist(), repeat(k), place)] for steps, k in ((points.death, -1), (points.birth, 1))
     )
     events = sorted(deaths + births)
     tenants, live, total = [0] * n, list[int](), 0
@@ -150,9 +149,9 @@ def _follow(s: PlanStorages, here: I64, beats: Beats) -> tuple[U64, U64]:
     def gap(lower: int, upper: int) -> int:
         return min(-end[lower] % alignment[upper], max(0, start[upper] - end[lower]))
 
-    gaps, top = np.zeros((2, len(beats)), np.uint64)
+    gaps, top = np.zeros((2, len(points)), np.uint64)
     k = 0
-    for t in range(len(beats)):
+    for t in range(len(points)):
         while k < len(events) and events[k][0] == t:
             _, change, changed = events[k]
             k += 1
@@ -175,22 +174,22 @@ def _follow(s: PlanStorages, here: I64, beats: Beats) -> tuple[U64, U64]:
 
 @dataclass(frozen=True)
 class SlotReport:
-    """A slot's backing against its tenants, the storages that use it one after another."""
+    """The backing of a slot and the use that its tenants make of it."""
 
     slot: int
     offset_bytes: int
     backing_bytes: int
     tenants: int
     largest: str
-    """Its largest tenant, by the id that names it."""
+    """Name of its largest tenant."""
     busy_steps: int
-    """Steps at which a tenant lives in it."""
+    """Number of steps with a live tenant."""
     unused_byte_steps: int
-    """Σ over its tenants of (backing − size) × steps alive."""
+    """Σ over its tenants of (backing − size) × live steps."""
 
 
 def slot_reports(plan: Plan, arena: str) -> tuple[SlotReport, ...]:
-    """One report per slot of the arena, by slot number."""
+    """Return one report per slot of the arena, by slot number."""
     s = storages_of(plan)
     here = np.flatnonzero(s.arena == arena_number(plan, arena))
     by_slot = here[np.argsort(s.slot[here], kind="stable")].tolist()
@@ -209,23 +208,23 @@ def slot_reports(plan: Plan, arena: str) -> tuple[SlotReport, ...]:
 
 @dataclass(frozen=True, eq=False)
 class ResourceLedger:
-    """Counters at each beat (:class:`Beats`: each step, in all but plans of very many), over all arenas, as columns.
+    """Counters over all arenas at each curve point (:class:`CurvePoints`), as columns.
 
-    A row covers the run up to and including its step, so the last row agrees with ``Plan.metrics``.
+    A row counts the run up to and including its step, so the last row equals ``Plan.metrics``.
     """
 
     bytes_allocated: U64
-    """Bytes of the slots occupied at step t, whole slots."""
+    """Bytes of the whole slots that are occupied at step t."""
     peak_bytes: U64
-    """Σ over arenas of the highest end of a slot occupied so far; Σ extents at the last step."""
+    """Σ over arenas of the highest end of an occupied slot so far; at the last step, Σ extents."""
     peak_live_bytes: U64
-    """Σ over arenas of the most bytes alive together so far."""
+    """Σ over arenas of the peak live bytes so far."""
     allocation_failures: I64
     steps: I64
-    """The step from which each row holds."""
+    """The first step of each row."""
 
     def rows(self) -> list[dict[str, int | float]]:
-        """One mapping per step, keys as TMMU v2 II.J names them."""
+        """Return one mapping per row, with the keys of TMMU v2 II.J."""
         columns = (self.steps, self.bytes_allocated, self.peak_bytes, self.peak_live_bytes, self.allocation_failures)
         return [
             {
@@ -240,18 +239,18 @@ class ResourceLedger:
 
 
 def resource_ledger(plan: Plan) -> ResourceLedger:
-    """The counters of TMMU v2 II.J for each step of a plan that was made; a quota that is breached makes none (§4)."""
+    """Return the counters of TMMU v2 II.J. A plan that exceeds the budget is not created (§4) and has none."""
     s = storages_of(plan)
-    beats = beats_of(plan, s)
-    steps = len(beats)
+    points = curve_points_of(plan, s)
+    steps = len(points)
     peak_bytes, peak_live = np.zeros((2, steps), np.uint64)
     for number in range(len(plan.arenas)):
         here = s.arena == number
-        highest = np.zeros(steps + 1, np.uint64)  # one more: a damaged plan's storage may begin behind the end
-        np.maximum.at(highest, beats.birth[here], s.offset[here] + s.backing[here])
+        highest = np.zeros(steps + 1, np.uint64)  # one more: in a damaged plan, a storage may begin after the end
+        np.maximum.at(highest, points.birth[here], s.offset[here] + s.backing[here])
         peak_bytes += np.maximum.accumulate(highest[:steps])
-        live = live_bytes_of(beats.birth[here], beats.death[here], s.size[here], steps)
+        live = live_bytes_of(points.birth[here], points.death[here], s.size[here], steps)
         peak_live += np.maximum.accumulate(live)
     failures = np.full(steps, int(plan.metrics.get("allocation_failures", 0)), np.int64)
-    allocated = live_bytes_of(beats.birth, beats.death, s.backing, steps)
-    return ResourceLedger(allocated, peak_bytes, peak_live, failures, beats.steps)
+    allocated = live_bytes_of(points.birth, points.death, s.backing, steps)
+    return ResourceLedger(allocated, peak_bytes, peak_live, failures, points.steps)

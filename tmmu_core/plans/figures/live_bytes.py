@@ -58,14 +58,14 @@ def peak_and_count(birth: I64, death: I64, size: U64, steps: int) -> tuple[int, 
 
 
 def peak_together(birth: I64, death: I64, size: U64, steps: int) -> tuple[int, int]:
-    """``(step, bytes)``: the first step at which the most bytes of the ranges ``[birth, death)`` are in use."""
+    """Return ``(step, bytes)``: the first step at which the most bytes of the ranges ``[birth, death)`` are in use."""
     times, birth, death, steps = _squeezed(birth, death, steps)
-    step, most = peak_of(_curve(birth, death, size, steps))  # arenas that fit 64 bits alone need not do so together
+    step, most = peak_of(_curve(birth, death, size, steps))  # the sum of arenas may exceed 64 bits
     return (0 if not most else step if times is None else int(times[step])), most
 
 
 def _squeezed(birth: I64, death: I64, steps: int) -> tuple[I64 | None, I64, I64, int]:
-    """Compress the steps to those with a birth or death, where there are far more steps than storages."""
+    """Compress the steps to those with a birth or death if there are many more steps than storages."""
     if steps <= 8 * len(birth) + 1024:
         return None, birth, death, steps
     times, event = np.unique(np.concatenate([birth, death]), return_inverse=True)
@@ -73,9 +73,9 @@ def _squeezed(birth: I64, death: I64, steps: int) -> tuple[I64 | None, I64, I64,
 
 
 def change_points(curve: U64 | I64, steps: I64 | None = None) -> tuple[I64, U64 | I64]:
-    """``(steps, values)``: the step at which each value of a step curve begins, repeats left out. For drawing.
+    """Return ``(steps, values)`` of a step curve for drawing, without points that repeat the value before.
 
-    ``steps`` are the beats of the curve where they are not all steps.
+    ``steps``: the steps of the curve's points; without it, all steps.
     """
     if not len(curve):
         return np.zeros(0, np.int64), curve

@@ -33,9 +33,9 @@ class PlanStorages:
     """Step after the last one at which its bytes are in use (:attr:`Plan.held_until`)."""
     generation: I64
     backing: U64
-    """Bytes of the slot it lies in: the greatest tenant's, at least 1 (contract §3)."""
+    """Bytes of its slot: the size of the largest tenant, at least 1 (contract §3)."""
     slot_alignment: U64
-    """Bytes: the greatest alignment over the slot's tenants."""
+    """Bytes: the greatest alignment of the slot's tenants."""
 
     def __len__(self) -> int:
         return len(self.head)
@@ -121,8 +121,8 @@ def arena_number(plan: Plan, arena: str) -> int:
 
 
 @dataclass(frozen=True, eq=False)
-class Beats:
-    """Steps at which the curves of a plan have points, ascending from 0; each value holds until the next.
+class CurvePoints:
+    """The steps at which the curves of a plan have points, ascending from 0; a value holds until the next point.
 
     All steps, or, if there are many more steps than rows (an instance may have 2^62), the steps at which a live range
     begins or ends. The length of a curve is bounded by the number of rows.
@@ -130,42 +130,42 @@ class Beats:
 
     steps: I64
     birth: I64
-    """Per storage, the beat at which it is born."""
+    """Per storage, the index of the point at its first write."""
     death: I64
-    """Per storage, the beat from which on it is gone; the number of beats where it lasts to the end."""
+    """Per storage, the index of the point from which it is not live; the number of points if it lives to the end."""
 
     def __len__(self) -> int:
         return len(self.steps)
 
     def at(self, step: int) -> int:
-        """The number of the beat that holds a step."""
+        """Return the index of the last point at or before a step."""
         return max(0, int(np.searchsorted(self.steps, step, side="right")) - 1)
 
 
-def beats_of(plan: Plan, storages: PlanStorages | None = None) -> Beats:
-    """The beats of a plan."""
+def curve_points_of(plan: Plan, storages: PlanStorages | None = None) -> CurvePoints:
+    """Return the curve points of a plan."""
     s = storages or storages_of(plan)
     end = moments(plan)
     if end <= 8 * len(s) + 1024:
-        return Beats(np.arange(end, dtype=np.int64), s.birth, s.death)
+        return CurvePoints(np.arange(end, dtype=np.int64), s.birth, s.death)
     steps = np.unique(np.concatenate([np.zeros(1, np.int64), s.birth, s.death]))
     steps = steps[steps < end]
-    return Beats(steps, np.searchsorted(steps, s.birth), np.searchsorted(steps, s.death))
+    return CurvePoints(steps, np.searchsorted(steps, s.birth), np.searchsorted(steps, s.death))
 
 
-def live_bytes(plan: Plan, arena: str, storages: PlanStorages | None = None, beats: Beats | None = None) -> U64:
-    """Return the live bytes of the arena at each beat; without steps, those of persistent storages."""
+def live_bytes(plan: Plan, arena: str, storages: PlanStorages | None = None, points: CurvePoints | None = None) -> U64:
+    """Return the live bytes of the arena at each point; without steps, those of persistent storages."""
     s = storages or storages_of(plan)
-    b = beats or beats_of(plan, s)
+    b = points or curve_points_of(plan, s)
     here = s.arena == arena_number(plan, arena)
     return live_bytes_of(b.birth[here], b.death[here], s.size[here], len(b))
 
 
 def peak_step_of(plan: Plan, arena: str) -> tuple[int, int]:
     """``(step, bytes)``: the first step at which the most bytes of the arena are alive."""
-    beats = beats_of(plan)
-    beat, most = peak_of(live_bytes(plan, arena, beats=beats))
-    return int(beats.steps[beat]), most
+    points = curve_points_of(plan)
+    point, most = peak_of(live_bytes(plan, arena, points=points))
+    return int(points.steps[point]), most
 
 
 def alive_at(plan: Plan, step: int, arena: str | None = None) -> I64:
