@@ -18,6 +18,7 @@ from torch.nn import functional
 
 import tmmu_core as tmmu
 from benchmarks.real_steps import STEPS as REAL_STEPS
+from benchmarks.real_steps import Loss, Recurrent
 from tmmu_core.fitting.pytorch.fx_live_bytes import LiveBytes
 from tmmu_core.library.torch_fit import TorchFit
 
@@ -252,6 +253,19 @@ def test_layers_and_peak_count_every_live_byte_at_the_peak_once() -> None:
     assert sum(peak["modules"].values()) == live
     assert {path: row["at_peak"] for path, row in fit.layers().items() if row["at_peak"]} == peak["modules"]
     assert max(peak["modules"], key=peak["modules"].get) in ("0", "1")
+
+
+def test_live_bytes_within_the_capacity_are_packed_within_it() -> None:
+    """At this capacity greedy placements of the cheapest choice leave gaps; the packing that fits is searched."""
+    torch.manual_seed(0)
+    module, x = Loss(Recurrent(16)).train(), torch.randn(16, 8, 16)
+    whole = tmmu.fit(module, "1TiB", example_inputs=x)
+    assert isinstance(whole, TorchFit)
+    fixed = x.nbytes + sum(each.nbytes for each in module.parameters())
+    capacity = fixed + (whole.eager_peak_bytes - fixed) * 40 // 100
+    fit = tmmu.fit(module, capacity, example_inputs=x)
+    assert fit
+    assert fit.extent_bytes <= capacity
 
 
 def test_moves_that_save_nothing_are_left_out() -> None:

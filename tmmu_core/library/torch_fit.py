@@ -32,8 +32,9 @@ DEFAULT_KINDS = KINDS[:2]
 """Moves without ``allow``: a copy to host memory is slow, and on the CPU it saves nothing."""
 ALIGNMENT = 64
 """Bytes to which PyTorch's allocator on the CPU aligns."""
-REQUEST = PlanRequest(planner="auto", one_memory=True, options={"max_nodes": 1_000})
-"""The runtime's allocator places tensors itself: a proof of the last bytes of a packing is not worth its time."""
+REQUEST = PlanRequest(planner="auto", one_memory=True, options={"max_nodes": 20_000})
+"""The runtime's allocator places tensors itself: a proof of the last bytes of a packing is not worth its time. Fewer
+nodes end the search before its exact part, and live bytes within the capacity stay packed above it."""
 ATTEMPTS = 6
 """Fits tried until one is within the capacity with the real size of saved generator states."""
 
