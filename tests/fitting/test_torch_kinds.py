@@ -121,6 +121,18 @@ def tied() -> nn.Module:
     return Step(run, embed=embed, head=head, body=blocks())
 
 
+def unpooled(step: Any, x: Tensor) -> Tensor:
+    made = step.body(x)
+    small, index = functional.max_pool2d(made, 2, return_indices=True)
+    large = functional.interpolate(made, scale_factor=2, mode="bilinear")[:, :3]
+    return (step.up(functional.max_unpool2d(small, index, 2)) + large).square().mean()
+
+
+def convolutions() -> nn.Module:
+    first = nn.Sequential(nn.Conv2d(3, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU())
+    return nn.Sequential(*first, nn.Conv2d(16, 16, 3, padding=1), nn.Hardswish())
+
+
 ROWS = (96, 32)
 STEPS: dict[str, tuple[Callable[[], nn.Module], Callable[[], Any]]] = {
     "nn.LSTM": (
@@ -183,6 +195,12 @@ def test_step_that_depends_on_values_is_refused_with_the_operator() -> None:
         tmmu.fit(Step(run, body=blocks()).train(), "1GiB", example_inputs=torch.randn(ROWS))
 
 
+def test_compiled_part_is_refused_by_name() -> None:
+    module = nn.Sequential(nn.Linear(32, 32), torch.compile(blocks()))
+    with pytest.raises(tmmu.TmmuError, match=r"part '1' of the module is compiled(.|\n)*without torch.compile"):
+        tmmu.fit(module.train(), "1GiB", example_inputs=torch.randn(ROWS))
+
+
 def test_offloaded_tensors_return_from_host_memory_with_equal_results() -> None:
     torch.manual_seed(0)
     module, x = Step(checkpointed, body=blocks(nn.Dropout(0.1))).train(), torch.randn(ROWS)
@@ -195,6 +213,20 @@ def test_offloaded_tensors_return_from_host_memory_with_equal_results() -> None:
     assert fit.cost.moved_bytes >= 2 * sum(row["offloaded"] for row in fit.layers().values()) > 0
     assert found["measured_peak_bytes"] == found["planned_peak_bytes"] <= fit.fitted.capacity.limit_bytes
     assert found["gradients_equal"]
+    assert found["buffers_equal"]
+
+
+def test_running_statistics_of_a_recomputed_batch_norm_are_live_until_they_are_copied() -> None:
+    torch.manual_seed(0)
+    module, x = (
+        Step(unpooled, body=convolutions(), up=nn.ConvTranspose2d(16, 3, 2, 2)).train(),
+        torch.randn(4, 3, 32, 32),
+    )
+    fit = tmmu.fit(module, 1_830_821, example_inputs=x)
+    assert isinstance(fit, TorchFit)
+    found = fit.check()
+    assert any("_native_batch_norm_legit_functional" in move.nodes for move in fit.moves)
+    assert found["measured_peak_bytes"] == found["planned_peak_bytes"] <= 1_830_821
     assert found["buffers_equal"]
 
 

@@ -160,16 +160,20 @@ def test_bodies_of_control_flow_are_planned_one_module_after_another() -> None:
     class Branch(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.large, self.small = nn.Linear(64, 256), nn.Linear(64, 64)
+            self.first, self.large, self.small = nn.Linear(64, 64), nn.Linear(64, 256), nn.Linear(64, 64)
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             made = torch.cond(
-                x.sum() > 0, lambda x: self.large(x).sigmoid().sum(1), lambda x: self.small(x).sum(1), (x,)
+                x.sum() > 0, lambda x: self.large(x).sigmoid().sum(1), lambda x: self.small(x).sum(1), (self.first(x),)
             )
             return made.sum()
 
-    graph = tmmu.plan(Branch().train(), example_inputs=(torch.rand(32, 64),)).graph
-    assert "sigmoid" in {each.instr for each in graph.nodes}
+    x = torch.rand(32, 64)
+    trained = tmmu.plan(Branch().train(), example_inputs=(x,)).graph
+    evaluated = tmmu.plan(Branch().eval(), example_inputs=(x,)).graph
+    for graph in (trained, evaluated):
+        assert "sigmoid" in {each.instr for each in graph.nodes}
+    assert {f"{part}.weight.grad" for part in ("first", "large", "small")} <= {each.id for each in trained.tensors}
 
     class Wave(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:

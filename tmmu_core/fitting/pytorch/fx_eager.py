@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 import torch
+from torch._higher_order_ops import utils as hops
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -76,6 +77,11 @@ class EagerRecorder(TorchDispatchMode):
     """Records operators that allocate or write memory; every storage is one tensor."""
 
     supports_higher_order_operators = True
+
+    @classmethod
+    def is_infra_mode(cls) -> bool:
+        """Below other modes PyTorch does not compile the bodies of control flow, and fails to differentiate them."""
+        return bool(hops._in_hop_compile())
 
     def __init__(self, origin: Callable[[], Origin | None] = lambda: None) -> None:
         super().__init__()

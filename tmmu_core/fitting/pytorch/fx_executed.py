@@ -97,7 +97,10 @@ class _Executed(Reading):
             self.tensor_of[placeholder] = self.id_of[id(value)]
 
     def _copy_buffers(self) -> list[str]:
-        """Add the caller's copies of new values into buffers; return the new values, which live until then."""
+        """Add the caller's copies of new values into buffers; return the new values, which live until then.
+
+        Each is a group by itself, so that it is not recomputed: the caller copies the value of the first run.
+        """
         updated = []
         for (name, item), buffer in self.ends.mutations.items():
             value = self.env.get(self.ends.node_of[name])
@@ -109,6 +112,9 @@ class _Executed(Reading):
             self.nodes.append(Draft(f"copy_to_{old}", "copy_", [old, new], [after], "forward", in_place_write=[(0, 0)]))
             self.mutated[old] = after
             updated.append(new)
+            while (view := self.tensors[new].view) is not None:
+                new = view.base_tensor_uid
+            self.tensors[new] = msgspec.structs.replace(self.tensors[new], alias_group_id=after)
         return updated
 
     def _finish(self) -> None:

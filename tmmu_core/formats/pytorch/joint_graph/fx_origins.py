@@ -53,14 +53,16 @@ def of_operators(module: Any) -> Iterator[Callable[[], Origin | None]]:
     by_number: dict[int, Origin] = {}
     hooks = []
 
+    # PyTorch compiles bodies of control flow, and rejects hooks that change a list while it does.
     def leave(*_: Any) -> None:  # a value returned by a hook would replace the output
-        if running:
+        if running and not torch.compiler.is_compiling():
             running.pop()
 
     for name, part in module.named_modules():
 
         def enter(*_: Any, path: tuple[str, ...] = path_of(name)) -> None:
-            running.append(path)
+            if not torch.compiler.is_compiling():
+                running.append(path)
 
         with contextlib.suppress(AttributeError, RuntimeError):
             hooks += [part.register_forward_pre_hook(enter), part.register_forward_hook(leave, always_call=True)]

@@ -96,6 +96,13 @@ def exported(
     except ImportError as error:
         what = f"PyTorch {torch.__version__} cannot give a joint graph with descriptors."
         raise UnreadableInput(what, source=name, hint="Use a newer PyTorch; 2.13 is known to do.") from error
+    compiled = [path for path, part in module.module.named_modules() if "_orig_mod" in part._modules]
+    if compiled:
+        raise UnreadableInput(
+            f"the part {compiled[0]!r} of the module is compiled, and cannot be traced again.",
+            source=name,
+            hint="Give the module without torch.compile. The fitted step can be compiled.",
+        )
     tensors = [*module.parameters(), *module.buffers(), *tree_leaves((call.args, call.kwargs))]
     mode = mode_of(tensors)
     with contextlib.ExitStack() as stack:
@@ -178,6 +185,10 @@ _WAYS_OUT = (
     (
         "ignore_fresh_unbacked_symbols",
         "PyTorch traces no while_loop here: save the exported program with torch.export.save, and open that file.",
+    ),
+    (
+        "mirrored meta",
+        "The module calls backward in forward. Return the loss; for gradient accumulation, the mean of the parts.",
     ),
     ("nonzero", f"{_VALUES} {_EXPERTS}"),
     ("mat_a.dtype", _EXPERTS),
