@@ -12,13 +12,12 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import chain, repeat
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-CHUNK_ROWS = 1 << 16
+CHUNK_ROWS = 1 << 14
 MOST_PIECES = 1 << 12
 """Pieces that are kept before they are joined."""
 SHORT_MAP = 32
@@ -29,6 +28,9 @@ _UINT, _NEGATIVE, _BYTES, _TEXT, _ARRAY, _MAP = range(0, 0xC0, 0x20)
 _BYTE = [bytes([value]) for value in range(256)]
 _WIDTHS = ((24, 1), (25, 2), (26, 4), (26, 4), (27, 8), (27, 8), (27, 8), (27, 8))
 """Bytes that a number needs, less one → the code of its head, and the bytes that follow."""
+_LIMITS = np.array([24, 1 << 8, 1 << 16, 1 << 32], np.uint64)
+_HEAD_BYTES = np.array([1, 2, 3, 5, 9])
+"""Limits that a number reaches → the bytes of its head."""
 
 
 class NotCanonical(ValueError):
@@ -92,11 +94,16 @@ def _head(major: int, n: int) -> bytes:
     return _BYTE[major | code] + n.to_bytes(width, "big")
 
 
-def _text(value: str) -> bytes:
+def _utf8(value: str) -> bytes:
     try:
-        raw = value.encode()
-    except UnicodeEncodeError:
-        raise NotCanonical(f"{value!r} is not text: it holds half a surrogate pair") from None
+        return value.encode()
+    except UnicodeEncodeError as error:
+        around = value[max(0, error.start - 40) : error.end + 40]
+        raise NotCanonical(f"{around!r} is not text: it holds half a surrogate pair") from None
+
+
+def _text(value: str) -> bytes:
+    raw = _utf8(value)
     return _head(_TEXT, len(raw)) + raw
 
 
@@ -155,21 +162,54 @@ class _Encoder:
 
     def _add_table(self, table: Table) -> None:
         self.pieces.append(_head(_ARRAY, len(table)))
-        row_head = _head(_ARRAY, len(table.columns))
         for start in range(0, len(table), CHUNK_ROWS):
-            cells = [_cells(column[start : start + CHUNK_ROWS]) for column in table.columns]
-            self.pieces += chain.from_iterable(zip(repeat(row_head), *cells, strict=False))
+            self.pieces.append(_rows([column[start : start + CHUNK_ROWS] for column in table.columns]))
             self.flush()
 
 
-def _cells(column: Column) -> list[bytes]:
-    """Return the encoded cells of a column."""
+def _rows(columns: Sequence[Column]) -> bytes:
+    """Return the encoded rows of columns of one length."""
+    count = len(columns[0])
+    parts = [_heads(_ARRAY, np.full(count, len(columns), np.uint64))]
+    for column in columns:
+        parts += [_heads(_UINT, column)] if isinstance(column, np.ndarray) else _texts(column)
+    lengths = np.stack([part.lengths for part in parts], axis=1)
+    ends = np.cumsum(lengths).reshape(lengths.shape)
+    out = np.empty(int(ends[-1, -1]), np.uint8)
+    for part, starts in zip(parts, (ends - lengths).T, strict=True):
+        before = np.cumsum(part.lengths) - part.lengths
+        out[np.repeat(starts - before, part.lengths) + np.arange(len(part.data))] = part.data
+    return out.tobytes()
+
+
+class _Part(NamedTuple):
+    """A part of each row: its bytes, row after row, and how many each row has."""
+
+    data: NDArray[np.uint8]
+    lengths: NDArray[np.int64]
+
+
+def _heads(major: int, numbers: NDArray[np.integer[Any]]) -> _Part:
+    """Return the shortest heads of ``major`` with these arguments."""
+    values = numbers.astype(np.uint64)
+    kind = np.searchsorted(_LIMITS, values, side="right")
+    lengths = _HEAD_BYTES[kind]
+    cells = np.empty((len(values), 9), np.uint8)
+    cells[:, 0] = major + np.where(kind == 0, values, kind.astype(np.uint64) + np.uint64(23))
+    shifts = 8 * np.minimum(9 - lengths, 7)
+    cells[:, 1:] = (values << shifts.astype(np.uint64)).astype(">u8").view(np.uint8).reshape(-1, 8)
+    return _Part(cells[np.arange(9) < lengths[:, None]], lengths)
+
+
+def _texts(column: Sequence[str] | Coded) -> list[_Part]:
+    """Return the heads and the bytes of texts."""
     if isinstance(column, Coded):
-        names = [_text(name) for name in column.names]
-        return [names[code] for code in column.codes.tolist()]
-    if isinstance(column, np.ndarray):
-        return [_head(_UINT, number) for number in column.tolist()]
-    return [_text(text) for text in column]
+        column = [column.names[code] for code in column.codes.tolist()]
+    data = np.frombuffer(_utf8("".join(column)), np.uint8)
+    lengths = np.fromiter(map(len, column), np.int64, len(column))
+    if len(data) > lengths.sum():  # a character has several bytes
+        lengths = np.fromiter((len(text.encode()) for text in column), np.int64, len(column))
+    return [_heads(_TEXT, lengths), _Part(data, lengths)]
 
 
 def _plain(x: object) -> Any:
