@@ -117,7 +117,7 @@ def build_report(
         review=review,
         embedded=Markup(review.embedded.replace("<", "\\u003c")),
         arenas=[_arena(plan, summary, theme) for summary in plan.arenas],
-        judged=[_judged("verifier", verified), _judged("lint", linted)],
+        judged=_judged(verified, linted),
         largest=[plan.row(row) for row in by_size[:LARGEST]],
         handoffs=list(zip(plan.handoffs, plan.taken, strict=True))[:HANDOFFS],
         comparison=None if before is None else _comparison(compare(before, plan)),
@@ -194,16 +194,23 @@ def _origin(solution: Solution) -> Origin:
     return Origin(operators, layers if tree.known_by and any(layers) else None)
 
 
-def _judged(who: str, verdict: Verdict) -> dict[str, Any]:
-    text = numbers.count(len(verdict.errors), "error")
-    if verdict.ok:
-        text = "passed"
-    elif all(error.rule == "capacity" for error in verdict.errors):
-        text = "valid plan, over its capacity"
-    if verdict.warnings:
-        text += ", " + numbers.count(len(verdict.warnings), "warning")
-    shown = numbers.of(min(FINDINGS, len(verdict.findings)), len(verdict.findings), "finding")
-    return {"who": who, "ok": verdict.ok, "text": text, "findings": verdict.findings[:FINDINGS], "shown": shown}
+def _judged(verified: Verdict, linted: Verdict) -> list[dict[str, Any]]:
+    """Return the values of both verdicts; an arena over its capacity is an error of both, and the plan is valid."""
+    over = {error.message for error in verified.errors if error.rule == "capacity"}
+    rows = []
+    for who, verdict in (("verifier", verified), ("lint", linted)):
+        text = numbers.count(len(verdict.errors), "error")
+        if verdict.ok:
+            text = "passed"
+        elif all(error.message in over for error in verdict.errors):
+            text = "valid plan, over its capacity"
+        if verdict.warnings:
+            text += ", " + numbers.count(len(verdict.warnings), "warning")
+        shown = numbers.of(min(FINDINGS, len(verdict.findings)), len(verdict.findings), "finding")
+        rows.append(
+            {"who": who, "ok": verdict.ok, "text": text, "findings": verdict.findings[:FINDINGS], "shown": shown}
+        )
+    return rows
 
 
 def _comparison(comparison: Comparison) -> dict[str, Any]:

@@ -153,6 +153,22 @@ def pixel_of(page: Page, tensor: str) -> tuple[float, float]:
     return at["x"], at["y"]
 
 
+_SPY = """() => {
+    const pen = CanvasRenderingContext2D.prototype, plain = pen.fillText, texts = [];
+    pen.fillText = function (text, ...where) { texts.push(text); plain.call(this, text, ...where); };
+    for (const chart of tmmuCanvas.charts) chart.soon("layout");
+    return new Promise((done) => setTimeout(() => { pen.fillText = plain; done(texts); }, 500));
+}"""
+
+
+def texts_drawn(page: Page) -> list[str]:
+    """Return every text that the canvases of a page draw when they are drawn again."""
+    expect(page.locator(".tmmu-canvas[data-paintings]").first).to_be_visible()
+    rest(page)
+    texts: list[str] = page.evaluate(_SPY)
+    return texts
+
+
 @pytest.fixture
 def listener() -> Iterator[tuple[str, list[str]]]:
     """An address, and what was asked of it."""

@@ -1,4 +1,4 @@
-"""One click selects: a row of a table, a step of a curve, an area."""
+"""One click or key selects: a row of a table, a step of a curve, an area."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import Visit, rest, still
+from tests.browser.conftest import Visit, pixel_of, rest, still, texts_drawn
 
 pytestmark = pytest.mark.browser
 
@@ -85,6 +85,29 @@ def test_range_of_steps_lists_live_tensors(visit: Visit) -> None:
     expect(page.locator(".st-key-step-range")).to_have_count(0)
 
 
+def test_keys_select_tensors_and_steps(visit: Visit) -> None:
+    page = visit(graph="sample:resnet50", planner="slots")
+    canvas = page.locator(".tmmu-canvas").first
+    page.mouse.click(*pixel_of(page, "r15"))
+    expect(canvas).to_have_attribute("data-selected", "r15")
+    for key, selected in (("]", "r25"), ("[", "r15")):
+        page.keyboard.press(key)
+        expect(canvas).to_have_attribute("data-selected", selected)
+    page.keyboard.press("p")
+    expect(page).to_have_url(re.compile("step=14"))
+    page.keyboard.press("ArrowRight")
+    expect(page).to_have_url(re.compile("step=15"))
+    page.keyboard.down("Shift")
+    page.mouse.click(*pixel_of(page, "r35"))
+    page.keyboard.up("Shift")
+    expect(canvas).to_have_attribute("data-compared", "r35")
+    page.keyboard.press("Escape")
+    expect(canvas).to_have_attribute("data-selected", "")
+    expect(page).to_have_url(re.compile("^(?!.*(tensor|step)=)"))
+    page.keyboard.press("/")
+    expect(page.get_by_label("search tensors and nodes")).to_be_focused()
+
+
 def test_click_in_the_treemap_selects_a_buffer(visit: Visit) -> None:
     page = visit("peak", graph="sample:resnet50", planner="slots")
     box = page.locator(".js-plotly-plot .treemap .slice").last
@@ -95,13 +118,17 @@ def test_click_in_the_treemap_selects_a_buffer(visit: Visit) -> None:
 
 
 def test_maps_side_by_side_share_steps_and_bytes(visit: Visit) -> None:
-    page = visit("compare", graph="sample:resnet50", planner="slots", baseline="planner:naive")
+    page = visit("compare", graph="sample:resnet50", planner="slots", baseline="planner:greedy")
     page.get_by_text("Side by side").click()
     maps = page.locator(".tmmu-canvas[data-paintings]")
     expect(maps).to_have_count(2)
     rest(page)
     notes = page.locator(".tmmu-canvas .legend .note, .tmmu-canvas .note")
     assert len(set(notes.all_inner_texts())) == 1  # one colour scheme
+    assert texts_drawn(page).count("r15") == 2
+    page.mouse.click(*pixel_of(page, "r15"))
+    for k in range(2):
+        expect(maps.nth(k)).to_have_attribute("data-selected", "r15")
     before = maps.nth(1).get_attribute("data-levels")
     stage = maps.nth(0).locator(".stage")
     stage.scroll_into_view_if_needed()

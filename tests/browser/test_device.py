@@ -24,6 +24,18 @@ def test_mode_is_a_baseline_and_moved_tensors_have_an_arrow(visit: Visit) -> Non
     page = visit("compare", graph="sample:residual_block", baseline="planner:naive")
     canvas = page.locator(".tmmu-canvas[data-paintings]").first
     expect(canvas).to_have_attribute("data-moves", re.compile("[1-9]"))
+    expect(canvas).to_contain_text(re.compile("[1-9][0-9]* of [0-9]+ changed outlined"))
+
+
+def test_swap_exchanges_baseline_and_candidate(visit: Visit) -> None:
+    page = visit("compare", graph="sample:residual_block", planner="slots", baseline="planner:naive")
+    title = page.locator(".tm-claim h2")
+    expect(title).to_contain_text("naive → slots")
+    before, after = re.findall(r"[\d.]+ [KM]?i?B", title.inner_text())[:2]
+    rest(page)
+    page.get_by_test_id("stButton").get_by_role("button", name="Swap").click()
+    expect(title).to_contain_text("slots → naive")
+    expect(title).to_contain_text(f"{after} → {before}")
 
 
 def test_other_planner_shows_its_change_in_bytes(visit: Visit) -> None:

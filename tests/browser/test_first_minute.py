@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.conftest import Visit
+from tests.browser.conftest import Visit, pixel_of
 from tests.browser.test_invalid import RED, colour_at
 
 pytestmark = pytest.mark.browser
@@ -21,6 +21,25 @@ def test_first_picture_is_one_line_and_the_map(visit: Visit) -> None:
     assert stage["y"] + stage["height"] <= 900
     expect(page.locator(".tm-headline")).to_contain_text("could be written over r12 in place (3.06 MiB)")
     expect(page.locator(".tm-headline h1")).to_contain_text("over the limit of 8.00 MiB")
+    expect(page.locator(".st-key-headline").get_by_role("link", name="Make it fit")).to_be_visible()
+
+
+_DARK = """(root, level) => {
+    const chart = [...tmmuCanvas.charts].find((each) => each.root === root), { plot, plane, ratio } = chart;
+    const pen = root.querySelector("canvas").getContext("2d"), y = Math.round(plane.level(level) * ratio);
+    const { data } = pen.getImageData(plot.x * ratio, y, plot.w * ratio, 1);
+    let dark = 0;
+    for (let k = 0; k < data.length; k += 4) dark += data[k + 3] > 150 && data[k] + data[k + 1] + data[k + 2] < 150;
+    return dark / (data.length / 4);
+}"""
+
+
+def test_limit_is_a_dashed_line(visit: Visit) -> None:
+    page = visit("", graph="sample:resnet50", capacity="activations=8MiB")
+    pixel_of(page, "r12")
+    shares = [page.locator(".tmmu-canvas").first.evaluate(_DARK, level << 20) for level in (5, 8)]
+    assert shares[0] < 0.05
+    assert 0.4 < shares[1] < 0.8
 
 
 def test_bytes_above_a_capacity_are_red(visit: Visit) -> None:

@@ -33,7 +33,8 @@ pytestmark = pytest.mark.browser
 
 
 def test_change_that_fits_is_opened_and_can_be_exported(visit: Visit) -> None:
-    page = visit("fit", graph="sample:resnet50", capacity="activations=8MiB")
+    page = visit(graph="sample:resnet50", capacity="activations=6.5MiB")
+    page.get_by_role("link", name="Make it fit").click()
     page.get_by_role("button", name="Open this plan").click()
     expect(page.locator(".tm-headline h1")).not_to_contain_text("over the limit")
     page.locator(".st-key-headline").get_by_role("link", name="Export").click()
@@ -47,6 +48,8 @@ def test_fragmentation_names_the_cause_at_the_chosen_step(visit: Visit) -> None:
     before = title.inner_text()
     page.get_by_role("button", name="+", exact=True).or_(page.get_by_role("button", name="Increment")).first.click()
     expect(title).not_to_have_text(before)
+    step = int(before.split("#")[1].split(":")[0].split()[0])
+    expect(title).to_contain_text(f"#{step + 1}")
 
 
 def test_dead_link_names_its_file_and_reload_keeps_the_view(visit: Visit) -> None:

@@ -5,9 +5,15 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.conftest import Visit, rest, still
+from tests.browser.conftest import Visit, rest, still, texts_drawn
 
 pytestmark = pytest.mark.browser
+
+
+def test_modules_are_the_default_colour_and_phases_are_below_the_map(visit: Visit) -> None:
+    page = visit(graph="sample:gpt2_small_train_b1_s1024")
+    expect(page.locator(".tmmu-canvas").first).to_contain_text("colour = layer")
+    assert {"forward", "backward"} <= set(texts_drawn(page))
 
 
 def test_layer_is_marked_and_lists_its_tensors(visit: Visit) -> None:

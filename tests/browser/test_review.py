@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.conftest import Visit, download, open_files, rest, still
+from tests.browser.conftest import Visit, download, open_files, rest, still, texts_drawn
 
 pytestmark = pytest.mark.browser
 
@@ -40,6 +40,7 @@ def test_two_people_exchange_a_review_and_decide(visit: Visit, tmp_path: Path, b
     first.get_by_placeholder("What should change").fill("Why is <b>r1</b> so large?")
     first.get_by_role("button", name="Add note").click()
     expect(first.locator(".st-key-note-0")).to_contain_text("tensor r1: Why is <b>r1</b> so large?")
+    assert "Why is <b>r1" in "".join(texts_drawn(first))  # a flag on the timeline
     first.get_by_role("button", name="Bookmark this view").click()
     expect(first.locator(".st-key-bookmarks").get_by_role("button", name="map r1")).to_be_visible()
     file = tmp_path / "block.tmmu-review.html"

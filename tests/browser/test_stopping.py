@@ -27,10 +27,14 @@ def test_deep_zoom_is_repeated_by_its_link(visit: Visit) -> None:
 
 
 def test_stopped_search_has_its_own_link(visit: Visit) -> None:
-    page = visit(graph="sample:views")
-    page.goto(f"{page.url.split('?')[0]}?graph=sample:D&planner=exact")
+    page = visit(graph="sample:D")
+    page.get_by_role("combobox", name="Planner").click()
+    page.get_by_role("option", name="exact").first.click()
     stop = page.get_by_role("button", name="Stop and keep the best plan")
     expect(stop).to_be_visible()
+    expect(page.locator("#best-so-far")).to_contain_text("lower bound")
+    expect(page.locator(".tm-last")).to_have_count(1)  # the last picture, dimmed
+    expect(page.locator(".tmmu-canvas[data-paintings]").first).to_be_visible()
     stop.click()
     expect(page.get_by_text("Search stopped after")).to_be_visible()
     expect(page).to_have_url(re.compile("max_nodes"))

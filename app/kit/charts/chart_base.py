@@ -33,6 +33,8 @@ ACCOUNT_NAMES = {
 }
 CONFIG = {"displayModeBar": False, "scrollZoom": True}
 """Plotly configuration: its tool bar would cover labels."""
+LEGEND = {"orientation": "h", "x": 0, "y": 1.0, "yanchor": "bottom"}
+"""A legend above the plot: its rows push the plot down."""
 
 __all__ = ["ROLE_COLOURS", "bytes_axis", "figure", "ticks"]
 
@@ -106,7 +108,7 @@ def steps_axis(end: int) -> dict[str, Any]:
 
 
 PHASE_COLOURS = {"forward": "#0072B2", "backward": "#E69F00", "optimizer": "#8C6BB1"}
-MOST_BANDS, WIDEST_BANDS = 60, 0.08
+MOST_BANDS, WIDEST_BANDS = 60, 0.2
 """Most phases that are drawn, and the share of the steps from which a phase is labelled."""
 
 

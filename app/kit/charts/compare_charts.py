@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import plotly.graph_objects as go
 
-from app.kit.charts.chart_base import LINE, LIVE, bytes_axis, figure, steps_axis
+from app.kit.charts.chart_base import LEGEND, LINE, LIVE, bytes_axis, figure, steps_axis
 from app.texts import numbers
 from tmmu_core.plans.figures.live_bytes import change_points
 from tmmu_core.plans.figures.plan_storages import curve_points_of, live_bytes
@@ -51,7 +51,7 @@ def curves(baseline: Plan, candidate: Plan, arena: str, *, height: int = 200) ->
     fig.update_yaxes(bytes_axis(top), fixedrange=True)
     fig.update_layout(
         showlegend=True,
-        legend={"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 0},
+        legend=LEGEND,
         margin={"l": 70, "r": 14, "t": 28, "b": 24},
     )
     return fig

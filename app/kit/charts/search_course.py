@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import plotly.graph_objects as go
 
-from app.kit.charts.chart_base import LINE, LIVE, figure
+from app.kit.charts.chart_base import LEGEND, LINE, LIVE, figure
 from app.texts import numbers
 from tmmu_core.plans.analysis.search_progress import Moment
 
@@ -57,7 +57,7 @@ def falling(moments: Sequence[Moment], nodes: int, *, height: int = 220) -> go.F
     )
     fig.update_layout(
         showlegend=True,
-        legend={"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 0},
+        legend=LEGEND,
         margin=MARGIN,
     )
     return fig

@@ -8,7 +8,7 @@ from app.kit import arena_focus
 from app.session import plan_rows, state
 from app.session.planning import Shown
 from app.texts import certificate_text, numbers
-from tmmu_core.base.escaping import natural
+from tmmu_core.base.escaping import for_markdown, natural
 from tmmu_core.plans.model import Plan
 
 WITNESS, LATE, LAYER = "witness", "late", "layer:"
@@ -114,17 +114,19 @@ def pick_layer(shown: Shown) -> None:
     names = sorted({layer for layer in known.layer if layer}, key=natural) if known is not None else []
     if known is None or not known.modules.known_by or len(names) < 2:
         return
-    repeated = ", ".join(f"{n:,} × {name}" for name, n in known.modules.repeated)
+    repeated = ", ".join(f"{n:,} × {for_markdown(name)}" for name, n in known.modules.repeated)
     st.selectbox(
         "Layer",
         names,
         index=None,
         key=state.set_widget("layer", chosen if chosen in names else None),
-        placeholder=f"all layers ({repeated})" if repeated else "all layers",
+        placeholder="all layers",
         on_change=_picked,
         label_visibility="collapsed",
         width=300,
-        help="Marks the layer in the map and lists only its tensors. " + KNOWN_BY[known.modules.known_by],
+        help="Marks the layer in the map and lists only its tensors. "
+        + KNOWN_BY[known.modules.known_by]
+        + (f" Repeated: {repeated}." if repeated else ""),
     )
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import plotly.graph_objects as go
 import streamlit as st
 
-from app.kit.charts.chart_base import CONFIG, LINE, LIVE, bytes_axis, figure
+from app.kit.charts.chart_base import CONFIG, LEGEND, LINE, LIVE, bytes_axis, figure
 from app.session import history, state
 from app.texts import markup, numbers
 from tmmu_core.base.errors import TmmuError
@@ -159,7 +159,7 @@ def over_commits(runs: Sequence[Run], picked: int | None) -> go.Figure:
         range=[-0.5, max(0.5, len(runs) - 0.5)],
     )
     fig.update_yaxes(bytes_axis(max([run.extent_bytes for run in runs], default=0)), fixedrange=True)
-    fig.update_layout(clickmode="event+select", showlegend=True, legend={"orientation": "h", "y": 1.12, "x": 0})
+    fig.update_layout(clickmode="event+select", showlegend=True, legend=LEGEND)
     return fig
 
 

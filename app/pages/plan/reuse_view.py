@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from app.kit import arena_focus
-from app.kit.charts.chart_base import BAD, CONFIG, LINE, LIVE, bytes_axis, figure
+from app.kit.charts.chart_base import BAD, CONFIG, LEGEND, LINE, LIVE, bytes_axis, figure
 from app.session.planning import Shown
 from app.session.work.jobs import remembered
 from app.texts import markup, numbers
@@ -135,5 +135,5 @@ def curve(points: Sequence[CostPoint], arena: ArenaSummary) -> go.Figure:
         fig.add_vline(x=arena.capacity_bytes, line={"color": BAD, "width": 1.5, "dash": "dash"})
     fig.update_xaxes(bytes_axis(top), title_text="capacity")
     fig.update_yaxes(title_text="reuse cost", rangemode="tozero", fixedrange=True)
-    fig.update_layout(showlegend=True, legend={"orientation": "h", "y": 1.14, "x": 0}, margin={"b": 44})
+    fig.update_layout(showlegend=True, legend=LEGEND, margin={"b": 44})
     return fig

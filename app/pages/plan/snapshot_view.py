@@ -60,7 +60,7 @@ def _curve(shown: Shown, history: History, step: int) -> go.Figure:
     fig.add_trace(go.Scatter(x=steps, y=reserved, name="reserved", mode="lines", line_shape="hv", line_color="#D55E00"))
     fig.add_vline(step, line_width=1, line_dash="dot")
     fig.update_yaxes(chart_base.bytes_axis(max([*reserved, 1])), fixedrange=True)
-    fig.update_layout(showlegend=True, legend={"orientation": "h", "y": 1.12, "x": 0, "traceorder": "normal"})
+    fig.update_layout(showlegend=True, legend={**chart_base.LEGEND, "traceorder": "normal"})
     return fig
 
 

@@ -121,7 +121,7 @@ function byOperator(plan) {
   };
 }
 
-/** A colour per layer, by the first write in it (`layer_colours` in palette.py). The legend lists the layers that write most bytes. */
+/** A colour per layer, by the first write in it (`layer_colours` in palette.py). The legend lists the largest of each colour. */
 function byModule(plan) {
   const { names, codes } = plan.module, bytes = names.map(() => 0), first = names.map(() => Infinity);
   for (let i = 0; i < plan.n; i++) {
@@ -134,14 +134,16 @@ function byModule(plan) {
   const table = HUES.map(rgbOf);
   const hue = (code) => (names[code] ? place[code] % HUES.length : HUES.length);
   const named = names.map((_, code) => code).filter((code) => names[code] && bytes[code]);
-  const most = named.sort((a, b) => bytes[b] - bytes[a] || a - b).slice(0, 8).sort((a, b) => place[a] - place[b]);
+  named.sort((a, b) => bytes[b] - bytes[a] || a - b);
+  const most = named.filter((code, k) => named.findIndex((other) => hue(other) === hue(code)) === k);
+  most.sort((a, b) => place[a] - place[b]);
   const legend = most.map((code) => [names[code], css(table[hue(code)])]);
   if (named.length > most.length) legend.push([`${named.length - most.length} more`, "transparent"]);
   return {
     codes: coded(plan.n, (i) => hue(codes[rootOf(plan, i)])),
     table: [...table, rgbOf(OTHER)],
     legend,
-    note: "colour = layer",
+    note: most.length < named.length ? `colour = layer; ${HUES.length} colours, repeated` : "colour = layer",
   };
 }
 

@@ -418,8 +418,8 @@ export class Chart {
       this.root.dataset.reuses = guarded(() => drawReuses(pen, sight), 0);
       if (this.other && this.state.baseline) outlined = drawBaseline(pen, sight);
     });
-    guarded(() => drawTicks(pen, sight, ticks));
     guarded(() => drawPhases(pen, sight));
+    guarded(() => drawTicks(pen, sight, ticks));
     if (this.strip) guarded(() => drawStrip(pen, sight));
     pen.strokeStyle = look.soft;
     pen.lineWidth = 1;

@@ -1,6 +1,6 @@
 // The axes: ticks of steps and of v, and their labels at the left and at the bottom.
 
-import { css, PHASE_COLOURS } from "../base/colours.js";
+import { PHASE_COLOURS } from "../base/colours.js";
 import { LETTER } from "../base/theme.js";
 import { sharp } from "../base/plane.js";
 import { grouped, shortened, stepName, tickBytes } from "../base/formats.js";
@@ -159,27 +159,29 @@ function drawLeft(pen, { plot }, ticks) {
   }
 }
 
-const BAND = 5; // pixels
+const BAND = 4; // pixels
+const STEP_NAME = 34; // pixels that the name of the axis of steps takes
 
-/** Draw forward, backward and optimizer as a band along the steps, with a name if there is space. */
-export function drawPhases(pen, { plan, plane, plot, look }) {
+/** Draw forward, backward and optimizer as a band beside the axis of steps, with names below it if there is space. */
+export function drawPhases(pen, { plan, plane, plot, look, height }) {
+  const { t0, t1 } = plane.win;
+  pen.textAlign = "left";
+  pen.textBaseline = "bottom";
   for (const [phase, start, end] of plan.stretches) {
-    const { t0, t1 } = plane.win, from = Math.max(start, t0), to = Math.min(end, t1);
+    const from = Math.max(start, t0), to = Math.min(end, t1);
     if (to <= from) continue;
     const a = plane.step(from), b = plane.step(to);
     pen.fillStyle = PHASE_COLOURS[phase];
-    if (plane.sideways) pen.fillRect(plot.x, a, BAND, b - a);
-    else pen.fillRect(a, plot.y + plot.h - BAND, b - a, BAND);
-    if (plane.sideways || b - a < 70) continue;
-    pen.font = look.font;
-    pen.textAlign = "right"; // the names of boxes are on their left
-    pen.textBaseline = "bottom";
-    const width = pen.measureText(phase).width + 8;
-    pen.fillStyle = css(look.solid);
-    pen.globalAlpha = 0.85;
-    pen.fillRect(b - width - 1, plot.y + plot.h - BAND - 14, width, 14);
-    pen.globalAlpha = 1;
-    pen.fillStyle = look.ink;
-    pen.fillText(phase, b - 5, plot.y + plot.h - BAND - 1);
+    if (plane.sideways) {
+      pen.fillRect(plot.x - BAND - 1, a, BAND, b - a);
+      continue;
+    }
+    pen.fillRect(a, plot.y + plot.h + 1, b - a, BAND);
+    const width = pen.measureText(phase).width + 14;
+    const x = Math.min((a + b - width) / 2, plot.x + plot.w - STEP_NAME - width);
+    if (x < a) continue;
+    pen.fillRect(x, height - 11, 8, 8);
+    pen.fillStyle = look.soft;
+    pen.fillText(phase, x + 12, height - 1);
   }
 }

@@ -2,6 +2,7 @@
 
 import { within } from "./picture.js";
 import { Plane } from "../base/plane.js";
+import { LETTER } from "../base/theme.js";
 import { rangeWords, shortBytes, shortened, stepName } from "../base/formats.js";
 
 const SMALLEST = 5; // pixels: the least size of a frame
@@ -39,16 +40,25 @@ function drawSpan(pen, { plan, plane, plot, strip, look }, [first, end]) {
   label(pen, look, rangeWords(plan.stepAt(first), plan.stepAt(end)), x0 + 3, y0 + 2);
 }
 
-/** Draw the notes of a review as flags on the timeline: [step, text]. */
+const FLAG_ROWS = 4;
+
+/** Draw [step, text] as flags on the timeline, each in the first row that is free there; without one, only its line. */
 function drawFlags(pen, { plane, plot, strip, look }, flags) {
   if (plane.sideways) return;
-  for (const [k, [step, text]] of flags.entries()) {
+  const drawn = [];
+  for (const [step, text] of flags) {
     const x = plane.step(step + 0.5), top = (strip ?? plot).y;
     if (x < plot.x || x > plot.x + plot.w) continue;
     pen.fillStyle = FLAG;
     pen.fillRect(x - 0.75, top, 1.5, plot.y + plot.h - top);
     const words = shortened(text, 28), width = textWidth(pen, look, words);
-    label(pen, look, words, Math.min(x, plot.x + plot.w - width), top + 2 + 18 * (k % 4), FLAG);
+    const left = Math.min(x, plot.x + plot.w - width), right = left + width;
+    const rows = new Set(drawn.filter((other) => other.left < right && left < other.right).map(({ row }) => row));
+    let row = 0;
+    while (rows.has(row)) row++;
+    if (row >= FLAG_ROWS) continue;
+    drawn.push({ left, right, row });
+    label(pen, look, words, left, top + 2 + 18 * row, FLAG);
   }
 }
 
@@ -199,9 +209,9 @@ function drawStep(pen, { plan, plane, plot, strip, look, curve }, step) {
     pen.lineTo(x1, y1);
     pen.stroke();
   }
-  const node = shortened(plan.nodes.at(step), 30);
   const live = arena ? ` · ${shortBytes(arena.rawLive[step] ?? 0)} live in ${arena.name}` : "";
-  const text = `${stepName(plan.stepAt(step), node)}${live}`;
+  const letters = Math.floor(plot.w / LETTER) - live.length - 9; // nine for the step
+  const text = `${stepName(plan.stepAt(step), shortened(plan.nodes.at(step), Math.min(30, letters)))}${live}`;
   pen.font = look.font;
   const width = pen.measureText(text).width + 10;
   const x = Math.max(plot.x, Math.min(plot.x + plot.w - width, x0 + 4));

@@ -210,12 +210,15 @@ export function drawNames(pen, sight, rows) {
   }
 }
 
+/** Return the boxes with room for a shortened name, or for a whole short one. */
 function roomForNames({ plan, scene, plane }, rows) {
   const places = [];
   for (const row of rows) {
     const box = plane.seenBox(plan.birth[row], plan.death[row], scene.v0[row], scene.v1[row]);
     const w = box[2] - box[0], h = box[3] - box[1];
-    if (w >= 44 && h >= 13) places.push({ area: w * h, row, box });
+    const head = scene.view === "lifetimes" ? row : plan.head(row), alone = head === row && !plan.members.has(row);
+    const least = alone ? Math.min(44, LETTER * plan.ids.at(row).length + 9) : 44;
+    if (w >= least && h >= 13) places.push({ area: w * h, row, box });
   }
   return places.sort((a, b) => b.area - a.area || a.row - b.row);
 }

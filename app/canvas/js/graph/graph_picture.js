@@ -145,9 +145,9 @@ function flag({ pen, look, scale, words, font }, x, y, w) {
   if (!words) return;
   pen.fillStyle = look.ink;
   pen.font = `600 11px ${font}`;
-  pen.textAlign = "left";
+  pen.textAlign = "right"; // left of the edges that enter the box
   pen.textBaseline = "middle";
-  pen.fillText("peak", x + 16, y - 8);
+  pen.fillText("peak", x - 4, y + 2);
 }
 
 function fill(pen, [x, y, w, h], colour) {
