@@ -274,7 +274,7 @@ def _pack_one(arrays: _Arrays, whole: Plan, beside: Plan | None, origin: Origin)
 
 
 def _reuses(plan: Plan) -> NDArray[np.int64]:
-    """Return the rows and the price of the most expensive reuses, flat."""
+    """Return the rows and the cost of the costliest reuses, as a flat list."""
     found = [(reuse.first, reuse.second, min(reuse.cost, 2**53)) for reuse in costly_reuses(plan)[:MOST_REUSES]]
     return np.array(found, np.int64).reshape(-1)
 

@@ -28,7 +28,7 @@ def follow() -> None:
 def linked(html: str) -> str:
     """Return HTML with complete tensor links.
 
-    The script handles clicks; a click before it is loaded, or in a new tab, follows the link to the same view.
+    The script handles clicks. Without it (not yet loaded, or a new tab), the link opens the same view.
     """
     return complete_links(html, to_query(state.choice()))
 

@@ -11,7 +11,7 @@ from tmmu_core.plans.figures.plan_storages import peak_step_of
 from tmmu_core.plans.model import ArenaSummary, Plan
 
 ALL = "*"
-"""Chosen where the drawing shall show all arenas on one byte scale."""
+"""Value of the choice that draws all arenas on one byte scale."""
 
 
 def default_arena(plan: Plan) -> ArenaSummary | None:
@@ -34,7 +34,7 @@ def largest(plan: Plan) -> str:
 
 
 def of_plan(plan: Plan) -> str | None:
-    """The chosen arena where the plan has it, else the default one; ``None`` for a plan without arenas."""
+    """Return the chosen arena if the plan has it, else the default; ``None`` for a plan without arenas."""
     chosen = state.choice().arena
     if chosen in plan.arena_of:
         return chosen
@@ -42,12 +42,12 @@ def of_plan(plan: Plan) -> str | None:
 
 
 def drawn(plan: Plan) -> str | None:
-    """The arena that drawings and tables show; ``None`` where all are wanted at once."""
+    """Return the arena that drawings and tables show; ``None`` for all arenas."""
     return None if state.choice().arena == ALL else of_plan(plan)
 
 
 def arena(shown: Shown) -> str:
-    """The same, ``""`` for a plan without arenas."""
+    """Return the name of the chosen or default arena; ``""`` for a plan without arenas."""
     return of_plan(shown.plan) or ""
 
 
@@ -59,7 +59,7 @@ def peak(_plan: Plan, plan_key: str, arena_name: str) -> tuple[int, int]:
 
 
 def step_and_arena(shown: Shown, arena_name: str) -> int:
-    """The chosen step where the plan has it, else the arena's peak."""
+    """Return the chosen step if the plan has it, else the step of the arena's peak."""
     chosen = state.choice().step
     if chosen is not None and 0 <= chosen < shown.plan.steps:
         return chosen

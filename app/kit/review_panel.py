@@ -66,7 +66,7 @@ def _new_note(shown: Shown) -> None:
     words = {"plan": "the plan", "step": f"step {chosen.step}", "tensor": f"tensor {for_markdown(chosen.selected)}"}
     with st.form("new-note", border=False, clear_on_submit=True):
         place = st.radio("Note at", places, format_func=words.__getitem__, horizontal=True)
-        text = st.text_input("Note", placeholder="What should change, or why it may stay", max_chars=2_000)
+        text = st.text_input("Note", placeholder="What to change, or why it is acceptable", max_chars=2_000)
         if st.form_submit_button("Add note") and text.strip():
             review.add_note(
                 text.strip(),

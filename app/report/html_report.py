@@ -64,7 +64,7 @@ class ReviewPart(NamedTuple):
     decision: Any = None
     """The attributes ``answer``, ``text``, ``author`` and ``date``; ``None`` for an open review."""
     moves: Sequence[tuple[str, str, int]] = ()
-    """``(kind, details, bytes saved)`` of the changes that Fit made."""
+    """``(kind, details, bytes saved)`` of the changes from Fix."""
     element: str = ""
     embedded: str = ""
     """A review file, put into an element with this id, so that the report can be opened as a review."""

@@ -74,7 +74,7 @@ class Opened:
     made: Mapping[str, StorageOrigin] = field(default_factory=dict)
     """Storage of a packing instance → its producer, if the file has one."""
     recorded: Recorded | None = None
-    """What an allocator recorded beside a packing instance."""
+    """The allocator history of a packing instance."""
 
 
 # --- reading -----------------------------------------------------------------------------------------------------

@@ -41,7 +41,7 @@ class Note(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def place(self) -> str:
-        """What the note is about: ``tensor r12``, ``step 14`` or ``plan``."""
+        """The subject of the note: ``tensor r12``, ``step 14`` or ``plan``."""
         return f"tensor {self.tensor}" if self.tensor else "plan" if self.step is None else f"step {self.step:,}"
 
 
@@ -53,7 +53,7 @@ class View(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Decision(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What was decided, by whom and when."""
+    """The decision, its author and its date."""
 
     answer: Literal["approved", "changes requested", "rejected"]
     text: str = ""
@@ -81,7 +81,7 @@ class ReviewFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     plan: str
     link: str
     moves: str = ""
-    """The moves of Fit that made the graph, gzipped and base64-coded JSON; "" for none."""
+    """The changes from Fix in the graph, as gzipped and base64-coded JSON; "" for none."""
     author: str = ""
     date: str = ""
 

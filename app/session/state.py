@@ -20,7 +20,7 @@ _SESSION = "tmmu.session"
 
 @dataclass
 class Session:
-    """What a session keeps from run to run."""
+    """The state of a session between runs of the script."""
 
     choice: Choice = field(default_factory=Choice)
     refusals: list[dict[str, Any]] = field(default_factory=list)

@@ -46,7 +46,7 @@ class Choice(PlanRequest):
     baseline: str = ""
     """Baseline of Compare: ``planner:<name>``, or a source as above."""
     moves: str = ""
-    """The file of the moves that made the current graph out of the baseline's, after a plan of Fit was opened."""
+    """The file of the moves that changed the baseline's graph into the current one, after a plan of Fix was opened."""
     swapped: bool = False
     tab: str = ""
     """The view of a page; empty, or one of another page: its first."""

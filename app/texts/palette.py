@@ -23,8 +23,8 @@ CATEGORIES = (
 HUES = ("#4B99D7", "#E48AB3", "#1EAA8C", "#9DA2F5", "#A0952F", "#2ABFD4", "#AF7AC3", "#84BD71")
 """Colours of layers and slots, repeated; equal to ``HUES`` in ``colours.js``.
 
-Equal chroma; the hue advances by 3/8 of the 285 degrees that are not close to that of bytes over a limit, so that
-neighbours are clearly different.
+All have the same chroma. 285 degrees of hue are used: those not close to the orange of bytes over a limit. Each colour
+is 3/8 of that range after the one before, so that consecutive colours differ clearly.
 """
 OTHER = "#8A8F98"
 CATEGORY_COLOURS = {
@@ -38,12 +38,12 @@ CATEGORY_COLOURS = {
 
 
 def ranked(plan: Plan, operators: Sequence[str]) -> list[str]:
-    """Return the operators by the bytes that they write, most first, then by their first row; views write none.
+    """Return the operators sorted by the bytes that they write, most first, then by their first row.
 
-    ``operators`` has one name per row, "" for none.
+    ``operators`` has one name per row, "" for none. Views write no bytes.
     """
     wrote: dict[str, tuple[int, int]] = {}
-    """Operator → minus its bytes, its first row."""
+    """Operator → (negative number of bytes, first row), the sort key."""
     for row, (name, base, size) in enumerate(zip(operators, plan.base_tensor_uids, plan.size.tolist(), strict=True)):
         if name and base is None and size:
             less, first = wrote.get(name, (0, row))
@@ -52,12 +52,12 @@ def ranked(plan: Plan, operators: Sequence[str]) -> list[str]:
 
 
 def layer_colours(plan: Plan, layers: Sequence[str]) -> dict[str, str]:
-    """Return the colour of each layer, in the order of the first write in it; ``layers`` has one name per row."""
+    """Return the colour of each layer, sorted by the first write in the layer; ``layers`` has one name per row."""
     first = dict.fromkeys(layers, plan.steps)
     for name, base, birth in zip(layers, plan.base_tensor_uids, plan.birth.tolist(), strict=True):
         if base is None and birth:
             first[name] = min(first[name], birth)
-    # "" is a layer here: the canvas counts it too.
+    # "" counts as a layer, as in the canvas.
     order = sorted(first, key=lambda name: first[name])
     return {name: HUES[k % len(HUES)] for k, name in enumerate(order)} | {"": OTHER}
 
@@ -68,7 +68,7 @@ def operator_colours(plan: Plan, operators: Sequence[str]) -> dict[str, str]:
 
 
 def default_scheme(plan: Plan, layers: Sequence[str] | None) -> str:
-    """Return the colour scheme of a plan: by category of a recording, by module, else by operator."""
+    """Return the default scheme: category for an allocator snapshot, module if there are several, else operator."""
     return "category" if plan.categories else "module" if len(set(layers or ()) - {""}) > 1 else "operator"
 
 

@@ -30,7 +30,7 @@ def shortener(names: Iterable[str]) -> Callable[[str, int], str]:
 
 
 def _elided(parts: list[str], kept: set[int]) -> str:
-    """Return the kept words with what stands between them, and "…" for the others."""
+    """Return the kept words with their separators, and "…" for the removed words."""
     text, between = "", ""
     for k, part in enumerate(parts):
         if not part.isalnum():

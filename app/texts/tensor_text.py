@@ -146,8 +146,8 @@ def _idle(plan: Plan, solution: Solution, tensor_id: str, idle: Idle) -> list[tu
     if last >= 0 and before >= 0 and last - before > 1 and not bool(liveness.storages.persistent[k]):
         saved = numbers.short_bytes(int(liveness.storages.size[k]))
         who, then = (numbers.step(t, numbers.shortened(plan.node_at(t), 30)) for t in (last, before))
-        earlier = f"Without the read by {who} it is free after {then}, {last - before:,} steps earlier ({saved})"
-        rows.append(("to free it", f"{earlier}. Recompute it there, or offload it in between."))
+        earlier = f"Without the read by {who}, its {saved} are free after {then}, {last - before:,} steps earlier"
+        rows.append(("free earlier", f"{earlier}. Recompute it for that read, or offload it in between."))
     return rows
 
 

@@ -90,7 +90,7 @@ def test_file_dropped_anywhere_opens(visit: Visit, tmp_path: Path) -> None:
 def test_link_of_another_server_applies_to_the_file_that_is_opened_again(visit: Visit, tmp_path: Path) -> None:
     page = visit(graph="sample:linear_chain")
     page.goto(f"{page.url.split('?')[0]}?graph=file:{'0' * 32}&file=three.csv&planner=exact&tensor=b")
-    expect(page.locator(".tm-error")).to_contain_text("This server does not hold three.csv")
+    expect(page.locator(".tm-error")).to_contain_text("three.csv is no longer on this server")
     file = tmp_path / "three.csv"
     file.write_text("id,lower,upper,size\na,0,4,64\nb,1,5,32\n")
     drop(page, file, ".tm-error")

@@ -1,4 +1,4 @@
-"""Long work on a page: what runs, how far it is, its best result so far, and the last picture, dimmed."""
+"""Progress of a job on a page: its title, progress and best result, and the last picture, dimmed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ REFRESH = 0.5
 def progress(
     job: Job[Any], title: str, *, follow: bool = False, cancel: Callable[[Job[Any]], None] | None = None
 ) -> None:
-    """Draw how far a job is, with its best result, its time and a stop button; the page runs again when it ends.
+    """Draw the progress of a job, its best result, its time and a stop button; the page reruns when the job ends.
 
     ``follow``: the page also runs when a part is done, for pages that show parts. ``cancel``: what the button does to a
     job without a best result.

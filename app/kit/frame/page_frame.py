@@ -1,4 +1,4 @@
-"""The frame around every page: what is open, how it is planned, what was refused; then the plan, or its progress."""
+"""The frame of every page: toolbar and error cards, then the plan or its progress."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def _close(job: Job[Any]) -> None:
 
 
 def _changed(answer: Shown) -> None:
-    """After another planner, option, mode or capacity was chosen: what that changed, in bytes."""
+    """Draw the change in bytes after another planner, option, mode or capacity was chosen."""
     before = state.session().previous
     if before is None or answer.opened.plan is not None:
         return
@@ -160,13 +160,13 @@ def is_digest(side: Shown) -> bool:
 
 
 def digest_card(side: Shown) -> str:
-    """What a digest is and what it serves."""
+    """Return the card that explains a digest and its uses."""
     trace = side.opened.trace
     assert trace is not None
     count = numbers.count(trace.tensor_count, "tensor")
     return markup.empty(
         "A digest has no tensors to draw",
-        f" It holds hashes of the live ranges, slots and offsets of {count}, and the figures of the arenas. Use it as "
+        f" It has hashes of the live ranges, slots and offsets of {count}, and the figures of the arenas. Use it as "
         "a baseline on Compare, or with tmmu compare and tmmu gate. For a trace with tensors, run tmmu trace without "
         "--digest.",
     )
@@ -227,14 +227,14 @@ def _actions(answer: Shown, over: bool) -> None:
 
 
 def name_of(shown: Shown) -> str:
-    """What is planned, for the pages' titles: the graph, and the rank where a share of it is shown."""
+    """Return the name of the plan for titles: the graph, and the rank if a share of it is shown."""
     if shown.choice.shard_spec is None:
         return shown.opened.name
     return f"{shown.opened.name}, rank {shown.choice.rank:,} of {shown.plan.world_size:,}"
 
 
 def _missing(answer: Shown) -> None:
-    """Deselect what a link selects and this plan does not have, with a notice."""
+    """Deselect the items of a link that this plan does not have, with a notice."""
     here = state.session()
     if here.by_link:
         here.by_link = False
@@ -249,7 +249,7 @@ def _missing(answer: Shown) -> None:
 
 
 def missing_parts(chosen: Choice, answer: Shown) -> tuple[list[str], dict[str, Any]]:
-    """``(names, changes)``: what is chosen that the plan does not have, and the choice without it."""
+    """Return ``(names, changes)``: the chosen items that the plan does not have, and the choice without them."""
     plan, opened = answer.plan, answer.opened
     missing: list[str] = []
     changes: dict[str, Any] = {}
@@ -297,11 +297,11 @@ def _open(chosen: Choice, keeps_picture: bool) -> Opened | Shown:
         card = opening.card_of(error, "The file of this link could not be opened", chosen.source)
         if chosen.file and opening.is_gone(chosen.source):
             again = f"Open {chosen.file} again: the settings of this link apply to it."
-            card |= {"title": f"This server does not hold {chosen.file}", "hint": again}
+            card |= {"title": f"{chosen.file} is no longer on this server", "hint": again}
     except OSError as error:
         card = {"title": "The file cannot be read", "message": str(error), "hint": "Open another one."}
     good = state.session().last_valid
-    if good is not None and good.source != chosen.source:  # what was open stays open
+    if good is not None and good.source != chosen.source:  # keep the file that was open
         state.choose(**{field.name: getattr(good, field.name) for field in fields(good)})
         state.refuse({**card, "title": f"{opening.label_of(chosen.source)[0]} was not opened"})
         st.rerun()
@@ -312,7 +312,7 @@ def _open(chosen: Choice, keeps_picture: bool) -> Opened | Shown:
 
 def _last_good(chosen: Choice) -> Shown:
     good = state.session().last_valid
-    if good is None or good.source != chosen.source:  # a link brought it: what is left is the graph as it is
+    if good is None or good.source != chosen.source:  # opened by a link: fall back to default settings
         good = Choice(source=chosen.source)
         what = "the plan of this graph with default settings"
     else:

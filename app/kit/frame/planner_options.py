@@ -1,4 +1,4 @@
-"""The options of the chosen planner, as its line of ``PLANNERS`` lists them."""
+"""The options of the chosen planner, as its entry in ``PLANNERS`` lists them."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ CHOICES: dict[str, tuple[str, ...]] = {"order": tuple(ORDERS), "fit": FITS}
 OWN = "none (custom memories)"
 HELP = {
     "order": "The order in which buffers are placed. `free_list` always uses the order of first writes.",
-    "fit": "Where a buffer is placed: the lowest gap, the tightest gap, or first fit with a free list.",
-    "budget": "The most nodes that the search visits. The same budget gives the same plan on every machine.",
-    "iterations": "Number of changes of the order that are tried.",
+    "fit": "Gap for a buffer: the lowest, the tightest, or first fit with a free list.",
+    "budget": "Maximum number of search nodes. The same budget gives the same plan on every machine.",
+    "iterations": "Number of changes of the placement order to try.",
     "seed": "Seed of the random numbers; independent of the replay token.",
     "min_alignment": "Smallest alignment of a slot on this platform, in bytes.",
     "memories": "In order of preference. Empty: each arena is one memory.",
@@ -129,5 +129,5 @@ def _why(error: Exception) -> str:
     if isinstance(error, UnreadableInput):
         return error.message
     if isinstance(error, json.JSONDecodeError):
-        return f"What was typed is not JSON: {error.msg} at line {error.lineno}, column {error.colno}."
-    return "What was typed is not JSON."
+        return f"The text is not JSON: {error.msg} at line {error.lineno}, column {error.colno}."
+    return "The text is not JSON."

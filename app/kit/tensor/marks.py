@@ -1,4 +1,4 @@
-"""Marked tensors: the witness of a lower bound, a layer, and the buffers that only their last reader keeps."""
+"""Marked tensors: the witness of a lower bound, a layer, and the buffers freed late by their last reader."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WITNESS, LATE, LAYER = "witness", "late", "layer:"
 KNOWN_BY = {
     "origins": "The file names the module of each node.",
     "names": "Layers come from the node names.",
-    "parameters": "Layers come from the parameter names; nodes without parameters belong to the layer around them.",
+    "parameters": "Layers come from the parameter names; nodes without parameters belong to the surrounding layer.",
 }
 
 
@@ -98,8 +98,7 @@ def late_button(shown: Shown) -> None:
         key="late",
         type="tertiary",
         icon=":material/close:" if on else ":material/flag:",
-        help="Marks the buffers with most bytes × steps between the last read and the use before it; a flag names the "
-        "last reader.",
+        help="Marks the buffers with the most bytes × steps between their last two uses; a flag names the last reader.",
         on_click=_mark,
         args=("" if on else LATE,),
     )

@@ -39,7 +39,7 @@ def _by_layers(shown: Shown) -> bool:
 
 @remembered
 def _origin(key: str, by_layers: bool, _shown: Shown) -> Origin:
-    """Return operators, layers and phases; cached, because the packing is cached by identity."""
+    """Return operators, layers and phases; cached, because the cache of packed plans compares by identity."""
     del key
     stretches = bands(_shown)
     known = origins(_shown) if by_layers else None
@@ -50,7 +50,7 @@ def _origin(key: str, by_layers: bool, _shown: Shown) -> Origin:
 
 
 def end_to_end(plan: Plan) -> tuple[str, ...]:
-    """Return the arenas in the order in which one memory holds them: arenas without reuse first."""
+    """Return the order of the arenas in one memory: arenas without reuse first."""
     return tuple(arena.name for arena in sorted(plan.arenas, key=lambda a: a.max_live < a.storages))
 
 
@@ -94,7 +94,7 @@ def canvas(handle: PlanHandle, *, key: str = "map", height: int = 560, **more: A
 
 
 def _of_plan(steps: NDArray[np.int64] | None, span: Sequence[int] | None) -> tuple[int, int] | None:
-    """Return a range of drawn steps in plan steps."""
+    """Convert a range of drawn steps to plan steps."""
     if span is None:
         return None
     first, end = span
@@ -102,7 +102,7 @@ def _of_plan(steps: NDArray[np.int64] | None, span: Sequence[int] | None) -> tup
 
 
 def _drawn(steps: NDArray[np.int64], span: tuple[int, int]) -> tuple[int, int]:
-    """Return a range of plan steps in drawn steps."""
+    """Convert a range of plan steps to drawn steps."""
     first = int(steps.searchsorted(span[0], side="right")) - 1
     return first, max(first + 1, int(steps.searchsorted(span[1])))
 

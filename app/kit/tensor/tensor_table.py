@@ -27,7 +27,7 @@ MOST_ROWS = 5_000
 TERM_OF = {
     "idle steps": "idle step",
     "bytes × idle steps": "idle step",
-    "longest stretch": "idle step",
+    "longest idle range": "idle step",
     "steps": "step",
     "hex": "offset",
     "operator": "node",
@@ -155,7 +155,7 @@ def storages(shown: Shown, arena: str | None, *, height: int = 330) -> None:
         )
     )
     if not len(frame):
-        st.html(markup.empty("Nothing is idle", "Every buffer is used at each step at which it is held."))
+        st.html(markup.empty("No idle steps", "Every buffer is used at each step at which its memory is held."))
         return
     selectable(frame, f"storages.{shown.key}.{arena}", state.choice().selected, height=height)
 
@@ -181,7 +181,7 @@ def _storages(plan_key: str, arena: str | None, _shown: Shown) -> pd.DataFrame:
             "held steps": [int(idle.held[k]) for k, _ in rows],
             "idle steps": [int(idle.idle[k]) for k, _ in rows],
             "bytes × idle steps": [product for _, product in rows],
-            "longest stretch": [numbers.live_range(int(idle.gap_from[k]), int(idle.gap_to[k])) for k, _ in rows],
+            "longest idle range": [numbers.live_range(int(idle.gap_from[k]), int(idle.gap_to[k])) for k, _ in rows],
             "last use": [_used_by(plan, int(idle.last[k])) for k, _ in rows],
         }
     )

@@ -1,4 +1,4 @@
-"""Why the selected storage lies where it lies, and what another place would do; the placement gone through again."""
+"""Why the selected storage has its offset, the effect of another offset, and the replay of the placement."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ MOST_MARKED = 20_000
 """Maximum number of storages for the replay of the placement: each step sends all placed rows."""
 
 MOST_BYTES = 2**53 - 1
-"""The greatest number that the browser's field holds."""
+"""Largest number of an input field in the browser."""
 
 
 def panel(shown: Shown, name: str) -> None:
-    """The card of the place, and the way to try another one."""
+    """Draw the card "Why offset", and the form that tries another offset."""
     plan = shown.plan
     arena = plan.arenas[int(plan.arena[plan.row_of[name]])].name
     order = plan_rows.decisions(shown, arena)
@@ -67,7 +67,7 @@ def tried(plan: Plan) -> Ghost | None:
 
 
 def ghost_drawn(plan: Plan) -> dict[str, Any] | None:
-    """The same for the canvas."""
+    """Return the tried offset in the form of the canvas."""
     now = tried(plan)
     if now is None:
         return None
@@ -88,7 +88,7 @@ def put(plan: Plan, where: Mapping[str, Any]) -> None:
     state.choose(selected=name, tried=tried_text(offset, int(where["birth"])))
 
 
-# --- the placement, turn by turn ---------------------------------------------------------------------------------
+# --- replay of the placement ------------------------------------------------------------------------------------
 
 
 def replay_button(shown: Shown) -> None:

@@ -62,7 +62,7 @@ def page() -> None:
     st.html(markup.claim(claim(left, right, found), [*invalid(left, right), verdict(found, len(made))]))
     _pick(options, chosen.baseline)
     if made:
-        st.html(markup.heading(f"{numbers.count(len(made), 'change')} made by Fit"))
+        st.html(markup.heading(f"{numbers.count(len(made), 'change')} from Fix"))
         move_tables.in_order(made)
     elif found.lines:
         st.html(line_changes(found))
@@ -81,7 +81,7 @@ def baselines(shown: Shown) -> dict[str, str]:
     options: dict[str, str] = {}
     chosen = state.choice()
     if chosen.moves:
-        options[chosen.baseline] = "the plan before Fit"
+        options[chosen.baseline] = "the plan before Fix"
     if shown.opened.plan is None:
         for name in planning.planners_for(shown.opened):
             if name != shown.choice.planner:
@@ -200,7 +200,7 @@ def invalid(left: Shown, right: Shown) -> list[str]:
 
 
 def verdict(found: Comparison, made: int = 0) -> str:
-    """Return the verdict; ``made`` is the number of changes by Fit between the two graphs."""
+    """Return the verdict; ``made`` is the number of changes from Fix between the two graphs."""
     differ = numbers.count(int((found.kinds != 0).sum()), "tensor differs", "tensors differ")
     if made:
         return f'<span class="ok">{numbers.count(made, "change")}</span>'
@@ -228,7 +228,7 @@ def line_changes(found: Comparison) -> str:
         ]
         tables.append(markup.table([title, "baseline", "candidate", "change", "buffers"], rows, numbers=(1, 2, 3, 4)))
     listed = numbers.of(min(len(changed), MOST_LINES), len(changed), "changed line")
-    return markup.heading("What grew", f"{listed}, largest change first") + "".join(tables)
+    return markup.heading("Growth at the peak", f"{listed}, largest change first") + "".join(tables)
 
 
 def _exact(text: str, size: int) -> str:

@@ -27,7 +27,7 @@ def page() -> None:
     with left:
         report(shown, stem)
         pictures.section(shown)
-        st.html(markup.heading("Command line", "reproduces this plan byte by byte"))
+        st.html(markup.heading("Command line", "reproduces this plan exactly"))
         st.code(repeat_command.command(shown), language="bash", wrap_lines=True)
         link(shown)
         hashes(shown)
@@ -90,8 +90,8 @@ def link(shown: Shown) -> None:
     )
     if shown.opened.source.startswith("file:"):
         st.caption(
-            "The link works while a server has the file. On another one, open the file again: the settings of the link "
-            "apply to it."
+            "The link works while the file is on this server. Elsewhere, open the link, "
+            "then the file: the settings of the link are applied."
         )
 
 

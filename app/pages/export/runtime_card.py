@@ -1,4 +1,4 @@
-"""Memory of a model in TensorFlow Lite Micro: today, with this plan, and the lower bound."""
+"""Memory of a model in TensorFlow Lite Micro: without this plan, with it, and the lower bound."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ def _compare(found: Measured) -> None:
     head, with_plan = found.figures["head"], found.figures["head_with_plan"]
     before, after = found.figures["arena"], found.figures["arena_with_plan"]
     st.plotly_chart(
-        bars(head, with_plan, found.given.bound, "TFLM today", "with this plan"),
+        bars(head, with_plan, found.given.bound, "TFLM's own plan", "with this plan"),
         key="tflm-head",
         config=chart_base.CONFIG,
     )
     st.caption(
-        f"Head of the arena. Smallest arena on this machine: {numbers.full_bytes(before)} → "
+        f"Bars: tensors (head of the arena). Smallest arena that runs on this machine: {numbers.full_bytes(before)} → "
         f"{numbers.full_bytes(after)}. Outputs {'equal' if found.outputs_equal else 'DIFFERENT'} on random inputs."
     )
     st.code(f"alignas(16) uint8_t TensorArena[{after}];  // {before} without the plan", language="cpp")

@@ -1,1 +1,1 @@
-"""The page Fit."""
+"""The page Fix."""

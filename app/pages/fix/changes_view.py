@@ -1,4 +1,4 @@
-"""The view Changes: changes that make the plan fit a memory limit, or the proof that none does."""
+"""The view Changes: changes that make the plan fit a memory limit, or the proof that no change does."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def draw(shown: Shown) -> None:
     """Search until the plan fits its limit; without a limit, rank single changes."""
     choice, capacity = state.choice(), limit_of(shown)
     if capacity is None:
-        st.html(markup.claim("No memory limit is set; with one, changes are combined until the plan fits"))
+        st.html(markup.claim("No memory limit is set. Set one to combine changes until the plan fits"))
         move_tables.ranked(fitting.ranked(choice, _kinds()), totals(shown.plan).extent_bytes)
         best = _chosen()
         if best is not None:
@@ -65,7 +65,7 @@ def draw(shown: Shown) -> None:
 
 
 def claim(search: Job[Fitted], capacity: Capacity, today: Plan) -> str:
-    """Return the title: ``Fits 2.00 GiB: 1.98 GiB after 14 changes, +2.2 % FLOPs``, or why it does not."""
+    """Return the title: ``Fits 2.00 GiB: 1.98 GiB after 14 changes, +2.2 % FLOPs``, or why it does not fit."""
     limit = limit_text(capacity)
     if not search.worked:
         return f"Needs {numbers.short_bytes(capacity.taken(today))}, limit {limit}"
@@ -122,7 +122,7 @@ def controls() -> None:
         key=state.set_widget("fit_kinds", [kind for kind in KINDS if kind in _kinds()]),
         format_func=lambda kind: KINDS[kind],
         on_change=lambda: state.choose(fit_kinds=",".join(state.widget_value("fit_kinds"))),
-        help="Allowed changes. Only smaller sizes change the result; a smaller alignment needs hardware for it.",
+        help="Allowed changes. Only smaller sizes change the results. The hardware must support a smaller alignment.",
         placeholder="allowed changes",
         label_visibility="collapsed",
     )
@@ -145,7 +145,7 @@ def body(shown: Shown, fitted: Fitted, capacity: Capacity) -> None:
         st.html(f'<div class="tm soft">{markup.esc(numbers.unknown_operators(fitted.unknown))}</div>')
     left, right = st.columns([0.56, 0.44], gap="medium") if len(points) > 1 else (st.container(), st.container())
     with left:
-        note = "saved: bytes of the whole plan, planned again"
+        note = "saved: bytes of the whole plan after planning again"
         st.html(markup.heading(f"{numbers.count(len(best.moves), 'change')}, in order", note))
         move_tables.in_order(best.moves)
         if fitted.answer != "fits":
@@ -160,14 +160,14 @@ def body(shown: Shown, fitted: Fitted, capacity: Capacity) -> None:
                 on_select=lambda: _pick(key),
                 selection_mode="points",
             )
-        _down_to_the_bound(whole)
+        _minimum_button(whole)
     _drawn(shown, best, capacity)
     move_tables.ranked(fitting.ranked(state.choice(), _kinds()), fitted.start.extent_bytes)
     _sizes(shown, capacity)
 
 
 def _curve(fitted: Fitted) -> tuple[tuple[Candidate, ...], bool]:
-    """Return ``(points, whole)``: the plans on the curve, and whether the curve down to the bound is complete."""
+    """Return ``(points, is_complete)``: the plans on the curve, and whether it reaches down to the lower bound."""
     if not state.raw("fit.down"):
         return fitted.curve, False
     job = fitting.whole_curve(state.choice(), _kinds())
@@ -176,13 +176,13 @@ def _curve(fitted: Fitted) -> tuple[tuple[Candidate, ...], bool]:
     return (pareto([*fitted.curve, *job.answer()]) if job.worked else fitted.curve), True
 
 
-def _down_to_the_bound(whole: bool) -> None:
+def _minimum_button(whole: bool) -> None:
     if not state.raw("fit.down"):
         st.button(
-            "Minimum possible",
+            "Find the minimum",
             key="fit-down",
             icon=":material/trending_down:",
-            help="Plan for eight more limits down to the lower bound.",
+            help="Plan for eight lower limits, down to the lower bound.",
             on_click=lambda: state.put("fit.down", True),
         )
         return
@@ -190,7 +190,7 @@ def _down_to_the_bound(whole: bool) -> None:
     if not job.wait(planning.PATIENCE):
         long_work.progress(job, "Searching for the minimum", follow=True)
     elif not whole:
-        st.rerun()  # it ended after the curve above was drawn
+        st.rerun()  # the job ended after the curve was drawn
 
 
 def _chosen() -> Candidate | None:
@@ -265,7 +265,7 @@ def _map(today: Plan, plan: Plan, capacity: Capacity) -> None:
 
 
 _FROM = "fit.from"
-"""Session key: the choice before a plan of Fit was opened."""
+"""Session key: the choice before a plan of Fix was opened."""
 
 
 def _open(shown: Shown, best: Candidate) -> None:

@@ -1,4 +1,4 @@
-"""Tables of changes: those of one plan in order, and the savings of each change alone."""
+"""Tables of changes: the changes of one plan in order, and the savings of each change alone."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CHOSEN = "fit.move"
 """Session key: kind and text of the previewed change."""
 LISTED = 40
 WORTH = 1_000
-"""A change that saves less than one part in this many is not listed beside larger ones."""
+"""A change that saves less than this fraction (1/1000) is not listed if larger ones exist."""
 
 
 def in_order(made: Sequence[Move]) -> None:
@@ -57,12 +57,10 @@ def ranked(job: Job[WhatIf], today: int) -> None:
     except TmmuError as error:
         st.html(markup.empty("Ranking failed", f"{getattr(error, 'message', error)} {error.hint}"))
         return
-    note = f"{found.planned:,} of {found.weighed:,} planned, each alone; click to preview"
+    note = f"{found.planned:,} of {found.weighed:,} changes planned, each alone; click to preview"
     st.html(markup.heading("Savings of each change", note))
     if not found.moves:
-        st.html(
-            markup.empty("No single change saves memory", "With a memory limit, combinations of changes are tried.")
-        )
+        st.html(markup.empty("No single change saves memory", "Set a memory limit to try combinations of changes."))
         return
     worth = [move for move in found.moves if move.bytes * WORTH >= today] or list(found.moves)
     listed = tuple(sorted(worth, key=lambda move: move.kind != "planner")[:LISTED])  # another planner costs nothing

@@ -23,7 +23,7 @@ WAYS = {graph_levels.MODEL: "Whole model", graph_levels.AROUND: "Around the sele
 
 @dataclass(frozen=True, eq=False)
 class Scene:
-    """Values from which the drawing is made."""
+    """Input of the drawing."""
 
     shown: Shown
     liveness: Liveness
@@ -40,7 +40,7 @@ class Scene:
 
 
 def draw(shown: Shown, key: str = "walk") -> None:
-    """Draw the controls and the graph. With another ``key`` a second graph is drawn, without controls."""
+    """Draw the controls and the graph. A second graph on a page has another ``key`` and no controls."""
     scene = scene_of(shown)
     if key == "walk":
         controls(scene)
@@ -105,7 +105,7 @@ def controls(scene: Scene) -> None:
                 "Reset",
                 key="walk-reset",
                 type="tertiary",
-                help="Close and open modules as at the start.",
+                help="Restore the initial open and closed modules.",
                 on_click=state.choose,
                 kwargs={"opened": "", "closed": ""},
             )
@@ -197,7 +197,7 @@ def _carrying(scene: Scene, tensor: int) -> list[int]:
 
 
 def status_text(scene: Scene) -> str:
-    """Return a line: number of boxes and edges drawn, and what is left out."""
+    """Return a line: number of boxes and edges drawn, and which limit reduces the drawing."""
     found = scene.found
     boxes, edges = len(found.collapsed.vertices), len(found.collapsed.edges)
     nodes = numbers.count(len(scene.liveness.timeline.index.node_ids), "node")
@@ -205,9 +205,9 @@ def status_text(scene: Scene) -> str:
     if found.by_level:
         line += "; grouped by module: too many nodes in this radius"
     if found.too_many and found.radius is not None:
-        line += f"; radius reduced to {numbers.count(found.radius, 'edge')}: more needs {found.too_many:,} boxes"
+        line += f"; radius reduced to {numbers.count(found.radius, 'edge')}: one more needs {found.too_many:,} boxes"
     elif found.too_many:
-        line += f"; {found.too_many:,} boxes exceed the limit of {MOST_DRAWN:,}: close modules first"
+        line += f"; not drawn: {found.too_many:,} boxes exceed the limit of {MOST_DRAWN:,}. Close modules"
     return line
 
 

@@ -68,7 +68,7 @@ def facts(shown: Shown) -> str:
         ("dimensions", markup.esc(dims or "no named dimensions")),
         ("order", "from the file" if graph.execution_order is not None else "topological, ties by node id"),
         ("in-place reuse", f"{totals_text.handoffs(shown.plan)}, {len(refused(shown)):,} not allowed"),
-        *([("larger sizes", LARGER_SIZES[graph.replan_policy])] if graph.dims else []),
+        *([("if a size is exceeded", LARGER_SIZES[graph.replan_policy])] if graph.dims else []),
         ("ir hash", f'<span class="mono">{shown.plan.ir_hash.hex()}</span>'),
         ("order hash", f'<span class="mono">{shown.plan.execution_order_hash.hex()}</span>'),
     ]

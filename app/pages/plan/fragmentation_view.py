@@ -60,7 +60,7 @@ def reuse(plan: Plan, arena: str, step: int) -> str:
     if gap is None or gap.reuse is None or gap.step != step:
         return ""
     source, target = (markup.esc(numbers.shortened(name, 40)) for name in gap.reuse)
-    return f"{numbers.short_bytes(gap.cause_bytes)} less if {target} were written over {source} in place"
+    return f"In-place reuse of {source} by {target} would save {numbers.short_bytes(gap.cause_bytes)}"
 
 
 def _accounts(now: dict[str, int], extent: int) -> str:

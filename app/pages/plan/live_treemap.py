@@ -13,9 +13,9 @@ from app.texts.palette import CATEGORIES, OTHER
 from tmmu_core.plans.model import Plan
 
 MOST_BOXES = 600
-"""Buffers that are drawn; the others are one box."""
+"""Maximum number of buffers drawn; the others are one box."""
 DEEPEST = 12
-"""Module levels that are drawn."""
+"""Maximum depth of module levels drawn."""
 
 Path = tuple[str, ...]
 

@@ -47,7 +47,7 @@ def _given(shown: Shown) -> None:
     job = measuring.ours(state.choice(), shown.opened)
     if job is None:
         return
-    with st.expander("File, this planner and lower bound"):
+    with st.expander("Compare with the file's offsets"):
         if not job.wait(2):
             long_work.progress(job, "Planning", follow=True)
             return
@@ -64,7 +64,7 @@ def _measured(found: Measured, key: str) -> None:
         f"<li><b>{numbers.full_bytes(abs(size))}{' less' if size < 0 else ''}</b> {markup.esc(what)}</li>"
         for what, size in found.difference()
     )
-    st.html(f'<div class="tm">Difference to the lower bound:<ul>{rows}</ul></div>')
+    st.html(f'<div class="tm">Difference from the lower bound:<ul>{rows}</ul></div>')
 
 
 def _sentence(name: str, theirs: int, ours: int, bound: int) -> str:

@@ -68,7 +68,7 @@ def given_offsets(shown: Shown) -> None:
             target = planning.BEST
         else:
             text = "The file also has offsets."
-            again = st.button(f"Compare given → {shown.choice.planner}", key="again")
+            again = st.button(f"Compare the file's offsets with {shown.choice.planner}", key="again")
             target = shown.choice.planner or shown.plan.planner
         notes = markup.esc("; ".join(shown.opened.notes))
         st.html(f'<div class="tm">{text} <span class="soft">{notes}</span></div>')

@@ -41,7 +41,7 @@ def draw(shown: Shown) -> None:
 
 
 def claim(shown: Shown, arena: str, step: int, own: list[tuple[int, int]]) -> str:
-    """Return the title: ``6.89 MiB of activations live in 3 buffers at the peak, #13 n12; largest 44.4 %``."""
+    """Return the title: ``6.89 MiB of activations live in 3 buffers at the peak, #13 n12; the largest has 44.4 %``."""
     plan = shown.plan
     total = int(live_bytes(plan, arena)[curve_points_of(plan).at(step)])
     at_peak = step == arena_focus.peak(plan, shown.key, arena)[0]
@@ -51,7 +51,7 @@ def claim(shown: Shown, arena: str, step: int, own: list[tuple[int, int]]) -> st
     largest = numbers.percent(own[0][1], total)
     return (
         f"{numbers.short_bytes(total)} of {arena} live in {numbers.count(len(own), 'buffer')} at {where}; "
-        f"largest {largest}"
+        f"the largest has {largest}"
     )
 
 

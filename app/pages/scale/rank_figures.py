@@ -16,7 +16,7 @@ from tmmu_core.plans.making.ranks import RankPlans
 
 MOST_IN_ONE_ROW = 64
 MOST_LABELLED = 6
-"""The most ranks whose cells are labelled: more labels overlap in a window of 390 pixels."""
+"""Maximum number of ranks with labelled cells: more labels overlap in a window of 390 pixels."""
 SCALE = [[0.0, "rgba(0,114,178,0.06)"], [0.5, "rgba(0,114,178,0.55)"], [1.0, "#004f7c"]]
 
 
@@ -29,8 +29,9 @@ class Fold:
     down: bool
     """Whether ranks fill columns first: the fastest mesh axes are the rows."""
     across: str
+    """Title of the columns."""
     along: str
-    """Titles of columns and rows."""
+    """Title of the rows."""
 
     def at(self, rank: int) -> tuple[int, int]:
         """Return column and row of a rank."""
@@ -38,7 +39,7 @@ class Fold:
 
 
 def fold(spec: ShardSpec) -> Fold:
-    """Return one row for few ranks, else fast mesh axes down and slow axes across, else long rows."""
+    """Return the layout: one row for few ranks, else slow axes as columns and fast axes as rows, else long rows."""
     axes = [(name, size) for name, size in spec.mesh if size > 1]
     world = spec.world_size
     if world <= MOST_IN_ONE_ROW:
@@ -49,14 +50,14 @@ def fold(spec: ShardSpec) -> Fold:
             across, along = (" × ".join(name for name, _ in part) for part in (axes[:cut], axes[cut:]))
             return Fold(world // rows, rows, True, across, along)
     columns = MOST_IN_ONE_ROW if world <= 512 else 128 if world <= 2048 else 256
-    return Fold(columns, -(-world // columns), False, f"rank, {columns} to a row", "")
+    return Fold(columns, -(-world // columns), False, f"rank, {columns} per row", "")
 
 
 def heat_map(ranks: RankPlans, places: Sequence[str], *, look: int | None) -> go.Figure:
     """Return a band per arena with a cell per rank, coloured by arena size.
 
-    ``places`` are the mesh coordinates of each rank, ``look`` is the rank to frame. ``customdata[0]`` of a cell is its
-    rank, for clicks.
+    ``places`` are the mesh coordinates of each rank, ``look`` is the rank drawn with a frame. ``customdata[0]`` of a
+    cell is its rank, for clicks.
     """
     names, fold_ = ranks.arena_names, fold(ranks.spec)
     cell = 36 if fold_.rows == 1 else max(7, min(14, 200 // fold_.rows))
@@ -162,7 +163,7 @@ def _range(column: np.ndarray) -> str:
         return f"{numbers.short_bytes(most)} on every rank"
     holders = np.flatnonzero(column == most)
     who = f"rank {holders[0]}" if len(holders) == 1 else f"{len(holders):,} ranks"
-    return f"{numbers.short_bytes(least)} at least, {numbers.short_bytes(most - least)} more on {who}"
+    return f"{numbers.short_bytes(least)} to {numbers.short_bytes(most)} (on {who})"
 
 
 def _ticks(fold_: Fold) -> tuple[list[int], list[int]]:

@@ -138,7 +138,7 @@ def chips(found: RankPlans) -> list[str]:
 
 def heat(chosen: Choice, found: RankPlans) -> None:
     """Draw the heat map; a click opens a rank."""
-    st.html(markup.heading("Arena size per rank", "one byte scale, darker is more; click to open a rank"))
+    st.html(markup.heading("Arena size per rank", "same scale for all arenas, darker is larger; click to open a rank"))
     places = [rank_sets.place(found.spec, rank) for rank in range(found.world_size)]
     look = _look(found)
     key = f"ranks.{chosen.shard}.{chosen.problem}.{look}"

@@ -11,10 +11,10 @@ from tmmu_core.plans.making.dim_curve import DimCurve
 
 
 def dim_curve(curve: DimCurve, arena: str, *, now: int, capacity: int, whole: bool) -> go.Figure:
-    """Return size (line) and peak (filled) of an arena over a dimension, with current size, limit and refused sizes.
+    """Return size (line) and peak (filled) of an arena over a dimension, with current size, limit and rejected sizes.
 
-    ``whole``: every size was planned, so the line is continuous; otherwise only the planned sizes are marked. ``x`` of
-    a marker is the size, for clicks.
+    ``whole``: every size was planned, so the line is continuous; otherwise only the planned sizes have markers. ``x``
+    of a marker is the size, for clicks.
     """
     fig = figure(300)
     x, column = curve.values.tolist(), curve.arena_names.index(arena)
@@ -102,11 +102,11 @@ def _refused(fig: go.Figure, curve: DimCurve) -> list[int]:
                 x=refused,
                 y=[0] * len(refused),
                 mode="markers",
-                name="refused",
+                name="rejected",
                 marker={"symbol": "x", "size": 8, "color": BAD},
                 cliponaxis=False,
                 customdata=[error.message for _, error in curve.refused],
-                hovertemplate=f"{curve.dim} = %{{x}} refused<br>%{{customdata}}<extra></extra>",
+                hovertemplate=f"{curve.dim} = %{{x}} rejected<br>%{{customdata}}<extra></extra>",
             )
         )
     return refused

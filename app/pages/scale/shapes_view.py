@@ -132,7 +132,7 @@ def point(graph: Graph, dim: str, now: int) -> None:
             disabled=now == bounds.max,
             help="This is the largest size."
             if now == bounds.max
-            else "A plan for the largest size holds for every size.",
+            else "A plan for the largest size is valid for every size.",
             on_click=_set,
             args=(graph, dim, bounds.max),
         )
@@ -172,7 +172,7 @@ def table(curve: DimCurve, now: int) -> str:
         refused = [value for value, _ in curve.refused]
         which = f"{refused[0]:,}" if len(refused) == 1 else f"{refused[0]:,} … {refused[-1]:,}"
         sentence = (
-            f"{numbers.count(len(refused), 'size')} refused ({curve.dim} = {which}): {curve.refused[0][1].message}"
+            f"{numbers.count(len(refused), 'size')} rejected ({curve.dim} = {which}): {curve.refused[0][1].message}"
         )
         more = f'<div class="tm"><span class="bad">✗</span> {markup.esc(sentence)}</div>'
     else:

@@ -39,4 +39,4 @@ def test_model_is_run_on_request() -> None:
     shown_text = until(at, "lower bound")
     assert "onnxruntime: " in shown_text
     assert "lower bound 8.00 MiB (8,388,608 B)" in shown_text
-    assert any("Difference to the lower bound" in each.proto.body for each in at.get("html"))
+    assert any("Difference from the lower bound" in each.proto.body for each in at.get("html"))

@@ -93,7 +93,7 @@ def test_chosen_size_is_used_by_all_pages() -> None:
 
 def test_sizes_over_the_capacity_are_listed() -> None:
     page = html(opened("shapes", graph=DYNAMIC, dims="B=7", capacity="activations=100000"))
-    assert "13 sizes refused (B = 20 … 32)" in page
+    assert "13 sizes rejected (B = 20 … 32)" in page
 
 
 # --- the page Ranks ----------------------------------------------------------------------------------------------

@@ -66,5 +66,5 @@ def test_column_of_differences_is_text() -> None:
 
 def test_reuse_not_taken_is_named_at_the_step_that_decides_the_size() -> None:
     plan = plan_of("resnet50").plan
-    assert "r13 were written over r12" in fragmentation_view.reuse(plan, "activations", 14)
+    assert "In-place reuse of r12 by r13 would save" in fragmentation_view.reuse(plan, "activations", 14)
     assert fragmentation_view.reuse(plan, "activations", 15) == ""

@@ -117,7 +117,7 @@ function byOperator(plan) {
     codes: coded(plan.n, (i) => rank[writer(i)]),
     table: [...CATEGORIES, OTHER].map(rgbOf),
     legend,
-    note: "colour = operator, those that write most bytes",
+    note: "colour = operator; only those that write most bytes",
   };
 }
 
@@ -158,7 +158,7 @@ function byPhase(plan) {
     legend: names
       .map((name, k) => [name || "not written", PHASE_COLOURS[name] ?? OTHER, seen.has(k)])
       .filter(([, , there]) => there),
-    note: "colour = phase of who writes it",
+    note: "colour = phase of the producer",
   };
 }
 

@@ -4,7 +4,7 @@
 //
 //   upright   steps run right, v runs up      (the arena map, the slots, the curve of live bytes)
 //   falling   steps run right, v runs down    (lifetimes: a row per tensor, from top to bottom)
-//   sideways  steps run down,  v runs right   (all of them with their axes swapped)
+//   sideways  steps run down,  v runs right   (any of these drawings with swapped axes)
 //
 // A rectangle of pixels is {x, y, w, h}; a window of data is {t0, t1, v0, v1}; a box in pixels is [x0, y0, x1, y1].
 
@@ -19,7 +19,7 @@ export class Plane {
     this.perLevel = this.alongLevels / (win.v1 - win.v0);
   }
 
-  /** Swap a pair from (step, v) order to (x, y) order if sideways. Its own inverse. */
+  /** Convert a pair from (step, v) order to (x, y) order, or back: swap it if sideways. */
   turned(ofSteps, ofLevels) {
     return this.sideways ? [ofLevels, ofSteps] : [ofSteps, ofLevels];
   }
@@ -31,7 +31,7 @@ export class Plane {
     return (this.sideways ? this.rect.y : this.rect.x) + (t - this.win.t0) * this.perStep;
   }
 
-  /** Return the pixel of a v. */
+  /** Return the pixel of a coordinate v. */
   level(v) {
     const far = (v - this.win.v0) * this.perLevel;
     if (this.sideways) return this.rect.x + far;
@@ -42,7 +42,7 @@ export class Plane {
     return this.turned(this.step(t), this.level(v));
   }
 
-  /** Return the pixel `pixelsOn` further along the steps and `pixelsUp` further along v than a point. */
+  /** Move a point by `pixelsOn` along the steps and `pixelsUp` along v. */
   beside([x, y], pixelsOn, pixelsUp) {
     const [dx, dy] = this.turned(pixelsOn, pixelsUp * this.up);
     return [x + dx, y + dy];
@@ -63,23 +63,23 @@ export class Plane {
     return this.clipped(this.box(t0, t1, v0, v1));
   }
 
-  /** Return the ends of the line at one v, from step to step: [x0, y0, x1, y1]. `snap` aligns it to pixels. */
+  /** Return the ends of a line at coordinate v, from step t0 to t1: [x0, y0, x1, y1]. `snap` aligns it to pixels. */
   levelLine(v, t0, t1, snap = sharp) {
     const at = snap(this.level(v));
     return [...this.turned(this.step(t0), at), ...this.turned(this.step(t1), at)];
   }
 
-  /** Return the ends of the line at one step, across the whole rectangle. */
+  /** Return the ends of a line at step t, across the whole rectangle. */
   stepLine(t, snap = sharp) {
     return this.acrossSteps(snap(this.step(t)));
   }
 
-  /** Return the ends of the line across the rectangle at a pixel of the axis of steps. */
+  /** Return the ends of a line across the rectangle, at a pixel of the step axis. */
   acrossSteps(px) {
     return this.sideways ? lyingAt(this.rect, px) : standingAt(this.rect, px);
   }
 
-  /** Return the ends of the line across the rectangle at a pixel of the other axis. */
+  /** Return the ends of a line across the rectangle, at a pixel of the v axis. */
   acrossLevels(px) {
     return this.sideways ? standingAt(this.rect, px) : lyingAt(this.rect, px);
   }

@@ -427,7 +427,7 @@ export class Chart {
     if (!plan.n) {
       pen.fillStyle = look.ink;
       pen.textAlign = "center";
-      pen.fillText("This plan places no tensor.", plot.x + plot.w / 2, plot.y + plot.h / 2);
+      pen.fillText("This plan has no tensors.", plot.x + plot.w / 2, plot.y + plot.h / 2);
     }
     return { ...drawn, outlined };
   }
@@ -631,7 +631,7 @@ export class Chart {
     const count = this.hitRows?.length;
     // The page marks storages; the search finds tensors.
     const marks = text || !this.hitRows ? 0 : new Set(Array.from(this.hitRows, (row) => plan.head(row))).size;
-    const label = text ? `${grouped(count ?? 0)} found` : `${counted(marks, "storage")} marked`;
+    const label = text ? `${grouped(count ?? 0)} found` : `${counted(marks, "buffer")} marked`;
     this.parts.count.textContent = this.hitRows ? label : "";
     this.root.dataset.hits = count ?? "";
     this.soon("base");

@@ -111,7 +111,7 @@ export function drawGrid(pen, { plane, scene, look }, { steps, levels }) {
 
 export function drawTicks(pen, sight, { steps, levels }) {
   const { plan, plane, plot, scene, look, height } = sight;
-  const v = { lifetimes: "tensor, by birth", slots: plan.slotted ? "slot" : "storage", map: "offset" }[scene.view];
+  const v = { lifetimes: "tensor, by first write", slots: plan.slotted ? "slot" : "buffer", map: "offset" }[scene.view];
   const t = plan.events ? "steps at which a range begins or ends" : "step";
   const [foot, left] = plane.turned(steps, levels), [footName, leftName] = plane.turned(t, v);
   pen.fillStyle = look.soft;

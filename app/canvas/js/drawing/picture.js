@@ -295,8 +295,8 @@ function bandName(pen, { plan, scene, plane, plot, look }, { arena, base, height
 }
 
 function slotFigures(plan, { slots, storages }) {
-  if (plan.slotted) return `${counted(slots, "slot")} for ${counted(storages, "storage")}`;
-  return `${counted(storages, "storage")}, a row each: this planner fills no slots`;
+  if (plan.slotted) return `${counted(slots, "slot")} for ${counted(storages, "buffer")}`;
+  return `${counted(storages, "buffer")}, one row each: this planner does not use slots`;
 }
 
 function byteFigures({ bound, extent, capacity }) {
@@ -304,11 +304,11 @@ function byteFigures({ bound, extent, capacity }) {
   return `lower bound ${shortBytes(bound)} · arena size ${shortBytes(extent)}${limit}`;
 }
 
-/** Mark every costly reuse on the map where the second tensor begins: a bar over the shared bytes, its price before it. */
+/** Mark every costly reuse on the map where the second tensor begins: a bar over the shared bytes, its cost on the left. */
 export function drawReuses(pen, { plan, scene, plane, plot, shown, look }) {
   if (scene.view !== "map") return 0;
-  const prices = new Map(); // pixel → [x, y, sum of the prices there]
-  for (const [first, second, price] of plan.reuses) {
+  const costs = new Map(); // pixel → [x, y, sum of the costs there]
+  for (const [first, second, cost] of plan.reuses) {
     const low = Math.max(scene.v0[first], scene.v0[second]), high = Math.min(scene.v1[first], scene.v1[second]);
     if (!shown[plan.arena[second]] || low >= high) continue;
     const [x0, y0, x1, y1] = plane.box(plan.birth[second], plan.birth[second], low, high);
@@ -316,13 +316,13 @@ export function drawReuses(pen, { plan, scene, plane, plot, shown, look }) {
     if (x < plot.x || y < plot.y || x > plot.x + plot.w || y > plot.y + plot.h) continue;
     pen.fillStyle = CONFLICT;
     fill(pen, [x0 - 1.5, y0 - 1.5, x1 + 1.5, y1 + 1.5]);
-    const at = `${Math.round(x / 6)}/${Math.round(y / 14)}`, sum = prices.get(at)?.[2] ?? 0;
-    prices.set(at, [x, y, sum + price]);
+    const at = `${Math.round(x / 6)}/${Math.round(y / 14)}`, sum = costs.get(at)?.[2] ?? 0;
+    costs.set(at, [x, y, sum + cost]);
   }
   pen.font = look.font;
   pen.textAlign = "left";
   pen.textBaseline = "middle";
-  for (const [x, y, sum] of prices.values()) {
+  for (const [x, y, sum] of costs.values()) {
     const text = `+${sum.toLocaleString("en")}`, wide = pen.measureText(text).width + 6;
     const left = Math.max(plot.x, x - wide);
     pen.fillStyle = CONFLICT;
@@ -330,7 +330,7 @@ export function drawReuses(pen, { plan, scene, plane, plot, shown, look }) {
     pen.fillStyle = "#000";
     pen.fillText(text, left + 3, y + 0.5);
   }
-  return prices.size;
+  return costs.size;
 }
 
 // --- the baseline ------------------------------------------------------------------------------------------------

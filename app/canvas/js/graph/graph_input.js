@@ -116,7 +116,7 @@ export class Steps {
   along(from, to) {
     const { walk } = this, here = this.here();
     const ends = walk.data.edges.filter((edge) => edge[from] === here).map((edge) => edge[to]);
-    this.stand(nearest(walk.layout.boxes, here, ends), "nothing further that way");
+    this.stand(nearest(walk.layout.boxes, here, ends), "no box in this direction");
   }
 
   /** Move the cursor to the box beside it, at about the same height. */
@@ -126,7 +126,7 @@ export class Steps {
       const [bx, by, bw, bh] = boxes[k];
       return k !== here && by < y + h && by + bh > y && way * (bx + bw / 2 - x - w / 2) > 0;
     });
-    this.stand(nearest(boxes, here, level), "nothing beside it");
+    this.stand(nearest(boxes, here, level), "no box beside it");
   }
 
   here() {
@@ -169,7 +169,7 @@ const describe = ({ vertices }, k) => [vertices[k].name, ...vertices[k].tip.map(
 
 /** Rows of the tooltip. Names come from the file, so they are set as text, never as HTML. */
 function tipOf({ vertices, edges, levels }, { vertex, edge, frame }) {
-  let [title, rows] = frame >= 0 ? [levels[frame][2], [["open", "a click closes it"]]] : [];
+  let [title, rows] = frame >= 0 ? [levels[frame][2], [["open", "click to close"]]] : [];
   if (vertex >= 0) [title, rows] = [vertices[vertex].name, vertices[vertex].tip];
   if (edge >= 0) [title, rows] = [edges[edge][2], edges[edge][3]];
   return [

@@ -147,7 +147,7 @@ export class Columns {
     this.handoffs = [];
     for (let k = 0; k < flat.length; k += 3) this.handoffs.push(flat.slice(k, k + 3));
     const reuses = spec.reuses ? Array.from(read(spec.reuses), Number) : [];
-    this.reuses = []; // [freed row, written row, price]
+    this.reuses = []; // [freed row, written row, cost]
     for (let k = 0; k < reuses.length; k += 3) this.reuses.push(reuses.slice(k, k + 3));
     this.conflict = spec.conflict ? read(spec.conflict) : null; // per row: overlaps another in bytes and steps
     this.changes = spec.changes ? read(spec.changes) : null; // per row, bit k: kinds[k]
