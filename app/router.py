@@ -20,7 +20,7 @@ HERE = Path(__file__).resolve().parent
 
 @st.cache_resource(show_spinner=False)
 def brought() -> tuple[tuple[str, ...], tuple[dict[str, object], ...]]:
-    """``(sources, refusals)`` of the files named on the command line, read once."""
+    """Return ``(sources, refusals)`` of the files named on the command line, read once."""
     opened: list[str] = []
     cards: list[dict[str, object]] = []
     for name in opening.named(sys.argv, HERE / "main.py"):
@@ -53,8 +53,8 @@ def hidden_pages() -> set[str]:
 
 
 def draw() -> None:
-    """One run of a page."""
-    sys.setswitchinterval(0.001)  # a planner in a thread must not make a click wait its whole turn
+    """Draw the page of the address: one run of the Streamlit script."""
+    sys.setswitchinterval(0.001)  # a planner in a thread must not delay a click
     st.set_page_config(page_title="TMMU Plan Explorer", page_icon=style.ICON, layout="wide")
     style.apply()
     sources, refused = brought()

@@ -133,7 +133,7 @@ def plan_canvas(plan: PlanHandle, picture: Picture, on: Listeners | None = None,
 
 
 def _callback(key: str, event: str, callback: Callable[[Any], None]) -> Callable[[], None]:
-    """A Streamlit callback has no arguments; the event is read from the state of the component's key."""
+    """Return a Streamlit callback, which reads the event from the state of the component's key."""
 
     def called() -> None:
         happened = cast(Mapping[str, Any], state.raw(key) or {}).get(event)

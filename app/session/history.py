@@ -24,12 +24,12 @@ KIND = "store"
 
 
 def url() -> str:
-    """The URL of this server's store; ``""`` where it was given none."""
+    """Return the URL of this server's store; ``""`` without a store."""
     return os.environ.get(VARIABLE, "")
 
 
 def store() -> Store | None:
-    """The store, open; ``None`` where this server was given none. Raises ``StoreFault``."""
+    """Return the open store; ``None`` without a store. Raises ``StoreFault``."""
     if not url():
         return None
     require("sqlalchemy", "a store")
@@ -54,7 +54,7 @@ def source_of(run: Run) -> str:
 
 
 def content(name: str) -> tuple[bytes, str]:
-    """``(plan file, its name)`` of a content hash in hex. Raises ``UnreadableInput`` where there is none."""
+    """Return ``(plan file, its name)`` of a content hash in hex. Raises ``UnreadableInput`` for an unknown hash."""
     try:
         keeper, digest = store(), bytes.fromhex(name)
         if keeper is None:
@@ -86,7 +86,7 @@ def keep_file(key: str, name: str, data: bytes) -> None:
 
 
 def kept_file(key: str) -> tuple[str, bytes] | None:
-    """``(name, bytes)`` of a file that a server with this store opened; ``None`` where there is none."""
+    """Return ``(name, bytes)`` of a file that a server with this store opened; ``None`` if unknown."""
     return _files(lambda files, at: files.file(at, key))
 
 

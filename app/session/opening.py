@@ -140,7 +140,7 @@ def content_of(source: str) -> tuple[bytes, str]:
 
 
 def named(arguments: Sequence[str], script: Path) -> list[str]:
-    """The files that this server was started with: only where ``script`` is what runs are its arguments files."""
+    """Return the files that this server was started with; [] if ``script`` is not the script that runs."""
     runs = bool(arguments) and Path(arguments[0]).resolve() == script.resolve()
     return list(arguments[1:]) if runs else []
 
@@ -177,12 +177,12 @@ def read_bytes(data: bytes, name: str, source: str, progress: Progress | None = 
 
 @st.cache_resource(show_spinner=False)
 def samples() -> tuple[Sample, ...]:
-    """The gallery, in the order of its catalogue."""
+    """Return the samples, in the order of the catalogue."""
     return read_catalogue(SAMPLES)
 
 
 def read_catalogue(folder: Path) -> tuple[Sample, ...]:
-    """The samples that ``index.json`` in ``folder`` lists; none where there is no catalogue, or it is half written."""
+    """Return the samples in ``index.json`` of ``folder``; none without a catalogue, or if it is incomplete."""
     try:
         listed = msgspec.json.decode((folder / "index.json").read_bytes())
     except (OSError, msgspec.DecodeError):
@@ -201,7 +201,7 @@ def read_catalogue(folder: Path) -> tuple[Sample, ...]:
 
 @st.cache_resource(show_spinner=False)
 def golden() -> tuple[Path, ...]:
-    """The golden traces of the samples, by name."""
+    """Return the golden traces of the samples, by name."""
     folder = SAMPLES / "golden"
     return tuple(sorted(p for p in folder.glob("*.trace.jsonl*") if p.is_file() and not p.name.startswith(".")))
 
@@ -255,7 +255,7 @@ class Shelf:
                 self._files.popitem(last=False)
 
     def get(self, source: str) -> tuple[str, bytes] | None:
-        """``(name, bytes)`` of a source."""
+        """Return ``(name, bytes)`` of a source."""
         key = source.removeprefix("file:")
         if key not in self._files and (found := history.kept_file(key)) is not None:
             self._take(key, *found, visitors.visitor())
@@ -279,7 +279,7 @@ class Shelf:
 
 @st.cache_resource(show_spinner=False)
 def shelf() -> Shelf:
-    """This server's shelf."""
+    """Return the shelf of opened files of this server."""
     return Shelf()
 
 
@@ -287,7 +287,7 @@ def shelf() -> Shelf:
 
 
 def lacks_arenas(error: TmmuError) -> bool:
-    """Whether a graph names an arena that is not declared."""
+    """Return whether a graph names an arena that is not declared."""
     return isinstance(error, ArenaTooSmall) and error.undeclared
 
 
@@ -301,7 +301,7 @@ def arenas_named(graph: Graph) -> dict[str, dict[str, Any]]:
 
 
 def card_of(error: TmmuError, title: str, source: str = "") -> dict[str, Any]:
-    """An error as an error card: code, place, way out, and the whole record."""
+    """Return an error as an error card: code, place, hint, and the whole record."""
     record: dict[str, Any] = error.record()
     diagnostics = record.get("diagnostics", {})
     place = record.get("place") or diagnostics.get("path") or ""

@@ -262,7 +262,7 @@ def _reviewed(full: Choice, opened: Opened) -> PlanningResult | None:
 
 
 def _known_rank(full: Choice) -> PlanningResult | None:
-    """The rank's plan where all ranks are planned already."""
+    """Return the plan of the rank, if all ranks are already planned."""
     known = desk().known(ranks_key(full)) if full.shard_spec is not None else None
     if known is None or not known.worked or full.rank >= known.answer().world_size:
         return None
@@ -272,7 +272,7 @@ def _known_rank(full: Choice) -> PlanningResult | None:
 
 
 def baseline_of(choice: Choice) -> Choice | None:
-    """The choice that Compare sets against the current one; ``None`` where nothing was chosen."""
+    """Return the baseline of Compare as a choice; ``None`` without a baseline."""
     if not choice.baseline:
         return None
     kind, _, value = choice.baseline.partition(":")
@@ -314,7 +314,7 @@ def compared_under(choice: Choice, planner: str) -> Choice:
 
 
 def every_planner(choice: Choice) -> Job[list[str]]:
-    """The job that runs all planners on the chosen problem, one after the other so that their times are their own."""
+    """Return the job that runs all planners on the problem, one at a time so that their times are comparable."""
     names = [name for name in planners_for(open_source(choice.source)) if name in PLANNERS]
 
     def run(progress: Progress) -> list[str]:
@@ -346,7 +346,7 @@ def _all_key(choice: Choice) -> tuple[Any, ...]:
 
 
 def arenas_in_use(choice: Choice, opened: Opened) -> tuple[str, ...]:
-    """The arenas that the choice's tensors need, by name, without their capacities."""
+    """Return the arenas that the choice's tensors need, by name, without their capacities."""
     if opened.problem is not None:
         return tuple(sorted(problem.arena for problem in (opened.problem, *opened.others)))
     if opened.plan is not None:

@@ -47,7 +47,7 @@ class Preset:
 
 
 def presets(graph: Graph) -> tuple[Preset, ...]:
-    """Specs that fit any graph: mesh axes that its tensors name themselves are always there."""
+    """Return shard specs for a graph; each mesh includes the axes that the graph's tensors name."""
     own = sorted({tensor.shard.mesh for tensor in graph.tensors if tensor.shard is not None})
     ids = [tensor.id for tensor in graph.tensors if tensor.role == "parameter"]
 
@@ -86,7 +86,7 @@ def presets(graph: Graph) -> tuple[Preset, ...]:
 
 
 def pretty(spec: dict[str, Any]) -> str:
-    """A spec as JSON: a line per mesh axis, rule and contract."""
+    """Return a spec as JSON: a line per mesh axis, rule and contract."""
     parts = []
     for key, value in spec.items():
         text = _line(value)
@@ -118,7 +118,7 @@ def spec_of(text: str) -> dict[str, Any]:
 
 
 def compact(text: str) -> str:
-    """A spec's text without its blanks, for a link; as it is where it is not JSON."""
+    """Return a spec without white space, for a link; unchanged if it is not JSON."""
     try:
         return msgspec.json.format(text.encode(), indent=-1).decode()
     except (msgspec.DecodeError, UnicodeError, RecursionError):

@@ -90,11 +90,11 @@ class Choice(PlanRequest):
     """The commit that the next click there is compared with."""
 
     def under(self, planner: str) -> Self:
-        """The same under another planner; options are a planner's own."""
+        """Return the choice with another planner, without the options of the old one."""
         return self.but(planner=planner, options=self.options if planner == self.planner else {})
 
     def of_whole(self) -> Self:
-        """The same for the whole graph."""
+        """Return the choice for the whole graph instead of a rank's share."""
         return self.but(shard_spec=None, rank=0)
 
     @property
@@ -201,13 +201,13 @@ def zoom_of(text: str) -> tuple[float, ...] | None:
 
 
 def tried_of(text: str) -> tuple[int, int]:
-    """``(offset, birth)`` of a place that is tried. ``ValueError`` for anything else."""
+    """Return ``(offset, birth)`` of a tried place. Raises ``ValueError`` for any other text."""
     offset, _, birth = text.partition("~")
     return _count(offset), _count(birth)
 
 
 def tried_text(offset: int, birth: int) -> str:
-    """The text that a choice holds."""
+    """Return the text that a choice holds."""
     return f"{max(0, offset)}~{max(0, birth)}"
 
 
@@ -222,12 +222,12 @@ def span_of(text: str) -> tuple[int, int] | None:
 
 
 def span_text(ends: Sequence[int] | None) -> str:
-    """The text that a choice holds; "" for none."""
+    """Return the text that a choice holds; "" for none."""
     return "" if ends is None else f"{int(ends[0])}~{int(ends[1])}"
 
 
 def zoom_text(edges: Sequence[float] | None) -> str:
-    """The text that a choice holds: three decimals at most, ``""`` for the whole drawing."""
+    """Return the text that a choice holds: three decimals at most, ``""`` for the whole drawing."""
     return "~".join(f"{max(0.0, edge):.3f}".rstrip("0").rstrip(".") for edge in edges) if edges else ""
 
 

@@ -61,7 +61,7 @@ def chips(plan: Plan) -> list[str]:
 
 
 def peak_at(plan: Plan) -> str:
-    """The step at which the most bytes are in use, with its node."""
+    """Return the step of the peak over all arenas, with its node."""
     step = totals(plan).peak_step
     return numbers.step(step, plan.node_at(step))
 

@@ -43,7 +43,7 @@ def answer_of(module: str, arguments: Sequence[str], data: bytes, wait: float) -
 
 
 def ended_by_limit(returncode: int) -> bool:
-    """Whether a process was ended for its processor time or memory; Windows has neither signal."""
+    """Return whether a process was ended for its processor time or memory; Windows has neither signal."""
     return returncode < 0 and -returncode in (getattr(signal, "SIGXCPU", 0), getattr(signal, "SIGKILL", 0))
 
 

@@ -31,7 +31,7 @@ CALLED = {"executorch": "ExecuTorch", "torch": "PyTorch"}
 
 
 def install(extra: str) -> str:
-    """The one line that installs an extra."""
+    """Return the command that installs an extra."""
     return f"pip install 'tmmu-plan-explorer[{extra}]'"
 
 
@@ -53,7 +53,7 @@ def require(package: str, what: str) -> None:
 
 
 def need(package: str, what: str, source: str = "") -> Any:
-    """The package's module; of a dotted name, such as ``pyarrow.parquet``, its first part is the package.
+    """Import and return a module; the first part of a dotted name (``pyarrow.parquet``) is the package.
 
     Raises ``MissingExtra`` where it is not installed.
     """

@@ -89,7 +89,7 @@ def ceiling(limit: Limit, default: int | None = None) -> int:
 
 
 def whole_number(text: str, source: str) -> int:
-    """The number that ``text``, given under the name ``source``, sets a limit to. Raises ``UnreadableInput``."""
+    """Parse ``text`` as a limit; ``source`` is its option or variable. Raises ``UnreadableInput``."""
     try:
         return strict.whole_number(text)
     except ValueError as error:

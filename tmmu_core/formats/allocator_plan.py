@@ -58,7 +58,7 @@ def arena_names(memories: Iterable[int]) -> dict[int, str]:
 
 
 def is_log(data: bytes) -> bool:
-    """Whether bytes are a text log: no document, and no protobuf (ONNX models begin with byte 8)."""
+    """Return whether bytes are a text log: no document, and no protobuf (ONNX models begin with byte 8)."""
     return b"\0" not in data[:1024] and not document.kind(data) and data[:1] != b"\x08"
 
 

@@ -203,7 +203,7 @@ def read_within(data: bytes, envelopes: Mapping[str, Dim], name: str = "") -> Gr
 
 
 def read_at_sizes(data: bytes, sizes: Mapping[str, int], name: str = "") -> Graph:
-    """The graph in a file's bytes with named dimensions at these sizes. Raises as :func:`read_within`."""
+    """Read a graph with the given sizes of named dimensions. Raises as :func:`read_within`."""
     return read_within(data, {dim: Dim(size, size) for dim, size in sizes.items()}, name)
 
 

@@ -40,7 +40,7 @@ class Host(Protocol):
         """Return the tensor that owns a tensor's storage: itself or the base of its views."""
 
     def same_bytes(self, first: str, second: str) -> bool:
-        """Whether two tensors are storages of the same size."""
+        """Return whether two tensors are storages of the same size."""
 
 
 @dataclass(frozen=True)

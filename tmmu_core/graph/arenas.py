@@ -66,7 +66,7 @@ def refuse_many(config: Mapping[str, Any]) -> None:
 
 
 def as_given(config: Mapping[str, Arena | Mapping[str, Any]] | None) -> dict[str, Any]:
-    """The configuration as the plain mapping that is hashed; defaults that were not spelled stay unspelled."""
+    """Return the configuration as the plain mapping that is hashed, without defaults that were not given."""
     return {
         name: msgspec.to_builtins(arena) if isinstance(arena, Arena) else dict(arena)
         for name, arena in (config or {}).items()

@@ -35,7 +35,7 @@ class InMemory:
     length: int | None = None
 
     def chunks(self) -> Iterator[bytes]:
-        """The bytes in order."""
+        """Yield the bytes in order."""
         end = len(self.data) if self.length is None else self.start + self.length
         if end > len(self.data):
             raise cut_short("the file", end, len(self.data))
@@ -52,7 +52,7 @@ class InFile:
     length: int | None = None
 
     def chunks(self) -> Iterator[bytes]:
-        """The bytes in order."""
+        """Yield the bytes in order."""
         try:
             with self.path.open("rb") as file:
                 length = file.seek(0, 2)
@@ -73,7 +73,7 @@ class Computed:
     make: Callable[[], bytes]
 
     def chunks(self) -> Iterator[bytes]:
-        """The bytes in order."""
+        """Return the bytes in order."""
         return InMemory(self.make()).chunks()
 
 
@@ -103,7 +103,7 @@ class Constants(Mapping[str, bytes]):
         return tensor_id in self._pieces
 
     def chunks(self, tensor_id: str) -> Iterator[bytes]:
-        """The constant's bytes in order, at most ``CHUNK`` at once. Raises ``UnreadableInput``."""
+        """Yield the constant's bytes in order, at most ``CHUNK`` at once. Raises ``UnreadableInput``."""
         try:
             yield from self._pieces[tensor_id].chunks()
         except UnreadableInput as error:
@@ -113,7 +113,7 @@ class Constants(Mapping[str, bytes]):
 
 
 def beside(folder: Path | None, location: str, what: str) -> Path:
-    """The file ``location`` in ``folder``. Raises ``UnreadableInput`` for one that is not in it, links followed."""
+    """Return the path of ``location`` in ``folder``. Raises ``UnreadableInput`` if it is outside, also by a link."""
     if folder is None:
         message = f'{what} lies in another file, "{location[:80]}", and only the model was given.'
         raise UnreadableInput(message, hint="Give the model as a file in its folder, not as a stream or an upload.")

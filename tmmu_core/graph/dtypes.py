@@ -53,7 +53,7 @@ FLOATING: frozenset[str] = frozenset(name for name in BITS if "float" in name or
 
 @lru_cache(maxsize=4096)
 def canonical(dtype: str) -> str | None:
-    """The one name of a dtype, whichever spelling is given; ``None`` when it is not known."""
+    """Return the canonical name of a dtype in any spelling; ``None`` if unknown."""
     if dtype in BITS:
         return dtype
     word = dtype.strip().lower().rpartition(".")[2]
@@ -61,7 +61,7 @@ def canonical(dtype: str) -> str | None:
 
 
 def normalise(dtype: str) -> str:
-    """The one name of a dtype. Raises ``InvalidIrShapes`` (reason ``unknown_dtype``) when it is not known."""
+    """Return the canonical name of a dtype. Raises ``InvalidIrShapes`` (reason ``unknown_dtype``) if unknown."""
     name = canonical(dtype)
     if name is None:
         known = "bool, int1 … int128, uint1 … uint128, float4 … float64, bfloat16, complex32 … complex128"
@@ -71,7 +71,7 @@ def normalise(dtype: str) -> str:
 
 
 def bits(dtype: str) -> int:
-    """Bits of one element. Raises ``InvalidIrShapes`` (reason ``unknown_dtype``)."""
+    """Return the bits of one element. Raises ``InvalidIrShapes`` (reason ``unknown_dtype``)."""
     return BITS[normalise(dtype)]
 
 
@@ -81,7 +81,7 @@ def itemsize(dtype: str) -> int:
 
 
 def is_floating(dtype: str) -> bool:
-    """Whether a gradient can flow through it: real or complex floating point of any width."""
+    """Return whether a gradient can flow through it: real or complex floating point of any width."""
     return normalise(dtype) in FLOATING
 
 

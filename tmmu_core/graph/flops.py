@@ -63,7 +63,7 @@ Formula = Callable[[Call], Flops | None]
 
 
 def operations(instr: str, inputs: tuple[Shape, ...], outputs: tuple[Shape, ...]) -> Flops | None:
-    """Operations of ``instr`` on operands of these shapes; ``None`` where they are not known."""
+    """Operations of ``instr`` on operands of these shapes; ``None`` if unknown."""
     formula = FORMULAS.get(operator_of(instr).cost)
     if formula is None:
         return None
@@ -78,7 +78,7 @@ class GraphFlops:
     """Operations of a whole graph, node by node."""
 
     of_node: tuple[Flops | None, ...]
-    """Parallel to ``Graph.nodes``; ``None`` where they are not known."""
+    """Parallel to ``Graph.nodes``; ``None`` if unknown."""
     unknown: Mapping[str, int]
     """Operator that is not known → how many nodes run it, by name."""
 
@@ -177,14 +177,14 @@ def _convolution(call: Call) -> Flops | None:
 
 
 def _conv2d(call: Call) -> Flops | None:
-    """As TensorFlow Lite has it, NHWC with weights [O, kh, kw, I/groups]; else as the others."""
+    """TensorFlow Lite: NHWC with weights [O, kh, kw, I/groups]; other operators: :func:`_convolution`."""
     w = call.inputs[1]
     is_nhwc = len(w) > 2 and call.outputs[0][-1] == w[0]
     return call.filtered(prod(w[1:]), call.result) if is_nhwc else _convolution(call)
 
 
 def _depthwise(call: Call) -> Flops | None:
-    """One filter a channel: [C, 1, kh, kw], or TensorFlow Lite's [1, kh, kw, C]."""
+    """One filter per channel: [C, 1, kh, kw], or TensorFlow Lite's [1, kh, kw, C]."""
     w = call.inputs[1]
     window = prod(w[1:-1]) if w[0] == 1 and w[-1] == call.outputs[0][-1] else prod(w[1:])
     return call.filtered(window, call.result) if len(w) > 2 else None

@@ -47,7 +47,7 @@ class Ids:
         return self.ascending or len(self.number) == len(self.texts)
 
     def numbers_of(self, ids: Sequence[str]) -> I64:
-        """Shape (ids,): the number of each, −1 for an unknown one. The ids must be distinct."""
+        """Return an array of shape (ids,): the number of each, −1 for an unknown one. The ids must be distinct."""
         number = self.number
         return np.fromiter([number.get(name, -1) for name in ids], np.int64, len(ids))
 
@@ -143,15 +143,15 @@ class GraphIndex:
         return ptr, nodes[np.argsort(self.in_idx, kind="stable")]
 
     def inputs_of(self, node: int) -> I64:
-        """Tensor numbers that node ``node`` reads."""
+        """Return the tensor numbers that node ``node`` reads."""
         return self.in_idx[self.in_ptr[node] : self.in_ptr[node + 1]]
 
     def outputs_of(self, node: int) -> I64:
-        """Tensor numbers that node ``node`` writes."""
+        """Return the tensor numbers that node ``node`` writes."""
         return self.out_idx[self.out_ptr[node] : self.out_ptr[node + 1]]
 
     def readers_of(self, tensor: int) -> I64:
-        """Node numbers that read tensor ``tensor``."""
+        """Return the node numbers that read tensor ``tensor``."""
         ptr, idx = self.readers
         return idx[ptr[tensor] : ptr[tensor + 1]]
 
@@ -250,7 +250,7 @@ _NO_MARKS = (None, None, None, None)
 
 
 def _marked(graph: Graph) -> I64:
-    """The tensors with anything beyond id, shape, dtype and role, in one pass."""
+    """Return the tensors with more fields than id, shape, dtype and role."""
     found = [
         i
         for i, t in enumerate(graph.tensors)
@@ -292,7 +292,7 @@ def _codes(values: Sequence[Hashable]) -> tuple[I64, list[Any]]:
 
 
 def _operands(graph: Graph, tensors: Ids, side: str, guess: I64 | None = None) -> tuple[I64, I64]:
-    """The nodes' ``inputs`` or ``outputs`` as CSR ``(ptr, idx)``; ``guess`` is tried as the ``idx`` first."""
+    """Return the nodes' ``inputs`` or ``outputs`` as CSR ``(ptr, idx)``; ``guess`` is tried as the ``idx`` first."""
     names = [node.inputs for node in graph.nodes] if side == "inputs" else [node.outputs for node in graph.nodes]
     flat = list(chain.from_iterable(names))
     if len(flat) == len(names) and all(names):  # one each
@@ -309,7 +309,7 @@ def _operands(graph: Graph, tensors: Ids, side: str, guess: I64 | None = None) -
 
 
 def _ends(graph: Graph, tensors: Ids, side: str) -> NDArray[np.bool_]:
-    """Shape (tensors,): whether each is among the graph's ``inputs`` or ``outputs``."""
+    """Return an array of shape (tensors,): whether each is among the graph's ``inputs`` or ``outputs``."""
     names = graph.inputs if side == "inputs" else graph.outputs
     if len(set(names)) != len(names):
         checks.refuse_duplicate(names, f"duplicate_{side[:-1]}")

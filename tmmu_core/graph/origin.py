@@ -27,12 +27,12 @@ def source_of(trace: str) -> str:
 
 
 def line_of(file: str, line: object) -> str:
-    """``gpt2/model.py:12``: a file's name and its folder's; where that lies is the writer's own matter."""
+    """Return file name, folder name and line: ``gpt2/model.py:12``, without the rest of the path."""
     return f"{'/'.join(_FOLDERS.split(file)[-2:])}:{line}"
 
 
 def stack_path(text: str) -> tuple[str, ...]:
-    """The innermost module of PyTorch's ``nn_module_stack`` as it is saved: ``key,path,class`` with semicolons.
+    """Return the innermost module of a saved ``nn_module_stack`` of PyTorch: ``key,path,class`` with semicolons.
 
     The path of what was made inside ``forward`` of a wrapper may begin with ``L['self'].``, which is dropped.
     """
@@ -50,7 +50,7 @@ def saved_origin(metadata: Any) -> Origin:
 
 
 def scopes_path(text: str) -> tuple[str, ...]:
-    """The module of ``pkg.torch.onnx.name_scopes``, the operator's own name last: ``['', 'h.0', 'linear']``."""
+    """Return the module of ``pkg.torch.onnx.name_scopes``, the operator's own name last: ``['', 'h.0', 'linear']``."""
     scopes = _QUOTED.findall(text[:LONGEST])
     return path_of(scopes[-2]) if len(scopes) > 1 else ()
 

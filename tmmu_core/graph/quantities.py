@@ -24,7 +24,7 @@ _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5, "e": 6}
 
 
 def parse_bytes(text: str) -> int | None:
-    """Bytes as people write them (``1.5 MiB``, ``64k``, ``0x1000``, ``1,048,576``); ``None`` for an empty text.
+    """Parse a number of bytes (``1.5 MiB``, ``64k``, ``0x1000``, ``1,048,576``); ``None`` for an empty text.
 
     Units are binary, with or without the ``i``; a comma parts thousands. Raises ``ValueError`` with a sentence for
     anything else, and for more than 2^64 − 1 bytes.

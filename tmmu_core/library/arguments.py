@@ -83,13 +83,13 @@ def open_source(source: Source, dims: Mapping[str, int] | None = None, example_i
 
 
 def is_training_module(source: Any) -> bool:
-    """Whether ``source`` is an ``nn.Module`` of PyTorch in training mode."""
+    """Return whether ``source`` is an ``nn.Module`` of PyTorch in training mode."""
     is_module = any(kind.__module__ == "torch.nn.modules.module" for kind in type(source).__mro__)
     return is_module and bool(source.training) and not hasattr(source, "graph_signature")
 
 
 def _is_of_torch(value: Any) -> bool:
-    """Whether a value's type is defined by PyTorch, which need not be imported."""
+    """Return whether a value's type is defined by PyTorch, which need not be imported."""
     return any(kind.__module__.partition(".")[0] == "torch" for kind in type(value).__mro__)
 
 

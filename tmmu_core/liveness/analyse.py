@@ -77,7 +77,7 @@ def _heads(timeline: Timeline, ranges: Ranges, groups: Groups) -> I64:
 
 
 def arena_of_tensor(graph: Graph, tensor_id: str, arenas: Mapping[str, object]) -> str | None:
-    """The arena of one tensor, for the record of an error; ``None`` where the graph does not define it."""
+    """Return the arena of one tensor, for the record of an error; ``None`` where the graph does not define it."""
     by_id = {tensor.id: tensor for tensor in graph.tensors}
     tensor, seen = by_id.get(tensor_id), set()
     while tensor is not None and tensor.view is not None and tensor.id not in seen:
@@ -161,7 +161,7 @@ def _forbidden_pairs(timeline: Timeline, ranges: Ranges, groups: Groups) -> I64:
 
 
 def row_bytes(timeline: Timeline) -> U64:
-    """Shape (tensors,): bytes of each tensor; a view's ``byte_length`` where given."""
+    """Return an array of shape (tensors,): bytes of each tensor; a view's ``byte_length`` where given."""
     nbytes = timeline.index.nbytes.copy()
     for i in np.flatnonzero(timeline.index.base >= 0).tolist():
         view = timeline.graph.tensors[i].view

@@ -144,7 +144,7 @@ def _never_alias(cols: Columns, held: tuple[int, ...]) -> list[int]:
 
 
 def _conflicts(cols: Columns, i: int) -> NDArray[np.bool_]:
-    """Shape (n,): whether storage i and each share no byte in any packing; cached."""
+    """Return an array of shape (n,): whether storage i and each share no byte in any packing; cached."""
     kept: dict[int, NDArray[np.bool_]] = cols.memo.setdefault("conflicts", {})
     if i in kept:
         return kept[i]

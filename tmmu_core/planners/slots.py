@@ -37,7 +37,7 @@ def plan_naive(problem: Problem, options: Mapping[str, Any], progress: Progress 
 
 
 def assign_slots(problem: Problem) -> I64:
-    """Shape (n,): the lowest slot free at each storage's birth, in normative order.
+    """Return an array of shape (n,): the lowest slot free at each storage's birth, in normative order.
 
     Slots that ever held a storage which must not alias the new one are skipped.
     """
@@ -69,7 +69,7 @@ def assign_slots(problem: Problem) -> I64:
 
 
 def slot_sizes(problem: Problem, slot: I64) -> tuple[U64, U64]:
-    """Shape (slots,) each: bytes of the largest tenant (at least 1), and the greatest alignment."""
+    """Return arrays of shape (slots,): bytes of the largest tenant (at least 1), and the greatest alignment."""
     slots = int(slot.max()) + 1 if len(slot) else 0
     size = np.ones(slots, np.uint64)
     alignment = np.full(slots, problem.arena_alignment, np.uint64)
@@ -79,7 +79,7 @@ def slot_sizes(problem: Problem, slot: I64) -> tuple[U64, U64]:
 
 
 def slot_offsets(problem: Problem, slot: I64) -> U64:
-    """Shape (slots,): aligned prefix sums from 0.
+    """Return an array of shape (slots,): aligned prefix sums from 0.
 
     Raises ``AllocationOverflow`` at the first slot that ends past 2^64 − 1.
     """

@@ -56,7 +56,7 @@ def _of_user_value(value: Callable[[], Any], what: str) -> bytes:
 
 
 def token_from_seed(seed: int) -> bytes:
-    """The 32-byte replay token of a seed: ``H(["replay_token_v1", [spec_version, seed]])``."""
+    """Return the 32-byte replay token of a seed: ``H(["replay_token_v1", [spec_version, seed]])``."""
     assert 0 <= seed <= U64_MAX, "a seed is a uint64"
     return H(["replay_token_v1", [SPEC_VERSION, seed]])
 
@@ -104,7 +104,7 @@ def plan_hash(identity: Identity, token: bytes, slots: Table | Encoded, addresse
 
 
 def layout_hash(slots: Table | Encoded, addresses: Table | Encoded) -> bytes:
-    """``H(["tmmu_layout_v1", [slot rows, address rows]])``: what two runs with different tokens must share."""
+    """``H(["tmmu_layout_v1", [slot rows, address rows]])``: equal for runs with different replay tokens."""
     return H(["tmmu_layout_v1", [slots, addresses]])
 
 
@@ -120,7 +120,7 @@ def identity_of(plan: Plan) -> Identity:
 
 
 def plan_digests(plan: Plan) -> tuple[bytes, bytes]:
-    """``(tmmu_plan_hash, layout_hash)`` recomputed from a plan's rows; they must equal its two fields."""
+    """Return ``(tmmu_plan_hash, layout_hash)`` recomputed from a plan's rows; they must equal its two fields."""
     slots, addresses = encoded_tables(plan, [arena.name for arena in plan.arenas])
     whole = plan_hash(identity_of(plan), plan.replay_token, slots, addresses)
     return whole, layout_hash(slots, addresses)

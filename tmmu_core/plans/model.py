@@ -284,11 +284,11 @@ class Plan(PlanColumns):
         )
 
     def rows(self) -> Iterator[TensorRow]:
-        """All rows, by tensor id bytes."""
+        """Return all rows, by tensor id bytes."""
         return (self.row(i) for i in range(len(self)))
 
     def node_at(self, step: int) -> str:
-        """The node id run at ``step`` (``@inputs`` for the loading step); ``""`` where the plan has no order."""
+        """Return the node id run at ``step`` (``@inputs`` for the loading step); ``""`` if the plan has no order."""
         if self.has_inputs_step:
             if step == 0:
                 return "@inputs"
@@ -297,7 +297,7 @@ class Plan(PlanColumns):
 
 
 def taken_of(plan: Plan) -> tuple[bool, ...]:
-    """Per hand-off of ``plan``, whether the taker's storage begins where the giver's does, in the same arena."""
+    """Return per in-place reuse whether the output's storage has the arena and offset of the input's storage."""
     starts: dict[int, int] = {}
     for storage, offset in zip(plan.storage.tolist(), plan.offset.tolist(), strict=True):
         starts[storage] = min(offset, starts.get(storage, offset))

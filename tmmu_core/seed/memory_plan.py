@@ -146,7 +146,7 @@ class MemoryPlan:
     plan: Plan | None = None
 
     def get_allocation(self, tensor_id: str) -> TensorAllocation:
-        """The allocation of a tensor. Raises ``KeyError``."""
+        """Return the allocation of a tensor. Raises ``KeyError``."""
         return self.tensor_allocs[tensor_id]
 
 

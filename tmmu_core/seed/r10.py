@@ -29,7 +29,7 @@ class MemoryRegion:
         return self.offset_bytes + self.size_bytes
 
     def overlaps(self, other: MemoryRegion) -> bool:
-        """Whether the two have a byte in common."""
+        """Return whether the two have a byte in common."""
         return max(self.offset_bytes, other.offset_bytes) < min(self.end, other.end)
 
 
@@ -44,7 +44,7 @@ class TensorLifetime:
     alignment: int = 1
 
     def overlaps(self, other: TensorLifetime) -> bool:
-        """Whether there is a step at which both are alive."""
+        """Return whether there is a step at which both are alive."""
         return max(self.birth, other.birth) < min(self.death, other.death)
 
 
@@ -89,7 +89,7 @@ class AllocationPlan:
         return max((region.end for region in self.allocations.values()), default=0)
 
     def is_valid(self, lifetimes: Iterable[TensorLifetime]) -> bool:
-        """Whether every lifetime has a region and no two tensors alive together have a byte in common.
+        """Return whether every lifetime has a region and no two tensors alive together have a byte in common.
 
         Each is compared with those that are alive at its birth. Touching is fine, in time and in space.
         """
@@ -119,11 +119,11 @@ class MemoryBinding:
         return cls(model_id, plan, {name: base + region.offset_bytes for name, region in plan.allocations.items()})
 
     def is_bound(self, tensor_id: str) -> bool:
-        """Whether the tensor has an address."""
+        """Return whether the tensor has an address."""
         return tensor_id in self.bound_regions
 
     def get_ptr(self, tensor_id: str) -> int:
-        """The tensor's address. Precondition: :meth:`is_bound`."""
+        """Return the tensor's address. Precondition: :meth:`is_bound`."""
         assert self.is_bound(tensor_id), f"tensor {tensor_id!r} is not bound"
         return self.bound_regions[tensor_id]
 

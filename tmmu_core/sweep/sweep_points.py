@@ -48,7 +48,7 @@ class Point:
     """The first columns of its rows: the request."""
 
     def key(self, sources: Sequence[Source]) -> str:
-        """Names the point and all that its rows depend on."""
+        """Return a key of the point and of everything that its rows depend on."""
         row: list[Any] = [SPEC_VERSION, __version__, sources[self.source].digest, written(self.request)]
         row += [self.ranks, None if self.fits is None else sorted(self.fits.items()), dict(self.head)]
         return hashlib.sha256(msgspec.json.encode(row)).hexdigest()
@@ -114,7 +114,7 @@ def points_of(
 
 
 def name_of_sweep(sources: Sequence[Source], points: Sequence[Point]) -> str:
-    """16 hexadecimal digits: the same for the same sources, points and version, in any order of working."""
+    """16 hexadecimal digits: equal for equal sources, points and version."""
     whole = hashlib.sha256()
     for point in points:
         whole.update(point.key(sources).encode())

@@ -204,7 +204,7 @@ def _units(timeline: Timeline, given: list[int]) -> tuple[tuple[tuple[int, ...],
 
 
 def _edges(liveness: Liveness, given: list[int], keep_phases: bool) -> I64:
-    """Shape (edges, 2): (before, after) between nodes."""
+    """Return an array of shape (edges, 2): (before, after) between nodes."""
     timeline = liveness.timeline
     index = timeline.index
     inside = timeline.step_of >= 0

@@ -43,7 +43,7 @@ class Capacity:
         return sum(sizes[name] for name in self.limited(plan))
 
     def live(self, plan: Plan) -> U64:
-        """Shape (T,): live bytes of the limited arenas at each step."""
+        """Return an array of shape (T,): live bytes of the limited arenas at each step."""
         curves = [live_bytes(plan, name) for name in self.limited(plan)]
         return np.sum(curves, axis=0, dtype=np.uint64) if curves else np.zeros(max(plan.steps, 1), np.uint64)
 

@@ -80,7 +80,7 @@ class EagerRecorder(TorchDispatchMode):
 
     @classmethod
     def is_infra_mode(cls) -> bool:
-        """Below other modes PyTorch does not compile the bodies of control flow, and fails to differentiate them."""
+        """Return True while PyTorch compiles a body of control flow, which fails below a mode that is not infra."""
         return bool(hops._in_hop_compile())
 
     def __init__(self, origin: Callable[[], Origin | None] = lambda: None) -> None:

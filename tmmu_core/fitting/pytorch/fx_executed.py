@@ -76,7 +76,7 @@ class _Executed(Reading):
         return value
 
     def _leave_out_running_statistics(self, n: Any, draft: Draft) -> None:
-        """In training mode no result but the new running statistics depends on them."""
+        """Omit reads of running statistics: in training mode only the new running statistics depend on them."""
         running = {self.tensor_of.get(arg.name) for arg in n.args[3:5] if arg is not None}
         draft.inputs = [name for name in draft.inputs if name not in running]
 
@@ -84,7 +84,7 @@ class _Executed(Reading):
         return "none"
 
     def _write_buffers(self, n: Any, value: Any, draft: Draft) -> None:
-        """The caller copies the new values of buffers at the end of the forward pass (``_copy_buffers``)."""
+        """Do nothing: the caller copies the new buffer values at the end of the forward pass (``_copy_buffers``)."""
 
     def _begin_backward(self) -> None:
         updated = self._copy_buffers()
@@ -136,13 +136,13 @@ class _Executed(Reading):
 
 
 def is_batch_norm(n: Any) -> bool:
-    """Whether an fx node is a batch normalization in training mode that returns new running statistics."""
+    """Return whether an fx node is a batch normalization in training mode that returns new running statistics."""
     functional = torch.ops.aten._native_batch_norm_legit_functional.default
     return n.op == "call_function" and n.target is functional and bool(n.args[5])
 
 
 def is_batch_norm_backward(n: Any) -> bool:
-    """Whether an fx node is the gradient of a batch normalization in training mode."""
+    """Return whether an fx node is the gradient of a batch normalization in training mode."""
     return n.op == "call_function" and n.target is torch.ops.aten.native_batch_norm_backward.default and bool(n.args[7])
 
 

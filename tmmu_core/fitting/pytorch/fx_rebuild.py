@@ -77,7 +77,7 @@ class _Rebuild:
         return GraphModule(self.joint, self.graph)
 
     def backward_results(self, num_fwd_outputs: int) -> set[Any]:
-        """Nodes that the backward part returns."""
+        """Return the result nodes of the backward part."""
         return set(self.end.args[0][num_fwd_outputs:])
 
     def _run(self, node: Node) -> None:
@@ -158,7 +158,7 @@ class _Rebuild:
         return made
 
     def _normalize_again(self, source: FxNode, renamed: Mapping[str, str]) -> FxNode:
-        """The same normalization without the running statistics, which are updated once."""
+        """Append a recomputed normalization without an update of the running statistics, which are updated once."""
         args = torch.fx.map_arg((*source.args[:3], *source.args[5:]), lambda arg: self._of(arg, renamed))
         made = self.graph.call_function(NORMALIZE_AGAIN, args)
         made.meta = _meta(source)

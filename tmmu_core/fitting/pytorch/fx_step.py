@@ -127,7 +127,7 @@ class TorchStep:
 
     @contextlib.contextmanager
     def _as_it_is(self) -> Iterator[None]:
-        """Afterwards parameters, gradients, buffers, inputs and the generator are as before."""
+        """Restore parameters, gradients, buffers, inputs and the random generator on exit."""
         inputs = [each for each in tree_leaves((self.call.args, self.call.kwargs)) if isinstance(each, torch.Tensor)]
         kept = (*self.module.parameters(), *self.module.buffers(), *inputs)
         state = [(tensor, tensor.detach().clone()) for tensor in kept]
@@ -167,11 +167,11 @@ class Measured:
     buffers: list[Any]
 
     def same_gradients(self, other: Measured) -> bool:
-        """Whether all gradients are equal bit by bit."""
+        """Return whether all gradients are equal bit by bit."""
         return _equal(self.gradients, other.gradients)
 
     def same_buffers(self, other: Measured) -> bool:
-        """Whether all buffers are equal bit by bit."""
+        """Return whether all buffers are equal bit by bit."""
         return _equal(self.buffers, other.buffers)
 
 

@@ -48,7 +48,7 @@ class Choice:
         return positions, storages
 
     def storages(self, model: RecomputeModel) -> I64:
-        """Shape (drops,): the storage of each drop."""
+        """Return an array of shape (drops,): the storage of each drop."""
         found: I64 = np.where(self.drops >= 0, self.drops % max(1, len(self.away)), 0)
         found[self.drops < 0] = model.in_idx[-1 - self.drops[self.drops < 0]]
         return found
@@ -368,7 +368,7 @@ class _Execution:
 
 
 def _live(model: RecomputeModel, lives: Lives, tables: Tables, arenas: int) -> I64:
-    """Shape (arenas, steps): live bytes at each step, persistent ones left out.
+    """Return an array of shape (arenas, steps): live bytes at each step, persistent ones left out.
 
     A life ends one step after its last read, or at that step where its output reuses the memory in place.
     """
@@ -385,7 +385,7 @@ def _live(model: RecomputeModel, lives: Lives, tables: Tables, arenas: int) -> I
 
 
 def _reused(model: RecomputeModel, lives: Lives, first_life: NDArray[np.bool_], tables: Tables) -> NDArray[np.bool_]:
-    """Shape (lives,): the output of the step that reads it last reuses its memory in place."""
+    """Return an array of shape (lives,): the output of the step that reads it last reuses its memory in place."""
     runs = np.flatnonzero(lives.node >= 0)
     first_pair, after = model.pair_ptr[lives.node[runs]], model.pair_ptr[lives.node[runs] + 1]
     count = after - first_pair

@@ -104,7 +104,7 @@ def cheapest(model: RecomputeModel, at: Boundary, price: I64) -> Mask:
 
 
 def minimum_cut(vertices: int, tail: I64, head: I64, capacity: I64) -> Mask:
-    """Shape (vertices,): the source side (vertex 0) of the minimum cut to the sink (vertex 1)."""
+    """Return an array of shape (vertices,): the source side (vertex 0) of the minimum cut to the sink (vertex 1)."""
     both_tail = np.concatenate([tail, head])
     order = np.argsort(both_tail, kind="stable")
     count = len(tail)

@@ -152,12 +152,12 @@ def recompute_model(plan_input: PlanInput) -> RecomputeModel:
 
 
 def _operands_in_scope(nodes: Sequence[Node], ptr: I64) -> Mask:
-    """Shape (operands,): whether the operand is of a node inside of a loop or a branch."""
+    """Return an array of shape (operands,): whether the operand is of a node inside of a loop or a branch."""
     return np.repeat(np.array([bool(node.scope) for node in nodes], np.bool_), np.diff(ptr))
 
 
 def _storage_mask(liveness: Liveness, tensors: Mask) -> Mask:
-    """Shape (storages,): the storages of the chosen ``tensors``."""
+    """Return an array of shape (storages,): the storages of the chosen ``tensors``."""
     mask = np.zeros(len(liveness.storages), np.bool_)
     mask[liveness.storage_of[tensors & (liveness.storage_of >= 0)]] = True
     return mask

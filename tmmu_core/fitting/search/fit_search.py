@@ -192,9 +192,9 @@ class _FitSearch:
         )
 
     def leave_out_small_moves(self) -> None:
-        """Leave out moves that save less than a hundredth of what is needed, where the plan still fits at no more cost.
+        """Remove moves that save less than 1 % of the needed bytes, if the plan still fits at no higher cost.
 
-        A move that others depend on cannot be left out.
+        A move that others depend on cannot be removed.
         """
         needed = self.capacity.over(extents(self.start.plan))
         for move in sorted(self.best.moves, key=lambda each: each.bytes):

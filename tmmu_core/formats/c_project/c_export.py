@@ -88,7 +88,7 @@ class _Inline:
         self.render = render
 
     def chunks(self) -> Iterator[bytes]:
-        """The file in order."""
+        """Yield the file in order."""
         yield filled_in("blobs.c", self.render).encode()
         upper = self.render.prefix.upper()
         for arena, name, blob in _blobs(self.render):

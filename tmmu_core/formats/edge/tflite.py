@@ -76,7 +76,7 @@ def refuses(data: bytes) -> str:
 
 
 def read(data: bytes, name: str = "") -> Graph:
-    """The graph of a model's first subgraph and of what it runs.
+    """Return the graph of a model's first subgraph and of the subgraphs that it runs.
 
     Raises ``UnreadableInput`` where the file is damaged, ``InvalidIrShapes`` (reason ``unknown_dtype``) for a tensor
     without a size: strings, variants.
@@ -104,7 +104,7 @@ def built(data: Any, name: str) -> tuple[Graph, Reading]:
 
 
 def constants(data: Any, graph: Graph, where: Path | None, name: str = "") -> Constants:
-    """The constants of ``graph``, which was read from ``data``: bytes, or a map of the file at ``where``."""
+    """Return the constants of ``graph``; ``data``: the file's bytes, or a memory map of the file at ``where``."""
     _, reading = built(data, name)
     ids = {tensor.id for tensor in graph.tensors if tensor.role == "constant"}
     pieces: dict[str, Piece] = {}
@@ -285,7 +285,7 @@ class Reading:
     # --- tensors -----------------------------------------------------------------------------------------------------
 
     def _id(self, use: Use, i: int) -> str:
-        """The id of a tensor, which is declared at its first use."""
+        """Return the id of a tensor; declare the tensor at its first use."""
         if i in use.ids:
             return use.ids[i]
         subgraph, tensor = use.subgraph, use.subgraph.tensors[i]
@@ -302,7 +302,7 @@ class Reading:
         return own
 
     def _variable(self, use: Use, k: int, operator: Operator) -> str:
-        """The id of the variable that an operator reads or assigns, as large as its largest value so far."""
+        """Return the id of the variable that an operator reads or assigns, as large as its largest value so far."""
         side, at = VARIABLE_VALUE[operator.instr]
         handle, held = operator.inputs[0], getattr(operator, side)[at]
         if ABSENT in (handle, held):
@@ -329,11 +329,11 @@ class Reading:
         self.nodes.append(structs.replace(node, node_id=own, scope=scope))
 
     def root(self, tensor: str) -> str:
-        """The tensor itself: a model has no views."""
+        """Return the tensor itself: TensorFlow Lite has no views."""
         return tensor
 
     def same_bytes(self, first: str, second: str) -> bool:
-        """Whether two tensors have the same size."""
+        """Return whether two tensors have the same size."""
         return nbytes(self.tensors[first]) == nbytes(self.tensors[second])
 
 
@@ -346,7 +346,7 @@ def _free(name: str, taken: set[str]) -> str:
 
 
 def _agree(around: Subgraph, operator: Operator, given: Sequence[int], bodies: Sequence[Subgraph]) -> bool:
-    """Whether the bodies take and give what the operator does, tensor by tensor, of equal sizes."""
+    """Return whether arguments and results of the bodies have the sizes of those of the operator."""
     if ABSENT in (*operator.inputs, *operator.outputs) or len(set(operator.outputs)) < len(operator.outputs):
         return False
     wanted = [_sizes(around, given), _sizes(around, operator.outputs)]

@@ -32,7 +32,7 @@ MOVES = frozenset({"BITCAST", "EXPAND_DIMS", "RESHAPE", "SQUEEZE"})
 
 
 def permission(tensors: Sequence[Tensor], instr: str, reads: list[int], writes: list[int]) -> Inplace:
-    """The operands, by position, that an operator may write over: those as large as its only result."""
+    """Return the positions of the operands that an operator may overwrite: those as large as its only result."""
     if len(writes) != 1:
         return "none"
     operands = 2 if instr in BINARY else int(instr in UNARY or instr in MOVES)
@@ -42,7 +42,7 @@ def permission(tensors: Sequence[Tensor], instr: str, reads: list[int], writes: 
 
 
 def nbytes(tensor: Tensor) -> int:
-    """The bytes of a tensor with a fixed shape."""
+    """Return the bytes of a tensor with a fixed shape."""
     return dtypes.tensor_bytes(tuple(int(dim) for dim in tensor.shape), tensor.dtype)
 
 
@@ -146,7 +146,7 @@ class ModelFile:
         return (int(buffer.Offset()), int(buffer.Size())) if buffer.Size() > 1 else (0, 0)
 
     def data_bytes(self, tensor: Any) -> int:
-        """Bytes of a tensor's data in the file."""
+        """Return the bytes of a tensor's data in the file."""
         return self.place(tensor)[1]
 
     def offline_offsets(self) -> tuple[int, ...]:
@@ -236,14 +236,14 @@ class ModelFile:
 
 
 def is_external(tensor: Any) -> bool:
-    """Whether its data lie in another file. The parser does not name the field."""
+    """Return whether its data are in another file. The parser has no name for the field."""
     table = tensor._tab
     place = table.Offset(4 + 2 * EXTERNAL_BUFFER)
     return bool(place and int.from_bytes(table.Bytes[table.Pos + place : table.Pos + place + 4], "little"))
 
 
 def numbers(table: Any, field: str) -> list[int]:
-    """A vector of a table, element by element: read whole, an absent one is the integer 0."""
+    """Return a vector of a table. It is read by element, because the parser returns 0 for an absent vector."""
     return [int(getattr(table, field)(i)) for i in range(length(table, field))]
 
 
@@ -260,7 +260,7 @@ def _text(data: bytes | None) -> str:
 
 
 def _ids(names: list[str]) -> list[str]:
-    """Names as they are; with their number where one is empty or taken twice."""
+    """Return unique ids: the names, with their number if empty or repeated."""
     count = Counter(names)
     ids: list[str] = []
     for i, name in enumerate(names):

@@ -127,7 +127,7 @@ def _selected_sizes(
 
 
 def _grows(node: onnx.NodeProto, operands: dict[str, Array], shapes: dict[str, tuple[int, ...]]) -> bool:
-    """Whether the result may have more than ``KEPT_ELEMENTS`` elements."""
+    """Return whether the result may have more than ``KEPT_ELEMENTS`` elements."""
     written = [shapes[name] for name in node.output if name in shapes]
     if len(written) == len([name for name in node.output if name]):
         return any(prod(shape) > KEPT_ELEMENTS for shape in written)

@@ -126,7 +126,7 @@ class Builder:
         )
 
     def _droppable(self, node: onnx.NodeProto, i: int) -> bool:
-        """Whether output ``i`` is optional and unread."""
+        """Return whether output ``i`` is optional and unread."""
         if self.readers[node.output[i]]:
             return False
         version = self.versions.get(node.domain)

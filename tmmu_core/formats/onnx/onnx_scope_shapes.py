@@ -57,7 +57,7 @@ Shapes = Iterator[tuple[str, Found | None]]
 
 
 def _if_close(node: onnx.NodeProto, find: Any, values: Values) -> Shapes:
-    """The shape of a result is that of both branches, or of the only branch that is taken."""
+    """Yield the shapes of the results: those of both branches, or of the only branch that runs."""
     count, condition = len(node.output), values.get(node.input[0])
     then, otherwise = node.input[1 : 1 + count], node.input[1 + count :]
     for name, a, b in zip(node.output, then, otherwise, strict=True):
@@ -68,7 +68,7 @@ def _if_close(node: onnx.NodeProto, find: Any, values: Values) -> Shapes:
 
 
 def _open(node: onnx.NodeProto, find: Any, _: Values) -> Shapes:
-    """A carried state has the shape of its initial value; counter and condition are scalars."""
+    """Yield the shapes of the carried states (those of the initial values), and scalars for counter and condition."""
     states = _number(node, "states")
     first = len(node.input) - states
     if node.op_type == "Loop.open":
@@ -79,7 +79,7 @@ def _open(node: onnx.NodeProto, find: Any, _: Values) -> Shapes:
 
 
 def _next(node: onnx.NodeProto, find: Any, _: Values) -> Shapes:
-    """A slice has its input's shape without the axis."""
+    """Yield the shapes of the slices: those of the inputs without the scanned axis."""
     for source, piece, axis in zip(node.input, node.output, attribute_of(node, "axes") or [], strict=True):
         found = find(source)
         at = None if found is None else _axis(axis, len(found[1]))
@@ -120,7 +120,7 @@ def _scan_close(node: onnx.NodeProto, find: Any, _: Values) -> Shapes:
 
 
 def _closed(node: onnx.NodeProto, find: Any, length: int | str | None, axes: Iterable[int]) -> Shapes:
-    """Final states have the shape of carried states; collected outputs have a new axis of ``length`` iterations."""
+    """Yield the shapes of the final states and of the stacked outputs, which have a new axis of ``length``."""
     carried = carried_of(node)
     for state, output in zip(carried.states, node.output, strict=False):
         yield output, find(state)

@@ -320,7 +320,7 @@ def in_place(node: onnx.NodeProto) -> list[tuple[str, str]]:
 
 
 def is_scope(node: onnx.NodeProto, *operators: str) -> bool:
-    """Whether the node is one of the scope ``operators``, or any of them."""
+    """Return whether the node is one of the scope ``operators``, or any of them."""
     return node.domain == SCOPE and (not operators or node.op_type in operators)
 
 

@@ -207,7 +207,7 @@ def _placed(
 
 
 def _is_numbered_by_offset(arena: np.ndarray[Any, Any], slot: I64, generation: I64, offset: U64) -> bool:
-    """Whether no slot is reused and numbers rise with (offset, birth, id) in each arena (contract §9)."""
+    """Return whether no slot is reused and numbers rise with (offset, birth, id) in each arena (contract §9)."""
     if (generation > 0).any():
         return False
     order = np.lexsort((offset, slot, arena))

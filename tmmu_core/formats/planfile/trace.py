@@ -120,7 +120,7 @@ def records(plan: Plan, *, digest: bool = False, replans: Iterable[Record] = ())
 
 
 def _head(header: Record, summary: Record, replans: Iterable[Record]) -> Record:
-    """All records of a trace except those of tensors and hand-offs, as one document."""
+    """Return all records of a trace except those of tensors and hand-offs, as one document."""
     return {**header, "summary": summary, "replans": list(replans)}
 
 

@@ -39,7 +39,7 @@ def import_torch(
     loss: Callable[[Any], Any] | None = None,
     name: str = "",
 ) -> Graph:
-    """The graph of ``module``, an ``nn.Module`` or a ``torch.export.ExportedProgram``, on ``example_inputs``.
+    """Return the graph of ``module``, an ``nn.Module`` or a ``torch.export.ExportedProgram``, on ``example_inputs``.
 
     ``example_inputs`` are its positional arguments (a sequence) or its keyword arguments (a mapping); for an exported
     program they may be left out when it was saved with its own. Parameters and inputs may be real, on the ``meta``
@@ -127,7 +127,7 @@ def open_dims(program: Program) -> dict[str, str]:
 
 
 def chosen_sizes(program: Program, envelopes: Mapping[str, Dim]) -> dict[str, int]:
-    """Symbol → the upper end of what ``envelopes`` gives it. Raises ``InvalidIrShapes`` outside the program's range."""
+    """Return symbol → upper end of its envelope. Raises ``InvalidIrShapes`` outside of the program's range."""
     point = {}
     for name, symbol in open_dims(program).items():
         if name in envelopes:

@@ -86,12 +86,12 @@ def families_of(paths: Iterable[Path]) -> Families:
 
 
 def block_of(path: Path, families: Families) -> Path:
-    """The path down to the first part that is one of several: ``h.0`` of ``h.0.mlp``; ``()`` for none."""
+    """Return the path up to the first repeated block: ``h.0`` of ``h.0.mlp``; ``()`` for none."""
     return next((path[: k + 1] for k, part in enumerate(path) if (path[:k], starred(part)) in families), ())
 
 
 def starred(part: str) -> str:
-    """A name with its number as a star: ``block*`` of ``block3``."""
+    """Return a name with its number replaced by a star: ``block*`` for ``block3``."""
     return _NUMBERED.sub("*", part)
 
 
@@ -101,7 +101,7 @@ def _leaves(path: Path, ways: set[Path]) -> int:
 
 
 def modules_of(index: GraphIndex, order: Iterable[int]) -> Modules:
-    """The modules of a graph; ``order`` are its nodes as they run. O(operands)."""
+    """Return the modules of a graph; ``order`` are its nodes as they run. O(operands)."""
     sequence = [node for node in order if node >= 0]
     named = [_scope(index, node) for node in range(len(index.node_ids))]
     placed = sum(1 for path in named if path)
@@ -151,7 +151,7 @@ def _scope(index: GraphIndex, node: int) -> Path:
 
 
 def _owner(parameter: str) -> Path:
-    """The module that a parameter belongs to, by its name."""
+    """Return the module that a parameter belongs to, by its name."""
     parts = [part for part in re.split(r"[./]", parameter.split("@")[0]) if part]
     found = _ENDING.match(parts[-1]) if parts else None
     if found is None:

@@ -95,7 +95,7 @@ class Tree:
 
 
 def tree_of(index: GraphIndex, modules: Modules, order: Iterable[int]) -> Tree:
-    """The tree of a graph by its modules and its nodes' phases; ``order`` are its nodes as they run.
+    """Return the tree of a graph by its modules and its nodes' phases; ``order`` are its nodes as they run.
 
     O(nodes × depth).
     """

@@ -95,7 +95,7 @@ def refuse_many_values(data: bytes, source: str = "", packed: int = 0) -> None:
 
 
 def fields(data: bytes, source: str = "") -> dict[str, Any]:
-    """The top-level fields of a document, their values still unread in JSON. Raises ``UnreadableInput``."""
+    """Return the top-level fields of a document, their values still unread in JSON. Raises ``UnreadableInput``."""
     if kind(data) == "json":
         return _decode_json(data, dict[str, msgspec.Raw], source)
     value = _load_cbor(data, source)
@@ -137,7 +137,7 @@ def refuse_later(fields: Mapping[str, Any], source: str) -> None:
 
 
 def text_field(data: bytes, key: str, source: str = "") -> str | None:
-    """A top-level text of a document, read without the other fields; ``None`` where it is missing or no text."""
+    """Return a top-level text of a document, read without the other fields; ``None`` if it is missing or not text."""
     value = fields(data, source).get(key)
     if isinstance(value, msgspec.Raw):
         with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -342,7 +342,7 @@ _WORDS = {".role": ROLES, ".phase": PHASES, ".replan_policy": ("ABORT", "REPLAN_
 
 
 def _wrong_field(error: msgspec.ValidationError, data: bytes, source: str, meant: tuple[str, str]) -> InvalidIrShapes:
-    """``meant``: what the document is, and the hint for an unknown field or word in it; "" for the general one."""
+    """Return the error of an unknown field; ``meant``: the kind of document and a hint ("": the general hint)."""
     what, _, place = str(error).partition(" - at `")
     path = place.rstrip("`") or "$"
     reason, hint = next((reason, hint) for start, reason, hint in _REASONS if what.startswith(start))
@@ -358,7 +358,7 @@ def _wrong_field(error: msgspec.ValidationError, data: bytes, source: str, meant
         try:
             whole = _load_cbor(data, source) if kind(data) == "cbor" else _decode_json(data, dict[str, Any], source)
         except msgspec.ValidationError:
-            return refusal  # a second fault further on: the place must do without a name
+            return refusal  # the document has another fault further on: no name is available
         noun, key = ("tensor", "id") if element[1] == "tensors" else ("node", "node_id")
         row = whole[element[1]][int(element[2])]
         if isinstance(row, dict) and isinstance(name := row.get(key), str):

@@ -62,7 +62,7 @@ def refuses(data: bytes) -> str:
 
 
 def is_node_centric(fields: dict[str, Any]) -> bool:
-    """Whether a document with these fields is of the node-centric dialect."""
+    """Return whether a document with these fields is of the node-centric dialect."""
     if "tensors" in fields or "nodes" not in fields:
         return False
     nodes = fields["nodes"]
@@ -110,9 +110,9 @@ def _first_version_notes(graph: Graph, tensors: Sequence[_WrittenTensor]) -> tup
 
 
 def encode_json(graph: Graph, *, gzip: bool = False) -> bytes:
-    """The graph as JSON in UTF-8, one tensor and one node a line; but for shapes and dtypes defaults are omitted.
+    """Return the graph as JSON, a line per tensor and node. Defaults are omitted, except shapes and dtypes.
 
-    Raises ``InvalidIrShapes`` (reason ``not_json``) where ``params`` hold a number that JSON has no word for.
+    Raises ``InvalidIrShapes`` (reason ``not_json``) if ``params`` have a number that JSON cannot express.
     """
     for k, node in enumerate(graph.nodes):
         try:
@@ -133,7 +133,7 @@ def encode_json(graph: Graph, *, gzip: bool = False) -> bytes:
 
 
 def encode_cbor(graph: Graph, *, gzip: bool = False) -> bytes:
-    """The graph as CBOR, keys sorted; but for shapes and dtypes defaults are omitted."""
+    """Return the graph as CBOR with sorted keys. Defaults are omitted, except shapes and dtypes."""
     data: bytes = cbor2.dumps(_complete(graph), canonical=True)
     return unpacking.pack(data) if gzip else data
 
@@ -169,7 +169,7 @@ def normal_form(graph: Graph) -> dict[str, Any]:
 
 
 def normalise_dtypes(graph: Graph) -> Graph:
-    """The same graph with every dtype under its one name. Raises ``InvalidIrShapes`` (reason ``unknown_dtype``)."""
+    """Return the graph with canonical dtype names. Raises ``InvalidIrShapes`` (reason ``unknown_dtype``)."""
     one_name = {dtype: dtypes.canonical(dtype) for dtype in dict.fromkeys([tensor.dtype for tensor in graph.tensors])}
     if all(dtype == name for dtype, name in one_name.items()):
         return graph
@@ -189,7 +189,7 @@ def normalise_dtypes(graph: Graph) -> Graph:
 
 
 def _plain(graph: Graph) -> dict[str, Any]:
-    """The graph as plain values, what holds its default omitted.
+    """Return the graph as plain values without defaults.
 
     Structs omit a word only where it is the very object that is the default, not where it is merely equal: a dtype
     that was read from a file, or put together, would stay.

@@ -41,7 +41,7 @@ register_types(_Entry)
 
 
 def constants(graph: Graph, where: Path | None, name: str = "") -> Constants:
-    """The constants in the sidecar that ``graph``, read from the file at ``where``, names; none where it names none.
+    """Return the constants in the sidecar of ``graph``, a file next to ``where``; none without a sidecar.
 
     Raises ``UnreadableInput`` for a sidecar that is damaged, missing, or outside the graph's folder.
     """
@@ -79,7 +79,7 @@ def _head(path: Path) -> tuple[dict[str, _Entry], int]:
 
 
 def written(graph: Graph, held: Constants) -> Iterator[bytes]:
-    """The sidecar of ``graph``, part by part, in the order of the tensors; those without bytes are left out."""
+    """Yield the sidecar of ``graph``, part by part, in the order of the tensors; those without bytes are omitted."""
     head, at = {}, 0
     kept = [tensor for tensor in graph.tensors if tensor.id in held]
     for tensor in kept:

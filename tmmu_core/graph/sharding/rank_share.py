@@ -70,23 +70,26 @@ class Sharding:
         return found
 
     def base(self, i: int) -> int:
-        """The base of view ``i``."""
+        """Return the base of view ``i``."""
         view = self.graph.tensors[i].view
         assert view is not None
         return self.known[view.base_tensor_uid]
 
     def parts(self, mesh: str) -> int:
-        """The size of a mesh axis."""
+        """Return the size of a mesh axis."""
         return self.spec.sizes[mesh]
 
     def class_of(self, rank: int) -> tuple[int, ...]:
-        """Equal for ranks whose local graphs are equal: for each mesh axis, how many remainders the rank is past."""
+        """Return the class of a rank: per mesh axis, the number of remainders at or below its coordinate.
+
+        Ranks of one class have equal local graphs.
+        """
         place = self.spec.place(rank)
         return tuple(sum(place[name] >= remainder for remainder in self.remainders[name]) for name, _ in self.spec.mesh)
 
 
 def local_graph_of(sharding: Sharding, rank: int) -> Graph:
-    """The graph that ``rank`` runs: the same nodes, tensors of its share."""
+    """Return the graph that ``rank`` runs: the same nodes, with the rank's shares of the tensors."""
     graph, spec = sharding.graph, sharding.spec
     place = spec.place(rank)
     splits = list(sharding.splits)
@@ -101,7 +104,7 @@ def local_graph_of(sharding: Sharding, rank: int) -> Graph:
 def cut_to_share(
     tensor: Tensor, shape: tuple[int, ...], split: Split, spec: ShardSpec, place: Mapping[str, int]
 ) -> Tensor:
-    """A tensor with the rows that fall to ``place`` in the mesh."""
+    """Return the share of a tensor at coordinates ``place`` of the mesh."""
     if not split:
         return tensor
     cut: list[int | str] = list(tensor.shape)
@@ -153,7 +156,7 @@ def _candidates(base_split: Split, axes: int) -> list[Split]:
 
 
 def _numbers(tensor: Tensor, shape: Sequence[int]) -> tuple[int, ...]:
-    """A local shape in numbers; ``shape`` is the global one, for named dimensions that are not split."""
+    """Return a local shape in numbers; ``shape`` is the global one, for named dimensions that are not split."""
     return tuple(d if isinstance(d, int) else shape[axis] for axis, d in enumerate(tensor.shape))
 
 

@@ -208,7 +208,7 @@ def _search_loop(state: moves.LnsState, capacity: int, iterations: int, stop: I6
 
 @cache
 def temperatures() -> I64:
-    """Shape (STAGES + 1,): geometric cooling, times 2^10, by integer square roots."""
+    """Return an array of shape (STAGES + 1,): geometric cooling, times 2^10, by integer square roots."""
     temperature = [START_TEMPERATURE << 20] * moves.STAGES + [END_TEMPERATURE << 20]
     step = moves.STAGES
     while step > 1:
@@ -220,7 +220,7 @@ def temperatures() -> I64:
 
 @cache
 def log_table_of() -> I64:
-    """Shape (1024,): −ln((k + ½) / 1024) × 1024, within two units."""
+    """Return an array of shape (1024,): −ln((k + ½) / 1024) × 1024, within two units."""
     eleven = 11 << 12  # log₂ of 2,048, scaled as by ``log2_fixed``
     return np.array([(eleven - log2_fixed(2 * k + 1)) * 45_426 >> 18 for k in range(1024)], dtype=np.int64)
 

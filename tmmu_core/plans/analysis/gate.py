@@ -66,7 +66,7 @@ def gate(plan: Plan, limits: Sequence[Limit], before: Plan | None = None) -> tup
 
 
 def in_common(plan: Plan, before: Plan) -> int:
-    """The number of tensor ids that both plans have: most for two versions of a model, none for two models."""
+    """Return the number of tensor ids that both plans have."""
     return len(before.row_of.keys() & plan.row_of.keys())
 
 
@@ -155,7 +155,7 @@ def _figure(plan: Plan, limit: Limit) -> tuple[int, int]:
 
 
 def _growth(after: Plan, limit: Limit, before: Plan) -> Iterator[Check]:
-    """A check per arena; of several arenas also the peak together, which can grow while none of theirs does."""
+    """Yield a check per arena, and one of the peak of all arenas, which can grow alone."""
     field = GROWTH[limit.what]
 
     def figure(side: Plan, name: str) -> int:

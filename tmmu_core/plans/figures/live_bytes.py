@@ -19,7 +19,7 @@ def exact_sum(values: U64) -> int:
 
 
 def live_bytes_of(birth: I64, death: I64, size: U64, steps: int) -> U64:
-    """Shape (steps,): Σ ``size`` (bytes) over the ranges ``[birth, death)`` that hold each step.
+    """Return an array of shape (steps,): Σ ``size`` (bytes) over the ranges ``[birth, death)`` that hold each step.
 
     Raises ``AllocationOverflow`` past 2^64 − 1.
     """
@@ -33,7 +33,7 @@ def live_bytes_of(birth: I64, death: I64, size: U64, steps: int) -> U64:
 
 
 def _curve(birth: I64, death: I64, size: U64, steps: int) -> NDArray[Any]:
-    """Shape (steps,): live bytes; Python integers where 64 bits do not hold the sum of all sizes."""
+    """Return an array of shape (steps,): live bytes; Python integers where 64 bits do not hold the sum of all sizes."""
     # Differences are taken modulo 2^64; where the sums themselves fit, the running sum is exact.
     change = np.zeros(steps + 1, object if exact_sum(size) > U64_MAX else np.uint64)
     own = size.astype(change.dtype, copy=False)
@@ -43,7 +43,7 @@ def _curve(birth: I64, death: I64, size: U64, steps: int) -> NDArray[Any]:
 
 
 def peak_of(curve: NDArray[Any]) -> tuple[int, int]:
-    """``(step, value)`` of the curve's first maximum; ``(0, 0)`` for an empty curve."""
+    """Return ``(step, value)`` of the curve's first maximum; ``(0, 0)`` for an empty curve."""
     if not len(curve):
         return 0, 0
     step = int(np.argmax(curve))

@@ -37,7 +37,7 @@ def committed_bytes(extent: int, page_size: int, *, arena: str = "") -> int:
 
 
 def ratio(part: int, whole: int) -> float:
-    """``part / whole``; 0.0 where the whole is empty."""
+    """``part / whole``; 0.0 if the whole is 0."""
     return part / whole if whole else 0.0
 
 
@@ -79,7 +79,7 @@ class Totals:
 
 
 def totals_of(arenas: Sequence[ArenaSummary], peak: tuple[int, int], reserved_peak_bytes: int | None = None) -> Totals:
-    """The totals of arenas whose bytes are at their most together at ``peak``, a pair (step, bytes)."""
+    """Return the totals of arenas; ``peak`` is (step, bytes) of the peak over all arenas."""
     step, most = peak
     costs = [a.reuse_cost for a in arenas if a.reuse_cost is not None]
     extent, bound = sum(a.extent_bytes for a in arenas), sum(a.bound_bytes for a in arenas)
@@ -149,7 +149,7 @@ def _fragmentation(arenas: Sequence[ArenaSummary]) -> float:
 
 
 def written_metrics(metrics: Mapping[str, Any]) -> dict[str, Any]:
-    """The metrics that are the same on every run."""
+    """Return the metrics that are the same on every run."""
     return {key: value for key, value in metrics.items() if key != "allocation_time_ns"}
 
 
@@ -184,7 +184,7 @@ def packing_may_do(plan: Plan, budget: int | None = None) -> bool:
 
 
 def over_limits(plan: Plan, budget: int | None = None) -> dict[str, int]:
-    """Arena → bytes that its extent is over its capacity; ``""`` → bytes that all of them are over the quota."""
+    """Return arena → bytes over its capacity; ``""`` → bytes over the budget."""
     found = {a.name: a.extent_bytes - a.capacity_bytes for a in plan.arenas if a.extent_bytes > a.capacity_bytes}
     needed = sum(arena.extent_bytes for arena in plan.arenas)
     return found | ({"": needed - budget} if budget is not None and needed > budget else {})

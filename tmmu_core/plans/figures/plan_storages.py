@@ -94,14 +94,14 @@ def _grouped(plan: Plan) -> PlanStorages:
 
 
 def _gathered(function: np.ufunc, start: int, number: I64, values: NDArray[Any], count: int) -> NDArray[Any]:
-    """Shape (count,): ``function`` over ``start`` and the values of each number."""
+    """Return an array of shape (count,): ``function`` over ``start`` and the values of each number."""
     found = np.full(count, start, values.dtype)
     function.at(found, number, values)
     return found
 
 
 def slot_numbers(arena: NDArray[np.integer[Any]], slot: I64) -> tuple[I64, int]:
-    """``(number per row, how many)``: dense numbers of the (arena, slot) pairs, in that order."""
+    """Return ``(number per row, how many)``: dense numbers of the (arena, slot) pairs, in that order."""
     if not len(slot):
         return np.zeros(0, np.int64), 0
     by = np.lexsort((slot, arena))
@@ -113,7 +113,7 @@ def slot_numbers(arena: NDArray[np.integer[Any]], slot: I64) -> tuple[I64, int]:
 
 
 def arena_number(plan: Plan, arena: str) -> int:
-    """The index of ``arena`` in ``plan.arenas``. ``KeyError`` when the plan has no such arena."""
+    """Return the index of ``arena`` in ``plan.arenas``. ``KeyError`` when the plan has no such arena."""
     for number, summary in enumerate(plan.arenas):
         if summary.name == arena:
             return number
@@ -162,7 +162,7 @@ def live_bytes(plan: Plan, arena: str, storages: PlanStorages | None = None, poi
 
 
 def peak_step_of(plan: Plan, arena: str) -> tuple[int, int]:
-    """``(step, bytes)``: the first step at which the most bytes of the arena are alive."""
+    """Return ``(step, bytes)``: the first step at which the most bytes of the arena are alive."""
     points = curve_points_of(plan)
     point, most = peak_of(live_bytes(plan, arena, points=points))
     return int(points.steps[point]), most
@@ -178,13 +178,13 @@ def alive_at(plan: Plan, step: int, arena: str | None = None) -> I64:
 
 
 def by_birth(plan: Plan, s: PlanStorages, arena: str) -> list[int]:
-    """The storages of an arena in the normative order: birth, −bytes, id bytes."""
+    """Return the storages of an arena in the normative order: birth, −bytes, id bytes."""
     here = np.flatnonzero(s.arena == arena_number(plan, arena)).tolist()
     return sorted(here, key=lambda i: (int(s.birth[i]), -int(plan.size[s.head[i]]), int(s.head[i])))
 
 
 def held_by_writer(plan: Plan, own: PlanStorages, index: GraphIndex, step: int, arena: str) -> tuple[I64, int]:
-    """``(bytes per node, bytes that no node wrote)`` of an arena's storages that are alive at ``step``.
+    """Return ``(bytes per node, bytes that no node wrote)`` of an arena's storages that are alive at ``step``.
 
     ``own`` are the plan's storages, ``index`` the graph as run. A storage belongs to the node that writes its head;
     inputs and what is persistent belong to none. The sum of all is the live bytes of the step. The array's shape is

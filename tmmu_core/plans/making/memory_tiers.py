@@ -81,7 +81,7 @@ def _platform(options: Mapping[str, Any], config: ArenaConfig) -> Platform:
 
 
 def _problem(liveness: Liveness) -> Problem:
-    """All storages of all arenas as one problem."""
+    """Return all storages of all arenas as one problem."""
     storages, tensors = liveness.storages, liveness.timeline.graph.tensors
     heads = storages.head.tolist()
     return Problem(

@@ -41,12 +41,12 @@ class Placed:
 
 
 def problem_of(solution: Solution, arena: str) -> Problem | None:
-    """The problem that an arena's planner was given; ``None`` for one whose arenas are its planner's own."""
+    """Return the problem of an arena; ``None`` if the planner defines the arenas itself."""
     return next((problem for problem in problems_of(solution) if problem.arena == arena), None)
 
 
 def problems_of(solution: Solution) -> list[Problem]:
-    """The problem of each arena; [] where the arenas are the planner's own."""
+    """Return the problem of each arena; [] if the planner defines the arenas itself."""
     plan = solution.plan
     if plan.own_arenas:
         return []

@@ -132,7 +132,7 @@ class Placement:
     arenas: tuple[PackedArena, ...]
 
     def peak(self, steps: int) -> tuple[int, int]:
-        """``(step, bytes)`` at which the most bytes of all arenas are in use together."""
+        """Return ``(step, bytes)`` at which the most bytes of all arenas are in use together."""
         storages = self.liveness.storages
         return peak_together(storages.birth, self.held, storages.size, max(steps, 1))
 
@@ -186,7 +186,7 @@ def _without(liveness: Liveness, takers: Sequence[int]) -> Liveness:
 
 
 def plan_columns(placement: Placement, arenas: Sequence[ArenaSummary], *, own_arenas: bool) -> PlanColumns:
-    """The columns of :class:`Plan`, rows by tensor id bytes, and its hand-offs.
+    """Return the columns of :class:`Plan`, rows by tensor id bytes, and its hand-offs.
 
     ``own_arenas``: a storage's alignment is its own, as a planner with arenas of its own placed it.
     """

@@ -76,7 +76,7 @@ class RankPlans:
         return replace(self.solution(rank).plan, rank=rank, tmmu_plan_hash=self.plan_hashes[rank])
 
     def solution(self, rank: int) -> Solution:
-        """The local graph, its liveness, and the plan of the class's first rank."""
+        """Return the local graph, its liveness, and the plan of the class's first rank."""
         return self.classes[self.class_of[rank]].solution
 
     @cached_property

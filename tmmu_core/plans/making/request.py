@@ -70,7 +70,7 @@ class PlanRequest:
     """``offsets``, or ``blake3_sparse`` for the superseded draft's addresses."""
 
     def but(self, **changes: Any) -> Self:
-        """A copy with some fields changed."""
+        """Return a copy with some fields changed."""
         return replace(self, **changes)
 
     @property

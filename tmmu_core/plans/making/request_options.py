@@ -105,7 +105,7 @@ def _capacities(text: str) -> dict[str, int]:
 
 
 def capacity_texts(capacities: Mapping[str, int]) -> list[str]:
-    """Each capacity as ``--capacity`` takes it."""
+    """Return each capacity in the form of ``--capacity``."""
     return pair_texts((None if name == ANY_ARENA else name, size) for name, size in sorted(capacities.items()))
 
 
@@ -147,7 +147,7 @@ def refuse_odd_json(text: str, what: str) -> None:
 
 
 def read_arenas_text(text: str) -> dict[str, Any]:
-    """An arena configuration: an object per arena. Raises ``UnreadableInput``."""
+    """Return an arena configuration: an object per arena. Raises ``UnreadableInput``."""
     config = read_json_object(text, "arena configuration")
     refuse_many(config)
     for name, arena in config.items():

@@ -85,13 +85,13 @@ class Program:
     """Whether an open size has another value than in the example."""
 
     def at(self, point: Mapping[str, int]) -> Program:
-        """The program with these open sizes, by symbol, at these numbers."""
+        """Return the program with these values of open sizes: symbol → number."""
         moved = any(self.symbols.get(symbol) != size for symbol, size in point.items() if symbol not in self.by_data)
         changed = {"symbols": {**self.symbols, **point}, "elsewhere": self.elsewhere or moved}
         return Program(**{**vars(self), **changed})
 
     def size(self, size: Size, what: str) -> int:
-        """The size at the chosen numbers. Raises ``UnreadableInput`` naming ``what`` it is a size of."""
+        """Return the value of a size. Raises ``UnreadableInput``; ``what`` is its subject in the message."""
         try:
             return number(size, self.symbols, self.elsewhere)
         except SizeUnknown as error:
@@ -121,7 +121,7 @@ def refuses(data: bytes) -> str:
 
 
 def read_program(data: bytes | Path, source: str = "") -> Program:
-    """The program in an archive's bytes, or in the file of them. Nothing is run. Raises ``UnreadableInput``."""
+    """Read the program of an archive, given as bytes or a file. No code is executed. Raises ``UnreadableInput``."""
     try:
         archive = zipfile.ZipFile(io.BytesIO(data) if isinstance(data, bytes) else data)
     except _DAMAGE as error:
@@ -257,7 +257,7 @@ class InMember:
     length: int
 
     def chunks(self) -> Iterator[bytes]:
-        """The bytes in order."""
+        """Yield the bytes in order."""
         try:
             with _opened(self.archive) as archive, archive.open(self.member) as file:
                 file.seek(self.start)

@@ -47,7 +47,7 @@ STRIDED = 7
 
 
 def as_saved(program: Program, name: str) -> Graph:
-    """The graph of the program's forward pass, called ``name``.
+    """Return the graph of the program's forward pass, called ``name``.
 
     Raises ``UnreadableInput`` for what no size is known of, and for references to values that the file does not have.
     """
@@ -65,7 +65,7 @@ def as_saved(program: Program, name: str) -> Graph:
 
 
 def constants(data: Any, graph: Graph, where: Path | None, name: str = "") -> Constants:
-    """The parameters, buffers and lifted constants of ``graph`` whose bytes the archive holds as such.
+    """Return the parameters, buffers and lifted constants of ``graph`` whose raw bytes are in the archive.
 
     Raises ``UnreadableInput`` where the archive is damaged.
     """
@@ -183,7 +183,7 @@ class _Reading:
             self.inputs += [value.storage] if given.role == "input" else []
 
     def _copied_back(self, new: str, called: str) -> None:
-        """A new value is written over an old one when all is done."""
+        """Append the copies of new buffer values into the buffers, after all other nodes."""
         old, made = self._value(self.own_name.get(called, called)), self._value(new)
         if old.storage == made.storage:
             return
@@ -248,7 +248,7 @@ class _Reading:
         return what.name in pt2_operators.SAME_OR_COPY and same and first.dtype == dtype and not copies
 
     def _permission(self, what: Operator, read: Sequence[_Value], made: Sequence[_Value]) -> Inplace:
-        """Inputs over which an operator may write: laid out as its result, element upon element."""
+        """Return the inputs that an operator may overwrite: those with the layout of its result."""
         over_first = what.name in pt2_operators.OVER_FIRST
         if len(made) != 1 or what.space != "aten" or not (over_first or operator_of(what.title).is_elementwise):
             return "none"
@@ -323,18 +323,18 @@ class _Reading:
         self.nodes.append(msgspec.structs.replace(node, node_id=own, scope=scope))
 
     def root(self, tensor: str) -> str:
-        """The tensor that names the storage of a tensor."""
+        """Return the tensor that owns a tensor's storage."""
         return self.value_of[tensor].storage if tensor in self.value_of else tensor
 
     def same_bytes(self, first: str, second: str) -> bool:
-        """Whether two tensors are storages of the same size."""
+        """Return whether two tensors are storages of the same size."""
         values = [self.value_of.get(each) for each in (first, second)]
         return all(v is not None and v.storage == v.id for v in values) and len({v.whole for v in values if v}) == 1
 
     # -- values -----------------------------------------------------------------------------------------------------
 
     def _view_in(self, name: str, called: str, layout: StridedLayout, kind: tuple[str, Role], base: _Value) -> str:
-        """A tensor in the storage of ``base``, and its id. Raises ``UnreadableInput`` where it reaches past it."""
+        """Declare a view in the storage of ``base``; return its id. Raises ``UnreadableInput`` if it exceeds it."""
         dtype, role = kind
         inside = base.within(layout)
         if inside.offset < 0 or inside.offset * layout.itemsize + layout.covered > base.whole:
@@ -347,7 +347,7 @@ class _Reading:
     def _own_storage(
         self, name: str, called: str, layout: StridedLayout, kind: tuple[str, Role], shared: int | None = None
     ) -> _Value:
-        """A tensor in a storage of its own; where it does not fill it, the storage is a tensor, too.
+        """Declare a tensor with a new storage; if it does not fill the storage, the storage is also a tensor.
 
         ``shared`` is the size of a storage that others will lie in, from its first byte on.
         """

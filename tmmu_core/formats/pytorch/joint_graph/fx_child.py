@@ -21,10 +21,10 @@ FINE = b"graph\n"
 
 
 def installed() -> bool:
-    """Whether PyTorch is there. It is looked for, not loaded."""
+    """Return whether PyTorch is installed, without importing it."""
     try:
         return find_spec("torch") is not None
-    except ValueError:  # something stands in its place
+    except ValueError:  # another object replaced it in sys.modules
         return False
 
 

@@ -126,7 +126,7 @@ def opened(output: Any) -> Any:
 
 
 def _tensors_in(value: Any, seen: set[int]) -> list[torch.Tensor]:
-    """The tensors in an object's fields, however deep, each once, in the order of the fields."""
+    """Return the tensors in an object's fields, nested ones included, each once, in the order of the fields."""
     if id(value) in seen or isinstance(value, (type, torch.nn.Module)):
         return []
     seen.add(id(value))

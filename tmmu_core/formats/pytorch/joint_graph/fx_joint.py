@@ -356,7 +356,7 @@ class Reading(torch.fx.Interpreter):
         return tensor if view is None else view.base_tensor_uid
 
     def same_bytes(self, first: str, second: str) -> bool:
-        """Whether two tensors are storages of the same size."""
+        """Return whether two tensors are storages of the same size."""
         pair = self.tensors[first], self.tensors[second]
         sizes = {tensor_bytes(tuple(map(int, each.shape)), each.dtype) for each in pair}
         return not any(each.view for each in pair) and len(sizes) == 1

@@ -1,4 +1,4 @@
-"""Find in a traced graph what its nodes do not say: the meaning of outputs, and writes to a part of a tensor.
+"""Recognise patterns in a traced graph: the meaning of outputs, and writes to a part of a tensor.
 
 AOTAutograd's descriptors name the outputs. Eager mode writes to a view; a traced graph is functional and has three
 operators instead, one of which creates a temporary part::
@@ -49,7 +49,7 @@ class Ends:
 
 
 def ends_of(joint: Any) -> Ends:
-    """The ends of ``joint``, a ``GraphModule``."""
+    """Return the inputs and outputs of ``joint``, a ``GraphModule``, with their meaning."""
     end = next(node for node in joint.graph.nodes if node.op == "output")
     placeholders = {node.meta.get("desc"): node for node in joint.graph.nodes if node.op == "placeholder"}
     found = Ends((), {}, {}, {node.name: node for node in joint.graph.nodes}, placeholders)
@@ -69,17 +69,17 @@ def ends_of(joint: Any) -> Ends:
 
 @dataclass(frozen=True)
 class Part:
-    """A part of ``whole`` that gets the value that ``made`` makes."""
+    """A write of the value of ``made`` to a part of ``whole``."""
 
     whole: Any
     """A node of the traced graph."""
     made: Any
     is_itself: bool
-    """Whether the destination already holds that value."""
+    """Whether the value is the part itself, so that nothing changes."""
 
 
 def written_part(node: Any) -> Part | None:
-    """The part that ``node`` puts in its place, where what makes its value was an operator that wrote to it."""
+    """Return the write to a part of a tensor, if ``node`` puts back a value that was computed from that part."""
     view = SCATTERS.get(_name(node))
     if view is None:
         return None
@@ -93,7 +93,7 @@ def written_part(node: Any) -> Part | None:
 
 
 def _taken(view: Any) -> tuple[Any, ...]:
-    """Return the operator of a view, its tensor and its place in that."""
+    """Return the operator of a view, its base and its place in the base; () if it is not a view."""
     name = _name(view)
     return (name, view.args[0], _place(name, view.args[1:], view.kwargs)) if name in SCATTERS.values() else ()
 
@@ -110,5 +110,5 @@ def _place(name: str, where: Any, named: Any) -> tuple[Any, ...]:
 
 
 def _name(node: Any) -> str:
-    """The operator of a node, without its overload; ``""`` where it calls none."""
+    """Return the operator of a node without overload; ``""`` if it is not a call."""
     return operator_of(str(node.target)).name if getattr(node, "op", "") == "call_function" else ""

@@ -184,7 +184,7 @@ class Rebuilt(torch.nn.Module):
 
 
 def rebuilt(program: Program) -> Rebuilt:
-    """The program as a module of fake tensors. Raises ``CannotTrace``, ``UnreadableInput``."""
+    """Return the program as a module of fake tensors. Raises ``CannotTrace``, ``UnreadableInput``."""
     mode = shared_mode()
     mode.allow_fallback_kernels = False  # an operator that fake tensors have no rule for would be run on real ones
     with mode:
@@ -205,7 +205,7 @@ def _callable(what: pt2_operators.Operator) -> Callable[..., Any]:
 
 
 def _checked(value: Any) -> Any:
-    """A number of 64 bits, a truth value or a word."""
+    """Return a number of 64 bits, a truth value or a word."""
     if not isinstance(value, (bool, int, str)) or (isinstance(value, int) and not -(2**63) <= value < 2**63):
         raise CannotTrace("an argument is neither a number of 64 bits nor a word")
     return value

@@ -65,7 +65,7 @@ def names_of_inputs(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
 
 
 def joint_of(module: Any, call: Call, train: bool, name: str) -> Graph:
-    """The joint graph of a :func:`chosen` module, which is left in the mode it was in."""
+    """Return the joint graph of a :func:`chosen` module, whose training mode stays unchanged."""
     was_training = {part: part.training for part in module.modules()}
     for part in module.module.modules():
         with contextlib.suppress(NotImplementedError):  # an exported program keeps the mode it was exported in
@@ -157,7 +157,7 @@ def _draw_in_memory_order(module: Any, mode: Any) -> None:
 
 
 def _is_on_cpu(tensors: Sequence[Any]) -> bool:
-    """Whether all tensors have data on the CPU."""
+    """Return whether all tensors have data on the CPU."""
     found = [each for each in tensors if isinstance(each, torch.Tensor)]
     return all(each.device.type == "cpu" and not hasattr(each, "fake_mode") for each in found)
 
