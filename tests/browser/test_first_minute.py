@@ -19,7 +19,7 @@ def test_first_picture_is_one_line_and_the_map(visit: Visit) -> None:
     assert line["height"] < 30
     assert stage["height"] >= 0.6 * 900
     assert stage["y"] + stage["height"] <= 900
-    expect(page.locator(".tm-headline")).to_contain_text("could be written over r12 in place (3.06 MiB)")
+    expect(page.locator(".tm-headline")).to_contain_text("does not reuse r12's memory in place (3.06 MiB)")
     expect(page.locator(".tm-headline h1")).to_contain_text("over the limit of 8.00 MiB")
     expect(page.locator(".st-key-headline").get_by_role("link", name="Make it fit")).to_be_visible()
 

@@ -14,7 +14,7 @@ def test_reuse_not_taken_is_the_cause() -> None:
     explained = tmmu.plan(RESNET).explanation
     assert str(explained) == (
         "resnet50 needs 107 MiB. Activations take 9.19 MiB, 2.30 MiB above the lower bound of 6.89 MiB: at #14 "
-        "n13, r13 could be written over r12 in place (3.06 MiB); planner slots does not do this."
+        "n13, r13 does not reuse r12's memory in place (3.06 MiB)."
     )
     assert explained.gap is not None
     assert explained.gap.cause == "reuse"

@@ -156,8 +156,7 @@ def _reason(plan: Plan, gap: Gap, *, named: bool) -> str:
     at, lost, arena = _step(plan, gap.step), short_bytes(gap.cause_bytes), plan.arena_of[gap.arena]
     source, target = map(_short, gap.reuse or ("", ""))
     causes = {
-        "reuse": f"at {at}, {target} could be written over {source} in place ({lost}); "
-        f"planner {plan.planner} does not do this",
+        "reuse": f"at {at}, {target} does not reuse {source}'s memory in place ({lost})",
         "holes": f"at {at}, {lost} are free between live tensors",
         "slot_rounding": f"at {at}, slots are {lost} larger than the tensors in them",
         "alignment_gaps": f"at {at}, alignment costs {lost}",
