@@ -17,7 +17,7 @@ from tmmu_core.base.escaping import visible
 
 @dataclass(frozen=True)
 class Box:
-    """One vertex as it is drawn."""
+    """A vertex of the drawing."""
 
     key: str
     """The same for the same thing in every drawing of a graph."""
@@ -38,7 +38,7 @@ class Box:
 
 @dataclass(frozen=True)
 class Arrow:
-    """One edge as it is drawn."""
+    """An edge of the drawing."""
 
     source: int
     target: int

@@ -217,7 +217,7 @@ def picture_of(plan: Plan, beside: Plan | None = None) -> tuple[Plan, NDArray[np
 
 
 def _pack_one(arrays: _Arrays, whole: Plan, beside: Plan | None, origin: Origin) -> dict[str, Any]:
-    """Pack a plan; ``beside`` is the plan that it is drawn beside."""
+    """Pack a plan; ``beside`` is the other plan of the drawing."""
     plan, events = picture_of(whole, beside)
     columns = {"operator": origin.operators, "module": origin.layers, "phase": origin.phases}
     for name, column in columns.items():

@@ -65,7 +65,7 @@ class Picture:
     zoom: Sequence[float] | None = None
     """Visible range ``(t0, t1, v0, v1)`` in steps and in bytes, slots or rows; ``None``: all."""
     show_baseline: bool = True
-    """Outline what differs in the handle's baseline."""
+    """Outline the tensors that differ in the handle's baseline."""
     draw_baseline_itself: bool = False
     """The baseline instead of the plan, for two canvases side by side."""
     transposed: bool = False

@@ -37,17 +37,17 @@ COMMANDS = (*FIRST, *MORE)
 """Commands in the order of the help: those that most users need, then the specification's and rarely used ones."""
 MODULES = {"record": "history", "verify": "checks", "lint": "checks"}
 MODULES |= dict.fromkeys(("trace", "checkpoint", "restore", "apply", "schema"), "specification")
-"""Module in ``app.cli.commands`` of each command that is not in one of its own name. Its function is ``…_command``."""
+"""Command → module in ``app.cli.commands``, if their names differ. The function of a command is ``…_command``."""
 
 INTERRUPTED = 130
 VERBOSE = ("-v", "--verbose")
-"""Options of every command: list what each reader expected of a file that none reads."""
+"""Options of every command: list the reasons of all readers for an unreadable file."""
 
 WRITE_ERRORS = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO, errno.EBADF)
 
 
 class TolerantFile(io.FileIO):
-    """A file that discards what its reader no longer takes."""
+    """A file that discards writes after its reader has closed the pipe."""
 
     ignored: type[OSError] = BrokenPipeError
 

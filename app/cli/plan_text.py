@@ -62,7 +62,7 @@ MOST_LINES = 10
 
 
 def print_live_lines(plan: Plan) -> None:
-    """Print what is live at the peak of a snapshot's plan, by category and by line of code."""
+    """Print the live bytes at the peak of a snapshot's plan, by category and by line of code."""
     step, most = totals(plan).peak_step, totals(plan).peak_live_bytes
     live = changes_at_peak(plan, plan)
 
@@ -78,7 +78,7 @@ def print_live_lines(plan: Plan) -> None:
 
 
 def print_line_changes(lines: Sequence[Change], limit: int = MOST_LINES) -> None:
-    """Print what changed between the peaks of two snapshots, by category and by line of code."""
+    """Print the changes between the peaks of two snapshots, by category and by line of code."""
     changed = [one for one in lines if one.growth_bytes or one.before_count != one.after_count]
 
     def cells(one: Change) -> list[str]:

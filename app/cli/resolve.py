@@ -197,7 +197,7 @@ def note_input_warnings(found: Resolved) -> None:
 
 
 def show_warnings(warnings: Sequence[str], *, on_stderr: bool = False) -> None:
-    """Print warnings below a command's text, or to standard error if standard output holds a document."""
+    """Print warnings below a command's text, or to standard error if standard output is a document."""
     if on_stderr:
         print_note(*(f"warning: {text}" for text in warnings))
     elif warnings:

@@ -16,7 +16,7 @@ from tmmu_core.plans.model import Plan
 HEIGHT = 420
 """Height of the drawing, in pixels."""
 ROOM = 110
-"""Height of what is around it: heading, curve of live bytes, legend."""
+"""Height of the heading, the curve of live bytes and the legend."""
 
 _PAGE = """<!doctype html><meta charset="utf-8"><title>plan</title><body style="margin:0;background:#fff">
 <div id="map" style="font:14px system-ui,sans-serif"></div><script>{script}</script><script>

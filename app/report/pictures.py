@@ -27,7 +27,7 @@ LEAST, MOST = 200, 8_000
 """Minimum and maximum side of a picture in pixels."""
 _LEFT, _RIGHT, _TOP, _BOTTOM = 84, 12, 22, 34
 STEP_LABEL = 140
-"""Pixels that the longest label of a step takes."""
+"""Width in pixels of the longest step label."""
 MOST_BOXES = 4_000
 MOST_COLUMNS = 1000
 NAMED = (46.0, 13.0)
@@ -39,7 +39,7 @@ OVER = "#D55E00"
 
 @dataclass(frozen=True)
 class Look:
-    """Colours of a picture that is a file of its own."""
+    """Colours of a picture in its own file."""
 
     ground: str
     panel: str
@@ -64,7 +64,7 @@ class Sheet:
     height: int = HEIGHT
     theme: Theme = "light"
     whole: bool = False
-    """Whether the picture is a file of its own, with background, size and patterns."""
+    """Whether the picture is a separate file, with background, size and patterns."""
 
     @property
     def look(self) -> Look:

@@ -51,7 +51,7 @@ def tree(shown: Shown) -> Tree:
 
 
 def way_of(shown: Shown, chosen: Choice) -> str:
-    """Return which part is shown: :data:`MODEL`, or what is :data:`AROUND` the selection."""
+    """Return the part that is shown: :data:`MODEL`, or the nodes :data:`AROUND` the selection."""
     if chosen.walk:
         return chosen.walk
     assert shown.solution is not None

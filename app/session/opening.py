@@ -35,7 +35,7 @@ from tmmu_core.planners.problem import Packing, Problem, Progress, Recorded
 from tmmu_core.plans.model import Plan
 
 READ_APART_FROM = 1 << 23
-"""Bytes from which a file is read in a process of its own: that can take seconds, and can be called off."""
+"""Size from which a file is read in a worker process, where reading can be cancelled."""
 SHARED = "TMMU_GALLERY"
 """The environment variable that, set to ``shared``, lists every visitor's files for every visitor."""
 SAMPLES = project_path("sample_graphs")
@@ -86,7 +86,7 @@ def open_source(source: str) -> Opened:
 
 
 PATIENCE = 0.4
-"""Seconds that a page waits for a file before it shows what is read."""
+"""Seconds that a page waits for a file before it shows the progress."""
 
 
 def open_job(source: str) -> Job[Opened]:
@@ -101,7 +101,7 @@ def open_job(source: str) -> Job[Opened]:
 
 
 def label_of(source: str) -> tuple[str, int]:
-    """Return ``(name, bytes)`` of a source, for texts; the source itself for one that is gone."""
+    """Return ``(name, bytes)`` of a source, for texts; the source itself if it is no longer stored."""
     try:
         data, name = content_of(source)
     except TmmuError:
@@ -110,7 +110,7 @@ def label_of(source: str) -> tuple[str, int]:
 
 
 def is_gone(source: str) -> bool:
-    """Return whether a source is a file that this server does not hold."""
+    """Return whether a source is a file that is no longer on this server."""
     return source.startswith("file:") and shelf().get(source) is None
 
 
@@ -263,7 +263,7 @@ class Shelf:
         return None if kept is None else (kept.name, kept.content)
 
     def drop(self, source: str) -> None:
-        """Take a file away that turned out to be of no use."""
+        """Remove a file that could not be opened."""
         with self._lock:
             self._files.pop(source.removeprefix("file:"), None)
         history.drop_file(source.removeprefix("file:"))

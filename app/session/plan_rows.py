@@ -166,7 +166,7 @@ class OverSteps:
 
 
 def over_steps(shown: Shown, span: tuple[int, int], arena: str) -> OverSteps:
-    """Return which buffers of an arena hold bytes over steps ``[first, end)``."""
+    """Return the buffers of an arena that are live in steps ``[first, end)``, with their bytes."""
     s, first, end = storages(shown), span[0], min(span[1], shown.plan.steps)
     held = np.minimum(s.death, end) - np.maximum(s.birth, first)
     kept = np.flatnonzero((s.arena == arena_number(shown.plan, arena)) & (held > 0))

@@ -43,9 +43,9 @@ PATIENCE = 2.5
 LINEAR = ("slots", "naive", GIVEN)
 """Planners whose time grows with the number of tensors and no faster."""
 HERE_UP_TO = 40_000
-"""Tensors up to which they plan in the server; everything else is planned in a process of its own."""
+"""Number of tensors up to which plans are computed in the server; larger ones in a worker process."""
 JUDGED_HERE_UP_TO = 5_000
-"""Tensors up to which a plan is judged in the server; starting a process takes longer than that."""
+"""Number of tensors up to which a plan is verified in the server: faster than starting a process."""
 BY_FILE_FROM = 2_000
 """Tensors from which a process reads a graph's file again, rather than be sent the graph."""
 
@@ -65,7 +65,7 @@ class Shown:
 
     @property
     def graph(self) -> Graph | None:
-        """The graph that is planned, where there is one: as given, or a rank's share of it."""
+        """The planned graph, if there is one: as given, or a rank's share of it."""
         return self.solution.graph if self.solution is not None else self.opened.graph
 
     @property

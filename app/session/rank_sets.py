@@ -29,7 +29,7 @@ MEGATRON: tuple[tuple[str, int], ...] = (
     ("*.attention.output.dense.weight", 1),
     ("*.output.dense.weight", 1),
 )
-"""Pattern → axis: the second matrix of each pair is cut along what the first one gives (Shoeybi et al., 2019)."""
+"""Pattern → axis: the second matrix of a pair is split along the output axis of the first (Shoeybi et al., 2019)."""
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ FILES = {"arenas": "arenas.json", "order": "order.json", "shard_spec": "shards.j
 
 
 def command(shown: Shown) -> str:
-    """Return the command that makes this plan; for a finished plan the one that verifies it."""
+    """Return the command that computes this plan; for a finished plan, the command that verifies it."""
     file = file_of(shown)
     if shown.opened.plan is not None:
         return _line(["tmmu", "verify", file])

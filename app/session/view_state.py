@@ -38,7 +38,7 @@ class Choice(PlanRequest):
     """``sample:<name>``, ``file:<key>`` of a file on this server (anyone with the key can open it), or
     ``store:<SHA-256>`` of a plan in this server's store."""
     file: str = ""
-    """Name of the opened file of ``source``, for a server that does not hold it; empty for samples."""
+    """Name of the file of ``source``, for a server without the file; empty for samples."""
     fit_kinds: str = ""
     """The kinds of moves allowed there, with commas; empty for all that compute the same."""
     fit_dim: str = ""

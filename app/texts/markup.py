@@ -64,7 +64,7 @@ def help_on(label: str, definition: str) -> str:
 
 
 def headline(text: str, why: str, *, mark: str = "", bad: bool = False) -> str:
-    """Return the first line of a page: what the plan needs, and why. ``mark`` is the verdict as HTML."""
+    """Return the first line of a page: the need of the plan and its reason. ``mark`` is the verdict as HTML."""
     css = ' class="bad"' if bad else ""
     inner = f'<h1{css}>{explained(esc(text))}</h1> <span class="why">{explained(esc(why))}</span>'
     return f'<div class="tm tm-headline">{mark} {inner}</div>'
@@ -93,7 +93,7 @@ def picture(svg: str, what: str) -> str:
 
 
 def empty(title: str, sentence: str) -> str:
-    """Return the placeholder of an empty page or section: what is missing."""
+    """Return the placeholder of an empty page or section."""
     return f'<div class="tm tm-empty"><strong>{esc(title)}</strong>{explained(esc(sentence))}</div>'
 
 

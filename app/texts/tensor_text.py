@@ -152,7 +152,7 @@ def _idle(plan: Plan, solution: Solution, tensor_id: str, idle: Idle) -> list[tu
 
 
 def placed_by(residence: Residence | None) -> str:
-    """Return what selected the memory: ``rule 2``, ``its own arena`` or ``the order of the memories``; "" for none."""
+    """Return the reason for the memory: ``rule 2``, ``its own arena`` or ``the order of the memories``; "" for none."""
     decider = "" if residence is None else residence.decided_by
     return {"order": "the order of the memories", "tensor": "its own arena"}.get(decider, decider)
 

@@ -67,7 +67,7 @@ class Table:
         return len(self.columns[0])
 
     def rows(self) -> list[list[Any]]:
-        """Return the rows as lists, for small tables and for people."""
+        """Return the rows as lists, for small tables."""
         lists: list[list[Any]] = []
         for column in self.columns:
             if isinstance(column, Coded):

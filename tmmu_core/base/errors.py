@@ -150,7 +150,7 @@ class ContractError(TmmuError):
         return f"{self.code_id}: {self.message}" + (f" {self.hint}" if self.hint else "")
 
     def fill(self, *, replay_token: str | None = None, rank: int | None = None, **diagnostics: Scalar) -> None:
-        """Add context that only the caller knows; a value that the raiser gave stays, unless it is ``unknown``."""
+        """Add context that only the caller knows; values that are already set stay, unless they are ``unknown``."""
         self.replay_token = self.replay_token or replay_token
         self.rank = self.rank if rank is None else rank
         for key, value in diagnostics.items():
@@ -182,7 +182,7 @@ class AlignmentViolation(ContractError):
 
 
 class AllocationFailure(ContractError):
-    """1302: Σ extents is over the quota; nothing was committed."""
+    """1302: Σ extents exceeds the budget; nothing was committed."""
 
     code_id, numeric_code, severity = "TMMU_ALLOCATION_FAILURE", 1302, "FATAL"
     required = ("arena", "peak_required_bytes")

@@ -27,7 +27,7 @@ EXTRA_OF = {
 """Package → the extra of ours that brings it."""
 
 CALLED = {"executorch": "ExecuTorch", "torch": "PyTorch"}
-"""Packages that people know by another name."""
+"""Package → its better known name."""
 
 
 def install(extra: str) -> str:
@@ -47,7 +47,7 @@ def missing(package: str, what: str, source: str = "") -> MissingExtra:
 
 
 def require(package: str, what: str) -> None:
-    """Raise ``MissingExtra`` where a package is not installed, and load nothing."""
+    """Raise ``MissingExtra`` if a package is not installed; does not import it."""
     if not installed(package):
         raise missing(package, what)
 

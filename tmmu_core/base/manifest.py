@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 SPEC_VERSION = "UML_OS.TMMU.PrepareMemory_v2"
-"""The operator that all of this is for, by which the specification goes."""
+"""The main operator of the specification."""
 
 OPERATORS: Mapping[str, str] = {
     SPEC_VERSION: "tmmu_core.runtime.prepare:prepare_memory",
@@ -22,4 +22,4 @@ OPERATORS: Mapping[str, str] = {
     "UML_OS.TMMU.CommitExecution_v1": "tmmu_core.runtime.prepare:commit_execution",
     "UML_OS.Error.Emit_v1": "tmmu_core.base.errors:ContractError.record",
 }
-"""Operator → ``module:name`` of what runs it."""
+"""Operator → ``module:name`` of its implementation."""

@@ -1,4 +1,4 @@
-"""Strict reading of what people write: unknown names with the closest known one, and whole numbers within 64 bits."""
+"""Strict parsing of user input: unknown names with the closest known one, and whole numbers within 64 bits."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _UNKNOWN = re.compile(r"(?:Object contains unknown field `(.*?)`|Invalid enum va
 
 
 def closest(name: str, known: Collection[str]) -> str:
-    """Return the name of ``known`` (not empty) that is most similar to ``name``, whatever their case."""
+    """Return the name of ``known`` (not empty) that is most similar to ``name``, ignoring case."""
     matcher = SequenceMatcher(b=str(name)[: 4 * SHOWN].casefold(), autojunk=False)
     best, most = "", -1.0
     for other in sorted(known):

@@ -39,7 +39,7 @@ class Reader:
     name: str
     """One word, for tables and errors."""
     title: str
-    """The format's name for people."""
+    """Name of the format in texts."""
     holds: Kind
     endings: tuple[str, ...]
     """Usual endings of file names, for upload dialogs only."""

@@ -36,11 +36,11 @@ DUPLICATES: dict[str, tuple[str, str, str, str]] = {
     "duplicate_input": ("graph input", "$.inputs[{}]", "tensor", "List it once."),
     "duplicate_output": ("graph output", "$.outputs[{}]", "tensor", "List it once."),
 }
-"""Reason → noun, JSON path, the diagnostic that holds the name, way out."""
+"""Reason → noun, JSON path, the diagnostic with the name, hint."""
 
 
 def refuse_duplicate(ids: Sequence[str], reason: str) -> NoReturn:
-    """Name the first id that was there before. ``reason`` is a key of :data:`DUPLICATES`."""
+    """Raise for the first duplicate id. ``reason`` is a key of :data:`DUPLICATES`."""
     noun, place, concerned, hint = DUPLICATES[reason]
     first: dict[str, int] = {}
     i, name = next((i, name) for i, name in enumerate(ids) if first.setdefault(name, i) != i)
@@ -49,7 +49,7 @@ def refuse_duplicate(ids: Sequence[str], reason: str) -> NoReturn:
 
 
 def refuse_roles_and_phases(graph: Graph) -> None:
-    """Refuse the first role or phase that is none (a decoded file cannot hold one, a graph made in memory can)."""
+    """Reject the first unknown role or phase, which a graph built in memory can have, but not a decoded file."""
     for i, tensor in enumerate(graph.tensors):
         if tensor.role not in ROLES:
             message = f'the tensor "{tensor.id}" has the unknown role "{tensor.role}".'
@@ -63,7 +63,7 @@ def refuse_roles_and_phases(graph: Graph) -> None:
 
 
 def refuse_unknown_operand(graph: Graph, known: dict[str, int], side: str) -> NoReturn:
-    """Name the first of the nodes' ``inputs`` or ``outputs`` that is not a tensor."""
+    """Raise for the first of the nodes' ``inputs`` or ``outputs`` that is not a tensor."""
     k, j, name = next(operand for operand in _operands(graph, side) if operand[2] not in known)
     node, verb = graph.nodes[k].node_id, "reads" if side == "inputs" else "writes"
     message = f'the node "{node}" {verb} "{name}", which is not among the tensors.'
@@ -71,7 +71,7 @@ def refuse_unknown_operand(graph: Graph, known: dict[str, int], side: str) -> No
 
 
 def refuse_unknown_end(graph: Graph, known: dict[str, int], side: str) -> NoReturn:
-    """Name the first of the graph's ``inputs`` or ``outputs`` that is not a tensor."""
+    """Raise for the first of the graph's ``inputs`` or ``outputs`` that is not a tensor."""
     j, name = next((j, name) for j, name in enumerate(getattr(graph, side)) if name not in known)
     message = f'the graph {side[:-1]} "{name}" is not among the tensors.'
     refuse("unknown_tensor", f"$.{side}[{j}]", message, _add(name), tensor=name)
@@ -212,7 +212,7 @@ def check_marks(graph: Graph, i: int, known: dict[str, int]) -> None:
 
 
 def refuse_pairs(graph: Graph, k: int, field: str, pairs: Inplace) -> NoReturn:
-    """Name the word, or the first ``[input_index, output_index]``, of the k-th node's ``field`` that means nothing."""
+    """Raise for an invalid word or ``[input_index, output_index]`` in ``field`` of the k-th node."""
     node, name = graph.nodes[k], graph.nodes[k].node_id
     if isinstance(pairs, str):
         message = f'the node "{name}" has the unknown inplace "{pairs}".'

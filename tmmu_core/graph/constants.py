@@ -85,7 +85,7 @@ class Constants(Mapping[str, bytes]):
 
     @classmethod
     def of(cls, given: Mapping[str, bytes] | None) -> Constants:
-        """``given`` as constants: as it is, or bytes by tensor id."""
+        """Return ``given`` (constants, or bytes by tensor id) as constants."""
         if isinstance(given, Constants):
             return given
         return cls({name: InMemory(data) for name, data in (given or {}).items()})
@@ -126,7 +126,7 @@ def beside(folder: Path | None, location: str, what: str) -> Path:
 
 
 def not_opened(path: Path, error: OSError) -> UnreadableInput:
-    """Return the error for a file that is not there, or must not be read."""
+    """Return the error for a file that does not exist or is outside of the folder."""
     message = f"the file with the constants' bytes cannot be opened: {(error.strerror or str(error)).lower()}."
     hint = "Put it beside the model, under the name that the model gives it."
     return UnreadableInput(message, source=str(path), hint=hint)

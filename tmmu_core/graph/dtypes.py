@@ -22,7 +22,7 @@ BITS: dict[str, int] = {
     **{f"{sign}int{width}": width for width in (1, 2, 4, 8, 16, 32, 64, 128) for sign in ("", "u")},
     **{name: int("".join(filter(str.isdigit, name.partition("_")[0]))) for name in _FLOATS},
 }
-"""dtype → bits of one element (a bool takes a byte, as everywhere)."""
+"""dtype → bits of one element; a bool has 8."""
 
 _WORDS = """
 i128:int128 u128:uint128 byte:uint8 char:int8 short:int16 int:int32 long:int64 half:float16 float:float32

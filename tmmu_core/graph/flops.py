@@ -59,7 +59,7 @@ class Call:
 
 
 Formula = Callable[[Call], Flops | None]
-"""Shapes → operations; ``None``, or an ``IndexError`` or a ``ValueError`` for operands that are not there: unknown."""
+"""Shapes → operations; ``None``, ``IndexError`` or ``ValueError``: unknown, such as for missing operands."""
 
 
 def operations(instr: str, inputs: tuple[Shape, ...], outputs: tuple[Shape, ...]) -> Flops | None:

@@ -33,17 +33,17 @@ class Ids:
 
     @cached_property
     def number(self) -> dict[str, int]:
-        """Id → number; of an id that comes twice the last."""
+        """Id → number; the last number for a duplicate id."""
         return dict(zip(self.texts, range(len(self.texts)), strict=True))
 
     @cached_property
     def ascending(self) -> bool:
-        """Whether each comes after the one before it, by bytes (so none comes twice)."""
+        """Whether they are strictly ascending by bytes, and therefore distinct."""
         return all(map(lt, self.texts, islice(self.texts, 1, None)))
 
     @property
     def distinct(self) -> bool:
-        """Whether none comes twice."""
+        """Whether all are distinct."""
         return self.ascending or len(self.number) == len(self.texts)
 
     def numbers_of(self, ids: Sequence[str]) -> I64:
@@ -78,7 +78,7 @@ class GraphIndex:
     is_forward: NDArray[np.bool_]
     """Shape (nodes,): whether its phase is ``forward``."""
     dtype_names: tuple[str, ...]
-    """The dtypes there are, by first appearance."""
+    """The dtypes of the graph, by first appearance."""
     dtype: I64
     """Shape (tensors,): place in ``dtype_names``."""
     marked: I64

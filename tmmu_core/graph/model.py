@@ -100,7 +100,7 @@ class Node(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
     """Attributes of the operator, for readers only: no result depends on them."""
     grad_edges: tuple[tuple[int, int], ...] = ()
     unplanned: tuple[str, ...] = ()
-    """Names of bodies that this operator runs and the graph does not hold. A plan of such a graph is incomplete."""
+    """Names of bodies that this operator runs but the graph does not contain; its plan is incomplete."""
     scope: str = ""
     """The nested scope (the body of a loop or a branch) that it belongs to; ``outer/inner`` for a scope in another."""
     recomputes: str = ""
@@ -127,7 +127,7 @@ class Origin(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
     """Origin of a node according to its file."""
 
     module: tuple[str, ...] = ()
-    """The path of the module whose code makes it: ``("transformer", "h", "0", "mlp")``; empty for the outermost one."""
+    """The path of the module that computes it: ``("transformer", "h", "0", "mlp")``; empty for the outermost one."""
     source: str = ""
     """Source line, ``model.py:12``; empty if unknown."""
 
@@ -160,7 +160,7 @@ class Graph(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
     safepoints: tuple[str, ...] = ()
     execution_order: tuple[str, ...] | None = None
     sidecar: str = ""
-    """The file beside this one that holds the constants' bytes (safetensors, by tensor id). In no hash."""
+    """Name of a file in the same folder with the constants' bytes (safetensors, by tensor id). In no hash."""
     shapes_from: dict[str, ShapeFrom] = {}
     """Tensor → source of its shape, if the model file lacks shapes. Not hashed."""
     planner: str = ""
@@ -168,7 +168,7 @@ class Graph(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
     alignment: int = 0
     """Bytes: the alignment of every arena for which a request gives none, that of the model's runtime; 0: 128."""
     origins: dict[str, Origin] = {}
-    """By node id, where nodes come from; of some, of all or of none. In no hash: it changes nothing of a plan."""
+    """Node id → origin (module, source line), for nodes with a known one. In no hash: it does not affect a plan."""
 
     def __repr__(self) -> str:
         size = f"{len(self.nodes):,} nodes, {len(self.tensors):,} tensors"

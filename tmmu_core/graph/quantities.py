@@ -1,4 +1,4 @@
-"""Parse and format byte counts; parse percentages and ``NAME=VALUE`` lists as people write them."""
+"""Parse and format byte counts; parse percentages and ``NAME=VALUE`` lists."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class Verdict:
     certificates: tuple[Certificate, ...] = ()
     """The recomputed lower bound and status per arena, by name; empty for a plan with invalid columns."""
     examined: Examined = "rows"
-    """What the plan was checked against: ``graph`` (its rows and its graph), ``rows``, or ``totals`` (of a digest)."""
+    """The scope of the check: ``graph`` (its rows and its graph), ``rows``, or ``totals`` (of a digest)."""
 
     @property
     def ok(self) -> bool:

@@ -61,7 +61,7 @@ class Fit(Generic[P]):
 
     @property
     def next_steps(self) -> tuple[str, ...]:
-        """Changes of the request to try where nothing fits."""
+        """Suggested changes of the request if nothing fits."""
         return self.fitted.next_steps
 
     @property

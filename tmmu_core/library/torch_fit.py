@@ -93,7 +93,7 @@ class TorchFit(Fit[Plan]):
 
     @property
     def next_steps(self) -> tuple[str, ...]:
-        """Changes of the request to try where nothing fits: those that a step of PyTorch can run."""
+        """Suggested changes of the request if nothing fits, limited to moves that a PyTorch step can run."""
         if self.answer == "fits":
             return ()
         steps = [each for each in self.fitted.next_steps if not each.startswith("allow ")]
@@ -108,7 +108,7 @@ class TorchFit(Fit[Plan]):
 
     @cached_property
     def least_bytes(self) -> int:
-        """The lowest peak that the search finds, whatever it costs: below it, fit a smaller batch."""
+        """The lowest peak that the search finds at any cost. For a lower capacity, use a smaller batch."""
         _, allowed = self.limits
         if self.answer == "open":
             return self.extent_bytes

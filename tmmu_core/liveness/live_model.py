@@ -114,7 +114,7 @@ class Liveness:
     handoffs: I64
     """Shape (h, 3): granted in-place reuses as (step, from tensor, to tensor), in step order."""
     taken: NDArray[np.bool_]
-    """Shape (h,): whether the output lies on the input's bytes; all true until storages are placed."""
+    """Shape (h,): whether the output uses the input's bytes; all true until storages are placed."""
     refusal_rows: I64
     """Shape (r, 4): refused ones as (step, from tensor, to tensor, index into ``CONDITIONS``), in step order."""
 

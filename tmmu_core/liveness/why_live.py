@@ -53,7 +53,7 @@ class Explanation:
     handed_to: str | None
     """Tensor that may reuse its bytes in place."""
     handed_over: bool
-    """Whether that tensor lies on its bytes."""
+    """Whether that tensor uses its bytes."""
     refusals: tuple[Refusal, ...]
     """Refused in-place reuses of its bytes."""
 

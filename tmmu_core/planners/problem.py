@@ -97,7 +97,7 @@ class Problem:
 
     @property
     def assumptions(self) -> str:
-        """What a lower bound or a proof of optimality assumes: ``at alignment 64 B with the 2 given offsets``."""
+        """The assumptions of a lower bound or a proof of optimality: ``at alignment 64 B with the 2 given offsets``."""
         given = self.given_offsets
         return f"at alignment {self.arena_alignment:,} B" + (given > 0) * f" with the {given:,} given offsets"
 

@@ -23,8 +23,8 @@ U64 = NDArray[np.uint64]
 PLAN_SCHEMA = "tmmu_plan/1"
 
 Places = Literal["slots", "bytes", "sparse"]
-"""How the offsets of a plan are computed: ``slots`` one behind the other at aligned prefix sums (seed,
-``MapToVirtualAddresses_v1``); ``bytes``, storage by storage; ``sparse``, slots at the draft's hashed addresses."""
+"""How offsets are set. ``slots``: aligned prefix sums of the slot sizes (``MapToVirtualAddresses_v1``); ``bytes``: an
+offset per storage; ``sparse``: hashed addresses of slots, as in the superseded draft."""
 
 # Keys of ``Plan.notes`` whose values are texts.
 PLACES_DERIVED = "places"
@@ -191,7 +191,7 @@ class Plan(PlanColumns):
     mode: str
     preset: str
     places: Places
-    """What the planner places; it selects the rules for offsets."""
+    """Unit of placement (bytes, slots or hashed slots), which selects the rules for offsets."""
     replay_token: bytes
     rank: int
     world_size: int

@@ -58,7 +58,7 @@ SHOWN_NAMES = 5
 DEFAULT_PLANNER = "auto"
 """The planner of a plan that a runtime executes."""
 MODELS = (TFLM, ONNX)
-"""The formats that are the model itself, with the plan in it."""
+"""Formats that contain the model with the plan."""
 FORMATS = (*EXPORTERS, PROJECT, *MODELS)
 
 

@@ -33,7 +33,7 @@ CHECKED = {
     "totals": "totals only: a digest has no rows",
     "planned": "planned by this command",
 }
-"""What a plan was checked against → its text."""
+"""Scope of the check → its text."""
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ def _checks(limits: GateOptions, judged: Resolved, before: Resolved | None) -> l
 
 
 def _checked(side: Resolved) -> str:
-    """Return what a plan was checked against, a key of :data:`CHECKED`."""
+    """Return the scope of the check, a key of :data:`CHECKED`."""
     return "planned" if side.verdict is None else side.verdict.examined
 
 

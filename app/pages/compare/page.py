@@ -212,7 +212,7 @@ def verdict(found: Comparison, made: int = 0) -> str:
 
 
 def line_changes(found: Comparison) -> str:
-    """Return what changed between the peaks of two snapshots, by category and by line of code."""
+    """Return the changes between the peaks of two snapshots, by category and by line of code."""
     changed = [one for one in found.lines if one.growth_bytes or one.before_count != one.after_count]
     tables = []
     for title, changes in (("category at the peak", by_category(found.lines)), ("line at the peak", changed)):

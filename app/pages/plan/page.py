@@ -81,7 +81,7 @@ def given_offsets(shown: Shown) -> None:
 
 @st.fragment
 def _body(shown: Shown, handle: PlanHandle, view: str) -> None:
-    """Draw the canvas, the card and what the view adds; a click reruns only this fragment."""
+    """Draw the canvas, the card and the parts of the view; a click reruns only this fragment."""
     left, right = st.columns([0.755, 0.245], gap="small")
     with left:
         marked = why_here.turns(shown) or marks.rows(shown)

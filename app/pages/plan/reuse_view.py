@@ -1,4 +1,4 @@
-"""The view Reuse cost: what each costly reuse costs, why it is unavoidable, and what more memory saves."""
+"""The view Reuse cost: the costly reuses, why their cost is unavoidable, and the savings of more memory."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def reasons(plan: Plan, arena: ArenaSummary) -> list[str]:
 
 
 def savings(points: Sequence[CostPoint], arena: ArenaSummary) -> str:
-    """Return what the next bytes save: ``64 KiB more saves 2``."""
+    """Return the savings of more memory: ``64 KiB more saves 2``."""
     cost = arena.reuse_cost or 0
     cheaper = [point for point in points if point.cost < cost and point.extent > arena.capacity_bytes]
     if not cheaper:

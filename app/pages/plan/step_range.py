@@ -1,4 +1,4 @@
-"""The range of steps chosen on the curve: which buffers hold how many bytes in it."""
+"""The range of steps chosen on the curve: its buffers and their bytes."""
 
 from __future__ import annotations
 

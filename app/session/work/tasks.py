@@ -166,7 +166,7 @@ def largest(
 
 
 def ranked_moves(context: TaskContext, subject: Subject, request: PlanRequest, kinds: frozenset[Kind]) -> WhatIf:
-    """Rank the changes by what each saves alone."""
+    """Rank the changes by the bytes that each saves alone."""
     return what_if(_start(context, subject, request), kinds, context.progress)
 
 

@@ -21,7 +21,7 @@ def file(name: str) -> Path:
 
 
 def schema(name: str) -> dict[str, Any]:
-    """Return the schema itself."""
+    """Return the schema as a dictionary."""
     found: dict[str, Any] = json.loads(file(name).read_text(encoding="utf-8"))
     return found
 

@@ -24,7 +24,7 @@ MOST_DELAYED = 64
 
 @dataclass(frozen=True)
 class _Delay:
-    """Units that can run after the peak, with what that frees there and what it costs at least."""
+    """Units that can run after the peak, with the bytes freed there and a lower bound of the cost."""
 
     units: tuple[int, ...]
     saved: int

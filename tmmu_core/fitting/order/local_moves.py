@@ -1,4 +1,4 @@
-"""Move single units of an order: earlier where they free memory, later where they take it."""
+"""Move single units of an order: earlier if they free memory, later if they allocate it."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from tmmu_core.fitting.order.order_model import OrderModel
 
 
 def eager(model: OrderModel, order: I64) -> I64:
-    """Return ``order`` with every unit that frees at least what it takes run as early as possible."""
+    """Return ``order`` with every unit that frees at least as much as it allocates as early as possible."""
     found = run_native("eager", model, order, **successors(model))
     return found[0] if found is not None else _eager(model, order)
 
 
 def late(model: OrderModel, order: I64) -> I64:
-    """Return ``order`` with every unit that takes at least what it frees run as late as possible."""
+    """Return ``order`` with every unit that allocates at least as much as it frees as late as possible."""
     pred_ptr, pred_idx = predecessors(model)
     edges = {"edge_ptr": pred_ptr, "edge_idx": pred_idx, "waits_for": np.diff(model.succ_ptr)}
     found = run_native("late", model, order, **edges)
@@ -23,7 +23,7 @@ def late(model: OrderModel, order: I64) -> I64:
 
 
 def predecessors(model: OrderModel) -> tuple[I64, I64]:
-    """Unit → units that must come before, as CSR."""
+    """Return unit → predecessors, as CSR."""
     count = len(model)
     before = np.repeat(np.arange(count, dtype=np.int64), np.diff(model.succ_ptr))
     ptr = np.concatenate([[0], np.cumsum(np.bincount(model.succ_idx, minlength=count))]).astype(np.int64)

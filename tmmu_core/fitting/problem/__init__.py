@@ -1,1 +1,1 @@
-"""What `fit` is given and returns: a graph, a capacity, calls of planners, bounds and the answer."""
+"""Input and output of `fit`: a graph, a capacity, planner calls, bounds and the result."""

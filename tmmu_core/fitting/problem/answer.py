@@ -58,7 +58,7 @@ class Fitted:
 
     @property
     def next_steps(self) -> tuple[str, ...]:
-        """Changes of the request to try where nothing fits: the least capacity, and what was not allowed."""
+        """Suggested changes of the request if nothing fits: the least capacity, and moves that were not allowed."""
         if self.answer == "fits":
             return ()
         is_open = self.answer == "open"

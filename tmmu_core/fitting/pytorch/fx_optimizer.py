@@ -1,4 +1,4 @@
-"""The optimizer's part of a training step: its states, and the memory that one step needs beside them."""
+"""The optimizer's part of a training step: its states, and the additional memory of a step."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from tmmu_core.fitting.recompute.write_graph import STATE
 from tmmu_core.graph.model import OFFLOAD_ARENA, Graph, Node
 
 TAGS = ("partitioner_tag", "recompute", "ac_graph_id")
-"""Marks of other partitioners, which do not hold after reordering."""
+"""Marks of other partitioners, which are wrong after reordering."""
 
 NORMALIZE_AGAIN = torch.ops.aten._native_batch_norm_legit.no_stats
 """Batch normalization in training mode without running statistics: the first three results of the one with them."""
@@ -42,7 +42,7 @@ def split(joint: Any, executed: Executed, fitted: Graph, num_fwd_outputs: int) -
 
 
 class _Rebuild:
-    """Copies fx nodes in a given order and keeps which of them holds which tensor."""
+    """Copies fx nodes in a given order and records the node of each tensor."""
 
     def __init__(self, joint: Any, executed: Executed, fitted: Graph) -> None:
         self.joint, self.executed, self.fitted = joint, executed, fitted

@@ -26,7 +26,7 @@ MOST_FLOPS = 2**61
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """Where storages are dropped, to be computed or copied back before their next use."""
+    """The drops of storages that are recomputed or copied back before their next use."""
 
     drops: I64
     """Ascending codes. position · storages + storage: dropped when the node at the position has run. −1 − edge: where

@@ -60,7 +60,7 @@ def boundary(model: RecomputeModel, position: int) -> Boundary:
 
 
 def cheapest(model: RecomputeModel, at: Boundary, price: I64) -> Mask:
-    """Return a mask of shape (positions,): the nodes to recompute at the least FLOPs plus price of what is kept.
+    """Return a mask of shape (positions,): the nodes to recompute for the least FLOPs plus cost of kept storages.
 
     ``price`` (storages,) is the cost of keeping each across the boundary, in FLOPs. O(V²·E) in the worst case, about
     linear on graphs of networks.

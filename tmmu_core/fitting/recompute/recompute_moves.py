@@ -32,7 +32,7 @@ TIGHTENED_GOALS = tuple(
 )
 """Parts per million of the goal, tried in order where planners need more than the live bytes."""
 NESTED_UP_TO = 100
-"""Nodes up to which nested search also runs where something fits: it is cheap there and sometimes finds less."""
+"""Number of nodes up to which nested search runs even if a plan fits: it is cheap and may find a lower cost."""
 START_TENTHS = (2, 4)
 """Nested search also starts at the cheapest cuts up to this many tenths above the lowest one."""
 REPORT_EVERY = 64
@@ -59,7 +59,7 @@ def _problem(plan_input: PlanInput) -> tuple[RecomputeModel, Choice]:
 
 
 def _cheapest(search: Search, found: Sequence[tuple[Mask, Point]]) -> tuple[Point | None, list[Point]]:
-    """Return the cheapest point that meets the goal, and others on the way to it."""
+    """Return the cheapest point within the goal, and the points before it."""
     if search.is_small:
         return search.exhausted(), []
     points = [settle(search, found), *search_sweeps(search, [point for _, point in found])]

@@ -128,7 +128,7 @@ def _bytes_at_boundary(search: Search, nodes: Mask) -> int:
 
 
 def _options(search: Search, part: I64, masks: Sequence[Mask]) -> Iterator[Mask]:
-    """Yield masks over a part: those of the cuts, and with a further node and what it is computed from."""
+    """Yield masks over a part: those of the cuts, and those with one more node and its predecessors."""
     place = {n: k for k, n in enumerate(part.tolist())}
     producer, _, operands = search.columns
     closures = [np.zeros(len(part), np.bool_)]

@@ -23,9 +23,9 @@ DISTANCES = (1, 0)
 TRIMMED, IMPROVED = 6, 3
 """Cheapest results whose unneeded drops are removed, and those of them that are improved."""
 ROUNDS_OF = 32_000
-"""Steps of a graph per round: a round drops at least the steps' part of it of the whole excess."""
+"""Steps of a graph per round: a round removes at least this share (steps / this number) of the excess."""
 MOST_OPERANDS = 8
-"""Most times that the operands of what is dropped are dropped as well."""
+"""Maximum depth at which operands of dropped storages are dropped too."""
 MOST_TRIED = 1_000
 """Most simulations of one sweep."""
 MOST_REPLACED = 60

@@ -61,7 +61,7 @@ DEEPEST = 16
 MOST_REPEATED = 1 << 17
 """Operators and operands of all uses of subgraphs beyond the first one of each that are planned."""
 VARIABLE_VALUE = {"READ_VARIABLE": ("outputs", 0), "ASSIGN_VARIABLE": ("inputs", 1)}
-"""Operator on a variable behind a handle, its operand 0 → where the variable's value is seen."""
+"""Operator on a variable (operand 0 is its handle) → the operand or result with the value."""
 ALIGNMENT = 16
 """Bytes: that of the Micro runtime's arena (``MicroArenaBufferAlignment``)."""
 NPU = "ethos-u"
@@ -338,7 +338,7 @@ class Reading:
 
 
 def _free(name: str, taken: set[str]) -> str:
-    """Return ``name`` or a free variant of it, which is taken then."""
+    """Return ``name`` or an unused variant of it, and mark it as used."""
     while name in taken:
         name += "'"
     taken.add(name)

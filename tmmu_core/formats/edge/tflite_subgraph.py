@@ -1,4 +1,4 @@
-"""The subgraphs of a TensorFlow Lite model as plain values, each parsed once and checked against itself."""
+"""The subgraphs of a TensorFlow Lite model as plain values, each parsed once and checked for consistency."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ LATER_TYPES = {19: "INT2", 20: "UINT4", 21: "FLOAT8_E4M3FN", 22: "FLOAT8_E5M2"}
 EXTERNAL_BUFFER = 10
 """The field of a tensor that locates its data in another file; 0: the data are in this file."""
 OFFLINE_PLAN = b"OfflineMemoryAllocation"
-"""The metadata that hold a plan for the Micro runtime."""
+"""Name of the metadata with a plan for TensorFlow Lite Micro."""
 OFFLINE_HEADER = 3
 """Its numbers before the offsets: version, subgraphs, offsets."""
 OF_EACH_BYTE = 4
@@ -106,7 +106,7 @@ class Subgraph:
 
     @property
     def words(self) -> int:
-        """Operators, operands and names: how much one more use of it adds to a graph."""
+        """Number of operators, operands and names that one more use of the subgraph adds to a graph."""
         operands = sum(1 + len(each.inputs) + len(each.outputs) for each in self.operators)
         return 1 + operands + sum(len(tensor.id) for tensor in self.tensors) // LETTERS_OF_A_WORD
 
@@ -186,7 +186,7 @@ class ModelFile:
         return Subgraph(number, label, table, inputs, outputs, parsed, tuple(tensors))
 
     def damaged(self, what: str, number: int) -> UnreadableInput:
-        """Return the error of a subgraph that contradicts itself."""
+        """Return the error of an inconsistent subgraph."""
         return UnreadableInput(what, source=self.name, place=f"subgraph {number}", hint=DAMAGED)
 
     def _operator(self, operator: Any) -> Operator:

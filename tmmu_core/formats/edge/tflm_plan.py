@@ -36,7 +36,7 @@ LARGEST = 2**31 - 1
 NESTED = ("IF", "WHILE", "CALL_ONCE")
 """Operators whose bodies the runtime enters."""
 BEFORE = -1
-"""The scope in which the runtime creates what no operator writes."""
+"""The scope of tensors that no operator writes."""
 
 Key = tuple[int, int]
 """Subgraph and tensor number."""

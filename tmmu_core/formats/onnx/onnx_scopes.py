@@ -334,7 +334,7 @@ class Carried(NamedTuple):
     results: Sequence[str]
     """The state after the iteration, as the body writes it."""
     pieces: Sequence[str]
-    """What the body adds to each collected output."""
+    """The slice that one iteration of the body adds to each stacked output."""
 
 
 def carried_of(node: onnx.NodeProto) -> Carried:

@@ -49,7 +49,7 @@ ELEMENTS: dict[str, int] = dict(TensorProto.DataType.items())
 
 
 def missing_option() -> str:
-    """Return what enables onnxruntime if it is not installed or not allowed; ``""`` if it is available."""
+    """Return a hint to enable onnxruntime if it is not installed or not allowed; ``""`` if it is available."""
     if find_spec("onnxruntime") is None:
         return ADD_THE_EXTRA
     return "" if limits.ceiling(limits.RUN_SECONDS) else f"omit --no-run, or give --max-{limits.RUN_SECONDS.name} N"

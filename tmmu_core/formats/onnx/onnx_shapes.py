@@ -26,7 +26,7 @@ from tmmu_core.graph.model import Dim, ShapeFrom
 Shape = tuple[int | str, ...]
 
 BATCH_ENVELOPE = Dim(1, 8)
-"""Of a named batch dimension; ONNX itself has no bounds."""
+"""Assumed range of a named batch dimension: ONNX has no bounds."""
 LENGTH_ENVELOPE = Dim(1, 512)
 """Of any other named dimension."""
 
@@ -51,7 +51,7 @@ class Facts:
 
 
 UNNAMED = frozenset({"?", "-1", "*", "None", "none", "unk", "unknown"})
-"""Written by some exporters for a size without a name: each is a dimension of its own."""
+"""Names that some exporters write for unnamed sizes: each occurrence is a separate dimension."""
 
 
 @dataclass

@@ -16,7 +16,7 @@ from tmmu_core.graph.sharding.shard_spec import ShardSpec, Split, refused, rows_
 
 @dataclass(frozen=True, eq=False)
 class Sharding:
-    """A graph's tensors with their splits, whichever the rank."""
+    """A graph's tensors with their splits, for all ranks."""
 
     graph: Graph
     spec: ShardSpec
@@ -148,7 +148,7 @@ def view_on(
 
 
 def _candidates(base_split: Split, axes: int) -> list[Split]:
-    """Splits that a view may take to follow its base's."""
+    """Return the splits of a view that are consistent with the split of its base."""
     found = [base_split] if all(axis < axes for axis, _ in base_split) else []
     if len(base_split) == 1:
         found += [((axis, base_split[0][1]),) for axis in range(axes) if axis != base_split[0][0]]

@@ -88,7 +88,7 @@ def check_reuse_cost(plan: Plan) -> Iterator[Finding]:
 
 
 def _share(plan: Plan, rows: dict[str, list[int]], first: str, second: str) -> bool:
-    """Return whether the byte ranges of the two tensors overlap, at whatever steps."""
+    """Return whether the byte ranges of the two tensors overlap, regardless of steps."""
     return any(
         plan.arena[i] == plan.arena[j]
         and max(plan.offset[i], plan.offset[j]) < min(plan.offset[i] + plan.size[i], plan.offset[j] + plan.size[j])
@@ -119,7 +119,7 @@ class Unit:
     pin: int
     """Fixed offset, or −1."""
     offset: int
-    """Where the plan places it."""
+    """Its offset in the plan."""
 
     @property
     def size(self) -> int:

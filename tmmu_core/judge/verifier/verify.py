@@ -1,4 +1,4 @@
-"""Verify a plan, from any planner or file (contract §1, §3, §4, §6; seed I.E).
+"""Verify a plan, from any planner or file (contract §1, §3, §4, §6; TMMU v2 I.E).
 
 Without the graph the plan is checked against itself: no two storages overlap, offsets are aligned and inside the arena,
 and slots, figures and hashes follow from the rows. With the graph (:mod:`.against_graph`) live ranges, sharing,

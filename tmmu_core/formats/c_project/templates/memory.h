@@ -55,7 +55,7 @@ extern const char «p»_plan_hash[];
 #define «P»_PLAN_SYMBOL «plan_symbol»
 extern const uint32_t «plan_symbol»;
 
-/* Where tensor `index` lies, once the caller has bound each region to memory; NULL for a bad index. */
+/* Return the address of tensor `index`, after the caller has bound each region to memory; NULL for an invalid index. */
 void *«p»_address(uint8_t *const bases[], size_t index);
 
 typedef enum {

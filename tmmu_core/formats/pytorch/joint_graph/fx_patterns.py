@@ -24,7 +24,7 @@ SCATTERS = {
     "diagonal_scatter": "diagonal",
     "as_strided_scatter": "as_strided",
 }
-"""Operator that puts a part in its place → the view that takes it from there."""
+"""Scatter operator that writes a part → view operator that reads the part."""
 LAST = 2**63 - 1
 """The end of a slice that has none."""
 DEFAULTS: dict[str, tuple[Any, ...]] = {"slice": (0, 0, LAST, 1), "diagonal": (0, 0, 1), "as_strided": (0, 0, None)}

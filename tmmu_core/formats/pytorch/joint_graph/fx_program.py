@@ -99,7 +99,7 @@ class Rebuilt(torch.nn.Module):
 
     @property
     def is_loss(self) -> bool:
-        """Whether all it returns is a floating-point scalar, and there is a parameter to learn."""
+        """Whether its only result is a floating-point scalar, and it has a trainable parameter."""
         returned = [end.tensor for kind, end in self.program.outputs if kind in ("user_output", "loss_output")]
         if len(returned) != 1 or not returned[0] or not any(each.requires_grad for each in self.parameters()):
             return False
