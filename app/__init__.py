@@ -1,1 +1,1 @@
-"""The faces of the planner: command line, pages, charts, canvas, reports. Computes nothing that the core knows."""
+"""User interfaces: command line, pages, charts, canvas, reports. All figures are computed in the core."""

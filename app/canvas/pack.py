@@ -146,7 +146,7 @@ def packed_once(plan: Plan, origin: Origin, baseline: Plan | None, baseline_orig
     if hit is None:
         if len(kept) >= 4:
             kept.clear()
-        # The parts are kept beside the bytes: an id is only an identity while its object lives.
+        # The parts are kept with the bytes: an id() is unique only while its object exists.
         packed = pack_plan(plan, origin, baseline=baseline, baseline_origin=baseline_origin)
         kept[key] = hit = (parts, Packed(packed.token, packed.data, () if baseline is None else (baseline,)))
     return Packed(hit[1].token, hit[1].data, (plan, *hit[1].plans))

@@ -25,7 +25,7 @@ WORKER = "worker.js"
 WORKER_MODULES = ("layout.js", "worker_main.js")
 """The modules that run in the worker, after the layout library."""
 LAYOUT = "dagre.min.js"
-"""The layout library as published, with its licence beside it (``docs/decisions/03-one-canvas.md``)."""
+"""The layout library as published, with its licence in the same folder (``docs/decisions/03-one-canvas.md``)."""
 
 _IMPORT = re.compile(r'^import \{([^}]*)\} from "\.[\w./]*/(\w+\.js)";\n', re.M)
 _NAMED = re.compile(r"^export (?=(?:async )?(?:const|function|class) (\w+))", re.M)

@@ -61,7 +61,7 @@ def _line(parts: Sequence[str]) -> str:
 
 
 def files(shown: Shown) -> dict[str, bytes]:
-    """Return name → bytes of the files that the command reads besides the graph."""
+    """Return name → bytes of the files that the command reads in addition to the graph."""
     if shown.opened.plan is not None:
         return {}
     request = _command_request(shown)

@@ -60,7 +60,7 @@ def unused_arenas(config: Mapping[str, Any], graph: Graph) -> tuple[tuple[str, .
 
 
 def refuse_many(config: Mapping[str, Any]) -> None:
-    """Refuse more arenas than the limit: each is planned beside all storages. Raises ``UnreadableInput``."""
+    """Reject more arenas than the limit, because each is planned with all storages. Raises ``UnreadableInput``."""
     if len(config) > ceiling(ARENAS):
         raise past(ARENAS, "the arena configuration")
 

@@ -115,20 +115,20 @@ class Constants(Mapping[str, bytes]):
 def beside(folder: Path | None, location: str, what: str) -> Path:
     """Return the path of ``location`` in ``folder``. Raises ``UnreadableInput`` if it is outside, also by a link."""
     if folder is None:
-        message = f'{what} lies in another file, "{location[:80]}", and only the model was given.'
+        message = f'{what} is in another file, "{location[:80]}", and only the model was given.'
         raise UnreadableInput(message, hint="Give the model as a file in its folder, not as a stream or an upload.")
     home = folder.resolve()
     path = (home / location).resolve()
     if not path.is_relative_to(home) or path == home:
         message = f'{what} is outside the model\'s folder: "{location[:80]}".'
-        raise UnreadableInput(message, hint="Save the model with its weights beside it, under a relative path.")
+        raise UnreadableInput(message, hint="Save the weights in the folder of the model, with a relative path.")
     return path
 
 
 def not_opened(path: Path, error: OSError) -> UnreadableInput:
     """Return the error for a file that does not exist or is outside of the folder."""
     message = f"the file with the constants' bytes cannot be opened: {(error.strerror or str(error)).lower()}."
-    hint = "Put it beside the model, under the name that the model gives it."
+    hint = "Copy it to the folder of the model, with the name in the model."
     return UnreadableInput(message, source=str(path), hint=hint)
 
 

@@ -192,7 +192,7 @@ def place_native(loops: CDLL, cols: Columns, sequence: Sequence[int], tightest: 
 
 
 def _flat_call(cols: Columns) -> Any:
-    """Return the arguments of a native run of a plain problem without the tree; ``None`` where that takes longer.
+    """Return the arguments of a native run without the tree for a plain problem; ``None`` if that is slower.
 
     A run scans all placed storages, or sorts the neighbours of each: the storages that overlap it in time. Cached.
     """

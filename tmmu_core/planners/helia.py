@@ -100,7 +100,7 @@ class _Try:
     memory: str
     source: str
     is_requested: bool = False
-    """Whether a rule or the tensor itself names it."""
+    """Whether a rule or the tensor names this memory."""
 
 
 def place(problem: Problem, facts: Sequence[Facts], platform: Platform) -> Residency:
@@ -140,7 +140,7 @@ class _Placing:
         self.apart = set(pairs.ravel().tolist()) if pairs is not None else set()
 
     def place(self, i: int, role: str) -> None:
-        """Place storage ``i``, in the first memory that has room for it."""
+        """Place storage ``i``, in the first memory with enough space."""
         tries = self._tries(i, role)
         reasons: list[str] = []
         for each in tries:

@@ -18,7 +18,7 @@ from tmmu_core.graph.model import ROLES as TENSOR_ROLES
 
 ROLES = ("scratch", "persistent", "constant")
 READ_ONLY_ROLES = frozenset({"parameter", "constant"})
-"""Roles of tensors that no node writes: alone they make a constant."""
+"""Roles of tensors that no node writes; a storage with only these is a constant."""
 BASE_ALIGNMENT = 16
 """Smallest base alignment of an arena, in bytes."""
 

@@ -39,7 +39,7 @@ class ReuseTerms:
     penalties: tuple[tuple[int, int, int], ...] = ()
     """``(i, j, cost)``: the cost is paid once where the byte ranges of the two overlap."""
     reserved: Pairs = ()
-    """Byte ranges of the arena in which no storage may lie."""
+    """Reserved byte ranges of the arena."""
 
     def renumbered(self, number: I64) -> ReuseTerms:
         """Return the terms of the storages whose ``number`` is not −1, with these indexes."""
@@ -118,7 +118,7 @@ class Packing:
     cost_bound: int | None = None
     """Lower bound of the reuse cost that the planner proved; ``None`` for planners that do not weigh it."""
     cost_witness: tuple[tuple[str, ...], ...] | None = None
-    """Groups of storages, by id, that make ``cost_bound``."""
+    """Groups of storages, by id, that prove ``cost_bound``."""
     notes: Mapping[str, Any] = field(default_factory=dict)
     """Deterministic facts about the run: scalars (nodes, order, fit …) and the ``course`` of a search."""
 
@@ -186,7 +186,7 @@ class Recorded:
     """Base class of an allocator's records beyond live ranges. Readers define subclasses."""
 
     categories: tuple[str, ...]
-    """Per storage, what its bytes are for."""
+    """Category of each storage in the recording."""
     reserved_peak_bytes: int | None
     """The most bytes that it reserved; ``None`` where that is not recorded."""
 
@@ -205,7 +205,7 @@ class PlainInstance:
     recorded: Recorded | None = None
     """For the snapshot of an allocator."""
     others: tuple[Problem, ...] = ()
-    """Further arenas, each with ids of its own. Their offsets follow those of ``problem`` in ``packing``."""
+    """Further arenas with separate ids. Their offsets follow those of ``problem`` in ``packing``."""
 
     @property
     def problems(self) -> tuple[Problem, ...]:

@@ -20,6 +20,6 @@ class Constraints(msgspec.Struct, frozen=True, omit_defaults=True):
     pinned: dict[str, int] = {}
     """Tensor → its offset."""
     reserved: dict[str, tuple[tuple[int, int], ...]] = {}
-    """Arena → byte ranges in which no tensor lies."""
+    """Arena → reserved byte ranges."""
     reuse_penalties: tuple[tuple[str, str, int], ...] = ()
     """``[first, second, cost]``: the cost is paid once where the byte ranges of the two overlap."""

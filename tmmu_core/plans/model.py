@@ -71,17 +71,16 @@ class ArenaSummary:
     max_live: int
     storages: int
     lower_bound_bytes: int | None = None
-    """No plan of this problem has a smaller extent: one number, whichever planner ran (contract §11)."""
+    """Lower bound of the extent of every plan; it does not depend on the planner (contract §11)."""
     proven_bytes: int | None = None
     """Higher lower bound that the search proved; ``None``: none.
     Under the status ``claimed``, the bound that the file claims."""
     status: str = FEASIBLE
-    """The certificate: ``optimal`` (the extent is proven the least), ``unproven`` (a search ended before it knew),
-    ``feasible`` (a valid plan that claims nothing), ``claimed`` (a finished plan claims a bound that its reader cannot
-    recompute), ``incomplete`` (a part of the graph is not planned and needs more memory), or ``invalid`` (a finished
-    plan that does not verify)."""
+    """Optimality: ``optimal`` (proven minimal), ``unproven`` (the search limit was reached), ``feasible`` (valid,
+    without a proof), ``claimed`` (a finished plan claims a bound that cannot be recomputed), ``incomplete`` (a part of
+    the graph is not planned and needs more memory), or ``invalid`` (a finished plan that does not verify)."""
     witness: tuple[str, ...] = ()
-    """The storages, by the ids that name them, that make the lower bound: pairwise in each other's way."""
+    """Names of the storages that prove the lower bound: they conflict pairwise."""
     witness_step: int = -1
     """Step at which they are live; −1 if unknown or independent of time."""
     reuse_cost: int | None = None
@@ -89,7 +88,7 @@ class ArenaSummary:
     reuse_cost_lower_bound: int | None = None
     """No plan within the capacity has a smaller cost."""
     reuse_cost_witness: tuple[tuple[str, ...], ...] | None = None
-    """Groups of tensors whose penalties make that bound, each group alone; ``None``: none."""
+    """Groups of tensors whose penalties prove that bound, summed over the groups; ``None``: none."""
 
     @property
     def bound_bytes(self) -> int:
@@ -175,7 +174,7 @@ class PlanColumns:
     handoffs: tuple[Handoff, ...] = ()
     """(step, from, to) as granted and, for planners that place bytes, as used."""
     taken: tuple[bool, ...] = ()
-    """Per in-place reuse, whether ``to`` lies on ``from``'s bytes (contract §11); computed if the file has none."""
+    """Per in-place reuse, whether ``to`` uses ``from``'s bytes (contract §11); computed if the file has none."""
     categories: tuple[str, ...] = ()
     """One of :data:`CATEGORIES` per row in the plan of an allocator's snapshot, else empty."""
 

@@ -44,20 +44,22 @@ class TensorLifetime:
     alignment: int = 1
 
     def overlaps(self, other: TensorLifetime) -> bool:
-        """Return whether there is a step at which both are alive."""
+        """Return whether both are live at a common step."""
         return max(self.birth, other.birth) < min(self.death, other.death)
 
 
 @dataclass(frozen=True)
 class SharingOpportunity:
-    """Two tensors that an analyzer found may have one region; order means nothing."""
+    """Two tensors that can share a region, as an analyzer found; their order has no meaning."""
 
     first: str
     second: str
 
 
 class SharingPairs(Collection[tuple[str, str]]):
-    """All pairs of tensors in one region, the earlier placed first; made on demand, for there may be very many."""
+    """All pairs of tensors in one region, the earlier placed first; computed on demand, because there can be very
+    many.
+    """
 
     def __init__(self, tenants: Sequence[Sequence[str]]) -> None:
         self.tenants = tenants
@@ -74,7 +76,7 @@ class SharingPairs(Collection[tuple[str, str]]):
 
 @dataclass(frozen=True)
 class AllocationPlan:
-    """Which region each tensor has, in placement order, and what sharing saves. All in bytes."""
+    """The region of each tensor, in placement order, and the bytes saved by sharing."""
 
     allocations: Mapping[str, MemoryRegion]
     sharing_pairs: Collection[tuple[str, str]] = ()

@@ -93,7 +93,7 @@ class Run:
 
     @property
     def key(self) -> bytes:
-        """Unique key of the run (32 bytes): recording the same run twice adds nothing."""
+        """Unique key of the run (32 bytes): recording the same run twice stores it once."""
         identity = (self.model, self.commit, self.branch, self.at, self.content.hex())
         return hashlib.sha256(msgspec.json.encode(["tmmu_run_v1", identity])).digest()
 

@@ -15,7 +15,7 @@ from tmmu_core.store.store import Store
 from tmmu_core.store.tables import SWEEP_POINTS, SWEEPS
 
 FINE, REFUSED, DIED = 0, 1, 2
-"""Values of ``failed``: the point has rows; a row holds a reproducible error; the worker died."""
+"""Values of ``failed``: the point has rows; a row has a reproducible error; the worker died."""
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ BATCH_SECONDS = 1.0
 BATCH, SHARES = 32, 4
 """Most points per batch, and the least number of batches per worker where there are enough points."""
 DEATHS = 1
-"""Worker deaths after which Dask gives up a batch."""
+"""Number of worker deaths after which Dask drops a batch."""
 DIED = "WORKER_DIED"
 QUIET = {
     "distributed.scheduler.allowed-failures": DEATHS,

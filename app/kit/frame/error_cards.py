@@ -1,4 +1,4 @@
-"""Error cards: of the present settings above the plan, of refused files beside it."""
+"""Error cards: of the current settings above the plan, of rejected files over its corner."""
 
 from __future__ import annotations
 

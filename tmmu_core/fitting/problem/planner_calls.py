@@ -116,7 +116,7 @@ def _warnings(request: PlanRequest) -> Iterator[str]:
         yield f"{', '.join(options)}: no effect on fit."
     limited = any("capacity_bytes" in each for each in as_given(request.arenas).values())
     if limited and request.capacities:
-        yield "the capacities in --arenas: no effect beside --capacity."
+        yield "the capacities in --arenas: no effect with --capacity."
 
 
 def solve_input(plan_input: PlanInput, progress: Progress | None = None) -> Solution:

@@ -124,7 +124,7 @@ def check_places(model: onnx.ModelProto, name: str) -> None:
                 raise UnreadableInput(
                     f'the weight "{tensor.name}" is outside the model\'s folder: "{entry.value[:80]}".',
                     source=name,
-                    hint="Save the model with its weights beside it, under a relative path.",
+                    hint="Save the weights in the folder of the model, with a relative path.",
                 )
 
 

@@ -60,7 +60,7 @@ def _read_by(node: onnx.NodeProto) -> set[str]:
 
 
 def external_files(data: bytes) -> list[str]:
-    """Return the files beside the model that hold weights."""
+    """Return the external weight files of the model."""
     tensors = tensors_of(onnx.ModelProto.FromString(data))
     found = [entry.value for tensor in tensors for entry in tensor.external_data if entry.key == "location"]
     return list(dict.fromkeys(found))

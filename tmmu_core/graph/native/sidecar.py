@@ -1,4 +1,4 @@
-"""The sidecar of a native graph file: the constants' bytes in one file beside it, as safetensors has them.
+"""The sidecar of a native graph file: the constants' bytes in one safetensors file in the same folder.
 
 ::
 

@@ -97,7 +97,7 @@ def _lowest_open_unit(state: State, rank: I64) -> int:
 
 
 def _branching_unit(tables: Tables, state: State, rank: I64, u: int) -> int:
-    """Return ``u``, or a unit that must or may lie below it and under which nothing fits; −1 where no unit can."""
+    """Return ``u``, or a unit below it with no further unit below; −1 if no unit can fill the hole below ``u``."""
     unit = state.unit
     while True:
         hole = unit[u, tab.HOLE]
@@ -122,9 +122,7 @@ def _branching_unit(tables: Tables, state: State, rank: I64, u: int) -> int:
 
 
 def _dominated_by(tables: Tables, state: State, u: int) -> int:
-    """Return the smaller unit of the same sections that ``u`` would lie directly on, or −1: swapping the two is as
-    good.
-    """
+    """Return the smaller unit of the same sections directly below ``u``, or −1. Swapping the two is equivalent."""
     unit = state.unit
     for row in range(tables.unit[u, tab.MATES], tables.unit[u + 1, tab.MATES]):
         w = tables.mate[row]

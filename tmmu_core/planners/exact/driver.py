@@ -17,7 +17,7 @@ from tmmu_core.planners.exact.time_cut import TimeCutSearch, cut_columns
 from tmmu_core.planners.meter import Meter
 
 FULL_BUDGET_ENTRIES = 20_000
-"""Entries up to which a component gets its whole budget; twice the entries, a quarter of it."""
+"""Number of entries up to which a component has its whole budget; with twice as many, a quarter of it."""
 MAX_TABLE_ENTRIES = 20_000_000
 """``Model.work`` beyond which a component is not searched."""
 AT_BOUND, AT_CAPACITY, BETWEEN, TIME_CUT = KINDS = ("bound", "capacity", "between", "time_cut")
@@ -67,7 +67,7 @@ class SearchRequest:
 
 @dataclass
 class _Variant:
-    """One choice of in-place reuses: its model, its proven bound, and what attempts learned."""
+    """One choice of in-place reuses: its model, its proven bound, and the learned weights."""
 
     model: Model
     bound: int
@@ -133,7 +133,7 @@ class ComponentSearch:
 
     def __post_init__(self) -> None:
         self.relaxed_extent = self.extent
-        """Least known extent of the relaxation: above it, it proves nothing."""
+        """Least known extent of the relaxation; its bound cannot be higher."""
 
     def accept(self, variant: _Variant, offset: list[int]) -> None:
         """Store a lower packing, given by the offset of each unit."""

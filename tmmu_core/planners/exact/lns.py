@@ -28,7 +28,7 @@ from tmmu_core.planners.problem import I64
 CLOSE_OMITTED = 1
 """A run that omits at most this many units is followed by one with twice the iterations."""
 MAX_FAILURES = 2
-"""Failed capacities after which the schedule turns to the lower bound itself."""
+"""Number of failed capacities after which the schedule tries the lower bound."""
 LONG_RUN_FACTOR = 12
 """Iterations of a long run, in multiples of a normal one: slower cooling finds tighter packings."""
 MAX_LONG_RUNS_AT_LOW, ALMOST_OMITTED = 3, 2
@@ -38,8 +38,8 @@ MAX_LONG_RUNS = 4
 HOPELESS_OMITTED = 4
 """No long run follows a run that omitted more units."""
 LAST_RUN_FACTOR = 50, 9
-"""The last run at the low end has this many times the iterations of a long one, as a ratio. It is made where a long run
-there omitted at most :data:`CLOSE_OMITTED` units."""
+"""Iterations of the last run at the low end, as a ratio to those of a long run. It runs if a long run there omitted at
+most :data:`CLOSE_OMITTED` units."""
 MIN_UNITS, FULL_BUDGET_UNITS, MAX_UNITS = 32, 256, 2_048
 """Below the first, branch and bound needs no help; up to the second, full iterations; beyond the last, the conflict
 matrix is too large."""

@@ -49,7 +49,7 @@ def _record_conflict(state: State, kind: int, one: int, two: int) -> bool:
 def _raise_offset(
     tables: Tables, state: State, capacity: int, u: int, at_least: int, reason: tuple[int, int, int]
 ) -> bool:
-    """Raise the lower bound of ``u``; return ``False`` and record the conflict where it cannot lie there."""
+    """Raise the lower bound of ``u``; return ``False`` and record the conflict if ``u`` has no offset left."""
     unit, event = state.unit, state.event
     e = state.counters[tab.EVENT_COUNT]
     if e == len(event):
@@ -185,7 +185,7 @@ def _propagate_section(tables: Tables, state: State, capacity: int, s: int) -> b
 
 
 def propagate(tables: Tables, state: State, capacity: int) -> bool:
-    """Propagate until nothing changes; return ``False`` and record the conflict where nothing fits."""
+    """Propagate to a fixed point; return ``False`` and record the conflict if a unit has no offset left."""
     unit, section, count = state.unit, state.section, state.counters
     while True:
         while count[tab.CHANGED_COUNT]:

@@ -63,7 +63,7 @@ class Model:
 
 
 def possible_handoffs(cols: Columns) -> tuple[tuple[int, int], ...]:
-    """Return the pairs (i, j) where j may lie at i's offset, as far as sizes and fixed offsets allow."""
+    """Return the pairs (i, j) where j can have i's offset, by sizes and fixed offsets."""
     pairs = []
     giver = cols.problem.handoff_from
     for j, i in enumerate(giver.tolist() if giver is not None else ()):
@@ -199,7 +199,7 @@ def _pair_sections(cols: Columns, unit_of: I64, pairs: bool) -> list[Section]:
 
 
 def _lone_sections(cols: Columns) -> list[Section]:
-    """Return a section for each storage that never holds bytes: it conflicts with nothing, but has an offset."""
+    """Return a section for each storage without live steps: it has no conflicts, but needs an offset."""
     return [((0, 2, i), (i,)) for i in range(len(cols)) if cols.part_of[i] == cols.part_of[i + 1]]
 
 

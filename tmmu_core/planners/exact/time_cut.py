@@ -21,9 +21,9 @@ from tmmu_core.planners.exact.search_model import search_model
 from tmmu_core.planners.problem import I64, subproblem
 
 MIN_SIDE_RATIO = 8
-"""A moment is a cut if each side has at least this many times as many storages of its own as cross it."""
+"""A moment is a cut if each side has at least this many times the number of storages that cross it."""
 MIN_SIDE_STORAGES = 16
-"""Fewest storages of its own on each side of a cut."""
+"""Minimum number of storages on each side of a cut that do not cross it."""
 TRY_NODES = 12_000
 """Nodes of each piece in the shortest try; a multiple of the Luby sequence."""
 
@@ -67,7 +67,7 @@ class TimeCutSearch:
     stopped: bool = False
 
     def solve(self, target: int, budget: int, watch: Watch | None) -> tuple[int, int, list[int] | None]:
-        """One try: FOUND, INFEASIBLE or BUDGET_SPENT, nodes, and offsets by storage, as of :meth:`Searcher.solve`."""
+        """Run one attempt; return FOUND, INFEASIBLE or BUDGET_SPENT, nodes, and offsets, as :meth:`Searcher.solve`."""
         direction = -1 if self.tries % 2 else 1
         share = TRY_NODES * luby(self.tries // 2 + 1)
         self.tries += 1
@@ -84,7 +84,7 @@ class TimeCutSearch:
         return FOUND, spent, offset.tolist()
 
     def _piece(self, begin: int, end: int, offset: I64) -> tuple[I64, Columns]:
-        """Return the storages alive in a window, and their problem there; those that have an offset keep it."""
+        """Return the storages live in a window, and their packing problem; placed storages keep their offsets."""
         here = np.flatnonzero((self.cols.part_lo < end) & (self.cols.part_hi > begin))
         low, high = np.maximum(self.cols.part_lo[here], begin), np.minimum(self.cols.part_hi[here], end)
         pins = offset[here] if (offset[here] >= 0).any() else None

@@ -149,7 +149,7 @@ static I widest_gap(P p, I i, I order_row, I rows)
     return room;
 }
 
-/* Cost of omitting i if its widest gap is `lacking` bytes too small. */
+/* Cost of omitting i, which lacks so many bytes. */
 static I omission_cost(P p, I i, I lacking)
 {
     const I weight = WORK(WEIGHT)[i], size = UNIT(i, SIZE), lacks = larger(lacking < size ? lacking : size, 0);
@@ -378,7 +378,7 @@ static void initialise(P p)
     p->progress[COST] = total_cost(p, OMITTED, p->progress[OMITTED_COUNT], PLACED_ORDER, p->progress[PLACED_COUNT]);
 }
 
-/* Run up to `iterations` iterations; return whether all units are placed. The cost limit is drawn before the repair, which
+/* Return whether all units are placed after at most so many iterations. The cost limit is drawn before the repair, which
    ends as soon as it exceeds it. */
 SHARED I tmmu_lns(P p)
 {

@@ -53,7 +53,7 @@ def fits() -> bool:
 
 
 def prebuilt() -> ctypes.CDLL | None:
-    """Load the prebuilt library of this platform; ``None`` where there is none or its bytes are not the manifest's."""
+    """Load the prebuilt library of this platform; ``None`` without one, or if its hash differs from the manifest."""
     machine = MACHINES.get(platform.machine().lower())
     if machine is None or not sys.platform.startswith("linux"):
         return None

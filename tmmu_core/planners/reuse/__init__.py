@@ -32,8 +32,8 @@ PROOF_NODES = 50_000
 RESTARTS = 3
 """Runs of the local search with other random numbers."""
 FEW = 100
-"""The most units for which the local search starts again with other numbers. With more it takes ``LONGER`` times the
-rounds, and starts from a packing and from the greedy placement."""
+"""Maximum number of units for restarts of the local search. With more units it runs ``LONGER`` times the rounds, from
+a packing and from the greedy placement."""
 LONGER = 10
 WORK = 4_000_000_000
 """Offsets that the exhaustive search may compare for an arena: a few seconds."""

@@ -27,7 +27,7 @@ Edges = dict[tuple[int, int], list[tuple[int, int, int]]]
 
 
 def support_offsets(model: ReuseModel, units: list[int]) -> list[list[int]]:
-    """Return the offsets to try for each unit, ascending; empty where there are more than ``MOST_OFFERS``."""
+    """Return the offsets to try for each unit, ascending; empty if there are more than ``MOST_OFFERS``."""
     place, inside = Placement(model), {unit: k for k, unit in enumerate(units)}
     found: list[set[int]] = [set() for _ in units]
     pending = [(k, end) for k in range(len(units)) for end in (0, *model.reserved[:, 1].tolist())]
@@ -76,7 +76,7 @@ def least_cost(model: ReuseModel, chosen: list[int], upper: int, work: int) -> t
 
 
 def _are_twins(model: ReuseModel, edges: Edges, units: list[int], u: int, v: int) -> bool:
-    """Return whether swapping the offsets of two units changes nothing."""
+    """Return whether two units are interchangeable: swapping their offsets has the same cost."""
     same = all(column[u] == column[v] for column in (model.size, model.align)) and model.pin[u] == model.pin[v] == -1
     others = (w for w in units if w not in (u, v))
     return (

@@ -104,7 +104,7 @@ def _arena_settings(plan: Plan, before: Plan) -> list[str]:
 
 
 def baseline_warning(plan: Plan, before: Plan) -> str:
-    """Return what limits the comparison: settings that differ, and unknown lower bounds; else an empty text."""
+    """Return the limits of the comparison: settings that differ, and unknown lower bounds; "" without any."""
     differences = made_differently(plan, before)
     texts = [f"the baseline was planned differently: {'; '.join(differences)}"] if differences else []
     if not _bounds_are_known(plan, before):

@@ -1,4 +1,4 @@
-"""Live bytes of a snapshot's plan by line of code and category, and what changed between two plans."""
+"""Live bytes of a snapshot's plan by line of code and category, and the changes between two plans."""
 
 from __future__ import annotations
 

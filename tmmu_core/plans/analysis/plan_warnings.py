@@ -11,7 +11,7 @@ def plan_warnings(plan: Plan) -> tuple[str, ...]:
 
 
 def input_warnings(plan: Plan) -> tuple[str, ...]:
-    """Return the warnings about the input: remarks of its reader, assumed sizes, and what the plan leaves out."""
+    """Return the warnings about the input: remarks of its reader, assumed sizes, and parts without a plan."""
     missing = f"incomplete: {plan.remark(UNPLANNED) or 'a part of the graph is not planned'}"
     return (*remarks(plan), *([missing] if plan.incomplete else []))
 

@@ -9,7 +9,7 @@ from tmmu_core.plans.model import Plan
 
 @dataclass(frozen=True)
 class Residence:
-    """The memory of a storage and why it is there."""
+    """The memory of a storage and the reason for it."""
 
     memory: str
     decided_by: str

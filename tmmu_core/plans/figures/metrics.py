@@ -60,7 +60,7 @@ class Totals:
     peak_step: int
     """The first such step."""
     extent_bytes: int
-    """Σ extents: what must be reserved."""
+    """Σ extents: the bytes to reserve."""
     lower_bound_bytes: int
     """Σ lower bounds: no plan of these arenas has a smaller sum of extents."""
     reserved_peak_bytes: int | None = None

@@ -185,7 +185,7 @@ def _packed(
     options: Mapping[str, Any],
     progress: Progress | None,
 ) -> tuple[Liveness, ArenaConfig, list[Problem], list[Packing]]:
-    """Return liveness, configuration, problems and packings per arena; a memory planner makes its own arenas."""
+    """Return liveness, configuration, problems and packings per arena; a memory planner defines the arenas itself."""
     if isinstance(planner, MemoryPlannerEntry):
         return spread_over_memories(timeline, options, config)
     with paused_gc():

@@ -56,9 +56,9 @@ class Better:
 
 
 def better_than(plan: Plan, problems: Callable[[], Sequence[Problem]]) -> Better | None:
-    """Return what ``auto`` needs for the problems of ``plan``, after a short deterministic search, where that is less.
+    """Return the bytes that ``auto`` needs after a short deterministic search, if that is less than ``plan`` needs.
 
-    ``None`` where the plan is minimal or ``auto``'s own, and for large plans. ``problems`` returns one per arena.
+    ``None`` if the plan is minimal, made by ``auto`` or large. ``problems`` returns one problem per arena.
     """
     extent, bound = (sum(getattr(a, name) for a in plan.arenas) for name in ("extent_bytes", "bound_bytes"))
     storages = sum(arena.storages for arena in plan.arenas)
@@ -87,7 +87,7 @@ class PlanningResult:
     cut_from: bytes | None = None
     """The ir_hash of the whole graph where the plan is one rank's."""
     warnings: tuple[str, ...] = ()
-    """A sentence for each part of the request that has no effect: rules that match nothing."""
+    """Return a sentence for each part of the request without effect: rules without a match."""
     problems: tuple[Problem, ...] = ()
     """The problem of each arena of an instance."""
 

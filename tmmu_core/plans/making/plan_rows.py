@@ -69,7 +69,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, eq=False)
 class PackedArena:
-    """A planner's packing of one arena, with slots, extent and the in-place reuse that it takes."""
+    """A planner's packing of one arena, with slots, extent and the in-place reuses that it uses."""
 
     problem: Problem
     packing: Packing
@@ -93,7 +93,7 @@ class PackedArena:
 
 
 def packed_arena(problem: Problem, packing: Packing) -> PackedArena:
-    """Return a packing with its slots, its extent, and the in-place reuse that it takes (contract §1, §11)."""
+    """Return a packing with its slots, its extent, and the in-place reuses that it uses (contract §1, §11)."""
     if packing.slot is not None:
         slot, sizes = packing.slot, slot_sizes(problem, packing.slot)[0][packing.slot]
     else:

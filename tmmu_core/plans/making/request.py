@@ -29,37 +29,37 @@ KEEPS_OFFSETS = "greedy"
 WEIGHS_REUSE = "reuse"
 """The default planner for an instance with separations, colocations, reserved bytes or reuse penalties."""
 ANY_ARENA = ""
-"""The name under which a capacity is given that means the only arena there is."""
+"""Key of a capacity for the only arena in use."""
 
 
 @dataclass(frozen=True)
 class PlanRequest:
-    """How a graph or an instance is planned. ``None`` and empty mappings mean: the default (contract §10)."""
+    """Settings for planning a graph or an instance. ``None`` and empty mappings mean the default (contract §10)."""
 
     mode: Mode | None = None
     preset: Preset | None = None
     planner: str | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
-    """The planner's own."""
+    """Options of the planner."""
     arenas: Mapping[str, Any] | None = None
-    """The arena configuration as given, for it is hashed so (contract §4)."""
+    """The arena configuration as given; this form is hashed (contract §4)."""
     alignment: int | None = None
     """Bytes, for every arena in use."""
     capacities: Mapping[str, int] = field(default_factory=dict)
     """Arena in use → bytes."""
     one_memory: bool = False
-    """Whether all arenas are one address space, the arena ``memory``; so it is too under a capacity without a name."""
+    """Whether all arenas share one address space, the arena ``memory``; a capacity without a name implies it."""
     page_size: int | None = None
     """Bytes, for every arena in use."""
     order: tuple[str, ...] | None = None
     """Node ids."""
     token: bytes | None = None
-    """The replay token, 32 bytes; under the superseded draft's addresses it may be one of that draft, 64 or more."""
+    """The replay token, 32 bytes; with addresses of the superseded draft also 64 bytes or more."""
     seed: int | None = None
-    """Makes the token where none is given."""
+    """Seed of the token, if no token is given."""
     rank: int = 0
     world_size: int | None = None
-    """``None``: the mesh's where there is a shard spec, else 1."""
+    """``None``: the size of the mesh with a shard spec, else 1."""
     shard_spec: Mapping[str, Any] | None = None
     """If given, the plan is of the rank's part of the graph."""
     dims: Mapping[str, int] = field(default_factory=dict)

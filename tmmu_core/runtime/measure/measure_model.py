@@ -1,4 +1,4 @@
-"""Memory measured by a runtime beside the plan of the same graph.
+"""Memory measured by a runtime, compared with the plan of the same graph.
 
 ::
 
@@ -88,7 +88,7 @@ class Measured:
         return self.run or self.given
 
     def difference(self) -> tuple[tuple[str, int], ...]:
-        """Return the parts of the difference between the runtime and the lower bound, as ``(what, bytes)``."""
+        """Return the parts of the difference between the runtime and the lower bound, as ``(description, bytes)``."""
         above = self.theirs - self.planned.bound
         parts = [(what, self.figures[name]) for name, what in PARTS[self.runtime] if name in self.figures]
         return (*parts, (REST[self.runtime], above - sum(size for _, size in parts)))

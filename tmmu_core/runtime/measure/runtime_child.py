@@ -45,7 +45,7 @@ def serve(measurement: Callable[..., Any]) -> None:
 
 @contextmanager
 def printed_to(lines: list[str]) -> Iterator[None]:
-    """Add what native code writes to standard error."""
+    """Add the output of native code on standard error."""
     kept = os.dup(2)
     with tempfile.TemporaryFile() as file:
         os.dup2(file.fileno(), 2)
@@ -256,7 +256,7 @@ MEASUREMENTS: dict[str, Callable[..., Any]] = {
     "litert": litert_arena,
     "tflm": compared,
 }
-"""Argument of the process → what it measures."""
+"""Argument of the process → measuring function."""
 
 if __name__ == "__main__":
     serve(MEASUREMENTS[sys.argv[1]])

@@ -38,7 +38,7 @@ WEIGHT_TABLES = ("weights/model_weights_config.json", "constants/model_constants
 ARCHIVE_MARK = "archive_format"
 OLDER = "exported_program.json"
 LEAST_UNBOUNDED = 1 << 40
-"""The upper end of a range from which on it bounds nothing: PyTorch writes the largest integers where none is known."""
+"""From this upper end, a range is unbounded: PyTorch writes the largest integers for an unknown end."""
 COPY = "Copy the file again, or save the program again with torch.export.save."
 _DAMAGE = (
     *(zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, EOFError, OSError),

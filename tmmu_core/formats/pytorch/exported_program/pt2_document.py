@@ -79,7 +79,7 @@ class End(msgspec.Struct, frozen=True):
 
 
 class Signature(msgspec.Struct, frozen=True):
-    """The kind of each input and output (``parameter``, ``buffer_mutation``), and what it is, in graph order."""
+    """The kind of each input and output (``parameter``, ``buffer_mutation``) and its target, in graph order."""
 
     input_specs: tuple[dict[str, End], ...] = ()
     output_specs: tuple[dict[str, End], ...] = ()
@@ -93,7 +93,7 @@ class CallSignature(msgspec.Struct, frozen=True):
 
 
 class Call(msgspec.Struct, frozen=True):
-    """A module and how it is called; the first is the program itself."""
+    """A module and its calling convention; the first is the whole program."""
 
     signature: CallSignature | None = None
 

@@ -112,7 +112,7 @@ class _Names:
         self.tried: dict[str, int] = {}
 
     def free(self, name: str) -> str:
-        """Return ``name`` or a free variant of it, which is taken then."""
+        """Return ``name`` or an unused variant of it, and mark it as used."""
         free, k = name, self.tried.get(name, 0)
         while free in self.taken:
             free, k = f"{name}_{k}" if k else f"{name}_", k + 1

@@ -32,7 +32,7 @@ VIEWS: frozenset[str] = _words(
 """Operators whose results are always bytes of their first argument."""
 
 PRIM_VIEWS: frozenset[str] = _words("broadcast_in_dim collapse_view slice_in_dim split_dim view_of view_of_dtype")
-"""Those that ``prims`` has beside them, which decompositions leave behind."""
+"""Further views of ``prims``, which remain after decompositions."""
 
 SPREADS: frozenset[str] = frozenset({"broadcast_tensors", "meshgrid"})
 """Operators that return a view of each argument, in order."""
@@ -44,7 +44,7 @@ SAME_OR_COPY: frozenset[str] = frozenset({"contiguous", "cpu", "pin_memory", "re
 """Operators that return their first argument if it already has the requested property, else a copy."""
 
 DROPOUTS: frozenset[str] = frozenset({"alpha_dropout", "dropout", "feature_alpha_dropout", "feature_dropout"})
-"""The first argument itself where ``train`` is off."""
+"""Operators that return their first argument unless ``train`` is set."""
 
 NO_BYTES: frozenset[str] = _words(
     """

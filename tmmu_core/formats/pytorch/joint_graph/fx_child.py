@@ -43,7 +43,7 @@ def traced(data: bytes, name: str, point: Mapping[str, int]) -> Graph | None:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """The child: bytes on standard input; on standard output a mark and a native graph, or nothing."""
+    """Run the child process: program on standard input; a mark and a native graph, or nothing, on standard output."""
     seconds, memory, name, point = arguments
     out = sys.stdout.buffer
     sys.stdout = sys.stderr  # discard all output

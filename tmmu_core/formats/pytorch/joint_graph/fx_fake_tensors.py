@@ -194,7 +194,7 @@ def while_built() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _kernels(stay: frozenset[str]) -> Iterator[None]:
-    """Context manager: PyTorch decomposes no operator of its own before autograd records it, but those in ``stay``."""
+    """Turn off decompositions before autograd in a context, except for the operators in ``stay``."""
     keys = (torch._C.DispatchKey.Autograd, torch._C.DispatchKey.CompositeImplicitAutograd)
     taken = []
     for name in sorted(set(torch.ops.aten) - stay):

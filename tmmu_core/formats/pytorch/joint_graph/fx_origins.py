@@ -21,7 +21,7 @@ from tmmu_core.graph.model import Origin
 from tmmu_core.graph.origin import known, line_of, path_of
 
 KEY = "tmmu_origin"
-"""Under it a traced node's ``meta`` holds its :class:`Origin`."""
+"""Key of the :class:`Origin` in a traced node's ``meta``."""
 MOST_FRAMES = 200
 """Frames that are looked through for a line of the model's own."""
 
@@ -86,7 +86,7 @@ def of_operators(module: Any) -> Iterator[Callable[[], Origin | None]]:
 
 
 def _line(theirs: str, ours: str) -> str:
-    """``gpt2/model.py:12``: the innermost frame that is neither PyTorch's nor ours; ``""`` where there is none."""
+    """Return ``gpt2/model.py:12`` of the innermost frame outside of PyTorch and TMMU; ``""`` without one."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename.startswith(ours):
         frame = frame.f_back

@@ -30,7 +30,7 @@ LAST = 2**63 - 1
 DEFAULTS: dict[str, tuple[Any, ...]] = {"slice": (0, 0, LAST, 1), "diagonal": (0, 0, 1), "as_strided": (0, 0, None)}
 """Defaults of the arguments after the tensor."""
 WRITES = frozenset({"copy", "fill"})
-"""Operators beside the pointwise ones that write to their first argument when their names end in ``_``."""
+"""Operators, in addition to pointwise ones, that write to their first argument if their name ends in ``_``."""
 
 
 @dataclass(frozen=True)

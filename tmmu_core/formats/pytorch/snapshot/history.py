@@ -1,4 +1,4 @@
-"""Records of a snapshot beside the live ranges: stacks, streams, pools and reserved bytes."""
+"""Records of a snapshot in addition to live ranges: stacks, streams, pools and reserved bytes."""
 
 from __future__ import annotations
 
