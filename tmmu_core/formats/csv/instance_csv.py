@@ -91,17 +91,20 @@ def read(data: bytes, name: str = "") -> PlainInstance:
     return replace(found or read_csv(data, source=name), name=file_name(name).removesuffix(".csv"))
 
 
+_NUMBER = rb"[0-9]{1,%d}+" % SHORT
+_PLAIN_ROW = rb"[!#-+\--~]++(?:,%s){3}" % _NUMBER  # printable ASCII but space, comma and quote
+_PLAIN_ROWS = re.compile(rb"%s(?:\n%s)*+" % (_PLAIN_ROW, _PLAIN_ROW))
+
+
 def _plain(data: bytes) -> PlainInstance | None:
     """Return the instance in a table of ids and digits; ``None`` for any other file, and for one with a fault."""
     head, _, body = data.partition(b"\n")
-    if head != b"id,lower,upper,size" or not body.isascii() or any(mark in body for mark in b'" \t\r'):
+    body = body.rstrip(b"\n")
+    if head != b"id,lower,upper,size" or not _PLAIN_ROWS.fullmatch(body):
         return None
-    lines = body.decode().rstrip("\n").split("\n")
-    cells = ",".join(lines).split(",")
+    cells = body.decode().replace("\n", ",").split(",")
     ids, *columns = (cells[k::4] for k in range(4))
-    if any(line.count(",") != 3 for line in lines) or len(set(ids)) < len(ids) or not all(map(str.isprintable, ids)):
-        return None
-    if "" in ids or any(not all(map(str.isdecimal, column)) or max(map(len, column)) > SHORT for column in columns):
+    if len(set(ids)) < len(ids):
         return None
     lower, upper, size = (np.fromiter(map(int, column), np.int64, len(column)) for column in columns)
     if (upper <= lower).any():
