@@ -46,10 +46,18 @@ _RULE_OF = {rule: name for name, rules in _OF_THE_VERIFIER.items() for rule in r
 
 
 def lint_verdict(
-    plan: Plan, graph: Graph | None = None, *, dims: Mapping[str, int] | None = None, cut_from: bytes | None = None
+    plan: Plan,
+    graph: Graph | None = None,
+    *,
+    dims: Mapping[str, int] | None = None,
+    cut_from: bytes | None = None,
+    verified: Verdict | None = None,
 ) -> Verdict:
-    """Return the findings with the checked rules; those on lifetimes and in-place reuse need the graph."""
-    verified = verify_plan(plan, graph, dims=dims, cut_from=cut_from)
+    """Return the findings with the checked rules; those on lifetimes and in-place reuse need the graph.
+
+    ``verified``: the verifier's verdict on the same arguments, if it is known.
+    """
+    verified = verified or verify_plan(plan, graph, dims=dims, cut_from=cut_from)
     found = [replace(finding, rule=_RULE_OF.get(finding.rule, "aligned_and_slotted")) for finding in verified.findings]
     if graph is not None:
         found += [*_undeclared(plan, graph), *_out_of_phase(plan, graph), *_split_scopes(plan, graph), *_idle(graph)]

@@ -63,7 +63,7 @@ def report_command(
             found.solution or whole(found),
             baseline=before,
             title=title,
-            known=Known(verified, lint_verdict(whole(found), found.graph, **how)),
+            known=Known(verified, lint_verdict(whole(found), found.graph, **how, verified=verified)),
             theme=theme,
         )
         write_output(output, pdf(data) if form == "pdf" else data, "the report")

@@ -131,10 +131,8 @@ def judge(
 ) -> Judgement:
     """Verify and lint a plan; ``cut_from`` is the hash of the whole graph if ``subject`` is a rank's share."""
     graph = None if subject is None else _graph_of(context, subject)
-    return Judgement(
-        verify_plan(plan_, graph, dims=dims, cut_from=cut_from),
-        lint_verdict(plan_, graph, dims=dims, cut_from=cut_from),
-    )
+    verified = verify_plan(plan_, graph, dims=dims, cut_from=cut_from)
+    return Judgement(verified, lint_verdict(plan_, graph, dims=dims, cut_from=cut_from, verified=verified))
 
 
 def search(
