@@ -21,7 +21,7 @@ CHUNK_ROWS = 1 << 14
 MOST_PIECES = 1 << 12
 """Pieces that are kept before they are joined."""
 SHORT_MAP = 32
-"""The most keys of a map whose order is cached: rows of one kind have the same keys a million times."""
+"""Maximum number of keys of a map whose order is cached: rows of one kind have the same keys a million times."""
 
 _NAN = b"\xfb\x7f\xf8\x00\x00\x00\x00\x00\x00"
 _UINT, _NEGATIVE, _BYTES, _TEXT, _ARRAY, _MAP = range(0, 0xC0, 0x20)

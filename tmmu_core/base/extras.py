@@ -55,7 +55,7 @@ def require(package: str, what: str) -> None:
 def need(package: str, what: str, source: str = "") -> Any:
     """Import and return a module; the first part of a dotted name (``pyarrow.parquet``) is the package.
 
-    Raises ``MissingExtra`` where it is not installed.
+    Raises ``MissingExtra`` if it is not installed.
     """
     top = package.partition(".")[0]
     try:

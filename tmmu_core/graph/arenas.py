@@ -1,4 +1,4 @@
-"""The arena configuration: read, checked, and with the default arenas where none is given (contract §4)."""
+"""The arena configuration: read, checked, and with the default arenas if none is given (contract §4)."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ class Node(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
     ``inplace`` permits in-place reuse: ``"any"``, ``"none"`` or ``[input_index, output_index]`` pairs; ``None`` means
     that the file has no value: it is read as ``"any"`` with a lint finding. ``in_place_write`` pairs are
     demands, not permissions. ``grad_edges`` are ``[input_index, output_index]`` pairs along which gradients flow
-    back; where none is declared they flow from every output to every differentiable input.
+    back; if none is declared they flow from every output to every differentiable input.
     """
 
     node_id: str

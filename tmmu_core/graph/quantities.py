@@ -118,7 +118,7 @@ def _quoted(rest: str) -> tuple[str | None, str]:
 
 
 def pair_texts(pairs: Iterable[tuple[str | None, int]]) -> list[str]:
-    """Format each pair as :func:`read_pairs` reads it; the value alone where there is no name."""
+    """Format each pair as :func:`read_pairs` reads it; the value alone if there is no name."""
     texts = []
     for name, value in pairs:
         if name is not None and (not name or name != name.strip() or "," in name or name.startswith('"')):

@@ -43,7 +43,7 @@ Limits: TypeAlias = T | Mapping[str, T] | None
 """A limit over all arenas, or by arena."""
 
 REMARK_LENGTH = 400
-"""Most characters of a remark in a plan's ``repr``."""
+"""Maximum number of characters of a remark in a plan's ``repr``."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)

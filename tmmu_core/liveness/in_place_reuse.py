@@ -106,7 +106,7 @@ def _candidates(timeline: Timeline) -> tuple[I64, I64, I64, I64]:
 
 
 def _others_death(groups: Groups) -> I64:
-    """Shape (tensors,): latest death among the *other* members of each tensor's storage; 0 where there is none."""
+    """Shape (tensors,): latest death among the *other* members of each tensor's storage; 0 if there is none."""
     latest = np.zeros(len(groups.group), np.int64)
     members = np.flatnonzero(groups.shared)
     if not len(members):

@@ -188,7 +188,7 @@ class Recorded:
     categories: tuple[str, ...]
     """Category of each storage in the recording."""
     reserved_peak_bytes: int | None
-    """The most bytes that it reserved; ``None`` where that is not recorded."""
+    """Maximum number of bytes that it reserved; ``None`` where that is not recorded."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)

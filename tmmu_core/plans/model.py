@@ -66,7 +66,7 @@ class ArenaSummary:
     extent_bytes: int
     committed_bytes: int
     peak_live_bytes: int
-    """The most bytes in use at one step."""
+    """Maximum number of bytes in use at one step."""
     slots: int
     max_live: int
     storages: int
@@ -113,7 +113,7 @@ class ArenaSummary:
 
     @property
     def open_bytes(self) -> int:
-        """The most bytes by which a smaller plan may exist; 0 for an optimal one."""
+        """Maximum number of bytes by which a smaller plan may exist; 0 for an optimal one."""
         least = self.bound_bytes if self.status == CLAIMED else self.least_bytes_claimed
         return max(0, self.extent_bytes - least)
 

@@ -81,7 +81,7 @@ class AllocationPlan:
     allocations: Mapping[str, MemoryRegion]
     sharing_pairs: Collection[tuple[str, str]] = ()
     peak_bytes: int = 0
-    """The most bytes alive at any step."""
+    """Maximum number of bytes alive at any step."""
     saved_bytes: int = 0
     """Bytes saved compared with one region per tensor in the same order."""
 

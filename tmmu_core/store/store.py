@@ -28,7 +28,7 @@ from tmmu_core.store.run_label import ArenaFigures, Label, Run, run_of, split_re
 from tmmu_core.store.tables import PLANS, RUNS
 
 SHORTEST = 4
-"""Fewest characters of an abbreviated commit."""
+"""Minimum number of characters of an abbreviated commit."""
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from tmmu_core.sweep.sweep_worker import refused, work
 BATCH_SECONDS = 1.0
 """Seconds between two groups of results in this process."""
 BATCH, SHARES = 32, 4
-"""Most points per batch, and the least number of batches per worker where there are enough points."""
+"""Maximum number of points per batch, and the least number of batches per worker where there are enough points."""
 DEATHS = 1
 """Number of worker deaths after which Dask drops a batch."""
 DIED = "WORKER_DIED"

@@ -109,7 +109,7 @@ def steps_axis(end: int) -> dict[str, Any]:
 
 PHASE_COLOURS = {"forward": "#0072B2", "backward": "#E69F00", "optimizer": "#8C6BB1"}
 MOST_BANDS, WIDEST_BANDS = 60, 0.2
-"""Most phases that are drawn, and the share of the steps from which a phase is labelled."""
+"""Maximum number of phases that are drawn, and the share of the steps from which a phase is labelled."""
 
 
 def phase_bands(fig: go.Figure, bands: Sequence[tuple[str, int, int]]) -> go.Figure:

@@ -29,7 +29,7 @@ from tmmu_core.plans.making.request import DEFAULT_PLANNER
 
 
 def shown(*, of_digests: bool = False, keeps_picture: bool = False) -> Shown:
-    """Draw the toolbar and the error cards, and return the plan of the choice; end the run where there is none yet.
+    """Draw the toolbar and the error cards, and return the plan of the choice; end the run if there is none yet.
 
     ``of_digests``: the page also shows digests, which have no tensors. ``keeps_picture``: while a plan is computed, the
     last one is returned and everything that follows is dimmed.

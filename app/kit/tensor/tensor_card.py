@@ -15,7 +15,7 @@ from tmmu_core.base.escaping import for_markdown
 def panel(shown: Shown, *, walking: bool = False, colour: str = "") -> None:
     """Draw the card of the selected tensor, or how to select one.
 
-    ``walking``: next to the graph view. ``colour``: the scheme of the drawing where none is chosen.
+    ``walking``: next to the graph view. ``colour``: the scheme of the drawing if none is chosen.
     """
     plan, name = shown.plan, state.choice().selected
     if not name:

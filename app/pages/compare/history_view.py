@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 MOST_LINES, MOST_RUNS, MOST_ROWS = 200, 2_000, 100
 EVERY_NAME = 24
-"""The most commits labelled on the axis."""
+"""Maximum number of commits labelled on the axis."""
 REFRESH = 2.0
 """Seconds between updates of a running sweep."""
 

@@ -15,7 +15,7 @@ from tmmu_core.formats.pytorch.snapshot.history import KEYS, History
 
 MOST_ROWS = 40
 SAMPLES = 4_000
-"""Most points of a curve: narrower changes are not visible."""
+"""Maximum number of points of a curve: narrower changes are not visible."""
 
 
 def history_of(shown: Shown) -> History | None:

@@ -19,7 +19,7 @@ from tmmu_core.fitting.recompute.recompute_model import RecomputeModel, recomput
 from tmmu_core.plans.figures.plan_storages import alive_at
 
 MOST_DELAYED = 64
-"""Most units that are delayed together."""
+"""Maximum number of units that are delayed together."""
 
 
 @dataclass(frozen=True)

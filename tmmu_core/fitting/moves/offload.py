@@ -31,9 +31,9 @@ WHY = "the same bytes are copied back before their next read"
 LEAST = 4096
 """Smallest storage that is offloaded, in bytes."""
 TRIED = 40
-"""Most storages tried one by one at a step."""
+"""Maximum number of storages tried one by one at a step."""
 KEPT = 400
-"""Most storages tried when unnecessary transfers are removed."""
+"""Maximum number of storages tried when unnecessary transfers are removed."""
 Over = Callable[[Mapping[str, int]], int]
 
 

@@ -20,22 +20,22 @@ def beam(walk: OrderStates, upper: int, go_on: Callable[[], bool], width: int = 
     count = len(walk.before)
     peaks, live = walk.start()
     ready = sum(1 << unit for unit, before in enumerate(walk.before) if not before)
-    ways: list[tuple[int, tuple[int, ...]]] = [(-1, ())]
+    paths: list[tuple[int, tuple[int, ...]]] = [(-1, ())]
     front: dict[int, tuple[Peaks, Peaks, int, int]] = {0: (peaks, live, ready, 0)}
-    begun = walk.tried
+    tried_before = walk.tried
     while front and go_on():
         # Narrow the beam when the budget per set size is exceeded.
         level = next(iter(front)).bit_count()
-        if walk.tried - begun > TRIED * (level + 1) // count + TRIED // 8:
+        if walk.tried - tried_before > TRIED * (level + 1) // count + TRIED // 8:
             width = max(1, width // 2)
         following: dict[int, tuple[Peaks, Peaks, int, int]] = {}
-        for done, (peaks, live, ready, way) in front.items():
+        for done, (peaks, live, ready, path_index) in front.items():
             done, ready, live, ran = run_free_units(walk, done, ready, peaks, live)
             if ran:
-                ways.append((way, ran))
-                way = len(ways) - 1
+                paths.append((path_index, ran))
+                path_index = len(paths) - 1
             if done == walk.all:
-                return order_of(ways, way)
+                return order_of(paths, path_index)
             for unit in bits(ready):
                 during, after = walk.adds(unit, done)
                 top = tuple(max(p, b + d) for p, b, d in zip(peaks, live, during, strict=True))
@@ -45,8 +45,8 @@ def beam(walk: OrderStates, upper: int, go_on: Callable[[], bool], width: int = 
                 left = tuple(map(int.__add__, live, after))
                 known = following.get(then)
                 if known is None or (sum(top), sum(left)) < (sum(known[0]), sum(known[1])):
-                    ways.append((way, (unit,)))
-                    following[then] = (top, left, ready_after(walk, unit, then, ready), len(ways) - 1)
+                    paths.append((path_index, (unit,)))
+                    following[then] = (top, left, ready_after(walk, unit, then, ready), len(paths) - 1)
         ranked = sorted(following.items(), key=lambda item: (sum(item[1][0]), sum(item[1][1]), item[0]))
         front = dict(ranked[:width])
     return None

@@ -189,13 +189,13 @@ def best_first_search(
         peaks = tuple(map(max, peaks, floor))
     ready = sum(1 << unit for unit, before in enumerate(walk.before) if not before)
     rows: dict[int, list[Peaks]] = {0: [peaks]}
-    ways: list[tuple[int, tuple[int, ...]]] = [(-1, ())]
+    paths: list[tuple[int, tuple[int, ...]]] = [(-1, ())]
     heap: list[tuple[int, int, int, int, int, Peaks, Peaks]] = [(sum(peaks), 0, 0, 0, ready, peaks, live)]
-    begun = walk.tried
+    tried_before = walk.tried
     while heap:
-        value, _, way, done, ready, peaks, live = heappop(heap)
+        value, _, path_index, done, ready, peaks, live = heappop(heap)
         if value + walk.constant >= upper:
-            return Proof(None, upper, walk.tried - begun)
+            return Proof(None, upper, walk.tried - tried_before)
         if peaks not in rows.get(done, ()):
             continue
         done, ready, live, ran = run_free_units(walk, done, ready, peaks, live)
@@ -204,13 +204,13 @@ def best_first_search(
             if any(all(map(int.__le__, row, peaks)) for row in reached):
                 continue
             reached.append(peaks)
-            ways.append((way, ran))
-            way = len(ways) - 1
+            paths.append((path_index, ran))
+            path_index = len(paths) - 1
         if done == walk.all:
-            return Proof(order_of(ways, way), value + walk.constant, walk.tried - begun)
-        tried = walk.tried - begun
+            return Proof(order_of(paths, path_index), value + walk.constant, walk.tried - tried_before)
+        tried = walk.tried - tried_before
         if tried > budget or (go_on is not None and not go_on(tried)):
-            return Proof(None, value + walk.constant, walk.tried - begun)
+            return Proof(None, value + walk.constant, walk.tried - tried_before)
         for unit in bits(ready):
             during, after = walk.adds(unit, done)
             top = tuple(max(p, b + d) for p, b, d in zip(peaks, live, during, strict=True))
@@ -225,12 +225,12 @@ def best_first_search(
                 if any(all(map(int.__le__, row, top)) for row in known):
                     continue
                 rows[then] = [row for row in known if not all(map(int.__le__, top, row))] + [top]
-            ways.append((way, (unit,)))
+            paths.append((path_index, (unit,)))
             left = tuple(map(int.__add__, live, after))
             heappush(
-                heap, (total, -then.bit_count(), len(ways) - 1, then, ready_after(walk, unit, then, ready), top, left)
+                heap, (total, -then.bit_count(), len(paths) - 1, then, ready_after(walk, unit, then, ready), top, left)
             )
-    return Proof(None, upper, walk.tried - begun)
+    return Proof(None, upper, walk.tried - tried_before)
 
 
 def orders_within(walk: OrderStates, limit: int, most: int, tries: int = 20_000) -> Iterator[tuple[int, ...]]:
@@ -303,11 +303,11 @@ def run_free_units(
     return done, ready, live, tuple(ran)
 
 
-def order_of(ways: list[tuple[int, tuple[int, ...]]], way: int) -> tuple[int, ...]:
-    """Return the units along a path; ``ways`` has ``(previous way, units)`` per step of the search tree."""
+def order_of(paths: list[tuple[int, tuple[int, ...]]], path_index: int) -> tuple[int, ...]:
+    """Return the units along a path; ``paths`` has ``(index of the parent, units)`` per step of the search tree."""
     parts = []
-    while way >= 0:
-        way, units = ways[way]
+    while path_index >= 0:
+        path_index, units = paths[path_index]
         parts.append(units)
     return tuple(unit for units in reversed(parts) for unit in units)
 

@@ -17,7 +17,7 @@ from tmmu_core.fitting.order.order_model import OrderModel
 WINDOW_SIZES = (12, 28, 60)
 """Units on each side of the peak, tried in order until one improves."""
 BUDGET = 4_000
-"""Most expansions per window."""
+"""Maximum number of expansions per window."""
 ROUNDS = 40
 
 

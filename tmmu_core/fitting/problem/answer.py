@@ -25,7 +25,7 @@ class Allowed:
 
     kinds: frozenset[Kind] = frozenset(ALLOWED)
     max_cost: int | None = None
-    """Most extra FLOPs, in thousandths of a percent of the graph's; ``None``: unlimited."""
+    """Maximum extra FLOPs, in thousandths of a percent of the graph's; ``None``: unlimited."""
     keep_phases: bool = False
     """Whether forward, backward and optimizer nodes stay separate."""
 

@@ -161,7 +161,7 @@ def _dinic(start: list[int], to: list[int], room: list[int], twin: list[int]) ->
 
 
 def _levels(start: list[int], to: list[int], room: list[int]) -> list[int]:
-    """Return the distance of each vertex from the source along edges with room; −1 where there is no path."""
+    """Return the distance of each vertex from the source along edges with room; −1 if there is no path."""
     level = [-1] * (len(start) - 1)
     level[0] = 0
     queue = [0]

@@ -17,7 +17,7 @@ from tmmu_core.fitting.recompute.recompute_search import Point, Search
 from tmmu_core.fitting.recompute.sweep import Idle, idle_at, remove_drops
 
 MOST_STEPS = 40
-"""Most steps above the goal whose idle storages are tried, from the peak down."""
+"""Maximum number of steps above the goal whose idle storages are tried, from the peak down."""
 GOALS = ((100, 1), (100, 4), (104, 1), (110, 1), (120, 1), (150, 1))
 """(percent, part): the goal as a percentage of the excess, and the part of the peak that one drop considers."""
 TRIMMED = 3

@@ -26,7 +26,7 @@ from tmmu_core.planners.problem import Progress
 
 WHY = "the same operators run again on the same operands and give the same values"
 SINGLES = 200
-"""Most single moves offered."""
+"""Maximum number of single moves offered."""
 TIGHTENED_GOALS = tuple(
     1_000_000 - less for less in (0, 10, 100, 500, 1_000, 2_000, 4_000, 7_000, 10_000, 20_000, 40_000, 70_000, 100_000)
 )
@@ -38,7 +38,7 @@ START_TENTHS = (2, 4)
 REPORT_EVERY = 64
 """Choices between two progress reports."""
 MOST_POINTS = 16
-"""Most lists of moves offered where none fits."""
+"""Maximum number of lists of moves offered where none fits."""
 
 
 def apply_recompute(plan_input: PlanInput, *moves: Move) -> PlanInput:

@@ -36,7 +36,7 @@ TRIALS = 4000
 """Simulations per search on a graph of ``TRIALS_OF`` steps; fewer on larger graphs, in proportion."""
 TRIALS_OF = 4000
 LEAST_TRIALS = 300
-"""Fewest simulations per search."""
+"""Minimum number of simulations per search."""
 
 GoOn = Callable[[], bool]
 Over = Callable[[Mapping[str, int]], int]

@@ -18,11 +18,11 @@ from tmmu_core.fitting.recompute.recompute_search import Point, Search
 MOST_ENDS = 3
 """Cheapest cuts that fit, and lowest cuts that do not: the ends of mixes."""
 MOST_IMPROVED = 2
-"""Most choices that are improved."""
+"""Maximum number of choices that are improved."""
 MOST_MIXES = 6
-"""Most mixes that are simulated per pair of cuts: each also has to free what the last one exceeds the goal by."""
+"""Maximum number of mixes simulated per pair of cuts; each must also free the excess of the last one."""
 MOST_STATES = 2_000
-"""Most sums of bytes and FLOPs that are kept from one part to the next."""
+"""Maximum number of sums of bytes and FLOPs that are kept from one part to the next."""
 
 Pair = tuple[Mask, Point]
 """Nodes whose outputs are dropped across the boundary, and the simulation."""

@@ -27,9 +27,9 @@ ROUNDS_OF = 32_000
 MOST_OPERANDS = 8
 """Maximum depth at which operands of dropped storages are dropped too."""
 MOST_TRIED = 1_000
-"""Most simulations of one sweep."""
+"""Maximum number of simulations of one sweep."""
 MOST_REPLACED = 60
-"""Most drops of a result that are forbidden in turn."""
+"""Maximum number of drops of a result that are forbidden in turn."""
 
 
 @dataclass(frozen=True)

@@ -42,13 +42,13 @@ from tmmu_core.planners.problem import Progress
 
 COSTLY: tuple[Kind, ...] = ("recompute", "offload")
 MOST_TRIED = 24
-"""Most lists of moves of one kind that are planned."""
+"""Maximum number of lists of moves of one kind that are planned."""
 CHEAP_PART = 100
 """A plan that fits for less than this part of the graph's FLOPs ends the search."""
 SMALL_PART = 100
 """A move that saves less than this part of the bytes needed is left out where it can be."""
 MOST_DELAYS = 4
-"""Most orders with delayed results."""
+"""Maximum number of orders with delayed results."""
 MOST_SINGLE_MOVES = 40
 SINGLE_MOVES_UP_TO = 400
 """Nodes up to which single moves are combined greedily where no list of moves fits."""

@@ -30,7 +30,7 @@ from tmmu_core.liveness.live_model import Liveness
 from tmmu_core.planners.problem import Packing, Progress
 
 PLANNED = 8
-"""Most moves of one kind that are planned."""
+"""Maximum number of moves of one kind that are planned."""
 
 
 @dataclass(frozen=True)

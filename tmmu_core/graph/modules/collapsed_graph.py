@@ -207,11 +207,11 @@ def _edges(size: U64, number: dict[int, int], passages: Iterable[Sequence[int]])
 
 
 MOST_AT_FIRST = 60
-"""Most vertices for which levels are open at first."""
+"""Maximum number of vertices for which levels are open at first."""
 MOST_NEAR = 80
-"""Most vertices of a neighbourhood of nodes; above, only the levels around the middle are open."""
+"""Maximum number of vertices of a neighbourhood of nodes; above, only the levels around the middle are open."""
 MOST_DRAWN = 3_000
-"""Most vertices that are drawn at once."""
+"""Maximum number of vertices that are drawn at once."""
 
 
 @dataclass(frozen=True, eq=False)

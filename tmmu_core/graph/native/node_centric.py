@@ -46,9 +46,9 @@ class PortNode(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     instr: str = ""
     inputs: tuple[Port, ...] = ()
     shape_out: tuple[int | str | tuple[int | str, ...], ...] | None = None
-    """One shape, or a list of them; absent where nothing is written."""
+    """One shape, or a list of them; absent if nothing is written."""
     dtype: str | tuple[str, ...] | None = None
-    """Absent only where nothing is written."""
+    """Absent only if nothing is written."""
     role: Role | tuple[Role, ...] = "activation"
     phase: Phase = "forward"
     inplace: Inplace | None = None

@@ -18,9 +18,9 @@ GZIP_MAGIC = b"\x1f\x8b"
 CHUNK = 1 << 16
 """Compressed bytes per step."""
 AT_ONCE = 1 << 24
-"""Most decompressed bytes per step."""
+"""Maximum number of decompressed bytes per step."""
 LONGEST_STREAM = 1 << 29
-"""Most bytes read from a pipe or a device without a configured limit: /dev/zero has no end."""
+"""Maximum number of bytes read from a pipe or a device without a configured limit: /dev/zero has no end."""
 
 
 def read_whole(path: Path) -> bytes:

@@ -101,7 +101,7 @@ MOST_OFFSETS = 300
 """The most offsets, over all tensors of a group, that are searched."""
 MOST_NODES = 40_000
 MOST_CELLS = 10**6
-"""The most cells in which reserved bytes are counted."""
+"""Maximum number of cells in which reserved bytes are counted."""
 HARD = inf
 """Cost of a pair that must not share a byte."""
 

@@ -24,7 +24,7 @@ from tmmu_core.judge.verifier.verify import RULES, check_columns, check_remarks,
 from tmmu_core.plans.model import INVALID, Plan
 
 MAX_PAIRS = 50_000_000
-"""The most pairs of storages that are compared to find all conflicts; above, those of the sweep suffice."""
+"""Maximum number of pairs of storages that are compared to find all conflicts; above, those of the sweep suffice."""
 
 
 @dataclass(frozen=True, eq=False)

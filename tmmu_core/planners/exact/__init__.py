@@ -48,7 +48,7 @@ PROGRESS_NOTE = "course"
 def exact(problem: Problem, options: Mapping[str, Any], progress: Progress | None = None) -> Packing:
     """Return the best packing within the budget, with the proven bound.
 
-    Options: ``budget`` (nodes); ``minimise``: continue below the capacity (default: only where there is no capacity);
+    Options: ``budget`` (nodes); ``minimise``: continue below the capacity (default: only if there is no capacity);
     ``max_nodes`` (:mod:`..meter`). ``progress`` stops the search by returning ``False`` or by raising. Raises
     ``ArenaTooSmall`` (``proven`` in its diagnostics) where no packing fits the capacity, ``AllocationOverflow`` past
     2^64 − 1.

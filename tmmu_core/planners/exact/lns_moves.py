@@ -255,12 +255,12 @@ def _sort_placed(state: LnsState, capacity: int, by: int) -> None:
 
 def _choose_target(state: LnsState, capacity: int, mean_destroyed: int, rng: int) -> int:
     """Choose the centre of the iteration, write it to ``target``; return the random state."""
-    unit, proximity, target, out = state.unit, state.proximity, state.target, state.progress[OMITTED_COUNT]
+    unit, proximity, target, omitted_count = state.unit, state.proximity, state.target, state.progress[OMITTED_COUNT]
     rng, r = draw(rng)
     target[DESTROY_COUNT] = 1 + r % (2 * mean_destroyed)
     _sort_placed(state, capacity, (r >> 20) & 3)
     rng, r = draw(rng)
-    centre = state.work[OMITTED, (r >> 3) % out] if r & 7 else (r >> 3) % len(unit)
+    centre = state.work[OMITTED, (r >> 3) % omitted_count] if r & 7 else (r >> 3) % len(unit)
     rng, r = draw(rng)
     target[CENTRE_TIME] = unit[centre, BORN] + r % max(unit[centre, DIES] - unit[centre, BORN], 1)
     rng, r = draw(rng)
@@ -276,35 +276,37 @@ def _compute_distances(state: LnsState, rng: int) -> int:
     in_time, in_bytes = TIME_FACTORS[r % 3], BYTE_FACTORS[r % 3]
     one, two = (r >> 4) % NOISE_PERIOD, (r >> 16) % NOISE_PERIOD
     for j in range(len(state.unit)):
-        steps = max(proximity[FIRST_TIME, j] - target[CENTRE_TIME], target[CENTRE_TIME] - proximity[LAST_TIME, j], 0)
-        places = max(proximity[BOTTOM, j] - target[CENTRE_TOP], target[CENTRE_BOTTOM] - proximity[TOP, j], 0)
-        far = (in_time * steps + in_bytes * places) * state.noise[0, one + j]
-        far += proximity[LENGTH, j] * state.noise[1, two + j] >> 6
-        proximity[DISTANCE, j] = UNREACHABLE if proximity[BOTTOM, j] < 0 else far
+        time_distance = max(
+            proximity[FIRST_TIME, j] - target[CENTRE_TIME], target[CENTRE_TIME] - proximity[LAST_TIME, j], 0
+        )
+        byte_distance = max(proximity[BOTTOM, j] - target[CENTRE_TOP], target[CENTRE_BOTTOM] - proximity[TOP, j], 0)
+        distance = (in_time * time_distance + in_bytes * byte_distance) * state.noise[0, one + j]
+        distance += proximity[LENGTH, j] * state.noise[1, two + j] >> 6
+        proximity[DISTANCE, j] = UNREACHABLE if proximity[BOTTOM, j] < 0 else distance
     return rng
 
 
 def _destroy(state: LnsState, rng: int) -> int:
     """Remove the nearest units; return the random state."""
     work, proximity, target, progress = state.work, state.proximity, state.target, state.progress
-    taken, key, out = work[REMOVED], work[KEY], progress[OMITTED_COUNT]
-    for k in range(out):
-        taken[k] = work[OMITTED, k]
+    removed, key, omitted_count = work[REMOVED], work[KEY], progress[OMITTED_COUNT]
+    for k in range(omitted_count):
+        removed[k] = work[OMITTED, k]
     rng = _compute_distances(state, rng)
-    count, farthest = out, UNREACHABLE
+    count, farthest = omitted_count, UNREACHABLE
     for j in range(len(state.unit)):
         if proximity[DISTANCE, j] < farthest:
-            if count < out + target[DESTROY_COUNT]:
+            if count < omitted_count + target[DESTROY_COUNT]:
                 count += 1
             k = count - 1
-            while k > out and key[k - 1] > proximity[DISTANCE, j]:
-                key[k], taken[k] = key[k - 1], taken[k - 1]
+            while k > omitted_count and key[k - 1] > proximity[DISTANCE, j]:
+                key[k], removed[k] = key[k - 1], removed[k - 1]
                 k -= 1
-            key[k], taken[k] = proximity[DISTANCE, j], j
-            if count == out + target[DESTROY_COUNT]:
+            key[k], removed[k] = proximity[DISTANCE, j], j
+            if count == omitted_count + target[DESTROY_COUNT]:
                 farthest = key[count - 1]
-    for k in range(out, count):
-        proximity[DISTANCE, taken[k]] = -1
+    for k in range(omitted_count, count):
+        proximity[DISTANCE, removed[k]] = -1
     kept = 0
     for k in range(progress[PLACED_COUNT]):
         j = work[PLACED_ORDER, k]
@@ -317,11 +319,11 @@ def _destroy(state: LnsState, rng: int) -> int:
 
 def _sort_removed(state: LnsState, rng: int) -> int:
     """Sort the units to reinsert by one of six randomised orders; return the random state."""
-    unit, taken, order, key = state.unit, state.work[REMOVED], state.work[INSERTION_ORDER], state.work[KEY]
+    unit, removed, order, key = state.unit, state.work[REMOVED], state.work[INSERTION_ORDER], state.work[KEY]
     rng, r = draw(rng)
     by = r % 6
     for k in range(state.target[UNPLACED_COUNT]):
-        i = taken[k]
+        i = removed[k]
         rng, r = draw(rng)
         value = -(r & 0xFFFFF) if by == 5 else -unit[i, by] * (64 + (r >> 4) % 33)
         at = k

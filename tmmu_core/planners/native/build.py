@@ -32,7 +32,7 @@ FLAGS = (
 
 
 def compiler_of(machine: str) -> str | None:
-    """Return the name of the compiler for a machine; ``None`` where it is not installed."""
+    """Return the name of the compiler for a machine; ``None`` if it is not installed."""
     own = MACHINES.get(platform.machine().lower()) == machine
     names = [f"{machine}-linux-gnu-gcc", *(["gcc"] if own else [])]
     return next((name for name in names if shutil.which(name)), None)

@@ -99,7 +99,7 @@ def observed_by_all(problem: Problem) -> bool:
 
 
 def _needed(problem: Problem, meter: Meter) -> int | None:
-    """Return a lower bound of the extent above the capacity; ``None`` where none is proven."""
+    """Return a lower bound of the extent above the capacity; ``None`` if none is proven."""
     try:
         exact(relaxed(problem), {"max_nodes": PROOF_NODES}, lambda *done: meter(*done))
     except ArenaTooSmall as error:
@@ -149,7 +149,7 @@ def _units(model: ReuseModel, at: U64) -> list[int]:
 
 
 def _lowered(problem: Problem, model: ReuseModel, offset: list[int], meter: Meter) -> list[int]:
-    """Return a placement of a smaller extent in which no further penalty is active; the given one where none is found.
+    """Return a placement of a smaller extent in which no further penalty is active; the given one if none is found.
 
     The pairs of inactive penalties are kept apart, and the problem is packed without costs.
     """

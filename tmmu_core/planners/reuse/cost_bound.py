@@ -17,9 +17,9 @@ from tmmu_core.planners.reuse.local_search import Placement
 from tmmu_core.planners.reuse.reuse_model import HARD, LARGEST, Pair, ReuseModel
 
 MOST_UNITS = 1_000
-"""The most units with penalties for which cliques are searched."""
+"""Maximum number of units with penalties for which cliques are searched."""
 MOST_SEEDS = 24
-"""The most units from which a clique grows."""
+"""Maximum number of units from which a clique grows."""
 SHIFT = 128
 """Binary places that order costs per cell: two of them differ by more than 2^-128, since offsets are below 2^61."""
 

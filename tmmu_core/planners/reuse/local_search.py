@@ -19,9 +19,9 @@ from tmmu_core.planners.problem import I64
 from tmmu_core.planners.reuse.reuse_model import HARD, ReuseModel
 
 MOST_SWEPT = 2_000
-"""The most units for a table of all pairs."""
+"""Maximum number of units for a table of all pairs."""
 MOST_OUT = 12
-"""The most units that a round removes on purpose."""
+"""Maximum number of units that a round removes on purpose."""
 
 
 class Placement:

@@ -23,7 +23,7 @@ from tmmu_core.plans.making.placement_order import problems_of
 from tmmu_core.plans.making.request import PlanRequest
 
 MOST_STORAGES = 2_000
-"""The most storages of an arena: penalties are pairs."""
+"""Maximum number of storages of an arena: penalties are pairs."""
 
 
 class Engines(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

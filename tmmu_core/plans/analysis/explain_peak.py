@@ -37,7 +37,7 @@ class Gap:
 
     arena: str
     bytes: int
-    """The most bytes that another plan can save in this arena."""
+    """Maximum number of bytes that another plan can save in this arena."""
     step: int
     """The step that decides the arena size."""
     cause: Cause

@@ -13,7 +13,7 @@ from tmmu_core.planners.reuse import plan_reuse
 from tmmu_core.plans.model import Plan
 
 MOST_POINTS = 24
-"""The most points of a curve."""
+"""Maximum number of points of a curve."""
 EFFORT = {"rounds": 4_000, "work": 300_000_000}
 """Options of the planner for each point."""
 

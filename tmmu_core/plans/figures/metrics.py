@@ -56,7 +56,7 @@ class Totals:
     """A plan's figures over all arenas (contract §11)."""
 
     peak_live_bytes: int
-    """The most bytes in use together, at one step."""
+    """Maximum number of bytes in use together, at one step."""
     peak_step: int
     """The first such step."""
     extent_bytes: int
@@ -64,7 +64,7 @@ class Totals:
     lower_bound_bytes: int
     """Σ lower bounds: no plan of these arenas has a smaller sum of extents."""
     reserved_peak_bytes: int | None = None
-    """The most bytes that the allocator of a snapshot reserved; ``None`` for other plans."""
+    """Maximum number of bytes that the allocator of a snapshot reserved; ``None`` for other plans."""
     reuse_cost: int | None = None
     """Σ costs of the active reuse penalties; ``None`` for plans without penalties."""
 
@@ -158,7 +158,7 @@ def activation_retention(liveness: Liveness) -> tuple[int, int]:
 
     An activation is a planned tensor of role ``activation`` that is not a view. A view has no bytes of its own: its
     reads are uses of its root, and its root's bytes are held until the last of its views is dead. The last forward use
-    is the last read by a node of phase ``forward``, the birth where there is none, and the end of the timeline for a
+    is the last read by a node of phase ``forward``, the birth if there is none, and the end of the timeline for a
     graph output.
     """
     timeline, index = liveness.timeline, liveness.timeline.index

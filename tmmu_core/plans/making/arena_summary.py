@@ -18,11 +18,11 @@ from tmmu_core.plans.making.plan_rows import PackedArena
 from tmmu_core.plans.model import FEASIBLE, INVALID, OPTIMAL, UNPROVEN, ArenaSummary
 
 ALL_BOUNDS_UP_TO = 100_000
-"""The most storages for which all bounds are computed; above, only the peak live bytes."""
+"""Maximum number of storages for which all bounds are computed; above, only the peak live bytes."""
 
 TRIED = "portfolio"
 TRIED_UP_TO = 20_000
-"""The most storages for which another planner is tried before ``ArenaTooSmall``."""
+"""Maximum number of storages for which another planner is tried before ``ArenaTooSmall``."""
 
 
 def summarise(found: PackedArena, config: Mapping[str, Arena], steps: int) -> ArenaSummary:

@@ -33,7 +33,7 @@ from tmmu_core.plans.making.request import PlanRequest, refuse_unknown_words
 from tmmu_core.plans.model import ASSUMED, INCOMPLETE, READ, UNPLANNED, Plan
 
 NAMED_PARTS = 8
-"""The most unplanned parts that are listed by name; the others are counted."""
+"""Maximum number of unplanned parts that are listed by name; the others are counted."""
 
 
 @dataclass(frozen=True, eq=False)

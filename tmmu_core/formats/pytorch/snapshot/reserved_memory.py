@@ -19,7 +19,7 @@ from tmmu_core.planners import ARENA_PLANNERS
 from tmmu_core.planners.problem import Problem
 
 QUICK_UP_TO, PACKED_UP_TO = 3_000, 50_000
-"""Most rectangles that the portfolio of planners places, and that one greedy pass places; more are not placed."""
+"""Maximum number of rectangles for the portfolio of planners, and for one greedy pass; more are not placed."""
 
 
 @dataclass(frozen=True)

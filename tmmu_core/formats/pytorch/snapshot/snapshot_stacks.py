@@ -23,7 +23,7 @@ creation, load or move of parameters; some ``__init__``; ``zero_grad``; buffers 
 
 UNKNOWN = "unknown line"
 DEEPEST = 24
-"""Most user frames in a path."""
+"""Maximum number of user frames in a path."""
 
 
 class Frame(msgspec.Struct, gc=False, frozen=True):
