@@ -124,12 +124,12 @@ def modules_in(folder: Path) -> tuple[Module, ...]:
         raise UnreadableInput(why, source=str(folder), hint="Check the name and the permissions.") from error
 
 
-def resolve(name: str, request: PlanRequest, *, plans_too: bool = True) -> Resolved:
+def resolve(name: str, request: PlanRequest) -> Resolved:
     """Return the plan of a file: planned from a graph or an instance, or read from a plan, trace or checkpoint.
 
-    ``plans_too=False`` rejects files with a finished plan. Warnings go to standard error. Raises ``TmmuError``.
+    Warnings go to standard error. Raises ``TmmuError``.
     """
-    found = resolve_opened(open_any(name, request.dims), name, request, plans_too=plans_too)
+    found = resolve_opened(open_any(name, request.dims), name, request)
     note_input_warnings(found)
     return found
 
@@ -143,7 +143,7 @@ def resolve_opened(
     graph: Graph | None = None,
     **how: Any,
 ) -> Resolved:
-    """Return the plan of an opened file, as :func:`resolve`.
+    """Return the plan of an opened file, as :func:`resolve`; ``plans_too=False`` rejects a finished plan.
 
     A finished plan is verified, with ``graph`` if given; ``how`` are further arguments of ``verify_plan``.
     """

@@ -12,9 +12,9 @@ from tmmu_core.plans.figures.plan_storages import curve_points_of, live_bytes
 from tmmu_core.plans.model import Plan
 
 
-def curves(baseline: Plan, candidate: Plan, arena: str, *, height: int = 200) -> go.Figure:
+def curves(baseline: Plan, candidate: Plan, arena: str) -> go.Figure:
     """Return the chart of one arena's live bytes in two plans; the baseline is dashed, the candidate filled."""
-    fig = figure(height)
+    fig = figure(200)
     top = 0
     for plan, name, colour, dash in ((candidate, "candidate", LIVE, "solid"), (baseline, "baseline", LINE, "dash")):
         if arena not in plan.arena_of:

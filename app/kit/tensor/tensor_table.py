@@ -23,7 +23,7 @@ from tmmu_core.plans.analysis.residence import residences
 from tmmu_core.plans.figures.plan_storages import align_up, arena_number
 from tmmu_core.plans.model import Plan
 
-MOST_ROWS = 5_000
+MOST_ROWS, HEIGHT = 5_000, 330
 TERM_OF = {
     "idle steps": "idle step",
     "bytes × idle steps": "idle step",
@@ -125,7 +125,7 @@ def _frame(plan_key: str, search: str, arena: str | None, layer: str | None, _sh
     return filled(frame), len(rows)
 
 
-def table(shown: Shown, arena: str | None, *, height: int = 330) -> None:
+def table(shown: Shown, arena: str | None) -> None:
     """Draw the filtered tensor table of one or all arenas; a click selects the tensor."""
     plan, chosen = shown.plan, state.choice()
     search, layer = chosen.search, marks.layer_of(chosen.marked)
@@ -142,10 +142,10 @@ def table(shown: Shown, arena: str | None, *, height: int = 330) -> None:
     if not len(frame):
         st.html(markup.empty("No tensor matches", f"No tensor or node name contains “{search}”."))
         return
-    selectable(frame, f"table.{shown.key}.{arena}.{search}.{layer}", chosen.selected, height=height)
+    selectable(frame, f"table.{shown.key}.{arena}.{search}.{layer}", chosen.selected, height=HEIGHT)
 
 
-def storages(shown: Shown, arena: str | None, *, height: int = 330) -> None:
+def storages(shown: Shown, arena: str | None) -> None:
     """Draw the table of buffers by bytes × idle steps."""
     frame = _storages(shown.key, arena, shown)
     st.html(
@@ -157,7 +157,7 @@ def storages(shown: Shown, arena: str | None, *, height: int = 330) -> None:
     if not len(frame):
         st.html(markup.empty("No idle steps", "Every buffer is used at each step at which its memory is held."))
         return
-    selectable(frame, f"storages.{shown.key}.{arena}", state.choice().selected, height=height)
+    selectable(frame, f"storages.{shown.key}.{arena}", state.choice().selected, height=HEIGHT)
 
 
 @remembered

@@ -25,8 +25,6 @@ def treemap(
     storages: Sequence[tuple[int, int]],
     group_of: Callable[[int], Path],
     colours: Mapping[str, str] | None = None,
-    *,
-    height: int = 420,
 ) -> go.Figure:
     """Return the treemap of buffers, given as (row of the first tensor, bytes), largest first.
 
@@ -50,7 +48,7 @@ def treemap(
     keys = [_key(group) for group in totals] + [f"box {k}" for k in range(len(boxes))]
     parents = [_key(group[:-1]) for group in totals] + [_key(group) for group, *_ in boxes]
     filled = [shades.get(group[0], OTHER) if group else OTHER for group, *_ in (*entries, *boxes)]
-    fig = figure(height)
+    fig = figure(420)
     fig.add_trace(
         go.Treemap(
             ids=keys,

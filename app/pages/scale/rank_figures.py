@@ -174,9 +174,9 @@ def _ticks(fold_: Fold) -> tuple[list[int], list[int]]:
     return every(fold_.columns, 32), every(fold_.rows, 8 if fold_.rows <= 8 else 6)
 
 
-def shares(rows: Sequence[tuple[str, int, int]], *, height: int | None = None) -> go.Figure:
+def shares(rows: Sequence[tuple[str, int, int]]) -> go.Figure:
     """Return bars of whole graph and one rank per arena: ``(name, whole, rank)`` in bytes."""
-    fig = figure(height or 44 + 40 * len(rows))
+    fig = figure(44 + 40 * len(rows))
     names = [name for name, _, _ in rows][::-1]
     whole, mine = [w for _, w, _ in rows][::-1], [m for _, _, m in rows][::-1]
     fig.add_trace(
