@@ -122,7 +122,7 @@ def content_of(source: str) -> tuple[bytes, str]:
     if kind not in ("golden", "sample"):
         kept = shelf().get(source)
         if kept is None:
-            why = "the link names a file that this server does not hold."
+            why = "the link names a file that is no longer on this server."
             hint = "Open the file again; a file's link lives as long as the server that opened it."
             raise UnreadableInput(why, source=source, hint=hint)
         return kept[1], kept[0]

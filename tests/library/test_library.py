@@ -93,12 +93,12 @@ def test_option_is_a_value_or_a_text() -> None:
 
 
 def test_source_without_a_graph_is_rejected(tmp_path: Path) -> None:
-    with pytest.raises(UnreadableInput, match="a int holds no graph"):
+    with pytest.raises(UnreadableInput, match="a int has no graph"):
         tmmu.plan(7)
     with pytest.raises(UnreadableInput, match="cannot be opened"):
         tmmu.plan(tmp_path / "nothing.onnx")
     saved = tmmu.plan(MIXED).save(tmp_path / "plan.json")
-    with pytest.raises(UnreadableInput, match="holds a plan"):
+    with pytest.raises(UnreadableInput, match="already is a plan"):
         tmmu.plan(saved)
 
 

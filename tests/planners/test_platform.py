@@ -47,7 +47,7 @@ def test_valid_platform_is_read(options: dict[str, Any]) -> None:
     [
         ({"memories": []}, "memories need names of their own, at least one: []"),
         ({"memories": [RAM, RAM]}, "memories need names of their own, at least one: ['RAM', 'RAM']"),
-        ({"memories": [{"name": "A", "max_size": 0}]}, "memory 'A' has a max_size of 0 B: nothing can lie in it"),
+        ({"memories": [{"name": "A", "max_size": 0}]}, "memory 'A' has a max_size of 0 B: no storage fits"),
         ({"memories": [{"name": "A", "origin": -1}]}, "memory 'A' begins at address -1"),
         ({"memories": [{"name": "A", "arena_alignment": 3}]}, "an alignment of 3 B is not a power of two"),
         ({"memories": [{"name": "A", "arena_alignment": 0}]}, "an alignment of 0 B is not a power of two"),
@@ -77,7 +77,7 @@ def test_valid_platform_is_read(options: dict[str, Any]) -> None:
         ),
         (
             rules({"memory": "RAM"}, {"memory": "RAM", "name": "a"}, {"memory": "TCM"}),
-            "rules 1 and 3 contradict each other: they match the same and name other memories",
+            "rules 1 and 3 contradict each other: equal conditions, but different memories",
         ),
         (
             rules(

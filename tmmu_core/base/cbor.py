@@ -99,7 +99,7 @@ def _utf8(value: str) -> bytes:
         return value.encode()
     except UnicodeEncodeError as error:
         around = value[max(0, error.start - 40) : error.end + 40]
-        raise NotCanonical(f"{around!r} is not text: it holds half a surrogate pair") from None
+        raise NotCanonical(f"{around!r} is not text: it contains half of a surrogate pair") from None
 
 
 def _text(value: str) -> bytes:

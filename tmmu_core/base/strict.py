@@ -39,7 +39,7 @@ def closest_hint(name: str, known: Iterable[str]) -> str:
     """Return the hint of an error about an unknown name: the closest known one, then the known names."""
     names = list(dict.fromkeys(known))
     if not names:
-        return "There is none to name here."
+        return "No name is defined here."
     more = f" and {len(names) - LISTED} more" * (len(names) > LISTED)
     return f"Did you mean {closest(name, names)!r}? Known: {', '.join(names[:LISTED])}{more}."
 

@@ -16,8 +16,8 @@ FROM_TENSORFLOW = "Convert the model with `tf.lite.TFLiteConverter` to `.tflite`
 FROM_WEIGHTS = "Export the model that uses these weights to ONNX (`.onnx`) or a PyTorch exported program (`.pt2`)."
 FROM_SOURCE = "Open the model that it was built from, as ONNX (`.onnx`), `.tflite` or `.pt2`."
 FROM_JAX = "Open XLA's buffer assignment instead: run with `XLA_FLAGS=--xla_dump_to=DIR`."
-WEIGHTS_ONLY = "which holds weights but no graph"
-COMPILED = "which is compiled: it holds no graph that can be planned"
+WEIGHTS_ONLY = "which contains weights but no graph"
+COMPILED = "which is compiled and has no graph that can be planned"
 NOT_READ = "which no reader of this version opens"
 
 HEAD = 1 << 16
@@ -62,7 +62,7 @@ FORMATS = (
     ),
     SAFETENSORS,
     Unplannable(
-        *("a NumPy array file", "which holds arrays but no graph", FROM_WEIGHTS, (b"\x93NUMPY",)),
+        *("a NumPy array file", "which contains arrays but no graph", FROM_WEIGHTS, (b"\x93NUMPY",)),
         endings=(".npz", ".npy"),
     ),
     Unplannable("an HDF5 file (Keras weights or model)", NOT_READ, FROM_TENSORFLOW, (b"\x89HDF\r\n\x1a\n",)),
@@ -98,7 +98,7 @@ FORMATS = (
         endings=(".pb",),
     ),
     Unplannable(
-        *("a Python pickle", "which holds no graph that can be read without running it", FROM_TORCH),
+        *("a Python pickle", "whose graph cannot be read without running code", FROM_TORCH),
         parts=tuple((bytes((0x80, protocol)), b"") for protocol in (2, 3, 4, 5)),
     ),
 )

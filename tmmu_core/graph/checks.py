@@ -83,7 +83,7 @@ def refuse_second_producer(graph: Graph) -> NoReturn:
     k, j, name = next(each for each in _operands(graph, "outputs") if writer.setdefault(each[2], each[:2]) != each[:2])
     before, node = graph.nodes[writer[name][0]].node_id, graph.nodes[k].node_id
     message = f'the tensor "{name}" is written by "{node}" and before that by "{before}".'
-    hint = "A tensor has one producer: write to another tensor, with in_place_write where both are one storage."
+    hint = "A tensor has one producer. Write another tensor, with in_place_write if both share a storage."
     refuse("two_producers", f"$.nodes[{k}].outputs[{j}]", message, hint, node_id=node, tensor=name)
 
 
@@ -235,7 +235,7 @@ def resolve_dims(graph: Graph, dims: Mapping[str, int] | None) -> dict[str, int]
     point: dict[str, int] = {}
     for name, dim in graph.dims.items():
         if not 0 <= dim.min <= dim.max:
-            message = f'the dimension "{name}" runs from {dim.min} to {dim.max}, which holds no size.'
+            message = f'the dimension "{name}" runs from {dim.min} to {dim.max}, which is empty.'
             refuse("dim_envelope", f"$.dims.{name}", message, "Give 0 ≤ min ≤ max.")
         point[name] = dim.max
     for name, value in sorted({**graph.assumed, **(dims or {})}.items()):

@@ -77,7 +77,7 @@ def open_source(source: Source, dims: Mapping[str, int] | None = None, example_i
         inputs = (example_inputs,) if _is_of_torch(example_inputs) else example_inputs
         return import_torch(source, inputs, train=bool(getattr(source, "training", False)))
     raise UnreadableInput(
-        f"a {type(source).__name__} holds no graph.",
+        f"a {type(source).__name__} has no graph.",
         hint="Give a path, bytes, a dict, a Graph, a PyTorch module or a result of tmmu.read.",
     )
 
@@ -116,7 +116,7 @@ def made_of(found: Opened, request: PlanRequest, progress: Progress | None = Non
     Raises ``UnreadableInput`` for a plan, and for an instance with options of graphs.
     """
     if isinstance(found, Plan | Trace):
-        raise UnreadableInput("the source holds a plan already.", hint="Read it with tmmu.read.")
+        raise UnreadableInput("the source already is a plan.", hint="Read it with tmmu.read.")
     idle = idle_for_instance(request) if isinstance(found, PlainInstance) else None
     if idle is not None:
         raise UnreadableInput(f"it is an instance without a graph: it has no {idle}.", hint=f"Omit the {idle}.")

@@ -289,7 +289,7 @@ rank, world_size, shard_spec, addressing, progress : optional
         )
     found = open_source(source, request.dims, example_inputs)
     if not isinstance(found, Graph):
-        raise UnreadableInput("the source holds no graph.", hint="Give the graph: its nodes are moved.")
+        raise UnreadableInput("the source has no graph.", hint="Give the graph: its nodes are moved.")
     return fit_graph(found, request, capacity, allowed_moves(allow, max_cost, keep_phases), progress)
 
 

@@ -40,7 +40,7 @@ def dependencies(index: GraphIndex, inside: NDArray[np.bool_]) -> tuple[I64, I64
         # The reader of lowest id, and its first such input.
         at = min(outside, key=lambda edge: (index.node_ids[after[edge]], edge))
         reader, writer = index.node_ids[after[at]], index.node_ids[before[at]]
-        message = f"node {reader!r} reads what node {writer!r} writes, which is not part of this mode's timeline."
+        message = f"node {reader!r} reads an output of node {writer!r}, which is not part of this mode's timeline."
         hint = "Choose mode 'backward', or mark the producer with phase 'forward'."
         raise InvalidIrShapes(message, reason="producer_outside_mode", node_id=reader, hint=hint)
     return before, after

@@ -145,7 +145,7 @@ _ROWS: tuple[ArenaPlannerEntry | MemoryPlannerEntry, ...] = (
     ),
     ArenaPlannerEntry(
         "auto",
-        "picks by size, and names what it picked and why",
+        "picks a planner by size, and reports its choice and the reason",
         "auto:auto",
         {"minimise": None, "max_nodes": None},
     ),

@@ -177,7 +177,7 @@ def _check_fixed(cols: Columns) -> None:
                 f"storage {ids[i]!r} of arena {arena!r} is fixed at offset {cols.fixed[i]}, "
                 f"which is not a multiple of its alignment {cols.align[i]}.",
                 t=int(cols.problem.birth[i]),
-                hint="Free the offset, or give one on the grid.",
+                hint="Remove the fixed offset, or use a multiple of the alignment.",
                 arena=arena,
                 logical_slot=-1,
                 tensor_id=ids[i],

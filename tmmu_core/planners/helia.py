@@ -205,7 +205,7 @@ class _Placing:
                     f"{where.source} (storage {self.problem.ids[i]!r}).",
                     reason="constant_source",
                     node_id="",
-                    hint="Let all constants of one memory come from one other.",
+                    hint="Use one source memory for all constants of a memory.",
                 )
             return f"the constants of {memory.name} come from {region.source_memory}"
         size, used = int(self.problem.size[i]), region.used if region else 0

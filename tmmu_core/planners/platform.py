@@ -87,7 +87,7 @@ def _wrong_values(value: Any) -> Iterator[str]:
     if isinstance(value, int) and not -U64_MAX <= value <= U64_MAX:
         yield f"{value:,} does not fit 64 bits."
     elif isinstance(value, str) and value != spelled_out(value):
-        yield f"{spelled_out(value)} is not text: it holds half a surrogate pair."
+        yield f"{spelled_out(value)} is not text: it contains half of a surrogate pair."
     for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ():
         yield from _wrong_values(inner)
 
@@ -98,7 +98,7 @@ def _wrong_memories(platform: Platform) -> Iterator[str]:
         yield f"memories need names of their own, at least one: {names}."
     for memory in platform.memories:
         if memory.max_size is not None and memory.max_size < 1:
-            yield f"memory {memory.name!r} has a max_size of {memory.max_size:,} B: nothing can lie in it."
+            yield f"memory {memory.name!r} has a max_size of {memory.max_size:,} B: no storage fits."
         if memory.origin is not None and memory.origin < 0:
             yield f"memory {memory.name!r} begins at address {memory.origin}."
     for floor in [platform.min_alignment, *(m.arena_alignment for m in platform.memories)]:
@@ -124,7 +124,7 @@ def _wrong_rules(platform: Platform) -> Iterator[str]:
         before = first.setdefault(rule.conditions, k)
         other = platform.rules[before]
         if (other.memory, other.constant_destination_memory) != (rule.memory, to):
-            yield f"rules {before + 1} and {k + 1} contradict each other: they match the same and name other memories."
+            yield f"rules {before + 1} and {k + 1} contradict each other: equal conditions, but different memories."
 
 
 def _refuse_unknown_names(rule: Rule, memories: Sequence[str]) -> None:

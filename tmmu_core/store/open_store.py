@@ -116,7 +116,7 @@ def _parsed(url: str) -> tuple[URL, str]:
     return parsed, name
 
 
-_NAMES = "tmmu history lists what there is."
+_NAMES = "tmmu history lists the stored runs."
 _CREATE = "Check the URL, or create one with tmmu record."
 _PASSWORD = re.compile(r":[^:@/]*@")
 _FORMS = "Write sqlite:///plans.db, or postgresql://user@host/database."

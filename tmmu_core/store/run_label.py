@@ -142,7 +142,7 @@ def check_name(what: str, name: str) -> None:
     if len(name) > LONGEST:
         raise StoreFault(f"the {what} has {len(name):,} characters.", hint=f"Give at most {LONGEST}.")
     if visible(name) != name:
-        raise StoreFault(f"the {what} {visible(name)} holds characters that cannot be seen.", hint="Leave them out.")
+        raise StoreFault(f"the {what} {visible(name)} has invisible characters.", hint="Leave them out.")
 
 
 def split_reference(text: str) -> tuple[str | None, str]:

@@ -131,7 +131,7 @@ def _write_tflm(given: tuple[str, Opened], model: tuple[bytes, str], request: Pl
         more = f" and {len(written.left) - SHOWN_NAMES} others" if len(written.left) > SHOWN_NAMES else ""
         print_note(f"left to the runtime: {', '.join(written.left[:SHOWN_NAMES])}{more}")
         if not isinstance(given[1], Graph):
-            print_note("the runtime keeps these for longer than the plan does; export the model itself to place them")
+            print_note("the runtime keeps these longer than the plan; export the model to place them")
     return SUCCESS
 
 
@@ -200,5 +200,5 @@ def _write_project(render: RenderMemoryPlan, name: str, blobs: str) -> int:
         raise UsageError(what, "Check the folder and the permissions.") from error
     print_note(f"wrote the plan as {PROJECT} to {name} ({numbers.short_bytes(written)})")
     if render.constant_arenas and not render.constant_blobs:
-        print_note("the constants' bytes are not known: the program binds them (a plan takes them with --model)")
+        print_note("the constants' bytes are not known: the program binds them (add them with --model)")
     return SUCCESS

@@ -318,7 +318,7 @@ def test_value_read_before_it_is_written_is_rejected() -> None:
     def change(document: dict[str, Any]) -> None:
         document["graph_module"]["graph"]["nodes"].reverse()
 
-    assert "read before anything makes it" in refused(changed("two_layers", change))
+    assert "read before a node writes it" in refused(changed("two_layers", change))
 
 
 def test_view_past_its_storage_is_rejected() -> None:

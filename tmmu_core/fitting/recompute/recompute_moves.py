@@ -24,7 +24,7 @@ from tmmu_core.fitting.recompute.sweep import cheapest_of, improve, search_sweep
 from tmmu_core.fitting.recompute.write_graph import drops_of, with_drops, write_graph
 from tmmu_core.planners.problem import Progress
 
-WHY = "the same operators run again on the same operands and give the same values"
+WHY = "the same operators run again with the same inputs and compute the same values"
 SINGLES = 200
 """Maximum number of single moves offered."""
 TIGHTENED_GOALS = tuple(

@@ -288,7 +288,7 @@ class _Writer:
         """Add a recomputing run of node ``n`` before position ``k``."""
         node = self.index.graph.nodes[n]
         if self.model.expires[self.position[n]] < k:
-            raise _rejected(f"node {node.node_id!r} cannot run again: what it reads is overwritten", "", node.node_id)
+            raise _rejected(f"node {node.node_id!r} cannot run again: its input is overwritten", "", node.node_id)
         inputs = tuple(self._current_name(n, at, i, k) for at, i in enumerate(self.index.inputs_of(n).tolist()))
         if operator_of(node.instr).is_random:
             inputs = (*inputs, self._state(n))

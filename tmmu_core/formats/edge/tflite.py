@@ -306,7 +306,7 @@ class Reading:
         side, at = VARIABLE_VALUE[operator.instr]
         handle, held = operator.inputs[0], getattr(operator, side)[at]
         if ABSENT in (handle, held):
-            what = f"operator {k} ({operator.instr}) leaves out which variable it is on, or its value."
+            what = f"operator {k} ({operator.instr}) has no variable handle or no value."
             raise self.file.damaged(what, use.subgraph.number)
         name = use.variable_of.setdefault(handle, self._id(use, handle))
         value, known = use.subgraph.tensors[held], self.variables.get(name)

@@ -75,7 +75,7 @@ def read(data: bytes, name: str = "") -> PlainInstance:
     if unlisted > 0:
         lives.append(LiveRange("tail: not itemised in the log", 0, end, unlisted, at, "buffer"))
     if not lives:
-        raise UnreadableInput("the log holds no buffer and no arena.", source=name, hint=HINT)
+        raise UnreadableInput("the log has no buffer and no arena.", source=name, hint=HINT)
     if arena:
         areas = ", ".join(f"{which} {size:,}" for which, size in arena.items())
         notes.append(f"arena in bytes: {areas}; the tail is placed behind the head here")

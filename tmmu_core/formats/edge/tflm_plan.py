@@ -66,14 +66,15 @@ class MicroModel:
         """Tensors of each subgraph."""
         if any(operator.instr == tflite.NPU for operator in self.file.subgraph(0).operators):
             raise Misuse(
-                f"{self.name} is compiled by Vela, and its commands hold the addresses of Vela's plan.", "Run it as is."
+                f"{self.name} is compiled by Vela, and its commands contain the addresses of Vela's plan.",
+                "Run it as is.",
             )
         parts = [part for node in self.graph.nodes for part in node.unplanned]
         parts += [self.file.label(number) for number in sorted(set(subgraphs) - {number for number, _ in self.uses})]
         if parts:
             raise Misuse(
                 f"the subgraph {parts[0]!r} of {self.name} is not planned: the main subgraph does not run it, or it "
-                "runs itself.",
+                "is recursive.",
                 "Export a model in which the main subgraph runs all others.",
             )
         self.lives: dict[Key, tuple[int, int]] = {}

@@ -167,7 +167,7 @@ class Builder:
     def _constant(self, name: str, node_id: str) -> None:
         if name not in self.constant:
             reader = f'the node "{node_id}" reads' if node_id else "the graph outputs"
-            what = f'{reader} "{name}", which no earlier node writes and which is neither input nor weight.'
+            what = f'{reader} "{name}", which no earlier node writes and which is neither an input nor a weight.'
             hint = "Check the model with onnx.checker.check_model(model)."
             raise self._refusal("unknown_tensor", what, hint, name, node_id)
         floating = name in self.weights and dtypes.is_floating(self.facts.dtype[name])

@@ -18,7 +18,7 @@ def refuses(data: bytes) -> str:
         if MODEL_FIELDS.get(field) != wire:
             if not seen:
                 return "its first byte begins no field of an ONNX model"
-            return f"field {field} after {seen} others is none of an ONNX model"
+            return f"field {field} after {seen} others is not in an ONNX model"
         if field == GRAPH_FIELD:
             return ""
         length, at = varint(data, at)

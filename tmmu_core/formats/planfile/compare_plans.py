@@ -332,7 +332,7 @@ def _order_difference(left: tuple[str, ...], right: tuple[str, ...], complete: b
     for k, (a, b) in enumerate(zip_longest(left, right)) if complete else ():
         if a != b:
             return Difference(f"$.execution_order[{k}]", a, b)
-    same = "the same nodes under another hash" if complete else "another order"
+    same = "the same nodes with another hash" if complete else "another order"
     return Difference("$.execution_order", same, same)
 
 

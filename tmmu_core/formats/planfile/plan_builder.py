@@ -123,7 +123,7 @@ def _check_rows(rows: Sequence[TensorRow], by_id: Sequence[int], arenas: Collect
     for i in by_id:
         if rows[i].arena not in arenas:
             raise UnreadableInput(
-                f'the tensor "{rows[i].tensor_id}" lies in the arena "{rows[i].arena}", which the plan does not have.',
+                f'the tensor "{rows[i].tensor_id}" lies in the arena "{rows[i].arena}", which is not in the plan.',
                 source=source,
                 place=f"$.tensors[{i}].arena",
                 hint=f"Its arenas are: {', '.join(arenas) or 'none'}.",
@@ -195,7 +195,7 @@ def _placed(
         own_arenas, why = isinstance(entry, MemoryPlannerEntry), f"{head.planner} does so"
         places = "slots" if isinstance(entry, ArenaPlannerEntry) and entry.has_slots else "bytes"
     elif _is_numbered_by_offset(arena, slot, generation, offset):
-        places, why = "bytes", "its storages are numbered by offset, birth and id, none with another in one slot"
+        places, why = "bytes", "its storages are numbered by offset, birth and id, with one storage per slot"
     else:
         places, why = "slots", "its storages are not numbered by offset, birth and id"
     if head.places is not None:

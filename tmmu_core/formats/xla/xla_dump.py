@@ -153,12 +153,12 @@ def read_dump(data: bytes, name: str = "") -> Dump:
         base += allocation.size
     if not rows:
         raise UnreadableInput("no value of the dump's buffer assignment has a live range.", source=name, hint=HINT)
-    notes = ["the dump has no alignments: buffers are planned at any byte, allocations behind each other"]
+    notes = ["the dump has no alignments: buffers are placed at any byte, allocations one after the other"]
     if left_out:
         notes.append(f"{left_out} allocations of called computations ({left_bytes} bytes) are omitted")
     merged = [row for row in rows if len(row.names) > 1]
     if merged:
-        notes.append(f"{len(merged)} buffers hold several values at once (loops and in-place updates)")
+        notes.append(f"{len(merged)} buffers have several values at the same time (loops and in-place updates)")
     ordered = sorted(rows, key=lambda row: (row.birth, -row.size, row.id.encode()))
     origins, made = xla_program.origins_of(program), {}
     for row in ordered:  # ``tuple{1}`` has the origin of ``tuple``

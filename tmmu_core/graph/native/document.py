@@ -324,7 +324,7 @@ def _cbor_value(data: bytes) -> Any:
         at, hint = f"byte {stream.tell()}", "Write the file again."
         raise _damaged(f"this is not valid CBOR: {fault_text(error)}", "", at, hint) from error
     if more := len(data) - stream.tell():
-        at, hint = f"byte {stream.tell()}", "A graph file holds one map and nothing after it."
+        at, hint = f"byte {stream.tell()}", "A graph file contains one map and no further bytes."
         raise _damaged(f"this is not one CBOR value: {more} bytes follow it", "", at, hint)
     return value
 

@@ -58,7 +58,7 @@ def refuses(data: bytes) -> str:
         return f"the document is of the schema {shown}, not a graph"
     if not any(field in fields for field in IDENTIFYING_FIELDS):
         return "the document has none of the fields " + ", ".join(IDENTIFYING_FIELDS)
-    return "its nodes hold shapes and ports, as the node-centric dialect has them" if is_node_centric(fields) else ""
+    return "its nodes have shapes and ports: it is in the node-centric dialect" if is_node_centric(fields) else ""
 
 
 def is_node_centric(fields: dict[str, Any]) -> bool:

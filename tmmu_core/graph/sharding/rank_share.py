@@ -144,7 +144,7 @@ def view_on(
         stored = [d for axis, d in enumerate(_numbers(cut, shape)) if strides is None or strides[axis]]
         if tensor_bytes(stored, tensor.dtype) == wanted and not offset % itemsize(tensor.dtype):
             return msgspec.structs.replace(cut, view=View(view.base_tensor_uid, offset, wanted, strides)), split
-    raise _misfit(tensor, "no axis of it gives just its base's share")
+    raise _misfit(tensor, "no axis of it is consistent with its base's split")
 
 
 def _candidates(base_split: Split, axes: int) -> list[Split]:

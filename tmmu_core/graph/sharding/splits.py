@@ -226,7 +226,9 @@ def _explicit_split(tensor: Tensor, shape: tuple[int, ...], spec: ShardSpec) -> 
             raise refused(message, "$", hint, "shard_axis", tensor=tensor.id)
         if shape[axis] < spec.sizes[mesh]:
             rows, parts = f"{shape[axis]} rows", f"the {spec.sizes[mesh]} parts of mesh axis {mesh!r}"
-            message = f"axis {axis} of the tensor {tensor.id!r} has {rows}, too few for {parts}: a rank would get none."
+            message = (
+                f"axis {axis} of the tensor {tensor.id!r} has {rows}, too few for {parts}: a rank would have no rows."
+            )
             hint = "Split another axis, use a smaller mesh, or leave the tensor whole (null)."
             raise refused(message, "$", hint, "shard_too_small", tensor=tensor.id)
     return split

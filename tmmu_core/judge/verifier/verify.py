@@ -42,7 +42,7 @@ OWN_RULES: dict[str, str] = {
     "extent": "the extent is the end of the highest storage, committed bytes are whole pages of it",
     "capacity": "no arena's extent is over its capacity",
     "storage": "rows that share a storage are linked by views, an alias group or an in-place chain",
-    "overlap": "no two storages use one byte at one step, except in-place reuse at the same offset",
+    "overlap": "no two storages use the same byte at the same step, except for in-place reuse at the same offset",
     "slot": "a slot has one storage at a time, at its offset; slots do not overlap and are numbered from 0",
     "slot_offset": "offsets are aligned prefix sums over the slots (plans of slots)",
     "numbering": "storages are numbered by offset, birth and id, one each (plans that place bytes)",
@@ -55,7 +55,7 @@ OWN_RULES: dict[str, str] = {
     "configuration": "arenas have the capacity, alignment and page size of their configuration",
     "constraint": "separations, colocations, pinned offsets and reserved ranges are observed",
     "reuse_cost": "the reuse cost is the sum of the penalties whose tensors share bytes",
-    "places": "the file states what the planner placed, which selects the rules for offsets",
+    "places": "the file states the unit of placement, which selects the rules for offsets",
     "held": "the file has a content hash, which detects every edit",
 }
 """Rule of a plan without its graph → the property that it checks."""
@@ -243,7 +243,7 @@ def check_handoffs(facts: PlanFacts) -> Iterator[Finding]:
 def check_remarks(plan: Plan) -> Iterator[Finding]:
     """Check rules ``places``, ``held`` and ``hash`` by the remarks of the plan's reader."""
     if derived := plan.remark(PLACES_DERIVED):
-        message = f"the file does not state what it places; checked as a plan of {plan.places}: {derived}."
+        message = f"the file does not state its unit of placement; checked as a plan of {plan.places}: {derived}."
         yield warning("places", message)
     if why := plan.remark(NO_CONTENT_HASH):
         yield warning("held", f"the file has no content hash: {why}.")

@@ -66,7 +66,7 @@ def spread_over_memories(
 def _platform(options: Mapping[str, Any], config: ArenaConfig) -> Platform:
     if options.get("memories") is not None and config:
         raise InvalidIrShapes(
-            "planner 'helia' takes its memories from its option or from the arena configuration, not from both.",
+            "planner 'helia' reads the memories from its option or from the arena configuration, not from both.",
             reason="planner_option",
             node_id="",
             hint="Give alignments and sizes in the option: arena_alignment, max_size.",

@@ -138,7 +138,7 @@ def with_arena_settings(source: Graph, request: PlanRequest) -> PlanRequest:
             return request
         if limited:
             raise InvalidIrShapes(
-                f"planner {request.planner!r} makes arenas of its own, which --capacity does not limit.",
+                f"planner {request.planner!r} defines the arenas itself; --capacity does not apply to them.",
                 reason="planner_option",
                 node_id="",
                 hint='Limit its memories: --option memories=[{"name": "SRAM", "max_size": 65536}].',

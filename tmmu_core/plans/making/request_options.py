@@ -310,7 +310,7 @@ def contradiction(request: PlanRequest) -> Contradiction | None:
     """Return the first contradiction in a request; ``None`` without one."""
     world = request.world_size or 1
     if request.token is not None and request.seed is not None:
-        way_out = "The seed makes the token; give one of them."
+        way_out = "The token is computed from the seed; give one of them."
         return Contradiction("--token and --seed exclude each other.", way_out, "seed")
     if request.world_size == 0:
         return Contradiction("there is no world of 0 ranks.", "Give --world-size 1 or more.", "world_size")

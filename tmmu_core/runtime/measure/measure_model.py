@@ -136,14 +136,12 @@ def measure(
     which = runtime_of(data)
     if runtime:
         if which != LITERT:
-            message = f"{CHOICES[runtime]} runs TensorFlow Lite models, and it is none."
+            message = f"{CHOICES[runtime]} runs TensorFlow Lite models only."
             raise UnreadableInput(message, source=name, hint="Give a .tflite file, or omit --runtime.")
         return _micro(data, name, with_own_plan)
     if not which:
         hint = "Give an .onnx, .tflite or .pt2 file. For other files, use tmmu plan."
-        raise UnreadableInput(
-            f"it is nothing that a runtime runs: {onnx_signature.refuses(data)}.", source=name, hint=hint
-        )
+        raise UnreadableInput(f"no runtime can run it: {onnx_signature.refuses(data)}.", source=name, hint=hint)
     if which in (LITERT, EXECUTORCH):
         return (_litert if which == LITERT else _executorch)(data, name)
     return _eager(data, name, dims or {}) if which == EAGER else _onnxruntime(data, name, dims, in_order)

@@ -117,7 +117,9 @@ def refuses(data: bytes) -> str:
         return ""  # its reader reports the damage
     if any(name.rpartition("/")[2] == ARCHIVE_MARK or name.endswith(OLDER) for name in names):
         return ""
-    return "the zip archive holds no exported program (torch.export.save writes one; torch.save and TorchScript do not)"
+    return (
+        "the zip archive contains no exported program (torch.export.save writes one; torch.save and TorchScript do not)"
+    )
 
 
 def read_program(data: bytes | Path, source: str = "") -> Program:
@@ -129,7 +131,7 @@ def read_program(data: bytes | Path, source: str = "") -> Program:
     names = archive.namelist()
     twice = next((name for name, after in pairwise(sorted(names)) if name == after), None)
     if twice is not None:  # readers disagree on which of them counts
-        raise UnreadableInput(f'the archive holds the member "{twice}" twice.', source=source, hint=COPY)
+        raise UnreadableInput(f'the archive contains the member "{twice}" twice.', source=source, hint=COPY)
     models = [name for name in names if name.endswith(OLDER) or name.split("/")[-2:-1] == ["models"]]
     models = [name for name in models if name.endswith(".json")]
     own = [name for name in models if name.endswith(("models/model.json", OLDER))] or models

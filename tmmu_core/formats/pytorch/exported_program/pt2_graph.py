@@ -416,7 +416,7 @@ class _Reading:
 
     def _value(self, name: str) -> _Value:
         if name not in self.values:
-            raise self._broken(f'"{name}" is read before anything makes it')
+            raise self._broken(f'"{name}" is read before a node writes it')
         return self.values[name]
 
     def _broken(self, what: str) -> UnreadableInput:

@@ -124,7 +124,7 @@ def _value(node: ast.AST, symbols: Mapping[str, int]) -> Fraction:
 
 def _power_of(base: Fraction, exponent: Fraction) -> Fraction:
     if exponent.denominator != 1 or abs(exponent) > 64 or (not base and exponent < 0):
-        raise SizeUnknown("it is a power that sizes do not hold")
+        raise SizeUnknown("a power in it has an unsupported exponent")
     return base ** int(exponent)
 
 

@@ -196,7 +196,7 @@ def _callable(what: pt2_operators.Operator) -> Callable[..., Any]:
         found: Callable[..., Any] = getattr(torch.ops.higher_order, what.name)
         return found
     if what.space not in SPACES or what.name in NEVER or not re.fullmatch(r"\w+", what.name):
-        raise CannotTrace(f"the operator {what.title} is none of PyTorch's own")
+        raise CannotTrace(f"the operator {what.title} is not an operator of PyTorch")
     packet = getattr(getattr(torch.ops, what.space), what.name, None)
     operator = getattr(packet, what.overload, None)
     if not isinstance(operator, torch._ops.OpOverload):

@@ -94,7 +94,7 @@ def exported(
     try:
         from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
     except ImportError as error:
-        what = f"PyTorch {torch.__version__} cannot give a joint graph with descriptors."
+        what = f"PyTorch {torch.__version__} cannot trace a joint graph with descriptors."
         raise UnreadableInput(what, source=name, hint="Use a newer PyTorch; 2.13 is known to do.") from error
     compiled = [path for path, part in module.module.named_modules() if "_orig_mod" in part._modules]
     if compiled:

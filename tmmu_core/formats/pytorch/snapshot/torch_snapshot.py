@@ -60,7 +60,7 @@ def read_history(data: bytes, name: str) -> tuple[History, list[str]]:
     traces = {device: events for device, events in enumerate(snapshot.traces) if events.is_recorded}
     devices = sorted({*of_device, *traces})
     if not devices:
-        raise UnreadableInput("the snapshot holds no segment and no allocation.", source=name, hint=HINT)
+        raise UnreadableInput("the snapshot has no segment and no allocation.", source=name, hint=HINT)
     refuse_many_devices(len(devices), name)
     found = {device: device_of(traces.get(device) or Events(), of_device.get(device, [])) for device in devices}
     peaks = {device: found[device].peak[1] for device in devices}
@@ -68,7 +68,7 @@ def read_history(data: bytes, name: str) -> tuple[History, list[str]]:
     if not found[chosen].size.size:
         raise UnreadableInput("nothing is allocated in the snapshot.", source=name, hint=HINT)
     others = ", ".join(f"{device} (peak {short_bytes(peaks[device])})" for device in devices if device != chosen)
-    notes = [f"device {chosen} is shown; the snapshot also holds device {others}"] if others else []
+    notes = [f"device {chosen} is shown; the snapshot also has device {others}"] if others else []
     return history_of(found[chosen], snapshot), notes
 
 
@@ -89,7 +89,7 @@ def _decoded(data: bytes, name: str) -> Snapshot:
         what = f"the snapshot is damaged: {what}."
         raise UnreadableInput(what, source=name, place=place, hint=HINT) from error
     except Exception as error:  # a damaged pickle raises nearly anything
-        what = "the snapshot is damaged: it is cut off, or holds other values than a snapshot."
+        what = "the snapshot is damaged: it is cut off, or contains other values than a snapshot."
         raise UnreadableInput(what, source=name, hint=f"Copy the file again. {HINT}") from error
 
 

@@ -126,6 +126,6 @@ def _as_given(graph: Graph, given: Sequence[str], waits_for: Mapping[str, set[st
     done.clear()
     for node_id in order:
         if not waits_for[node_id] <= done:
-            raise LivenessCycle(f"{node_id} runs before what it reads is there.", node_id=node_id)
+            raise LivenessCycle(f"{node_id} runs before its input is written.", node_id=node_id)
         done.add(node_id)
     return order
