@@ -21,7 +21,7 @@ from tmmu_core.planners.columns import count_option
 from tmmu_core.planners.exact import exact
 from tmmu_core.planners.meter import Meter, metered
 from tmmu_core.planners.problem import I64, U64, UNLIMITED, Packing, Problem, Progress, ReuseTerms, subproblem
-from tmmu_core.planners.reuse.cost_bound import Parts, cost_bound, searched
+from tmmu_core.planners.reuse.cost_bound import Parts, cost_bound, is_infeasible, merged, searched
 from tmmu_core.planners.reuse.local_search import Placement, repair
 from tmmu_core.planners.reuse.reuse_model import ReuseModel, reuse_model
 
@@ -75,7 +75,9 @@ def plan_reuse(problem: Problem, options: Mapping[str, Any], progress: Progress 
     bound = sum(cost for cost, _ in parts) + model.unavoidable
     missing, cost, offset = best
     if missing:
-        raise _too_small(problem, None if observed_by_all(problem) else _needed(problem, meter))
+        least = None if observed_by_all(problem) else _needed(problem, meter)
+        above = problem.capacity + 1 if least is None and is_infeasible(model, work) else least
+        raise _too_small(problem, above)
     offset = settled(model, offset)
     if observed_by_all(problem):
         offset = _lowered(problem, model, offset, meter)
@@ -113,13 +115,14 @@ def relaxed(problem: Problem) -> Problem:
     It has no colocations and only one buffer of each exclusion. A reserved range is a buffer with a fixed offset.
     """
     terms, n = problem.reuse or ReuseTerms(), len(problem)
-    size: list[int] = [*problem.size.tolist(), *(end - begin for begin, end in terms.reserved)]
+    reserved = merged([[*row] for row in terms.reserved], 1, 1)
+    size: list[int] = [*problem.size.tolist(), *(end - begin for begin, end in reserved)]
     dropped: set[int] = set()
     apart = set() if problem.must_not_alias is None else {frozenset(pair) for pair in problem.must_not_alias.tolist()}
     for pair in terms.exclusions:
         if frozenset(pair) not in apart and dropped.isdisjoint(pair):
             dropped.add(min(pair, key=lambda i: size[i]))
-    count = len(terms.reserved)
+    count = len(reserved)
     fixed = [-1] * n if problem.fixed is None else problem.fixed.tolist()
     ids = (*problem.ids, *(f"reserved {k}" for k in range(count)))
     birth = [*problem.birth.tolist(), *[int(problem.birth.min())] * count]
@@ -131,7 +134,7 @@ def relaxed(problem: Problem) -> Problem:
         size=np.array(size, np.uint64),
         alignment=np.append(problem.alignment, [1] * count).astype(np.uint64),
         handoff_from=None if problem.handoff_from is None else np.append(problem.handoff_from, [-1] * count),
-        fixed=np.array([*fixed, *(begin for begin, _ in terms.reserved)], np.int64),
+        fixed=np.array([*fixed, *(begin for begin, _ in reserved)], np.int64),
         gaps=None if problem.gaps is None else (*problem.gaps, *[()] * count),
         roles=(),
         reuse=None,

@@ -81,6 +81,20 @@ def searched(model: ReuseModel, parts: Parts, offset: list[int], work: int) -> P
     return parts
 
 
+def is_infeasible(model: ReuseModel, work: int) -> bool:
+    """Return whether an exhaustive search of a component proves that no placement keeps all constraints."""
+    place, seen = Placement(model), set[int]()
+    above = 1 + int(model.weight[model.weight != HARD].sum())
+    for first in range(len(model)):
+        if first not in seen:
+            component = _component(place, first)
+            seen |= component
+            found, work = least_cost(model, sorted(component), above, work)
+            if found == above:
+                return True
+    return False
+
+
 def _component(place: Placement, first: int) -> set[int]:
     """Return the units that edges connect with ``first``."""
     found, pending = {first}, [first]
@@ -119,9 +133,7 @@ def clique_bound(model: ReuseModel, clique: list[int], soft: dict[Pair, int]) ->
     if any(cell % int(model.align[unit]) for unit in clique):
         cell = grid if all(end % grid == 0 for end in ends) else 1
     room = -(-model.capacity // grid) * grid // cell
-    free = room - sum(
-        max(0, min(-(-end // cell), room) - begin // cell) for begin, end in _merged(reserved, grid, cell)
-    )
+    free = room - sum(max(0, min(-(-end // cell), room) - begin // cell) for begin, end in merged(reserved, grid, cell))
     cells = sum(size.values()) // cell
     if free <= 0:
         return 0
@@ -137,7 +149,7 @@ def clique_bound(model: ReuseModel, clique: list[int], soft: dict[Pair, int]) ->
     return cost
 
 
-def _merged(ranges: list[list[int]], grid: int, cell: int) -> list[tuple[int, int]]:
+def merged(ranges: list[list[int]], grid: int, cell: int) -> list[tuple[int, int]]:
     """Return the cells that no unit covers, sizes being rounded up to ``grid``, as ranges in order."""
     found: list[tuple[int, int]] = []
     for begin, end in sorted(ranges):

@@ -58,15 +58,17 @@ def edges_between(model: ReuseModel, units: list[int]) -> Edges:
 def least_cost(model: ReuseModel, chosen: list[int], upper: int, work: int) -> tuple[int, int]:
     """Return a lower bound of the penalties between the chosen units, and the work that is left.
 
-    The bound is the least cost; ``upper`` where no placement costs less; 0 where the search needs more than ``work``,
-    counted in offsets that are compared.
+    The bound is the least cost; ``upper`` where no placement costs less, or none exists; 0 where the search needs more
+    than ``work``, counted in offsets that are compared.
     """
     edges = edges_between(model, chosen)
     twin = {v: u for v in chosen for u in chosen if u < v and _are_twins(model, edges, chosen, u, v)}
     units = sorted(chosen, key=lambda u: (u not in twin and u not in twin.values(), -model.size[u], u))
     offers = support_offsets(model, units)
-    if not offers or not all(offers) or upper >= FORBIDDEN:
+    if not offers or upper >= FORBIDDEN:
         return 0, work
+    if not all(offers):
+        return upper, work
     search = Search(model, edges, units, offers, [units.index(twin[u]) if u in twin else -1 for u in units])
     nodes = work // search.total
     for first in reversed(range(len(units))):

@@ -95,8 +95,8 @@ def _units(count: int, colocations: Iterable[tuple[int, int]]) -> list[int]:
     return [number[root] for root in roots]
 
 
-def _hard_edges(problem: Problem, terms: ReuseTerms, unit: list[int]) -> tuple[dict[Pair, Pair], str]:
-    """Return the sizes of every two units that must not share a byte, and the contradiction if two of one unit must."""
+def _hard_edges(problem: Problem, terms: ReuseTerms, unit: list[int], pin: list[int]) -> tuple[dict[Pair, Pair], str]:
+    """Return the sizes of every two units that must not share a byte, and the contradiction if two storages must."""
     sizes = problem.size.tolist()
     free = {(min(pair), max(pair)) for pair in terms.exclusions}
     apart = () if problem.must_not_alias is None else problem.must_not_alias.tolist()
@@ -106,6 +106,9 @@ def _hard_edges(problem: Problem, terms: ReuseTerms, unit: list[int]) -> tuple[d
             contradiction = f'"{problem.ids[a]}" and "{problem.ids[b]}" are at one offset and must not share a byte'
             continue
         (i, s), (j, t) = sorted([(unit[a], sizes[a]), (unit[b], sizes[b])])
+        if min(pin[i], pin[j]) >= 0 and pin[i] < pin[j] + t and pin[j] < pin[i] + s:
+            here, there = pin[unit[a]], pin[unit[b]]
+            contradiction = f'"{problem.ids[a]}" at {here} and "{problem.ids[b]}" at {there} must not share a byte'
         old = hard.get((i, j), (0, 0))
         hard[i, j] = max(s, old[0]), max(t, old[1])
     return hard, contradiction
@@ -133,10 +136,13 @@ def reuse_model(problem: Problem) -> ReuseModel:
             if pin[u] not in (-1, fixed[i]):
                 pinned = f'"{problem.ids[i]}" is at {fixed[i]} and at one offset with a buffer at {pin[u]}'
             pin[u] = fixed[i]
+    for i, at in enumerate(pin[u] for u in unit):
+        if at >= 0 and at % grids[i]:
+            pinned = f'"{problem.ids[i]}" is at {at}, which is no multiple of its alignment {grids[i]}'
         for begin, end in terms.reserved:
-            if pin[u] >= 0 and pin[u] < end and begin < pin[u] + sizes[i]:
-                pinned = f'"{problem.ids[i]}" is at {pin[u]}, in the reserved range from {begin} to {end}'
-    hard, together = _hard_edges(problem, terms, unit)
+            if at >= 0 and at < end and begin < at + sizes[i]:
+                pinned = f'"{problem.ids[i]}" is at {at}, in the reserved range from {begin} to {end}'
+    hard, together = _hard_edges(problem, terms, unit, pin)
     rows = [(i, j, s, t, HARD) for (i, j), (s, t) in hard.items()]
     unavoidable = 0
     for a, b, weight in terms.penalties:
