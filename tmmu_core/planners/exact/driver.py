@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any
@@ -10,8 +10,16 @@ from typing import Any
 from tmmu_core.planners.bounds import reachable
 from tmmu_core.planners.columns import Columns
 from tmmu_core.planners.exact.branch_and_bound import FOUND, INFEASIBLE, Searcher, Watch
-from tmmu_core.planners.exact.branching import BranchingOrder
-from tmmu_core.planners.exact.lns import MAX_LONG_RUNS, CapacitySchedule, is_applicable, iterations_for, lns_run
+from tmmu_core.planners.exact.branching import BranchingOrder, luby
+from tmmu_core.planners.exact.lns import (
+    ALMOST_OMITTED,
+    Run,
+    is_applicable,
+    iterations_for,
+    lns_run,
+    planned_iterations,
+    run_schedule,
+)
 from tmmu_core.planners.exact.search_model import Model, greedy_handoffs, possible_handoffs, search_model, units_of
 from tmmu_core.planners.exact.time_cut import TimeCutSearch, cut_columns
 from tmmu_core.planners.meter import Meter
@@ -26,6 +34,10 @@ TARGET_STEPS = (3, 4, 5, 6, 7, 7, 7, 7)
 """Targets between bound and extent, in eighths: two steps down after success, one up after failure."""
 MAX_ENUMERATED_HANDOFFS = 5
 """In-place reuses up to which every choice of them is searched."""
+LNS_TURNS = 8
+"""Without a goal, a run of large neighbourhood search at the bound follows each of so many parts of the nodes."""
+MIN_TURN_NODES = 5_000
+"""Fewest nodes between two turns; with fewer, the runs begin after the last node."""
 
 
 class ProgressLog:
@@ -62,7 +74,7 @@ class SearchRequest:
     notes: dict[str, Any]
     log: ProgressLog = field(repr=False)
     use_lns: bool = True
-    """Whether large neighbourhood search follows the last node; it may take minutes."""
+    """Whether large neighbourhood search takes turns with branch and bound and follows it; it may take minutes."""
 
 
 @dataclass
@@ -203,7 +215,8 @@ def search(component: ComponentSearch, request: SearchRequest) -> None:
     before = int(notes["nodes"])
     log.floor = component.floor
     spent = attempts = 0
-    while spent < allowed:
+    lns: _LnsRuns | None = None
+    while not notes.get("told_to_stop"):
         component.update_bound()
         log.record(before + spent, component.extent, component.bound)
         open_variants = component.open_variants(goal)
@@ -213,6 +226,14 @@ def search(component: ComponentSearch, request: SearchRequest) -> None:
             meter.halt(1)  # the next attempt is cut short, so that this one counts
         if meter.ended():
             notes["told_to_stop"] = True
+            break
+        if request.use_lns and (lns is None or component.bound > lns.low):
+            normal = iterations_for(component.variants[0].model, allowed)
+            lns = _LnsRuns(component, request, normal, 0 if lns is None else lns.turns)
+        if lns is not None and (run := lns.next_run(spent, allowed)) is not None:
+            lns.make(run, before + spent, before + spent + allowed)
+            continue
+        if spent >= allowed:
             break
         variant = open_variants[component.turn % len(open_variants)]
         component.turn += 1
@@ -229,50 +250,78 @@ def search(component: ComponentSearch, request: SearchRequest) -> None:
         attempts += 1
         component.apply_result(variant, target, verdict, offset)
     component.update_bound()
-    if request.use_lns and spent >= allowed and component.open_variants(goal):
-        _run_lns(component, request, before + spent, allowed)
     log.record(before + spent, component.extent, component.bound)
     notes.update(nodes=before + spent, attempts=notes["attempts"] + attempts)
     component.is_open = bool(component.open_variants(goal))
 
 
-def _run_lns(component: ComponentSearch, request: SearchRequest, before: int, allowed: int) -> None:
-    """Run large neighbourhood search on the first variant where its bound, or the goal, is near."""
-    variant, notes, meter = component.variants[0], request.notes, request.meter
-    grain = variant.model.grain
-    low = max(component.bound, variant.bound, request.goal // grain * grain)
-    if not is_applicable(variant.model, low + grain if request.goal else component.extent, low):
-        return
-    schedule = CapacitySchedule(low, grain, iterations_for(variant.model, allowed))
-    runs, done, fewest = 0, 0, -1
-    while component.extent > max(low, request.goal) and not notes.get("told_to_stop"):
-        capacity, iterations = schedule.next(low + grain if request.goal else component.extent, fewest)
-        if not iterations:
-            break
-        runs += 1
-        # Long runs have numbers of their own: their random states do not depend on the runs before.
-        run = lns_run(variant.model, variant.searcher.tables, schedule.long_runs or MAX_LONG_RUNS + runs)
-        # Progress: as many nodes again as the budget has, however many runs there are.
-        share = (before + min(done * allowed // schedule.max_iterations, allowed), allowed, schedule.max_iterations)
-        is_limited = meter.watched or meter.limit is not None
-        offset = run.run(capacity, iterations, _watch_iterations(meter, share, iterations) if is_limited else None)
+@dataclass
+class _LnsRuns:
+    """Large neighbourhood search of a component's first variant, where its bound, or the goal, is near."""
+
+    component: ComponentSearch
+    request: SearchRequest
+    normal: int
+    """Iterations of a normal run."""
+    turns: int
+    """Runs in turn with branch and bound so far."""
+
+    def __post_init__(self) -> None:
+        component, goal, self.grain = self.component, self.request.goal, self.component.variants[0].model.grain
+        self.low = max(component.bound, component.variants[0].bound, goal // self.grain * self.grain)
+        self.done = 0
+        self.schedule: Generator[Run, tuple[int, int], None] | None = None
+
+    @property
+    def extent(self) -> int:
+        """Extent to improve on."""
+        return self.low + self.grain if self.request.goal else self.component.extent
+
+    def next_run(self, spent: int, allowed: int) -> Run | None:
+        """Return the run that is due when so many of the nodes are spent; ``None`` where there is none.
+
+        The lengths of the turns follow the Luby sequence: how likely an iteration ends the search depends little on the
+        length of its run.
+        """
+        if not is_applicable(self.component.variants[0].model, self.extent, self.low):
+            return None
+        if spent >= allowed:
+            if self.schedule is None:
+                self.schedule = run_schedule(self.low, self.grain, self.normal, self.extent)
+                self.following = next(self.schedule)
+            return self.following if self.following[1] else None
+        is_due = self.turns < LNS_TURNS and spent * LNS_TURNS >= allowed * (self.turns + 1)
+        if self.request.goal or allowed < MIN_TURN_NODES * LNS_TURNS or not is_due:
+            return None
+        self.turns += 1
+        return self.low, luby(self.turns) * self.normal, self.turns
+
+    def make(self, planned_run: Run, at: int, of: int) -> None:
+        """Make a run. Progress: from ``at`` towards ``of``."""
+        variant, meter, notes = self.component.variants[0], self.request.meter, self.request.notes
+        capacity, iterations, number = planned_run
+        left, planned = meter.left(iterations + 1), planned_iterations(self.normal)
+
+        def watch(done: int) -> bool:
+            """Stop the run by the meter. It is not shortened: its cooling depends on its length."""
+            return done < left and meter("exact", min(at + (self.done + done) * (of - at) // planned, of), of)
+
+        run = lns_run(variant.model, variant.searcher.tables, number)
+        offset = run.run(capacity, iterations, watch if meter.watched or meter.limit is not None else None)
         meter.spend(max(run.iterations, 1))
         if run.stop[0] and not meter.ended():
             meter.halt()
-        if meter.ended():
+        if meter.ended():  # the result depends on the moment of the stop
             notes["told_to_stop"] = True
-            break
-        fewest, done = run.fewest_omitted, done + run.iterations
+            return
+        self.done += run.iterations
+        notes["turns"] = notes.get("turns", 0) + run.iterations
         if offset is not None:
-            component.accept(variant, offset)
-    notes["turns"] = notes.get("turns", 0) + done
-
-
-def _watch_iterations(meter: Meter, share: tuple[int, int, int], iterations: int) -> Watch:
-    """Return a callback that stops a run by the meter. The run is not shortened: its cooling depends on its length."""
-    begun, nodes, most = share
-    left = meter.left(iterations + 1)
-    return lambda done: done < left and meter("exact", min(begun + done * nodes // most, begun + nodes), begun + nodes)
+            self.component.accept(variant, offset)
+        if self.schedule is not None:
+            self.following = self.schedule.send((self.extent, run.fewest_omitted))
+        elif run.fewest_omitted > ALMOST_OMITTED:
+            self.turns = LNS_TURNS
 
 
 def _watch(meter: Meter, before: int, allowed: int) -> Watch:

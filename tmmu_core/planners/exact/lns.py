@@ -9,7 +9,7 @@ The budget is a number of iterations, never time.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from functools import cache
 from math import isqrt
@@ -246,65 +246,43 @@ def iterations_for(model: Model, nodes: int) -> int:
     return nodes * FULL_BUDGET_UNITS**2 // max(len(model), FULL_BUDGET_UNITS) ** 2
 
 
-@dataclass
-class CapacitySchedule:
-    """Chooses the capacity and the iterations of each run, between the bound (or goal) and the extent so far."""
+def planned_iterations(normal: int) -> int:
+    """Return the iterations of all possible runs but the last; the scale of the progress report."""
+    return (MAX_LONG_RUNS * LONG_RUN_FACTOR + 4) * normal
 
-    low: int
-    grain: int
-    iterations: int
-    """Of a normal run."""
-    last_capacity: int = -1
-    """Capacity of the previous run."""
-    failed_capacity: int = -1
-    """Highest capacity at which a run failed."""
-    run_factor: int = 1
-    failure_count: int = 0
-    long_runs: int = 0
-    """Long runs so far."""
-    fewest_at_low: int = -1
-    """Fewest units omitted by a long run at the low end; −1 before one."""
-    had_last_run: bool = False
 
-    def next(self, extent: int, fewest_omitted: int) -> tuple[int, int]:
-        """Return the capacity and iterations of the next run; iterations 0: no more runs.
+Run = tuple[int, int, int]
+"""Capacity, iterations (0: no run), and the number, which gives the random state."""
 
-        ``fewest_omitted`` is the result of the previous run; −1 before the first. Normal runs bisect between the
-        highest failed capacity and the extent. After :data:`MAX_FAILURES` failures long runs follow: at the low end
-        while few units are omitted, then bisecting again, then one very long run at the low end.
-        """
-        if fewest_omitted > 0:
-            if fewest_omitted <= CLOSE_OMITTED and self.run_factor == 1 and not self.long_runs:
-                self.run_factor = 2
-                return self.last_capacity, 2 * self.iterations
-            self.failed_capacity = self.last_capacity
-            self.failure_count += 1
-            if self.long_runs and self.last_capacity == self.low:
-                known = self.fewest_at_low
-                self.fewest_at_low = fewest_omitted if known < 0 else min(known, fewest_omitted)
-        self.run_factor = 1
-        base = max(self.low, self.failed_capacity)
-        at = max((base + extent) // 2 // self.grain * self.grain, self.low)
-        if not self.long_runs and self.failed_capacity < at < extent and self.failure_count < MAX_FAILURES:
-            self.last_capacity = at
-            return at, self.iterations
-        almost = self.last_capacity == self.low and fewest_omitted <= ALMOST_OMITTED
-        if not self.long_runs or (almost and self.long_runs < MAX_LONG_RUNS_AT_LOW):
-            self.failed_capacity, at = -1, self.low
-        is_last = not self.failed_capacity < at < extent or fewest_omitted > HOPELESS_OMITTED
-        if is_last or self.long_runs >= MAX_LONG_RUNS:
-            return self._last_run()
-        self.long_runs += 1
-        self.last_capacity = at
-        return at, LONG_RUN_FACTOR * self.iterations
 
-    @property
-    def max_iterations(self) -> int:
-        """Iterations of all possible runs but the last; the scale of the progress report."""
-        return (MAX_LONG_RUNS * LONG_RUN_FACTOR + 4) * self.iterations
+def run_schedule(low: int, grain: int, normal: int, extent: int) -> Generator[Run, tuple[int, int], None]:
+    """Yield each run after the last node; receives the extent after it and the fewest units it omitted.
 
-    def _last_run(self) -> tuple[int, int]:
-        if self.had_last_run or not 0 < self.fewest_at_low <= CLOSE_OMITTED:
-            return self.low, 0
-        self.had_last_run, self.long_runs, self.last_capacity = True, MAX_LONG_RUNS + 1, self.low
-        return self.low, LONG_RUN_FACTOR * self.iterations * LAST_RUN_FACTOR[0] // LAST_RUN_FACTOR[1]
+    Runs of ``normal`` iterations bisect between ``low``, the bound or the goal, and the extent. Then long runs: at the
+    low end while few units are omitted, bisecting again, and a very long one at the low end. Long runs have numbers of
+    their own: their random states do not depend on the runs before.
+    """
+
+    def middle() -> int:
+        return max((max(low, failed) + extent) // 2 // grain * grain, low)
+
+    failed, failures, fewest, number = -1, 0, 0, MAX_LONG_RUNS + 1
+    while failures < MAX_FAILURES and failed < (at := middle()) < extent:
+        extent, fewest = yield at, normal, number
+        if 0 < fewest <= CLOSE_OMITTED:
+            extent, fewest = yield at, 2 * normal, number + 1
+            number += 1
+        number += 1
+        if fewest:
+            failed, failures = at, failures + 1
+    at, failed, made, fewest_at_low = low, -1, 0, MAX_UNITS
+    while made < MAX_LONG_RUNS and fewest <= HOPELESS_OMITTED and failed < at < extent:
+        made += 1
+        extent, fewest = yield at, LONG_RUN_FACTOR * normal, made
+        fewest_at_low = min(fewest_at_low, fewest) if at == low else fewest_at_low
+        if at > low or fewest > ALMOST_OMITTED or made >= MAX_LONG_RUNS_AT_LOW:
+            failed = at if fewest else failed
+            at = middle()
+    if fewest_at_low <= CLOSE_OMITTED:
+        yield low, LONG_RUN_FACTOR * normal * LAST_RUN_FACTOR[0] // LAST_RUN_FACTOR[1], MAX_LONG_RUNS + 1
+    yield low, 0, 0

@@ -123,19 +123,16 @@ static I list_gaps(P p, I i, I order_row, I rows)
     const uint8_t *const conflicts = p->conflicts + i * p->n;
     I *const rank = WORK(RANK), *const floor = WORK(FLOOR), *const ceiling = WORK(CEILING), count = 0;
     for (I k = 0; k < rows; k++) {
-        const I j = row[k];
         rank[count] = k;
-        floor[count + 1] = top[j];
-        ceiling[count] = high[j];
-        count += conflicts[j];
+        count += conflicts[row[k]];
     }
     rank[count] = rows;
-    ceiling[count] = p->capacity;
     floor[0] = 0;
-    for (I k = 1; k <= count; k++)
-        floor[k] = larger(floor[k], floor[k - 1]);
+    for (I k = 0; k < count; k++)
+        floor[k + 1] = larger(top[row[rank[k]]], floor[k]);
+    ceiling[count] = p->capacity;
     for (I k = count - 1; k >= 0; k--)
-        ceiling[k] = ceiling[k] < ceiling[k + 1] ? ceiling[k] : ceiling[k + 1];
+        ceiling[k] = smaller(high[row[rank[k]]], ceiling[k + 1]);
     return count;
 }
 
