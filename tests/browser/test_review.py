@@ -37,7 +37,7 @@ def test_two_people_exchange_a_review_and_decide(visit: Visit, tmp_path: Path, b
     first.get_by_label("Your name").fill("Ada")
     first.get_by_label("Your name").press("Enter")
     still(first)
-    first.get_by_placeholder("What should change").fill("Why is <b>r1</b> so large?")
+    first.get_by_label("Note", exact=True).fill("Why is <b>r1</b> so large?")
     first.get_by_role("button", name="Add note").click()
     expect(first.locator(".st-key-note-0")).to_contain_text("tensor r1: Why is <b>r1</b> so large?")
     assert "Why is <b>r1" in "".join(texts_drawn(first))  # a flag on the timeline
