@@ -8,10 +8,8 @@ binds the peak, the bytes of each kind of module, the cost and the CPU seconds, 
 from __future__ import annotations
 
 import argparse
-import re
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -26,6 +24,7 @@ from torch.utils.checkpoint import checkpoint
 import tmmu_core as tmmu
 from benchmarks.real import record
 from benchmarks.real_steps import Decoder, Encoder, LanguageModel
+from tmmu_core.fitting.layers import grouped_layers
 from tmmu_core.fitting.pytorch.fx_optimizer import make_optimizer
 from tmmu_core.formats.pytorch.torch_module import fake_tensors
 from tmmu_core.library.torch_fit import TorchFit
@@ -95,7 +94,7 @@ def question(name: str, capacity: str, sizes: tuple[int, int]) -> str:
         module.train(), capacity, example_inputs=inputs, optimizer="adamw", dims={"batch": sizes}, largest="batch"
     )
     assert isinstance(fit, TorchFit)
-    peak, groups = fit.peak(), _groups(fit.layers())
+    peak, groups = fit.peak(), grouped_layers(fit.layers())
     lines = [
         f"{name}, {capacity}, AdamW: {fit.answer} at batch {fit.sizes['batch']}",
         f"eager mode needs {fit.eager_peak_bytes:,} B at this batch, the fit {fit.extent_bytes:,} B",
@@ -109,16 +108,6 @@ def question(name: str, capacity: str, sizes: tuple[int, int]) -> str:
         f"{time.process_time() - begun:.1f} CPU seconds",
     ]
     return "\n".join(lines)
-
-
-def _groups(layers: Mapping[str, Mapping[str, int]]) -> dict[str, tuple[int, Counter[str]]]:
-    """Return the number and the bytes of the modules of each path with ``*`` as its block, most activations first."""
-    found: dict[str, tuple[int, Counter[str]]] = {}
-    for path, row in layers.items():
-        group = re.sub(r"\.\d+", ".*", path, count=1) or "the model"
-        count, total = found.get(group, (0, Counter()))
-        found[group] = count + 1, total + Counter(row)
-    return dict(sorted(found.items(), key=lambda each: -each[1][1]["activations"]))
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,13 @@ from functools import cached_property
 from typing import Any, TypeAlias
 
 from tmmu_core.base.errors import ContractError, UnreadableInput
+from tmmu_core.fitting.layers import fitted_layers, fitted_peak
 from tmmu_core.fitting.move import Kind
 from tmmu_core.fitting.moves.sizes import bisect_size
 from tmmu_core.fitting.problem.answer import Allowed, Fitted
 from tmmu_core.fitting.problem.capacity import Capacity
 from tmmu_core.fitting.problem.planner_calls import initial_candidate
 from tmmu_core.fitting.pytorch.batch_graph import sized_graph
-from tmmu_core.fitting.pytorch.layers import at_peak, layers
 from tmmu_core.formats.pytorch.caching_allocator import reserved_peak
 from tmmu_core.graph.model import ONE_MEMORY, Dim, Graph
 from tmmu_core.library.arguments import Amount, Capacities, Share, allowed_moves, amount_of_bytes
@@ -130,13 +130,12 @@ class TorchFit(Fit[Plan]):
 
     def peak(self) -> dict[str, Any]:
         """Return the node and module at the peak, the live tensors, their bytes by module, and a suggestion."""
-        return at_peak(self.graph, self.plan, self.plan.totals.peak_step)
+        return fitted_peak(self.fitted)
 
     def layers(self) -> dict[str, dict[str, int]]:
         """Return bytes by module path: parameters, gradients, optimizer state, activations, what of these is kept,
         recomputed and offloaded, and what is live at the peak."""
-        given, gradients = self.fitted.start.plan_input.graph, self.step.executed.gradients
-        return layers(given, self.graph, gradients, self.peak()["modules"])
+        return fitted_layers(self.fitted, self.step.executed.gradients)
 
 
 @dataclass(frozen=True)

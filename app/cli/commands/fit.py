@@ -27,8 +27,10 @@ from app.cli.console import (
 from app.cli.options import AsJson, Source, option
 from app.cli.resolve import open_any, progress_on_terminal, show_warnings, write_graph
 from app.texts import numbers
+from app.texts.module_text import module_table, peak_text
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.fitting.assumptions import assumptions
+from tmmu_core.fitting.layers import fitted_layers, fitted_peak
 from tmmu_core.fitting.move import KINDS
 from tmmu_core.fitting.problem.answer import ALLOWED, Allowed, Fitted
 from tmmu_core.fitting.problem.capacity import Capacity
@@ -194,6 +196,8 @@ def as_json(fitted: Fitted) -> dict[str, Any]:
         "next_steps": list(fitted.next_steps),
         "unknown_operators": [{"name": each.name, "nodes": each.nodes, "bytes": each.bytes} for each in fitted.unknown],
         "bound": [asdict(need) for need in fitted.bound.needs],
+        "modules": fitted_layers(fitted),
+        "peak": {key: value for key, value in fitted_peak(fitted).items() if key != "tensors"},
     }
 
 
@@ -233,7 +237,16 @@ def _print_fit(fitted: Fitted) -> None:
             saved, moved = numbers.full_bytes(move.bytes), numbers.full_bytes(move.cost.moved_bytes)
             rows.append([move.kind, move.what, saved, f"{move.cost.extra_flops:,}", moved])
         table(("change", "tensor or setting", ">saved", ">extra FLOPs", ">transferred"), rows)
+    _print_modules(fitted)
     show_warnings(fitted.warnings)
+
+
+def _print_modules(fitted: Fitted) -> None:
+    """Print the bytes by module of a training step, and what binds its peak."""
+    titles, rows = module_table(fitted)
+    if rows:
+        print_lines(peak_text(fitted))
+        table((titles[0], *(f">{each}" for each in titles[1:])), rows)
 
 
 def _need_text(need: Need) -> str:

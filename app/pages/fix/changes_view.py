@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import streamlit as st
 
@@ -161,6 +161,7 @@ def body(shown: Shown, fitted: Fitted, capacity: Capacity) -> None:
                 selection_mode="points",
             )
         _minimum_button(whole)
+    move_tables.by_module(replace(fitted, best=best))
     _drawn(shown, best, capacity)
     move_tables.ranked(fitting.ranked(state.choice(), _kinds()), fitted.start.extent_bytes)
     _sizes(shown, capacity)

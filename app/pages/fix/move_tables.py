@@ -12,8 +12,10 @@ from app.kit.frame import long_work
 from app.session import planning, state
 from app.session.work.jobs import Job
 from app.texts import markup, numbers
+from app.texts.module_text import module_table, peak_text
 from tmmu_core.base.errors import TmmuError
 from tmmu_core.fitting.move import Move
+from tmmu_core.fitting.problem.answer import Fitted
 from tmmu_core.fitting.search.what_if import WhatIf
 
 CHOSEN = "fit.move"
@@ -44,6 +46,17 @@ def in_order(made: Sequence[Move]) -> None:
     ]
     head = ("change", "saved", *costs, "details and why it is allowed")
     st.html(markup.table(head, rows, numbers=range(1, 2 + len(costs))))
+
+
+def by_module(fitted: Fitted) -> None:
+    """Draw the bytes of a training step by module, and what binds its peak."""
+    titles, rows = module_table(fitted)
+    if not rows:
+        return
+    st.html(markup.heading("Memory by module", "activations: what the backward pass reads"))
+    st.html(f'<div class="tm soft">{markup.esc(peak_text(fitted))}</div>')
+    cells = [[markup.esc(cell) for cell in row] for row in rows]
+    st.html(markup.table(titles, cells, numbers=range(1, len(titles))))
 
 
 def ranked(job: Job[WhatIf], today: int) -> None:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Mapping
 from math import prod
 from typing import Any
 
+from tmmu_core.fitting.problem.answer import Fitted
 from tmmu_core.graph.dtypes import tensor_bytes
+from tmmu_core.graph.index import index_graph
 from tmmu_core.graph.model import Graph, Tensor
+from tmmu_core.graph.modules.module_paths import modules_of
+from tmmu_core.plans.figures.metrics import totals
 from tmmu_core.plans.figures.plan_storages import alive_at
-from tmmu_core.plans.model import Plan
 
 COLUMNS = ("parameters", "gradients", "optimizer_state", "activations", "kept", "recomputed", "offloaded", "at_peak")
 """Figures of a module in bytes; ``activations`` = kept + recomputed + offloaded: what the backward pass reads.
@@ -17,14 +22,15 @@ COLUMNS = ("parameters", "gradients", "optimizer_state", "activations", "kept", 
 """
 
 
-def layers(
-    given: Graph, fitted: Graph, gradients: Mapping[str, str], peak: Mapping[str, int]
-) -> dict[str, dict[str, int]]:
+def fitted_layers(fitted: Fitted, gradients: Mapping[str, str] | None = None) -> dict[str, dict[str, int]]:
     """Return the bytes of each module, by its path: ``COLUMNS`` of its own parameters and operators.
 
-    ``given`` is the step before the fit, ``gradients`` maps a parameter to its gradient, ``peak`` is ``modules`` of
-    :func:`at_peak`.
+    ``gradients`` maps a parameter to its gradient; default: the tensor ``PARAMETER.grad``. Empty without a backward
+    pass. O(operands).
     """
+    given, after = fitted.start.plan_input.graph, fitted.best.fitted_graph
+    if not any(node.phase == "backward" for node in given.nodes):
+        return {}
     found: dict[str, dict[str, int]] = {}
 
     def add(path: str, column: str, size: int) -> None:
@@ -34,25 +40,37 @@ def layers(
     for tensor in given.tensors:
         if tensor.view is None and tensor.role == "parameter":
             add(_owner(tensor.id), "parameters", _bytes(tensor))
-            if tensor.id in gradients:
+            gradient = f"{tensor.id}.grad"
+            if tensor.id in gradients if gradients is not None else gradient in tensors:
                 add(_owner(tensor.id), "gradients", _bytes(tensor))
         elif tensor.view is None and tensor.role == "optimizer_state":
             add(_owner(tensor.id.rpartition(".")[0]), "optimizer_state", _bytes(tensor))
-    kept = _read_in_backward(fitted)
-    away = {node.offloads for node in fitted.nodes if node.offloads}
+    kept, module = _read_in_backward(after), _module_of_node(given)
+    away = {node.offloads for node in after.nodes if node.offloads}
     makers = {name: node for node in given.nodes for name in node.outputs}
     for name in sorted(_read_in_backward(given)):
         maker = makers.get(name)
         if maker is None or maker.phase != "forward" or tensors[name].persistent:
             continue
-        origin = given.origins.get(maker.node_id)
-        path = ".".join(origin.module) if origin else ""
-        size = _bytes(tensors[name])
+        size, path = _bytes(tensors[name]), module[maker.node_id]
         add(path, "activations", size)
         add(path, "offloaded" if name in away else "kept" if name in kept else "recomputed", size)
-    for path, size in peak.items():
+    for path, size in fitted_peak(fitted)["modules"].items():
         add(path, "at_peak", size)
     return dict(sorted(found.items()))
+
+
+def grouped_layers(layers: Mapping[str, Mapping[str, int]]) -> dict[str, tuple[int, Counter[str]]]:
+    """Return the number and the summed bytes of the modules of each path with ``*`` as its block.
+
+    Most activations first. The root is ``the model``.
+    """
+    found: dict[str, tuple[int, Counter[str]]] = {}
+    for path, row in layers.items():
+        group = re.sub(r"\.\d+", ".*", path, count=1) or "the model"
+        count, total = found.get(group, (0, Counter()))
+        found[group] = count + 1, total + Counter(row)
+    return dict(sorted(found.items(), key=lambda each: -each[1][1]["activations"]))
 
 
 LOSS = ("log_softmax", "nll_loss", "cross_entropy")
@@ -63,14 +81,16 @@ CHUNKED_LOSS = (
 )
 
 
-def at_peak(graph: Graph, plan: Plan, step: int) -> dict[str, Any]:
-    """Return what is live at ``step``, the peak of ``plan``, a plan of ``graph``.
+def fitted_peak(fitted: Fitted) -> dict[str, Any]:
+    """Return what is live at the peak of the best plan.
 
     ``node`` and ``module`` run at the peak; ``tensors`` are ``(tensor, bytes, module)`` of all that are not persistent,
     largest first; ``modules`` their bytes by module, largest first; ``suggestion`` is a known remedy, or ``""``.
     """
+    graph, plan = fitted.best.fitted_graph, fitted.best.plan
+    step = totals(plan).peak_step
     node = plan.node_at(step)
-    module = {each: ".".join(origin.module) for each, origin in graph.origins.items()}
+    module = _module_of_node(fitted.start.plan_input.graph)
     makers = {name: each for each in graph.nodes for name in each.outputs}
     tensors = {tensor.id: tensor for tensor in graph.tensors}
     live: list[tuple[str, int, str]] = []
@@ -93,6 +113,14 @@ def at_peak(graph: Graph, plan: Plan, step: int) -> dict[str, Any]:
         "modules": dict(sorted(modules.items(), key=lambda each: (-each[1], each[0]))),
         "suggestion": CHUNKED_LOSS if 4 * of_loss > sum(modules.values()) else "",
     }
+
+
+def _module_of_node(graph: Graph) -> dict[str, str]:
+    index = index_graph(graph)
+    order = graph.execution_order or tuple(node.node_id for node in graph.nodes)
+    number = {node_id: k for k, node_id in enumerate(index.node_ids)}
+    modules = modules_of(index, [number[node_id] for node_id in order])
+    return {node_id: ".".join(modules.paths[modules.of_node[k]]) for node_id, k in number.items()}
 
 
 def _base(tensors: Mapping[str, Tensor], name: str) -> Tensor:
