@@ -41,6 +41,16 @@ def test_change_that_fits_is_opened_and_can_be_exported(visit: Visit) -> None:
     expect(page.get_by_role("button", name="Download report")).to_be_visible()
 
 
+def test_fit_of_a_training_step_lists_its_modules_and_a_remedy(visit: Visit) -> None:
+    page = visit("fit", graph="sample:gpt2_small_train_b1_s1024", capacity="2GiB")
+    expect(page.get_by_text("Memory by module")).to_be_visible(timeout=60_000)
+    expect(page.get_by_text("in chunks of tokens")).to_be_visible()
+    row = page.locator(".tm-table tr", has_text="transformer.h.*.ln_2 × 12")
+    expect(row.locator("td")).to_have_text(
+        ["transformer.h.*.ln_2 × 12", "72.0 KiB", "72.0 KiB", "36.1 MiB", "15.0 MiB", "21.1 MiB", "15.0 MiB"]
+    )
+
+
 def test_fragmentation_names_the_cause_at_the_chosen_step(visit: Visit) -> None:
     page = visit("fragmentation", graph="sample:mixed_sizes")
     title = page.locator(".tm-claim h2")

@@ -352,7 +352,25 @@ def test_largest_batch_fits_and_the_next_does_not(sizes: Any) -> None:
     assert not fit(capacity, (size + 1, size + 1), None)
 
 
-def test_largest_batch_of_a_step_that_grows_with_the_square_is_traced_at_every_size() -> None:
+def test_largest_sequence_length_of_attention_fits_beside_a_batch() -> None:
+    torch.manual_seed(0)
+    module = nn.Sequential(Attention(), Attention()).train()
+
+    def fit(seq: Any, largest: str | None = None) -> Any:
+        dims = {"batch": torch.export.Dim("batch", min=1, max=3), "seq": seq}
+        how = {"dims": dims, "largest": largest, "loss": squared, "allow": "order"}
+        return tmmu.fit(module, "2MiB", example_inputs=torch.randn(2, 8, 32), **how)
+
+    found = fit((16, 256), "seq")
+    size = found.sizes["seq"]
+    assert found.sizes == {"batch": 3, "seq": size}
+    assert [tuple(each.shape) for each in found.step.call.args] == [(3, size, 32)]
+    assert found.check()["measured_peak_bytes"] <= 2**21
+    assert found.graph == fit(size).graph
+    assert not fit(size + 1)
+
+
+def test_largest_batch_of_a_step_that_grows_with_the_square_fits_and_the_next_does_not() -> None:
     def fit(**how: Any) -> Any:
         return tmmu.fit(module, 2**15, example_inputs=torch.randn(8, 4), loss=similarity, **how)
 
@@ -366,10 +384,18 @@ def test_largest_batch_of_a_step_that_grows_with_the_square_is_traced_at_every_s
     assert not fit(dims={"batch": found.sizes["batch"] + 1})
 
 
-def test_dimension_that_is_no_batch_is_rejected() -> None:
+@pytest.mark.parametrize(
+    ("dims", "words"),
+    [
+        ({}, "'length' is no name of dims"),
+        ({"length": 4, "seq": 8}, "'length', 'seq' name the same axis"),
+        ({"length": 4, "x.3": 8}, "has an axis 3"),
+    ],
+)
+def test_size_of_no_axis_is_rejected(dims: dict[str, int], words: str) -> None:
     module, x = step("attention")
-    with pytest.raises(tmmu.TmmuError, match="first axis"):
-        tmmu.fit(module, "1GiB", example_inputs=x, loss=squared, largest="length")
+    with pytest.raises(tmmu.TmmuError, match=words):
+        tmmu.fit(module, "1GiB", example_inputs=x, loss=squared, largest="length", dims=dims)
 
 
 def test_module_without_loss_returns_its_output() -> None:

@@ -13,7 +13,6 @@ from tmmu_core.graph.dtypes import tensor_bytes
 from tmmu_core.graph.index import index_graph
 from tmmu_core.graph.model import Graph, Tensor
 from tmmu_core.graph.modules.module_paths import modules_of
-from tmmu_core.plans.figures.metrics import totals
 from tmmu_core.plans.figures.plan_storages import alive_at
 
 COLUMNS = ("parameters", "gradients", "optimizer_state", "activations", "kept", "recomputed", "offloaded", "at_peak")
@@ -82,16 +81,20 @@ CHUNKED_LOSS = (
 
 
 def fitted_peak(fitted: Fitted) -> dict[str, Any]:
-    """Return what is live at the peak of the best plan.
+    """Return what is live at the peak of the best plan, in the arenas that the capacity limits.
 
     ``node`` and ``module`` run at the peak; ``tensors`` are ``(tensor, bytes, module)`` of all that are not persistent,
     largest first; ``modules`` their bytes by module, largest first; ``suggestion`` is a known remedy, or ``""``.
     """
     graph, plan = fitted.best.fitted_graph, fitted.best.plan
-    step = totals(plan).peak_step
-    node = plan.node_at(step)
-    module = _module_of_node(fitted.start.plan_input.graph)
+    step, limited = int(fitted.capacity.live(plan).argmax()), fitted.capacity.limited(plan)
     makers = {name: each for each in graph.nodes for name in each.outputs}
+    module = _module_of_node(fitted.start.plan_input.graph)
+    for each in graph.nodes:
+        original = makers[each.offloads].node_id if each.offloads in makers else each.recomputes
+        if original in module:
+            module[each.node_id] = module[original]
+    node = plan.node_at(step)
     tensors = {tensor.id: tensor for tensor in graph.tensors}
     live: list[tuple[str, int, str]] = []
     modules: dict[str, int] = {}
@@ -99,10 +102,10 @@ def fitted_peak(fitted: Fitted) -> dict[str, Any]:
     rows = {int(plan.storage[k]): plan.row(k) for k in reversed(alive_at(plan, step).tolist())}
     for row in reversed(rows.values()):
         tensor = _base(tensors, row.tensor_id)
-        if tensor.persistent:
+        if tensor.persistent or row.arena not in limited:
             continue
         maker, size = makers.get(tensor.id), int(row.size_bytes)
-        path = "" if maker is None else module.get(maker.recomputes or maker.node_id, "")
+        path = "" if maker is None else module.get(maker.node_id, "")
         live.append((tensor.id, size, path))
         modules[path] = modules.get(path, 0) + size
         of_loss += size if maker is not None and any(word in maker.instr for word in LOSS) else 0

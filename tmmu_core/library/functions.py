@@ -241,8 +241,8 @@ def fit(
         Keep forward, backward and optimizer nodes separate [False].
     planner, mode, budget, arenas, alignment, page_size, one_memory, dims, order, options, preset, seed, token, \
 rank, world_size, shard_spec, addressing, progress : optional
-        As in :func:`plan`; of a module in training mode only ``progress`` and ``dims={"batch": (1, 256)}``, the sizes
-        of the first axis of its inputs (a pair, or a ``Dim`` of ``torch.export``).
+        As in :func:`plan`; of a module in training mode only ``progress`` and ``dims={"batch": (1, 256), "seq": 512}``:
+        sizes of the first two axes of its inputs (numbers, pairs, or ``Dim`` of ``torch.export``).
     loss, optimizer, reserve, largest : optional
         Of a module in training mode: a function from its output to what is differentiated; ``"sgd"``, ``"adam"``,
         ``"adamw"``, an optimizer of ``torch.optim`` or a function of the parameters; bytes of the capacity that the

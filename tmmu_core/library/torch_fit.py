@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, TypeAlias
 
 from tmmu_core.base.errors import ContractError, UnreadableInput
@@ -15,7 +15,7 @@ from tmmu_core.fitting.moves.sizes import bisect_size
 from tmmu_core.fitting.problem.answer import Allowed, Fitted
 from tmmu_core.fitting.problem.capacity import Capacity
 from tmmu_core.fitting.problem.planner_calls import initial_candidate
-from tmmu_core.fitting.pytorch.batch_graph import sized_graph
+from tmmu_core.fitting.pytorch.sized_graph import sized_graph
 from tmmu_core.formats.pytorch.caching_allocator import reserved_peak
 from tmmu_core.graph.model import ONE_MEMORY, Dim, Graph
 from tmmu_core.library.arguments import Amount, Capacities, Share, allowed_moves, amount_of_bytes
@@ -147,58 +147,73 @@ class TorchModel:
     loss: Callable[[Any], Any] | None = None
     optimizer: Any = None
 
-    def at_batch(self, size: int) -> TorchModel:
-        """Return the model with ``size`` rows in every input that has as many rows as the first one.
+    def at_size(self, size: int, axis: int) -> TorchModel:
+        """Return the model with ``size`` rows along an axis of every input that has as many there as the first one.
 
-        Rows of the example inputs are repeated; on devices with data the step can run at this size.
+        Rows of the example inputs are repeated; on devices with data the step can run at this size. Raises
+        ``UnreadableInput`` where no input has the axis.
         """
         import torch
-        from torch.utils._pytree import tree_map_only
+        from torch.utils._pytree import tree_leaves, tree_map_only
 
-        rows = self.batch
+        leaves = [each for each in tree_leaves(self.example_inputs) if isinstance(each, torch.Tensor)]
+        rows = next((each.shape[axis] for each in leaves if each.dim() > axis and each.shape[axis]), None)
+        if rows is None:
+            raise UnreadableInput(f"no tensor of the example inputs has an axis {axis}.", hint="Leave the size out.")
 
         def resized(value: Any) -> Any:
-            if value.dim() == 0 or len(value) != rows:
+            if value.dim() <= axis or value.shape[axis] != rows:
                 return value
-            return value[torch.arange(size, device=value.device) % rows].detach()
+            return value.index_select(axis, torch.arange(size, device=value.device) % rows).detach()
 
         return replace(self, example_inputs=tree_map_only(torch.Tensor, resized, self.example_inputs))
 
-    @property
-    def batch(self) -> int:
-        """Rows of the first tensor of the example inputs. Raises ``UnreadableInput`` without one."""
-        import torch
-        from torch.utils._pytree import tree_leaves
 
-        leaves = [each for each in tree_leaves(self.example_inputs) if isinstance(each, torch.Tensor) and each.dim()]
-        if not leaves or not len(leaves[0]):
-            raise UnreadableInput(
-                "the example inputs have no batch: no tensor has a first axis.", hint="Leave dims and largest out."
-            )
-        return len(leaves[0])
+def _axis_of(name: str) -> int:
+    """Return the axis of the inputs that a name in ``dims`` means: the number after its last dot, else by the word."""
+    number = name.rpartition(".")[2]
+    if number.isdigit() and "." in name:
+        return int(number)
+    return int(name.lower().startswith(("seq", "len")))
 
 
-def largest_batch(
-    model: TorchModel, limits: Limits, sizes: Mapping[str, Any], name: str | None, progress: Progress | None
-) -> TorchFit:
-    """Return the fit at the largest batch of ``sizes`` (``{"batch": (1, 256)}``, or a ``Dim`` of ``torch.export``).
-
-    The step is traced at two sizes; sizes between are linear in the batch. The result is traced and compared with that,
-    and where they differ every size is traced. Without ``name`` it is the fit at the upper end. Where no size fits, it
-    is the fit at the smallest. Raises ``UnreadableInput`` for other dimensions than the first axis of the inputs.
-    """
-    if len(sizes) != 1 or name not in (None, *sizes):
+def _at_sizes(model: TorchModel, sizes: Mapping[str, int]) -> TorchModel:
+    """Return the model with its inputs at ``sizes``. Raises ``UnreadableInput`` for two names of one axis."""
+    axes = {_axis_of(name): name for name in sizes}
+    if len(axes) < len(sizes):
         raise UnreadableInput(
-            "a module has one dimension of open size: the first axis of its inputs.",
-            hint='Write dims={"batch": (1, 256)}, and largest="batch" for the largest size that fits.',
+            f"dims: {', '.join(map(repr, sizes))} name the same axis of the inputs.",
+            hint='Names that begin with "seq" or "len" are axis 1, others axis 0; "x.2" is axis 2.',
         )
-    ((dim, given),) = sizes.items()
-    low, high = (given.min, given.max) if hasattr(given, "min") else given if isinstance(given, tuple) else (given,) * 2
+    for axis, name in axes.items():
+        model = model.at_size(sizes[name], axis)
+    return model
+
+
+def largest_size(
+    model: TorchModel, limits: Limits, dims: Mapping[str, Any], sought: str | None, progress: Progress | None
+) -> TorchFit:
+    """Return the fit at the largest size ``sought`` of ``dims``: ``{"batch": (1, 256)}``, or a ``Dim`` of PyTorch.
+
+    The others, and all without ``sought``, are at their upper ends. The step is traced at two sizes, then at three:
+    sizes between are linear, then quadratic in the size. The result is traced and compared with that, and where they
+    differ every size is traced. Where no size fits, it is the fit at the smallest. Raises ``UnreadableInput``
+    for a name that ``dims`` does not have.
+    """
+    if not dims or (sought is not None and sought not in dims):
+        raise UnreadableInput(
+            f"largest: {sought!r} is no name of dims.",
+            hint='Write dims={"batch": (1, 256), "seq": (16, 512)}, and largest="batch".',
+        )
+    ends = {each: _ends(given) for each, given in dims.items()}
+    upper = {each: high for each, (_, high) in ends.items()}
+    name = sought if sought is not None else next(iter(ends))
+    low, high = ends[name] if sought is not None else (upper[name], upper[name])
     steps: dict[int, Any] = {}
     found: dict[int, Fitted] = {}
 
     def traced(size: int) -> Graph:
-        steps[size] = steps.get(size) or trace_step(model.at_batch(size))
+        steps[size] = steps.get(size) or trace_step(_at_sizes(model, {**upper, name: size}))
         graph: Graph = steps[size].graph
         return graph
 
@@ -208,19 +223,30 @@ def largest_batch(
             found[size] = _fitted(graph, *limits, progress, next(iter(steps.values())).device)
             return found[size]
 
-        return bisect_size(Dim(high if name is None else low, high), at).size or (high if name is None else low)
+        return bisect_size(Dim(low, high), at).size or (high if sought is None else low)
 
-    near = max(2, low)
-    size = None
-    if name is not None and low < high:
-        pair = traced(near), traced(near + 1)
-        if None not in (sized_graph(*pair, low - near), sized_graph(*pair, high - near)):
-            with suppress(ContractError):  # numbers that are not linear make a graph that is not valid
-                size = search(lambda size: sized_graph(*pair, size - near) or traced(size))
-            if size is not None and sized_graph(*pair, size - near) != traced(size):
+    def extended(graphs: Sequence[Graph], size: int) -> Graph:
+        return sized_graph(graphs, size - near) or traced(size)
+
+    near, size = max(2, low), None
+    for count in (2, 3):
+        if size is None and near + count - 1 <= high and low < high:
+            graphs = [traced(near + k) for k in range(count)]
+            if None in (sized_graph(graphs, low - near), sized_graph(graphs, high - near)):
+                continue
+            with suppress(ContractError):  # numbers of a higher degree make a graph that is not valid
+                size = search(partial(extended, graphs))
+            if size is not None and sized_graph(graphs, size - near) != traced(size):
                 size = None
     size = search(traced) if size is None else size
-    return replace(_torch_fit(found[size], steps[size], limits), sizes={dim: size})
+    return replace(_torch_fit(found[size], steps[size], limits), sizes={**upper, name: size})
+
+
+def _ends(given: Any) -> tuple[int, int]:
+    """Return the bounds of a size: a number, a pair, or a ``Dim`` of ``torch.export``."""
+    if hasattr(given, "min"):
+        return given.min, given.max
+    return (given[0], given[1]) if isinstance(given, tuple) else (given, given)
 
 
 def fit_sized(
@@ -242,7 +268,7 @@ def fit_sized(
     free = amount_of_bytes("capacity", capacity) - amount_of_bytes("reserve", reserve)
     limits = Capacity(max(0, free)), allowed
     if isinstance(dims, Mapping) or largest is not None:
-        return largest_batch(model, limits, dims if isinstance(dims, Mapping) else {}, largest, progress)
+        return largest_size(model, limits, dims if isinstance(dims, Mapping) else {}, largest, progress)
     step = trace_step(model)
     return _torch_fit(_fitted(step.graph, *limits, progress, step.device), step, limits)
 

@@ -52,6 +52,20 @@ def test_impossible_fit_exits_with_1_and_names_the_step(tmmu: Any, branches: str
     assert "'biga'" in out
 
 
+def test_fit_of_a_training_step_shows_bytes_by_module_and_what_binds_the_peak(tmmu: Any) -> None:
+    sample = str(SAMPLES / "gpt2_small_train_b1_s1024.tmmu.cbor.gz")
+    code, answer = fitted(tmmu, sample, "--capacity", "2GiB", "--allow", "planner,order,offload")
+    assert (code, answer["peak"]["module"]) == (0, "transformer")
+    assert "chunks of tokens" in answer["peak"]["suggestion"]
+    rows = answer["modules"].values()
+    assert sum(row["offloaded"] for row in rows) > 0
+    assert all(row["activations"] == row["kept"] + row["recomputed"] + row["offloaded"] for row in rows)
+    persistent = sum(row["parameters"] for row in rows)
+    assert sum(answer["peak"]["modules"].values()) + persistent <= answer["extent_bytes"]
+    out = tmmu("fit", sample, "--capacity", "2GiB")[1]
+    assert "\ntransformer.h.*.ln_2 × 12 " in out
+
+
 def test_smallest_mesh_is_reported(tmmu: Any, tmp_path: Path) -> None:
     path = tmp_path / "layers.tmmu.json"
     path.write_bytes(native_file.encode(layers(), path.name))

@@ -1,0 +1,53 @@
+"""The graph of a step at another size, from its graphs at neighbouring sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import msgspec
+
+from tmmu_core.graph.model import Graph
+
+
+def sized_graph(graphs: Sequence[Graph], steps: int) -> Graph | None:
+    """Return the graph ``steps`` sizes after the first one; every number is a polynomial of the size.
+
+    ``graphs`` are those at consecutive sizes: two for numbers that are linear in it, three for quadratic ones. ``None``
+    where they differ in more than numbers, or a number would be negative: then the step at that size has to be traced.
+    """
+    try:
+        return msgspec.convert(_extended([msgspec.to_builtins(each) for each in graphs], steps), type(graphs[0]))
+    except _Differs:
+        return None
+
+
+class _Differs(Exception):
+    """The graphs differ in more than numbers."""
+
+
+def _extended(values: list[Any], steps: int) -> Any:
+    first = values[0]
+    if all(value == first for value in values):
+        return first
+    if all(isinstance(value, dict) and value.keys() == first.keys() for value in values):
+        return {key: _extended([value[key] for value in values], steps) for key in first}
+    if all(isinstance(value, list | tuple) and len(value) == len(first) for value in values):
+        return [_extended(list(parts), steps) for parts in zip(*values, strict=True)]
+    if not all(type(value) is int for value in values):
+        raise _Differs
+    number = _newton(values, steps)
+    if number < 0:
+        raise _Differs
+    return number
+
+
+def _newton(values: list[int], steps: int) -> int:
+    """Return the polynomial through ``values`` at 0, 1, …, at ``steps``, by forward differences."""
+    number, binomial = 0, 1
+    for k in range(len(values)):
+        number += binomial * values[0]
+        binomial = binomial * (steps - k) // (k + 1)
+        values = [second - first for first, second in pairwise(values)]
+    return number
