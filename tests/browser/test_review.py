@@ -59,6 +59,7 @@ def test_two_people_exchange_a_review_and_decide(visit: Visit, tmp_path: Path, b
     drop(second, file)
     expect(second.locator(".tm-headline h1")).to_have_text(headline)
     expect(second.locator(".st-key-note-0")).to_contain_text("Why is <b>r1</b> so large?")
+    expect(second.locator(".st-key-bookmarks").get_by_role("button", name="map r1")).to_be_visible()
     expect(second.locator(".tmmu-canvas").first).to_have_attribute("data-selected", "r1")
     second.get_by_label("Your name").fill("Grace")
     second.get_by_label("Your name").press("Enter")
