@@ -72,7 +72,7 @@ def print_note(*lines: str) -> None:
 
 
 def write_json(value: Any) -> None:
-    """Write a value as indented JSON to standard output. ``value`` is what msgspec encodes, without bytes."""
+    """Write a value as indented JSON to standard output. ``value`` has types that msgspec encodes, and no bytes."""
     try:
         written = msgspec.json.encode(value)
     except UnicodeEncodeError:  # a file name that is not valid UTF-8

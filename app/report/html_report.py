@@ -187,11 +187,9 @@ def first_arena(plan: Plan) -> str | None:
 def _origin(solution: Solution) -> Origin:
     """Return operator and layer of each row."""
     timeline = solution.liveness.timeline
-    index, nodes, tree = timeline.index, timeline.graph.nodes, modules_of(timeline.index, timeline.node_at.tolist())
-    rows = [index.tensor_of[tensor_id] for tensor_id in solution.plan.tensor_ids]
-    operators = [nodes[node].instr if node >= 0 else "" for node in index.producer[rows].tolist()] if rows else []
-    layers = [tree.layers[k] for k in tree.of_tensor[rows].tolist()] if rows else []
-    return Origin(operators, layers if tree.known_by and any(layers) else None)
+    tree = modules_of(timeline.index, timeline.node_at.tolist())
+    layers = [tree.layers[tree.of_tensor[timeline.index.tensor_of[name]]] for name in solution.plan.tensor_ids]
+    return Origin(solution.operators, layers if tree.known_by and any(layers) else None)
 
 
 def _judged(verified: Verdict, linted: Verdict) -> list[dict[str, Any]]:

@@ -63,7 +63,7 @@ def alone(choice: Choice, move: Move) -> Job[Candidate]:
 def whole_curve(choice: Choice, kinds: frozenset[Kind]) -> Job[tuple[Candidate, ...]]:
     """Return the job that computes bytes against cost, from the current plan to the bound."""
     key = ("fit", "curve", tuple(sorted(kinds)), *choice.problem)
-    return task_job(key, "going down to the bound", choice, tasks.curve_down, kinds)
+    return task_job(key, "computing savings against cost", choice, tasks.curve_down, kinds)
 
 
 def as_source(candidate: Candidate, name: str) -> str:
@@ -82,21 +82,20 @@ def moves_of(choice: Choice) -> tuple[Move, ...]:
 
 
 def start_of(choice: Choice) -> str:
-    """Return the baseline that is exactly the plan of a choice: its whole request, as a link."""
+    """Return a link with the whole request of a choice, to use its plan as a baseline."""
     request = {name: getattr(choice, name) for name in ("source", *OPTION_SPECS)}
     return f"link:?{urlencode(to_query(Choice(**request)))}"
 
 
 def applied_changes(candidate: Candidate, choice: Choice, name: str) -> dict[str, Any]:
-    """Return the changes of a choice when a candidate is opened: its graph, and as baseline the plan from which the fit
-    started, with the list of moves.
+    """Return the fields of the choice that opens a candidate: its graph, the moves, and the first plan as baseline.
 
     The limits stay, and so do options that are not part of a graph: those of the planner and the arenas.
     """
     plan_input = candidate.plan_input
     options = dict(plan_input.options)
     if (choice.capacities or choice.arenas) and "minimise" in planner_named(plan_input.planner).options:
-        options.setdefault("minimise", True)  # no capacity ended its search: none may end this one's
+        options.setdefault("minimise", True)  # the fit minimised, so a capacity must not end this search
     kept = {"capacities": choice.capacities, "budget": choice.budget}
     arenas: dict[str, Any] = {name: getattr(choice, name) for name in ("arenas", "alignment", "page_size")}
     if any(move.kind == "alignment" for move in candidate.moves):

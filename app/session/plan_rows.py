@@ -26,14 +26,7 @@ def operators(shown: Shown) -> list[str] | None:
         made = shown.opened.made
         names = [made[name].operator if name in made else "" for name in shown.plan.tensor_ids] if made else []
         return names if any(names) else None
-    timeline = shown.solution.liveness.timeline
-    index, nodes = timeline.index, timeline.graph.nodes
-    tensor_of = index.tensor_of
-    producers = index.producer.tolist()
-    return [
-        nodes[producers[tensor_of[name]]].instr if producers[tensor_of[name]] >= 0 else ""
-        for name in shown.plan.tensor_ids
-    ]
+    return shown.solution.operators
 
 
 MOST_UNASKED = 12_000

@@ -8,7 +8,7 @@ MODEL_FIELDS = {1: 0, 2: 2, 3: 2, 4: 2, 5: 0, 6: 2, 7: 2, 8: 2, 14: 2, 20: 2, 25
 
 
 def refuses(data: bytes) -> str:
-    """Return why bytes are not an ONNX model; ``""`` if they are: known fields up to the graph."""
+    """Return why bytes are not an ONNX model; ``""`` if all fields up to the graph are those of a model."""
     if not data:
         return "the file is empty"
     at, seen = 0, 0
@@ -28,7 +28,7 @@ def refuses(data: bytes) -> str:
 
 
 def varint(data: bytes, at: int) -> tuple[int, int]:
-    """Return ``(value, place after it)`` of a protobuf varint; a cut one ends where the data ends."""
+    """Return ``(value, place after it)`` of a protobuf varint; a truncated one ends with the data."""
     value, shift = 0, 0
     while at < len(data) and shift < 64:
         byte = data[at]

@@ -11,6 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from tmmu_core.base.errors import U64_MAX, ArenaTooSmall, ContractError, Scalar
@@ -43,6 +44,13 @@ class Solution:
     graph: Graph
     liveness: Liveness
     plan: Plan
+
+    @cached_property
+    def operators(self) -> list[str]:
+        """The operator that writes each row of the plan, ``""`` for none."""
+        index, nodes = self.liveness.timeline.index, self.liveness.timeline.graph.nodes
+        producers = [int(index.producer[index.tensor_of[name]]) for name in self.plan.tensor_ids]
+        return [nodes[node].instr if node >= 0 else "" for node in producers]
 
 
 def plan_graph(
