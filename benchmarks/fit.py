@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from benchmarks.wired import randwire, searched
+from benchmarks.wired import nasnet, pnasnet, randwire, searched
 from tmmu_core.fitting.order.baselines import baselines
 from tmmu_core.fitting.order.order_loops import measure
 from tmmu_core.fitting.order.order_model import order_model
@@ -146,6 +146,8 @@ def ordered_graphs(folder: Path) -> Iterator[tuple[str, Graph]]:
     for seed in range(3):
         for made in (randwire(seed), searched(seed)):
             yield made.name, made
+    for made in (nasnet(large=False), nasnet(large=True), pnasnet()):
+        yield made.name, made
     for file in sorted(folder.glob("*.adamw.tmmu.cbor.gz")):
         yield file.name.split(".tmmu")[0], read_graph_file(file)
 
@@ -247,7 +249,7 @@ ORDER = """
 
 MiB without persistent tensors: the given order, the best of Inductor's four (LPMF with and without the rule of
 pytorch#161810, breadth first, depth first, eager-free of pytorch#196848), `fit`, and what is proven. `randwire` and
-`searched` are random networks of `benchmarks/wired.py`.
+`searched` are random networks of `benchmarks/wired.py`; NASNet-A and PNASNet-5 are built there from their papers.
 
 | graph | nodes | given | Inductor | fit | proven | s |
 |---|---:|---:|---:|---:|---|---:|"""

@@ -355,6 +355,14 @@ def test_the_way_below_a_cut_begins_at_the_cut(tensors: int, capacity: int, furt
     assert run(*recover_choice(after)).flops <= further_runs * KIB // 4
 
 
+def test_capacity_below_what_no_move_drops_cannot_fit() -> None:
+    """The last node reads the input too, so that it is live beside ``a`` and ``b`` while ``fb`` runs."""
+    start = chain_step()
+    allowed = Allowed(kinds=frozenset({"recompute"}))
+    fitted = fit(Candidate(start, (), solve_input(start)), Capacity(arenas={"activations": 8 * KIB}), allowed)
+    assert (fitted.answer, fitted.bound.bytes_of["activations"]) == ("cannot", 9 * KIB)
+
+
 def test_chain_with_temporaries_shrinks_to_a_few_tensors() -> None:
     """x → t0 → h0 → t1 → h1 …: backward reads only the ``h``, as of a function that saves its result."""
     h = ["x", *(f"h{k}" for k in range(12))]

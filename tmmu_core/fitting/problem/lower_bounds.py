@@ -3,7 +3,7 @@
 * **Step**: a node needs all its inputs and outputs at once, in any order, with recomputation and offload. Its inputs
   are live one step earlier too, so that with in-place reuse the larger of both moments counts.
 * **Ends**: all graph inputs are live at the start, all graph outputs at the end.
-* **Persistent** storages are live at every step.
+* **Persistent** storages are live at every step; a storage that no move drops, between its first and its last use.
 * **Order**: without recomputation and offload, the bound of the order search holds; with a fixed order, the plan's own.
 
 The extent of an arena is at least the largest of these, all storages but one rounded up to the alignment.
@@ -11,7 +11,7 @@ The extent of an arena is at least the largest of these, all storages but one ro
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -75,15 +75,23 @@ def grids_of(plan_input: PlanInput) -> dict[str, int]:
     )
 
 
-def lower_bound(plan_input: PlanInput, solution: Solution, allowed: Iterable[Kind]) -> LowerBound:
-    """Return the lower bound of all plans that the allowed moves can reach from ``task``."""
+def lower_bound(
+    plan_input: PlanInput,
+    solution: Solution,
+    allowed: Iterable[Kind],
+    always_live: Sequence[Sequence[int]] | None = None,
+) -> LowerBound:
+    """Return the lower bound of all plans that the allowed moves can reach.
+
+    ``always_live``: node → storages that are live when it first runs.
+    """
     kinds = frozenset(allowed)
     if not kinds:
         sizes = extents(solution.plan).items()
         return LowerBound(tuple(Need(name, size, "", (), "no move is allowed") for name, size in sorted(sizes)))
     if not kinds & {"order", "recompute", "offload", "inplace"}:
         return LowerBound(tuple(_order_needs(solution)))
-    return LowerBound(tuple(_step_needs(plan_input, solution.liveness, "inplace" in kinds)))
+    return LowerBound(tuple(_step_needs(plan_input, solution.liveness, "inplace" in kinds, always_live)))
 
 
 def with_order(bound: LowerBound, needs: Mapping[str, int]) -> LowerBound:
@@ -105,13 +113,15 @@ def _order_needs(solution: Solution) -> Iterable[Need]:
             yield Need(arena.name, least[arena.name], step, arena.witness, "live at the same step of this order")
 
 
-def _step_needs(plan_input: PlanInput, liveness: Liveness, may_take_over: bool) -> Iterable[Need]:
+def _step_needs(
+    plan_input: PlanInput, liveness: Liveness, may_take_over: bool, always_live: Sequence[Sequence[int]] | None
+) -> Iterable[Need]:
     timeline = liveness.timeline
     index, storages = timeline.index, liveness.storages
     own = row_bytes(timeline).astype(object)
     of_root = own[view_roots(index)[0]].tolist()
     storage_of, arena_of = liveness.storage_of.tolist(), storages.arena.tolist()
-    persistent = storages.persistent.tolist()
+    persistent, size_of = storages.persistent.tolist(), storages.size.tolist()
     grids = grids_of(plan_input)
     tensors = {tensor.id: tensor for tensor in timeline.graph.tensors}
     names = [index.tensor_ids[h] for h in storages.head.tolist()]
@@ -139,13 +149,15 @@ def _step_needs(plan_input: PlanInput, liveness: Liveness, may_take_over: bool) 
             if timeline.step_of[k] < 0:
                 continue
             reads, writes = index.inputs_of(k).tolist(), index.outputs_of(k).tolist()
-            inputs, everything = held(reads), held([*reads, *writes])
+            others = always_live[k] if always_live is not None else ()
+            staying = {s: size_of[s] for s in others if arena_of[s] == number}
+            inputs, everything = held(reads) | staying, held([*reads, *writes]) | staying
             fresh = set(everything) - set(inputs)
             gives = 0
             if len(node.outputs) == 1 and fresh:
                 takers = [storage_of[reads[i]] for i in _overwritable_inputs(node, tensors, may_take_over)]
                 gives = max((-(-inputs[s] // grid) * grid for s in takers if s in inputs), default=0)
-            why = "the node reads and writes them in one step"
+            why = "the node reads and writes them in one step" + (", or no move drops them" if staying else "")
             moments.append((node.node_id, everything, gives, why))
             if gives:
                 moments.append((node.node_id, inputs, 0, "the node reads them, and they are live one step earlier"))

@@ -166,10 +166,15 @@ class _FitSearch:
         return self.capacity.total is not None and proven > self.capacity.total
 
     def proven(self, bound: LowerBound) -> tuple[LowerBound, int]:
-        """Return the bound raised by the proof over all orders, where only orders and permissions can change."""
+        """Return the bound raised by what stays live, or by the proof over all orders where nothing is dropped."""
         kinds = self.allowed.kinds
-        if kinds & {"recompute", "offload", "sizes", "alignment"}:
+        if kinds & {"sizes", "alignment"}:
             return bound, 0
+        if kinds & {"recompute", "offload"}:
+            from tmmu_core.fitting.recompute.recompute_bound import always_live
+
+            start = self.start
+            return lower_bound(start.plan_input, start.solution, kinds, always_live(start, self.allowed)), 0
         if self.order is None:
             return bound, 0
         return with_order(bound, self.order.needs), self.order.total

@@ -1,0 +1,61 @@
+"""Storages that are live while a node runs, whatever is recomputed, offloaded or reordered.
+
+A storage that no allowed move drops is live from the first node that touches it to the last one. In another order that
+holds for a node between two of them in the data flow. Results of operators with unknown properties do not count: with
+these known, they could be dropped.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tmmu_core.fitting.order.order_exact import bits
+from tmmu_core.fitting.order.order_model import order_model
+from tmmu_core.fitting.problem.answer import Allowed
+from tmmu_core.fitting.problem.planner_calls import Candidate
+from tmmu_core.fitting.recompute.recompute_model import recompute_model
+from tmmu_core.fitting.unknown import unknown_operators
+
+ORDERED_UP_TO = 2_500
+"""Nodes up to which the data flow is followed where the order can change."""
+
+
+def always_live(start: Candidate, allowed: Allowed) -> list[list[int]]:
+    """Return node → storages that are live when it first runs, besides persistent ones. O(nodes² / 64 · operands)."""
+    liveness = start.solution.liveness
+    order = order_model(liveness, keep_phases=allowed.keep_phases)
+    found: list[list[int]] = [[] for _ in liveness.timeline.graph.nodes]
+    if order is None or len(order) > ORDERED_UP_TO:
+        return found
+    model = recompute_model(start.plan_input)
+    droppable = model.movable if "offload" in allowed.kinds else model.droppable
+    stays = ~droppable & ~liveness.storages.persistent
+    nodes = liveness.timeline.graph.nodes
+    unknown = {each.name for each in unknown_operators(liveness.timeline, allowed.kinds)}
+    made = np.flatnonzero(model.producer >= 0)
+    makers = model.node_at[model.producer[made]].tolist()
+    stays[[s for s, k in zip(made.tolist(), makers, strict=True) if nodes[k].instr in unknown]] = False
+    before, after = [0] * len(order), [0] * len(order)
+    """Unit → units that run before it, and after it."""
+    units = range(len(order))
+    later = [order.succ_idx[order.succ_ptr[u] : order.succ_ptr[u + 1]].tolist() for u in units]
+    if "order" not in allowed.kinds:
+        later = [[u + 1] for u in units[:-1]] + [[]]
+    for u in units:
+        for other in later[u]:
+            before[other] |= before[u] | 1 << u
+    for u in reversed(units):
+        for other in later[u]:
+            after[u] |= after[other] | 1 << other
+    everywhere = (1 << len(order)) - 1
+    born = [everywhere if each else 0 for each in order.initial.tolist()]
+    read = [everywhere if each else 0 for each in order.held.tolist()]
+    for u in units:
+        for s in {s for node in order.units[u] for s in order.touches[node]}:
+            born[s] |= after[u]
+            read[s] |= before[u]
+    for s in np.flatnonzero(stays).tolist():
+        for u in bits(born[s] & read[s]):
+            for node in order.units[u]:
+                found[node].append(s)
+    return found
