@@ -96,6 +96,8 @@ def export_command(
         )
     data = plan_file.to_instance(sound_plan, arena) if to == "instance" else EXPORTERS[to](sound_plan)
     write_output(output, data, f"the plan as {to}")
+    if to == "instance" and sound_plan.constraints is not None:
+        print_note("the instance does not contain the constraints and reuse penalties of the plan")
     return SUCCESS
 
 

@@ -13,6 +13,7 @@ import tmmu_core as tmmu
 from app.cli.main import run
 from tests.support.build import chain, graph, node, tensor
 from tests.support.paths import SAMPLES
+from tmmu_core.formats.planfile import plan_file
 from tmmu_core.graph.model import Dim, Graph, Node
 from tmmu_core.graph.native import native_file
 
@@ -134,3 +135,10 @@ def test_plans_and_fits_of_the_library_have_warnings(example: Graph, warning: st
 
 def test_library_gate_names_the_rules_that_it_did_not_check(files: dict[str, str]) -> None:
     assert "not checked: configuration" in " ".join(tmmu.read(files["OWN_ARENAS"]).gate(max_extent="1MiB").warnings)
+
+
+def test_export_of_an_instance_names_what_it_leaves_out(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    packed = tmmu.pack([0, 5], [5, 9], [4, 4], reuse_penalties=[[0, 1, 3]])
+    (tmp_path / "plan.json").write_bytes(plan_file.to_json(packed.plan))
+    assert run(["export", str(tmp_path / "plan.json"), "--to", "instance", "-o", str(tmp_path / "out.csv")]) == 0
+    assert "does not contain the constraints and reuse penalties" in capsys.readouterr().err
