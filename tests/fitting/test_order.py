@@ -11,8 +11,9 @@ from benchmarks.wired import randwire, searched
 from tests.fitting.random_graphs import all_orders, drawn, least_peak, model_of, trained, tree
 from tests.support.build import graph, node, tensor
 from tmmu_core.fitting.order.baselines import baselines
+from tmmu_core.fitting.order.beam_search import beam
 from tmmu_core.fitting.order.hill_valley import hill_valley_order
-from tmmu_core.fitting.order.order_exact import OrderStates, best_first_search, orders_within
+from tmmu_core.fitting.order.order_exact import OrderStates, best_first_search, order_array, orders_within
 from tmmu_core.fitting.order.order_loops import measure
 from tmmu_core.fitting.order.order_search import best_order
 from tmmu_core.fitting.order.windows import improve_windows
@@ -67,7 +68,9 @@ def test_every_method_respects_dependencies() -> None:
         given = np.arange(len(model))
         orders = [order for _, order in baselines(model)]
         orders += [hill_valley_order(model, given), improve_windows(model, given, lambda: True)]
-        for order in [*orders, best_order(model).order]:
+        found = beam(OrderStates(model), 1 << 40, lambda: True)
+        assert found is not None
+        for order in [*orders, order_array(found), best_order(model).order]:
             place = np.empty(len(model), np.int64)
             place[order] = np.arange(len(order))
             before = np.repeat(np.arange(len(model)), np.diff(model.succ_ptr))

@@ -46,7 +46,7 @@ def auto(problem: Problem, options: Mapping[str, Any], progress: Progress | None
     above = f"the greedy runs are {best.extent - bound.bytes} bytes above the bound"
     why = ""
     if best.extent <= bound.bytes:
-        why = "a greedy run reaches the lower bound"
+        why = "a greedy run meets the lower bound"
     elif best.extent <= goal:
         why = f"a greedy run fits the capacity of {goal} bytes; the least was not asked for"
     elif best.stopped:

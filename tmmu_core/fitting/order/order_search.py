@@ -2,9 +2,9 @@
 
 ::
 
-    given order ─────┐
-    Inductor's five  ├─ each also with units ── windows around the peak ── best-first search: optimal, or a bound
-    hill–valley ─────┘  moved early or late
+    given order ─────┐                       ┌─ windows around the peak ─┐
+    Inductor's four  ├─ each also with units ─┤                           ├─ best-first search: optimal, or a bound
+    hill–valley ─────┘  moved early or late   └─ beam search ─────────────┘
 
 The objective is the sum of the arenas' peaks. Effort is counted in expansions, not in time.
 """
@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tmmu_core.fitting.order.baselines import baselines
+from tmmu_core.fitting.order.beam_search import beam
 from tmmu_core.fitting.order.hill_valley import hill_valley_order
 from tmmu_core.fitting.order.local_moves import eager, late
 from tmmu_core.fitting.order.order_exact import OrderStates, best_first_search, order_array
@@ -25,7 +26,7 @@ from tmmu_core.fitting.order.order_model import OrderModel
 from tmmu_core.fitting.order.windows import improve_windows
 
 SEARCHED_UP_TO = 2_500
-"""Units up to which best-first search runs."""
+"""Units up to which beam and best-first search run."""
 PROOF = 150_000
 """Expansions before the best-first search stops."""
 SMALL, PROOF_BUDGET_OF_SMALL = 400, 600_000
@@ -62,7 +63,7 @@ def best_order(
 ) -> Ordered:
     """Return the lowest order found; ``report`` can stop the search.
 
-    The search ends at ``enough`` bytes; the proof is skipped where that is proven impossible.
+    The search ends at ``enough`` bytes; the two expensive methods are skipped where that is proven impossible.
     """
     watch = Watch(report)
     if proof is None:
@@ -94,6 +95,10 @@ def best_order(
     take("stretches", improve_windows(model, best, lambda: watch("stretches")))
     if enough is not None and (peak <= enough or bound > enough):
         return Ordered(best, peak, bound, method, tried, _distinct(orders))
+    if walk is not None and peak > bound and watch("beam"):
+        found = beam(walk, peak, lambda: watch("beam"))
+        if found is not None:
+            take("beam", order_array(found))
     if walk is not None and peak > bound and watch("proof"):
         proven = best_first_search(
             walk, peak, floor=floor, budget=proof, go_on=lambda steps: watch("proof", steps, proof)

@@ -149,7 +149,7 @@ def check_totals(summaries: Sequence[ArenaSummary], budget: int | None) -> None:
     if budget is not None and needed > budget:
         largest = max(summaries, key=lambda summary: (summary.extent_bytes, summary.name))
         raise AllocationFailure(
-            f"the plan needs {needed:,} B over all arenas, the budget (--budget) is {budget:,} B; "
+            f"the plan needs {needed:,} B over all arenas, the quota (--budget) is {budget:,} B; "
             "nothing was committed.",
             arena=largest.name,
             peak_required_bytes=needed,
