@@ -109,13 +109,16 @@ class TorchFit(Fit[Plan]):
     @cached_property
     def least_bytes(self) -> int:
         """The lowest peak that the search finds at any cost. For a lower capacity, use a smaller batch."""
-        _, allowed = self.limits
         if self.answer == "open":
             return self.extent_bytes
-        lowest = Capacity(self.lower_bound_bytes)
-        return _fitted(
-            self.step.graph, lowest, replace(allowed, max_cost=None), None, self.step.device
-        ).best.extent_bytes
+        allowed = replace(self.limits[1], max_cost=None)
+        found = self.fitted
+        while found.answer == "cannot":  # a fit within its own bound may raise the bound before it tries a move
+            lowest = Capacity(found.lower_bound_bytes)
+            if lowest == found.capacity:
+                break
+            found = _fitted(self.step.graph, lowest, allowed, None, self.step.device)
+        return found.best.extent_bytes
 
     @cached_property
     def reserved_bytes(self) -> int:
