@@ -70,8 +70,8 @@ def given_offsets(shown: Shown) -> None:
             text = "The file also has offsets."
             again = st.button(f"Compare the file's offsets with {shown.choice.planner}", key="again")
             target = shown.choice.planner or shown.plan.planner
-        notes = markup.esc("; ".join(shown.opened.notes))
-        st.html(f'<div class="tm">{text} <span class="soft">{notes}</span></div>')
+        notes = "; ".join(shown.opened.notes)
+        st.html(f'<div class="tm">{text} <span class="soft">{markup.esc(notes[:1].upper() + notes[1:])}</span></div>')
     if again:
         if target != shown.choice.planner:
             state.choose(**planning.best(shown.choice))
