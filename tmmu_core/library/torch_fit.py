@@ -32,9 +32,10 @@ DEFAULT_KINDS = KINDS[:2]
 """Moves without ``allow``: a copy to host memory is slow, and on the CPU it saves nothing."""
 ALIGNMENT = 64
 """Bytes to which PyTorch's allocator on the CPU aligns."""
-REQUEST = PlanRequest(planner="auto", one_memory=True, options={"max_nodes": 20_000})
-"""The runtime's allocator places tensors itself: a proof of the last bytes of a packing is not worth its time. Fewer
-nodes end the search before its exact part, and live bytes within the capacity stay packed above it."""
+NODES, NODES_WHERE_CLOSE = 1_000, 20_000
+"""Nodes of the search for a packing. The runtime's allocator places tensors itself, so a proof of the last bytes is not
+worth its time; the second value is for live bytes that fit the capacity while their packing does not."""
+REQUEST = PlanRequest(planner="auto", one_memory=True, options={"max_nodes": NODES})
 ATTEMPTS = 6
 """Fits tried until one is within the capacity with the real size of saved generator states."""
 
@@ -325,11 +326,27 @@ def _peak_bytes(plan: Any) -> int:
 
 
 def _fitted(graph: Graph, capacity: Capacity, allowed: Allowed, progress: Progress | None, device: str) -> Fitted:
+    """Fit a step in one memory; search longer for a packing where live bytes fit the capacity."""
+    request = REQUEST.but(alignment=ALIGNMENT)
+    found = _fitted_with(request, graph, capacity, allowed, progress, device)
+    if found.answer == "open" and min(_peak_bytes(each.plan) for each in found.curve) <= (capacity.total or 0):
+        longer = request.but(options={"max_nodes": NODES_WHERE_CLOSE})
+        return _fitted_with(longer, graph, capacity, allowed, progress, device)
+    return found
+
+
+def _fitted_with(
+    request: PlanRequest,
+    graph: Graph,
+    capacity: Capacity,
+    allowed: Allowed,
+    progress: Progress | None,
+    device: str,
+) -> Fitted:
     """Fit a step in one memory; saved generator states count with their real size."""
     from tmmu_core.fitting.pytorch.fx_step import sized
     from tmmu_core.fitting.search.fit_search import fit
 
-    request = REQUEST.but(alignment=ALIGNMENT)
     start = initial_candidate(graph, request, progress)
     limit, nearest = capacity, None
     for _ in range(ATTEMPTS):
