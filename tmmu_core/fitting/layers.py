@@ -36,13 +36,16 @@ def fitted_layers(fitted: Fitted, gradients: Mapping[str, str] | None = None) ->
         found.setdefault(path, dict.fromkeys(COLUMNS, 0))[column] += size
 
     tensors = {tensor.id: tensor for tensor in given.tensors}
-    for tensor in given.tensors:
-        if tensor.view is None and tensor.role == "parameter":
+    liveness = fitted.start.solution.liveness
+    first = {liveness.timeline.index.tensor_ids[row] for row in liveness.storages.head.tolist()}
+    # An update in place has the bytes of the tensor that it updates: only the first tensor of a storage counts.
+    for tensor in (each for each in given.tensors if each.id in first):
+        if tensor.role == "parameter":
             add(_owner(tensor.id), "parameters", _bytes(tensor))
             gradient = f"{tensor.id}.grad"
             if tensor.id in gradients if gradients is not None else gradient in tensors:
                 add(_owner(tensor.id), "gradients", _bytes(tensor))
-        elif tensor.view is None and tensor.role == "optimizer_state":
+        elif tensor.role == "optimizer_state":
             add(_owner(tensor.id.rpartition(".")[0]), "optimizer_state", _bytes(tensor))
     kept, module = _read_in_backward(after), _module_of_node(given)
     away = {node.offloads for node in after.nodes if node.offloads}

@@ -66,6 +66,12 @@ def test_fit_of_a_training_step_shows_bytes_by_module_and_what_binds_the_peak(tm
     assert "\ntransformer.h.*.ln_2 × 12 " in out
 
 
+def test_update_in_place_counts_once_in_the_bytes_of_a_module(tmmu: Any) -> None:
+    model = fitted(tmmu, TRAINING, "--capacity", "2MiB")[1]["modules"][""]
+    weights = 4 * (256 * 512 + 512 * 10)
+    assert (model["parameters"], model["optimizer_state"]) == (weights, weights)
+
+
 def test_smallest_mesh_is_reported(tmmu: Any, tmp_path: Path) -> None:
     path = tmp_path / "layers.tmmu.json"
     path.write_bytes(native_file.encode(layers(), path.name))
