@@ -4,8 +4,6 @@ Imported, it is the server with the middleware of ``serving``; run by that serve
 worker process imports the main module under the name ``__mp_main__`` and needs nothing of it.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

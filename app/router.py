@@ -1,7 +1,5 @@
 """The pages of the explorer: reads the files of the command line once, and draws the page of an address."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 Times are of the machine and the moment; ratios within one run are what the page is for.
 """
 
-from __future__ import annotations
-
 import os
 import platform
 import subprocess

@@ -4,8 +4,6 @@ A parameter in 16 bits or fewer has a float32 master that is updated, and is its
 are float32 beside a master, else as wide as the parameter. Everything is written in place.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 

@@ -4,8 +4,6 @@ Each count of boxes is opened in a fresh tab of ``benchmarks/canvas_page.py`` un
 canvases on it (the map above, lifetimes below) that follow one selection through Python.
 """
 
-from __future__ import annotations
-
 import statistics
 import sys
 import tempfile

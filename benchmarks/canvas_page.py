@@ -1,7 +1,5 @@
 """A page for measuring the canvas: ``python -m streamlit run benchmarks/canvas_page.py -- 100000 map``."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -3,8 +3,6 @@
 Sizes and lifetimes come from a fixed arithmetic sequence, so that the same count gives the same plan everywhere.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from tmmu_core.plans.model import ArenaSummary, Plan

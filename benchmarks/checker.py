@@ -6,8 +6,6 @@ OFFSETS has the columns ``buffer,offset``: the id of each buffer and its first b
 violations. Imports the standard library alone, and compares every pair of buffers.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 import sys

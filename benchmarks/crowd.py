@@ -4,8 +4,6 @@ Small samples are opened, each in a new tab, alone and while four other tabs sea
 tabs upload a graph of 100,000 tensors each and are closed. Tabs are a browser's, but for those of the searches.
 """
 
-from __future__ import annotations
-
 import sys
 import tempfile
 import time

@@ -5,8 +5,6 @@ itself tells them (its ``course``, decision 5), not runs under many budgets. Nod
 so is the picture; CPU seconds are printed only.
 """
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass
 from pathlib import Path

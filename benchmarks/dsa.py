@@ -4,8 +4,6 @@ Each (instance, planner) is measured once, warm: the compiled loops are loaded b
 process of its own, so that its peak memory is its own. Every packing is checked by a sweep before it counts.
 """
 
-from __future__ import annotations
-
 import json
 import resource
 import subprocess

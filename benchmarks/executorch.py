@@ -4,8 +4,6 @@ It runs in an environment of its own, for ExecuTorch pins much (``pip install ex
 torchvision==0.29.1 timm``), and needs nothing of this project. Weights are drawn, not fetched: a plan has none.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

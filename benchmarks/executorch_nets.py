@@ -1,7 +1,5 @@
 """PyTorch modules for ExecuTorch: MobileNetV3 small, a vision transformer, and examples of ExecuTorch."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

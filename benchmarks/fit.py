@@ -5,8 +5,6 @@ Recomputation beside AOTAutograd's partitioner, and order beside Inductor's. ``J
 the page holds every row with its commit. With names of steps, only the rows of these are replaced.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

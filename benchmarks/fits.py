@@ -1,7 +1,5 @@
 """First fit and best fit for structured problems: the two heuristics that every placement is compared with."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

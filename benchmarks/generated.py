@@ -1,7 +1,5 @@
 """Graphs of any size, made in memory: the same for the same numbers."""
 
-from __future__ import annotations
-
 import random
 
 from tmmu_core.graph.model import Graph, Node, Tensor

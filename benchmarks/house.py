@@ -5,8 +5,6 @@ Every figure is read from the files that git tracks, but two that take minutes t
 last rows.
 """
 
-from __future__ import annotations
-
 import ast
 import json
 import re

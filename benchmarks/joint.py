@@ -5,8 +5,6 @@ Needs PyTorch. Each training step is traced once: ``OUT/NAME.tmmu.cbor.gz`` is i
 the forward to the backward part at each of its memory budgets.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 import re

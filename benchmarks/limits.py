@@ -5,8 +5,6 @@ Each attack of ``tests/support/exhausting.py`` is a file that one ``tmmu`` proce
 and its start (about half a second of imports) is among them.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import resource

@@ -1,7 +1,5 @@
 """Every real model of the project, planned: ``python -m benchmarks.models`` writes ``docs/measured/models.md``."""
 
-from __future__ import annotations
-
 import textwrap
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """ONNX models with branches, whose memory depends on the order. Images have 32 channels and 64 × 64 pixels."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper

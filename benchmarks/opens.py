@@ -5,8 +5,6 @@ their ONNX and TensorFlow Lite files with limits on time and memory, does the sa
 package, and writes ``docs/measured/opened-models.md``.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import io

@@ -7,8 +7,6 @@ every row; with names of graphs, only their rows are replaced. Steps traced with
 ``.venv-torch/joint`` (``benchmarks/joint.py``).
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -11,8 +11,6 @@ Families: 500 buffers of other shapes, three seeds each: the slowest, and the la
 Cold: a new process from the import to its first result, in seconds by the clock and of the processor.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

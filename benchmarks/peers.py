@@ -5,8 +5,6 @@ with ours): ``python benchmarks/peers.py PEER PROBLEM.csv OFFSETS.csv LIMIT SECO
 All three minimise the extent and may stop at LIMIT bytes.
 """
 
-from __future__ import annotations
-
 import csv
 import importlib.util
 import sys

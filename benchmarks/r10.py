@@ -1,7 +1,5 @@
 """How long r10's planner takes for 500 tensors, warm: ``python -m benchmarks.r10``."""
 
-from __future__ import annotations
-
 import statistics
 import time
 

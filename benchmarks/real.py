@@ -6,8 +6,6 @@ commit. Needs PyTorch; sizes are small, so that all of it takes minutes on a CPU
 and those of ``real_large`` on a GPU and writes ``docs/measured/real-cuda.md``.
 """
 
-from __future__ import annotations
-
 import argparse
 import subprocess
 import sys

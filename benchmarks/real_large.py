@@ -5,8 +5,6 @@ binds the peak, the bytes of each kind of module, the cost and the CPU seconds, 
 ``docs/measured/real.md``. It needs no GPU. ``python -m benchmarks.real --device cuda`` runs :func:`on_gpu`.
 """
 
-from __future__ import annotations
-
 import argparse
 import time
 from collections.abc import Callable, Iterator

@@ -3,8 +3,6 @@
 Each returns its loss, so a step is one forward and one backward pass.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

@@ -5,8 +5,6 @@ gathers, and the exported programs of the tests. Needs the extras ``run``, ``tfl
 a runtime that is not installed is listed. The command writes ``docs/measured/reality.md``.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import tempfile

@@ -7,8 +7,6 @@ further run is constrained where an answer exceeds the capacity there, and the p
 before that too. Runs without this project's packages (``benchmarks/peers.py``).
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import time

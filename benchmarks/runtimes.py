@@ -4,8 +4,6 @@ Needs the extras ``run``, ``tflm`` and ``executorch``; a section without its run
 ``docs/measured/runtimes.md``.
 """
 
-from __future__ import annotations
-
 import ctypes
 import gc
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Every planner on every sample graph in its default mode: extent over bound, and seconds."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from pathlib import Path

@@ -4,8 +4,6 @@ Each size runs in a process of its own, so that its peak memory is its own. Plan
 memory, its ir_hash known, to the plan with both hashes.
 """
 
-from __future__ import annotations
-
 import json
 import resource
 import subprocess

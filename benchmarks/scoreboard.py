@@ -9,8 +9,6 @@ they are installed (``make bench``). An instance X.N.csv has the capacity N. ``-
 its own.
 """
 
-from __future__ import annotations
-
 import argparse
 import csv
 import json

@@ -1,7 +1,5 @@
 """The page of :mod:`benchmarks.scoreboard` in Markdown, with the best published values."""
 
-from __future__ import annotations
-
 import os
 import platform
 import subprocess

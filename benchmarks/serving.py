@@ -1,7 +1,5 @@
 """A server to measure and a browser to measure it with."""
 
-from __future__ import annotations
-
 import shutil
 import socket
 import subprocess

@@ -5,8 +5,6 @@ megabytes (10^6) of all files, with the bytecode that pip compiles. ``pip`` and 
 ``venv``, are not counted.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -5,8 +5,6 @@ no memory: frames are said once, each allocation has a list of 20 of them, which
 size is read in a process of its own.
 """
 
-from __future__ import annotations
-
 import json
 import resource
 import subprocess

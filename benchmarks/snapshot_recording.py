@@ -6,8 +6,6 @@ runs (forward, backward, step), never from stacks: parameters and buffers of the
 storages in ``optimizer.state``. Needs PyTorch.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

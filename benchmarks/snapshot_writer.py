@@ -5,8 +5,6 @@
 real one (AdamW, checkpointing or not).
 """
 
-from __future__ import annotations
-
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from itertools import count

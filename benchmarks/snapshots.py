@@ -4,8 +4,6 @@ Writes docs/measured/snapshots.md: reserved peaks, categories, differences of tw
 real PyTorch modules are added where PyTorch is installed (:mod:`.snapshot_recording`).
 """
 
-from __future__ import annotations
-
 import json
 import pickle
 import resource

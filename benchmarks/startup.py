@@ -5,8 +5,6 @@ pass``, of which it takes so many times as long; the least of all rounds is the 
 ``--tmmu`` measures another environment's, such as one with nothing but the wheel and what it requires.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import subprocess

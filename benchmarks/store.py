@@ -5,8 +5,6 @@ ResNet-50's own bytes, told apart by a number; rows are written in bulk, for it 
 the planner. What one recording costs is measured beside it, by the call that ``tmmu record`` makes.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import os

@@ -5,8 +5,6 @@ Dask. The rate that K processes could have is K times that of one; where the mac
 or other work, that is more than it can do, so a part of the points is planned in K processes without Dask as well.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import time

@@ -1,7 +1,5 @@
 """TensorFlow Lite models of known architectures with random weights, for runtimes that need a file."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any

@@ -4,8 +4,6 @@
 families. Each instance is made from a seed alone, each packing is verified.
 """
 
-from __future__ import annotations
-
 import random
 import sys
 from collections.abc import Callable, Iterator, Mapping

@@ -4,8 +4,6 @@ The graph is made first. Then a signal looks, every 2 ms of CPU time, which func
 down the CPU seconds since it last looked: long calls into numpy count in full. Stages are what the engine calls itself.
 """
 
-from __future__ import annotations
-
 import resource
 import signal
 import sys

@@ -7,8 +7,6 @@ cell fed by the two before it, as Zoph and others (2018) stack what their search
 drawn here; theirs are two fixed cells.
 """
 
-from __future__ import annotations
-
 import random
 
 import networkx as nx

@@ -1,7 +1,5 @@
 """Settings of all tests: no deadlines, one browser per process, and the markers of whole folders."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The structure of the code: imports run one way, folders are small, the judge shares no code with the planners."""
 
-from __future__ import annotations
-
 import ast
 import re
 from functools import cache

@@ -1,7 +1,5 @@
 """What the specification declares about itself (seed 0.E, 0.G, 0.H, 0.J, 0.Z, I.A): names, versions, pins, no state."""
 
-from __future__ import annotations
-
 import re
 from concurrent.futures import ThreadPoolExecutor
 from functools import reduce

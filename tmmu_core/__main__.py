@@ -1,7 +1,5 @@
 """Entry point of ``tmmu`` and ``python -m tmmu_core``."""
 
-from __future__ import annotations
-
 import os
 import sys
 from contextlib import suppress

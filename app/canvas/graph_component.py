@@ -1,7 +1,5 @@
 """The graph as a Streamlit component: sends boxes and edges to the browser and returns user events."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence

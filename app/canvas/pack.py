@@ -12,8 +12,6 @@ Integers are stored in the narrowest of u1, u2, u4, u8 that holds the column, so
 plus their names. Every figure in the header comes from ``tmmu_core.plans.figures.metrics``; this file computes none.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterable, Sequence

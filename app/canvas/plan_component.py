@@ -6,8 +6,6 @@
     plan_canvas(handle, Picture(selected=tensor_id), {"select": ...}, key="map")  # as often as wanted
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, cast

@@ -4,8 +4,6 @@ The modules are plain JavaScript that a browser or a linter reads as it is. Each
 result works inside a page without a network. Module names are unique, whatever their folder.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from functools import cache

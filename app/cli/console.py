@@ -3,8 +3,6 @@
 On a terminal rich draws the tables. In a pipe a table is aligned text of any width without a frame, for cut and grep.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import sys

@@ -1,7 +1,5 @@
 """``tmmu``: the command table and the mapping from exceptions to exit codes."""
 
-from __future__ import annotations
-
 import errno
 import io
 import logging

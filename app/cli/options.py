@@ -5,8 +5,6 @@ dataclass of such fields is a group of options; a parameter ``request: PlanReque
 contract §10, which are the fields of :class:`~tmmu_core.plans.making.request.PlanRequest`.
 """
 
-from __future__ import annotations
-
 import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """A plan as text for a terminal or a pipe."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

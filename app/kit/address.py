@@ -1,7 +1,5 @@
 """Browser history, navigation links with the query, and links that select a tensor."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from importlib.resources import files
 from typing import Any, cast

@@ -1,7 +1,5 @@
 """The selected arena and step of a page, and the title about it."""
 
-from __future__ import annotations
-
 import streamlit as st
 
 from app.session import state

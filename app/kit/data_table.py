@@ -1,7 +1,5 @@
 """Data tables: safe to download as CSV, and with rows that a click on any cell selects."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """The review of the open plan: notes, bookmarked views, decision, and its file."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import streamlit as st

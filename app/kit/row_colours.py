@@ -1,7 +1,5 @@
 """Colours of a plan's rows in the view that is shown."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from app.session import plan_rows, state

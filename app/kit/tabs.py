@@ -1,7 +1,5 @@
 """The views of a page: one is chosen, and a link names it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import streamlit as st

@@ -4,8 +4,6 @@ The canvas script of the explorer draws the plan from the same packed bytes (gzi
 file contains no time and no machine name, so equal plans give equal bytes.
 """
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Mapping, Sequence
 from importlib.resources import files

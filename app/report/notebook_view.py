@@ -1,7 +1,5 @@
 """The canvas of a plan in a notebook: an HTML fragment that needs no network and no extension."""
 
-from __future__ import annotations
-
 import base64
 import json
 

@@ -1,7 +1,5 @@
 """The report as PDF, printed by an installed browser in headless mode."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path

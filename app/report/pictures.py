@@ -1,7 +1,5 @@
 """SVG drawings of an arena: memory map, slots and lifetimes like those of the canvas, and its waste ledger."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """The result of ``tmmu gate`` as Markdown for a pull request: bar chart, limits and changed tensors."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The summary of a plan as Markdown."""
 
-from __future__ import annotations
-
 from importlib.resources import files
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A page that opens finished plans and review files in the browser, without a server: one file, no network."""
 
-from __future__ import annotations
-
 from importlib.resources import files
 
 from app.canvas.script import viewer_script

@@ -5,8 +5,6 @@ behind a reverse proxy, they need the token (``TMMU_TOKEN``) or the header of an
 (``TMMU_PROXY_HEADER``); without either setting every request is rejected.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import hmac

@@ -1,7 +1,5 @@
 """The server process: ``streamlit run`` without the message ``Aborted!`` after Ctrl-C; settings of its access."""
 
-from __future__ import annotations
-
 import ipaddress
 import sys
 

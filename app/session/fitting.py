@@ -1,7 +1,5 @@
 """Fitting for the page Fix: the search in the background with its best so far, and its results as files to open."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any

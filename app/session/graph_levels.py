@@ -1,7 +1,5 @@
 """The graph of the shown plan: its tree of modules, and the part that a choice shows."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from urllib.parse import quote, unquote
 

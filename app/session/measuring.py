@@ -1,7 +1,5 @@
 """Memory use by other tools: a model is run by its runtime on request; given plans are compared at once."""
 
-from __future__ import annotations
-
 import functools
 from hashlib import sha256
 

@@ -1,7 +1,5 @@
 """Sources that can be opened: samples and uploaded files; and the error card of a rejected file."""
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import os

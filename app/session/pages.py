@@ -1,7 +1,5 @@
 """The pages, in the order of the navigation: the one list of them."""
 
-from __future__ import annotations
-
 PAGES: tuple[tuple[str, str], ...] = (
     ("plan", "Plan"),
     ("fix", "Fix"),

@@ -1,7 +1,5 @@
 """Facts of a plan's rows and storages for the pages: producers, places, live storages at a step."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -4,8 +4,6 @@ Long computations are cached by their inputs (a file's digest, a choice's proble
 (``jobs``), which can be watched and stopped. All figures come from the core.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Shard specs: texts, presets for any graph, and coordinates of a rank."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any

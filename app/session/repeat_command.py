@@ -1,7 +1,5 @@
 """The ``tmmu`` command that repeats a plan to the byte, and the files that it reads."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

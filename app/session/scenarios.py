@@ -1,7 +1,5 @@
 """Jobs that plan one graph many times: over a dimension, for all ranks."""
 
-from __future__ import annotations
-
 from app.session.opening import Opened
 from app.session.planning import about, opened_at, ranks_key, requested, task_job
 from app.session.rank_sets import MOST_RANKS, spec_of

@@ -4,8 +4,6 @@ The choice is the single source: widgets are set from it before they are drawn, 
 bar shows it.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, fields
 from typing import Any
 

@@ -4,8 +4,6 @@ A link holds the whole state of the screen: graph, planning options, selection a
 the graph, because the first graph differs between servers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Self

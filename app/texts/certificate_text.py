@@ -1,7 +1,5 @@
 """The optimality of an arena as text and HTML: status, lower bound, witness and planner."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from app.texts import numbers

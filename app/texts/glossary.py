@@ -1,7 +1,5 @@
 """Definitions of ``docs/glossary.md`` for hover help."""
 
-from __future__ import annotations
-
 import re
 from functools import cache
 from html import escape

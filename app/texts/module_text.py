@@ -1,7 +1,5 @@
 """Bytes of a fitted training step by module, as a table of the command line and of the page Fix."""
 
-from __future__ import annotations
-
 from app.texts import numbers
 from tmmu_core.fitting.layers import COLUMNS, fitted_layers, fitted_peak, grouped_layers
 from tmmu_core.fitting.problem.answer import Fitted

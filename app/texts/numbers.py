@@ -4,8 +4,6 @@ Bytes have the exact count (``1.50 MiB (1,572,864 B)``), offsets are decimal and
 (``#104 conv_12``), ranges are half-open (``[104, 131)``). Unknown values are ``unknown``, never 0.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 

@@ -1,7 +1,5 @@
 """Colours of a plan's rows, equal on all pages, in the canvas and in exported pictures."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 from app.texts.markup import PERSISTENT_COLOUR, ROLE_COLOURS

@@ -1,7 +1,5 @@
 """Selection and grouping of readers for the error of an unreadable file."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from tmmu_core.formats.open_file import GRAPH_READERS, READERS

@@ -1,7 +1,5 @@
 """Names shortened to a width: words that many names share are left out first, so that "layers.11" keeps its number."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable

@@ -1,7 +1,5 @@
 """HTML cards of a tensor and of the largest buffers at a step. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Texts for the totals of all arenas and for in-place reuse. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from app.texts import numbers

@@ -1,7 +1,5 @@
 """HTML card "Why this offset": slot, placement order, buffers below, lowest free offset. Pure."""
 
-from __future__ import annotations
-
 from app.texts.markup import fragment
 from tmmu_core.plans.analysis.why_offset import Ghost, Parting, WhyHere
 from tmmu_core.plans.making.placement_order import Placed

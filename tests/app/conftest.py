@@ -1,7 +1,5 @@
 """Pages wait long enough for their plans, also on a busy machine."""
 
-from __future__ import annotations
-
 import pytest
 
 from app.session import opening, planning

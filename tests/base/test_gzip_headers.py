@@ -1,7 +1,5 @@
 """Files gzipped by the program have neither time nor system in their header."""
 
-from __future__ import annotations
-
 import ast
 import base64
 import io

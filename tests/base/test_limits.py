@@ -1,7 +1,5 @@
 """Inputs that would take too much are rejected by a named limit that can be raised."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

@@ -1,7 +1,5 @@
 """The product without what Windows lacks: modules, functions, signals, and the native library."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Charts of search progress in the benchmarks."""
 
-from __future__ import annotations
-
 import re
 
 from benchmarks.curves import LEFT, TOP, Curve, drawn

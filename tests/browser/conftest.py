@@ -1,7 +1,5 @@
 """One server and one browser for all flows. A page is ready when its content is there and its script rests."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """The address bar: Back, Forward and links."""
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """One click or key selects: a row of a table, a step of a curve, an area."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """No page breaks a rule of axe, in light or dark, with all that Streamlit and Plotly draw."""
 
-from __future__ import annotations
-
 from importlib.resources import files
 from typing import Any
 

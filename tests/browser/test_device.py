@@ -1,7 +1,5 @@
 """All arenas in one memory, and comparison in one picture."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """The first picture: one line states the fault, the map fills the window, bytes above a limit are red."""
 
-from __future__ import annotations
-
 import pytest
 from playwright.sync_api import expect
 

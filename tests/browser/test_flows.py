@@ -1,7 +1,5 @@
 """First use in the browser."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Comparison of two commits with two clicks."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator

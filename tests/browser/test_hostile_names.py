@@ -1,7 +1,5 @@
 """Hostile names cause no request from a page or a report."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 from urllib.parse import parse_qs, urlparse

@@ -1,7 +1,5 @@
 """Hostile stores and plans cause no request to other servers."""
 
-from __future__ import annotations
-
 import os
 import re
 import sqlite3

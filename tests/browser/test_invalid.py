@@ -1,7 +1,5 @@
 """An invalid plan in the browser."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path

@@ -19,8 +19,6 @@
 | long search | ``test_stopping`` |
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Layers and phases of a model."""
 
-from __future__ import annotations
-
 import pytest
 from playwright.sync_api import expect
 

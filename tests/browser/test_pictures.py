@@ -1,7 +1,5 @@
 """Downloaded pictures: SVG and PNG in the chosen size."""
 
-from __future__ import annotations
-
 import struct
 import xml.etree.ElementTree as ET
 from pathlib import Path

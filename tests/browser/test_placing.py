@@ -1,7 +1,5 @@
 """Why this offset: the card, trying another offset, the placement order, and where two plans differ."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """From a board and a rule to a C project; the names of Streamlit that the style sheet uses."""
 
-from __future__ import annotations
-
 import re
 import zipfile
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The view Reuse cost, and the prices on the map."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from random import Random

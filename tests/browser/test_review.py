@@ -1,7 +1,5 @@
 """Two people exchange a review file and reach a decision."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

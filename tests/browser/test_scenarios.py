@@ -1,7 +1,5 @@
 """Shapes and Ranks in the browser."""
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -1,7 +1,5 @@
 """Zoom and stopped searches are shared by links; reading a large file can be stopped, and survives a reload."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit

@@ -1,7 +1,5 @@
 """The graph view: click, open, close, pan, zoom, and links to the plan."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from urllib.parse import urlencode

@@ -1,7 +1,5 @@
 """Random small graphs and all their orders, for exhaustive comparison."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 

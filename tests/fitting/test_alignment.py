@@ -1,7 +1,5 @@
 """Alignment moves: the largest alignment that fits, never below the element size."""
 
-from __future__ import annotations
-
 from tests.fitting.test_fitting import shown, started
 from tmmu_core.fitting.move import KINDS
 from tmmu_core.fitting.problem.answer import Allowed

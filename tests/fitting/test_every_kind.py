@@ -1,7 +1,5 @@
 """All kinds of moves together: fitted plans verify, replay, and compute the same bits."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import msgspec

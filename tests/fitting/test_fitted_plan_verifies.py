@@ -1,7 +1,5 @@
 """A fitted plan verifies against its fitted graph."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """The answers of ``fit``: fits with a plan, cannot with a proof, or open with the gap."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The largest size of a dimension that fits."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The largest size of an open dimension of an exported program, which is read at each size."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

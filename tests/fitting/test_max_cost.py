@@ -1,7 +1,5 @@
 """``fit`` within a maximum cost returns the lowest peak that the cost allows."""
 
-from __future__ import annotations
-
 from functools import cache
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """The smallest mesh: no smaller one fits, and with it every rank fits."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

@@ -1,7 +1,5 @@
 """Moves are values: their costs add up, and applying them changes the planner input."""
 
-from __future__ import annotations
-
 from tests.support.build import graph, node, tensor
 from tmmu_core.fitting.move import FLOPS_PER_MOVED_BYTE, Cost, Move
 from tmmu_core.fitting.problem.planner_calls import Candidate, PlanInput, solve_input

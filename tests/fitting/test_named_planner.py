@@ -1,7 +1,5 @@
 """A graph that names its planner."""
 
-from __future__ import annotations
-
 import msgspec
 
 from tests.support.build import chain

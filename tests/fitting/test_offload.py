@@ -1,7 +1,5 @@
 """Offloading: copies out and back in the written graph, moved bytes, and live bytes."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.fitting.test_recompute import KIB, F, T, chain_step, needed, sound, step

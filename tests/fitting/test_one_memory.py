@@ -1,7 +1,5 @@
 """A memory limit without an arena name is one address space that holds all arenas."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

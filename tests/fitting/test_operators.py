@@ -1,7 +1,5 @@
 """Fitting does not depend on the spelling of operators or on ``params``, and lists unknown operators."""
 
-from __future__ import annotations
-
 from dataclasses import astuple
 
 import msgspec

@@ -1,7 +1,5 @@
 """Execution orders: never above those of Inductor, optimal if claimed, exact on trees."""
 
-from __future__ import annotations
-
 import random
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Live bytes of the order model equal those of liveness, for every order."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Recomputation: the written graph means the same, and has the predicted bytes and FLOPs."""
 
-from __future__ import annotations
-
 import random
 from hashlib import sha256
 from typing import Any

@@ -1,7 +1,5 @@
 """Exhaustive search over orders and recomputations of graphs of up to seven nodes: no claim exceeds the truth."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from heapq import heappop, heappush

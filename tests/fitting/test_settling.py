@@ -1,7 +1,5 @@
 """A lowered graph has the same plan by default as its source under mode, preset, order and sizes."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import assume, given

@@ -1,7 +1,5 @@
 """Training steps of many kinds: each runs within its capacity at the planned peak, with equal gradients and buffers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

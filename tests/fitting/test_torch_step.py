@@ -1,8 +1,6 @@
 # what needs PyTorch is imported behind the question whether it is there
 """``tmmu.fit(module, …)``: the step runs within its capacity at the planned peak with the same gradients."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any

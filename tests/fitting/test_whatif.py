@@ -1,7 +1,5 @@
 """What-if: single moves ranked by the bytes that planning again saves."""
 
-from __future__ import annotations
-
 from tests.fitting.test_fitting import started
 from tests.fitting.test_order import two_branches
 from tests.support.build import chain, graph, node, tensor

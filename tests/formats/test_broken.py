@@ -2,8 +2,6 @@
 table; a file may fail when it is read, indexed or ordered.
 """
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -2,8 +2,6 @@
 ``python -m benchmarks.limits`` measures the same attacks at full size.
 """
 
-from __future__ import annotations
-
 import os
 import resource
 import sys

@@ -2,8 +2,6 @@
 flips, bytes set, removed or inserted, and cuts; what is read is indexed and ordered as well.
 """
 
-from __future__ import annotations
-
 import contextlib
 
 import pytest

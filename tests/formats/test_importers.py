@@ -1,7 +1,5 @@
 """Files are recognised by their content; the node-centric dialect."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

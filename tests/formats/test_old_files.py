@@ -1,7 +1,5 @@
 """Files of earlier versions open; files of later versions are rejected as such."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sqlite3

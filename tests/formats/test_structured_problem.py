@@ -1,7 +1,5 @@
 """The reader of structured packing problems."""
 
-from __future__ import annotations
-
 import copy
 import json
 from collections.abc import Callable

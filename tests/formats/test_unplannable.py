@@ -1,7 +1,5 @@
 """Formats that are recognised and cannot be planned: the error names the format and what to convert it to."""
 
-from __future__ import annotations
-
 import io
 import json
 import pickle

@@ -1,7 +1,5 @@
 """Constants are read from where each format keeps them, and equal what the format's own package returns."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import tracemalloc

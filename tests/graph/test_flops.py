@@ -1,7 +1,5 @@
 """Floating-point operations of operators, from their names and shapes."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 

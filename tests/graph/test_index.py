@@ -1,7 +1,5 @@
 """The indexed graph: numbers of operands, producers, readers, bytes. Invalid graphs: ``test_invalid_graphs.py``."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np

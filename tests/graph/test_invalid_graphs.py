@@ -1,7 +1,5 @@
 """Graphs that are rejected, with reason and path, and graphs that are just valid."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The module of each node, from the names that files keep."""
 
-from __future__ import annotations
-
 import pytest
 
 from app.session.opening import SAMPLES, read_catalogue

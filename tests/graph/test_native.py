@@ -1,7 +1,5 @@
 """The native file: what is written is read back, in every encoding, to the same bytes."""
 
-from __future__ import annotations
-
 import io
 import json
 from pathlib import Path

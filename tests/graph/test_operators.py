@@ -1,7 +1,5 @@
 """Operator names: every spelling of an operator has the same properties."""
 
-from __future__ import annotations
-
 import pytest
 
 from tmmu_core.graph.flops import operations

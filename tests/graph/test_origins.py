@@ -1,7 +1,5 @@
 """Importers keep the module and source line of a node; they place modules and change no hash."""
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -1,7 +1,5 @@
 """The samples are what ``make samples`` writes, open by content, and show what they claim."""
 
-from __future__ import annotations
-
 import pytest
 
 from sample_graphs import lessons, make, mobilenet

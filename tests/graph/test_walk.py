@@ -1,7 +1,5 @@
 """A graph is collapsed by its modules, or shown around one tensor; every node is counted."""
 
-from __future__ import annotations
-
 import networkx as nx
 import pytest
 from hypothesis import given

@@ -3,8 +3,6 @@
 It shares no code with the planners or the verifier, and is short enough to check by reading.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 

@@ -3,8 +3,6 @@ has no place for it. Hashes are recomputed afterwards unless the fault is in the
 alone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from random import Random

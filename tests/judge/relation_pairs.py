@@ -3,8 +3,6 @@
 Like :mod:`.all_pairs` it is short enough to check by reading, and shares no code with the planners or the verifier.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from tmmu_core.plans.constraints import Constraints

@@ -1,7 +1,5 @@
 """The verifier and a comparison of all pairs find the same collisions in valid and in broken plans."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from random import Random
 

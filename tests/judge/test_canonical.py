@@ -1,7 +1,5 @@
 """The judge's own canonical CBOR, compared with known bytes and with the hashes of the contract."""
 
-from __future__ import annotations
-
 import hashlib
 import struct
 from typing import Any

@@ -1,7 +1,5 @@
 """Figures and bounds that a plan claims are verified, also where the file holds no hashes."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

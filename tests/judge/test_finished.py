@@ -1,7 +1,5 @@
 """The verdict on a finished plan at the time it is read, and the error raised for it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

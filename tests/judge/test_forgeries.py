@@ -5,8 +5,6 @@ from them, so that the file is consistent. Without the graph, an edit of the pro
 permissions) cannot be seen; with the graph each forgery is found, or gains nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Lint rules of the seed (VII.A) by name, and the warnings of the contract."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Rows of a plan are verified without the graph, also in files that hold no hashes."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The rules of the verifier, each on a plan that is wrong in one way."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The planner and the reference simulator agree bit for bit, or reject for the same reason."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Every kind of fault put into a plan is found, with hashes recomputed to fit."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from random import Random
 

@@ -1,7 +1,5 @@
 """Of several faults in a graph, planner and reference simulator report the same first one in any listing order."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.support.build import graph, node, tensor, view

@@ -1,7 +1,5 @@
 """Small graphs on which planner and reference once disagreed."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.support.build import graph, node, tensor, view

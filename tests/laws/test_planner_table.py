@@ -1,7 +1,5 @@
 """Planners give small problems the results of the golden table."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.support.planner_table import QUESTIONS, as_stored, kept_rows

@@ -1,7 +1,5 @@
 """Damaged files are refused with the code, place and reason of the golden table."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.support.refusal_table import kept_refusals, readers, refusals_of

@@ -1,7 +1,5 @@
 """Every search gives its golden result after the golden number of nodes."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.support.searches import QUESTIONS, golden_results, through_json

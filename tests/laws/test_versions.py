@@ -1,7 +1,5 @@
 """The same bytes from every Python version and hash seed (:mod:`tests.support.versions`)."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

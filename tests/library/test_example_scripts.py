@@ -1,7 +1,5 @@
 """The scripts in docs/examples/scripts run as they are."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The functions of ``import tmmu`` and the methods of their results."""
 
-from __future__ import annotations
-
 import errno
 import os
 import subprocess

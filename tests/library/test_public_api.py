@@ -1,7 +1,5 @@
 """``import tmmu``: signatures, help texts, suggestions and sources of the public functions."""
 
-from __future__ import annotations
-
 import doctest
 import inspect
 import json

@@ -1,7 +1,5 @@
 """Plans in Python show the sizes that a reader assumed, and its remarks on snapshots and exported programs."""
 
-from __future__ import annotations
-
 import pickle
 from pathlib import Path
 from typing import Any

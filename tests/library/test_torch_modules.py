@@ -1,7 +1,5 @@
 """``tmmu.plan(module, example_inputs=…)`` and its ``show()``. Needs the extra ``torch``."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest

@@ -1,7 +1,5 @@
 """Offsets near 2^63 and 2^64: they are exact, and what exceeds 64 bits is rejected."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.support.build import graph, node

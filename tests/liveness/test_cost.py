@@ -1,7 +1,5 @@
 """Cost of liveness and judge: a graph twice as large takes about twice as many interpreter instructions."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from types import FrameType

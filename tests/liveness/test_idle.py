@@ -1,7 +1,5 @@
 """How long storages are live without being used."""
 
-from __future__ import annotations
-
 from hypothesis import given, settings
 
 from tests.support.build import graph, node, residual, tensor

@@ -1,7 +1,5 @@
 """The reasons for the live range of a tensor."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.support.build import chain, graph, node, tensor

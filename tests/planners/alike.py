@@ -5,8 +5,6 @@ waste ledger; execution orders, executions with recomputation and minimum cuts o
 selects Python. :func:`compared` runs both and returns the first seed with different results.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random

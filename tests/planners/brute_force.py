@@ -4,8 +4,6 @@
 differs.
 """
 
-from __future__ import annotations
-
 import random
 import sys
 

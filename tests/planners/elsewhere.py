@@ -1,7 +1,5 @@
 """Record calls of this machine's library, and replay them on another machine's library under qemu."""
 
-from __future__ import annotations
-
 import ctypes
 import re
 import struct

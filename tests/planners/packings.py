@@ -1,7 +1,5 @@
 """For the planners' tests: problems by hand and by hypothesis, and a checker that shares nothing with the planners."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import combinations, permutations
 from typing import Any

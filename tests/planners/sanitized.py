@@ -4,8 +4,6 @@ Compiled once more, without ``-fwrapv``, so that a number that leaves 64 bits is
 and libubsan. Ends with 0 and the SHA-256 of all answers, which is that of ``python -m tests.planners.alike N 0``.
 """
 
-from __future__ import annotations
-
 import ctypes
 import hashlib
 import json

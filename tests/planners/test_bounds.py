@@ -1,7 +1,5 @@
 """Lower bounds: each is proven by its witness."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """Reuse penalties of a graph whose nodes run on several engines."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Every planner's plan passes the verifier, on random instances and on the samples."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

@@ -1,7 +1,5 @@
 """exact: equals exhaustive search on small problems, proves its bounds, keeps to its budget."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

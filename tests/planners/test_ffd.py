@@ -1,7 +1,5 @@
 """ffd: the exit criteria of the r10 planner."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import given
 

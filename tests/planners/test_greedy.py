@@ -1,7 +1,5 @@
 """greedy and portfolio: one loop, a table of orders and fits, native and plain Python."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

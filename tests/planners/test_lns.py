@@ -1,7 +1,5 @@
 """Large neighbourhood search of exact: destroys and repairs a packing below a capacity with integers only."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

@@ -1,7 +1,5 @@
 """A stopped search is repeated by the number of nodes at which it stopped."""
 
-from __future__ import annotations
-
 import pytest
 
 from app.session.opening import SAMPLES

@@ -1,7 +1,5 @@
 """The native library: built from its sources, self-contained, with the results of plain Python."""
 
-from __future__ import annotations
-
 import ctypes
 import json
 import os

@@ -1,7 +1,5 @@
 """Placement orders of greedy, compared with a direct computation of their keys."""
 
-from __future__ import annotations
-
 from itertools import pairwise, product
 
 import numpy as np

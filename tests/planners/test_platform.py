@@ -1,7 +1,5 @@
 """Platform options: valid ones, rejected ones with the reason, and the boards that come with the planner."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

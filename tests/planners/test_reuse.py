@@ -1,7 +1,5 @@
 """Placements with constraints and reuse penalties, against brute force and under injected faults."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace

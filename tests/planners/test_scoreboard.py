@@ -1,7 +1,5 @@
 """The scoreboard runs other planners and checks their offsets."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """search and auto: never worse than greedy, deterministic, with a reason for the choice."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

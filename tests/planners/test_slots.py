@@ -1,7 +1,5 @@
 """The planner slots on small problems, its invariant, and the limits of 64 bits."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

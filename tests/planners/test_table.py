@@ -1,7 +1,5 @@
 """The table of planners: what it states about a planner is true."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

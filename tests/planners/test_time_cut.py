@@ -1,7 +1,5 @@
 """exact in time pieces: two networks that share few storages are packed one after the other."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from benchmarks.variants import joined, problem_of, read

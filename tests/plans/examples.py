@@ -1,7 +1,5 @@
 """Plans small enough to check by eye."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import reject
 

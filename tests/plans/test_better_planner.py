@@ -1,7 +1,5 @@
 """The hint of a planner that needs less memory, in text, JSON and report."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

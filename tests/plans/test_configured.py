@@ -1,7 +1,5 @@
 """The arena configuration of a request: a setting for one arena declares all arenas in use."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Progress of an exact search: recorded by the planner, read from the plan, checked for plausibility."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

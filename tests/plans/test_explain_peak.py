@@ -1,7 +1,5 @@
 """The two sentences that explain a plan: its need against the limit, and the cause of its gap."""
 
-from __future__ import annotations
-
 import pytest
 
 import tmmu_core as tmmu

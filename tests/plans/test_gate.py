@@ -1,7 +1,5 @@
 """Each limit of the gate at its border."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from fractions import Fraction
 

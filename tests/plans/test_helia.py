@@ -1,7 +1,5 @@
 """The planner helia: memories, rules, spills, and the render plan as C, checked by a C compiler."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path

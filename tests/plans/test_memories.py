@@ -1,7 +1,5 @@
 """Rules of the memory plan of ``helia``, each on a small problem."""
 
-from __future__ import annotations
-
 import csv
 import io
 from typing import Any

@@ -1,7 +1,5 @@
 """A problem has one lower bound, whatever planner ran, and no packing is below it (contract §11)."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from itertools import combinations
 from typing import Any

@@ -1,7 +1,5 @@
 """A plan over its limits is returned on request, with the limits that it exceeds."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

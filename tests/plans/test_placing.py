@@ -1,7 +1,5 @@
 """Why a storage has its offset, what another offset would change, and where two plans differ first."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 

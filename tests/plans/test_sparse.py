@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 from blake3 import blake3
 

@@ -1,7 +1,5 @@
 """Hand-offs that are granted and not taken: the giver is still read, and every figure counts it (contract §11)."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import msgspec

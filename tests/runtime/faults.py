@@ -1,7 +1,5 @@
 """Plans broken in one way each. No plan from here can be executed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial

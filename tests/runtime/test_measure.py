@@ -1,7 +1,5 @@
 """A model run by its runtime beside its plan."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The memory plan of heliaAOT under the names of its document."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.plans.test_helia import model

@@ -1,7 +1,5 @@
 """The r10 planner under the names of its document, with its exit criteria."""
 
-from __future__ import annotations
-
 from itertools import combinations
 
 import pytest

@@ -1,7 +1,5 @@
 """The conformance table covers every clause, and its modules and tests exist."""
 
-from __future__ import annotations
-
 import re
 
 from tests.support.clauses import rows_wanted

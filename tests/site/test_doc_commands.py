@@ -1,7 +1,5 @@
 """Commands in the documentation: each names a command, options, a module or a make target that exists."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

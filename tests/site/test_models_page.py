@@ -1,7 +1,5 @@
 """``docs/measured/models.md`` lists every real model, and no plan is above that of a peer."""
 
-from __future__ import annotations
-
 from benchmarks import models
 from sample_graphs import make
 

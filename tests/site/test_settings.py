@@ -1,7 +1,5 @@
 """``docs/reference/settings.md`` lists exactly the environment variables that the program reads."""
 
-from __future__ import annotations
-
 import ast
 import re
 

@@ -1,7 +1,5 @@
 """The documentation site builds without a warning and without a network, and the tutorial works."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Stores of each kind: SQLite in a file, and PostgreSQL in a schema of one server that the tests start."""
 
-from __future__ import annotations
-
 import os
 import pwd
 import shutil

@@ -1,7 +1,5 @@
 """Plans and labels for the tests of the store."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A store that changes while it is open."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The commit and the tensors that made an arena grow, to the byte."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """A store of many runs compared with a plain list of them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from itertools import pairwise

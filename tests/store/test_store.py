@@ -1,7 +1,5 @@
 """A store returns what it was given, on SQLite and PostgreSQL."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Concurrent writers lose nothing, though one of them is killed."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

@@ -4,8 +4,6 @@ Each records its runs and writes a line to ``FOLDER/acks.N`` behind each one tha
 itself without a word in the middle of one.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

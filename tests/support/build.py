@@ -1,7 +1,5 @@
 """Graphs small enough to check by eye, written in a line each."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tmmu_core.graph.model import Graph, Inplace, Node, Tensor, View

@@ -4,8 +4,6 @@ A document's clauses are its headings; where a heading has named parts (operator
 Clauses of the first document, the normative one, stand bare; the others' stand behind the document's number.
 """
 
-from __future__ import annotations
-
 HEADER = tuple(f"0.{letter}" for letter in "0ABCDEFGHIJKLMN")
 MODEL = tuple(f"I.{letter}" for letter in "ABCDE")
 VALIDATION = ("VII.A", "VII.B", "VII.C", "VIII.A", "VIII.B", "VIII.C")

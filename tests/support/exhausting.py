@@ -3,8 +3,6 @@
 Every maker takes a size: that of the measurement (``python -m benchmarks.limits``), or a smaller one in the suite.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import pickle

@@ -5,8 +5,6 @@ whole; one of more than ``PLAIN`` tensors is gzipped. ``golden/planners`` has a 
 small samples of ``BY_EVERY_PLANNER``.
 """
 
-from __future__ import annotations
-
 import msgspec
 
 from tests.support.paths import SAMPLES

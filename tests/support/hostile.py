@@ -1,7 +1,5 @@
 """A graph whose every name is an image, a link, a script, a formula or a command to the terminal."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 from tests.support.build import tensor

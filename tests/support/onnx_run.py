@@ -8,8 +8,6 @@ overlaps.
 Weights with one value everywhere cannot show an overlap: they get Philox values in both runs.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass

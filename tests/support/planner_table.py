@@ -4,8 +4,6 @@
 of it, and a digest of the offsets. Further rows hold the regions of ``helia`` and ``r10``.
 """
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Callable

@@ -4,8 +4,6 @@
 file and the reason, or "read" if a reader accepts the file. Messages are not part of the table.
 """
 
-from __future__ import annotations
-
 import json
 from random import Random
 

@@ -1,7 +1,5 @@
 """Errors reduced to what two implementations must agree on."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Whether a plan that is written and read back is the same: stricter than ``compare``."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tmmu_core.formats.planfile.compare_plans import compare

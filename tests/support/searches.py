@@ -6,8 +6,6 @@ bytes, proofs and moves to be read, and counts of steps in the place of times. A
 the file: the difference is reviewed like code, with the extents and the nodes in view, and none may grow unexplained.
 """
 
-from __future__ import annotations
-
 import json
 import random
 from collections import Counter

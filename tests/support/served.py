@@ -1,7 +1,5 @@
 """The explorer as a server of its own, and visitors without a browser: a tab is a websocket."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -4,8 +4,6 @@ Steps and live ranges are those of the judge's reference. The simulator looks at
 placement must equal that of the planner ``slots``, bit for bit. The verifier checks all other columns and figures.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

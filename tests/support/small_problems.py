@@ -1,7 +1,5 @@
 """Families of small problems by seed, for the golden lines of :mod:`tests.planners_asked`."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from functools import cache, partial

@@ -1,7 +1,5 @@
 """Checks of an imported step: no tensor is read before it is written, and no saved tensor is freed early."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from itertools import accumulate

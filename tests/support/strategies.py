@@ -5,8 +5,6 @@ that may be denied, must-not-alias pairs that may contradict, dead tensors, earl
 phases, named dims. Where the contract refuses one, planner and simulator must refuse it alike.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any
 

@@ -4,8 +4,6 @@ Each interpreter, under its own hash seed, plans every sample with every planner
 per output that differs; the exit code is 1 if there is one. Each PYTHON has what ``requirements-dev.lock`` pins.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

@@ -1,7 +1,5 @@
 """The points of a sweep and their rows."""
 
-from __future__ import annotations
-
 import hashlib
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Sweeps: the same rows wherever they run, whatever fails."""
 
-from __future__ import annotations
-
 import json
 import multiprocessing
 import os

@@ -5,8 +5,6 @@ project. The tests of the folder that mirrors the module run first, then the law
 ``.mutation/results.json`` lists every mutant. The exit code is 1 if fewer than ``--required`` percent are killed.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -1,7 +1,5 @@
 """Environments to try the wheel in without a network: packages are linked from this environment."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

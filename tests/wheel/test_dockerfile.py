@@ -1,7 +1,5 @@
 """The Dockerfile: copied files exist, commands are ours, the user has no special rights."""
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -1,7 +1,5 @@
 """The native library of an installation from the source distribution."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

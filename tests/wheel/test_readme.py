@@ -1,7 +1,5 @@
 """The README: its commands run from an environment with only the documented installs; its figures are measured ones."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

@@ -1,7 +1,5 @@
 """The content of the wheel, and what works with only its required packages."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

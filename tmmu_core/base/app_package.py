@@ -4,8 +4,6 @@ In a checkout the app is the folder ``app/`` beside ``tmmu_core/``. In a wheel t
 so that it does not collide with another package ``app`` (``hatch_build.py``, ``docs/decisions/12-packaging.md``).
 """
 
-from __future__ import annotations
-
 import sys
 from importlib import import_module
 from pathlib import Path

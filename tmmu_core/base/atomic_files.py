@@ -4,8 +4,6 @@ After a failure or ``kill -9`` the path holds the whole old file or the whole ne
 temporary file, ``.tmmu-*.part``.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os

@@ -1,7 +1,5 @@
 """Run a function in a child process with limits on time and memory; input and result are bytes."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

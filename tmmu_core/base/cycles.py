@@ -1,7 +1,5 @@
 """Nodes on the cycles of a directed graph."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Hashable, Iterable
 from typing import TypeVar

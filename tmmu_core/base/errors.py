@@ -13,8 +13,6 @@
 A verdict (lint, verify, compare) is a value, not an error.
 """
 
-from __future__ import annotations
-
 from typing import Any, ClassVar
 
 Scalar = str | int | float | bool | None

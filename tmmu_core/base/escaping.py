@@ -3,8 +3,6 @@
 Names of tensors, nodes, arenas, dimensions, graphs and files are free text (contract §8).
 """
 
-from __future__ import annotations
-
 import re
 
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]()<>#+\-.!|~$:&=@/\"'^])")

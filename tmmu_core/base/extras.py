@@ -1,7 +1,5 @@
 """Optional packages: a table of extras, a loader, and the command that installs an extra."""
 
-from __future__ import annotations
-
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any

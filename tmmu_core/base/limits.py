@@ -5,8 +5,6 @@ on the command line and ``TMMU_MAX_NAME`` in the environment set it; a caller of
 file whose size is within the limits is read within 2 s and 1 GiB or refused.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

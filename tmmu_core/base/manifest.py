@@ -3,8 +3,6 @@
 An error record's ``failure_operator`` is one of these names.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 SPEC_VERSION = "UML_OS.TMMU.PrepareMemory_v2"

@@ -1,7 +1,5 @@
 """Strict parsing of user input: unknown names with the closest known one, and whole numbers within 64 bits."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterable, Iterator
 from difflib import SequenceMatcher

@@ -1,7 +1,5 @@
 """Registration of msgspec types at import."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

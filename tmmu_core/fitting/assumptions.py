@@ -1,7 +1,5 @@
 """The assumptions behind the result of a fit."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Bytes of a fitted training step by module: parameters, gradients, optimizer state, activations."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Mapping

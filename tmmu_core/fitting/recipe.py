@@ -1,7 +1,5 @@
 """A recipe: the moves of a plan as JSON, which can be applied to the same graph again."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any

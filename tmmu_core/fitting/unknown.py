@@ -1,7 +1,5 @@
 """Operators that a fit treats conservatively because their properties are unknown."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from tmmu_core.fitting.move import Kind

@@ -4,8 +4,6 @@
 ``read(data, name)``, and add a line here. Modules are imported on first use.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 from collections.abc import Callable, Mapping, Sequence

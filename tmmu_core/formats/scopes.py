@@ -9,8 +9,6 @@ The steps and their reads are those of the ONNX importer (``onnx_scopes``, ``doc
 * a scan: ``Scan.open``, ``Scan.next`` (which copies one slice of each scanned tensor), the body, ``Scan.close``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol

@@ -5,8 +5,6 @@ its ``name``, or ``name#id`` where names repeat. Provenance (``pypto_structure``
 the objective is that of the contract: capacity, reuse cost, extent.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Formats that are recognised and cannot be planned: weights without a graph, compiled engines, other tools' models."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Find the bytes of a model's constants in its file, for every format; they are read on use."""
 
-from __future__ import annotations
-
 from importlib import import_module
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The arena configuration: read, checked, and with the default arenas if none is given (contract §4)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -4,8 +4,6 @@ A model file can leave dimensions open. Its reader then assumes sizes (:attr:`~t
 every output of a plan lists them (:func:`assumed_at`).
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import get_args

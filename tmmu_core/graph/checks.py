@@ -4,8 +4,6 @@
 may be slow, because they run at most once.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 

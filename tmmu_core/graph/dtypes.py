@@ -4,8 +4,6 @@ A dtype has one name (``float32``); synonyms (``f32``, ``fp32``, ``float``, ``to
 not written. Elements below a byte are packed; the size of a tensor is rounded up to whole bytes (contract §3).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import lru_cache
 

@@ -8,8 +8,6 @@ Moving bytes (views, copies, gathers, casts) costs none. An operator without for
 is unknown and listed by name; it is never counted as 0. All figures are integers of any size.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

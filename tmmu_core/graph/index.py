@@ -3,8 +3,6 @@
 :func:`index_graph` also checks that the graph is complete: its result has no dangling reference.
 """
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property

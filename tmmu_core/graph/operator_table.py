@@ -17,8 +17,6 @@ Traits:
 * ``statistics``: overwrites running statistics on which its other outputs do not depend.
 """
 
-from __future__ import annotations
-
 ROWS = """
 # Data movement. Index operators need their indices.
 moves nothing: copyout copyin view viewas reshape reshapeas unsafeview reshapealias flatten ravel unflatten squeeze

@@ -5,8 +5,6 @@ All spellings of an operator have the same properties: ``aten::mul.Tensor``, ``t
 unknown properties.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """Origin of a node from model files: a module path and a source line."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Parse and format byte counts; parse percentages and ``NAME=VALUE`` lists."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable

@@ -4,8 +4,6 @@ A subset of RFC 8949 §4.2.1: definite lengths, shortest integers, text keys sor
 bignums, floats as binary64 with one NaN.
 """
 
-from __future__ import annotations
-
 import hashlib
 import struct
 from collections.abc import Iterable, Mapping

@@ -1,7 +1,5 @@
 """Findings, recomputed certificates and the verdict of a check. Findings are values; nothing is raised."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal

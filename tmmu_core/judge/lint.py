@@ -3,8 +3,6 @@
 The error rules group rules of the verifier under the names of the TMMU v2 specification.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Convert arguments of the public functions to values of the core: sources, options, limits."""
 
-from __future__ import annotations
-
 import inspect
 import os
 from collections.abc import Callable, Iterable, Mapping

@@ -1,7 +1,5 @@
 """Memory planning of ExecuTorch programs with the planners of this package."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any

@@ -1,7 +1,5 @@
 """Packing of arrays: one offset per buffer, without a graph or names (google/minimalloc#14)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any

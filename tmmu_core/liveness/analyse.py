@@ -8,8 +8,6 @@
     storages    hulls, sizes, alignments and arenas, in normative order
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

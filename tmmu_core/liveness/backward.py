@@ -14,8 +14,6 @@ Rematerialisation (activation checkpointing): before the first backward step tha
 tensor keeps one range. Dropped inputs of ``n0`` are recomputed first.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 import msgspec

@@ -6,8 +6,6 @@ A storage is *used* at a step whose node writes or reads one of its tensors; ``@
           write      idle stretch   read
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -4,8 +4,6 @@ One pass over columns of edges: keep the permitted ones at which the input is re
 refuses each, and grant each node its first candidate without one.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from tmmu_core.liveness.live_model import CONDITIONS, I64, Timeline

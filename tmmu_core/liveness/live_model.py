@@ -1,7 +1,5 @@
 """Value types of liveness: the timeline, and live ranges of tensors and storages (contract §1–§3)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 

@@ -1,7 +1,5 @@
 """Roots of views, and births and deaths of tensors before in-place reuse (contract §1, §3). O(nodes + edges)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import NoReturn
 

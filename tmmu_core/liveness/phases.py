@@ -1,7 +1,5 @@
 """Phases of a timeline as ranges of steps: forward, backward, optimizer."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 

@@ -7,8 +7,6 @@ The default order is topological, with the lowest node id among ready nodes. Ids
 Python's ``str`` order.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from heapq import heapify, heappop, heappush
 

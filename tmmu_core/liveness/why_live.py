@@ -1,7 +1,5 @@
 """Explain the live range of a tensor (contract §1–§3)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """``PLANNERS``: every planner by name. A planner is a function and a row of this table."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from importlib import import_module

@@ -8,8 +8,6 @@ fastest).
 With a capacity, the first packing that fits is the result, unless ``minimise`` is set (contract §11).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any

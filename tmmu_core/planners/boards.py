@@ -3,8 +3,6 @@
 Memory that the program itself needs (code, stack, heap) is not subtracted: lower ``max_size`` by it.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 KIB = 1024

@@ -10,8 +10,6 @@
 All are weighted cliques of the conflict graph. The first takes O(n log n) with its witness.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np

@@ -5,8 +5,6 @@ matters (a storage is born again after each gap). With k distinct births, a life
 k)``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property

@@ -8,8 +8,6 @@ Notes: number of regions, pairs that share a region, and bytes saved compared wi
 r10's names is :mod:`~tmmu_core.seed.r10`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

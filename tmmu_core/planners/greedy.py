@@ -10,8 +10,6 @@ time, whose nodes hold merged address ranges: of the storages that cover a node,
 lifetime is O(log k) nodes, so a run visits O(n log k) range lists.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from ctypes import CDLL
 from typing import Any

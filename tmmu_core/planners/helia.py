@@ -16,8 +16,6 @@ arenas of one memory follow each other, aligned. A staged constant whose destina
 stored. O(n · free blocks).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase

@@ -1,7 +1,5 @@
 """Count the nodes of a search and stop it at a limit, so that a stopped search can be repeated."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

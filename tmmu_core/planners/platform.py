@@ -4,8 +4,6 @@ Impossible options are rejected before anything is placed: a memory without room
 copy into a read-only memory, contradicting rules.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 

@@ -7,8 +7,6 @@ A run that ends less than one alignment above the bound is repeated with the *cr
 the bound's witness only the topmost may end off the grid, and it should be the one that saves most by it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any

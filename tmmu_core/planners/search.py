@@ -8,8 +8,6 @@ acceptance (Burke and Bykov 2017): an order is accepted if it is not worse than 
 Random numbers are raw Philox words with the option ``seed`` as key. The budget is a number of iterations.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -12,8 +12,6 @@ O(N log N) time, O(N) space. The number of slots is optimal, the number of bytes
 slot wastes the rest, which the waste ledger calls slot rounding.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from heapq import heappop, heappush
 from typing import Any

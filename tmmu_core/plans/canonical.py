@@ -1,7 +1,5 @@
 """Hashes of a plan and of its inputs (contract §6, TMMU v2 II.K)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Constraints and costs of a placement beyond live ranges, by tensor id (contract §12, "Reuse costs")."""
 
-from __future__ import annotations
-
 import msgspec
 
 

@@ -3,8 +3,6 @@
 A plan that is read from a file is equal to the one that was written.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property

@@ -9,8 +9,6 @@ Exceptions at birth: a storage that reuses another in place keeps those bytes, w
 beyond them are zeroed. A resident storage (with a persistent member) keeps the loaded values.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -3,8 +3,6 @@
 Mapped pages take memory only when they are touched, so that an arena of a terabyte can be mapped.
 """
 
-from __future__ import annotations
-
 import mmap
 import platform
 import sys

@@ -5,8 +5,6 @@ alone. Source: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 
 variant, a different function.)
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

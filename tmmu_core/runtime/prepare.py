@@ -1,7 +1,5 @@
 """``PrepareMemory_v2``: plan a graph, apply the plan, commit; and ``CommitExecution_v1`` (TMMU v2 §5)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any

@@ -9,8 +9,6 @@ one arena is the sum of::
 Slack is the part of the extent above the peak (gaps, rounding, holes).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise

@@ -4,8 +4,6 @@ SQLite is one file with a write-ahead log: readers never wait, a writer locks at
 Tables are created in one transaction behind the same lock, so that one of several processes creates a new store.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import sqlite3

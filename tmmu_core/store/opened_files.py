@@ -1,7 +1,5 @@
 """Files opened in the explorer, by the key of their link, so that links survive a restart of the server."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import datetime
 

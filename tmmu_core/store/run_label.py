@@ -7,8 +7,6 @@
     main                 the same, where the model is known
 """
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import dataclass
 from datetime import UTC, datetime

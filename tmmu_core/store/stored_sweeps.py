@@ -1,7 +1,5 @@
 """Sweeps in the store: the request and the rows of each finished point, so that a stopped sweep can continue."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime

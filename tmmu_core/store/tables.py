@@ -8,8 +8,6 @@
     files                            files opened in the explorer, so that links survive a restart
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from sqlalchemy import (

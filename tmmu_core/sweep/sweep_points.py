@@ -3,8 +3,6 @@
 A point is a request on a source. Its key identifies both, so that a killed sweep can resume.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

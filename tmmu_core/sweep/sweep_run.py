@@ -5,8 +5,6 @@ those that lose another worker. Their points are retried at the end, one at a ti
 gets an error row.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager

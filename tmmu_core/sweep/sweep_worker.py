@@ -1,7 +1,5 @@
 """Run one sweep point; errors become rows."""
 
-from __future__ import annotations
-
 import traceback
 from collections.abc import Iterator, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """``tmmu verify`` and ``tmmu lint``: check a plan with the judge, which shares no code with the planners."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Annotated, Any

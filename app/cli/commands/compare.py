@@ -1,7 +1,5 @@
 """``tmmu compare``: compare two plans or traces."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from itertools import islice
 from typing import Any

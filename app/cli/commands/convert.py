@@ -1,7 +1,5 @@
 """``tmmu convert``: write a model as a native graph file."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """``tmmu explore``: start the explorer."""
 
-from __future__ import annotations
-
 import errno
 import os
 import secrets

@@ -1,7 +1,5 @@
 """``tmmu export``: write a plan in another format."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path

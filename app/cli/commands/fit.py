@@ -1,7 +1,5 @@
 """``tmmu fit``: find the cheapest changes that make a graph fit a capacity, or prove that none do."""
 
-from __future__ import annotations
-
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress

@@ -1,7 +1,5 @@
 """``tmmu gate``: check a plan against limits in continuous integration."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path

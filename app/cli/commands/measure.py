@@ -1,7 +1,5 @@
 """``tmmu measure``: compare a plan with the memory that a runtime uses."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 
 import msgspec

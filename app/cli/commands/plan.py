@@ -1,7 +1,5 @@
 """``tmmu plan``: plan a graph or an instance."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """``tmmu report``: write an HTML, PDF or Markdown report of a plan."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Commands of the specification: ``trace``, ``checkpoint``, ``restore``, ``apply`` and ``schema``."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

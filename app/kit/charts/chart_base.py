@@ -1,7 +1,5 @@
 """Shared parts of charts: colours, margins, axes and click targets."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """The chart that compares two plans."""
 
-from __future__ import annotations
-
 import numpy as np
 import plotly.graph_objects as go
 

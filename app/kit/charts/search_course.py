@@ -1,7 +1,5 @@
 """Figure of a search: arena size and proven bound over search nodes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import plotly.graph_objects as go

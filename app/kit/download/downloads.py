@@ -1,7 +1,5 @@
 """Files of a plan for download, made on demand, and the link to the current view."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial

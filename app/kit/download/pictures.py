@@ -1,7 +1,5 @@
 """Export of pictures: every drawing of an arena as SVG and PNG, with size and theme."""
 
-from __future__ import annotations
-
 from importlib.resources import files
 from typing import Any
 

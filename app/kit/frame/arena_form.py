@@ -1,7 +1,5 @@
 """The form of arena settings: alignment, declarations, page size, budget and dimension sizes."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A form that assigns the columns of a table file that no reader recognizes."""
 
-from __future__ import annotations
-
 import streamlit as st
 
 from app.session import opening, state

@@ -1,7 +1,5 @@
 """Error cards: of the current settings above the plan, of rejected files over its corner."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import streamlit as st

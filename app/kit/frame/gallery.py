@@ -1,7 +1,5 @@
 """The gallery: upload, opened files and samples."""
 
-from __future__ import annotations
-
 import streamlit as st
 
 from app.kit.frame import column_picker

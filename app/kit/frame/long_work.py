@@ -1,7 +1,5 @@
 """Progress of a job on a page: its title, progress and best result, and the last picture, dimmed."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from typing import Any

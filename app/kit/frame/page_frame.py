@@ -1,7 +1,5 @@
 """The frame of every page: toolbar and error cards, then the plan or its progress."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import fields
 from typing import Any

@@ -1,7 +1,5 @@
 """The options of the chosen planner, as its entry in ``PLANNERS`` lists them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """The toolbar: the file, the memory limit, the variant, the planner; everything else under Advanced."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import streamlit as st

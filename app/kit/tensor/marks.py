@@ -1,7 +1,5 @@
 """Marked tensors: the witness of a lower bound, a layer, and the buffers freed late by their last reader."""
 
-from __future__ import annotations
-
 import streamlit as st
 
 from app.kit import arena_focus

@@ -1,7 +1,5 @@
 """The canvas of a plan (memory map, slots, lifetimes), connected to the session's selection."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast

@@ -1,7 +1,5 @@
 """The details of the selected tensor."""
 
-from __future__ import annotations
-
 import streamlit as st
 
 from app.kit import address, arena_focus, row_colours

@@ -1,7 +1,5 @@
 """The tables of tensors and of buffers with idle steps."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Verification result of a plan: its mark, its facts, and the table of failed checks."""
 
-from __future__ import annotations
-
 import pandas as pd
 import streamlit as st
 

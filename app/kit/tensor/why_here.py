@@ -1,7 +1,5 @@
 """Why the selected storage has its offset, the effect of another offset, and the replay of the placement."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The page Compare: differences from a baseline to the current plan."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

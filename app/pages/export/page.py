@@ -1,7 +1,5 @@
 """The page Export: export of report, pictures, plan files, C code, command and link."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 

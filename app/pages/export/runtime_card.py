@@ -1,7 +1,5 @@
 """Memory of a model in TensorFlow Lite Micro: without this plan, with it, and the lower bound."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import streamlit as st

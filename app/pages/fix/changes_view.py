@@ -1,7 +1,5 @@
 """The view Changes: changes that make the plan fit a memory limit, or the proof that no change does."""
 
-from __future__ import annotations
-
 from dataclasses import fields, replace
 
 import streamlit as st

@@ -1,7 +1,5 @@
 """Figures of the view Changes: live bytes against the limit, and bytes against cost. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import plotly.graph_objects as go

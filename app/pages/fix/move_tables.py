@@ -1,7 +1,5 @@
 """Tables of changes: the changes of one plan in order, and the savings of each change alone."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pandas as pd

@@ -1,7 +1,5 @@
 """The page Fix: changes that lower the memory or make it fit, and all planners."""
 
-from __future__ import annotations
-
 import streamlit as st
 
 from app.kit import tabs

@@ -1,7 +1,5 @@
 """The view All planners: every planner on this problem."""
 
-from __future__ import annotations
-
 import streamlit as st
 
 from app.kit import arena_focus

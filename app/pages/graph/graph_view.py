@@ -1,7 +1,5 @@
 """The drawing of the graph: boxes and edges of the visible part, and the effect of clicks."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

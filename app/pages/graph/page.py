@@ -1,7 +1,5 @@
 """The page Graph: modules and nodes, execution order, dimensions, in-place reuse and aliases."""
 
-from __future__ import annotations
-
 import pandas as pd
 import streamlit as st
 

@@ -1,7 +1,5 @@
 """Tensors that share memory: in-place reuses not allowed, with the reason; and alias groups."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np

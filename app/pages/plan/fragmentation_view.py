@@ -1,7 +1,5 @@
 """The view Fragmentation: bytes of an arena that hold no live tensor, by cause."""
 
-from __future__ import annotations
-
 import pandas as pd
 import streamlit as st
 

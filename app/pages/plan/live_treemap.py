@@ -1,7 +1,5 @@
 """Treemap of the buffers live at one step, grouped by one property or by the module tree."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from urllib.parse import quote
 

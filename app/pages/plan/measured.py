@@ -1,7 +1,5 @@
 """Comparison of a runtime's memory, or of the file's own offsets, with this plan and the lower bound."""
 
-from __future__ import annotations
-
 import plotly.graph_objects as go
 import streamlit as st
 

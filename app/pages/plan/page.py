@@ -1,7 +1,5 @@
 """The page Plan: one plan on one canvas, in views that share the selected tensor, step and arena."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

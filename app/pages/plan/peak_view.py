@@ -1,7 +1,5 @@
 """The view Peak: the buffers live at the peak or at another step."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 import numpy as np

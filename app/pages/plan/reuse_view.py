@@ -1,7 +1,5 @@
 """The view Reuse cost: the costly reuses, why their cost is unavoidable, and the savings of more memory."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import plotly.graph_objects as go

@@ -1,7 +1,5 @@
 """The view Snapshot: the bytes that an allocator recorded, by category, line, stream and pool."""
 
-from __future__ import annotations
-
 import plotly.graph_objects as go
 import streamlit as st
 

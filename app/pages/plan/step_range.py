@@ -1,7 +1,5 @@
 """The range of steps chosen on the curve: its buffers and their bytes."""
 
-from __future__ import annotations
-
 import pandas as pd
 import streamlit as st
 

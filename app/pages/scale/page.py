@@ -1,7 +1,5 @@
 """The page Scale: memory over the sizes of a dimension, and over the ranks of a mesh."""
 
-from __future__ import annotations
-
 import streamlit as st
 
 from app.kit import tabs

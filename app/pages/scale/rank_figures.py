@@ -1,7 +1,5 @@
 """Figures of the page Ranks: heat map of all ranks and arenas, shares of one rank."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The view Ranks: memory of every rank of a sharded graph, and the plan of one rank."""
 
-from __future__ import annotations
-
 import streamlit as st
 
 from app.canvas.plan_component import Picture, PlanHandle, plan_canvas

@@ -1,7 +1,5 @@
 """Figure of the view Shapes: bytes over a dimension."""
 
-from __future__ import annotations
-
 import numpy as np
 import plotly.graph_objects as go
 

@@ -1,7 +1,5 @@
 """The view Shapes: memory over a named dimension."""
 
-from __future__ import annotations
-
 import streamlit as st
 
 from app.kit import arena_focus

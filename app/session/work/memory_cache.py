@@ -4,8 +4,6 @@ The least recently used entry is evicted first. Entries of visitors are evicted 
 because no one else may see them.
 """
 
-from __future__ import annotations
-
 import ctypes
 import gc
 import sys

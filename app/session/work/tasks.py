@@ -4,8 +4,6 @@ A graph is passed as :data:`Subject`, if possible as its file: reading it again 
 while pickling a large graph blocks the pages.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Visitors: one per open tab. Jobs and private files belong to visitors and end with them."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ The fork server of ``multiprocessing``, which has imported the tasks, forks them
 spawned.
 """
 
-from __future__ import annotations
-
 import copyreg
 import io
 import multiprocessing

@@ -1,7 +1,5 @@
 """A page with only the canvas script, and small plans."""
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Callable, Iterator
 from typing import Any

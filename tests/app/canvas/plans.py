@@ -1,7 +1,5 @@
 """Plans written by hand: a row is (id, arena, slot, offset, size, birth, death)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

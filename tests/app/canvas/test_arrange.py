@@ -1,7 +1,5 @@
 """Layout of the graph view: boxes do not overlap and stay in their frames; a thousand nodes are fast."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

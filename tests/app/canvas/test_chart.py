@@ -1,7 +1,5 @@
 """The canvas in the browser: drawing, input, and messages to the page."""
 
-from __future__ import annotations
-
 import base64
 import itertools
 from typing import Any

@@ -1,7 +1,5 @@
 """The canvas component inside a running Streamlit."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

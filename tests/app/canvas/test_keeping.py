@@ -1,7 +1,5 @@
 """The canvas keeps the plans of all planners of a page."""
 
-from __future__ import annotations
-
 import base64
 
 import pytest

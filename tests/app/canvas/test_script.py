@@ -1,7 +1,5 @@
 """The canvas is joined from plain modules."""
 
-from __future__ import annotations
-
 import re
 from importlib.resources import files
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Touch input: two fingers zoom, one finger pans or scrolls the page."""
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Iterator
 

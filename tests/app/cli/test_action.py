@@ -1,7 +1,5 @@
 """The GitHub Action and the pre-commit hooks: their own steps, run as a runner runs them."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

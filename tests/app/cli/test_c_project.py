@@ -1,7 +1,5 @@
 """``tmmu export --to c-project`` and ``tmmu convert --sidecar``."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A capacity for a plain instance: every way to give it, and the search ends when everything fits."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

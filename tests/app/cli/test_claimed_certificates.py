@@ -1,7 +1,5 @@
 """Certificates of finished plans, alignment of instances and assumptions of proofs, on the command line."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

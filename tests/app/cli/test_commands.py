@@ -1,7 +1,5 @@
 """Each command on samples: output, files and exit codes."""
 
-from __future__ import annotations
-
 import io
 import json
 import re

@@ -1,7 +1,5 @@
 """With any terminal encoding a command has its exit code, and JSON is UTF-8."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Bad input and usage: a sentence with code, place and fix, or one JSON record; always exit code 2."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

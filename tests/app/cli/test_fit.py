@@ -1,7 +1,5 @@
 """``tmmu fit``: output, files and exit codes (contract §11)."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

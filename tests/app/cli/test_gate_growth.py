@@ -1,7 +1,5 @@
 """Comparison of the gate with a baseline, and its warnings, in text, JSON and the pull-request summary."""
 
-from __future__ import annotations
-
 import json
 import pickle
 from pathlib import Path

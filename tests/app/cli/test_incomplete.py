@@ -1,7 +1,5 @@
 """A plan that omits a part of its graph is incomplete in every output and fails the gate."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """An invalid finished plan fails or is rejected by every command, and nothing is written."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Names that contain commands for CI runners or line ends are text in a log."""
 
-from __future__ import annotations
-
 import json
 import re
 import unicodedata

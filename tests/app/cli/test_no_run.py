@@ -1,7 +1,5 @@
 """Models that run for their shapes: the note before the run, and ``--no-run``."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Error records: the given token, and the bytes that an arena needs."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Outputs match their schemas, and have no field that the schemas omit."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

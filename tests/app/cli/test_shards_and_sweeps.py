@@ -1,7 +1,5 @@
 """Rank-local plans and sweeps over a dimension, on the command line."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """``record``, ``history``, ``gate --baseline store:`` and ``bisect``."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

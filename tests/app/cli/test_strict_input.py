@@ -1,7 +1,5 @@
 """Every hand-written format rejects a misspelt key or name, or warns about it, and names the closest known one."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Tables on a terminal, and shell completion, requested as bash and zsh do."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

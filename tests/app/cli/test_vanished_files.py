@@ -1,7 +1,5 @@
 """Files that disappear between listing and reading are reported or skipped."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager

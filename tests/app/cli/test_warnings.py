@@ -1,7 +1,5 @@
 """Conditions that changed a result are in ``warnings`` of ``--json``, in the text and in the library."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A file is written as a whole or not at all."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import resource

@@ -1,7 +1,5 @@
 """Each module of page tests starts without plans of other modules."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

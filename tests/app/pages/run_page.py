@@ -1,7 +1,5 @@
 """Runs of a page by Streamlit, without a browser."""
 
-from __future__ import annotations
-
 import re
 from html import unescape
 

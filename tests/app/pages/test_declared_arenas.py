@@ -1,7 +1,5 @@
 """Arenas named in a graph: declared with a click or as JSON, kept in the link and in the command."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Errors of opened files: compact, the nearest reader first, several in one group."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """Downloads of the page Report, each made on request."""
 
-from __future__ import annotations
-
 import base64
 import io
 import json

@@ -1,7 +1,5 @@
 """The page Fix: changes that make a graph fit its memory, and the excess on every page."""
 
-from __future__ import annotations
-
 import base64
 import json
 from typing import Any

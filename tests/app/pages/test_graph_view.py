@@ -1,7 +1,5 @@
 """The graph view as sent to the browser."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

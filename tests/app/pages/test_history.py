@@ -1,7 +1,5 @@
 """The page History: a model over its commits, comparison of two of them, and sweeps."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

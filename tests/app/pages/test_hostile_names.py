@@ -1,7 +1,5 @@
 """A graph whose names are images, links, scripts and formulas: names are shown as text."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """Measured runtime, plan and lower bound side by side."""
 
-from __future__ import annotations
-
 import time
 
 from streamlit.testing.v1 import AppTest

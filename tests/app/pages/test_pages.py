@@ -1,7 +1,5 @@
 """Every page, run by Streamlit without a browser."""
 
-from __future__ import annotations
-
 import json
 import re
 

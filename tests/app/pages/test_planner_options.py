@@ -1,7 +1,5 @@
 """Options of planner, order and token, the best plan, given plans and the certificate on the pages."""
 
-from __future__ import annotations
-
 from app.session import planning
 from app.session.view_state import Choice
 from app.texts import tensor_text

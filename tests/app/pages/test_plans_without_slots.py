@@ -1,7 +1,5 @@
 """Planners without slots: storages are not called slots, and machine-readable output is unchanged."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The view Reuse cost of the page Plan."""
 
-from __future__ import annotations
-
 import json
 from random import Random
 

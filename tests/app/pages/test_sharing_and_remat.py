@@ -1,7 +1,5 @@
 """Hand-offs, alias groups, rematerialisation and the resource ledger on the pages."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The view Snapshot and the comparison of two snapshots, run by streamlit without a browser."""
 
-from __future__ import annotations
-
 import pickle
 
 import pytest

@@ -1,7 +1,5 @@
 """Tables with unknown columns show a form; open sizes are shown with the option that changes them."""
 
-from __future__ import annotations
-
 import onnx
 from onnx import TensorProto, helper
 

@@ -1,7 +1,5 @@
 """An XLA dump with its program: the origins of its storages."""
 
-from __future__ import annotations
-
 from html import unescape
 
 import pandas as pd

@@ -1,7 +1,5 @@
 """Drawings of an arena as SVG in any size, light and dark."""
 
-from __future__ import annotations
-
 import xml.etree.ElementTree as ET
 
 import pytest

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import re
 from html import unescape
 from pathlib import Path

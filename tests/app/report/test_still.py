@@ -1,7 +1,5 @@
 """Static pictures: the map as SVG, the printed report, the Markdown summary."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import xml.etree.ElementTree as ET

@@ -1,7 +1,5 @@
 """The page that opens finished plans and review files without a server, from local files in the browser."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import json

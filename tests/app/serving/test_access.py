@@ -1,7 +1,5 @@
 """Access to the explorer, its end, and who sees which files."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 import signal

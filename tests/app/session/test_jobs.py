@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import multiprocessing
 import subprocess
 import sys

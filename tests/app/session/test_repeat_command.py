@@ -1,7 +1,5 @@
 """The command on the page Report gives the same plan to the byte."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import subprocess

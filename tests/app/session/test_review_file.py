@@ -1,7 +1,5 @@
 """Review files hold what another server needs."""
 
-from __future__ import annotations
-
 from app.session import opening, planning, review, state
 from app.session.review import Review
 from app.session.view_state import Choice

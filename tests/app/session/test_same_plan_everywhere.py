@@ -1,7 +1,5 @@
 """A request gives the same plan from a command, a link and the library."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import subprocess

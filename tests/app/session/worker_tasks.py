@@ -1,7 +1,5 @@
 """Work for workers that imports nothing heavy."""
 
-from __future__ import annotations
-
 import itertools
 import time
 

@@ -1,7 +1,5 @@
 """Colours with a meaning are distinguishable for everyone, and text is readable."""
 
-from __future__ import annotations
-
 import itertools
 import re
 

@@ -3,8 +3,6 @@
 The expected figures are counted here from the rows alone, step by step.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import re

@@ -4,8 +4,6 @@
 tflite-micro 0.dev20261023182759 and jax (any of them may be absent: what needs it is then left out).
 """
 
-from __future__ import annotations
-
 import ctypes
 import importlib.util
 import json

@@ -1,7 +1,5 @@
 """Names in C: legal in C11 and C++17 and unique, whatever a model calls its memories and tensors."""
 
-from __future__ import annotations
-
 import re
 
 from hypothesis import example, given

@@ -1,7 +1,5 @@
 """A plan as a C project: built by C and C++ compilers, under the sanitizers, and run; an edited byte is detected."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """A C project replaces the files of an earlier one; the user's files stay."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tests.support.build import chain

@@ -1,7 +1,5 @@
 """Packing instances as CSV, as MiniMalloc and others write them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import assume, given

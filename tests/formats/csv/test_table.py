@@ -1,7 +1,5 @@
 """Tables of other tools: columns under other names, and missing columns."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 from pathlib import Path

@@ -2,8 +2,6 @@
 files in ``tests/data/given`` were made by those tools (``make.py`` there says how).
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 from pathlib import Path

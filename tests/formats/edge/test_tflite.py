@@ -1,7 +1,5 @@
 """TensorFlow Lite models: their graph, and plans that are never above those of the Micro runtime."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Features of real TensorFlow Lite models: subgraphs, variables, sparse and narrow data, offline plans."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass

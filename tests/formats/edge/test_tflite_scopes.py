@@ -1,7 +1,5 @@
 """Control flow of TensorFlow Lite: plans contain the bodies and the copies that the Micro runtime makes."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

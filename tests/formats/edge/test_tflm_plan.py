@@ -1,7 +1,5 @@
 """A plan stored in a TensorFlow Lite model: all else is kept, and the Micro runtime runs it in fewer bytes."""
 
-from __future__ import annotations
-
 import struct
 from pathlib import Path
 

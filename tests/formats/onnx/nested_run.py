@@ -7,8 +7,6 @@ or the graph says that it is an operand's place. Conditions, counters and trip c
 are read from the arena too.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

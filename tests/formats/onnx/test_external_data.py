@@ -1,7 +1,5 @@
 """Wherever a model's weights are, only the model is opened; locations outside its folder are rejected."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import sys

@@ -1,7 +1,5 @@
 """Reading ONNX models: small ones made here, and the nine real topologies of the onnx package."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Open sizes: assumed, reported, given; shapes that inference cannot tell are measured by one run."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A model with its nodes in another order: valid for ONNX, unchanged otherwise, and less memory in onnxruntime."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

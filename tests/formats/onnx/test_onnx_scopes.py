@@ -2,8 +2,6 @@
 bodies in the plan's arenas and compares each operand.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass

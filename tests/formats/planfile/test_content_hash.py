@@ -1,7 +1,5 @@
 """The content hash of plan files and traces, and the tensors' hash that digests are compared by."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Traces for Perfetto and node data for Model Explorer."""
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """What a plan places (slots, bytes or hashed addresses) is a key of every file; without it, it is derived."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

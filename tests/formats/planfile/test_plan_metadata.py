@@ -1,7 +1,5 @@
 """Metrics and notes of a plan file are checked by type and range."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import cbor2
 import msgspec
 import pytest

@@ -1,7 +1,5 @@
 """The model of PyTorch's caching allocator, on sequences whose segments can be counted by hand."""
 
-from __future__ import annotations
-
 import random
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """Traces of ``torch.profiler`` with memory events as finished plans."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

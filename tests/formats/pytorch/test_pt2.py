@@ -1,7 +1,5 @@
 """Saved PyTorch programs are read from the JSON in their archive; nothing in them is executed."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

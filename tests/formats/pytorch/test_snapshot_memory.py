@@ -1,7 +1,5 @@
 """Reserved bytes, categories and lines of snapshots whose truth is known."""
 
-from __future__ import annotations
-
 import json
 import pickle
 from collections import Counter

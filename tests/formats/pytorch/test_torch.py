@@ -1,8 +1,6 @@
 # what needs PyTorch is imported behind the question whether it is there
 """Tracing PyTorch modules: small modules with known joint graphs. Needs the extra ``torch``."""
 
-from __future__ import annotations
-
 import io
 import threading
 from concurrent.futures import ThreadPoolExecutor

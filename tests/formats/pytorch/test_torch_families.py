@@ -1,8 +1,6 @@
 # what needs PyTorch is imported behind the question whether it is there
 """Traced operators are those of eager mode, family by family: each module runs on real tensors and is recorded."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable
 from typing import Any

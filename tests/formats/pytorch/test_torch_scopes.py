@@ -1,7 +1,5 @@
 """Control flow of PyTorch: plans contain the bodies, with the bytes that PyTorch allocates on the CPU."""
 
-from __future__ import annotations
-
 import io
 import zipfile
 from collections.abc import Callable

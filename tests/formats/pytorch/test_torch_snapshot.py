@@ -1,7 +1,5 @@
 """The memory snapshot of PyTorch's allocator as a finished plan; nothing in a pickle is executed."""
 
-from __future__ import annotations
-
 import json
 import pickle
 from pathlib import Path

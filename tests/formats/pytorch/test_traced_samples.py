@@ -1,7 +1,5 @@
 """Samples traced from PyTorch: full-size models with their known figures."""
 
-from __future__ import annotations
-
 import math
 import sys
 

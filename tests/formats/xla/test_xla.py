@@ -1,7 +1,5 @@
 """XLA dumps: a finished plan with XLA's offsets, and a problem to plan again."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Origins of XLA buffers: modules, lines and phases, read from the program text."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """ExecuTorch programs made by hand: flatbuffers of the few fields that the reader looks at."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

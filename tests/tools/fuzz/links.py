@@ -1,7 +1,5 @@
 """One target per parameter of a link: whatever it says, the page has a choice and complaints, and plans or refuses."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import fields
 from functools import cache

@@ -1,7 +1,5 @@
 """How a valid file is made hostile: its bytes damaged, or its document's values swapped for the worst of their kind."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import json

@@ -1,7 +1,5 @@
 """Targets for what is read beside a model: snapshots, tables, recipes, platforms, sidecars, what a store keeps."""
 
-from __future__ import annotations
-
 import json
 import pickle
 import struct

@@ -1,7 +1,5 @@
 """One target per reader and per parameter of a link: valid files, and how a hostile one is made of them."""
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import io

@@ -1,7 +1,5 @@
 """A short run of the fuzzer (``make fuzz``)."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from random import Random
 

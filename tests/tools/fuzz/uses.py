@@ -1,7 +1,5 @@
 """What is done with a file once it was read: all that opening it on the page or on the command line does."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from typing import Any
 

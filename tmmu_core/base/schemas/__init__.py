@@ -4,8 +4,6 @@ Fields may be added within a schema's version; readers take what they know.
 ``tests/app/cli/test_schemas.py`` validates every output against them.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ The alignment of an arena is part of the arena configuration, not of the graph: 
 repeat the result. It is never smaller than the widest element type of the graph.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any

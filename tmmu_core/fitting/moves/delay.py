@@ -4,8 +4,6 @@ Their operands then have a longer gap, in which recomputation drops them: a grad
 which are often cheaper to compute again than the gradient's bytes are to hold.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise

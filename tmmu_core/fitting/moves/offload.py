@@ -8,8 +8,6 @@ Gaps are those of recomputation (``recompute/recompute_model.py``), so that both
 storage can be offloaded if no other tensor shares or overwrites it and it is neither persistent nor an output.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Order moves: the best execution order found, and the proven bound of all orders."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 

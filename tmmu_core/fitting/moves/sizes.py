@@ -1,7 +1,5 @@
 """Size moves: a smaller dimension, such as a batch or a sequence length, and bisection for the largest that fits."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 

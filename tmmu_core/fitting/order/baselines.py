@@ -8,8 +8,6 @@
 * **Eager-free** (pytorch#196848): the given order, but a ready unit that frees more than it takes runs first.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 

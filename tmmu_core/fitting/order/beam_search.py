@@ -4,8 +4,6 @@ Sets are ranked by the peak so far, then by live bytes, then by the executed uni
 O(units · width · ready).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from tmmu_core.fitting.order.order_exact import OrderStates, Peaks, bits, order_of, ready_after, run_free_units

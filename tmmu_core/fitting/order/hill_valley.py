@@ -10,8 +10,6 @@ Each unit is attached to the first unit that needs it, which turns the graph int
 forests and a heuristic elsewhere. About O(units log units).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from heapq import merge
 from typing import Any

@@ -1,7 +1,5 @@
 """Move single units of an order: earlier if they free memory, later if they allocate it."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from tmmu_core.fitting.order.order_loops import I64, Counters, run_native, successors

@@ -9,8 +9,6 @@ A ready unit that does not exceed the peak and does not increase the live bytes 
 much now as later. Exception: a unit that touches a storage which a larger output could reuse in place.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from heapq import heappop, heappush

@@ -6,8 +6,6 @@ the nodes that still have to touch storage s, ``born[s]`` records the first touc
 All sums stay within 64 bits (``model.LARGEST``).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any

@@ -13,8 +13,6 @@ Dependencies besides the flow of data, as edges from the given order:
 * **phases**, on request.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property

@@ -9,8 +9,6 @@
 The objective is the sum of the arenas' peaks. Effort is counted in expansions, not in time.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ A window is an order problem of its own: inputs from before are live at its star
 solved by best-first search with a small budget.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The moves that a fit may use, and its result."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """A capacity: bytes over all arenas, or by arena."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

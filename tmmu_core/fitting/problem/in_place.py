@@ -4,8 +4,6 @@ Element i of an element-wise operator's output depends only on element i of its 
 shape and dtype can be overwritten. Views are excluded: their element layout is unknown.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 

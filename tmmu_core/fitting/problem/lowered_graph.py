@@ -4,8 +4,6 @@ Planning the lowered graph with default options gives every storage the live ran
 that moves need no modes, and a fitted file needs no options.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import msgspec

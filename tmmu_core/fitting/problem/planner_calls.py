@@ -1,7 +1,5 @@
 """Plan inputs and candidates: the only module of fitting that calls planners."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field

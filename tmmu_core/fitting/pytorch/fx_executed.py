@@ -5,8 +5,6 @@ step runs the functional graph as it is, so here nothing is folded and nothing i
 caller or the autograd engine holds (inputs, results, tangents, gradients) live to the last step.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Measure the live bytes of all storages while operators run."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The optimizer's part of a training step: its states, and the additional memory of a step."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias

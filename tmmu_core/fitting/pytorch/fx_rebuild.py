@@ -4,8 +4,6 @@ Nodes stand in the fitted order; a recomputed node is a node of its own. Values 
 part reads are saved between the two.
 """
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Mapping
 from typing import Any

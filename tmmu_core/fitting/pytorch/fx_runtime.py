@@ -3,8 +3,6 @@
 Random operators that run twice draw the same numbers.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """The graph of a step at another size, from its graphs at neighbouring sizes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any

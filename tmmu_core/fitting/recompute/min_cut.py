@@ -8,8 +8,6 @@ forbidden. Dinic's algorithm runs in the native library (``planners/native/recom
 otherwise in plain Python.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

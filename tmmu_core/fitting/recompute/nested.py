@@ -6,8 +6,6 @@ last use and recomputed from what is kept: a chain shrinks to a few tensors, at 
 take the drop with the best ratio of excess bytes to FLOPs, repeat, and keep unnecessary drops again at the end.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import numpy as np

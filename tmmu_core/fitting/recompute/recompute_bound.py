@@ -5,8 +5,6 @@ holds for a node between two of them in the data flow. Results of operators with
 these known, they could be dropped.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from tmmu_core.fitting.order.order_exact import bits

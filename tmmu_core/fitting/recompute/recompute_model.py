@@ -8,8 +8,6 @@ graph, and its producer has a known cost, is not a collective and is not in a ne
 numbers saves the state of its generator and draws the same numbers again.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

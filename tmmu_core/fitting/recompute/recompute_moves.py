@@ -1,7 +1,5 @@
 """Recompute moves: single moves, lists of moves for a capacity, and their application."""
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -11,8 +11,6 @@
 Every choice is simulated (``live_curve.py``), so that the memory of recomputation itself is counted.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import InitVar, dataclass
 from functools import cached_property

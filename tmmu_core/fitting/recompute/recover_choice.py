@@ -1,7 +1,5 @@
 """Recover the recomputation choice that ``write_graph.py`` wrote into a graph."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import lru_cache
 

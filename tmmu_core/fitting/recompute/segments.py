@@ -6,8 +6,6 @@ cross the boundary between two segments are kept, and recomputation starts from 
 programming finds the boundaries that keep the fewest bytes while no segment holds more than a limit.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

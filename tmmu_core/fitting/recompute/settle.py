@@ -6,8 +6,6 @@ has options: all of it, what other cuts recompute of it, and single tensors with
 are simulated alone, once for equal parts; the cheapest sum is an exact knapsack over their bytes and FLOPs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import numpy as np

@@ -7,8 +7,6 @@ A sweep starts from a cut or from nothing. The cheapest results are improved: dr
 fits; one drop after the other is forbidden, and another sweep replaces it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 

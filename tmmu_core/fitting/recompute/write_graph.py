@@ -8,8 +8,6 @@ A repeated node that draws random numbers gets another output ``n0@state``: the 
 (Philox: a seed and an offset of 8 bytes each), which the other runs read.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field

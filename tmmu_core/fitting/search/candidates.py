@@ -4,8 +4,6 @@ A function takes the plan input and a move and returns the changed plan input. I
 and ``nodes`` of the move, so that a recipe gives the same result. Added nodes are part of the ``execution_order``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from importlib import import_module

@@ -1,7 +1,5 @@
 """The curve of bytes against cost, from the initial plan to the lower bound; each point is a plan."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

@@ -8,8 +8,6 @@
 Every candidate is planned. The search is deterministic; if stopped, it returns the best candidate so far.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """The largest size of a dimension at which the other moves make the plan fit."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache

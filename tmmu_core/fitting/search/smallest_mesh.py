@@ -4,8 +4,6 @@ Rank 0 has the largest share (the first ``d % p`` parts of an axis have one more
 Shares shrink as the axis grows: about log₂ of the largest size are fitted.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any

@@ -4,8 +4,6 @@ The live curve filters moves that cannot lower the peak and orders the others; t
 each alone, and ranked by their result.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 

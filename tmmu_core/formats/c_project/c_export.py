@@ -16,8 +16,6 @@ The C is C11 and C++17. Equal plans and bytes give equal files. The caller binds
 program's image, and constants without bytes.
 """
 
-from __future__ import annotations
-
 import io
 import zipfile
 from collections.abc import Iterator, Mapping

@@ -5,8 +5,6 @@ become equal, or equal to a derived name (memory ``A_SIZE`` and the size of memo
 suffixes ``__blob`` and ``__source`` of the render plan have two underscores in a row.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

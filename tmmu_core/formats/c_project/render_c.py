@@ -4,8 +4,6 @@ The header is self-checking: static assertions compare every offset, size and al
 edited or truncated header does not compile. Header and source are C11 and C++17 without warnings.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from functools import cache

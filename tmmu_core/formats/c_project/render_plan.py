@@ -5,8 +5,6 @@ names in C, and two fingerprints. ``plan_hash`` covers the arenas only, so that 
 it was compiled for; ``tensor_layout_hash`` covers the place of every tensor too. Bytes of constants are read on use.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace

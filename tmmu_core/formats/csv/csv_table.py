@@ -10,8 +10,6 @@ Numbers may be hexadecimal, ``1,048,576``, ``64.0``, or bytes with a unit, in th
 name (``Size (KiB)``).
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import re

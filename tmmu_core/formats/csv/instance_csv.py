@@ -14,8 +14,6 @@ offset    all rows: a finished plan; some rows: those are fixed; none: a problem
 ========  ==========================================================================================
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import re

@@ -5,8 +5,6 @@ The trace (``executorch.util.activation_memory_profiler.generate_memory_trace``)
 with ``enable_memory_offsets=True``; else the events of a step are stacked.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 
 import msgspec

@@ -6,8 +6,6 @@ Two fields count from the start of the file and are moved with the old bytes: th
 (``Buffer.offset``) and that of large custom options.
 """
 
-from __future__ import annotations
-
 import struct
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The subgraphs of a TensorFlow Lite model as plain values, each parsed once and checked for consistency."""
 
-from __future__ import annotations
-
 import struct
 from collections import Counter
 from collections.abc import Sequence

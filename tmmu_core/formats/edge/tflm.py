@@ -13,8 +13,6 @@ the head as a whole, and the persistent bytes of the tail by kind. With both, th
 persistent buffers are live throughout. Other lines are ignored. Of a plan that is printed again, the last one is read.
 """
 
-from __future__ import annotations
-
 import re
 
 from tmmu_core.base.errors import UnreadableInput

@@ -12,8 +12,6 @@ body of one. A tensor that an operator writes lives from that operator to its la
 operator live while its bodies run.
 """
 
-from __future__ import annotations
-
 import struct
 from collections import Counter
 from collections.abc import Iterable, Sequence

@@ -12,8 +12,6 @@ Tensors with the same times and bytes are one buffer with several names. Of seve
 peak is shown and the others are noted; read-only memory is shown only if it is alone. Other lines are ignored.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

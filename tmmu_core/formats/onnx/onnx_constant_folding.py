@@ -4,8 +4,6 @@ A node is evaluated if its operands are known and small (shapes, axes, masks of 
 The reference evaluator of the onnx package does the arithmetic, one node at a time.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from contextlib import suppress
 from math import prod

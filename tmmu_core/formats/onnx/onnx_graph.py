@@ -1,7 +1,5 @@
 """Build the graph of a flat ONNX model: fold constants, derive views, in-place pairs and roles."""
 
-from __future__ import annotations
-
 from collections import Counter
 from itertools import chain
 from pathlib import PurePath

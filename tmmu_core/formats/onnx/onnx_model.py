@@ -4,8 +4,6 @@ Planning needs no weight's bytes, so no external file is opened. A path outside 
 same: a runtime that loads the model later would follow it.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """Write the nodes of an ONNX model in another order; all else in the file is kept, unknown fields too."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import onnx

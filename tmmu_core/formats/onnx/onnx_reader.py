@@ -18,8 +18,6 @@ Steps:
 6. ``inplace`` is set for every node (:mod:`.onnx_graph`), views are views, and the order is that of the file.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import suppress

@@ -5,8 +5,6 @@ onnxruntime's profile contains each node that ran, in bodies too, with types and
 execution. Profiles and symbolic inference leave files in the current folder, which is a temporary one.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import sys

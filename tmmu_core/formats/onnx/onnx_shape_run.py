@@ -5,8 +5,6 @@ gives shapes for one set of input values at the assumed dimensions: a data-depen
 from a run is marked ``measured``.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Iterator, Mapping

@@ -4,8 +4,6 @@ Shape inference is that of the onnx package. Where it stops because a shape is *
 ``ReduceProd`` of shapes), :mod:`.onnx_constant_folding` computes it and inference continues.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import combinations

@@ -1,7 +1,5 @@
 """Recognise an ONNX model by its protobuf fields, without loading the onnx package."""
 
-from __future__ import annotations
-
 GRAPH_FIELD = 7
 MODEL_FIELDS = {1: 0, 2: 2, 3: 2, 4: 2, 5: 0, 6: 2, 7: 2, 8: 2, 14: 2, 20: 2, 25: 2, 26: 2}
 """Field number → protobuf wire type of a ModelProto (0: varint, 2: length-delimited)."""

@@ -5,8 +5,6 @@ a file in the model's folder (external data), or computed from other constants b
 package.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -10,8 +10,6 @@ Restoring recomputes the plan hash from the rows and refuses another stored hash
 ranges and metrics. Mapping the memory is left to the driver.
 """
 
-from __future__ import annotations
-
 from typing import Any, cast
 
 import msgspec

@@ -8,8 +8,6 @@ Comparing raises no error: the differences of incomparable plans are listed too.
 two planners with one layout are identical. ``allocation_time_ns`` is never compared.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property

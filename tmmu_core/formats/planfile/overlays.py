@@ -5,8 +5,6 @@ microsecond, an arena is a process with a counter of its live bytes, a tensor is
 a graph in Model Explorer by the bytes that are live while they run (``GraphNodeData`` of its ``node_data_builder``).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from heapq import heappop, heappush
 from typing import Any

@@ -5,8 +5,6 @@ omitted values (taken hand-offs, totals, a lower bound) are computed from the ro
 source of a hand-off at its last step, are recomputed.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace

@@ -11,8 +11,6 @@ An edit of a file shows in its content hash::
     content_hash = H([head without the keys in NOT_HASHED, tensors_hash])
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import fields

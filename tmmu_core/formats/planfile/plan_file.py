@@ -10,8 +10,6 @@ csv      the rows alone, for spreadsheets; cannot be read back
 :mod:`.plan_document` defines the document, :mod:`.plan_builder` reads it back.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Callable, Sequence

@@ -14,8 +14,6 @@ The *digest* form of a large trace has no tensor and no handoff records (``"rows
 has their hash, ``tensors_hash``. ``content_hash`` detects an edit in both forms (:mod:`.plan_document`).
 """
 
-from __future__ import annotations
-
 import io
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass

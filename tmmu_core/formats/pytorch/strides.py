@@ -1,7 +1,5 @@
 """Byte ranges of a tensor in its storage by shape, strides and offset, without a framework."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -9,8 +9,6 @@ is what the eager framework runs, operator by operator, with no decompositions a
 ``fx_trace`` traces, and the package's extra ``torch`` brings PyTorch.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import PurePath

@@ -14,8 +14,6 @@ they are one storage here. Allocations whose values have no live range belong to
 instruction (``thread-local``); they are omitted, and counted in a note.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence

@@ -4,8 +4,6 @@
 live ranges exist; the program's text adds the origin of buffers. :mod:`.xla_dump` reads the joined files.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress

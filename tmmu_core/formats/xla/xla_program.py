@@ -13,8 +13,6 @@ The text is untrusted and not needed to plan: unreadable parts are ignored, noth
 :data:`LONGEST` characters after ``metadata=`` of a line are read.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 

@@ -13,8 +13,6 @@ All buffers are read as live at one moment, as in the report's total. Sizes are 
 from the shapes if one of them rounds to it. The plan with live ranges is in the dump's other files.
 """
 
-from __future__ import annotations
-
 import re
 from fractions import Fraction
 from math import prod

@@ -7,8 +7,6 @@ counted; two levels that read from each other have two edges.
 Collapsing is a quotient of the graph: paths between nodes remain paths between their vertices.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace

@@ -13,8 +13,6 @@ A level is omitted if it holds everything that its parent holds, or a single nod
 order, so that they form no cycle.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass

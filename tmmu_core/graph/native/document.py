@@ -4,8 +4,6 @@ Invalid JSON or CBOR is ``UnreadableInput`` with line, column and byte. A wrong 
 JSON path, the field, and its node or tensor.
 """
 
-from __future__ import annotations
-
 import codecs
 import contextlib
 import gc

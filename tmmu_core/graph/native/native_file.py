@@ -5,8 +5,6 @@ Reading is typed decoding into :class:`~tmmu_core.graph.model.Graph`; other rule
 schema is ``native.schema.json`` beside this file.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

@@ -7,8 +7,6 @@
     the bytes, each tensor at its offsets, counted from the end of the head
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Read the bytes of files, and decompress gzip within limits."""
 
-from __future__ import annotations
-
 import errno
 import io
 import mmap

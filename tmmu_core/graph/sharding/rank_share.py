@@ -1,7 +1,5 @@
 """The part of one rank: each tensor is cut by its split; each view stays inside its base's part."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property

@@ -28,8 +28,6 @@ rows than parts are rejected. A tensor can be split along several axes, over dif
 list of ``{"axis", "mesh"}``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property

@@ -3,8 +3,6 @@
 What each rank gets of it is in :mod:`.shares`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase

@@ -4,8 +4,6 @@ The reference implementation recomputes schedule, live ranges and storages from 
 compared with them, and every read and write of every step is checked.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 from tmmu_core.base.errors import ContractError

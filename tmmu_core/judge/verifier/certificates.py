@@ -5,8 +5,6 @@ live bytes, the largest storage, and the witness of the file where its storages 
 live ranges and must_not_alias pairs are those of the graph.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any
 

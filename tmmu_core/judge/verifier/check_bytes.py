@@ -1,7 +1,5 @@
 """Check rows by themselves, alignment, the reasons for shared storages, and that no two storages overlap."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 

@@ -1,7 +1,5 @@
 """Check the constraints of a plan and recompute its reuse cost from the rows (contract §12, "Reuse costs")."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction

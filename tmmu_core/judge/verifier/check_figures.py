@@ -1,7 +1,5 @@
 """Check the figures of arenas, totals, metrics and certificates against the rows and each other."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

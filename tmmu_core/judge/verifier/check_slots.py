@@ -1,7 +1,5 @@
 """Check slots and their offsets: aligned prefix sums, numbers by offset, or hashed addresses."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -6,8 +6,6 @@ commands that act on a plan (``apply``, ``checkpoint``, ``export``). The arenas 
 a larger one.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Columns per storage and per slot, computed from the rows of a plan. Near-linear."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any

@@ -5,8 +5,6 @@ and slots, figures and hashes follow from the rows. With the graph (:mod:`.again
 in-place reuse and every access are checked too. Near-linear in rows.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from itertools import pairwise, product
 from typing import Any

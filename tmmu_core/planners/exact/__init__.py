@@ -24,8 +24,6 @@ are taken first; up to :data:`.driver.MAX_ENUMERATED_HANDOFFS` every choice is s
 which these pairs may overlap raises the bound.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any

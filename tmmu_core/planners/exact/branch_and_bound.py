@@ -13,8 +13,6 @@ backjumping with explanations comes from constraint programming (Prosser 1993; O
 Deterministic, without recursion. :class:`Searcher` runs it on one model with several capacities and orders.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import partial

@@ -13,8 +13,6 @@ without weights; these double their length each round (geometric restarts), so n
 Integers and raw Philox words only: the same on every machine.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property

@@ -7,8 +7,6 @@ bound can be met. Their search is short, and greedy runs place the others around
 searched only until it is as low as another component needs anyway.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np

@@ -7,8 +7,6 @@ capacities just above the bound it finds packings of hundreds of storages that n
 The budget is a number of iterations, never time.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from functools import cache

@@ -18,8 +18,6 @@ All arithmetic is on integers, with a permuted congruential generator (O'Neill 2
 every machine. Cost of an iteration: O(n + sections of all lifetimes) per reinserted unit.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -23,8 +23,6 @@ Every claim holds in all packings of least Σ height · offset among those that 
 * second branch (a hole): some unit overlaps that place.
 """
 
-from __future__ import annotations
-
 from tmmu_core.planners.exact import search_tables as tab
 from tmmu_core.planners.exact.search_tables import State, Tables
 from tmmu_core.planners.problem import I64

@@ -5,8 +5,6 @@ not alias, in-place reuse not taken). A *unit* is a storage, or a chain of stora
 height in each of its sections.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache

@@ -3,8 +3,6 @@
 Few wide tables: the native library takes the address of each.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

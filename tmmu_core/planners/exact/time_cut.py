@@ -8,8 +8,6 @@ A packing of all pieces is a packing of the whole. Infeasibility is proven only 
 is a subset of the problem.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 
 import numpy as np

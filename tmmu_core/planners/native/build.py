@@ -4,8 +4,6 @@ Builds are reproducible: the same compiler writes the same bytes. Other machines
 compilers. A library whose compiler is missing is kept if its sources and flags have not changed.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import platform

@@ -1,7 +1,5 @@
 """Load the native library of this platform, if there is one."""
 
-from __future__ import annotations
-
 import ctypes
 import hashlib
 import json

@@ -4,8 +4,6 @@ A structure holds the arguments of a call: integers, and arrays by address. Its 
 library does not check its arguments, so this module asserts element types, contiguity and lengths.
 """
 
-from __future__ import annotations
-
 import ctypes
 import re
 from typing import Any

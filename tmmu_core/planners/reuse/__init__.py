@@ -7,8 +7,6 @@ cost from below.
 The same input gives the same placement on every machine: budgets are counts, and all numbers are integers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any

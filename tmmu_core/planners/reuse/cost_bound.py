@@ -8,8 +8,6 @@ its smaller unit has, and pays its penalty once: the cheapest pairs that reach t
 where each penalty counts in one of them and is free in the others. Small components are searched exhaustively.
 """
 
-from __future__ import annotations
-
 from math import gcd
 
 from tmmu_core.planners.reuse.exact_cost import least_cost

@@ -6,8 +6,6 @@ solved from the last one backwards: the least cost of the units after a position
 The C form is ``native/reuse.c``; both visit the same nodes.
 """
 
-from __future__ import annotations
-
 from itertools import accumulate
 
 import numpy as np

@@ -5,8 +5,6 @@ cheapest offsets. A worse placement is accepted up to a threshold that falls to 
 both draw the same numbers and give the same result.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any

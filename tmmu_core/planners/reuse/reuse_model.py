@@ -6,8 +6,6 @@ active where ``[a, a + mine)`` and ``[b, b + theirs)`` overlap, ``a`` and ``b`` 
 hard pairs of two units the widest sizes suffice, since all of them begin at the same two offsets.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from math import lcm

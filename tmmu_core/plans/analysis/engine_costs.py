@@ -6,8 +6,6 @@ is the writer's ancestor through data and engine order; otherwise the writer nee
 penalty. Source: Böhnlein et al. 2026, "DSA with reuse penalties" (cross-pipe penalties).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import replace
 from fnmatch import fnmatchcase

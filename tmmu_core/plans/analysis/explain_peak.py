@@ -11,8 +11,6 @@
 Cost: O(n) for n rows.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """Check a plan against limits. All figures are integers and fractions, so no verdict depends on rounding."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction

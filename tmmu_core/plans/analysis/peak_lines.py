@@ -1,7 +1,5 @@
 """Live bytes of a snapshot's plan by line of code and category, and the changes between two plans."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 

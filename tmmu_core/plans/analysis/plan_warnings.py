@@ -1,7 +1,5 @@
 """Conditions that changed a plan or limit its proofs, one sentence each (contract §12, ``warnings``)."""
 
-from __future__ import annotations
-
 from tmmu_core.plans.model import ASSUMED, GIVEN_OFFSETS, NO_CONTENT_HASH, READ, UNPLANNED, Plan
 
 

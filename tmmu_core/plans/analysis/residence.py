@@ -1,7 +1,5 @@
 """The memory of each tensor in a plan over several memories, and the rule that assigned it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from tmmu_core.plans.model import Plan

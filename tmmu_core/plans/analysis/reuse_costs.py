@@ -1,7 +1,5 @@
 """Reuses that a plan pays for, and the least reuse cost for each capacity (contract §12, "Reuse costs")."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 

@@ -1,7 +1,5 @@
 """The extents and lower bounds of an anytime search over its nodes."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import pairwise
 

@@ -19,8 +19,6 @@ The equation holds for valid plans. If blocks overlap, ``holes`` is at least 0 a
 The module also has a report per slot, and the resource ledger (TMMU v2 II.J).
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from dataclasses import dataclass
 from itertools import groupby, repeat

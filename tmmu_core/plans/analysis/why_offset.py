@@ -12,8 +12,6 @@ Two storages are alive together where their half-open ranges meet (:attr:`PlanSt
 not taken over through the step that reads it). Cost: O(n) for the arena's n storages, and a sort of those that meet.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import zip_longest

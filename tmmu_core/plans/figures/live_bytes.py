@@ -1,7 +1,5 @@
 """Live bytes and live counts over the steps, from columns of births, deaths and sizes; and their peaks."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -5,8 +5,6 @@ Figures are integers (bytes, steps, counts); a ratio is one division at the very
 :mod:`.plan_storages` (a plan's rows gathered).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """The storages of a plan as columns, and their live bytes at each step."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary

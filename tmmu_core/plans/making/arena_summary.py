@@ -1,7 +1,5 @@
 """Figures and certificate of an arena, and the checks of capacity and budget."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Peak memory as a function of a named dimension."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -5,8 +5,6 @@
     index ─► timeline ─► liveness ─► one problem per arena ─► planner ─► rows ─► hashes ─► Plan
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress

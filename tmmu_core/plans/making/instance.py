@@ -1,7 +1,5 @@
 """Plans of plain instances: arenas without a graph (contract §10)."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

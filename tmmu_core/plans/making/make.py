@@ -6,8 +6,6 @@
     instance ─► its one arena as requested ──────────► planner ────────────────────────────► PlanningResult
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property

@@ -1,7 +1,5 @@
 """Place the storages of a graph over several memories with ``helia``; its regions become arenas."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any

@@ -4,8 +4,6 @@ Planners record order and fit in their notes. The placement is repeated, and the
 same plan. The packing of a search has no order; its storages are sorted by offset.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

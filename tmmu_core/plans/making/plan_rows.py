@@ -1,7 +1,5 @@
 """From liveness to packing problems, and from packings to a plan: in-place reuse taken, columns, hashes."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

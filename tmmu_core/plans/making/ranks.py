@@ -7,8 +7,6 @@ its own::
     tmmu_plan_hash(rank) = H(["tmmu_plan_v1", [ir_hash, …, rank, world_size, shard_spec_hash, tables]])
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from functools import cached_property
 

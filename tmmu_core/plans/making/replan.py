@@ -1,7 +1,5 @@
 """A plan per iteration of a program with dynamic shapes (TMMU v2 II.H), identified by the replan key of TMMU v2 §10."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """The table of request fields: their option, link key, file and text form."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress

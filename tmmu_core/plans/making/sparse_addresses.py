@@ -9,8 +9,6 @@ the address is the first ``bits`` bits of the digest as a number, rounded down t
 Two slots with overlapping bytes are an ``ADDRESS_COLLISION``: unlikely at 64 bits, common at 8.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any, NamedTuple
 

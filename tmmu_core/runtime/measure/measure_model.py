@@ -18,8 +18,6 @@ Ours holds the inputs and no scratch. It is not to be had to the byte from outsi
 by their digits.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -5,8 +5,6 @@ writes the result as JSON; of an exception, the first line of its text as ``fail
 :data:`MEASUREMENTS` get the values of the JSON object as arguments.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

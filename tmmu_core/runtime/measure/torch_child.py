@@ -7,8 +7,6 @@ tensors of the run and its inputs; ``allocated``, the peak of PyTorch's allocato
 memory of kernels; ``steps``, the tensor bytes after each operator. Weights and buffers are excluded.
 """
 
-from __future__ import annotations
-
 import weakref
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The JSON of an exported program as typed values: the part of PyTorch's schema that a plan needs."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

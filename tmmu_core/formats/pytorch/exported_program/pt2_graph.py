@@ -4,8 +4,6 @@ The file holds each tensor's shape, strides and offset. Its operator determines 
 is in the storage of its first argument, other tensors have their own. Open sizes have the example's values.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

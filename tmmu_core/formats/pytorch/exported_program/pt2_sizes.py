@@ -5,8 +5,6 @@ beside the number that it had in the example. SymPy's own reader evaluates such 
 numbers, symbols and the functions below in a parsed syntax tree, which is never compiled.
 """
 
-from __future__ import annotations
-
 import ast
 import math
 import re

@@ -3,8 +3,6 @@
 The parent sends the archive's bytes and receives a native graph; both are plain data.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import subprocess

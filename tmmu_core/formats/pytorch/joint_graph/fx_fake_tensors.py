@@ -14,8 +14,6 @@ PyTorch decomposes some operators in Python for tracing: interpolation becomes t
 mode runs one kernel. While a model is traced, such an operator stays the kernel.
 """
 
-from __future__ import annotations
-
 import contextlib
 import sys
 from collections.abc import Iterable, Iterator

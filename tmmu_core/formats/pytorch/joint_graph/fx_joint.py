@@ -11,8 +11,6 @@ schemas of ``_unsafe_view`` and ``reshape`` do not declare that they return view
 * A tensor that does not cover its whole storage (padding, an input that is a slice) is a view of a storage tensor.
 """
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, field

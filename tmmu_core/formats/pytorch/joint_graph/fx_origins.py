@@ -5,8 +5,6 @@ line outside of PyTorch. Autograd's sequence numbers give a backward operator th
 nodes are placed by their inputs (``graph/modules``).
 """
 
-from __future__ import annotations
-
 import contextlib
 import sys
 from collections.abc import Callable, Iterator

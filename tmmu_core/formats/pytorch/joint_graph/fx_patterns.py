@@ -7,8 +7,6 @@ operators instead, one of which creates a temporary part::
     y[:, 2:4] += x    slice(y, 1, 2, 4) ─► add(·, x)  ─► slice_scatter(y, ·, 1, 2, 4), and a copy of that onto itself
 """
 
-from __future__ import annotations
-
 import operator
 from dataclasses import dataclass
 from typing import Any

@@ -6,8 +6,6 @@ operator without a rule for fake tensors is refused, because running it would co
 file to steer, so it happens in a process of its own, under limits (``fx_child``).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from operator import attrgetter

@@ -1,7 +1,5 @@
 """Trace a module with stand-ins for its inputs to AOTAutograd's joint graph."""
 
-from __future__ import annotations
-
 import contextlib
 import inspect
 import threading

@@ -5,8 +5,6 @@ have no Python stack. Allocations from before the trace, whose stack is not reco
 gradients.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass

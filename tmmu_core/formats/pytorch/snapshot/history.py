@@ -1,7 +1,5 @@
 """Records of a snapshot in addition to live ranges: stacks, streams, pools and reserved bytes."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -9,8 +9,6 @@ Without ``with_stack=True`` the stack has operators and autograd nodes only. Byt
 and are not freed in it are one buffer.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from typing import Annotated, Any

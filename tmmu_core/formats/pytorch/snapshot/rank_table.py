@@ -1,7 +1,5 @@
 """Snapshots of all ranks of a job: one summary per file, read one after another in several processes."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections import Counter

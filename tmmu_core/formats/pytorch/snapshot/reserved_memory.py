@@ -5,8 +5,6 @@ begins in the middle of a run. A released segment leaves its bytes to others, so
 share offsets; where their shapes do not allow it, the blocks are placed one by one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

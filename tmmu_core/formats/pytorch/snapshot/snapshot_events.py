@@ -6,8 +6,6 @@ An event becomes four numbers, and each distinct stack is examined once::
                                                                            stack i32 (a row of Stacks), lane i32
 """
 
-from __future__ import annotations
-
 import io
 import pickle
 from array import array

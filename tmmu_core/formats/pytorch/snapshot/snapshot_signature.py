@@ -1,7 +1,5 @@
 """Recognise allocator snapshots and profiler traces of PyTorch without loading their readers."""
 
-from __future__ import annotations
-
 from tmmu_core.graph.native import document
 
 

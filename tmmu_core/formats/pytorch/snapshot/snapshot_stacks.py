@@ -6,8 +6,6 @@ follow those of Mosaic (facebookresearch/mosaic, ``data_utils.py``), except that
 runs inside the backward pass is a recomputed activation, and an optimizer step inside it is an optimizer step.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from functools import lru_cache

@@ -11,8 +11,6 @@ A step is an alloc or free event. Of several devices, the one with the highest p
 A tensor is named after its stack (:func:`label`); its category is that of :func:`categorise`.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace

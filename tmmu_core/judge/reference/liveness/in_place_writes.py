@@ -1,7 +1,5 @@
 """In-place writes that a node demands (contract §3, TMMU v2 II.G)."""
 
-from __future__ import annotations
-
 from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.judge.reference.liveness.ref_storages import Groups, Ranges
 from tmmu_core.judge.reference.schedule import Run

@@ -1,7 +1,5 @@
 """Live ranges of tensors before in-place reuse, and storages: tensors that share bytes (contract §1–§3)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple

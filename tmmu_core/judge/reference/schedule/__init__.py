@@ -3,8 +3,6 @@
 A :class:`Run` holds the graph as executed, with the synthesised backward pass and recomputing nodes, and its steps.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property

@@ -1,7 +1,5 @@
 """Synthesize the backward pass of a forward graph, and recompute dropped tensors before it reads them (contract §2)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec

@@ -1,7 +1,5 @@
 """Sizes and roots of tensors, and the execution order: as given, or topological by id (contract §2, §3)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
