@@ -20,10 +20,9 @@ from tmmu_core.formats.open_file import read_graph_file
 from tmmu_core.formats.planfile.plan_file import to_cbor
 from tmmu_core.plans.making.engine import plan_graph
 from tmmu_core.plans.model import Plan
-from tmmu_core.store.open_store import writing
+from tmmu_core.store.open_store import PLANS, RUNS, writing
 from tmmu_core.store.run_label import Label, Run, run_of
 from tmmu_core.store.store import Store, columns_of, packed
-from tmmu_core.store.tables import PLANS, RUNS
 
 ROOT = Path(__file__).resolve().parents[1]
 MODELS, NEW_IN = 200, 10

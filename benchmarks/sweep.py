@@ -14,8 +14,7 @@ from pathlib import Path
 
 from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.sweep.sweep_points import Point, Source
-from tmmu_core.sweep.sweep_run import cluster, run_here, run_on
-from tmmu_core.sweep.sweep_worker import work
+from tmmu_core.sweep.sweep_run import cluster, run_here, run_on, work
 
 FILE = Path(__file__).resolve().parents[1] / "sample_graphs" / "linear_chain.tmmu.json"
 

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import lru_cache
-from types import ModuleType
 from typing import TYPE_CHECKING, TypeVar
 
 from tmmu_core.base.errors import StoreFault, TmmuError, UnreadableInput
@@ -45,7 +44,7 @@ def _opened(at: str) -> Store:
 
 def latest_runs(model: str, most: int = 20) -> list[Run]:
     """Return the latest runs of a model, newest first; [] without a store, or where it cannot be read."""
-    return _files(lambda _, at: [*reversed(at.runs(model, last=most))]) or []
+    return _of_store(lambda at: [*reversed(at.runs(model, last=most))]) or []
 
 
 def source_of(run: Run) -> str:
@@ -70,31 +69,29 @@ def content(name: str) -> tuple[bytes, str]:
 # --- files that people opened ------------------------------------------------------------------------------------
 
 
-def _files(use: Callable[[ModuleType, Store], T]) -> T | None:
-    """Return what ``use`` returns for the store's files; ``None`` without a store, or where it fails."""
+def _of_store(read: Callable[[Store], T]) -> T | None:
+    """Return the result of ``read`` for the store; ``None`` without a store, or where it cannot be used."""
     with suppress(TmmuError):
         if (keeper := store()) is not None:
-            from tmmu_core.store import opened_files
-
-            return use(opened_files, keeper)
+            return read(keeper)
     return None
 
 
 def keep_file(key: str, name: str, data: bytes) -> None:
     """Keep an opened file, so that its link outlives this server."""
-    _files(lambda files, at: files.keep(at, key, (name, data), datetime.now(UTC)))
+    _of_store(lambda at: at.keep_file(key, (name, data), datetime.now(UTC)))
 
 
 def kept_file(key: str) -> tuple[str, bytes] | None:
     """Return ``(name, bytes)`` of a file that a server with this store opened; ``None`` if unknown."""
-    return _files(lambda files, at: files.file(at, key))
+    return _of_store(lambda at: at.file(key))
 
 
 def change_file(key: str, name: str, edit: Callable[[bytes], bytes]) -> bytes | None:
     """Replace a file by ``edit(its bytes)`` in one transaction; return the result, or ``None`` without a store."""
-    return _files(lambda files, at: files.change(at, key, name, edit, datetime.now(UTC)))
+    return _of_store(lambda at: at.change_file(key, name, edit, datetime.now(UTC)))
 
 
 def drop_file(key: str) -> None:
     """Delete an unused file."""
-    _files(lambda files, at: files.drop(at, key))
+    _of_store(lambda at: at.drop_file(key))

@@ -10,7 +10,7 @@ from tmmu_core.base.escaping import natural
 from tmmu_core.graph.model import StorageOrigin
 from tmmu_core.graph.modules.module_paths import Modules, modules_of, modules_of_rows
 from tmmu_core.liveness.idle_time import Idle, idle_of
-from tmmu_core.liveness.phases import Stretch, phases_from_known, phases_of
+from tmmu_core.liveness.timeline import Stretch, phases_from_known, phases_of
 from tmmu_core.plans.analysis.why_offset import Parting, parting
 from tmmu_core.plans.figures.live_bytes import peak_of
 from tmmu_core.plans.figures.plan_storages import PlanStorages, arena_number, curve_points_of, live_bytes, storages_of

@@ -5,8 +5,7 @@ Like :mod:`.all_pairs` it is short enough to check by reading, and shares no cod
 
 from collections.abc import Iterator
 
-from tmmu_core.plans.constraints import Constraints
-from tmmu_core.plans.model import Plan, TensorRow
+from tmmu_core.plans.model import Constraints, Plan, TensorRow
 
 
 def relation_faults(plan: Plan) -> Iterator[str]:

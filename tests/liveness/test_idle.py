@@ -7,8 +7,7 @@ from tests.support.strategies import Case, plannable_cases
 from tmmu_core.liveness.analyse import analyse
 from tmmu_core.liveness.idle_time import idle_of
 from tmmu_core.liveness.live_model import Liveness
-from tmmu_core.liveness.phases import Stretch, phases_of
-from tmmu_core.liveness.timeline import build_timeline
+from tmmu_core.liveness.timeline import Stretch, build_timeline, phases_of
 
 
 def facts(liveness: Liveness) -> dict[str, tuple[int, ...]]:

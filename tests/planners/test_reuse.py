@@ -21,11 +21,10 @@ from tmmu_core.planners import ARENA_PLANNERS
 from tmmu_core.planners.problem import PlainInstance
 from tmmu_core.planners.reuse import exact_cost, local_search
 from tmmu_core.planners.reuse.reuse_model import reuse_model
-from tmmu_core.plans.constraints import Constraints
 from tmmu_core.plans.making.instance import plan_problem
 from tmmu_core.plans.making.make import make_plan
 from tmmu_core.plans.making.request import PlanRequest
-from tmmu_core.plans.model import Plan
+from tmmu_core.plans.model import Constraints, Plan
 
 KINDS = ("separations", "colocations", "temporal_exclusions", "pinned_allocations", "reserved", "intervals")
 CAPACITY = 7

@@ -14,9 +14,9 @@ from tests.support.same_plan import same_plan
 from tmmu_core.base.errors import StoreFault
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.plans.figures.metrics import totals
-from tmmu_core.store import opened_files, stored_sweeps
+from tmmu_core.store import stored_sweeps
+from tmmu_core.store.open_store import PLANS, RUNS
 from tmmu_core.store.store import Store
-from tmmu_core.store.tables import PLANS, RUNS
 
 
 @pytest.fixture
@@ -192,22 +192,22 @@ def test_file_that_is_no_store_is_rejected(tmp_path_factory: pytest.TempPathFact
 
 def test_concurrent_changes_of_a_file_are_all_kept(store: Store) -> None:
     def add(part: bytes) -> bytes:
-        return opened_files.change(store, "notes", "notes", lambda data: data + part, datetime(2026, 1, 1, tzinfo=UTC))
+        return store.change_file("notes", "notes", lambda data: data + part, datetime(2026, 1, 1, tzinfo=UTC))
 
     parts = [b"%c" % letter for letter in b"abcdefghijklmnop"]
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(add, parts))
-    found = opened_files.file(store, "notes")
+    found = store.file("notes")
     assert found is not None
     assert sorted(found[1]) == sorted(b"".join(parts))
 
 
 def test_deleting_a_file_keeps_the_others(store: Store) -> None:
     for key in ("a", "b"):
-        opened_files.keep(store, key, (key, b"bytes of " + key.encode()), datetime(2026, 1, 1, tzinfo=UTC))
-    opened_files.drop(store, "a")
-    assert opened_files.file(store, "a") is None
-    assert opened_files.file(store, "b") == ("b", b"bytes of b")
+        store.keep_file(key, (key, b"bytes of " + key.encode()), datetime(2026, 1, 1, tzinfo=UTC))
+    store.drop_file("a")
+    assert store.file("a") is None
+    assert store.file("b") == ("b", b"bytes of b")
 
 
 def test_sweeps_are_listed_latest_first(store: Store) -> None:

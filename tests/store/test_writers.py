@@ -10,8 +10,8 @@ from sqlalchemy import func, select
 
 from tests.store.writers import PROCESSES
 from tests.support.paths import ROOT
+from tmmu_core.store.open_store import PLANS
 from tmmu_core.store.store import Store
-from tmmu_core.store.tables import PLANS
 
 RUNS = 16
 

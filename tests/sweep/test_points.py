@@ -14,9 +14,9 @@ from tmmu_core.plans.analysis.plan_warnings import plan_warnings
 from tmmu_core.plans.making.engine import plan_graph
 from tmmu_core.plans.making.make import make_plan
 from tmmu_core.plans.making.request import PlanRequest
-from tmmu_core.sweep import sweep_worker
+from tmmu_core.sweep import sweep_run
 from tmmu_core.sweep.sweep_points import Axes, Point, Source, points_of
-from tmmu_core.sweep.sweep_worker import FIGURES, FIT_FIGURES, figures, refused, work
+from tmmu_core.sweep.sweep_run import FIGURES, FIT_FIGURES, figures, refused, work
 
 INSTANCE = Source("few.csv", b"id,lower,upper,size\na,0,2,8\nb,1,3,4\n")
 
@@ -101,7 +101,7 @@ def test_open_size_is_set_by_the_point() -> None:
     for size in (1, 8):
         request = PlanRequest(planner="slots", dims={"B": size})
         (row,) = work(source, Point(0, 0, request)).rows
-        made = make_plan(sweep_worker.read_at(read_graph(source.data, source.name), {"B": size}, b"", ""), request)
+        made = make_plan(sweep_run.read_at(read_graph(source.data, source.name), {"B": size}, b"", ""), request)
         assert row["layout_hash"] == made.plan.layout_hash.hex()
         extents.append(row["extent_bytes"])
     assert extents[0] < extents[1]
@@ -152,7 +152,7 @@ def test_internal_error_is_reported_with_its_place(monkeypatch: pytest.MonkeyPat
     def broken(*_: Any) -> None:
         raise ZeroDivisionError("no")
 
-    monkeypatch.setattr(sweep_worker, "make_plan", broken)
+    monkeypatch.setattr(sweep_run, "make_plan", broken)
     code, message = shown_text(INSTANCE)
     assert (code, message.partition(" (")[0]) == ("INTERNAL", "ZeroDivisionError: no")
     assert message.partition(" (")[2].startswith("test_points.py:")

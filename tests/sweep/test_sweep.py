@@ -24,8 +24,7 @@ from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.store import stored_sweeps
 from tmmu_core.store.store import Store
 from tmmu_core.sweep.sweep_points import Axes, Done, Point, Source, name_of_sweep, points_of
-from tmmu_core.sweep.sweep_run import DIED, cluster, run_here, run_on
-from tmmu_core.sweep.sweep_worker import work
+from tmmu_core.sweep.sweep_run import DIED, cluster, run_here, run_on, work
 
 CHAIN, BLOCK = (str(SAMPLES / f"{name}.tmmu.json") for name in ("linear_chain", "residual_block"))
 SECONDS = 120

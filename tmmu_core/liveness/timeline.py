@@ -7,7 +7,8 @@ The default order is topological, with the lowest node id among ready nodes. Ids
 Python's ``str`` order.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
 import numpy as np
@@ -17,7 +18,7 @@ from tmmu_core.base import strict
 from tmmu_core.base.cycles import nodes_on_cycles
 from tmmu_core.base.errors import InvalidIrShapes, LivenessCycle
 from tmmu_core.graph.index import I64, GraphIndex, index_graph
-from tmmu_core.graph.model import Graph, Mode, Preset
+from tmmu_core.graph.model import Graph, Mode, Phase, Preset
 from tmmu_core.liveness.backward import with_backward, with_rematerialisation
 from tmmu_core.liveness.live_model import Timeline
 from tmmu_core.liveness.live_ranges import view_roots
@@ -200,3 +201,46 @@ def _order(index: GraphIndex, given: Sequence[str] | None, mode: Mode) -> NDArra
     inside = np.ones(len(index.node_ids), np.bool_) if mode == "backward" else index.is_forward
     edges = dependencies(index, inside)
     return default_order(index, edges, inside) if given is None else given_order(index, given, edges, inside)
+
+
+# --- phases -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Steps ``[start, end)`` that run nodes of one phase."""
+
+    phase: Phase
+    start: int
+    end: int
+
+
+def phases_of(timeline: Timeline) -> tuple[Stretch, ...]:
+    """Return the ranges, first to last; together they cover all steps. ``@inputs`` belongs to the next step."""
+    nodes = timeline.graph.nodes
+    return _stretches([nodes[node].phase if node >= 0 else None for node in timeline.node_at.tolist()])
+
+
+def phases_from_known(steps: int, known: Iterable[tuple[int, Phase | None]]) -> tuple[Stretch, ...]:
+    """Return the ranges of ``steps`` steps, given ``(step, phase)`` of some of them.
+
+    A step without a phase belongs to the step before it, the first ones to the first known phase; empty without any.
+    """
+    by_step = dict(sorted((step, phase) for step, phase in known if phase is not None))
+    phases: list[Phase | None] = []
+    now = next(iter(by_step.values()), None)
+    for step in range(steps if by_step else 0):
+        now = by_step.get(step, now)
+        phases.append(now)
+    return _stretches(phases)
+
+
+def _stretches(phases: Sequence[Phase | None]) -> tuple[Stretch, ...]:
+    found: list[Stretch] = []
+    start = 0
+    for t, phase in enumerate(phases):
+        after = phases[t + 1] if t + 1 < len(phases) else None
+        if t + 1 == len(phases) or (phase is not None and after != phase):
+            found.append(Stretch(phase or "forward", start, t + 1))
+            start = t + 1
+    return tuple(found)

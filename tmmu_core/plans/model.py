@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, cast, get_args
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from tmmu_core.base.errors import U64_MAX
-from tmmu_core.plans.constraints import Constraints
 
 I64 = NDArray[np.int64]
 I32 = NDArray[np.int32]
@@ -141,6 +141,28 @@ class TensorRow:
     base_tensor_uid: str | None = None
     category: Category | None = None
     """Of a plan from an allocator's snapshot; absent in the plan files of others."""
+
+
+class Constraints(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Constraints and costs of a placement beyond live ranges, by tensor id (contract §12, "Reuse costs").
+
+    A tensor with gaps has one row per live part; an id means all of them.
+
+    Tensors of zero bytes share no byte and are free of every relation.
+    """
+
+    separations: tuple[tuple[str, str], ...] = ()
+    """Pairs that share no byte at any step."""
+    colocations: tuple[tuple[str, str], ...] = ()
+    """Pairs at one offset."""
+    exclusions: tuple[tuple[str, str], ...] = ()
+    """Pairs that may share bytes although their live ranges overlap: they are never live together."""
+    pinned: dict[str, int] = {}
+    """Tensor → its offset."""
+    reserved: dict[str, tuple[tuple[int, int], ...]] = {}
+    """Arena → reserved byte ranges."""
+    reuse_penalties: tuple[tuple[str, str, int], ...] = ()
+    """``[first, second, cost]``: the cost is paid once where the byte ranges of the two overlap."""
 
 
 Handoff = tuple[int, str, str]

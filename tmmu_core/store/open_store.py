@@ -1,4 +1,11 @@
-"""Open a store: an engine with its tables, for SQLite and PostgreSQL.
+"""The tables of the store, and how it is opened: an engine for SQLite or PostgreSQL.
+
+::
+
+    plans    content ─────────┐      compressed CBOR plan file; one row for all runs with this plan
+    runs     …, content ──────┘      figures of a commit's plan, so that lists decompress no plan
+    sweeps   ── sweep_points         the request, and the rows of each finished point
+    files                            files opened in the explorer, so that links survive a restart
 
 SQLite is one file with a write-ahead log: readers never wait, a writer locks at its start and waits for its turn.
 Tables are created in one transaction behind the same lock, so that one of several processes creates a new store.
@@ -12,13 +19,101 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import Connection, Engine, NullPool, create_engine, event, inspect, select, text
+import sqlalchemy as sql
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
 from tmmu_core.base.errors import StoreFault
 from tmmu_core.base.escaping import visible
-from tmmu_core.store.tables import METADATA, VERSION, VERSIONS
+
+VERSION = "0001"
+"""Version of the tables that this code reads and writes. A changed table needs a new one, and code that upgrades."""
+
+
+class U64(sql.TypeDecorator[int]):
+    """Integers 0 … 2^64 − 1 in a signed 64-bit column: those above 2^63 − 1 are stored as negative numbers."""
+
+    impl = sql.BigInteger
+    cache_ok = True
+
+    def process_bind_param(self, value: int | None, dialect: Any) -> int | None:
+        """Return the stored value."""
+        return value if value is None or value < 2**63 else value - 2**64
+
+    def process_result_value(self, value: int | None, dialect: Any) -> int | None:
+        """Return the value of a stored one."""
+        return value + 2**64 if value is not None and value < 0 else value
+
+
+METADATA = sql.MetaData()
+
+NUMBER = sql.BigInteger().with_variant(sql.Integer, "sqlite")
+"""Auto-increment column; SQLite requires ``INTEGER``."""
+
+VERSIONS = sql.Table("alembic_version", METADATA, sql.Column("version_num", sql.String(32), primary_key=True))
+"""One row; earlier versions created the tables with Alembic."""
+
+
+def _columns(kind: Any, names: str) -> list[sql.Column[Any]]:
+    """Return required columns of one type."""
+    return [sql.Column(name, kind, nullable=False) for name in names.split()]
+
+
+PLANS = sql.Table(
+    "plans",
+    METADATA,
+    sql.Column("content", sql.LargeBinary, primary_key=True),
+    *_columns(sql.BigInteger, "bytes"),
+    *_columns(sql.LargeBinary, "packed"),
+)
+
+RUNS = sql.Table(
+    "runs",
+    METADATA,
+    sql.Column("number", NUMBER, primary_key=True, autoincrement=True),
+    sql.Column("key", sql.LargeBinary, nullable=False, unique=True),
+    *_columns(sql.String, "model commit branch at planner mode preset graph"),
+    *_columns(U64, "steps extent_bytes peak_live_bytes"),
+    *_columns(sql.BigInteger, "peak_step"),
+    *_columns(U64, "lower_bound_bytes"),
+    *_columns(sql.LargeBinary, "layout_hash tmmu_plan_hash"),
+    sql.Column("content", sql.LargeBinary, sql.ForeignKey("plans.content"), nullable=False),
+    *_columns(sql.Text, "arenas"),
+    sql.Index("ix_runs_series", "model", "branch", "planner", "mode", "preset", "at", "number", "extent_bytes"),
+    sql.Index("ix_runs_model_at", "model", "at", "number"),
+    sql.Index("ix_runs_model_commit", "model", "commit"),
+    sql.Index("ix_runs_graph_model", "graph", "model"),
+)
+
+SWEEPS = sql.Table(
+    "sweeps",
+    METADATA,
+    sql.Column("sweep", sql.String, primary_key=True),
+    *_columns(sql.String, "at"),
+    *_columns(sql.Text, "asked"),
+    *_columns(sql.BigInteger, "points"),
+)
+
+SWEEP_POINTS = sql.Table(
+    "sweep_points",
+    METADATA,
+    sql.Column("sweep", sql.String, sql.ForeignKey("sweeps.sweep"), primary_key=True),
+    sql.Column("number", sql.BigInteger, primary_key=True, autoincrement=False),
+    *_columns(sql.Integer, "failed"),
+    *_columns(sql.Text, "row"),
+)
+
+FILES = sql.Table(
+    "files",
+    METADATA,
+    sql.Column("digest", sql.String, primary_key=True),
+    *_columns(sql.String, "name at"),
+    *_columns(sql.BigInteger, "bytes"),
+    *_columns(sql.LargeBinary, "packed"),
+)
+
+
+# --- opening ----------------------------------------------------------------------------------------------------------
 
 LOCK = 0x746D6D75
 """Key of the advisory lock for creating tables in PostgreSQL: "tmmu"."""
@@ -27,8 +122,13 @@ LOCK_TIMEOUT = 120.0
 
 SERVERS = {"postgres": "postgresql+psycopg", "postgresql": "postgresql+psycopg", "sqlite": "sqlite+pysqlite"}
 
+_NAMES = "tmmu history lists the stored runs."
+_CREATE = "Check the URL, or create one with tmmu record."
+_PASSWORD = re.compile(r":[^:@/]*@")
+_FORMS = "Write sqlite:///plans.db, or postgresql://user@host/database."
 
-def open_engine(url: str, *, create: bool) -> tuple[Engine, str]:
+
+def open_engine(url: str, *, create: bool) -> tuple[sql.Engine, str]:
     """Return ``(engine, URL without password)`` of a store with current tables.
 
     Without ``create`` a missing store raises ``StoreFault``.
@@ -40,10 +140,12 @@ def open_engine(url: str, *, create: bool) -> tuple[Engine, str]:
     with faults_of(name):
         try:
             # A replaced SQLite file is opened again; a server's connection may have been closed.
-            engine = create_engine(parsed, **({"poolclass": NullPool} if is_sqlite else {"pool_pre_ping": True}))
+            engine = sql.create_engine(
+                parsed, **({"poolclass": sql.NullPool} if is_sqlite else {"pool_pre_ping": True})
+            )
             if is_sqlite:
-                event.listen(engine, "connect", _set_up_sqlite)
-                event.listen(engine, "begin", _begin_sqlite)
+                sql.event.listen(engine, "connect", _set_up_sqlite)
+                sql.event.listen(engine, "begin", _begin_sqlite)
             engine.connect().close()
         except (TypeError, ValueError) as error:
             why = f"the URL's options are not those of its driver: {error}."
@@ -53,7 +155,7 @@ def open_engine(url: str, *, create: bool) -> tuple[Engine, str]:
 
 
 @contextmanager
-def writing(engine: Engine) -> Iterator[Connection]:
+def writing(engine: sql.Engine) -> Iterator[sql.Connection]:
     """Open a transaction that writes: commit at its end, roll back on an error."""
     with engine.execution_options(tmmu_writes=True).begin() as connection:
         yield connection
@@ -74,7 +176,7 @@ def _set_up_sqlite(connection: Any, _: Any) -> None:
             time.sleep(0.02)
 
 
-def _begin_sqlite(connection: Connection) -> None:
+def _begin_sqlite(connection: sql.Connection) -> None:
     # A reader cannot become a writer after another write: writers lock at their start.
     writes = connection.get_execution_options().get("tmmu_writes", False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
@@ -114,16 +216,7 @@ def _parsed(url: str) -> tuple[URL, str]:
     return parsed, name
 
 
-_NAMES = "tmmu history lists the stored runs."
-_CREATE = "Check the URL, or create one with tmmu record."
-_PASSWORD = re.compile(r":[^:@/]*@")
-_FORMS = "Write sqlite:///plans.db, or postgresql://user@host/database."
-
-
-# --- versions ----------------------------------------------------------------------------------------------------
-
-
-def _create_tables(engine: Engine, name: str, *, create: bool) -> None:
+def _create_tables(engine: sql.Engine, name: str, *, create: bool) -> None:
     with engine.connect() as connection:
         found = _version(connection)
     if found is None and not create:
@@ -131,7 +224,7 @@ def _create_tables(engine: Engine, name: str, *, create: bool) -> None:
     if found is None:
         with writing(engine) as connection:
             if engine.dialect.name == "postgresql":
-                connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": LOCK})
+                connection.execute(sql.text("SELECT pg_advisory_xact_lock(:key)"), {"key": LOCK})
             found = _version(connection)
             if found is None:
                 METADATA.create_all(connection)
@@ -142,8 +235,8 @@ def _create_tables(engine: Engine, name: str, *, create: bool) -> None:
         raise StoreFault(why, store=name, hint="Install a newer version.")
 
 
-def _version(connection: Connection) -> str | None:
-    if not inspect(connection).has_table(VERSIONS.name):
+def _version(connection: sql.Connection) -> str | None:
+    if not sql.inspect(connection).has_table(VERSIONS.name):
         return None
-    found = connection.execute(select(VERSIONS.c.version_num)).scalar()
+    found = connection.execute(sql.select(VERSIONS.c.version_num)).scalar()
     return None if found is None else visible(str(found)[:80])

@@ -1,4 +1,4 @@
-"""The store: plans by content hash, and the runs that they belong to.
+"""The store: plans by content hash, the runs that they belong to, and the files opened in the explorer.
 
 Queries use the figures of the runs; a plan is decompressed only when it is read.
 """
@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import hashlib
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import groupby
 from typing import Any
 
@@ -23,12 +24,13 @@ from tmmu_core.base.limits import UNPACKED_BYTES, ceiling, past
 from tmmu_core.formats.planfile.plan_file import from_document, to_cbor
 from tmmu_core.plans.analysis.gate import made_differently
 from tmmu_core.plans.model import Plan
-from tmmu_core.store.open_store import faults_of, open_engine, writing
-from tmmu_core.store.run_label import ArenaFigures, Label, Run, run_of, split_reference
-from tmmu_core.store.tables import PLANS, RUNS
+from tmmu_core.store.open_store import FILES, PLANS, RUNS, faults_of, open_engine, writing
+from tmmu_core.store.run_label import ArenaFigures, Label, Run, instant, run_of, split_reference
 
 SHORTEST = 4
 """Minimum number of characters of an abbreviated commit."""
+LONGEST_FILE = 1 << 29
+"""Bytes of the largest opened file without a configured limit, as for an upload."""
 
 
 @dataclass(frozen=True)
@@ -239,6 +241,50 @@ class Store:
         if not found:
             raise self._missing_run(model, "")
         return found
+
+    # --- opened files, by the key of their link, so that links survive a restart of the server -----------------------
+
+    def keep_file(self, key: str, file: tuple[str, bytes], at: datetime) -> None:
+        """Store ``(name, bytes)`` under ``key``; an existing file is kept."""
+        name, data = file
+        self._refuse_large(name, len(data))
+        row = {"digest": key, "name": visible(name), "at": instant(at), "bytes": len(data), "packed": packed(data)}
+        with self.writing() as connection:
+            connection.execute(self.insert_missing(FILES), row)
+
+    def file(self, key: str) -> tuple[str, bytes] | None:
+        """Return ``(name, bytes)``; ``None`` without a file. Raises ``StoreFault`` for a damaged one."""
+        found = self.rows(select(FILES.c.name, FILES.c.bytes, FILES.c.packed).where(FILES.c.digest == key))
+        if not found:
+            return None
+        name, size, packs = found[0]
+        self._refuse_large(name, size)
+        data = unpacked(packs, size)
+        if data is None:
+            raise StoreFault(f"the file {visible(name)} is damaged.", store=self.name, hint="Open it again.")
+        return visible(name), data
+
+    def change_file(self, key: str, name: str, edit: Callable[[bytes], bytes], at: datetime) -> bytes:
+        """Replace a file by ``edit(its bytes)`` in one transaction; return the result. A missing file is empty."""
+        this = FILES.c.digest == key
+        missing = {"digest": key, "name": visible(name), "at": instant(at), "bytes": 0, "packed": packed(b"")}
+        with self.writing() as connection:
+            connection.execute(self.insert_missing(FILES), missing)
+            size, packs = connection.execute(select(FILES.c.bytes, FILES.c.packed).where(this).with_for_update()).one()
+            data = edit(unpacked(packs, size) or b"")
+            self._refuse_large(name, len(data))
+            connection.execute(FILES.update().where(this).values(bytes=len(data), packed=packed(data)))
+        return data
+
+    def drop_file(self, key: str) -> None:
+        """Delete a file."""
+        with self.writing() as connection:
+            connection.execute(FILES.delete().where(FILES.c.digest == key))
+
+    def _refuse_large(self, name: str, size: int) -> None:
+        most = ceiling(UNPACKED_BYTES, LONGEST_FILE)
+        if size > most:
+            raise past(UNPACKED_BYTES, visible(name), self.name, most)
 
 
 # --- rows --------------------------------------------------------------------------------------------------------

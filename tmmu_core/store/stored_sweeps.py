@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 from sqlalchemy import Integer, cast, func, select
 
+from tmmu_core.store.open_store import SWEEP_POINTS, SWEEPS
 from tmmu_core.store.run_label import instant
 from tmmu_core.store.store import Store
-from tmmu_core.store.tables import SWEEP_POINTS, SWEEPS
 
 FINE, REFUSED, DIED = 0, 1, 2
 """Values of ``failed``: the point has rows; a row has a reproducible error; the worker died."""

@@ -1,19 +1,147 @@
-"""Run sweep points in this process, or in batches on a Dask cluster, with the same rows.
+"""Run sweep points in this process, or in batches on a Dask cluster, with the same rows. An error becomes a row.
 
-A batch contains up to :data:`BATCH` points of one source. When a worker dies, Dask retries its batches and gives up
-those that lose another worker. Their points are retried at the end, one at a time: a point that loses its worker again
+A batch contains up to :data:`BATCH` points of one source. When a worker dies, Dask runs its batches again, and drops
+those that lose another worker. Their points run again at the end, one at a time: a point that loses its worker again
 gets an error row.
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import groupby
 from typing import Any
 from uuid import uuid4
 
+from tmmu_core.base.errors import InvalidIrShapes, TmmuError
+from tmmu_core.fitting.problem.answer import Allowed
+from tmmu_core.fitting.problem.capacity import Capacity
+from tmmu_core.fitting.problem.planner_calls import extents, initial_candidate
+from tmmu_core.fitting.search.fit_search import fit
+from tmmu_core.formats.open_file import Opened, read_any, read_at
+from tmmu_core.formats.planfile.trace import Trace
+from tmmu_core.graph.model import Graph
+from tmmu_core.judge.verifier.finished_plan import refuse_invalid
+from tmmu_core.planners.problem import GIVEN
+from tmmu_core.plans.analysis.plan_warnings import plan_warnings
+from tmmu_core.plans.figures.metrics import totals
+from tmmu_core.plans.making.make import make_plan
+from tmmu_core.plans.making.ranks import plan_ranks
+from tmmu_core.plans.making.request import PlanRequest
+from tmmu_core.plans.model import Plan
 from tmmu_core.sweep.sweep_points import Done, Point, Source
-from tmmu_core.sweep.sweep_worker import refused, work
+
+FIGURES = ("name", "lower_bound_bytes", "extent_bytes", "places", "slots", "storages", "steps", "layout_hash")
+"""Figures of a row, ``None`` where missing."""
+FIT_FIGURES = ("answer", "over_bytes", "cost")
+KEPT_OPEN = 4
+"""Sources that a worker caches."""
+
+
+def work(source: Source, point: Point) -> Done:
+    """Return the rows of a point; errors are in the rows."""
+    try:
+        rows = tuple({**point.head, **row, "error": None} for row in _rows(source, point))
+    except TmmuError as error:
+        rows = (refused(point, error.record()),)
+    except Exception as error:  # an internal error in one point must not stop the sweep
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{last.filename.rpartition('/')[2]}:{last.lineno}"
+        message = f"{type(error).__name__}: {error} ({where})"
+        rows = (refused(point, {"code_id": "INTERNAL", "message": message}),)
+    return Done(point.number, rows)
+
+
+def refused(point: Point, record: dict[str, Any]) -> dict[str, Any]:
+    """Return the row of a point without a plan."""
+    row: dict[str, Any] = {**point.head, **({"ranks": None} if point.ranks else {})}
+    row |= dict.fromkeys(FIGURES) | (dict.fromkeys(FIT_FIGURES) if point.fits is not None else {})
+    return {**row, "error": record}
+
+
+def _rows(source: Source, point: Point) -> Iterator[dict[str, Any]]:
+    opened = _opened(source)
+    if isinstance(opened, Graph) and point.request.dims:
+        opened = read_at(opened, point.request.dims, source.data, source.name)
+    if isinstance(opened, Plan | Trace):
+        raise InvalidIrShapes("a finished plan cannot be planned.", reason="plan", hint="Give the graph.")
+    if not (point.ranks or point.fits is not None):
+        made = make_plan(opened, point.request)
+        if made.request.planner == GIVEN:
+            refuse_invalid(made.plan, "UML_OS.TMMU.PlanMemory_v2")
+        yield figures(made.plan, made.warnings)
+    elif not isinstance(opened, Graph):
+        raise InvalidIrShapes("an instance has no graph to shard or to fit.", reason="instance")
+    elif point.fits is not None and not point.ranks:
+        yield _fitted_row(opened, point.request, point.fits)
+    else:
+        for one in plan_ranks(opened, point.request).classes:
+            yield {"ranks": list(one.ranks), **figures(one.solution.plan)}
+
+
+def _fitted_row(graph: Graph, request: PlanRequest, fits: Mapping[str, int]) -> dict[str, Any]:
+    each = {name: n for name, n in fits.items() if name}
+    candidate = initial_candidate(graph, request.but(one_memory="" in fits), None)
+    fitted = fit(candidate, Capacity(fits.get(""), each), Allowed())
+    cost = fitted.best.cost
+    return {
+        **figures(fitted.best.plan, fitted.warnings),
+        "extent_bytes": sum(extents(fitted.best.plan).values()),
+        "lower_bound_bytes": fitted.lower_bound_bytes,
+        "answer": fitted.answer,
+        "over_bytes": fitted.over_bytes,
+        "cost": {
+            "extra_flops": cost.extra_flops,
+            "moved_bytes": cost.moved_bytes,
+            "extra_steps": cost.extra_steps,
+            "moves": len(fitted.best.moves),
+        },
+    }
+
+
+def figures(plan: Plan, warnings: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the figures of a plan's row, in bytes, counts and steps; the layout hash in hex."""
+    found = totals(plan)
+    return {
+        "name": plan.ir_name,
+        "mode": plan.mode,
+        "preset": plan.preset,
+        "lower_bound_bytes": found.lower_bound_bytes,
+        "extent_bytes": found.extent_bytes,
+        "places": plan.places,
+        "slots": sum(a.slots for a in plan.arenas),
+        "storages": sum(a.storages for a in plan.arenas),
+        "steps": plan.steps,
+        "layout_hash": plan.layout_hash.hex(),
+        "status": {a.name: a.status for a in plan.arenas},
+        "warnings": list(dict.fromkeys((*warnings, *plan_warnings(plan)))),
+        "arenas": {a.name: a.extent_bytes for a in plan.arenas},
+        "allocation_time_ns": plan.metrics.get("allocation_time_ns"),
+    }
+
+
+_read: dict[str, Opened | TmmuError] = {}
+"""Cached sources, least recently used first; each operation on it is atomic, because workers have several threads."""
+
+
+def _opened(source: Source) -> Opened:
+    """Return the content of a source from the cache. Raises ``TmmuError``."""
+    found = _read.get(source.digest)
+    if found is None:
+        try:
+            found = read_any(source.data, source.name)
+        except TmmuError as error:
+            found = error
+    _read.pop(source.digest, None)
+    _read[source.digest] = found
+    for oldest in list(_read)[:-KEPT_OPEN]:
+        _read.pop(oldest, None)
+    if isinstance(found, TmmuError):
+        raise found.with_traceback(None)
+    return found
+
+
+# --- many points ------------------------------------------------------------------------------------------------------
 
 BATCH_SECONDS = 1.0
 """Seconds between two groups of results in this process."""
@@ -25,7 +153,7 @@ DIED = "WORKER_DIED"
 QUIET = {
     "distributed.scheduler.allowed-failures": DEATHS,
     "distributed.admin.large-graph-warning-threshold": "1GB",
-    # A look at each worker's stack every 10 ms, for a dashboard that is not there, takes a tenth of what they do.
+    # The profile reads each worker's stack every 10 ms for a dashboard that is not opened: a tenth of the time.
     "distributed.worker.profile.enabled": False,
     "distributed.admin.system-monitor.interval": "5s",
 }

@@ -11,7 +11,7 @@ from tmmu_core.formats.open_file import read_any
 from tmmu_core.formats.xla import xla_dump, xla_folder
 from tmmu_core.formats.xla.xla_program import origins_of, scopes_of
 from tmmu_core.graph.model import Origin, StorageOrigin
-from tmmu_core.liveness.phases import Stretch, phases_from_known
+from tmmu_core.liveness.timeline import Stretch, phases_from_known
 from tmmu_core.planners.problem import PlainInstance
 
 HOSTILE = '<img src=x onerror=\\"alert(1)\\">'

@@ -23,9 +23,16 @@ from tmmu_core.base.cbor import H, NotCanonical
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.base.struct_types import register_types
 from tmmu_core.graph.native import document
-from tmmu_core.plans.constraints import Constraints
 from tmmu_core.plans.figures.metrics import written_metrics
-from tmmu_core.plans.model import NO_CONTENT_HASH, PLACES_DERIVED, PLAN_SCHEMA, ArenaSummary, Plan, TensorRow
+from tmmu_core.plans.model import (
+    NO_CONTENT_HASH,
+    PLACES_DERIVED,
+    PLAN_SCHEMA,
+    ArenaSummary,
+    Constraints,
+    Plan,
+    TensorRow,
+)
 
 NOT_HASHED = ("content_hash", "execution_order", "handoffs", "tensors")
 """Keys that the hash of the head leaves out: they are hashed by ``tensors_hash`` or ``execution_order_hash``."""

@@ -17,8 +17,7 @@ from tmmu_core.judge.verifier.check_constraints import CostBounds
 from tmmu_core.judge.verifier.check_figures import side_by_side
 from tmmu_core.judge.verifier.check_slots import PART
 from tmmu_core.judge.verifier.row_columns import I64, U64, PlanFacts, most_together
-from tmmu_core.plans.constraints import Constraints
-from tmmu_core.plans.model import CLAIMED, FEASIBLE, INCOMPLETE, OPTIMAL, ArenaSummary, Plan
+from tmmu_core.plans.model import CLAIMED, FEASIBLE, INCOMPLETE, OPTIMAL, ArenaSummary, Constraints, Plan
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,7 @@ from math import ceil, gcd, inf, lcm
 
 from tmmu_core.judge.finding import Finding, error
 from tmmu_core.judge.verifier.check_slots import PART
-from tmmu_core.plans.constraints import Constraints
-from tmmu_core.plans.model import Plan
+from tmmu_core.plans.model import Constraints, Plan
 
 
 def rows_by_name(plan: Plan) -> dict[str, list[int]]:

@@ -15,11 +15,10 @@ from tmmu_core.planners import MemoryPlannerEntry, planner_named
 from tmmu_core.planners.meter import Meter, metered
 from tmmu_core.planners.problem import GIVEN, Packing, PlainInstance, Problem, Progress, ReuseTerms, live_parts
 from tmmu_core.plans import canonical
-from tmmu_core.plans.constraints import Constraints
 from tmmu_core.plans.figures.live_bytes import peak_together
 from tmmu_core.plans.making.arena_summary import check_capacity, summarise
 from tmmu_core.plans.making.plan_rows import PackedArena, assemble, packed_arena, storage_numbers
-from tmmu_core.plans.model import GIVEN_OFFSETS, READ, Handoff, Plan, PlanColumns
+from tmmu_core.plans.model import GIVEN_OFFSETS, READ, Constraints, Handoff, Plan, PlanColumns
 
 
 def plan_problem(
