@@ -19,7 +19,7 @@ from tmmu_core.formats.planfile.plan_file import to_json
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.planners import ARENA_PLANNERS
 from tmmu_core.planners.problem import PlainInstance
-from tmmu_core.planners.reuse import exact_cost, local_search
+from tmmu_core.planners.reuse import cost_bound, local_search
 from tmmu_core.planners.reuse.reuse_model import reuse_model
 from tmmu_core.plans.making.instance import plan_problem
 from tmmu_core.plans.making.make import make_plan
@@ -252,10 +252,10 @@ def test_plain_form_of_the_local_search_gives_the_same_result(monkeypatch: pytes
 def test_plain_form_of_the_search_visits_the_same_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = Random(5)
     models = [reuse_model(instance_of(document(rng, (), 8)).problem) for _ in range(6)]
-    native = [exact_cost.least_cost(model, list(range(8)), 30, 40_000) for model in models]
+    native = [cost_bound.least_cost(model, list(range(8)), 30, 40_000) for model in models]
     assert any(bound and bound < 30 for bound, _ in native)
-    monkeypatch.setattr(exact_cost, "library", lambda: None)
-    assert native == [exact_cost.least_cost(model, list(range(8)), 30, 40_000) for model in models]
+    monkeypatch.setattr(cost_bound, "library", lambda: None)
+    assert native == [cost_bound.least_cost(model, list(range(8)), 30, 40_000) for model in models]
 
 
 def test_search_proves_a_cost_above_the_bound_of_cliques() -> None:

@@ -7,10 +7,9 @@ import pytest
 from tests.support.build import chain, graph, node, tensor, view
 from tmmu_core.base.errors import AlignmentViolation, AllocationFailure, ArenaTooSmall, InvalidIrShapes
 from tmmu_core.plans.making.engine import plan_graph
-from tmmu_core.runtime.apply import apply_plan
+from tmmu_core.runtime.apply import apply_plan, commit_execution, prepare_memory
 from tmmu_core.runtime.arena import PAGE, handle_of, map_arena
 from tmmu_core.runtime.philox import pattern
-from tmmu_core.runtime.prepare import commit_execution, prepare_memory
 
 
 def weighted():
@@ -70,7 +69,7 @@ def test_pointer_is_base_plus_offset():
 def test_bytes_written_through_a_pointer_are_visible_in_the_view():
     applied = apply_plan(plan_graph(weighted()).plan)
     ctypes.memset(applied.pointer("a"), 9, 24)
-    assert applied.view("v").tolist() == [9] * 8
+    assert applied.array("v").tolist() == [9] * 8
 
 
 def test_view_is_inside_its_tensor():
@@ -143,7 +142,7 @@ def test_tensor_stricter_than_its_arena_is_rejected():
 def test_applying_zeroes_every_tensor_except_resident_ones():
     plan = plan_graph(weighted()).plan
     applied = apply_plan(plan, handles(plan))
-    assert {t: set(applied.view(t).tolist()) for t in plan.tensor_ids} == {
+    assert {t: set(applied.array(t).tolist()) for t in plan.tensor_ids} == {
         "a": {0},
         "v": {0},
         "w": {0xAB},

@@ -13,11 +13,8 @@ from hashlib import sha256
 from pathlib import Path
 
 UNTESTED_HERE = (
-    *(
-        "tmmu_core/graph/importers/fx_",
-        "tmmu_core/runtime/measure/torch_child.py",
-        "tmmu_core/formats/pytorch/torch_module.py",
-    ),
+    "tmmu_core/graph/importers/fx_",
+    "tmmu_core/formats/pytorch/torch_module.py",
     "tmmu_core/runtime/measure/runtime_child.py",
 )
 """Modules that run in a process with PyTorch, onnxruntime or LiteRT, which no test of this environment imports."""

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from tmmu_core.graph.model import Graph
 from tmmu_core.judge.finding import Finding, Verdict, shortened, warning
-from tmmu_core.judge.reference.schedule.ref_order import timeline_order
+from tmmu_core.judge.reference.schedule import timeline_order
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.plans.model import Plan
 

@@ -1,4 +1,4 @@
-"""``ApplyPlan_v1``: bind a plan to real memory (TMMU v2 §5).
+"""Bind a plan to memory and commit it: ``ApplyPlan_v1``, ``PrepareMemory_v2``, ``CommitExecution_v1`` (TMMU v2 §5).
 
 Bytes are zeroed (``ZeroTensor_v1``):
 
@@ -11,7 +11,7 @@ beyond them are zeroed. A resident storage (with a persistent member) keeps the 
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -19,12 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tmmu_core.base import strict
-from tmmu_core.base.cbor import cbor_canonical
-from tmmu_core.base.errors import AlignmentViolation, ArenaTooSmall, InvalidIrShapes
-from tmmu_core.graph.model import PERSISTENT_ROLES
+from tmmu_core.base.cbor import H, cbor_canonical
+from tmmu_core.base.errors import AlignmentViolation, AllocationFailure, ArenaTooSmall, InvalidIrShapes
+from tmmu_core.graph.model import PERSISTENT_ROLES, Graph
 from tmmu_core.judge.verifier.finished_plan import refuse_invalid
 from tmmu_core.plans.analysis.waste_ledger import ResourceLedger, resource_ledger
 from tmmu_core.plans.figures.plan_storages import storages_of
+from tmmu_core.plans.making.engine import Solution, plan_graph
 from tmmu_core.plans.making.sparse_addresses import in_memory
 from tmmu_core.plans.model import Plan
 from tmmu_core.runtime import philox
@@ -76,7 +77,8 @@ class Applied:
     """The last commit; ``None`` before the first."""
     pending: int = 0
     """Memory operations since the last commit."""
-    _journal: Any = field(default_factory=hashlib.sha256)
+    journal: Any = field(default_factory=hashlib.sha256)
+    """SHA-256 of these operations, each as ``[name, arena, offset, size, …]`` in CBOR."""
 
     # --- bindings
 
@@ -97,10 +99,6 @@ class Applied:
         row = self._row(tensor_id)
         start = int(self.placed.offset[row])
         return self._memory(int(self.plan.arena[row]))[start : start + int(self.plan.size[row])]
-
-    def view(self, tensor_id: str) -> memoryview:
-        """Return :meth:`array` as a ``memoryview``."""
-        return memoryview(self.array(tensor_id).data)
 
     def tensor_map(self) -> dict[str, Bound]:
         """Return all tensors, sorted by id bytes (TMMU v2 §6, step 4)."""
@@ -177,20 +175,10 @@ class Applied:
         self._note("zero", self.plan.arenas[arena].name, start, size)
 
     def _note(self, *operation: str | int) -> None:
-        self._journal.update(cbor_canonical(list(operation)))
+        self.journal.update(cbor_canonical(list(operation)))
         self.pending += 1
 
-    def seal(self, state: TmmuState) -> None:
-        """Store the committed state and start a new journal."""
-        self.state, self.pending, self._journal = state, 0, hashlib.sha256()
-
-    @property
-    def journal_digest(self) -> bytes:
-        """SHA-256 of the operations since the last commit, each as ``[name, arena, offset, size, …]`` in CBOR."""
-        digest: bytes = self._journal.digest()
-        return digest
-
-    # --- what there is
+    # --- figures
 
     @cached_property
     def placed(self) -> Plan:
@@ -289,3 +277,68 @@ def _check_addresses(plan: Plan, arenas: Mapping[str, ArenaHandle]) -> None:
             tensor=plan.tensor_ids[row],
             hint="Set the arena's alignment to the largest of its tensors.",
         )
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """The result of ``PrepareMemory_v2``: ``tensor_map`` and ``metrics`` of TMMU v2, with the plan and the state."""
+
+    solution: Solution
+    applied: Applied
+    state: TmmuState
+
+    @property
+    def tensor_map(self) -> dict[str, Bound]:
+        """All tensors, sorted by id bytes."""
+        return self.applied.tensor_map()
+
+    @property
+    def metrics(self) -> dict[str, Any]:
+        """The metrics of the plan."""
+        return self.solution.plan.metrics
+
+
+def prepare_memory(
+    graph: Graph,
+    *,
+    handles: Mapping[str, ArenaHandle] | None = None,
+    security: str = "standard",
+    allocation_failures: int = 0,
+    **fields: Any,
+) -> Prepared:
+    """``PrepareMemory_v2``: plan, apply, commit.
+
+    ``fields`` are the arguments of :func:`~tmmu_core.plans.making.engine.plan_graph`, ``budget`` (the quota, in bytes)
+    among them. Raises ``AllocationFailure`` where the quota is exceeded, before any memory is mapped or written; its
+    diagnostics contain the ledger's new ``allocation_failures``: one more than the argument.
+    """
+    try:
+        solution = plan_graph(graph, **fields)
+        if allocation_failures:
+            metrics = {**solution.plan.metrics, "allocation_failures": allocation_failures}
+            solution = replace(solution, plan=replace(solution.plan, metrics=metrics))
+        applied = apply_plan(solution.plan, handles, security=security, verified=True)
+    except AllocationFailure as error:
+        error.diagnostics["allocation_failures"] = allocation_failures + 1
+        raise
+    return Prepared(solution, applied, commit_execution(applied))
+
+
+def commit_execution(applied: Applied) -> TmmuState:
+    """Pass the barriers, in the order of the bytes of the arenas' names, and seal the batch.
+
+    On the CPU a barrier does not wait: numpy writes are complete when they return. ``state_hash = H(["tmmu_state_v1",
+    [plan hash, batch, the previous state hash, [[arena, extent, committed]…], SHA-256 of the batch's operations]])``.
+    Without operations since the last commit the state is unchanged; the first commit seals even an empty batch.
+    """
+    plan, before = applied.plan, applied.state
+    if before is not None and not applied.pending:
+        return before
+    batch = before.batch + 1 if before else 0
+    arenas = [[arena.name, arena.extent_bytes, arena.committed_bytes] for arena in plan.arenas]
+    fields = [plan.tmmu_plan_hash, batch, before.state_hash if before else b"", arenas, applied.journal.digest()]
+    barriers = tuple(sorted(handle.arena_id for handle in applied.arenas.values()))
+    state_hash = H(["tmmu_state_v1", fields])
+    applied.state = TmmuState(plan.tmmu_plan_hash, batch, barriers, applied.pending, state_hash)
+    applied.pending, applied.journal = 0, hashlib.sha256()
+    return applied.state

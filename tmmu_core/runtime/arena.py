@@ -6,7 +6,6 @@ Mapped pages take memory only when they are touched, so that an arena of a terab
 import mmap
 import platform
 import sys
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -89,11 +88,3 @@ def check_base(arena_id: str, base_ptr: int, alignment_bytes: int) -> None:
             alignment_bytes=alignment_bytes,
             hint="Give memory that starts on the arena's alignment, or let apply_plan map it.",
         )
-
-
-def barrier(handles: Iterable[ArenaHandle]) -> tuple[str, ...]:
-    """Return the arenas in barrier order: by the bytes of their names.
-
-    On the CPU a barrier does not wait: numpy writes are complete when they return. The contract requires the order.
-    """
-    return tuple(sorted(handle.arena_id for handle in handles))

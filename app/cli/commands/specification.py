@@ -113,8 +113,7 @@ def apply_command(
     The arenas are allocated, every tensor is bound and zeroed at its first write, and the state is committed. An
     invalid plan is rejected.
     """
-    from tmmu_core.runtime.apply import apply_plan
-    from tmmu_core.runtime.prepare import commit_execution
+    from tmmu_core.runtime.apply import apply_plan, commit_execution
 
     found, _ = resolve_with_graph(plan, graph, request)
     note_input_warnings(found)

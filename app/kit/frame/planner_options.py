@@ -11,8 +11,8 @@ from app.session.view_state import Choice
 from app.texts import markup
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.planners import PLANNERS
-from tmmu_core.planners.boards import BOARDS, options_of
 from tmmu_core.planners.greedy import FITS, ORDERS
+from tmmu_core.planners.platform import BOARDS, options_of
 from tmmu_core.plans.making.request_options import refuse_odd_json
 
 CHOICES: dict[str, tuple[str, ...]] = {"order": tuple(ORDERS), "fit": FITS}

@@ -9,7 +9,7 @@ from tmmu_core.base.errors import AllocationOverflow, InvalidIrShapes
 from tmmu_core.graph.dtypes import canonical, tensor_bytes
 from tmmu_core.graph.model import PERSISTENT_ROLES, PRESETS, ROLES
 from tmmu_core.judge.finding import Finding, error
-from tmmu_core.judge.reference.liveness.ref_storages import Groups
+from tmmu_core.judge.reference.storages import Groups
 from tmmu_core.judge.verifier.check_constraints import excluded_storages
 from tmmu_core.judge.verifier.row_columns import PlanFacts
 from tmmu_core.plans.model import Plan

@@ -6,7 +6,6 @@ learn from conflicts (:mod:`.branching`). A packing lowers the extent; an exhaus
 capacity. Where the two meet, the packing is optimal.
 
 =========================  ==========================================================================
-:mod:`.components`         the storages near the peak first; then independent components, which share the budget
 :mod:`.driver`             search of one component: target capacities, restarts, stop rule
 :mod:`.time_cut`           pack both sides of a moment that few storages cross, one after the other
 :mod:`.search_model`       units, sections and choices of in-place reuse
@@ -15,6 +14,12 @@ capacity. Where the two meet, the packing is optimal.
 :mod:`.branching`          branching orders, weighted by failures; Luby and geometric restarts
 :mod:`.lns`                large neighbourhood search (destroy and repair) on the remaining gap
 =========================  ==========================================================================
+
+*Peak first*: where live bytes are mostly far below the bound, the few storages alive near the peak decide whether the
+bound can be met. Their search is short, and greedy runs place the others around them. A failure proves nothing.
+
+*Components*: storages that conflict with no storage outside are packed separately. They share the budget; each is
+searched only until it is as low as another component needs anyway.
 
 The budget is a number of nodes and random numbers are raw Philox words: the same input gives the same packing on every
 machine. A node costs O(entries) in the worst case, about ten microseconds on the MiniMalloc instances.
@@ -25,22 +30,36 @@ which these pairs may overlap raises the bound.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
+
+import numpy as np
 
 from tmmu_core.base.errors import ArenaTooSmall
 from tmmu_core.planners.bounds import Bound, bound_of, reachable
 from tmmu_core.planners.columns import Columns, columns, count_option, extent_of, finished, flag_option
-from tmmu_core.planners.exact.components import pack_components, pack_peak_first
-from tmmu_core.planners.exact.driver import ProgressLog, SearchRequest
+from tmmu_core.planners.exact.branch_and_bound import Searcher
+from tmmu_core.planners.exact.branching import OPENING_WEIGHTS
+from tmmu_core.planners.exact.driver import ComponentSearch, ProgressLog, SearchRequest, component_search, search
+from tmmu_core.planners.exact.search_model import search_model, weighted_ranks
 from tmmu_core.planners.meter import metered
-from tmmu_core.planners.portfolio import Best, best_greedy
-from tmmu_core.planners.problem import UNLIMITED, Packing, Problem, Progress
+from tmmu_core.planners.portfolio import RUNS, Best, best_greedy
+from tmmu_core.planners.problem import I64, UNLIMITED, Packing, Problem, Progress, subproblem
 
 DEFAULT_BUDGET = 600_000
 """Nodes, for components of up to :data:`.driver.FULL_BUDGET_ENTRIES` entries."""
 PROGRESS_NOTE = "course"
 """Note with the rows of :class:`.driver.ProgressLog`."""
+MIN_STORAGES = 256
+"""With fewer storages, one search of all of them is as fast."""
+MAX_PEAK_SHARE = 2
+"""The peak has at most one of this many storages."""
+LEVELS = (12, 14, 13, 15, 11)
+"""The peak is where live bytes reach this many sixteenths of the target; tried in this order."""
+OPENINGS = (3, 0)
+"""Branching orders tried at each level, as indices into :data:`.branching.OPENING_WEIGHTS`."""
+NODES = (64, 4)
+"""Node budget of an attempt: a constant, and this many per storage of the peak."""
 
 
 def exact(problem: Problem, options: Mapping[str, Any], progress: Progress | None = None) -> Packing:
@@ -111,3 +130,156 @@ def _reject_if_proven(problem: Problem, bound: int, max_live: int) -> None:
         peak_live_bytes=max_live,
         proven=True,
     )
+
+
+# --- the peak first --------------------------------------------------------------------------------------------
+
+
+def pack_peak_first(cols: Columns, bound: Bound, request: SearchRequest) -> list[int] | None:
+    """Return offsets with an extent of at most the bound or the goal, or ``None`` where no attempt finds them.
+
+    Only plain problems (:attr:`.Columns.plain`) are tried. The nodes count in the notes and by the meter.
+    """
+    target, meter = max(bound.bytes, request.goal), request.meter
+    if not cols.plain or len(cols) < MIN_STORAGES:
+        return None
+    live = np.asarray(cols.live_bytes(), np.int64)
+    for level in LEVELS:
+        peak = _alive_in(cols, np.flatnonzero(live >= target // 16 * level))
+        if not 0 < len(peak) * MAX_PEAK_SHARE <= len(cols):
+            continue
+        model = search_model(columns(subproblem(cols.problem, peak)), tuple([(i,) for i in range(len(peak))]))
+        searcher, ranks = Searcher(model), weighted_ranks(model)
+        for opening in OPENINGS:
+            limit = meter.left(NODES[0] + NODES[1] * len(peak))
+            _, nodes, found = searcher.solve(target, ranks(OPENING_WEIGHTS[opening], None), limit)
+            meter.spend(nodes)
+            request.notes["nodes"] += nodes
+            if meter.ended():
+                return None
+            best = None if found is None else _around(cols, bound, peak, found, target)
+            if best is not None:
+                return best
+    return None
+
+
+def _alive_in(cols: Columns, moments: I64) -> I64:
+    """Return the storages alive at one of the moments (columns of compressed time), ascending."""
+    return np.flatnonzero(np.searchsorted(moments, cols.part_hi) > np.searchsorted(moments, cols.part_lo))
+
+
+def _around(cols: Columns, bound: Bound, peak: I64, found: list[int], target: int) -> list[int] | None:
+    """Return all offsets where three greedy runs place the other storages around the peak below the target."""
+    fixed = np.full(len(cols), -1, np.int64)
+    fixed[peak] = found
+    rest = replace(cols, problem=replace(cols.problem, fixed=fixed), fixed=tuple(fixed.tolist()), memo={})
+    best = best_greedy(rest, replace(bound, bytes=target), runs=RUNS[:3])
+    return best.offset if best.extent <= target else None
+
+
+# --- independent components ------------------------------------------------------------------------------------
+
+
+def components(cols: Columns) -> list[I64]:
+    """Return the storage indices (ascending) of each connected component of the conflict graph.
+
+    Columns of time that no storage crosses split the storages; conflicts without overlap in time join them again.
+    """
+    n, k = len(cols), len(cols.births)
+    crossing = np.zeros(k + 1, dtype=np.int64)
+    np.add.at(crossing, cols.part_lo + 1, 1)
+    np.subtract.at(crossing, cols.part_hi, 1)
+    run = np.cumsum(np.cumsum(crossing)[:k] == 0)
+    if k and run[0] == run[-1] and bool(np.diff(cols.part_of).all()):
+        return [np.arange(n, dtype=np.int64)]
+    parent = list(range(n + k + 1))
+
+    def root(i: int) -> int:
+        while parent[i] != i:
+            parent[i] = parent[parent[i]]
+            i = parent[i]
+        return i
+
+    for i, at in zip(cols.storage_of_part.tolist(), run[cols.part_lo].tolist(), strict=True):
+        parent[root(i)] = root(n + at)
+    for i, row in enumerate(cols.odd or ()):
+        for j, _ in row:
+            parent[root(i)] = root(j)
+    members: dict[int, list[int]] = {}
+    for i in range(n):
+        members.setdefault(root(i), []).append(i)
+    return [np.asarray(indices, dtype=np.int64) for indices in members.values()]
+
+
+@dataclass
+class _Component:
+    indices: list[int]
+    cols: Columns
+    bound: Bound
+    extent: int
+    offset: list[int]
+    search: ComponentSearch | None = None
+
+    def can_improve(self, floor: int) -> bool:
+        """Return whether a search may lower the extent: none was made, is complete, or had as low a floor."""
+        return self.search is None or self.search.is_open or self.search.floor > floor
+
+    def lower(self, request: SearchRequest, budget: int, proven: int) -> int:
+        """Search with a budget of nodes; return the bound proven for the whole problem."""
+        assert self.search is not None
+        request.log.proven_bound = proven
+        search(self.search, replace(request, budget=budget))
+        self.extent, self.offset = self.search.extent, self.search.offset
+        return max(proven, self.search.proven_bound())
+
+
+def pack_components(cols: Columns, whole: Bound, offset: list[int], request: SearchRequest) -> tuple[int, bool]:
+    """Lower ``offset`` component by component; return the proven bound and whether the search is incomplete.
+
+    First each component gets its share of the nodes, the one with the highest bound first. The nodes left go to the
+    highest component whose search is incomplete.
+    """
+    goal, notes, log = request.goal, request.notes, request.log
+    parts = _split(cols, whole, offset)
+    proven = floor = whole.bytes
+    if len(parts) > 1:
+        notes["parts"] = len(parts)
+    for k, part in enumerate(parts):
+        log.other_extent = max((other.extent for other in parts if other is not part), default=0)
+        if part.extent > max(floor, goal) and len(parts) > 1:
+            greedy = best_greedy(part.cols, part.bound)
+            if greedy.extent < part.extent:
+                part.extent, part.offset = greedy.extent, list(greedy.offset)
+        if part.extent > max(floor, goal) and not notes.get("told_to_stop"):
+            part.search = component_search(part.cols, part.bound.bytes, floor, (part.extent, part.offset))
+            proven = part.lower(request, (request.budget - int(notes["nodes"])) // (len(parts) - k), proven)
+        floor = max(floor, part.extent)
+    while len(parts) > 1 and int(notes["nodes"]) < request.budget and not notes.get("told_to_stop"):
+        top = max(part.extent for part in parts)
+        floor = max([proven, *(part.extent for part in parts if part.extent < top)])
+        highest = next((part for part in parts if part.extent == top and part.can_improve(floor)), None)
+        if highest is None or top <= max(floor, goal):
+            break
+        if highest.search is None or not highest.search.is_open:
+            highest.search = component_search(highest.cols, highest.bound.bytes, floor, (top, highest.offset))
+        log.other_extent = max(part.extent for part in parts if part is not highest)
+        proven = highest.lower(request, request.budget - int(notes["nodes"]), proven)
+    for part in parts:
+        for i, at in zip(part.indices, part.offset, strict=True):
+            offset[i] = at
+    is_open = any(part.search is not None and part.search.is_open for part in parts)
+    return proven, max(part.extent for part in parts) > max(proven, goal) and is_open
+
+
+def _split(cols: Columns, whole: Bound, offset: list[int]) -> list[_Component]:
+    """Return the components with their own columns and bounds, the highest bound first."""
+    found = components(cols)
+    if len(found) == 1:
+        return [_Component(found[0].tolist(), cols, whole, extent_of(cols, offset), list(offset))]
+    parts = []
+    for indices in found:
+        own, at = columns(subproblem(cols.problem, indices)), [offset[i] for i in indices.tolist()]
+        bound = bound_of(own)
+        bound = replace(bound, bytes=reachable(own, bound.bytes))
+        parts.append(_Component(indices.tolist(), own, bound, extent_of(own, at), at))
+    return sorted(parts, key=lambda part: (-part.bound.bytes, part.indices[0]))

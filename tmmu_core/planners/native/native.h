@@ -79,7 +79,7 @@ struct reuse {
     I *by_start, *by_end; /* 4 n each: the placed units in order of their ends, as before the round, and scratch */
 };
 
-/* Offsets of n units, those of each from `start`; see planners/reuse/exact_cost.py. `cost` has n + 1 rows of `total`. */
+/* Offsets of n units, those of each from `start`; see planners/reuse/cost_bound.py. `cost` has n + 1 rows of `total`. */
 struct least_cost {
     I n, total, first, limit, nodes, best;
     const I *start, *twin, *least, *table;

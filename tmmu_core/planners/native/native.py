@@ -114,7 +114,7 @@ def repair(loops: ctypes.CDLL, **fields: Any) -> tuple[int, int]:
 
 
 def least_cost(loops: ctypes.CDLL, **fields: Any) -> tuple[int, int]:
-    """Return the least cost, and the nodes left or −1, of :meth:`tmmu_core.planners.reuse.exact_cost.Search.solve`."""
+    """Return the least cost, and the nodes left or −1, of :meth:`tmmu_core.planners.reuse.cost_bound.Search.solve`."""
     call: Any = call_of("least_cost", **fields)
     run(loops, "least_cost", call)
     return int(call.best), int(call.nodes)

@@ -1,5 +1,5 @@
 /* Placements of least reuse cost, in integers: local search by ruin and recreate, and exhaustive search. The plain
-   forms are planners/reuse/local_search.py and exact_cost.py. */
+   forms are planners/reuse/local_search.py and cost_bound.py. */
 #include "native.h"
 
 /* The next pseudo-random number, 31 bits (Knuth's linear congruential generator, upper half). */

@@ -2,8 +2,7 @@
 
 A reuse penalty is a pair of buffers with a cost that is paid once where their bytes overlap: on hardware with
 asynchronous engines the second one then waits for the first (Böhnlein et al. 2026, "DSA with reuse penalties").
-:mod:`.local_search` finds placements, :mod:`.cost_bound` and :mod:`.exact_cost` bound the
-cost from below.
+:mod:`.local_search` finds placements, :mod:`.cost_bound` bounds the cost from below.
 The same input gives the same placement on every machine: budgets are counts, and all numbers are integers.
 """
 
@@ -19,7 +18,7 @@ from tmmu_core.planners.columns import count_option
 from tmmu_core.planners.exact import exact
 from tmmu_core.planners.meter import Meter, metered
 from tmmu_core.planners.problem import I64, U64, UNLIMITED, Packing, Problem, Progress, ReuseTerms, subproblem
-from tmmu_core.planners.reuse.cost_bound import Parts, cost_bound, is_infeasible, merged, searched
+from tmmu_core.planners.reuse.cost_bound import Parts, bounding_cliques, is_infeasible, merged, searched
 from tmmu_core.planners.reuse.local_search import Placement, repair
 from tmmu_core.planners.reuse.reuse_model import ReuseModel, reuse_model
 
@@ -63,7 +62,7 @@ def plan_reuse(problem: Problem, options: Mapping[str, Any], progress: Progress 
         if (packed.lower_bound or 0) > problem.capacity:
             raise _too_small(problem, packed.lower_bound)
         starts = [_units(model, packed.offset), *starts[: len(model) > FEW]]
-    parts = cost_bound(model)
+    parts = bounding_cliques(model)
     runs = [(starts[0], seed) for seed in range(RESTARTS)] if len(model) <= FEW else [(start, 0) for start in starts]
     for k, (start, seed) in enumerate(runs):
         bound = sum(cost for cost, _ in parts)

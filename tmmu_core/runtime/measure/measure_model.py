@@ -250,11 +250,10 @@ def _answer(
     # Freed memory is returned at once, so that the resident set follows the live bytes.
     environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "4096", "MALLOC_TRIM_THRESHOLD_": "0"}
     environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
-    module = f"tmmu_core.runtime.measure.{'torch_child' if which == 'torch' else 'runtime_child'}"
     given = json.dumps(request).encode() + b"\n" + model
     try:
         done = subprocess.run(
-            [sys.executable, "-m", module, which],
+            [sys.executable, "-m", "tmmu_core.runtime.measure.runtime_child", which],
             input=given,
             capture_output=True,
             timeout=SECONDS,

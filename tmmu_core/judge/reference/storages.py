@@ -6,8 +6,7 @@ from typing import NamedTuple
 
 from tmmu_core.base.errors import AlignmentViolation
 from tmmu_core.graph.dtypes import itemsize
-from tmmu_core.judge.reference.schedule import Run
-from tmmu_core.judge.reference.schedule.ref_order import refuse, refuse_far
+from tmmu_core.judge.reference.schedule import Run, refuse, refuse_far
 
 
 class Ranges(NamedTuple):
