@@ -14,7 +14,7 @@ import tmmu
 from benchmarks import onnx_nets, tflite_nets
 from tmmu_core.fitting.moves.reordering import order_move
 from tmmu_core.fitting.problem.planner_calls import initial_candidate
-from tmmu_core.formats.onnx.onnx_order import with_order
+from tmmu_core.formats.onnx.onnx_model import with_order
 from tmmu_core.formats.open_file import read_graph
 from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.runtime.measure.measure_model import measure, run_onnx

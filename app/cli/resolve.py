@@ -29,7 +29,7 @@ from tmmu_core.plans.making.request_options import OPTION_SPECS, idle_for_instan
 from tmmu_core.plans.model import Plan
 
 if TYPE_CHECKING:
-    from tmmu_core.formats.xla.xla_folder import Module
+    from tmmu_core.formats.xla.xla_dump import Module
 
 FIRST_FINDINGS = 5
 """Findings printed for an invalid plan; ``tmmu verify`` prints all."""
@@ -98,11 +98,11 @@ def input_of(name: str) -> tuple[bytes, str]:
     """Return ``(bytes, name)`` of a file or, for ``-``, of standard input. Raises ``UnreadableInput``."""
     if name != STREAM and os.path.isdir(name):
         from tmmu_core.formats import unplannable
-        from tmmu_core.formats.xla import xla_folder
+        from tmmu_core.formats.xla import xla_dump
 
         if (foreign := unplannable.recognised_folder(Path(name))) is not None:
             raise foreign.refusal(name)
-        name = str(Path(name) / xla_folder.only(modules_in(Path(name)), name).files[0])
+        name = str(Path(name) / xla_dump.only(modules_in(Path(name)), name).files[0])
     data = read_input(name)
     if name.endswith(".txt"):
         from tmmu_core.formats.xla import xla_dump
@@ -115,10 +115,10 @@ def input_of(name: str) -> tuple[bytes, str]:
 
 def modules_in(folder: Path) -> tuple[Module, ...]:
     """Return the modules of an XLA dump in a folder, largest first. Raises ``UnreadableInput``."""
-    from tmmu_core.formats.xla import xla_folder
+    from tmmu_core.formats.xla import xla_dump
 
     try:
-        return xla_folder.modules(xla_folder.sizes_in(folder))
+        return xla_dump.modules(xla_dump.sizes_in(folder))
     except OSError as error:
         why = f"the folder cannot be opened: {(error.strerror or str(error)).lower()}."
         raise UnreadableInput(why, source=str(folder), hint="Check the name and the permissions.") from error

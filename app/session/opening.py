@@ -26,7 +26,7 @@ from tmmu_core.base.limits import SHELF_BYTES, ceiling
 from tmmu_core.formats.open_file import read_any
 from tmmu_core.formats.planfile.trace import Trace
 from tmmu_core.formats.pytorch.snapshot.rank_table import snapshot_files
-from tmmu_core.formats.xla import xla_folder
+from tmmu_core.formats.xla import xla_dump
 from tmmu_core.graph.model import PERSISTENT_ROLES, Graph, StorageOrigin
 from tmmu_core.graph.native.unpacking import read_whole
 from tmmu_core.planners.problem import Packing, Problem, Progress, Recorded
@@ -152,8 +152,8 @@ def files_at(path: Path) -> list[tuple[str, bytes]]:
         return [(path.name, read_whole(path))]
     if snapshots := snapshot_files(path):
         return [(file.name, read_whole(file)) for _, file in snapshots]
-    found = xla_folder.modules(xla_folder.sizes_in(path))
-    return [xla_folder.of_module(module, lambda name: read_whole(path / name)) for module in found]
+    found = xla_dump.modules(xla_dump.sizes_in(path))
+    return [xla_dump.of_module(module, lambda name: read_whole(path / name)) for module in found]
 
 
 def read_bytes(data: bytes, name: str, source: str, progress: Progress | None = None) -> Opened:

@@ -19,7 +19,7 @@ from app.session.work.workers import Task, TaskCall, TaskContext, TaskNotFinishe
 from tmmu_core.base.errors import ArenaTooSmall, TmmuError
 from tmmu_core.formats.open_file import read_at
 from tmmu_core.formats.planfile.compare_plans import Comparison, compare
-from tmmu_core.formats.xla import xla_folder
+from tmmu_core.formats.xla import xla_dump
 from tmmu_core.graph.model import ONE_MEMORY, Graph
 from tmmu_core.judge.finding import Verdict
 from tmmu_core.judge.verifier.finished_plan import finished
@@ -83,7 +83,7 @@ def open_files(files: list[tuple[str, bytes]], owner: str | None = None) -> tupl
     """
     opened: list[str] = []
     cards: list[dict[str, Any]] = []
-    for name, data in xla_folder.joined(files):
+    for name, data in xla_dump.joined(files):
         kept_before = {source for source, _ in shelf().names()}
         source = shelf().put(name, data, owner)
         try:

@@ -16,10 +16,9 @@ import msgspec
 
 from tmmu_core.base import strict
 from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput
-from tmmu_core.formats import unplannable
+from tmmu_core.formats import signatures, unplannable
 from tmmu_core.formats.csv import csv_table, instance_csv
 from tmmu_core.formats.planfile.trace import Trace
-from tmmu_core.formats.pytorch.snapshot import snapshot_signature
 from tmmu_core.graph.assumed_sizes import refuse_unused_dims
 from tmmu_core.graph.model import Dim, Graph
 from tmmu_core.graph.native import document, unpacking
@@ -64,21 +63,19 @@ def _function(called: str) -> Callable[..., Any]:
 
 
 _JSON, _DOCUMENT, _TXT, _LOG = (".json", ".gz"), (".json", ".cbor", ".gz"), (".txt", ".gz"), (".txt", ".log", ".gz")
-# Modules that do not load the reader, let alone the onnx package:
-_ONNX = "formats.onnx.onnx_signature:refuses"
-_SNAPSHOT = "formats.pytorch.snapshot.snapshot_signature:refuses"
+_SIGNATURES = "formats.signatures:refuses"
 _PACKING = "structured packing problem (DSA with reuse penalties)"
 
 READERS: tuple[Reader, ...] = (
     Reader("trace", "trace", "plan", (".jsonl", ".cborseq", ".gz"), "formats.planfile.trace:read_trace"),
     Reader(
         *("torch-snapshot", "PyTorch allocator snapshot", "instance", (".pickle", ".pkl", *_JSON)),
-        *("formats.pytorch.snapshot.torch_snapshot:read", _SNAPSHOT),
+        *("formats.pytorch.snapshot.torch_snapshot:read", f"{_SIGNATURES}_snapshot"),
     ),
     Reader("executorch-trace", "ExecuTorch memory trace", "instance", _JSON, "formats.edge.executorch_trace:read"),
     Reader(
         *("torch-profile", "PyTorch profiler trace with memory events", "instance", _JSON),
-        *("formats.pytorch.snapshot.kineto_trace:read", f"{_SNAPSHOT}_profile"),
+        *("formats.pytorch.snapshot.kineto_trace:read", f"{_SIGNATURES}_profile"),
     ),
     Reader("plan", "plan file", "plan", _DOCUMENT, "formats.planfile.plan_file:from_document"),
     Reader("checkpoint", "checkpoint", "plan", (".cbor", ".gz"), "formats.planfile.checkpoint:restore"),
@@ -96,7 +93,10 @@ READERS: tuple[Reader, ...] = (
     Reader("tflm", "TensorFlow Lite Micro arena log", "instance", _LOG, "formats.edge.tflm:read"),
     Reader("instance", "packing instance", "instance", (".csv", ".gz"), "formats.csv.instance_csv:read"),
     # Last: many texts begin like its protobuf.
-    Reader("onnx", "ONNX model", "graph", (".onnx",), "formats.onnx.onnx_reader:read", _ONNX, takes_dims=True),
+    Reader(
+        *("onnx", "ONNX model", "graph", (".onnx",), "formats.onnx.onnx_reader:read", f"{_SIGNATURES}_onnx"),
+        takes_dims=True,
+    ),
 )
 """Every format, in the order in which they are tried."""
 GRAPH_READERS = tuple(reader for reader in READERS if reader.holds == "graph")
@@ -123,7 +123,7 @@ def read_any(data: bytes, name: str = "", readers: Sequence[Reader] = READERS) -
             source=name,
             hint='Open the plan as JSON or CBOR: "tmmu plan … -o plan.json".',
         )
-    if snapshot_signature.refuses(plain):  # a snapshot has one value per event field
+    if signatures.refuses_snapshot(plain):  # a snapshot has one value per event field
         document.refuse_many_values(plain, name, 0 if plain is data else len(data))
     tried: list[tuple[str, str]] = []
     for k, reader in enumerate(readers):

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from tmmu_core.base.errors import UnreadableInput
+from tmmu_core.formats import signatures
 from tmmu_core.formats.edge import tflite
-from tmmu_core.formats.onnx import onnx_signature
 from tmmu_core.graph.constants import Constants
 from tmmu_core.graph.model import Graph
 from tmmu_core.graph.native import document, sidecar, unpacking
@@ -48,7 +48,7 @@ def _found(data: Any, graph: Graph, path: Path | None, name: str) -> Constants:
         module = "pytorch.exported_program.pt2_graph"
     elif not tflite.refuses(begins):
         module = "edge.tflite"
-    elif document.kind(begins) or onnx_signature.refuses(data):
+    elif document.kind(begins) or signatures.refuses_onnx(data):
         return Constants({})
     else:
         module = "onnx.onnx_weights"

@@ -15,12 +15,12 @@ from tmmu_core.base import strict
 from tmmu_core.base.errors import spelled_out
 from tmmu_core.fitting.moves.reordering import order_move
 from tmmu_core.fitting.problem.planner_calls import initial_candidate
+from tmmu_core.formats import signatures
 from tmmu_core.formats.c_project.c_export import Blobs, c_project, residency_json, write_project
 from tmmu_core.formats.c_project.render_c import c_header, c_source
 from tmmu_core.formats.c_project.render_plan import RenderMemoryPlan, build_render_plan
 from tmmu_core.formats.edge import tflite
 from tmmu_core.formats.edge.tflm_plan import MicroModel, with_plan
-from tmmu_core.formats.onnx import onnx_signature
 from tmmu_core.formats.open_file import Opened, read_any, read_at, read_graph
 from tmmu_core.formats.planfile import overlays, plan_file, trace
 from tmmu_core.formats.weights import constants_of
@@ -105,7 +105,7 @@ def _write_model(name: str, to: str, request: PlanRequest, model: str | None, ou
     opened = read_any(data, source)
     if isinstance(opened, Graph) and request.dims:
         opened = read_at(opened, request.dims, data, source)
-    refuses, ending = {TFLM: (tflite.refuses, ".tflite"), ONNX: (onnx_signature.refuses, ".onnx")}[to]
+    refuses, ending = {TFLM: (tflite.refuses, ".tflite"), ONNX: (signatures.refuses_onnx, ".onnx")}[to]
     if model is not None:
         if not refuses(data):
             raise UsageError(f"{name} is a model, so --model has no effect.", "Omit --model.")
@@ -137,7 +137,7 @@ def _write_tflm(given: tuple[str, Opened], model: tuple[bytes, str], request: Pl
 
 def _write_onnx(given: tuple[str, Opened], model: tuple[bytes, str], request: PlanRequest, output: str) -> int:
     """Write the order of a plan or of a fitted graph; for a model, the order with the lowest peak."""
-    from tmmu_core.formats.onnx.onnx_order import external_files, with_order
+    from tmmu_core.formats.onnx.onnx_model import external_files, with_order
 
     (name, opened), (data, source) = given, model
     graph = opened if isinstance(opened, Graph) and name == source else read_graph(data, source)

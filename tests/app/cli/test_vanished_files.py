@@ -10,7 +10,7 @@ import pytest
 from app.cli import resolve
 from app.cli.main import run
 from app.session import opening
-from tmmu_core.formats.xla import xla_dump, xla_folder
+from tmmu_core.formats.xla import xla_dump
 
 MODULE = "module_0001.jit_step"
 NAMES = (MODULE + xla_dump.ASSIGNMENT_ENDING, MODULE + xla_dump.RANGES_ENDING, "other.txt")
@@ -34,7 +34,7 @@ def test_file_that_disappears_is_skipped(dump: Path, monkeypatch: pytest.MonkeyP
         yield iter(listed)
 
     monkeypatch.setattr(os, "scandir", and_one_goes)
-    assert xla_folder.sizes_in(dump) == {name: len(name) for name in NAMES[:2]}
+    assert xla_dump.sizes_in(dump) == {name: len(name) for name in NAMES[:2]}
     assert [module.name for module in resolve.modules_in(dump)] == [MODULE]
     assert [name for name, _ in opening.files_at(dump)] == [f"{MODULE}.txt"]
 

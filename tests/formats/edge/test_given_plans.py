@@ -18,7 +18,7 @@ from tests.tools.fuzz import flat_program as program
 from tmmu_core.base.errors import TmmuError, UnreadableInput
 from tmmu_core.formats.edge import executorch
 from tmmu_core.formats.open_file import READERS, read_any
-from tmmu_core.formats.xla import xla_folder
+from tmmu_core.formats.xla import xla_dump
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.planners.problem import PlainInstance
 from tmmu_core.plans.making.make import make_plan
@@ -216,7 +216,7 @@ def test_folder_without_a_module_is_rejected_with_a_hint(tmp_path: Path, capsys:
 def test_uploaded_dump_is_joined_per_module() -> None:
     endings = ("buffer-assignment.txt", "live-range.txt", "memory-usage-report.txt")
     dump = [(f"module_0001.jit_a-{each}", (GIVEN / f"xla_step-{each}").read_bytes()) for each in endings]
-    files = xla_folder.joined([*dump, ("module_0001.jit_a.before.txt", b""), ("other.csv", b"x")])
+    files = xla_dump.joined([*dump, ("module_0001.jit_a.before.txt", b""), ("other.csv", b"x")])
     assert [name for name, _ in files] == ["other.csv", "module_0001.jit_a.txt"]
     assert isinstance(read_any(files[1][1]), PlainInstance)
 

@@ -12,7 +12,7 @@ from app.cli.main import run
 from benchmarks.onnx_nets import branches
 from tests.formats.onnx.test_onnx import model, op, value
 from tmmu_core.base.errors import Misuse
-from tmmu_core.formats.onnx.onnx_order import with_order
+from tmmu_core.formats.onnx.onnx_model import with_order
 from tmmu_core.formats.open_file import read_graph
 from tmmu_core.runtime.measure.measure_model import measure, run_onnx
 

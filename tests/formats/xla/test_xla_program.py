@@ -8,7 +8,7 @@ from app.cli.resolve import open_any
 from app.session.opening import files_at
 from tests.formats.xla.test_xla import ASSIGNMENT, LIVE_RANGE
 from tmmu_core.formats.open_file import read_any
-from tmmu_core.formats.xla import xla_dump, xla_folder
+from tmmu_core.formats.xla import xla_dump
 from tmmu_core.formats.xla.xla_program import origins_of, scopes_of
 from tmmu_core.graph.model import Origin, StorageOrigin
 from tmmu_core.liveness.timeline import Stretch, phases_from_known
@@ -119,12 +119,12 @@ def test_folder_reads_a_program_beside_the_dump_up_to_a_size(tmp_path: Path, mon
     assert opened.made["a"].origin.module == ("GPT", "h_0", "mlp")
     assert opened.notes[-1] == "the program contains the origin of 4 of 7 buffers"
     (whole,) = files_at(tmp_path)
-    together = xla_folder.joined([(file.name, file.read_bytes()) for file in sorted(tmp_path.iterdir())])
+    together = xla_dump.joined([(file.name, file.read_bytes()) for file in sorted(tmp_path.iterdir())])
     assert together == [whole]
     uploaded = read_any(whole[1], whole[0])
     assert isinstance(uploaded, PlainInstance)
     assert uploaded.made == opened.made
-    monkeypatch.setattr(xla_folder, "MOST_PROGRAM", 10)
+    monkeypatch.setattr(xla_dump, "MOST_PROGRAM", 10)
     ((_, small),) = files_at(tmp_path)
     assert b"HloModule" not in small
 

@@ -1,20 +1,22 @@
-"""Parts of an ONNX model that several steps of the reader need: names, attributes, weights, operators, functions.
+"""Parts of an ONNX model that several modules need: names, attributes, weights, bodies, functions, order of nodes.
 
-Planning needs no weight's bytes, so no external file is opened. A path outside of the model's folder is refused all the
-same: a runtime that loads the model later would follow it.
+Planning needs no bytes of weights, so no external file is opened. A path outside of the model's folder is refused
+nevertheless: a runtime that loads the model later would open it.
 """
 
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
+from itertools import chain
 from typing import Any
 
 import onnx
 from onnx import helper, inliner
 
 from tmmu_core.base import limits
-from tmmu_core.base.errors import UnreadableInput
+from tmmu_core.base.errors import Misuse, UnreadableInput
+from tmmu_core.graph.model import Graph
 
 Found = tuple[int, list[int | str | None]]
 """Element type, and dimensions as number, name or ``None``."""
@@ -99,11 +101,23 @@ def write_defaults(model: onnx.ModelProto) -> None:
             node.attribute.append(helper.make_attribute("onesided", 1))
 
 
+def bodies_of(node: onnx.NodeProto) -> list[tuple[str, onnx.GraphProto]]:
+    """Return a node's bodies with the names of their attributes."""
+    found = [(a.name, a.g) for a in node.attribute if a.HasField("g")]
+    return found + [(a.name, body) for a in node.attribute for body in a.graphs]
+
+
+def graphs(part: Any, place: str = "graph") -> Iterator[tuple[str, Any]]:
+    """Yield a graph or function and all its subgraphs with their place in the file."""
+    yield place, part
+    for k, node in enumerate(part.node):
+        for name, body in bodies_of(node):
+            yield from graphs(body, f"{place}.node[{k}].{name}")
+
+
 def tensors_of(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
     """Yield the weights and constants of a model, of its bodies and of its functions."""
-    waiting: list[Any] = [model.graph, *model.functions]
-    while waiting:
-        part = waiting.pop()
+    for _, part in chain.from_iterable(map(graphs, (model.graph, *model.functions))):
         yield from getattr(part, "initializer", ())
         for sparse in getattr(part, "sparse_initializer", ()):
             yield from (sparse.values, sparse.indices)
@@ -111,7 +125,13 @@ def tensors_of(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
             for attribute in node.attribute:
                 yield from ([attribute.t] if attribute.HasField("t") else [])
                 yield from attribute.tensors
-                waiting += [*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs]
+
+
+def external_files(data: bytes) -> list[str]:
+    """Return the external weight files of the model."""
+    tensors = tensors_of(onnx.ModelProto.FromString(data))
+    found = [entry.value for tensor in tensors for entry in tensor.external_data if entry.key == "location"]
+    return list(dict.fromkeys(found))
 
 
 def check_places(model: onnx.ModelProto, name: str) -> None:
@@ -153,8 +173,8 @@ def inlined(model: onnx.ModelProto, name: str) -> onnx.ModelProto:
         for k in reversed(range(len(holder.opset_import))):
             if holder.opset_import[k].domain == OTHER_NAME and "" in named:
                 del holder.opset_import[k]
-        nodes = holder.graph.node if isinstance(holder, onnx.ModelProto) else holder.node
-        for part in (*model.functions, *holder.opset_import, *_nodes(nodes)):
+        body = holder.graph if isinstance(holder, onnx.ModelProto) else holder
+        for part in (*model.functions, *holder.opset_import, *_nodes(body)):
             if part.domain == OTHER_NAME:
                 part.domain = ""
     if not model.functions:
@@ -173,13 +193,13 @@ def inlined(model: onnx.ModelProto, name: str) -> onnx.ModelProto:
 
 def _check_calls(model: onnx.ModelProto, name: str) -> None:
     """Raise ``UnreadableInput`` if functions are recursive or inline to more nodes than the limit."""
-    bodies = {_key(function): function.node for function in model.functions}
+    bodies = {_key(function): function for function in model.functions}
     calls = {key: {_key(node) for node in _nodes(body)} & bodies.keys() for key, body in bodies.items()}
     ceiling = limits.ceiling(limits.INLINED_NODES)
     size: dict[Key, int] = {}
 
-    def inlined_size(nodes: Iterable[onnx.NodeProto]) -> int:
-        return min(ceiling + 1, sum(size.get(_key(node), 1) for node in _nodes(nodes)))
+    def inlined_size(body: Any) -> int:
+        return min(ceiling + 1, sum(size.get(_key(node), 1) for node in _nodes(body)))
 
     try:
         for key in TopologicalSorter(calls).static_order():
@@ -191,7 +211,7 @@ def _check_calls(model: onnx.ModelProto, name: str) -> None:
             source=name,
             hint="Export the model without functions.",
         ) from error
-    if inlined_size(model.graph.node) > ceiling:
+    if inlined_size(model.graph) > ceiling:
         raise limits.past(limits.INLINED_NODES, "the model with its local functions inlined", name)
 
 
@@ -200,10 +220,56 @@ def _key(function: onnx.FunctionProto | onnx.NodeProto) -> Key:
     return function.domain, called, getattr(function, "overload", "")
 
 
-def _nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
-    """Yield the nodes and those of their bodies."""
-    for node in nodes:
-        yield node
-        for attribute in node.attribute:
-            for graph in (attribute.g, *attribute.graphs):
-                yield from _nodes(graph.node)
+def _nodes(part: Any) -> Iterator[onnx.NodeProto]:
+    """Yield the nodes of a graph or function and of its bodies."""
+    return (node for _, inner in graphs(part) for node in inner.node)
+
+
+# --- order -------------------------------------------------------------------------------------------------------
+
+
+def with_order(data: bytes, graph: Graph, order: Iterable[str], name: str = "") -> bytes:
+    """Return the model in ``data``, whose graph is ``graph``, with its nodes in ``order`` (all node ids of the graph).
+
+    Every node follows the nodes that it reads from. Nodes that are not in the graph (constants, folded shapes) follow
+    the same node as in the file, or precede their first reader. Bodies and unknown fields are unchanged.
+    Raises ``Misuse`` for an order of other nodes.
+    """
+    order = tuple(order)
+    written = {node.node_id: node.outputs for node in graph.nodes}
+    if len(order) != len(written) or set(order) != set(written):
+        other = next(iter(sorted(set(order) ^ set(written))), "")
+        raise Misuse(
+            f"the order and {name or 'the model'} have different nodes: {other!r} is in one of them only.",
+            "Pass the model that the order was made from.",
+        )
+    rank = {tensor: k for k, node_id in enumerate(order) for tensor in written[node_id]}
+    model = onnx.ModelProto.FromString(data)
+    nodes = list(model.graph.node)
+    maker = {tensor: k for k, node in enumerate(nodes) for tensor in node.output if tensor}
+    reads = [sorted({maker[tensor] for tensor in _read_by(node) if tensor in maker}) for node in nodes]
+    ranked: list[tuple[int, int]] = []
+    for k, node in enumerate(nodes):
+        before = ranked[-1][0] if ranked else 0
+        ranked.append((min((rank[tensor] for tensor in node.output if tensor in rank), default=before), k))
+    sequence: dict[int, None] = {}
+    for _, k in sorted(ranked):
+        waiting = [k]
+        while waiting:
+            missing = [other for other in reads[waiting[-1]] if other not in sequence]
+            waiting += missing
+            if not missing:
+                sequence[waiting.pop()] = None
+    del model.graph.node[:]
+    model.graph.node.extend(nodes[k] for k in sequence)
+    return model.SerializeToString()
+
+
+def _read_by(node: onnx.NodeProto) -> set[str]:
+    """Return the tensors that a node and its bodies read from outside."""
+    names = set(node.input)
+    for _, body in bodies_of(node):
+        reads = {output.name for output in body.output}.union(*map(_read_by, body.node))
+        own = {value.name for value in (*body.input, *body.initializer)}
+        names |= reads - own.union(*(inner.output for inner in body.node))
+    return names

@@ -1,8 +1,8 @@
-"""Read ONNX models: infer shapes, separate weights from activations, classify operators by their effect on memory.
+"""Read ONNX models: infer shapes, separate weights from activations, derive views and in-place pairs.
 
 Steps:
 
-1. External data is never opened, and large weights are dropped: only their shapes matter.
+1. External data is never opened, and the bytes of large weights are dropped: only their shapes matter.
 2. Local functions are inlined. The bodies of If, Loop and Scan are flattened at their node (:mod:`.onnx_scopes`);
    branches that are never taken are removed. Other subgraphs, sequences, optionals, maps, strings and sparse weights
    are refused.
@@ -10,55 +10,63 @@ Steps:
    is 512 (1 to 512). A size that is a product of one or two names and a number (``2 * N``) is written as these
    dimensions. Any other size is inferred at the assumed dimensions, which are then fixed: the model is read again for
    other sizes (:mod:`.onnx_shapes`). Shapes that inference does not find come from onnxruntime
-   (:mod:`.onnx_shape_run`), and the nodes note that.
+   (:mod:`.onnx_shape_run`); the nodes that write them have the parameter ``shapes``.
 4. Nodes that depend on no graph input are folded: ``Constant``, ``ConstantOfShape``, operators on weights alone, and
-   the shape of a tensor with a fixed shape. Folded values that are read have the role ``constant``, as have
+   the shape of a tensor with a fixed shape. Folded values that other nodes read have the role ``constant``, as have
    initialisers of integers and booleans (shapes, indices). Floating-point initialisers have the role ``parameter``.
 5. Unread optional outputs are dropped; nodes without a unique name are called ``<operator>_<position in the file>``.
-6. ``inplace`` is set for every node (:mod:`.onnx_graph`), views are views, and the order is that of the file.
+6. ``inplace`` is set for every node, reshapes are views, and the order is that of the file.
 """
 
 import logging
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from itertools import chain
 from math import prod
-from typing import Any
+from pathlib import PurePath
+from typing import Any, NoReturn
 
 import msgspec
 import numpy as np
 import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+from onnx import defs
 
 from tmmu_core.base import limits
 from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput
 from tmmu_core.formats.onnx import onnx_shape_run
 from tmmu_core.formats.onnx.onnx_constant_folding import KEPT_ELEMENTS
-from tmmu_core.formats.onnx.onnx_graph import Builder
 from tmmu_core.formats.onnx.onnx_model import (
+    ELEMENTWISE_IN_FIRST,
+    MEASURES,
+    VIEWS,
+    attribute_of,
     check_places,
     first_line,
+    graphs,
     inlined,
+    operator_name,
     tensors_of,
     without_places,
     write_defaults,
 )
 from tmmu_core.formats.onnx.onnx_scope_shapes import check_scopes, without_dead_branches, write_trip_limits
-from tmmu_core.formats.onnx.onnx_scopes import SCOPE, Flat, flatten, graphs
+from tmmu_core.formats.onnx.onnx_scopes import SCOPE, Flat, captured, flatten, in_place, is_scope
 from tmmu_core.formats.onnx.onnx_shapes import (
-    BATCH_ENVELOPE,
-    LENGTH_ENVELOPE,
     Facts,
     Sizes,
     decided,
     infer,
     named_dims,
     refuse_type,
+    size_without_input,
 )
+from tmmu_core.graph import checks, dtypes
 from tmmu_core.graph.assumed_sizes import dims_text
-from tmmu_core.graph.model import Dim, Graph
-
-__all__ = ["BATCH_ENVELOPE", "LENGTH_ENVELOPE", "read"]
+from tmmu_core.graph.model import GRAPH_SCHEMA, Dim, Graph, Node, Origin, Role, ShapeFrom, Tensor, View
+from tmmu_core.graph.operators import operator_of
+from tmmu_core.graph.origin import known, scopes_path, source_of
 
 LOG = logging.getLogger("tmmu")
 
@@ -77,7 +85,12 @@ def read(data: bytes, name: str = "", envelopes: Mapping[str, Dim] | None = None
     try:
         return _read(data, model, name, dict(envelopes or {}))
     except (KeyError, IndexError, TypeError, ValueError) as error:
-        _check_model(data, name)
+        try:
+            onnx.checker.check_model(without_places(onnx.ModelProto.FromString(data)))  # it would open external files
+        except Exception as fault:  # ValidationError, or any error of damaged bytes
+            hint = "Check the model with onnx.checker.check_model(model), and export it again."
+            what = f"the ONNX model is not valid: {first_line(fault)}"
+            raise UnreadableInput(what, source=name, hint=hint) from fault
         raise AssertionError("the ONNX importer failed on a valid model") from error
 
 
@@ -102,8 +115,7 @@ def _read(data: bytes, model: onnx.ModelProto, name: str, envelopes: dict[str, D
 
 def _built(flat: Flat, facts: Facts, sizes: Sizes, name: str, *, hold: bool = False) -> Graph:
     """Return the graph; with ``hold``, its assumed dimensions are fixed: at other sizes its shapes are unknown."""
-    agree = check_scopes(flat, facts.shape, facts.dtype, sizes.point(), name)
-    if not agree:
+    if not check_scopes(flat, facts.shape, facts.dtype, sizes.point(), name):
         sizes.hold(sizes.dims)  # valid at the assumed sizes, maybe not at others
     graph = Builder(flat, facts, sizes, name).build()
     if hold:
@@ -112,14 +124,15 @@ def _built(flat: Flat, facts: Facts, sizes: Sizes, name: str, *, hold: bool = Fa
 
 
 def _completed(data: bytes, flat: Flat, facts: Facts, sizes: Sizes, error: InvalidIrShapes) -> Graph:
-    """Return the graph with shapes from onnxruntime, symbolic before measured; else raise an error with the reason.
+    """Return the graph with shapes of onnxruntime: of symbolic inference if they suffice, else of a run.
 
-    Branches that no run took are impossible at these sizes. They are omitted, and the name of the graph states it.
+    Branches that no run took are impossible at these sizes. They are omitted, which the graph's name states.
+    Raises ``error`` if shapes are still unknown, with the reason in its hint.
     """
     name = str(error.diagnostics.get("source", ""))
-    way = onnx_shape_run.missing_option()
-    if way:
-        error.hint += f" Or measure it in a run of the model: {way}"
+    option = onnx_shape_run.missing_option()
+    if option:
+        error.hint += f" Or measure it in a run of the model: {option}"
         raise error
     known = onnx_shape_run.symbolic(flat.model, sizes.point())
     if known:
@@ -146,9 +159,9 @@ def _completed(data: bytes, flat: Flat, facts: Facts, sizes: Sizes, error: Inval
     flat = without_dead_branches(flat, {condition: np.array(taken) for condition, taken in run.taken.items()})
     facts = infer(flat.model, sizes, name)
     onnx_shape_run.complete(flat, facts, run.known, "measured")
-    graph, count = _built(flat, facts, sizes, name, hold=True), len(run.taken)
-    note = f"{graph.name} ({count} branch{'es'[: 2 * (count > 1)]} as one run took {'them' if count > 1 else 'it'})"
-    return msgspec.structs.replace(graph, name=note)
+    graph = _built(flat, facts, sizes, name, hold=True)
+    note = f"{len(run.taken)} branches as one run took them" if len(run.taken) > 1 else "1 branch as one run took it"
+    return msgspec.structs.replace(graph, name=f"{graph.name} ({note})")
 
 
 def flattened(model: onnx.ModelProto, name: str = "") -> Flat:
@@ -156,24 +169,15 @@ def flattened(model: onnx.ModelProto, name: str = "") -> Flat:
 
     Raises ``UnreadableInput`` for unsupported parts.
     """
-    _drop_weights(model)
+    for weight in tensors_of(model):
+        if prod(weight.dims) > KEPT_ELEMENTS:  # inference would process them
+            for data_field in _DATA_FIELDS:
+                weight.ClearField(data_field)
     model.ir_version = max(model.ir_version, OWN_WEIGHTS_FROM)
     model = inlined(model, name)
     _refuse_unsupported(model, name)
     flat = flatten(model, name)
     return without_dead_branches(flat, decided(flat.model, name))
-
-
-def _check_model(data: bytes, name: str) -> None:
-    """Raise ``UnreadableInput`` with the first error of the onnx package's checker, if it finds one."""
-    try:
-        onnx.checker.check_model(without_places(onnx.ModelProto.FromString(data)))  # it would open the files
-    except Exception as error:  # ValidationError, or any error of damaged bytes
-        raise UnreadableInput(
-            f"the ONNX model is not valid: {first_line(error)}",
-            source=name,
-            hint="Check the model with onnx.checker.check_model(model), and export it again.",
-        ) from error
 
 
 # --- the model ---------------------------------------------------------------------------------------------------
@@ -183,23 +187,19 @@ def _parse(data: bytes, name: str) -> onnx.ModelProto:
     try:
         model = onnx.ModelProto.FromString(data)
     except DecodeError as error:
-        raise UnreadableInput(
-            f"the ONNX model is cut off or damaged (it has {len(data)} bytes).",
-            source=name,
-            hint="Copy the file again.",
-        ) from error
-    texts = (text for _, graph in graphs(model.graph) for text in _texts(graph))
+        what = f"the ONNX model is cut off or damaged (it has {len(data)} bytes)."
+        raise UnreadableInput(what, source=name, hint="Copy the file again.") from error
     fault = ""
     if not model.graph.node:
-        fault = "the ONNX model has no nodes."
-    elif not all(isinstance(text, str) for text in texts):
-        fault = "the ONNX model is damaged: a name in it is not UTF-8."
+        fault = "has no nodes"
+    elif not all(isinstance(text, str) for _, graph in graphs(model.graph) for text in _texts(graph)):
+        fault = "is damaged: a name in it is not UTF-8"
     else:
         check_places(model, name)
         if not model.opset_import:
-            fault = "the ONNX model names no operator set (opset_import)."
+            fault = "names no operator set (opset_import)"
     if fault:
-        raise UnreadableInput(fault, source=name, hint="Export the model again.")
+        raise UnreadableInput(f"the ONNX model {fault}.", source=name, hint="Export the model again.")
     return model
 
 
@@ -213,33 +213,227 @@ def _texts(graph: onnx.GraphProto) -> Iterator[Any]:
     yield from (value.name for value in values)
 
 
-def _drop_weights(model: onnx.ModelProto) -> None:
-    """Delete the values of large weights, so that inference does not process them."""
-    for weight in tensors_of(model):
-        if prod(weight.dims) > KEPT_ELEMENTS:
-            for data_field in _DATA_FIELDS:
-                weight.ClearField(data_field)
-
-
 def _refuse_unsupported(model: onnx.ModelProto, name: str) -> None:
     """Raise ``UnreadableInput`` for unsupported elements of the model."""
     for place, graph in graphs(model.graph):
         if graph.sparse_initializer:
-            raise UnreadableInput(
-                f'the weight "{graph.sparse_initializer[0].values.name}" is sparse.',
-                source=name,
-                place=f"{place}.sparse_initializer[0]",
-                hint="Export the model with dense weights.",
-            )
+            what, where = f'the weight "{graph.sparse_initializer[0].values.name}" is sparse.', "sparse_initializer[0]"
+            hint = "Export the model with dense weights."
+            raise UnreadableInput(what, source=name, place=f"{place}.{where}", hint=hint)
         for k, node in enumerate(graph.node):
             if node.domain == SCOPE:
-                raise UnreadableInput(
-                    f'the operator {node.op_type} is of the set "{SCOPE}", which is reserved for flattened bodies.',
-                    source=name,
-                    place=f"{place}.node[{k}]",
-                    hint="Give the operator set another name.",
-                )
+                what = f'the operator {node.op_type} is of the set "{SCOPE}", which is reserved for flattened bodies.'
+                hint = "Give the operator set another name."
+                raise UnreadableInput(what, source=name, place=f"{place}.node[{k}]", hint=hint)
         for value_info in (*graph.input, *graph.value_info, *graph.output):
             refuse_type(value_info, name)
     if not model.graph.output:
         raise UnreadableInput("the ONNX graph has no outputs.", source=name, hint="Export the model again.")
+
+
+# --- the graph ---------------------------------------------------------------------------------------------------
+
+
+class Builder:
+    """Builds one graph of a flat model; for one use."""
+
+    def __init__(self, flat: Flat, facts: Facts, sizes: Sizes, source: str) -> None:
+        self.flat, self.graph, self.facts, self.open_sizes, self.source = flat, flat.model.graph, facts, sizes, source
+        self.versions = {entry.domain: entry.version for entry in flat.model.opset_import}
+        self.weights = {weight.name for weight in self.graph.initializer}
+        self.constant = set(self.weights)
+        self.readers: Counter[str] = Counter()
+        self.tensors: dict[str, Tensor] = {}
+        self.ends = [{key: getattr(dim, end) for key, dim in sizes.dims.items()} for end in ("min", "max")]
+        self.sizes: dict[str, list[int]] = {}
+        """Bytes of each tensor at the lower and the upper bounds."""
+        closings = [node for node in self.graph.node if is_scope(node, "Loop.close", "Scan.close")]
+        self.results = {name for node in closings for name in node.input}
+        """Values that are copied into carried buffers at the end of an iteration."""
+        self.carried = {n for node in self.graph.node if is_scope(node, "Loop.open", "Scan.open") for n in node.output}
+
+    def build(self) -> Graph:
+        """Return the graph of the nodes that are not folded."""
+        inputs = [value.name for value in self.graph.input if value.name not in self.weights]
+        outputs = list(dict.fromkeys(value.name for value in self.graph.output))
+        kept = self._fold()
+        self.readers.update(name for _, node in kept for name in node.input if name)
+        self.readers.update(outputs)
+        ids = self.flat.ids([k for k, _ in kept])
+        for name in inputs:
+            self._add(name, role="input", node_id="")
+        nodes = [self._node(k, node, node_id, set(outputs)) for (k, node), node_id in zip(kept, ids, strict=True)]
+        for name in outputs:
+            if name not in self.tensors:
+                self._constant(name, node_id="")
+        closings = Counter(node.op_type for node in self.graph.node if is_scope(node))
+        count = 2 * closings["If.close"] + closings["Loop.close"] + closings["Scan.close"]
+        note = f" ({count} subgraph{'s'[: count > 1]} planned as nested scopes)" if count else ""
+        origins = {node_id: _origin_of(node) for (_, node), node_id in zip(kept, ids, strict=True)}
+        return Graph(
+            tensors=tuple(self.tensors.values()),
+            nodes=tuple(nodes),
+            inputs=tuple(inputs),
+            outputs=tuple(outputs),
+            ir_schema=GRAPH_SCHEMA,
+            name=(self.graph.name or PurePath(self.source).stem) + note,
+            dims=self.open_sizes.dims,
+            assumed=self.open_sizes.assumed,
+            execution_order=tuple(ids),
+            shapes_from=self._shapes_from(),
+            origins={node_id: origin for node_id, origin in origins.items() if known(origin)},
+        )
+
+    def _shapes_from(self) -> dict[str, ShapeFrom]:
+        """Return the source of each shape; the last source wins."""
+        source_of_shape: dict[str, ShapeFrom] = {}
+        for value in chain(self.graph.input, self.graph.value_info, self.graph.output):
+            tensor = value.type.tensor_type
+            if tensor.HasField("shape") and all(dim.HasField("dim_value") or dim.dim_param for dim in tensor.shape.dim):
+                source_of_shape[value.name] = "declared"
+        source_of_shape.update((weight.name, "declared") for weight in self.graph.initializer)
+        source_of_shape.update(self.facts.origin)
+        return {name: source_of_shape.get(name, "onnx") for name in self.tensors}
+
+    def _fold(self) -> list[tuple[int, onnx.NodeProto]]:
+        """Return the nodes that depend on a graph input or are random, with their position in the file."""
+        kept: list[tuple[int, onnx.NodeProto]] = []
+        shapes = {name: shape for name, shape in self.facts.shape.items() if name not in self.facts.derived}
+        for k, node in enumerate(self.graph.node):
+            fixed = all(name in self.constant for name in node.input if name)
+            if operator_name(node) in MEASURES and node.input[0] in shapes:
+                fixed = fixed or all(isinstance(dim, int) for dim in shapes[node.input[0]])
+            if is_scope(node):
+                fixed = fixed and is_scope(node, "If.close")  # carried values change in every iteration
+            if fixed and (operator_name(node) in VIEWS or not operator_of(_instr(node)).keeps_position):
+                self.constant.update(name for name in node.output if name)
+            else:
+                kept.append((k, node))
+        return kept
+
+    def _node(self, k: int, node: onnx.NodeProto, node_id: str, outputs: set[str]) -> Node:
+        lasting = self.constant.intersection(captured(node)) if is_scope(node) else ()
+        operands = [name for name in node.input if name and name not in lasting]
+        for name in operands:
+            if name not in self.tensors:
+                self._constant(name, node_id)
+        view = self._view_of(node)
+        written = [name for i, name in enumerate(node.output) if name and not self._droppable(node, i)]
+        for name in written:
+            role: Role = "output" if name in outputs else "activation"
+            self._add(name, role=role, node_id=node_id, view=view if name == node.output[0] else "")
+        pairs = self._pairs(node, operands, written)
+        demanded = in_place(node) if is_scope(node) else ()
+        sources = {self.facts.origin[name] for name in written if name in self.facts.origin}
+        return Node(
+            node_id=node_id,
+            instr=_instr(node),
+            inputs=tuple(operands),
+            outputs=tuple(written),
+            inplace=pairs or "none",
+            in_place_write=tuple((operands.index(place), written.index(name)) for place, name in demanded),
+            params={"shapes": min(sources)} if sources else {},
+            scope=self.flat.origins[k].scope,
+        )
+
+    def _droppable(self, node: onnx.NodeProto, i: int) -> bool:
+        """Return whether output ``i`` is optional and unread."""
+        if self.readers[node.output[i]]:
+            return False
+        version = self.versions.get(node.domain)
+        if version is None or not defs.has(node.op_type, version, node.domain):
+            return False
+        formal = defs.get_schema(node.op_type, version, node.domain).outputs
+        return i < len(formal) and formal[i].option == defs.OpSchema.FormalParameterOption.Optional
+
+    def _view_of(self, node: onnx.NodeProto) -> str:
+        """Return the tensor whose bytes the first output has; ``""`` if none."""
+        if operator_name(node) not in VIEWS or not node.input[0] or node.input[0] in self.constant:
+            return ""
+        if any(node.input[2:]):  # the third input of Dropout enables training
+            return ""
+        root = node.input[0]
+        while (view := self.tensors[root].view) is not None:
+            root = view.base_tensor_uid
+        # A carried buffer is overwritten before a result in it would be copied.
+        return "" if node.output[0] in self.results and root in self.carried else str(node.input[0])
+
+    def _pairs(self, node: onnx.NodeProto, operands: list[str], written: list[str]) -> tuple[tuple[int, int], ...]:
+        """Return the in-place pairs: element-wise inputs with exactly the bytes of the output."""
+        operator = operator_name(node)
+        if len(written) != 1:
+            return ()
+        if is_scope(node, "If.close"):
+            candidates = list(dict.fromkeys(operands[1:]))  # one of them is the result, the others are dead
+        elif operator_of(operator).is_elementwise:
+            candidates = list(dict.fromkeys(operands))
+        elif operator in ELEMENTWISE_IN_FIRST and not attribute_of(node, "training_mode"):
+            candidates = operands[:1]
+        else:
+            return ()
+        fit = [name for name in candidates if name not in self.constant and self.sizes[name] == self.sizes[written[0]]]
+        return tuple((operands.index(name), 0) for name in fit)
+
+    def _constant(self, name: str, node_id: str) -> None:
+        if name not in self.constant:
+            reader = f'the node "{node_id}" reads' if node_id else "the graph outputs"
+            what = f'{reader} "{name}", which no earlier node writes and which is neither an input nor a weight.'
+            hint = "Check the model with onnx.checker.check_model(model)."
+            raise self._refusal("unknown_tensor", what, hint, name, node_id)
+        floating = name in self.weights and dtypes.is_floating(self.facts.dtype[name])
+        self._add(name, role="parameter" if floating else "constant", node_id=node_id)
+
+    def _add(self, name: str, *, role: Role, node_id: str, view: str = "") -> None:
+        shape, dtype = self.facts.shape.get(name), self.facts.dtype.get(name)
+        if name in self.tensors:
+            hint = "In ONNX every value is written once; check the model with onnx.checker.check_model(model)."
+            what = f'the node "{node_id}" writes "{name}", which exists already.'
+            raise self._refusal("two_producers", what, hint, name, node_id)
+        if view and (shape is None or name in self.facts.derived):
+            shape = self.tensors[view].shape  # equal bytes at every size
+            dtype = dtype or self.tensors[view].dtype
+        if shape is None or dtype is None:
+            self._refuse_shape(name, node_id)
+        tensor = Tensor(id=name, shape=shape, dtype=dtype, role=role, view=View(base_tensor_uid=view) if view else None)
+        position = len(self.tensors)
+        self.sizes[name] = [
+            checks.size_of(tensor, checks.resolve_shape(tensor, e, position), position) for e in self.ends
+        ]
+        self.tensors[name] = tensor
+
+    def _refuse_shape(self, name: str, node_id: str) -> NoReturn:
+        gathering = next((n for n in self.graph.node if is_scope(n) and name in dict(in_place(n))), None)
+        size = size_without_input(self.flat.model, name, self.open_sizes.dims)
+        if gathering is not None:
+            name, scope = dict(in_place(gathering))[name], node_id.rpartition("/")[0]
+            operator = gathering.op_type.partition(".")[0]
+            what = f'the operator {operator} (node "{scope}") collects "{name}" over its iterations, '
+            what += "whose number is unknown."
+            hint = f"Give a maximum: tmmu convert MODEL --dims {gathering.input[0] or scope}=64 -o GRAPH.json. Or give "
+            hint += "the trip count as a constant, or the shape of the result as value_info in the model."
+        elif size:
+            what = f'"{name}" has the size "{size}", which depends on data: no input has it.'
+            hint = f"Give its bounds: tmmu convert MODEL --dims {size}=1:512 -o GRAPH.json"
+        else:
+            maker = next((node for node in self.graph.node if name in node.output), None)
+            by = f'the operator {maker.op_type} (node "{node_id or maker.name}") writes' if maker else "the graph reads"
+            what = f'{by} "{name}", whose shape cannot be inferred.'
+            hint = "Its size may depend on data, or the operator is not a standard one: "
+            hint += "give the shape as value_info in the model."
+        raise self._refusal("unknown_shape", what, hint, name, node_id)
+
+    def _refusal(self, reason: str, what: str, hint: str, tensor: str, node_id: str) -> InvalidIrShapes:
+        return InvalidIrShapes(
+            what, hint=hint, reason=reason, tensor=tensor, node_id=node_id or "none", source=self.source
+        )
+
+
+def _instr(node: onnx.NodeProto) -> str:
+    return node.op_type if node.domain in ("", SCOPE) else f"{node.domain}::{node.op_type}"
+
+
+def _origin_of(node: onnx.NodeProto) -> Origin:
+    """Return a node's origin as PyTorch's exporters write it: in the metadata, or as the node's description."""
+    metadata = {entry.key: entry.value for entry in node.metadata_props}
+    trace = metadata.get("pkg.torch.onnx.stack_trace", node.doc_string)
+    return Origin(scopes_path(metadata.get("pkg.torch.onnx.name_scopes", "")), source_of(trace))

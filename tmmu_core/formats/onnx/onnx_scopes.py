@@ -15,7 +15,7 @@ Names in a body have the prefix of the scope, which is the id of its node: ``loo
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Any, NamedTuple, NoReturn
@@ -24,7 +24,7 @@ import onnx
 from onnx import helper
 
 from tmmu_core.base.errors import UnreadableInput
-from tmmu_core.formats.onnx.onnx_model import SUBGRAPHS, attribute_of, copy_of, operator_name, unique_ids
+from tmmu_core.formats.onnx.onnx_model import SUBGRAPHS, attribute_of, bodies_of, copy_of, operator_name, unique_ids
 
 SCOPE = "tmmu.scope"
 """Operator set of the nodes that open and close scopes. Their attributes are numbers of operands by kind."""
@@ -71,14 +71,6 @@ class Flat:
                 for prefix, (origin, node) in zip(prefixes, rows, strict=True)
             ]
         )
-
-
-def graphs(graph: onnx.GraphProto, place: str = "graph") -> Iterator[tuple[str, onnx.GraphProto]]:
-    """Yield the graph and all its subgraphs with their place in the file."""
-    yield place, graph
-    for k, node in enumerate(graph.node):
-        for name, body in bodies_of(node):
-            yield from graphs(body, f"{place}.node[{k}].{name}")
 
 
 def flatten(model: onnx.ModelProto, source: str = "") -> Flat:
@@ -350,13 +342,6 @@ def captured(node: onnx.NodeProto) -> list[str]:
     """Return the operands of a closing node that only extend live ranges."""
     count = int(attribute_of(node, "captures") or 0)
     return list(node.input[len(node.input) - count :])
-
-
-def bodies_of(node: onnx.NodeProto) -> list[tuple[str, onnx.GraphProto]]:
-    """Return a node's bodies with the names of their attributes."""
-    kinds = onnx.AttributeProto
-    found = [(a.name, a.g) for a in node.attribute if a.type == kinds.GRAPH]
-    return found + [(a.name, body) for a in node.attribute if a.type == kinds.GRAPHS for body in a.graphs]
 
 
 def _inputs(body: onnx.GraphProto) -> list[onnx.ValueInfoProto]:

@@ -22,9 +22,9 @@ from tmmu_core.base import limits
 from tmmu_core.base.child_process import answer_of, ended_by_limit
 from tmmu_core.base.extras import install
 from tmmu_core.formats.onnx.onnx_constant_folding import written_values
-from tmmu_core.formats.onnx.onnx_model import Found, inlined, tensors_of, unique_ids
+from tmmu_core.formats.onnx.onnx_model import Found, bodies_of, inlined, tensors_of, unique_ids
 from tmmu_core.formats.onnx.onnx_scope_shapes import scope_shapes
-from tmmu_core.formats.onnx.onnx_scopes import Flat, bodies_of, branch, is_scope
+from tmmu_core.formats.onnx.onnx_scopes import Flat, branch, is_scope
 from tmmu_core.formats.onnx.onnx_shapes import DTYPES, LENGTH_ENVELOPE, Facts, Sizes, bind
 from tmmu_core.graph import dtypes
 from tmmu_core.graph.model import ShapeFrom

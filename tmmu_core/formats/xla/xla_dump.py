@@ -14,10 +14,13 @@ they are one storage here. Allocations whose values have no live range belong to
 instruction (``thread-local``); they are omitted, and counted in a note.
 """
 
+import os
 import re
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path, PurePath
 
 import numpy as np
 
@@ -39,6 +42,10 @@ _RANGE = re.compile(r"\s+(\S+):(\d+)-(\d+)$", re.A)
 
 MOST = 2**62
 """Upper limit of bytes and steps: the second file has 64-bit numbers, and ends are exclusive here."""
+LISTED = 12
+"""Modules of a folder that an error lists."""
+MOST_PROGRAM = 1 << 28
+"""Bytes up to which a program's text is read: it may print constants of any size, and only adds names."""
 
 
 @dataclass
@@ -318,3 +325,80 @@ def _settled(rows: list[Buffer]) -> list[Buffer]:
         columns[:, len(settled)] = row.death, row.offset, row.end
         settled.append(row)
     return [row for row in settled if row is not None]
+
+
+# --- folders -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Module:
+    """A module of a dump that can be opened."""
+
+    name: str
+    """XLA's name with its number: ``module_0008.jit_step.cpu_after_optimizations``."""
+    files: tuple[str, ...]
+    """Its buffer assignment, its live ranges and, if it is there and not too large, its program's text."""
+    size: int
+    """Bytes of its buffer assignment, used to sort modules."""
+
+
+def modules(files: Mapping[str, int]) -> tuple[Module, ...]:
+    """Return the modules among the files ``name → bytes``, the largest first."""
+    found = []
+    for assignment, size in files.items():
+        stem = assignment.removesuffix(ASSIGNMENT_ENDING)
+        ranges, program = companions(assignment) or ("", "")
+        if stem != assignment and ranges in files:
+            is_readable = files.get(program, MOST_PROGRAM + 1) <= MOST_PROGRAM
+            found.append(Module(stem, (assignment, ranges, *([program] if is_readable else [])), size))
+    return tuple(sorted(found, key=lambda module: (-module.size, module.name)))
+
+
+def sizes_in(folder: Path) -> dict[str, int]:
+    """Return ``name → bytes`` of the files in a folder, without those deleted meanwhile. Raises ``OSError``."""
+    sizes = {}
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            with suppress(FileNotFoundError):
+                if entry.is_file():
+                    sizes[entry.name] = entry.stat().st_size
+    return sizes
+
+
+def only(found: Sequence[Module], folder: str) -> Module:
+    """Return the only module of a dump. Raises ``UnreadableInput`` with a list if there are several, or none."""
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise UnreadableInput(
+            "the folder contains no module of an XLA dump.",
+            source=folder,
+            hint="Dump with XLA_FLAGS='--xla_dump_to=DIR --xla_dump_hlo_as_text': a module is a "
+            f"*{ASSIGNMENT_ENDING} with its *{RANGES_ENDING}.",
+        )
+    offered = [f"  {PurePath(folder) / module.files[0]}" for module in found[:LISTED]]
+    if len(found) > LISTED:
+        offered.append(f"  and {len(found) - LISTED} smaller ones")
+    raise UnreadableInput(
+        f"the dump holds {len(found)} modules.",
+        source=folder,
+        hint="\n".join(["Open one of these files (largest first), or open the folder with tmmu explore:", *offered]),
+    )
+
+
+def joined(files: Sequence[tuple[str, bytes]]) -> list[tuple[str, bytes]]:
+    """Return uploaded files with the files of each module of an XLA dump joined.
+
+    Other files of a dump (earlier and later programs, objects, reports) are dropped if their module is complete; all
+    other files are unchanged.
+    """
+    data = dict(files)
+    found = modules({name: len(content) for name, content in files})
+    stems = tuple({module.name.partition(".")[0] + "." for module in found})
+    left = [(name, content) for name, content in files if not name.startswith(stems)]
+    return [*left, *(of_module(module, data.__getitem__) for module in found)]
+
+
+def of_module(module: Module, read: Callable[[str], bytes]) -> tuple[str, bytes]:
+    """Return ``(name, bytes)`` of a module's files, joined for :func:`read`."""
+    return f"{module.name}.txt", b"\n".join(map(read, module.files))

@@ -30,9 +30,9 @@ from typing import Any
 
 from tmmu_core.base.errors import TmmuError, UnreadableInput
 from tmmu_core.base.extras import need
+from tmmu_core.formats import signatures
 from tmmu_core.formats.edge import executorch, tflite
 from tmmu_core.formats.edge.tflm_plan import MicroModel, with_plan
-from tmmu_core.formats.onnx import onnx_signature
 from tmmu_core.formats.open_file import read_at, read_graph
 from tmmu_core.formats.pytorch import torch_module
 from tmmu_core.formats.pytorch.exported_program.pt2_archive import read_program
@@ -139,7 +139,7 @@ def measure(
         return _micro(data, name, with_own_plan)
     if not which:
         hint = "Give an .onnx, .tflite or .pt2 file. For other files, use tmmu plan."
-        raise UnreadableInput(f"no runtime can run it: {onnx_signature.refuses(data)}.", source=name, hint=hint)
+        raise UnreadableInput(f"no runtime can run it: {signatures.refuses_onnx(data)}.", source=name, hint=hint)
     if which in (LITERT, EXECUTORCH):
         return (_litert if which == LITERT else _executorch)(data, name)
     return _eager(data, name, dims or {}) if which == EAGER else _onnxruntime(data, name, dims, in_order)
@@ -149,7 +149,7 @@ def runtime_of(data: bytes) -> str:
     """Return the name of the runtime for these bytes; "" if they are not a model."""
     readers = (
         *((LITERT, tflite.refuses), (EAGER, torch_module.refuses), (EXECUTORCH, executorch.refuses)),
-        (ONNXRUNTIME, onnx_signature.refuses),
+        (ONNXRUNTIME, signatures.refuses_onnx),
     )
     return next((runtime for runtime, refuses in readers if not refuses(data)), "")
 

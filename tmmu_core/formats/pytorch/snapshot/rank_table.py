@@ -11,7 +11,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from tmmu_core.base.errors import TmmuError
-from tmmu_core.formats.pytorch.snapshot import snapshot_signature
+from tmmu_core.formats import signatures
 from tmmu_core.formats.pytorch.snapshot.snapshot_events import MEMORY_PER_BYTE
 from tmmu_core.formats.pytorch.snapshot.torch_snapshot import read_history
 
@@ -54,7 +54,7 @@ def snapshot_files(folder: Path) -> list[tuple[int, Path]]:
                 start = file.read(SIGNATURE_BYTES)
         except OSError:
             continue
-        if not snapshot_signature.refuses(start):
+        if not signatures.refuses_snapshot(start):
             found.append((rank_of(path.name, position), path))
     return sorted(found)
 

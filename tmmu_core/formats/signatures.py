@@ -1,0 +1,59 @@
+"""Recognise ONNX models, and snapshots and profiler traces of PyTorch, without loading their slow readers."""
+
+from tmmu_core.graph.native import document
+
+GRAPH_FIELD = 7
+MODEL_FIELDS = {1: 0, 2: 2, 3: 2, 4: 2, 5: 0, 6: 2, 7: 2, 8: 2, 14: 2, 20: 2, 25: 2, 26: 2}
+"""Field number → protobuf wire type of a ModelProto (0: varint, 2: length-delimited)."""
+
+
+def refuses_onnx(data: bytes) -> str:
+    """Return why bytes are not an ONNX model; ``""`` if all fields up to the graph are those of a model."""
+    if not data:
+        return "the file is empty"
+    at, seen = 0, 0
+    while at < len(data):
+        tag, at = _varint(data, at)
+        field, wire = tag >> 3, tag & 7
+        if MODEL_FIELDS.get(field) != wire:
+            if not seen:
+                return "its first byte begins no field of an ONNX model"
+            return f"field {field} after {seen} others is not in an ONNX model"
+        if field == GRAPH_FIELD:
+            return ""
+        length, at = _varint(data, at)
+        at += length if wire == 2 else 0
+        seen += 1
+    return "it ends before a graph begins"
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """Return ``(value, position after it)`` of a protobuf varint; a truncated one ends with the data."""
+    value, shift = 0, 0
+    while at < len(data) and shift < 64:
+        byte = data[at]
+        value |= (byte & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 0x80:
+            break
+    return value, at
+
+
+def refuses_snapshot(data: bytes) -> str:
+    """Return why bytes are not a snapshot of PyTorch's allocator; ``""`` if they are."""
+    if data.startswith(b"\x80"):
+        known = b"segments" in data or b"device_traces" in data or (b"total_size" in data and b"blocks" in data)
+        return "" if known else "the pickle has no segments"
+    if data[:64].lstrip().startswith(b"[") and b'"total_size"' in data and b'"blocks"' in data:
+        return ""
+    if document.kind(data) != "json":
+        return "it begins neither like a pickle nor like a JSON object" if data else "the file is empty"
+    known = b'"device_traces"' in data or (b'"segments"' in data and b'"blocks"' in data)
+    return "" if known else 'it has no "segments" with blocks'
+
+
+def refuses_profile(data: bytes) -> str:
+    """Return why bytes are not a profiler trace with memory events; ``""`` if they are."""
+    if data.lstrip()[:1] != b"{" or b'"traceEvents"' not in data:
+        return 'it is not a JSON object with "traceEvents"'
+    return "" if b'"[memory]"' in data else 'its "traceEvents" have no "[memory]" event'
