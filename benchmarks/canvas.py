@@ -189,7 +189,7 @@ def document(rows: list[dict[str, Any]], reports: list[dict[str, Any]], version:
     ]
     lines += [
         "",
-        "- **MB**, **pack s**: the bytes that travel to the browser once, and the time to make them.",
+        "- **MB**, **pack s**: the bytes that are sent to the browser once, and the time to make them.",
         "- **page s**: from opening the address to both pictures, Streamlit's own start in the tab included.",
         "- **bytes → picture ms**: from the arrival of the plan's bytes to the finished first picture of this view.",
         "- **paint ms**: one full redraw of every box and axis; **zoom ms**, **pan ms**: from the wheel or the pointer",

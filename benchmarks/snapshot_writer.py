@@ -1,4 +1,4 @@
-"""Write snapshots of PyTorch's allocator whose truth is known: the model of the allocator, called step by step.
+"""Write snapshots of PyTorch's allocator with known true values: the model of the allocator, called step by step.
 
 :class:`SnapshotWriter` has the calls of an allocator and returns what ``torch.cuda.memory._snapshot()`` would.
 :func:`transformer_steps` is a training run of a transformer that needs no PyTorch: stacks, sizes and categories of a

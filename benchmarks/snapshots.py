@@ -1,4 +1,4 @@
-"""Snapshots whose truth is known, against what is read: ``python -m benchmarks.snapshots [RANKS]``.
+"""Compare what is read from snapshots with known true values: ``python -m benchmarks.snapshots [RANKS]``.
 
 Writes docs/measured/snapshots.md: reserved peaks, categories, differences of two runs, ranks of a job. Traces of
 real PyTorch modules are added where PyTorch is installed (:mod:`.snapshot_recording`).
@@ -136,18 +136,18 @@ def rank_rows(count: int) -> Iterator[str]:
     yield f"| {row['files']:,} | {size:,} | {row['workers']} | {row['seconds']:.0f} | {row['bytes']:,} |"
 
 
-TEXT = """# PyTorch snapshots against their truth
+TEXT = """# PyTorch snapshots: read and true values
 
-Written by `python -m benchmarks.snapshots`. Reserved bytes, categories and differences of snapshots whose truth is
-known: a transformer written by a model of the allocator, and training steps of real PyTorch modules on the CPU, whose
-allocations, frees and stacks are PyTorch's own and whose addresses come from the model of the allocator.
+Written by `python -m benchmarks.snapshots`. Reserved bytes, categories and differences of snapshots with known true
+values: a transformer written by a model of the allocator, and training steps of real PyTorch modules on the CPU. Their
+allocations, frees and stacks are those of PyTorch; their addresses come from the model of the allocator.
 
 ## Reserved peak and categories
 
-*Truth* is the reserved peak of the allocator that wrote the trace, *read* the peak of the events that were read.
-*Right* is the part of all allocated bytes with the true category.
+*True* is the reserved peak of the allocator that wrote the trace, *read* the peak that the reader computes from it.
+*Correct* is the part of all allocated bytes with the correct category.
 
-| trace | events | reserved peak: truth | read | right |
+| trace | events | reserved peak: true | read | correct |
 |---|---:|---:|---:|---:|
 {traces}
 
