@@ -86,3 +86,11 @@ def test_plan_weighs_waits_within_the_capacity() -> None:
 def test_bad_assignment_is_rejected(text: str) -> None:
     with pytest.raises(UnreadableInput):
         read_engines(text.encode(), "engines.json")
+
+
+def test_engine_instance_has_the_arenas_and_alignment_of_the_request() -> None:
+    graph = tmmu.read(pipeline())
+    assert isinstance(graph, Graph)
+    (problem,) = engine_instance(graph, NPU, PlanRequest(alignment=512, capacities={"": 8192})).problems
+    assert problem.arena == "memory"
+    assert set(problem.alignment.tolist()) == {512}

@@ -71,7 +71,7 @@ def plan_command(
     opened = open_any(graph, request.dims)
     if engines is not None:
         opened = _with_engines(opened, engines, request)
-        request = request.but(mode=None, preset=None, order=None, dims={})
+        request = request.but(mode=None, preset=None, order=None, dims={}, one_memory=False)
     found = resolve_opened(opened, graph, request, plans_too=False)
     plan = sound(found, "export") if output is not None or json else found.plan
     if output is not None:

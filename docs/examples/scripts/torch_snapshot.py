@@ -1,4 +1,4 @@
-"""List the largest tensors of a PyTorch memory snapshot or any plan: python torch_snapshot.py FILE. Install: base."""
+"""List the largest tensors of a PyTorch memory snapshot or a model: python torch_snapshot.py FILE. Install: base."""
 
 import sys
 

@@ -198,5 +198,5 @@ def _too_small(problem: Problem, bound: int | None = None) -> ArenaTooSmall:
         capacity=problem.capacity,
         required=bound or problem.capacity + 1,
         proven=bound is not None,
-        hint="Raise the capacity, or turn separations into reuse penalties.",
+        hint=f"Raise the capacity{', or turn separations into reuse penalties' if problem.must_not_alias is not None else ''}.",
     )

@@ -17,8 +17,9 @@ from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput
 from tmmu_core.graph.model import Graph, Node
 from tmmu_core.planners.problem import PlainInstance, Problem, ReuseTerms
 from tmmu_core.plans.making.engine import Solution, solve
+from tmmu_core.plans.making.make import without_limits
 from tmmu_core.plans.making.placement_order import problems_of
-from tmmu_core.plans.making.request import PlanRequest
+from tmmu_core.plans.making.request import PlanRequest, with_arena_settings
 
 MOST_STORAGES = 2_000
 """Maximum number of storages of an arena: penalties are pairs."""
@@ -57,7 +58,7 @@ def engine_instance(graph: Graph, engines: Engines, request: PlanRequest) -> Pla
 
     Raises as :func:`.engine.solve` does, and ``InvalidIrShapes`` for an arena of more than 2,000 storages.
     """
-    solution = solve(graph, request.but(planner="slots", options={}, budget=None, capacities={}))
+    solution = solve(graph, with_arena_settings(graph, without_limits(request.but(planner="slots", options={}))))
     waits = _Waits(solution, engines)
     problems = [replace(p, reuse=ReuseTerms((), (), tuple(waits.penalties(p)), ())) for p in problems_of(solution)]
     if not problems:
