@@ -192,11 +192,12 @@ def settled(model: ReuseModel, offset: list[int]) -> list[int]:
 def _too_small(problem: Problem, bound: int | None = None) -> ArenaTooSmall:
     what = "no placement was found that keeps every constraint of arena" if bound is None else "no placement fits arena"
     least = "" if bound is None else f": at least {bound:,} B are needed (proven)"
+    softer = "" if problem.must_not_alias is None else ", or turn separations into reuse penalties"
     return ArenaTooSmall(
         f"{what} {problem.arena!r} of {problem.capacity:,} B{least}.",
         arena=problem.arena,
         capacity=problem.capacity,
         required=bound or problem.capacity + 1,
         proven=bound is not None,
-        hint=f"Raise the capacity{', or turn separations into reuse penalties' if problem.must_not_alias is not None else ''}.",
+        hint=f"Raise the capacity{softer}.",
     )
