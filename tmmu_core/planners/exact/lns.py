@@ -126,13 +126,9 @@ def lns_run(model: Model, tables: Tables, number: int) -> LnsRun:
     placed = sorted(np.flatnonzero(fixed >= 0).tolist(), key=lambda u: (int(fixed[u]), u))
     out = np.flatnonzero(fixed < 0)
     work = np.zeros((15, n + 1), dtype=np.int64)
-    work[moves.WEIGHT, :n], work[moves.PLACED_ORDER, : len(placed)], work[moves.OMITTED, : len(out)] = (
-        weight,
-        placed,
-        out,
-    )
+    work[moves.WEIGHT, :n], work[moves.OMITTED, : len(out)] = weight, out
+    work[moves.PLACED_ORDER, : len(placed)] = placed
     progress = np.array([SEED * number % 2**32, len(placed), len(out), 0, len(out), 0], dtype=np.int64)
-    proximity, skyline = np.zeros((7, n), dtype=np.int32), np.zeros(model.sections, dtype=np.int32)
     conflicts = np.ascontiguousarray(conflicts[np.ix_(loose, loose)])
     state = moves.LnsState(
         unit,
@@ -142,9 +138,6 @@ def lns_run(model: Model, tables: Tables, number: int) -> LnsRun:
         log_table_of(),
         noise_of(moves.NOISE_PERIOD + max(n, MAX_UNITS)),
         work,
-        proximity,
-        skyline,
-        np.zeros(7, dtype=np.int64),
         progress,
     )
     return LnsRun(state, loose.tolist(), bottom, base, step, (fixed + tall)[fixed >= 0], np.zeros(1, dtype=np.int64))
@@ -201,7 +194,7 @@ def _search_loop(state: moves.LnsState, capacity: int, iterations: int, stop: I6
     if loops is None:
         return lambda: bool(moves.destroy_and_repair(state, capacity, iterations, MEAN_DESTROYED, stop))
     limits = {"capacity": capacity, "iterations": iterations, "mean_destroyed": MEAN_DESTROYED, "stop": stop}
-    return lambda: native.destroy_and_repair(loops, len(state.unit), **state._asdict(), **limits)
+    return lambda: native.destroy_and_repair(loops, int(state.run.max(initial=0)), **state._asdict(), **limits)
 
 
 @cache

@@ -97,12 +97,15 @@ def search(loops: ctypes.CDLL, levels: int, **fields: Any) -> int:
     return run(loops, "search", call)
 
 
-def destroy_and_repair(loops: ctypes.CDLL, n: int, **fields: Any) -> bool:
-    """Return whether all ``n`` units are placed (``lns.c``); the arrays are those of ``struct lns``.
+def destroy_and_repair(loops: ctypes.CDLL, sections: int, **fields: Any) -> bool:
+    """Return whether all units are placed (``lns.c``); the arrays are those of ``struct lns``.
 
     Other threads can read ``progress`` and set ``stop``.
     """
-    call = call_of("lns", n=n, sections=len(fields["skyline"]), noise_rows=fields["noise"].shape[1], **fields)
+    n = len(fields["unit"])
+    room = {"proximity": np.zeros((7, n), np.int32), "skyline": np.zeros(sections, np.int32)}
+    room["target"] = np.zeros(7, np.int64)
+    call = call_of("lns", n=n, sections=sections, noise_rows=fields["noise"].shape[1], **room, **fields)
     return bool(run(loops, "lns", call))
 
 
