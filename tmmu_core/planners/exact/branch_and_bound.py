@@ -10,33 +10,21 @@ the whole model.
 
 Canonical bottom-up packings and the section bound are those of MiniMalloc (Moffitt, ASPLOS '23); conflict-directed
 backjumping with explanations comes from constraint programming (Prosser 1993; Ohrimenko, Stuckey and Codish 2009).
-Deterministic, without recursion. :class:`Searcher` runs it on one model with several capacities and orders.
+Deterministic, without recursion. :class:`Searcher` runs it on one model with several capacities and orders: in the
+native library (``native/branch_and_bound.c``) or in plain Python (:class:`PlainSearch`), with the same nodes.
 """
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from tmmu_core.planners.exact import search_tables as tab
-from tmmu_core.planners.exact.propagation import (
-    DOMINATED,
-    FAR,
-    NO_CANDIDATE,
-    SECTION_TOO_FULL,
-    TRAIL_FULL,
-    analyse_conflict,
-    clear_queues,
-    close_hole,
-    open_hole,
-    place_unit,
-    propagate,
-    undo,
-)
+from tmmu_core.planners.exact.propagation import DOMINATED, FAR, NO_CANDIDATE, SECTION_TOO_FULL, Propagation
 from tmmu_core.planners.exact.search_model import Model
-from tmmu_core.planners.exact.search_tables import State, Tables, build_tables, initial_state
+from tmmu_core.planners.exact.search_tables import FAILURES, LOW, MAX_HEIGHT, State, Tables, build_tables, initial_state
 from tmmu_core.planners.native import native
 from tmmu_core.planners.native.load import library
 from tmmu_core.planners.native.native import LARGEST
@@ -48,7 +36,7 @@ POLL_SECONDS = 0.1
 MOST_EVENTS = 1 << 23
 """Event tables with more rows (48 bytes each) do not grow."""
 FOUND, INFEASIBLE, BUDGET_SPENT, TABLES_FULL = 1, 0, -1, -2
-"""Results. ``INFEASIBLE`` is proven; ``TABLES_FULL``: the trail or the levels need more rows."""
+"""Results. ``INFEASIBLE`` is proven; ``TABLES_FULL``: the tables of the native library need more rows."""
 
 
 class FitQuery(NamedTuple):
@@ -61,172 +49,138 @@ class FitQuery(NamedTuple):
     """Nodes."""
 
 
-class _Levels:
-    """Decisions on the current path: one row per level."""
+@dataclass
+class _Level:
+    """A decision on the current path."""
 
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
-        self.count = 0
-        self.unit_of = np.full(limit + 1, -1, np.int64)
-        self.offset_of = np.zeros(limit + 1, np.int64)
-        self.second_branch = np.zeros(limit + 1, np.int64)
-        self.trail_marks = np.zeros((limit + 1, 3), np.int64)
-        self.nogoods = np.empty((limit + 1, limit + 1), np.uint8)
-        """Row k: the levels that the first branch of level k failed by."""
-
-    def open(self, state: State, u: int) -> int:
-        level = self.count
-        self.count += 1
-        self.unit_of[level], self.offset_of[level], self.second_branch[level] = u, state.unit[u, tab.LOW], 0
-        counters = state.counters
-        self.trail_marks[level] = counters[tab.EVENT_COUNT], counters[tab.PLACED_COUNT], counters[tab.FILLED_COUNT]
-        return level
+    unit: int
+    offset: int
+    marks: tuple[int, int, int]
+    """Numbers of events, placements and filled holes before it."""
+    is_second_branch: bool = False
+    nogood: set[int] = field(default_factory=set)
+    """The levels that the first branch failed by."""
 
 
-def _lowest_open_unit(state: State, rank: I64) -> int:
-    """Return the unplaced unit without a hole that has the lowest offset, by rank among equals; −1: none."""
-    unit = state.unit
-    open_units = np.flatnonzero((unit[:, tab.PLACED] == 0) & (unit[:, tab.HOLE] < 0))
-    if not len(open_units):
-        return -1
-    offsets = unit[open_units, tab.LOW]
-    first = open_units[offsets == offsets.min()]
-    return int(first[rank[first].argmin()])
+class PlainSearch(Propagation):
+    """The search in plain Python."""
 
+    def __init__(self, tables: Tables, state: State, query: FitQuery) -> None:
+        super().__init__(tables, state, query.capacity)
+        self.rank, self.budget = query.rank.tolist(), query.budget
+        self.levels: list[_Level] = []
 
-def _branching_unit(tables: Tables, state: State, rank: I64, u: int) -> int:
-    """Return ``u``, or a unit below it with no further unit below; −1 if no unit can fill the hole below ``u``."""
-    unit = state.unit
-    while True:
-        hole = unit[u, tab.HOLE]
-        least, best = FAR if hole >= 0 else unit[u, tab.LOW], -1
-        for k in range(tables.unit[u, tab.NEIGHBOURS], tables.unit[u + 1, tab.NEIGHBOURS]):
-            w = tables.neighbour[k, tab.OTHER]
-            if unit[w, tab.PLACED]:
-                continue
-            if hole >= 0:  # w may fill it
-                if tables.unit[w, tab.FIXED] >= 0 or unit[w, tab.LOW] >= hole + tables.neighbour[k, tab.OWN_HEIGHT]:
-                    continue
-                at = max(unit[w, tab.LOW] + tables.neighbour[k, tab.OTHER_HEIGHT], hole + 1)
-            elif unit[w, tab.LOW] + tables.neighbour[k, tab.OTHER_HEIGHT] <= unit[u, tab.LOW]:
-                at = unit[w, tab.LOW]
-            else:
-                continue
-            if at < least or (best >= 0 and at == least and rank[w] < rank[best]):
-                least, best = at, w
-        if best < 0:
-            return -1 if hole >= 0 else u
-        u = best
+    def run(self, nodes: I64, stop: I64) -> int:
+        """Return FOUND, INFEASIBLE or BUDGET_SPENT; the offsets of a packing are ``low``.
 
-
-def _dominated_by(tables: Tables, state: State, u: int) -> int:
-    """Return the smaller unit of the same sections directly below ``u``, or −1. Swapping the two is equivalent."""
-    unit = state.unit
-    for row in range(tables.unit[u, tab.MATES], tables.unit[u + 1, tab.MATES]):
-        w = tables.mate[row]
-        if (
-            unit[w, tab.PLACED]
-            and unit[w, tab.LOW] + tables.unit[w, tab.MAX_HEIGHT] == unit[u, tab.LOW]
-            and tables.unit[w, tab.MAX_HEIGHT] < tables.unit[u, tab.MAX_HEIGHT]
-        ):
-            return int(w)
-    return -1
-
-
-def _propagate_root(tables: Tables, state: State, query: FitQuery) -> bool:
-    """Queue everything and propagate; return whether no conflict follows."""
-    for u in range(len(state.unit)):
-        if state.unit[u, tab.LOW] + tables.unit[u, tab.MAX_HEIGHT] > query.capacity:
-            return False
-        state.unit[u, tab.QUEUED] = 1
-        state.changed[u] = u
-    state.counters[tab.CHANGED_COUNT] = len(state.unit)
-    for s in range(len(state.section)):
-        state.section[s, tab.SECTION_QUEUED] = 1
-        state.dirty[s] = s
-    state.counters[tab.DIRTY_COUNT] = len(state.section)
-    return propagate(tables, state, query.capacity)
-
-
-def _backjump(tables: Tables, state: State, levels: _Levels) -> bool:
-    """Undo levels up to the latest first branch that the conflict depends on; return whether there is one."""
-    in_conflict = state.conflict_levels
-    while True:
-        depends_on = np.flatnonzero(in_conflict[: levels.count])
-        if not len(depends_on):
-            return False
-        level = int(depends_on[-1])
-        for k in range(levels.count - 1, level - 1, -1):
-            undo(tables, state, levels.trail_marks[k])
-            if levels.second_branch[k]:
-                close_hole(state, levels.unit_of[k])
-        levels.count = level
-        in_conflict[level] = 0
-        if not levels.second_branch[level]:
-            levels.nogoods[level, :level] = in_conflict[:level]
-            in_conflict[:level] = 0
-            return True
-        in_conflict[:level] |= levels.nogoods[level, :level]
-
-
-def _decide(tables: Tables, state: State, query: FitQuery, levels: _Levels) -> bool:
-    """Place the next unit on the first branch of a new level; return whether no conflict follows."""
-    counters = state.counters
-    u = _lowest_open_unit(state, query.rank)
-    if u >= 0:
-        u = _branching_unit(tables, state, query.rank, u)
-    if u < 0:
-        counters[tab.CONFLICT] = NO_CANDIDATE
-        return False
-    level = -1
-    if tables.unit[u, tab.FIXED] < 0:
-        level = levels.open(state, u)
-        below = _dominated_by(tables, state, u)
-        if below >= 0:
-            counters[tab.CONFLICT], counters[tab.CONFLICT_A], counters[tab.CONFLICT_B] = DOMINATED, u, below
-            return False
-    placed = place_unit(tables, state, query.capacity, u, level)
-    return placed and propagate(tables, state, query.capacity)
-
-
-def search(tables: Tables, state: State, query: FitQuery, nodes: I64, stop: I64) -> int:
-    """Return FOUND, INFEASIBLE, BUDGET_SPENT or TABLES_FULL; offsets of a packing are ``state.unit[:, tab.LOW]``.
-
-    ``state`` must be initial. ``nodes[0]`` counts the branches tried. Returns BUDGET_SPENT soon after ``stop[0]`` is
-    set from another thread.
-    """
-    counters, in_conflict = state.counters, state.conflict_levels
-    levels = _Levels(len(in_conflict) - 1)
-    if not _propagate_root(tables, state, query):
-        return TABLES_FULL if counters[tab.CONFLICT] == TRAIL_FULL else INFEASIBLE
-    while counters[tab.PLACED_COUNT] < len(state.unit):
-        if nodes[0] >= query.budget or stop[0]:
-            return BUDGET_SPENT
-        if levels.count >= levels.limit:
-            return TABLES_FULL
-        nodes[0] += 1
-        consistent = _decide(tables, state, query, levels)
-        while not consistent:
-            if counters[tab.CONFLICT] == TRAIL_FULL:
-                return TABLES_FULL
-            if counters[tab.CONFLICT] == SECTION_TOO_FULL:
-                state.section[counters[tab.CONFLICT_A], tab.FAILURES] += 1
-            clear_queues(state)
-            if counters[tab.CONFLICT] != NO_CANDIDATE:
-                analyse_conflict(tables, state, query.capacity)
-                if counters[tab.CONFLICT] == DOMINATED:
-                    in_conflict[levels.count - 1] = 1
-            else:
-                in_conflict[: levels.count] = 1
-            if not _backjump(tables, state, levels):
-                return INFEASIBLE
-            level = levels.count
-            levels.second_branch[level] = 1
-            levels.count += 1
+        ``nodes[0]`` counts the branches tried. Returns BUDGET_SPENT soon after ``stop[0]`` is set from another thread.
+        """
+        if not self._propagate_root():
+            return INFEASIBLE
+        while len(self.placed) < self.count:
+            if nodes[0] >= self.budget or stop[0]:
+                return BUDGET_SPENT
             nodes[0] += 1
-            open_hole(state, levels.unit_of[level], levels.offset_of[level], level)
-            consistent = propagate(tables, state, query.capacity)
-    return FOUND
+            consistent = self._decide()
+            while not consistent:
+                if not self._backjump():
+                    return INFEASIBLE
+                nodes[0] += 1
+                level = self.levels[-1]
+                self.open_hole(level.unit, (level.offset, len(self.levels) - 1))
+                consistent = self.propagate()
+        return FOUND
+
+    def _propagate_root(self) -> bool:
+        """Queue everything and propagate; return whether no conflict follows."""
+        if any(low + tall > self.capacity for low, tall in zip(self.low, self.tall, strict=False)):
+            return False
+        self.changed = dict.fromkeys(range(self.count), 0)
+        self.dirty = dict.fromkeys(range(len(self.failures)))
+        return self.propagate()
+
+    def _decide(self) -> bool:
+        """Place the next unit on the first branch of a new level; return whether no conflict follows."""
+        u = self._branching_unit()
+        if u < 0:
+            return self.fail(NO_CANDIDATE, -1, -1)
+        level = -1
+        if self.fixed[u] < 0:
+            level = len(self.levels)
+            self.levels.append(_Level(u, self.low[u], (len(self.events), len(self.placed), len(self.filled))))
+            below = self._dominated_by(u)
+            if below >= 0:
+                return self.fail(DOMINATED, u, below)
+        return self.place_unit(u, level) and self.propagate()
+
+    def _branching_unit(self) -> int:
+        """Return an unplaced unit with no unit below it; −1 if there is none.
+
+        The way down begins at the unit without a hole that has the lowest offset, by rank among equals. Below a unit
+        with a hole are the units that can fill it.
+        """
+        is_placed, low, rank = self.placed_since, self.low, self.rank
+        open_units = (u for u in range(self.count) if is_placed[u] is None and u not in self.hole)
+        best = min(open_units, key=lambda u: (low[u], rank[u]), default=-1)
+        u = -1
+        while best >= 0:
+            u, best = best, -1
+            hole = self.hole.get(u, (-1, 0))[0]
+            least = FAR if hole >= 0 else low[u]
+            for w, own_height, other_height in self.neighbours[u]:
+                if is_placed[w] is not None:
+                    continue
+                if hole >= 0:
+                    if self.fixed[w] >= 0 or low[w] >= hole + own_height:
+                        continue
+                    at = max(low[w] + other_height, hole + 1)
+                elif low[w] + other_height <= low[u]:
+                    at = low[w]
+                else:
+                    continue
+                if at < least or (best >= 0 and at == least and rank[w] < rank[best]):
+                    least, best = at, w
+        return -1 if u in self.hole else u
+
+    def _dominated_by(self, u: int) -> int:
+        """Return the smaller unit of the same sections directly below ``u``, or −1. Swapping the two is equivalent."""
+        for w in self.mates[u]:
+            is_below = self.placed_since[w] is not None and self.low[w] + self.tall[w] == self.low[u]
+            if is_below and self.tall[w] < self.tall[u]:
+                return int(w)
+        return -1
+
+    def _backjump(self) -> bool:
+        """Undo levels up to the latest first branch that the conflict depends on, and take its second branch.
+
+        Return whether there is one.
+        """
+        kind, section, _ = self.conflict
+        if kind == SECTION_TOO_FULL:
+            self.failures[section] += 1
+        self.changed.clear()
+        self.dirty.clear()
+        if kind == NO_CANDIDATE:
+            self.nogood = set(range(len(self.levels)))
+        else:
+            self.analyse_conflict()
+        if kind == DOMINATED:
+            self.nogood.add(len(self.levels) - 1)
+        while self.nogood:
+            latest = max(self.nogood)
+            for level in reversed(self.levels[latest:]):
+                self.undo(*level.marks)
+                if level.is_second_branch:
+                    self.close_hole(level.unit)
+            del self.levels[latest + 1 :]
+            self.nogood.remove(latest)
+            level = self.levels[latest]
+            if not level.is_second_branch:
+                level.is_second_branch, level.nogood, self.nogood = True, self.nogood, set()
+                return True
+            self.levels.pop()
+            self.nogood |= level.nogood
+        return False
 
 
 class Searcher:
@@ -235,13 +189,13 @@ class Searcher:
     def __init__(self, model: Model) -> None:
         self.model = model
         self.tables = build_tables(model)
-        self.heights: list[int] = self.tables.unit[:-1, tab.MAX_HEIGHT].tolist()
+        self.heights: list[int] = self.tables.unit[:-1, MAX_HEIGHT].tolist()
         self.failures: I64 = np.zeros(model.sections, dtype=np.int64)
         """Conflicts per section in the last search."""
         self.stop: I64 = np.zeros(1, dtype=np.int64)
         """Set ``stop[0]`` from any thread: the current search ends as BUDGET_SPENT."""
         self.room = (64 * len(model) + 4096, 8 * len(model) + 64)
-        """Rows of the event and level tables; they grow on demand."""
+        """Rows of the event and level tables of the native library; they grow on demand."""
 
     def solve(
         self, capacity: int, rank: I64, budget: int, watch: Watch | None = None
@@ -253,28 +207,34 @@ class Searcher:
         query = FitQuery(capacity, rank, budget)
         verdict = TABLES_FULL
         while verdict == TABLES_FULL:  # the number of raises is not known beforehand
-            state = initial_state(self.model, self.tables, self.room)
+            state = initial_state(self.model, self.tables)
             nodes = np.zeros(1, dtype=np.int64)
             verdict = self._search(state, query, nodes, watch)
             if verdict == TABLES_FULL and self.room[0] > MOST_EVENTS:
                 verdict = BUDGET_SPENT
             elif verdict == TABLES_FULL:
                 self.room = (4 * self.room[0], 2 * self.room[1])
-        self.failures = state.section[:, tab.FAILURES].copy()
-        return verdict, int(nodes[0]), state.unit[:, tab.LOW].tolist() if verdict == FOUND else None
+        self.failures = state.section[:, FAILURES].copy()
+        return verdict, int(nodes[0]), state.unit[:, LOW].tolist() if verdict == FOUND else None
 
     def _search(self, state: State, query: FitQuery, nodes: I64, watch: Watch | None) -> int:
-        """Run the native search, or :func:`search` without the library or beyond its integers."""
+        """Run the native search, or the plain one without the library or beyond its integers."""
         loops, tables = library(), self.tables
         if loops is None or abs(query.capacity) >= LARGEST:
-            loop: Callable[[], int] = partial(search, tables, state, query, nodes, self.stop)
+            loop: Callable[[], int] = partial(_plain, tables, state, query, nodes, self.stop)
         else:
             fields = {name: value for name, value in tables._asdict().items() if name != "unit"}
             fields |= {**state._asdict(), **query._asdict(), "budget": min(query.budget, LARGEST)}
-            counts = {"n": len(state.unit), "sections": len(state.section), "events": len(state.event)}
-            fields |= {**counts, "shape": tables.unit, "nodes": nodes, "stop": self.stop}
-            loop = partial(native.search, loops, len(state.conflict_levels), **fields)
+            fields |= {"shape": tables.unit, "nodes": nodes, "stop": self.stop}
+            loop = partial(native.search, loops, *self.room, **fields)
         return int(loop() if watch is None else watched(loop, self.stop, lambda: watch(int(nodes[0]))))
+
+
+def _plain(tables: Tables, state: State, query: FitQuery, nodes: I64, stop: I64) -> int:
+    search = PlainSearch(tables, state, query)
+    verdict = search.run(nodes, stop)
+    state.unit[:, LOW], state.section[:, FAILURES] = search.low, search.failures
+    return verdict
 
 
 def watched(loop: Callable[[], Any], stop: I64, keep_going: Callable[[], bool]) -> Any:

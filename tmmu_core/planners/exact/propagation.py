@@ -23,347 +23,309 @@ Every claim holds in all packings of least Σ height · offset among those that 
 * second branch (a hole): some unit overlaps that place.
 """
 
-from tmmu_core.planners.exact import search_tables as tab
-from tmmu_core.planners.exact.search_tables import State, Tables
-from tmmu_core.planners.problem import I64
+from itertools import pairwise
+from typing import NamedTuple
+
+from tmmu_core.planners.exact.search_tables import LOW, OPEN_BYTES, OPEN_UNITS, State, Tables, lowest_allowed_offset
 
 FAR = 2**62
 
 BY_UNIT, BY_HOLE, BY_SECTION, BY_TWIN = range(4)
-"""Reasons of an event, with ``CAUSE`` and ``DETAIL``: unit and row of ``Tables.neighbour``; hole and its level; section
-and its lowest unit; twin."""
-
-OFFSET_TOO_HIGH, SECTION_TOO_FULL, HOLE_UNFILLED, DOMINATED, NO_CANDIDATE, TRAIL_FULL = range(6)
-"""Kinds of conflict, with ``CONFLICT_A`` and ``CONFLICT_B``: unit and its least impossible offset; section and its
-lowest offset; unit with the hole; unit and the smaller one below it; none. ``TRAIL_FULL``: the event table has no
-free row."""
+OFFSET_TOO_HIGH, SECTION_TOO_FULL, HOLE_UNFILLED, DOMINATED, NO_CANDIDATE = range(5)
 
 
-def _record_conflict(state: State, kind: int, one: int, two: int) -> bool:
-    state.counters[tab.CONFLICT], state.counters[tab.CONFLICT_A], state.counters[tab.CONFLICT_B] = kind, one, two
-    return False
+class Event(NamedTuple):
+    """A raise of a lower bound."""
+
+    unit: int
+    old_low: int
+    requested: int
+    reason: tuple[int, int, int]
+    """``BY_UNIT``, the unit and the raised unit's height there; ``BY_HOLE``, the offset of the hole and its level;
+    ``BY_SECTION``, the section and its lowest unit; or ``BY_TWIN``, the twin and 0."""
 
 
-def _raise_offset(
-    tables: Tables, state: State, capacity: int, u: int, at_least: int, reason: tuple[int, int, int]
-) -> bool:
-    """Raise the lower bound of ``u``; return ``False`` and record the conflict if ``u`` has no offset left."""
-    unit, event = state.unit, state.event
-    e = state.counters[tab.EVENT_COUNT]
-    if e == len(event):
-        return _record_conflict(state, TRAIL_FULL, u, 0)
-    state.counters[tab.EVENT_COUNT] = e + 1
-    old = unit[u, tab.LOW]
-    event[e, tab.RAISED], event[e, tab.OLD_LOW], event[e, tab.REQUESTED] = u, old, at_least
-    event[e, tab.REASON], event[e, tab.CAUSE], event[e, tab.DETAIL] = reason[0], reason[1], reason[2]
-    at = tab.lowest_allowed_offset(tables.unit, tables.wall, u, at_least)
-    unit[u, tab.LOW] = at
-    if at + tables.unit[u, tab.MAX_HEIGHT] > capacity:
-        return _record_conflict(state, OFFSET_TOO_HIGH, u, capacity - tables.unit[u, tab.MAX_HEIGHT] + 1)
-    if at > tables.unit[u, tab.FIXED] >= 0:
-        return _record_conflict(state, OFFSET_TOO_HIGH, u, tables.unit[u, tab.FIXED] + 1)
-    if not unit[u, tab.QUEUED]:
-        unit[u, tab.QUEUED], unit[u, tab.QUEUED_LOW] = 1, old
-        state.changed[state.counters[tab.CHANGED_COUNT]] = u
-        state.counters[tab.CHANGED_COUNT] += 1
-    return True
+class Propagation:
+    """Units and sections during a search in plain Python, with propagation and conflict analysis."""
 
+    def __init__(self, tables: Tables, state: State, capacity: int) -> None:
+        self.capacity = capacity
+        entries, neighbours, mates, walls, self.align, self.tall, self.fixed, self.twin = tables.unit.T.tolist()
+        self.count = len(entries) - 1
+        self.entries = [range(a, b) for a, b in pairwise(entries)]
+        """Rows of each unit in ``section_of``, ``height`` and ``owner``."""
+        self.section_of, self.height, self.owner = tables.entry.T.tolist()
+        rows = [tuple(row) for row in tables.neighbour.tolist()]
+        self.neighbours: list[list[tuple[int, int, int]]] = [rows[a:b] for a, b in pairwise(neighbours)]
+        """Of each unit, ``(neighbour, own height, the neighbour's height)``."""
+        mate, wall = tables.mate.tolist(), tables.wall.tolist()
+        self.mates = [mate[a:b] for a, b in pairwise(mates)]
+        self.walls = [wall[a:b] for a, b in pairwise(walls)]
+        self.first = tables.first.tolist()
+        """First row of each section in ``order``."""
+        self.low: list[int] = state.unit[:, LOW].tolist()
+        self.placed_since: list[int | None] = [None] * self.count
+        """Number of events when the unit was placed; ``None`` before."""
+        self.level_of = [-1] * self.count
+        """Level at which the unit was placed; −1 for a unit with a fixed offset."""
+        self.placed: list[int] = []
+        self.open_bytes, self.open_units = state.section[:, [OPEN_BYTES, OPEN_UNITS]].T.tolist()
+        self.failures = [0] * len(self.open_bytes)
+        self.two_lowest = [(-1, -1)] * len(self.open_bytes)
+        """The two lowest open units of each section when it was propagated last; −1: none."""
+        self.order, self.row_of = state.order.T.tolist()
+        """Entries by section, open ones first; and the row of each entry."""
+        self.events: list[Event] = []
+        self.changed: dict[int, int] = {}
+        """Raised units that wait, with their lower bound before."""
+        self.dirty: dict[int, None] = {}
+        """Sections that wait."""
+        self.holes: list[int] = []
+        """Units whose hole must be filled."""
+        self.hole: dict[int, tuple[int, int]] = {}
+        """Offset and level of their holes."""
+        self.fillers: dict[int, tuple[int, int, int]] = {}
+        """Unit that ends lowest of those that can fill the hole, its lower bound then, and its end."""
+        self.filled: list[tuple[int, tuple[int, int]]] = []
+        self.conflict = (NO_CANDIDATE, -1, -1)
+        """Kind and operands: ``OFFSET_TOO_HIGH``, the unit and its least impossible offset; ``SECTION_TOO_FULL``, the
+        section; ``HOLE_UNFILLED``, the unit; ``DOMINATED``, the unit and the smaller one below it; ``NO_CANDIDATE``."""
+        self.nogood: set[int] = set()
+        """Levels that the current conflict depends on."""
 
-def place_unit(tables: Tables, state: State, capacity: int, u: int, level: int) -> bool:
-    """Place ``u`` at its lowest offset, below all unplaced neighbours that overlap it."""
-    unit, section, order = state.unit, state.section, state.order
-    at = unit[u, tab.LOW]
-    unit[u, tab.PLACED], unit[u, tab.PLACED_SINCE], unit[u, tab.LEVEL] = 1, state.counters[tab.EVENT_COUNT], level
-    state.placed[state.counters[tab.PLACED_COUNT]] = u
-    state.counters[tab.PLACED_COUNT] += 1
-    for e in range(tables.unit[u, tab.ENTRIES], tables.unit[u + 1, tab.ENTRIES]):
-        s = tables.entry[e, tab.SECTION]
-        section[s, tab.OPEN_BYTES] -= tables.entry[e, tab.HEIGHT]
-        section[s, tab.OPEN_UNITS] -= 1
-        last = tables.first[s] + section[s, tab.OPEN_UNITS]
-        here, other = order[e, 1], order[last, 0]
-        order[here, 0], order[last, 0] = other, e
-        order[other, 1], order[e, 1] = here, last
-        if not section[s, tab.SECTION_QUEUED]:
-            section[s, tab.SECTION_QUEUED] = 1
-            state.dirty[state.counters[tab.DIRTY_COUNT]] = s
-            state.counters[tab.DIRTY_COUNT] += 1
-    for k in range(tables.unit[u, tab.NEIGHBOURS], tables.unit[u + 1, tab.NEIGHBOURS]):
-        w = tables.neighbour[k, tab.OTHER]
-        if unit[w, tab.PLACED]:
-            continue
-        end = at + tables.neighbour[k, tab.OWN_HEIGHT]
-        hole = unit[w, tab.HOLE]
-        if hole >= 0 and end > hole and at < hole + tables.neighbour[k, tab.OTHER_HEIGHT]:
-            row = state.counters[tab.FILLED_COUNT]
-            state.filled[row, 0], state.filled[row, 1], state.filled[row, 2] = w, hole, unit[w, tab.HOLE_LEVEL]
-            state.counters[tab.FILLED_COUNT] = row + 1
-            close_hole(state, w)
-        rises = unit[w, tab.LOW] < end and unit[w, tab.LOW] + tables.neighbour[k, tab.OTHER_HEIGHT] > at
-        if rises and not _raise_offset(tables, state, capacity, w, end, (BY_UNIT, u, k)):
-            return False
-    return True
+    # --- decisions
 
-
-def open_hole(state: State, u: int, at: int, level: int) -> None:
-    """Require that some unit overlaps the place of ``u`` at ``at``."""
-    row = state.counters[tab.HOLE_COUNT]
-    state.unit[u, tab.HOLE], state.unit[u, tab.HOLE_LEVEL], state.unit[u, tab.HOLE_ROW], state.unit[u, tab.FILLER] = (
-        at,
-        level,
-        row,
-        -1,
-    )
-    state.holes[row] = u
-    state.counters[tab.HOLE_COUNT] = row + 1
-
-
-def close_hole(state: State, u: int) -> None:
-    """Remove the requirement: a unit fills the hole."""
-    last = state.counters[tab.HOLE_COUNT] - 1
-    row, other = state.unit[u, tab.HOLE_ROW], state.holes[last]
-    state.holes[row] = other
-    state.unit[other, tab.HOLE_ROW] = row
-    state.counters[tab.HOLE_COUNT] = last
-    state.unit[u, tab.HOLE] = -1
-
-
-def _find_filler(tables: Tables, state: State, u: int) -> int:
-    """Return the least end of the units that can still fill the hole of ``u``; FAR: none."""
-    unit, hole = state.unit, state.unit[u, tab.HOLE]
-    least, filler = FAR, -1
-    for k in range(tables.unit[u, tab.NEIGHBOURS], tables.unit[u + 1, tab.NEIGHBOURS]):
-        w = tables.neighbour[k, tab.OTHER]
-        if unit[w, tab.PLACED] or tables.unit[w, tab.FIXED] >= 0:
-            continue
-        low = unit[w, tab.LOW]
-        if low >= hole + tables.neighbour[k, tab.OWN_HEIGHT]:
-            continue
-        end = max(low + tables.neighbour[k, tab.OTHER_HEIGHT], hole + 1)
-        if end < least:
-            least, filler = end, w
-    unit[u, tab.FILLER], unit[u, tab.FILLER_END] = filler, least
-    unit[u, tab.FILLER_LOW] = unit[filler, tab.LOW] if filler >= 0 else 0
-    return least
-
-
-def _two_lowest(tables: Tables, state: State, begin: int, count: int) -> tuple[int, int]:
-    """Return the rows of the lowest open unit of a section and of the lowest of the others; −1: none."""
-    if count < 2:
-        return (begin if count else -1), -1
-    low = state.unit[tables.entry[state.order[begin : begin + count, 0], tab.OWNER], tab.LOW]
-    first = int(low.argmin())
-    low[first] = FAR
-    return begin + first, begin + int(low.argmin())
-
-
-def _propagate_section(tables: Tables, state: State, capacity: int, s: int) -> bool:
-    """Check the section bound, and whether only one unit can be lowest."""
-    section, unit = state.section, state.unit
-    left, rest, begin = section[s, tab.OPEN_UNITS], section[s, tab.OPEN_BYTES], tables.first[s]
-    low, second, lowest, high, other = FAR, FAR, -1, 0, -1
-    one, two = _two_lowest(tables, state, begin, left)
-    if one >= 0:
-        e = state.order[one, 0]
-        lowest, high = tables.entry[e, tab.OWNER], tables.entry[e, tab.HEIGHT]
-        low = unit[lowest, tab.LOW]
-    if two >= 0:
-        other = tables.entry[state.order[two, 0], tab.OWNER]
-        second = unit[other, tab.LOW]
-    section[s, tab.LOWEST], section[s, tab.SECOND_LOWEST] = lowest, other
-    if left and low + rest > capacity:
-        return _record_conflict(state, SECTION_TOO_FULL, s, low)
-    if left > 1 and second + rest > capacity and second < low + high:
-        for row in range(begin, begin + left):
-            u = tables.entry[state.order[row, 0], tab.OWNER]
-            rises = u != lowest and unit[u, tab.LOW] < low + high
-            if rises and not _raise_offset(tables, state, capacity, u, low + high, (BY_SECTION, s, lowest)):
-                return False
-    return True
-
-
-def propagate(tables: Tables, state: State, capacity: int) -> bool:
-    """Propagate to a fixed point; return ``False`` and record the conflict if a unit has no offset left."""
-    unit, section, count = state.unit, state.section, state.counters
-    while True:
-        while count[tab.CHANGED_COUNT]:
-            count[tab.CHANGED_COUNT] -= 1
-            u = state.changed[count[tab.CHANGED_COUNT]]
-            unit[u, tab.QUEUED] = 0
-            old = unit[u, tab.QUEUED_LOW]
-            for e in range(tables.unit[u, tab.ENTRIES], tables.unit[u + 1, tab.ENTRIES]):
-                # Only a section whose two lowest units moved or were placed can propagate.
-                s = tables.entry[e, tab.SECTION]
-                if not section[s, tab.SECTION_QUEUED]:
-                    w = section[s, tab.SECOND_LOWEST]
-                    if (
-                        w < 0
-                        or unit[w, tab.PLACED]
-                        or old <= unit[w, tab.LOW]
-                        or unit[section[s, tab.LOWEST], tab.PLACED]
-                    ):
-                        section[s, tab.SECTION_QUEUED] = 1
-                        state.dirty[count[tab.DIRTY_COUNT]] = s
-                        count[tab.DIRTY_COUNT] += 1
-            twin = tables.unit[u, tab.TWIN]
-            if twin >= 0 and not unit[twin, tab.PLACED]:
-                end = unit[u, tab.LOW] + tables.unit[u, tab.MAX_HEIGHT]
-                if unit[twin, tab.LOW] < end and not _raise_offset(tables, state, capacity, twin, end, (BY_TWIN, u, 0)):
-                    return False
-        while count[tab.DIRTY_COUNT]:
-            count[tab.DIRTY_COUNT] -= 1
-            s = state.dirty[count[tab.DIRTY_COUNT]]
-            section[s, tab.SECTION_QUEUED] = 0
-            if not _propagate_section(tables, state, capacity, s):
-                return False
-        for row in range(count[tab.HOLE_COUNT] if not count[tab.CHANGED_COUNT] else 0):
-            u = state.holes[row]
-            w = unit[u, tab.FILLER]
-            known = w >= 0 and not unit[w, tab.PLACED] and unit[w, tab.LOW] == unit[u, tab.FILLER_LOW]
-            if known and unit[u, tab.LOW] >= unit[u, tab.FILLER_END]:
+    def place_unit(self, u: int, level: int) -> bool:
+        """Place ``u`` at its lowest offset, below all unplaced neighbours that overlap it."""
+        at, order, row_of = self.low[u], self.order, self.row_of
+        self.placed_since[u], self.level_of[u] = len(self.events), level
+        self.placed.append(u)
+        for e in self.entries[u]:
+            s = self.section_of[e]
+            self.open_bytes[s] -= self.height[e]
+            self.open_units[s] -= 1
+            last = self.first[s] + self.open_units[s]
+            here, other = row_of[e], order[last]
+            order[here], order[last] = other, e
+            row_of[other], row_of[e] = here, last
+            self.dirty.setdefault(s)
+        for w, own_height, other_height in self.neighbours[u]:
+            if self.placed_since[w] is not None:
                 continue
-            end = _find_filler(tables, state, u)
-            if end == FAR:
-                return _record_conflict(state, HOLE_UNFILLED, u, 0)
-            if end > unit[u, tab.LOW]:
-                why = (BY_HOLE, unit[u, tab.HOLE], unit[u, tab.HOLE_LEVEL])
-                if not _raise_offset(tables, state, capacity, u, end, why):
+            end = at + own_height
+            hole = self.hole.get(w)
+            if hole is not None and end > hole[0] and at < hole[0] + other_height:
+                self.filled.append((w, hole))
+                self.close_hole(w)
+            rises = self.low[w] < end and self.low[w] + other_height > at
+            if rises and not self.raise_low(w, end, (BY_UNIT, u, other_height)):
+                return False
+        return True
+
+    def open_hole(self, u: int, hole: tuple[int, int]) -> None:
+        """Require that some unit overlaps the place of ``u`` at ``hole``: offset and level."""
+        self.hole[u] = hole
+        self.fillers.pop(u, None)
+        self.holes.append(u)
+
+    def close_hole(self, u: int) -> None:
+        """Remove the requirement: a unit fills the hole."""
+        row, last = self.holes.index(u), self.holes.pop()
+        if last != u:
+            self.holes[row] = last
+        del self.hole[u]
+
+    def undo(self, events: int, placed: int, filled: int) -> None:
+        """Undo all but the first events, placements and filled holes."""
+        while len(self.filled) > filled:
+            self.open_hole(*self.filled.pop())
+        while len(self.events) > events:
+            event = self.events.pop()
+            self.low[event.unit] = event.old_low
+        while len(self.placed) > placed:
+            u = self.placed.pop()
+            self.placed_since[u], self.level_of[u] = None, -1
+            for e in self.entries[u]:
+                self.open_units[self.section_of[e]] += 1
+                self.open_bytes[self.section_of[e]] += self.height[e]
+
+    # --- propagation
+
+    def raise_low(self, u: int, at_least: int, reason: tuple[int, int, int]) -> bool:
+        """Raise the lower bound of ``u``; return ``False`` and record the conflict if ``u`` has no offset left."""
+        old = self.low[u]
+        self.events.append(Event(u, old, at_least, reason))
+        at = self.low[u] = lowest_allowed_offset(self.align[u], self.walls[u], at_least)
+        if at + self.tall[u] > self.capacity:
+            return self.fail(OFFSET_TOO_HIGH, u, self.capacity - self.tall[u] + 1)
+        if at > self.fixed[u] >= 0:
+            return self.fail(OFFSET_TOO_HIGH, u, self.fixed[u] + 1)
+        self.changed.setdefault(u, old)
+        return True
+
+    def fail(self, *conflict: int) -> bool:
+        """Record a conflict and return ``False``."""
+        kind, one, two = conflict
+        self.conflict = kind, one, two
+        return False
+
+    def propagate(self) -> bool:
+        """Propagate to a fixed point; return ``False`` and record the conflict if a unit has no offset left."""
+        while True:
+            while self.changed:
+                u, old = self.changed.popitem()
+                for e in self.entries[u]:
+                    s = self.section_of[e]
+                    if s not in self.dirty and self._may_propagate(s, old):
+                        self.dirty[s] = None
+                twin = self.twin[u]
+                if twin >= 0 and self.placed_since[twin] is None:
+                    end = self.low[u] + self.tall[u]
+                    if self.low[twin] < end and not self.raise_low(twin, end, (BY_TWIN, u, 0)):
+                        return False
+            while self.dirty:
+                if not self._propagate_section(self.dirty.popitem()[0]):
                     return False
-        if not count[tab.CHANGED_COUNT]:
+            if not self.changed and not self._propagate_holes():
+                return False
+            if not self.changed:
+                return True
+
+    def _may_propagate(self, s: int, old: int) -> bool:
+        """Return whether one of the two lowest units of a section moved from ``old`` or was placed."""
+        one, two = self.two_lowest[s]
+        return (
+            two < 0 or self.placed_since[two] is not None or old <= self.low[two] or self.placed_since[one] is not None
+        )
+
+    def _propagate_section(self, s: int) -> bool:
+        """Check the section bound, and whether only one unit can be lowest."""
+        begin, rest = self.first[s], self.open_bytes[s]
+        entries = self.order[begin : begin + self.open_units[s]]
+        rows = sorted(range(len(entries)), key=lambda row: self.low[self.owner[entries[row]]])[:2]
+        lowest, other = [*(self.owner[entries[row]] for row in rows), -1, -1][:2]
+        self.two_lowest[s] = lowest, other
+        if not entries:
             return True
+        low, high = self.low[lowest], self.height[entries[rows[0]]]
+        if low + rest > self.capacity:
+            return self.fail(SECTION_TOO_FULL, s, low)
+        if other >= 0 and self.low[other] + rest > self.capacity and self.low[other] < low + high:
+            for e in entries:
+                u = self.owner[e]
+                rises = u != lowest and self.low[u] < low + high
+                if rises and not self.raise_low(u, low + high, (BY_SECTION, s, lowest)):
+                    return False
+        return True
 
+    def _propagate_holes(self) -> bool:
+        """Raise every unit with a hole above the lowest end of those that can still fill it."""
+        for u in self.holes:
+            w, low, end = self.fillers.get(u, (-1, 0, 0))
+            known = w >= 0 and self.placed_since[w] is None and self.low[w] == low
+            if known and self.low[u] >= end:
+                continue
+            end = self._find_filler(u)
+            if end == FAR:
+                return self.fail(HOLE_UNFILLED, u, 0)
+            if end > self.low[u] and not self.raise_low(u, end, (BY_HOLE, *self.hole[u])):
+                return False
+        return True
 
-def clear_queues(state: State) -> None:
-    """Empty the queues of changed units and sections."""
-    count = state.counters
-    while count[tab.CHANGED_COUNT]:
-        count[tab.CHANGED_COUNT] -= 1
-        state.unit[state.changed[count[tab.CHANGED_COUNT]], tab.QUEUED] = 0
-    while count[tab.DIRTY_COUNT]:
-        count[tab.DIRTY_COUNT] -= 1
-        state.section[state.dirty[count[tab.DIRTY_COUNT]], tab.SECTION_QUEUED] = 0
+    def _find_filler(self, u: int) -> int:
+        """Return the least end of the units that can still fill the hole of ``u``; FAR: none."""
+        hole, least, filler = self.hole[u][0], FAR, -1
+        for w, own_height, other_height in self.neighbours[u]:
+            low = self.low[w]
+            if self.placed_since[w] is not None or self.fixed[w] >= 0 or low >= hole + own_height:
+                continue
+            end = max(low + other_height, hole + 1)
+            if end < least:
+                least, filler = end, w
+        self.fillers[u] = filler, self.low[filler] if filler >= 0 else 0, least
+        return least
 
+    # --- conflict analysis
 
-def undo(tables: Tables, state: State, marks: I64) -> None:
-    """Undo all events, placements and filled holes after ``marks``."""
-    unit, section, count = state.unit, state.section, state.counters
-    while count[tab.FILLED_COUNT] > marks[2]:
-        count[tab.FILLED_COUNT] -= 1
-        u = state.filled[count[tab.FILLED_COUNT], 0]
-        open_hole(state, u, state.filled[count[tab.FILLED_COUNT], 1], state.filled[count[tab.FILLED_COUNT], 2])
-    while count[tab.EVENT_COUNT] > marks[0]:
-        count[tab.EVENT_COUNT] -= 1
-        e = count[tab.EVENT_COUNT]
-        unit[state.event[e, tab.RAISED], tab.LOW] = state.event[e, tab.OLD_LOW]
-    while count[tab.PLACED_COUNT] > marks[1]:
-        count[tab.PLACED_COUNT] -= 1
-        u = state.placed[count[tab.PLACED_COUNT]]
-        unit[u, tab.PLACED], unit[u, tab.LEVEL] = 0, -1
-        for e in range(tables.unit[u + 1, tab.ENTRIES] - 1, tables.unit[u, tab.ENTRIES] - 1, -1):
-            s = tables.entry[e, tab.SECTION]
-            section[s, tab.OPEN_UNITS] += 1
-            section[s, tab.OPEN_BYTES] += tables.entry[e, tab.HEIGHT]
+    def analyse_conflict(self) -> None:
+        """Add the levels that the conflict depends on to ``nogood``."""
+        self.claims = [0] * self.count
+        self.low_then = list(self.low)
+        self._claim_conflict()
+        for now, (u, old_low, requested, reason) in reversed([*enumerate(self.events)]):
+            need = self.claims[u]
+            self.low_then[u] = old_low
+            if need <= old_low:
+                continue
+            self.claims[u] = 0
+            need = min(need, requested)
+            kind, one, two = reason
+            if kind == BY_UNIT:
+                self._add_level(self.level_of[one])
+                self._claim(u, self.low[one] - two + 1)
+            elif kind == BY_HOLE:
+                self._explain_hole(u, (one, two), need, now)
+            elif kind == BY_TWIN:
+                self._claim(one, need - self.tall[one])
+            else:
+                self._explain_section(one, two, need, now)
 
+    def _add_level(self, level: int) -> None:
+        if level >= 0:
+            self.nogood.add(level)
 
-def analyse_conflict(tables: Tables, state: State, capacity: int) -> None:
-    """Set ``state.conflict_levels`` for the failure in ``state.counters``; it must be all 0 before."""
-    unit, event, count = state.unit, state.event, state.counters
-    now = count[tab.EVENT_COUNT]
-    for u in range(len(unit)):
-        unit[u, tab.CLAIM], unit[u, tab.LOW_THEN] = 0, unit[u, tab.LOW]
-    _initial_claims(tables, state, capacity)
-    for e in range(now - 1, -1, -1):
-        u = event[e, tab.RAISED]
-        need = unit[u, tab.CLAIM]
-        unit[u, tab.LOW_THEN] = event[e, tab.OLD_LOW]
-        if need <= event[e, tab.OLD_LOW]:
-            continue
-        unit[u, tab.CLAIM] = 0
-        need = min(need, event[e, tab.REQUESTED])
-        one, two = event[e, tab.CAUSE], event[e, tab.DETAIL]
-        if event[e, tab.REASON] == BY_UNIT:
-            _add_level(state.conflict_levels, unit[one, tab.LEVEL])
-            _claim(unit, u, unit[one, tab.LOW] - tables.neighbour[two, tab.OTHER_HEIGHT] + 1)
-        elif event[e, tab.REASON] == BY_HOLE:
-            _explain_hole(tables, state, u, (one, two), need, e)
-        elif event[e, tab.REASON] == BY_TWIN:
-            _claim(unit, one, need - tables.unit[one, tab.MAX_HEIGHT])
-        else:
-            _explain_section(tables, state, (one, two), need, capacity, e)
+    def _claim(self, u: int, at: int) -> None:
+        self.claims[u] = max(self.claims[u], at)
 
+    def _claim_conflict(self) -> None:
+        """Add the claims that contradict each other."""
+        kind, one, two = self.conflict
+        if kind == OFFSET_TOO_HIGH:
+            self._claim(one, two)
+        elif kind == SECTION_TOO_FULL:
+            entries = self.order[self.first[one] : self.first[one] + self.open_units[one]]
+            total = sum(self.height[e] for e in entries)
+            for e in entries:
+                self._claim(self.owner[e], self.capacity - total + 1)
+        elif kind == HOLE_UNFILLED:
+            self._explain_hole(one, self.hole[one], FAR, len(self.events))
+        elif kind == DOMINATED:
+            self._add_level(self.level_of[two])
+            self._claim(one, self.low[one])
+            self._claim(two, self.low[two])
 
-def _add_level(levels: I64, level: int) -> None:
-    if level >= 0:
-        levels[level] = 1
+    def _explain_hole(self, u: int, hole: tuple[int, int], need: int, now: int) -> None:
+        """Add the claims from which every unit that can fill a hole (offset, level) ends at ``need`` or above."""
+        at, level = hole
+        self._add_level(level)
+        self._claim(u, at)
+        if need <= at + 1:
+            return
+        for w, own_height, other_height in self.neighbours[u]:
+            if self.fixed[w] >= 0:
+                continue
+            low, over = self.low_then[w], at + own_height
+            if self._was_placed(w, now):
+                if low >= over:
+                    self._claim(w, over)
+                else:  # w ends below the hole
+                    self._add_level(self.level_of[w])
+            elif need - other_height <= min(low, over):
+                self._claim(w, need - other_height)
+            else:
+                self._claim(w, over)
 
+    def _explain_section(self, s: int, lowest: int, need: int, now: int) -> None:
+        """Add the claims from which ``lowest`` is the lowest open unit of a section and ends at ``need`` or above."""
+        entries = self.order[self.first[s] : self.first[s + 1]]
+        entries = [e for e in entries if not self._was_placed(self.owner[e], now)]
+        rest = sum(self.height[e] for e in entries)
+        high = next((self.height[e] for e in entries if self.owner[e] == lowest), 0)
+        for e in entries:
+            u = self.owner[e]
+            self._claim(u, need - high if u == lowest else self.capacity - rest + 1)
 
-def _claim(unit: I64, u: int, at: int) -> None:
-    if unit[u, tab.CLAIM] < at:
-        unit[u, tab.CLAIM] = at
-
-
-def _initial_claims(tables: Tables, state: State, capacity: int) -> None:
-    """Add the claims that contradict each other."""
-    unit, count = state.unit, state.counters
-    one, two = count[tab.CONFLICT_A], count[tab.CONFLICT_B]
-    if count[tab.CONFLICT] == OFFSET_TOO_HIGH:
-        _claim(unit, one, two)
-    elif count[tab.CONFLICT] == SECTION_TOO_FULL:
-        begin, total = tables.first[one], 0
-        end = begin + state.section[one, tab.OPEN_UNITS]
-        for row in range(begin, end):
-            total += tables.entry[state.order[row, 0], tab.HEIGHT]
-        for row in range(begin, end):
-            _claim(unit, tables.entry[state.order[row, 0], tab.OWNER], capacity - total + 1)
-    elif count[tab.CONFLICT] == HOLE_UNFILLED:
-        _explain_hole(tables, state, one, (unit[one, tab.HOLE], unit[one, tab.HOLE_LEVEL]), FAR, count[tab.EVENT_COUNT])
-    elif count[tab.CONFLICT] == DOMINATED:
-        _add_level(state.conflict_levels, unit[two, tab.LEVEL])
-        _claim(unit, one, unit[one, tab.LOW])
-        _claim(unit, two, unit[two, tab.LOW])
-
-
-def _explain_hole(tables: Tables, state: State, u: int, hole: tuple[int, int], need: int, now: int) -> None:
-    """Add the claims from which every unit that can fill a hole (offset, level) ends at ``need`` or above."""
-    unit = state.unit
-    at, level = hole
-    _add_level(state.conflict_levels, level)
-    _claim(unit, u, at)
-    if need <= at + 1:
-        return
-    for k in range(tables.unit[u, tab.NEIGHBOURS], tables.unit[u + 1, tab.NEIGHBOURS]):
-        w = tables.neighbour[k, tab.OTHER]
-        if tables.unit[w, tab.FIXED] >= 0:
-            continue
-        low, over = unit[w, tab.LOW_THEN], at + tables.neighbour[k, tab.OWN_HEIGHT]
-        if unit[w, tab.PLACED] and unit[w, tab.PLACED_SINCE] <= now:
-            if low >= over:
-                _claim(unit, w, over)
-            else:  # w ends below the hole
-                _add_level(state.conflict_levels, unit[w, tab.LEVEL])
-        elif need - tables.neighbour[k, tab.OTHER_HEIGHT] <= min(low, over):
-            _claim(unit, w, need - tables.neighbour[k, tab.OTHER_HEIGHT])
-        else:
-            _claim(unit, w, over)
-
-
-def _explain_section(
-    tables: Tables, state: State, section: tuple[int, int], need: int, capacity: int, now: int
-) -> None:
-    """Add the claims from which ``lowest`` must be the lowest open unit of section ``s`` and ends at ``need`` or
-    above.
-    """
-    unit = state.unit
-    s, lowest = section
-    rest, high = 0, 0
-    for row in range(tables.first[s], tables.first[s + 1]):
-        e = state.order[row, 0]
-        u = tables.entry[e, tab.OWNER]
-        if not unit[u, tab.PLACED] or unit[u, tab.PLACED_SINCE] > now:
-            rest += tables.entry[e, tab.HEIGHT]
-            if u == lowest:
-                high = tables.entry[e, tab.HEIGHT]
-    for row in range(tables.first[s], tables.first[s + 1]):
-        u = tables.entry[state.order[row, 0], tab.OWNER]
-        if not unit[u, tab.PLACED] or unit[u, tab.PLACED_SINCE] > now:
-            _claim(unit, u, need - high if u == lowest else capacity - rest + 1)
+    def _was_placed(self, u: int, now: int) -> bool:
+        """Return whether ``u`` was placed before event ``now``."""
+        since = self.placed_since[u]
+        return since is not None and since <= now

@@ -3,6 +3,7 @@
 Few wide tables: the native library takes the address of each.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -20,31 +21,9 @@ SECTION, HEIGHT, OWNER = range(3)
 # section.
 OTHER, OWN_HEIGHT, OTHER_HEIGHT = range(3)
 
-# Columns of ``State.unit``.
-(
-    LOW,
-    PLACED,
-    PLACED_SINCE,
-    LEVEL,
-    HOLE,
-    HOLE_LEVEL,
-    HOLE_ROW,
-    FILLER,
-    FILLER_LOW,
-    FILLER_END,
-    QUEUED,
-    QUEUED_LOW,
-    CLAIM,
-    LOW_THEN,
-) = range(14)
-# Columns of ``State.section``.
-OPEN_BYTES, OPEN_UNITS, LOWEST, SECOND_LOWEST, SECTION_QUEUED, FAILURES = range(6)
-# Columns of ``State.event``.
-RAISED, OLD_LOW, REQUESTED, REASON, CAUSE, DETAIL = range(6)
-# Cells of ``State.counters``.
-EVENT_COUNT, PLACED_COUNT, CHANGED_COUNT, DIRTY_COUNT, HOLE_COUNT, FILLED_COUNT, CONFLICT, CONFLICT_A, CONFLICT_B = (
-    range(9)
-)
+# Columns of ``State.unit`` and ``State.section`` that have a meaning before or after the search.
+LOW, LEVEL, HOLE, FILLER = 0, 3, 4, 7
+OPEN_BYTES, OPEN_UNITS, LOWEST, SECOND_LOWEST, FAILURES = 0, 1, 2, 3, 5
 
 
 class Tables(NamedTuple):
@@ -67,27 +46,14 @@ class Tables(NamedTuple):
 
 
 class State(NamedTuple):
-    """Tables that a search changes."""
+    """Tables that the native search changes, and from which the plain one begins."""
 
     unit: I64
-    """(n, 14): ``LOW … LOW_THEN``; ``LOW``: lower bound of the offset, or the offset once placed."""
+    """(n, 14): ``LOW``: lower bound of the offset, or the offset of a packing that was found; −1: none yet."""
     section: I64
-    """(m, 6): unplaced bytes and units, the two lowest of these, whether it is queued, number of conflicts."""
+    """(m, 6): unplaced bytes and units, the two lowest of these, number of conflicts."""
     order: I64
     """(r, 2): entries by section, unplaced ones first; and the row of each entry."""
-    event: I64
-    """(e, 6): the trail. Raised unit, previous and requested lower bound, reason."""
-    changed: I64
-    dirty: I64
-    holes: I64
-    """Units whose hole must be filled."""
-    placed: I64
-    """Units in placement order."""
-    filled: I64
-    """(·, 3): filled holes: unit, offset, level."""
-    conflict_levels: I64
-    """1 for each level that the current conflict depends on."""
-    counters: I64
 
 
 def build_tables(model: Model) -> Tables:
@@ -116,35 +82,23 @@ def build_tables(model: Model) -> Tables:
     )
 
 
-def initial_state(model: Model, tables: Tables, room: tuple[int, int]) -> State:
-    """Return the state before any decision, with ``room`` for (events, levels)."""
-    n, m, r = len(model), model.sections, len(model.section)
-    unit = np.zeros((n, 14), dtype=np.int64)
+def initial_state(model: Model, tables: Tables) -> State:
+    """Return the state before any decision."""
+    unit = np.zeros((len(model), 14), dtype=np.int64)
     unit[:, LOW] = np.maximum(model.fixed, 0)
-    for u in np.flatnonzero((np.diff(tables.unit[:, WALLS]) > 0) & (model.fixed < 0)).tolist():
-        unit[u, LOW] = lowest_allowed_offset(tables.unit, tables.wall, u, 0)
-    unit[:, LEVEL] = unit[:, HOLE] = unit[:, FILLER] = -1
-    section = np.zeros((m, 6), dtype=np.int64)
+    walls = tables.unit[:, WALLS]
+    for u in np.flatnonzero((np.diff(walls) > 0) & (model.fixed < 0)).tolist():
+        rows = tables.wall[walls[u] : walls[u + 1]].tolist()
+        unit[u, LOW] = lowest_allowed_offset(int(model.align[u]), rows, 0)
+    unit[:, [LEVEL, HOLE, FILLER]] = -1
+    section = np.zeros((model.sections, 6), dtype=np.int64)
     np.add.at(section[:, OPEN_BYTES], model.section, model.height)
     section[:, OPEN_UNITS] = np.diff(tables.first)
-    section[:, LOWEST] = section[:, SECOND_LOWEST] = -1
-    order = np.empty((r, 2), dtype=np.int64)
+    section[:, [LOWEST, SECOND_LOWEST]] = -1
+    order = np.empty((len(model.section), 2), dtype=np.int64)
     order[:, 0] = _by_section(model)
-    order[order[:, 0], 1] = np.arange(r)
-    events, levels = room
-    return State(
-        unit,
-        section,
-        order,
-        np.zeros((events, 6), dtype=np.int64),
-        np.zeros(n, dtype=np.int64),
-        np.zeros(m, dtype=np.int64),
-        np.zeros(n, dtype=np.int64),
-        np.zeros(n, dtype=np.int64),
-        np.zeros((levels, 3), dtype=np.int64),
-        np.zeros(levels, dtype=np.int64),
-        np.zeros(9, dtype=np.int64),
-    )
+    order[order[:, 0], 1] = np.arange(len(order))
+    return State(unit, section, order)
 
 
 def _by_section(model: Model) -> I64:
@@ -211,16 +165,15 @@ def _twin_candidates(model: Model) -> list[int]:
     return alike
 
 
-def lowest_allowed_offset(unit: I64, wall: I64, u: int, at: int) -> int:
-    """Return the lowest aligned offset ≥ ``at`` at which the unit overlaps no fixed unit."""
-    grid = unit[u, ALIGNMENT]
+def lowest_allowed_offset(grid: int, walls: Sequence[Sequence[int]], at: int) -> int:
+    """Return the lowest multiple of ``grid`` ≥ ``at`` at which a unit overlaps none of its walls (``Tables.wall``)."""
     at = (at + grid - 1) & -grid
     moved = True
     while moved:
         moved = False
-        for w in range(unit[u, WALLS], unit[u + 1, WALLS]):
-            if at < wall[w, 1] and wall[w, 0] < at + wall[w, 2]:
-                at = (wall[w, 1] + grid - 1) & -grid
+        for begin, end, height in walls:
+            if at < end and begin < at + height:
+                at = (end + grid - 1) & -grid
                 moved = True
     return at
 

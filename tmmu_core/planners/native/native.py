@@ -78,15 +78,28 @@ def neighbours(loops: ctypes.CDLL, entry_of: I64, entry: I64, first: I64, by_sec
         rows = count
 
 
-def search(loops: ctypes.CDLL, levels: int, **fields: Any) -> int:
-    """Return the verdict of :func:`tmmu_core.planners.exact.branch_and_bound.search` with tables of ``levels`` rows.
+def search(loops: ctypes.CDLL, events: int, levels: int, **fields: Any) -> int:
+    """Return the verdict of :meth:`tmmu_core.planners.exact.branch_and_bound.PlainSearch.run`, or TABLES_FULL.
 
-    Other threads can read ``nodes`` and set ``stop``.
+    ``events`` and ``levels`` are rows of tables. Other threads can read ``nodes`` and set ``stop``.
     """
-    unit_of_level, offset_of_level, second_branch = np.empty((3, levels), np.int64)
+    n, sections = len(fields["unit"]), len(fields["section"])
+    changed, holes, placed = np.zeros((3, n), np.int64)
+    unit_of_level, offset_of_level, second_branch, conflict_levels = np.zeros((4, levels), np.int64)
     call = call_of(
         "search",
+        n=n,
+        sections=sections,
+        events=events,
         max_levels=levels - 1,
+        event=np.zeros((events, 6), np.int64),
+        changed=changed,
+        dirty=np.zeros(sections, np.int64),
+        holes=holes,
+        placed=placed,
+        filled=np.zeros((levels, 3), np.int64),
+        conflict_levels=conflict_levels,
+        counters=np.zeros(9, np.int64),
         unit_of_level=unit_of_level,
         offset_of_level=offset_of_level,
         second_branch=second_branch,
