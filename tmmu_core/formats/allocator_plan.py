@@ -1,7 +1,5 @@
 """Build packing instances from allocator records: live ranges with offsets, as the readers of other tools find them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -73,17 +71,6 @@ def stem_of(path: str) -> str:
     return name.rpartition(".")[0] or name
 
 
-@dataclass(frozen=True)
-class LiveRanges:
-    """Live ranges as int64 columns, one row each: for more of them than fit into memory as objects."""
-
-    ids: Sequence[str]
-    birth: NDArray[np.int64]
-    death: NDArray[np.int64]
-    size: NDArray[np.int64]
-    offset: NDArray[np.int64]
-
-
 def instance_of(
     name: str, lives: Iterable[LiveRange], notes: Sequence[str] = (), *, placed: bool = True
 ) -> PlainInstance:
@@ -92,8 +79,7 @@ def instance_of(
     Raises ``UnreadableInput`` if they exceed :data:`LAST_BYTE`.
     """
     rows = sorted(lives, key=lambda life: (life.arena.encode(), life.key()))
-    if sum(life.size for life in rows) > LAST_BYTE or any(life.offset + life.size > LAST_BYTE for life in rows):
-        raise _too_many()
+    refuse_beyond_last_byte(sum(life.size for life in rows), *(life.offset + life.size for life in rows))
     arenas = [(arena, list(own)) for arena, own in groupby(rows, key=lambda life: life.arena)] or [("arena", rows)]
     first, *others = [
         Problem(
@@ -111,23 +97,6 @@ def instance_of(
     return PlainInstance(name, first, packing, tuple(notes), others=tuple(others))
 
 
-def instance_of_columns(name: str, lives: LiveRanges, notes: Sequence[str] = ()) -> PlainInstance:
-    """Return the instance of columns, in the normative order. Raises as :func:`instance_of`."""
-    if sum(lives.size.tolist()) > LAST_BYTE or (lives.offset + lives.size > LAST_BYTE).any():
-        raise _too_many()
-    order = normative_order(lives.ids, lives.birth, lives.size)
-    problem = Problem(
-        arena="arena",
-        ids=tuple([lives.ids[row] for row in order.tolist()]),
-        birth=lives.birth[order],
-        death=lives.death[order],
-        size=lives.size[order].astype(np.uint64),
-        alignment=np.ones(len(order), np.uint64),
-        roles=("activation",) * len(order),
-    )
-    return PlainInstance(name, problem, Packing(lives.offset[order].astype(np.uint64)), tuple(notes))
-
-
 def normative_order(ids: Sequence[str], birth: NDArray[np.int64], size: NDArray[Any]) -> NDArray[np.int64]:
     """Return the order of the rows of an instance: birth, −bytes, id bytes."""
     order = np.lexsort((U64_MAX - size.astype(np.uint64), birth))
@@ -141,49 +110,14 @@ def normative_order(ids: Sequence[str], birth: NDArray[np.int64], size: NDArray[
     return order
 
 
-def _too_many() -> UnreadableInput:
-    return UnreadableInput(f"all buffers together have more than {LAST_BYTE} bytes.", hint="Export the plan again.")
+def refuse_beyond_last_byte(*byte_counts: int) -> None:
+    """Raise ``UnreadableInput`` if one of these numbers of bytes exceeds :data:`LAST_BYTE`."""
+    if max(byte_counts) > LAST_BYTE:
+        what = f"all buffers together have more than {LAST_BYTE} bytes."
+        raise UnreadableInput(what, hint="Export the plan again.")
 
 
 def peak_of(lives: Sequence[LiveRange]) -> tuple[int, int]:
     """Return ``(step, bytes)`` of the first step with the most live bytes; ``(0, 0)`` without live ranges."""
-    return peak_of_columns(
-        *(np.array([getattr(life, f) for life in lives], np.int64) for f in ("birth", "death", "size"))
-    )
-
-
-def peak_of_columns(birth: NDArray[np.int64], death: NDArray[np.int64], size: NDArray[np.int64]) -> tuple[int, int]:
-    """Return the same for columns."""
+    birth, death, size = (np.array([getattr(life, f) for life in lives], np.int64) for f in ("birth", "death", "size"))
     return peak_together(birth, death, size.astype(np.uint64), int(death.max(initial=0)))
-
-
-@dataclass(frozen=True)
-class AddressMap:
-    """Regions of an address space, mapped to consecutive offsets. Columns of int64."""
-
-    starts: NDArray[np.int64]
-    ends: NDArray[np.int64]
-    bases: NDArray[np.int64]
-
-    @staticmethod
-    def of(starts: NDArray[np.int64], ends: NDArray[np.int64]) -> AddressMap:
-        """Return the map of half-open regions ``[start, end)``; touching and overlapping regions are joined."""
-        some = ends > starts
-        order = np.argsort(starts[some], kind="stable")
-        first, last = starts[some][order], np.maximum.accumulate(ends[some][order])
-        with_unique_ids = np.ones(len(first), np.bool_)
-        with_unique_ids[1:] = first[1:] > last[:-1]
-        begins = np.flatnonzero(with_unique_ids)
-        starts, ends = first[begins], last[np.concatenate((begins[1:], [len(first)])) - 1] if len(first) else last
-        lengths = ends - starts
-        return AddressMap(starts, ends, np.cumsum(lengths) - lengths)
-
-    @property
-    def size(self) -> int:
-        """Bytes of all regions."""
-        return int((self.ends - self.starts).sum())
-
-    def offsets(self, addresses: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the offsets of addresses, each of which is inside a region."""
-        k = np.searchsorted(self.starts, addresses, side="right") - 1
-        return self.bases[k] + addresses - self.starts[k]

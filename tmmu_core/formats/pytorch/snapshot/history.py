@@ -8,8 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from tmmu_core.formats.pytorch.snapshot.reserved_memory import Reserved
-from tmmu_core.formats.pytorch.snapshot.snapshot_device import I64, Device
-from tmmu_core.formats.pytorch.snapshot.snapshot_events import Lane
+from tmmu_core.formats.pytorch.snapshot.snapshot_events import I64, Device, Lane
 from tmmu_core.formats.pytorch.snapshot.snapshot_stacks import BACKWARD, FORWARD, OPTIMIZER
 from tmmu_core.graph.model import Origin, Phase, StorageOrigin
 from tmmu_core.planners.problem import Recorded

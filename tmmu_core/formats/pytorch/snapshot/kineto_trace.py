@@ -17,8 +17,15 @@ import msgspec
 
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.formats.allocator_plan import stem_of
-from tmmu_core.formats.pytorch.snapshot.snapshot_device import device_of
-from tmmu_core.formats.pytorch.snapshot.snapshot_events import Block, Event, Events, Number, Segment, Snapshot
+from tmmu_core.formats.pytorch.snapshot.snapshot_events import (
+    Block,
+    Event,
+    Events,
+    Number,
+    Segment,
+    Snapshot,
+    device_of,
+)
 from tmmu_core.formats.pytorch.snapshot.snapshot_stacks import Stacks
 from tmmu_core.formats.pytorch.snapshot.torch_snapshot import history_of, instance_of_history
 from tmmu_core.planners.problem import PlainInstance

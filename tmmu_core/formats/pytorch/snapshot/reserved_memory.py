@@ -1,8 +1,8 @@
-"""Bytes that the allocator reserved over time, and offsets of its blocks inside that many bytes.
+"""Compute the bytes that the allocator reserved over time, and offsets of its blocks within their peak.
 
 The segments at the end are known exactly, so the curve is computed backwards from them: it is right although a trace
-begins in the middle of a run. A released segment leaves its bytes to others, so segments that never exist together
-share offsets; where their shapes do not allow it, the blocks are placed one by one.
+begins in the middle of a run. Segments that never exist together share offsets, because a later segment can reuse the
+bytes of a released one.
 """
 
 from collections.abc import Sequence
@@ -10,9 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tmmu_core.formats.allocator_plan import AddressMap
-from tmmu_core.formats.pytorch.snapshot.snapshot_device import I64, Device
-from tmmu_core.formats.pytorch.snapshot.snapshot_events import ALLOC, FREE, MAP, UNMAP, Events, Segment
+from tmmu_core.formats.pytorch.snapshot.snapshot_events import ALLOC, FREE, I64, MAP, UNMAP, Device, Events, Segment
 from tmmu_core.planners import ARENA_PLANNERS
 from tmmu_core.planners.problem import Problem
 
@@ -61,16 +59,30 @@ def layout(blocks: Device, most: int | None) -> tuple[I64, str]:
     maps = [np.frombuffer(column, np.int64)[mapped] for column in (events.addr, events.size)]
     regions = np.array([(each.address, each.total_size) for each in blocks.segments], np.int64).reshape(-1, 2).T
     starts = np.concatenate((regions[0], maps[0], blocks.address))
-    places = AddressMap.of(starts, starts + np.concatenate((regions[1], maps[1], blocks.size)))
-    if most is None or places.size <= most:
-        return places.offsets(blocks.address), ""
+    joined, total = _joined(starts, starts + np.concatenate((regions[1], maps[1], blocks.size)), blocks.address)
+    if most is None or total <= most:
+        return joined, ""
     found = _by_segment(blocks, most)
     if found is not None:
         return found, ""
     found = _packed(blocks.birth, blocks.death, blocks.size, blocks.address, most)
     if found is not None:
         return found, "segments were released in parts: offsets are packed, not the allocator's addresses"
-    return places.offsets(blocks.address), "offsets span all segments that ever existed"
+    return joined, "offsets span all segments that ever existed"
+
+
+def _joined(starts: I64, ends: I64, addresses: I64) -> tuple[I64, int]:
+    """Return the offsets of ``addresses`` in regions ``[start, end)`` placed one after the other, and their bytes.
+
+    Touching and overlapping regions are joined. Every address is inside a region.
+    """
+    order = np.argsort(starts, kind="stable")
+    first, last = starts[order], np.maximum.accumulate(ends[order])
+    begins = np.flatnonzero(np.concatenate(([True], first[1:] > last[:-1])))
+    starts, ends = first[begins], last[np.append(begins[1:], len(first)) - 1]
+    bases = np.cumsum(ends - starts) - (ends - starts)
+    k = np.searchsorted(starts, addresses, side="right") - 1
+    return bases[k] + addresses - starts[k], int((ends - starts).sum())
 
 
 def _by_segment(blocks: Device, most: int) -> I64 | None:

@@ -1,6 +1,6 @@
-"""Read the segments and events of a PyTorch allocator snapshot from a pickle or from JSON.
+"""Read the segments and events of a PyTorch allocator snapshot, and compute the live ranges of one device.
 
-An event becomes four numbers, and each distinct stack is examined once::
+An event becomes five numbers, and each distinct stack is examined once::
 
     {action: alloc, addr, size, frames: [{filename, line, name}, …]}  ──►  Events: action u8, addr i64, size i64,
                                                                            stack i32 (a row of Stacks), lane i32
@@ -9,7 +9,8 @@ An event becomes four numbers, and each distinct stack is examined once::
 import io
 import pickle
 from array import array
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any, Generic, NoReturn, TypeVar
 
 import msgspec
@@ -22,16 +23,18 @@ from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.base.struct_types import register_types
 from tmmu_core.formats.pytorch.snapshot.snapshot_stacks import Stacks
 from tmmu_core.graph.native.document import paused_gc
+from tmmu_core.plans.figures.live_bytes import peak_together
 
 ALLOC, FREE, MAP, UNMAP, OOM = range(5)
-"""Codes of actions: bytes are allocated or freed, the allocator gets a segment or returns one, no memory is left."""
+"""Codes of actions: bytes are allocated or freed, a segment is reserved or released, an allocation fails."""
 _CODES = {"alloc": ALLOC, "free_completed": FREE, "free": FREE, "oom": OOM}
 _CODES |= dict.fromkeys(("segment_alloc", "segment_map"), MAP) | dict.fromkeys(("segment_free", "segment_unmap"), UNMAP)
 MEMORY_PER_BYTE, LEAST_MEMORY = 16, 1 << 30
-"""Memory limit of a pickle's values: bytes per byte of the file, and the smallest limit."""
+"""Memory limit of a pickle's values: bytes per byte of the file, and the lowest limit in bytes."""
 _LEAST_BYTES = 8
-"""Smallest size of a pickled event, segment or block: a dict with two memoised values."""
+"""Minimum bytes of a pickled event, segment or block: a dict with two memoised values."""
 
+I64 = NDArray[np.int64]
 Pool = tuple[int, int]
 Lane = tuple[int, Pool]
 """``(stream, memory pool)``: blocks of two lanes never share a segment. The default pool is ``(0, 0)``."""
@@ -54,7 +57,7 @@ class Event(msgspec.Struct, Generic[Frames], gc=False):
 
 
 class Block(msgspec.Struct, Generic[Frames], gc=False):
-    """A part of a segment. Older versions of PyTorch write no address, for blocks follow each other."""
+    """A part of a segment. Older versions of PyTorch write no address: blocks follow each other."""
 
     size: Number
     state: str = ""
@@ -117,12 +120,12 @@ class Events:
                 self.lane.append(self.lanes.setdefault(lane_of(event.stream, event.pool_id), len(self.lanes)))
 
     @property
-    def step(self) -> NDArray[np.int64]:
+    def step(self) -> I64:
         """Number of allocations and frees up to each event, itself included."""
         return np.cumsum(np.frombuffer(self.action, np.uint8) <= FREE)
 
     @property
-    def reserved_change(self) -> NDArray[np.int64]:
+    def reserved_change(self) -> I64:
         """Bytes by which each event changes the reserved memory."""
         action, size = np.frombuffer(self.action, np.uint8), np.frombuffer(self.size, np.int64)
         return np.where(action == MAP, size, 0) - np.where(action == UNMAP, size, 0)
@@ -201,3 +204,132 @@ class _PlainUnpickler(pickle.Unpickler):
     def persistent_load(self, pid: Any) -> NoReturn:
         """Refuse a reference to data outside of the pickle."""
         raise self.refused("the pickle refers to something outside of it.")
+
+
+# --- live ranges -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class Device:
+    """Live ranges of one device's allocations, as columns of one length, with its events and segments."""
+
+    birth: I64
+    death: I64
+    address: I64
+    size: I64
+    stack: I64
+    """Row of the allocating stack; 0: not recorded."""
+    lane: I64
+    """Row of ``events.lanes``."""
+    free_stack: I64
+    """Row of the freeing stack; 0: not recorded or not freed."""
+    is_before: NDArray[np.bool_]
+    """Whether it began before the trace."""
+    events: Events
+    segments: Sequence[Segment]
+    steps: int
+
+    @property
+    def peak(self) -> tuple[int, int]:
+        """``(step, bytes)`` of the highest use, the first such step."""
+        return peak_together(self.birth, self.death, self.size.astype(np.uint64), int(self.death.max(initial=0)))
+
+    def rows(self, order: I64) -> dict[str, NDArray[np.generic]]:
+        """Return the columns with the rows in ``order``."""
+        return {name: column[order] for name, column in vars(self).items() if isinstance(column, np.ndarray)}
+
+
+def device_of(events: Events, segments: list[Segment]) -> Device:
+    """Return the live ranges of a device by birth and address, from its events and from its blocks at the end."""
+    _private_lanes(events, segments)
+    rows = tuple(array("q") for _ in range(8))
+    open_, steps = _traced(events, rows)
+    for address, (block, segment) in dict(_active(segments)).items():
+        if address not in open_:
+            size = block.size if block.requested_size is None else block.requested_size
+            lane = events.lanes.setdefault(segment.lane, len(events.lanes))
+            _add(rows, 0, max(steps, 1), address, size, block.stack, lane, 0, events.is_recorded)
+    columns = np.array([np.frombuffer(column, np.int64) for column in rows])
+    columns = columns[:, columns[3] > 0]
+    _end_early_ranges(*columns[:3])
+    columns = columns[:, np.lexsort((columns[2], columns[0]))]
+    birth, death, address, size, stack, lane, free_stack, before = columns
+    freed = (before == 0) & (free_stack > 0)
+    if freed.any() and (stack[freed] == free_stack[freed]).all():  # frees were recorded with the allocating stack
+        stack = np.where((before > 0) & (stack == 0), free_stack, stack)
+        free_stack = np.zeros_like(free_stack)
+    return Device(
+        birth=birth,
+        death=death,
+        address=address,
+        size=size,
+        stack=stack,
+        lane=lane,
+        free_stack=free_stack,
+        is_before=before > 0,
+        events=events,
+        segments=segments,
+        steps=max(steps, 1),
+    )
+
+
+def _private_lanes(events: Events, segments: Sequence[Segment]) -> None:
+    """Set the pool of events in private segments; older versions of PyTorch write it with the segments alone."""
+    private = [segment for segment in segments if any(segment.lane[1])]
+    if not private or any(any(pool) for _, pool in events.lanes):
+        return
+    addr, lane = np.frombuffer(events.addr, np.int64), np.frombuffer(events.lane, np.int32).copy()
+    for segment in private:
+        inside = (segment.address <= addr) & (addr < segment.address + segment.total_size)
+        lane[inside] = events.lanes.setdefault(segment.lane, len(events.lanes))
+    events.lane = array("i", lane.tobytes())
+
+
+def _add(rows: Sequence[Any], *row: int) -> None:
+    for column, value in zip(rows, row, strict=True):
+        column.append(value)
+
+
+def _traced(events: Events, rows: Sequence[Any]) -> tuple[set[int], int]:
+    """Add the live ranges of a trace to ``rows``; return ``(addresses allocated at the end, number of steps)``."""
+    open_: dict[int, tuple[int, int, int, int]] = {}  # by address: birth, size, stack, lane
+    step = 0
+    columns = (events.action, events.addr, events.size, events.stack, events.lane)
+    for action, addr, size, stack, lane in zip(*columns, strict=True):
+        if action > FREE:
+            continue
+        opened = open_.pop(addr, None)
+        if opened is not None:  # freed, or allocated again without a recorded free
+            birth, held, made, where = opened
+            _add(rows, birth, step, addr, held, made, where, stack if action == FREE else 0, 0)
+        elif action == FREE and size:
+            _add(rows, 0, max(step, 1), addr, size, 0, lane, stack, 1)
+        if action == ALLOC:
+            open_[addr] = step, size, stack, lane
+        step += 1
+    for addr, (birth, size, stack, lane) in open_.items():
+        _add(rows, birth, step, addr, size, stack, lane, 0, 0)
+    return set(open_), step
+
+
+def _active(segments: Sequence[Segment]) -> Iterator[tuple[int, tuple[Block, Segment]]]:
+    """Yield ``(address, (block, its segment))`` of allocated blocks; one without address follows the one before it."""
+    for segment in segments:
+        end = segment.address
+        for block in segment.blocks:
+            at = end if block.address is None else block.address
+            end = at + block.size
+            if block.state.startswith("active"):
+                yield at, (block, segment)
+
+
+def _end_early_ranges(birth: I64, death: I64, address: I64) -> None:
+    """End the ranges from before the trace where their address is allocated again."""
+    early, late = np.flatnonzero(birth == 0), np.flatnonzero(birth)
+    if not len(late):
+        return
+    late = late[np.lexsort((birth[late], address[late]))]
+    taken, first = np.unique(address[late], return_index=True)
+    k = np.minimum(np.searchsorted(taken, address[early]), len(taken) - 1)
+    again = np.where(taken[k] == address[early], birth[late][first][k], death[early])
+    death[early] = np.minimum(death[early], again)

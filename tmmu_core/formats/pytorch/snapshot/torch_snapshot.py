@@ -8,33 +8,51 @@
       blocks                allocations at the end; one without an alloc event existed before the trace began
 
 A step is an alloc or free event. Of several devices, the one with the highest peak is shown; a note names the others.
-A tensor is named after its stack (:func:`label`); its category is that of :func:`categorise`.
+A tensor is named after its stack (:func:`.snapshot_stacks.label`).
+
+The stack determines the category of an allocation (parameter, gradient, optimizer state, activation, other) where it
+can. Lifetimes determine it for user code without a phase, and for the backward pass, whose threads have no Python
+stack. Allocations from before the trace, whose stack is not recorded, are compared with the sizes of the gradients.
 """
 
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from itertools import repeat
 from typing import Any
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from tmmu_core.base.errors import UnreadableInput
-from tmmu_core.formats.allocator_plan import LiveRanges, instance_of_columns, normative_order, stem_of
-from tmmu_core.formats.pytorch.snapshot.categories import categorise
+from tmmu_core.formats.allocator_plan import normative_order, refuse_beyond_last_byte, stem_of
 from tmmu_core.formats.pytorch.snapshot.history import BEFORE, History
 from tmmu_core.formats.pytorch.snapshot.reserved_memory import layout, reserved_over_time
-from tmmu_core.formats.pytorch.snapshot.snapshot_device import Device, device_of
 from tmmu_core.formats.pytorch.snapshot.snapshot_events import (
+    I64,
     OOM,
+    Device,
     Events,
     Segment,
     Snapshot,
+    device_of,
     read_snapshot,
     refuse_many_devices,
 )
+from tmmu_core.formats.pytorch.snapshot.snapshot_stacks import (
+    BACKWARD,
+    FORWARD,
+    INIT,
+    NO_PHASE,
+    NO_STACK,
+    OPTIMIZER,
+    PARAMETER,
+    STATE,
+    WORKSPACE,
+    ZERO_GRAD,
+)
 from tmmu_core.graph.quantities import short_bytes
-from tmmu_core.planners.problem import PlainInstance
+from tmmu_core.planners.problem import Packing, PlainInstance, Problem
 from tmmu_core.plans.model import CATEGORIES
 
 HINT = "Write it with torch.cuda.memory._dump_snapshot(FILE)."
@@ -97,7 +115,7 @@ def _decoded(data: bytes, name: str) -> Snapshot:
 def history_of(device: Device, snapshot: Snapshot) -> History:
     """Return the history of a device, its rows in the normative order."""
     stacks = snapshot.stacks
-    kinds = categorise(device, stacks.phases)
+    category, phase = categorise(device, stacks.phases)
     reserved = reserved_over_time(device.events, device.segments)
     seen: Counter[str] = Counter()
     ids = []
@@ -109,10 +127,10 @@ def history_of(device: Device, snapshot: Snapshot) -> History:
     columns: dict[str, Any] = vars(device) | device.rows(order)
     return History(
         **columns,
-        categories=tuple([CATEGORIES[k] for k in kinds.code[order].tolist()]),
+        categories=tuple([CATEGORIES[k] for k in category[order].tolist()]),
         reserved_peak_bytes=reserved.peak[1] if reserved.peak[1] >= device.peak[1] else None,
         ids=tuple([ids[row] for row in order.tolist()]),
-        phase=kinds.phase[order],
+        phase=phase[order],
         lines=stacks.lines,
         paths=stacks.paths,
         reserved=reserved,
@@ -122,9 +140,20 @@ def history_of(device: Device, snapshot: Snapshot) -> History:
 def instance_of_history(name: str, history: History, notes: list[str]) -> PlainInstance:
     """Return the finished plan of a device, with its history."""
     offset, note = layout(history, history.reserved_peak_bytes)
-    lives = LiveRanges(history.ids, history.birth, history.death, history.size, offset)
+    refuse_beyond_last_byte(sum(history.size.tolist()), int((offset + history.size).max(initial=0)))
+    count = len(history.ids)
+    problem = Problem(
+        arena="arena",
+        ids=history.ids,
+        birth=history.birth,
+        death=history.death,
+        size=history.size.astype(np.uint64),
+        alignment=np.ones(count, np.uint64),
+        roles=("activation",) * count,
+    )
+    packing = Packing(offset.astype(np.uint64))
     notes = [*notes, *_notes(history), *([note] if note else [])]
-    return replace(instance_of_columns(name, lives, notes), made=history.made(), recorded=history)
+    return PlainInstance(name, problem, packing, tuple(notes), made=history.made(), recorded=history)
 
 
 def _notes(found: History) -> Iterator[str]:
@@ -147,3 +176,107 @@ def _notes(found: History) -> Iterator[str]:
             f"{len(failed):,} allocations failed; the first, at step {int(events.step[at]):,}, requested "
             f"{short_bytes(events.size[at])} with {short_bytes(events.addr[at])} free"
         )
+
+
+# --- categories --------------------------------------------------------------------------------------------------
+
+
+PARAMETERS, GRADIENTS, STATES, ACTIVATIONS, OTHERS = range(len(CATEGORIES))
+_CATEGORY_OF = {
+    NO_STACK: OTHERS,
+    NO_PHASE: OTHERS,
+    FORWARD: ACTIVATIONS,
+    BACKWARD: GRADIENTS,
+    OPTIMIZER: OTHERS,
+    STATE: STATES,
+    PARAMETER: PARAMETERS,
+    INIT: PARAMETERS,
+    ZERO_GRAD: OTHERS,
+    WORKSPACE: OTHERS,
+}
+"""Code of a stack → category; the codes are 0, 1, …"""
+_PHASES = {FORWARD: FORWARD, BACKWARD: BACKWARD, OPTIMIZER: OPTIMIZER, STATE: OPTIMIZER, PARAMETER: PARAMETER}
+
+
+def categorise(found: Device, phases: Sequence[int]) -> tuple[I64, I64]:
+    """Return the category of each allocation, as an index into ``CATEGORIES``, and the phase in which it began.
+
+    ``phases`` are the codes of the stacks. A phase is ``FORWARD``, ``BACKWARD``, ``OPTIMIZER``, ``PARAMETER``, or −1 if
+    it is unknown. O(n log n).
+    """
+    stack, freed_by = (np.array(phases, np.int64)[rows] for rows in (found.stack, found.free_stack))
+    is_threaded = bool((stack[~found.is_before] > NO_PHASE).any())
+    # Autograd's threads run no Python code: without C++ frames their allocations have no stack at all.
+    by_thread = is_threaded & (stack == NO_STACK) & ~found.is_before
+    stack = np.where(by_thread, BACKWARD, stack)
+    code = np.array([_CATEGORY_OF[k] for k in range(len(_CATEGORY_OF))], np.int64)[stack]
+    lives = _Lives(found, stack, freed_by)
+
+    code[(stack == OPTIMIZER) & lives.outlasts_phase] = STATES
+    code[np.isin(stack, (PARAMETER, INIT)) & ~lives.outlasts_phase] = OTHERS
+    plain = (stack == NO_PHASE) & ~found.is_before
+    code[plain & ((lives.began == FORWARD) | (lives.ends_in_backward & (lives.began != BACKWARD)))] = ACTIVATIONS
+    unknown = found.is_before & (stack == NO_STACK)
+    code[unknown & lives.ends_in_backward] = ACTIVATIONS
+    code[unknown & (freed_by == ZERO_GRAD)] = GRADIENTS
+    gradients = _most_together(found, lives.is_gradient & lives.outlasts_allocations)
+    if gradients or not lives.is_gradient.any():
+        for at in (unknown & lives.never_freed, plain & lives.never_freed & (lives.began == -1)):
+            _by_size(found, at, gradients, code)
+    return code, lives.began
+
+
+class _Lives:
+    """Phases in which allocations begin and end, as columns with a row for each allocation."""
+
+    def __init__(self, found: Device, stack: I64, freed_by: I64) -> None:
+        own = np.array([_PHASES.get(code, -1) for code in range(len(_CATEGORY_OF))], np.int64)[stack]
+        knows = np.flatnonzero((own >= 0) & ~found.is_before)
+        order = knows[np.argsort(found.birth[knows], kind="stable")]
+        self._steps, phases = found.birth[order], own[order]
+        groups = np.cumsum(np.concatenate(([0], phases[1:] != phases[:-1]))) if len(order) else order
+        self.began = self._at(phases, found.birth)
+        self.never_freed = found.death >= found.steps
+        can_end_in_backward = ~self.never_freed & ((found.free_stack == 0) | (freed_by == BACKWARD))
+        self.ends_in_backward = can_end_in_backward & (self._at(phases, found.death) == BACKWARD)
+        self.is_gradient = (own == BACKWARD) & ~found.is_before
+
+        group = self._at(groups, found.birth)
+        self.outlasts_phase = self.never_freed | (self._at(groups, found.death - 1) > group)
+        last = np.searchsorted(groups, group, side="right") - 1
+        self.outlasts_allocations = found.death > (self._steps[last] if len(order) else 0)
+        """Whether an allocation is freed after the last allocation of its phase."""
+
+    def _at(self, values: I64, steps: I64) -> I64:
+        """Return the values at steps; −1 before the first."""
+        at = np.searchsorted(self._steps, steps, side="right") - 1
+        return np.where(at >= 0, values[np.maximum(at, 0)], -1) if len(values) else np.full(len(steps), -1, np.int64)
+
+
+def _by_size(found: Device, rows: NDArray[np.bool_], gradients: Counter[int], code: I64) -> None:
+    """Set the categories of allocations that are never freed: as many parameters of a size as there are gradients.
+
+    The others of that size, or of twice that (a float32 state of a 16-bit parameter), are optimizer state. Parameters
+    are allocated before their state, so they have the lower addresses. Without gradients all are parameters.
+    """
+    taken: Counter[int] = Counter()
+    at = np.flatnonzero(rows)
+    for row in at[np.argsort(found.address[at])].tolist():
+        size = int(found.size[row])
+        taken[size] += 1
+        if not gradients or taken[size] <= gradients[size]:
+            code[row] = PARAMETERS
+        elif gradients[size] or (size % 2 == 0 and gradients[size // 2]):
+            code[row] = STATES
+
+
+def _most_together(found: Device, rows: NDArray[np.bool_]) -> Counter[int]:
+    """Return the most allocations of one size that live at one step, by size."""
+    birth, death, sizes = (column[rows].tolist() for column in (found.birth, found.death, found.size))
+    begins, ends = (zip(steps, repeat(change), sizes) for steps, change in ((birth, 1), (death, -1)))
+    now: Counter[int] = Counter()
+    most: Counter[int] = Counter()
+    for _, change, size in sorted([*begins, *ends]):
+        now[size] += change
+        most[size] = max(most[size], now[size])
+    return most
