@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.build import chain, graph, node, tensor
 from tmmu_core.base.errors import ArenaTooSmall, InvalidIrShapes
-from tmmu_core.formats.c_project.render_c import c_header, c_source
+from tmmu_core.formats.c_project.c_export import c_header, c_source
 from tmmu_core.formats.c_project.render_plan import build_render_plan, residency
 from tmmu_core.graph.model import Graph
 from tmmu_core.plans.making.engine import plan_graph

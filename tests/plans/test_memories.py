@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.build import graph, node, tensor
 from tmmu_core.base.errors import ArenaTooSmall
-from tmmu_core.formats.c_project.render_c import c_header
+from tmmu_core.formats.c_project.c_export import c_header
 from tmmu_core.formats.c_project.render_plan import build_render_plan, residency
 from tmmu_core.formats.planfile import plan_file
 from tmmu_core.graph.model import Graph

@@ -16,8 +16,7 @@ from tmmu_core.base.errors import spelled_out
 from tmmu_core.fitting.moves.reordering import order_move
 from tmmu_core.fitting.problem.planner_calls import initial_candidate
 from tmmu_core.formats import signatures
-from tmmu_core.formats.c_project.c_export import Blobs, c_project, residency_json, write_project
-from tmmu_core.formats.c_project.render_c import c_header, c_source
+from tmmu_core.formats.c_project.c_export import Blobs, c_header, c_project, c_source, residency_json, write_project
 from tmmu_core.formats.c_project.render_plan import RenderMemoryPlan, build_render_plan
 from tmmu_core.formats.edge import tflite
 from tmmu_core.formats.edge.tflm_plan import MicroModel, with_plan

@@ -19,9 +19,8 @@ from app.session.planning import Shown
 from app.session.review import Review
 from app.texts import numbers
 from tmmu_core.base.errors import TmmuError
-from tmmu_core.formats.c_project.c_export import c_project, zipped
+from tmmu_core.formats.c_project.c_export import c_header, c_project, c_source, zipped
 from tmmu_core.formats.c_project.c_names import c_prefix
-from tmmu_core.formats.c_project.render_c import c_header, c_source
 from tmmu_core.formats.c_project.render_plan import RenderIncomplete, RenderMemoryPlan, build_render_plan, residency
 from tmmu_core.formats.edge import tflite
 from tmmu_core.formats.edge.tflm_plan import MicroModel, with_plan

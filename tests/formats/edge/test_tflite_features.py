@@ -9,8 +9,8 @@ import flatbuffers
 import tflite
 
 from tmmu_core.formats.edge.tflite import constants, read
-from tmmu_core.formats.edge.tflite_metadata import with_metadata
 from tmmu_core.formats.edge.tflite_subgraph import SUBGRAPH_FIELDS
+from tmmu_core.formats.edge.tflm_plan import with_metadata
 from tmmu_core.graph.model import Tensor
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.plans.making.engine import plan_graph

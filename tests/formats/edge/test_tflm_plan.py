@@ -11,8 +11,7 @@ from app.cli.main import run
 from tests.formats.edge.test_tflite_features import COMPILED, Op, Sub, T, X, Y, model
 from tests.formats.edge.test_tflite_scopes import BRANCH, if_, while_
 from tmmu_core.base.errors import Misuse
-from tmmu_core.formats.edge.tflite_metadata import with_metadata
-from tmmu_core.formats.edge.tflm_plan import MicroModel, TflmFile, with_plan
+from tmmu_core.formats.edge.tflm_plan import MicroModel, TflmFile, with_metadata, with_plan
 from tmmu_core.plans.making.make import make_plan
 from tmmu_core.plans.making.request import PlanRequest
 

@@ -2,7 +2,7 @@
 
 ::
 
-    <prefix>_memory.h, .c       offsets, sizes and their assertions; the tables (render_c)
+    <prefix>_memory.h, .c       offsets, sizes and their assertions; the tables
     <prefix>_arenas.c           the arenas, each in its own section; binding, hydration, SHA-256
     <prefix>_blobs.c            the constants' bytes, inline; or
     <prefix>_blobs.S, *.bin     the same as sidecars, included by the assembler
@@ -12,27 +12,27 @@
     residency.json              the same for other tools, with the names in C
     tmmu-manifest.json          the names of these files; in folders only
 
-The C is C11 and C++17. Equal plans and bytes give equal files. The caller binds arenas that are too large for a
-program's image, and constants without bytes.
+The C is C11 and C++17, without warnings. Equal plans and bytes give equal files. The caller binds arenas that are too
+large for a program's image, and constants without bytes. Static assertions compare every offset, size and alignment
+with its region, so that an edited or truncated header does not compile.
+
+The files are filled in from ``templates/`` (jinja2, with ``«value»`` and ``/*% statement %*/``).
 """
 
 import io
+import re
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from itertools import chain, count
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
+import jinja2
 import msgspec
 
 from tmmu_core.base.atomic_files import replace_file_by_parts
 from tmmu_core.formats.c_project.c_names import RegionNames
-from tmmu_core.formats.c_project.render_c import (
-    c_header,
-    c_source,
-    comment,
-    filled_in,
-    linker_fragment,
-)
 from tmmu_core.formats.c_project.render_plan import RenderArena, RenderConstantBlob, RenderMemoryPlan, residency
 from tmmu_core.graph.constants import InMemory, Piece
 
@@ -74,6 +74,91 @@ def c_project(render: RenderMemoryPlan, blobs: Blobs = "auto") -> dict[str, Piec
 def residency_json(render: RenderMemoryPlan) -> bytes:
     """Return the residency of arenas and tensors as JSON."""
     return msgspec.json.format(msgspec.json.encode(residency(render)), indent=2) + b"\n"
+
+
+# --- templates -----------------------------------------------------------------------------------------------------
+
+
+STATUSES = ("OK", "ERROR_REGION", "ERROR_UNBOUND", "ERROR_ALIGNMENT", "ERROR_BLOB_HASH")
+"""Return values of the C functions, from 0."""
+
+
+def comment(text: str) -> str:
+    """Return free text that is safe inside of a C comment: it cannot end or open a comment, or splice lines."""
+    plain = "".join(c if c.isprintable() else " " for c in text).replace("\\", "/")
+    return re.sub(r"(?<=\*)(?=/)|(?<=/)(?=\*)|(?<=\?)(?=\?)", " ", plain)
+
+
+@cache
+def _templates() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).with_name("templates")),
+        undefined=jinja2.StrictUndefined,
+        autoescape=False,  # C, not HTML: free text passes through ``comment``
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        variable_start_string="«",
+        variable_end_string="»",
+        block_start_string="/*%",
+        block_end_string="%*/",
+        comment_start_string="/*#",
+        comment_end_string="#*/",
+    )
+    environment.filters |= {
+        "comment": comment,
+        "literal": "UINT64_C({})".format,
+        "c_bytes": lambda data: "{" + ", ".join(f"0x{byte:02x}u" for byte in data) + "}",
+    }
+    return environment
+
+
+def filled_in(template: str, render: RenderMemoryPlan, **values: Any) -> str:
+    """Return a file of ``templates/`` filled in with a plan and further values."""
+    values |= {
+        "r": render,
+        "p": render.prefix,
+        "P": render.prefix.upper(),
+        "regions": list(zip(render.all_arenas, render.region_names, strict=True)),
+        "tensors": [(tensor, render.tensor_stems[tensor.tensor_id]) for tensor in render.tensors],
+        # The linker finds this symbol only in the objects of the same arenas and places.
+        "plan_symbol": f"{render.prefix}_plan_{render.plan_hash[:16]}_{render.tensor_layout_hash[:16]}",
+        "statuses": STATUSES,
+    }
+    return _templates().get_template(template).render(values)
+
+
+def c_header(render: RenderMemoryPlan) -> str:
+    """Return the header ``<prefix>_memory.h``: sizes, alignments, offsets and the hash."""
+    return filled_in("memory.h", render)
+
+
+def c_source(render: RenderMemoryPlan) -> str:
+    """Return the source ``<prefix>_memory.c``: the tables, in region and tensor-id order."""
+    return filled_in("memory.c", render)
+
+
+def linker_fragment(render: RenderMemoryPlan) -> str:
+    """Return the output sections for a GNU linker script: one per memory, arenas in region order."""
+    arenas = render.all_arenas
+    memories = list(dict.fromkeys([*(arena.memory for arena in arenas), *(arena.source_memory for arena in arenas)]))
+    known = {arena.memory: arena.origin for arena in arenas if arena.origin is not None}
+    words = dict(zip(memories, _linker_names(memories), strict=True))
+    return filled_in("memory.ld", render, memories=words, origins=known)
+
+
+def _linker_names(memories: Iterable[str]) -> list[str]:
+    """Return the names of memories in a linker script: unchanged if they are identifiers, else made unique."""
+    kept = {m for m in memories if m.isascii() and m.isidentifier() and m[0] != "_" and len(m) <= 64}
+    taken = set(kept)
+    names = []
+    for number, memory in enumerate(memories):
+        name = "".join(c if c.isascii() and c.isalnum() else "_" for c in memory)[:64]
+        name = name if name[:1].isalpha() else f"M{name}"
+        spellings = chain((name,), (f"{name}_{k}" for k in count(number)))
+        names.append(memory if memory in kept else next(one for one in spellings if one not in taken))
+        taken.add(names[-1])
+    return names
 
 
 # --- the constants' bytes ------------------------------------------------------------------------------------------
