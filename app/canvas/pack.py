@@ -29,7 +29,7 @@ from tmmu_core.graph.model import INPUTS_STEP
 from tmmu_core.judge.verifier.finished_plan import conflicting_rows
 from tmmu_core.plans.analysis.reuse_costs import costly_reuses
 from tmmu_core.plans.figures.live_bytes import peak_of
-from tmmu_core.plans.figures.plan_storages import PlanStorages, curve_points_of, live_bytes, peak_step_of, storages_of
+from tmmu_core.plans.figures.plan_storages import curve_points_of, live_bytes, peak_step_of, storages_of
 from tmmu_core.plans.model import INVALID, ArenaSummary, Plan
 
 MAGIC = b"TMMUCANV"
@@ -238,7 +238,7 @@ def _pack_one(arrays: _Arrays, whole: Plan, beside: Plan | None, origin: Origin)
         "steps": plan.steps,
         "events": None if events is None else arrays.add(events),
         "rows": len(plan),
-        "arenas": _arenas(arrays, whole, storages, plan, events),
+        "arenas": _arenas(arrays, whole, plan, events),
         # A plan that verifies has no conflicts.
         "conflict": arrays.add(conflicting_rows(plan)) if _is_invalid(plan) else None,
         "columns": {
@@ -277,17 +277,13 @@ def _reuses(plan: Plan) -> NDArray[np.int64]:
     return np.array(found, np.int64).reshape(-1)
 
 
-def _arenas(
-    arrays: _Arrays, whole: Plan, storages: PlanStorages, plan: Plan, events: NDArray[np.int64] | None
-) -> list[dict[str, Any]]:
+def _arenas(arrays: _Arrays, whole: Plan, plan: Plan, events: NDArray[np.int64] | None) -> list[dict[str, Any]]:
     """Pack the figures and live bytes of each arena."""
-    points = curve_points_of(whole, storages)
+    points = curve_points_of(whole)
     steps = np.arange(max(1, plan.steps)) if events is None else events[: plan.steps]
     arenas = []
     for summary in plan.arenas:
-        curve = live_bytes(whole, summary.name, storages, points)[
-            np.searchsorted(points.steps, steps, side="right") - 1
-        ]
+        curve = live_bytes(whole, summary.name)[np.searchsorted(points.steps, steps, side="right") - 1]
         step, _ = peak_of(curve) if plan.steps else (0, 0)
         arenas.append(
             {

@@ -111,7 +111,7 @@ def held(shown: Shown, found: GraphView, step: int, arena: str) -> tuple[int, ..
     index = shown.solution.liveness.timeline.index
     if not arena:
         return (0,) * len(found.collapsed.vertices)
-    return found.collapsed.total(held_by_writer(shown.plan, plan_rows.storages(shown), index, step, arena)[0])
+    return found.collapsed.total(held_by_writer(shown.plan, index, step, arena)[0])
 
 
 def largest_of(shown: Shown, tensors: Iterable[int]) -> int:

@@ -7,7 +7,7 @@ from tmmu_core.formats.planfile.compare_plans import compare
 from tmmu_core.formats.planfile.trace import read_trace
 from tmmu_core.graph.native import unpacking
 from tmmu_core.planners import PLANNERS
-from tmmu_core.plans.figures.plan_storages import held_by_writer, live_bytes, storages_of
+from tmmu_core.plans.figures.plan_storages import held_by_writer, live_bytes
 
 
 @pytest.mark.parametrize("file", sample_files())
@@ -34,9 +34,9 @@ def test_planner_plans_as_its_golden_traces(planner: str) -> None:
 def test_bytes_by_node_sum_to_the_live_bytes(sample: str) -> None:
     shown = planning.make_plan(Choice(source=f"sample:{sample}"))
     assert shown.solution is not None
-    own, index = storages_of(shown.plan), shown.solution.liveness.timeline.index
+    index = shown.solution.liveness.timeline.index
     for arena in shown.plan.arenas:
         live = live_bytes(shown.plan, arena.name)
         for step in range(shown.plan.steps):
-            by_node, loose = held_by_writer(shown.plan, own, index, step, arena.name)
+            by_node, loose = held_by_writer(shown.plan, index, step, arena.name)
             assert int(by_node.sum()) + loose == int(live[step])

@@ -1,7 +1,7 @@
-"""Error messages of an invalid graph: each names the node, the tensor, the place in the file and the fix.
+"""Errors of an invalid graph: each names the node, the tensor, the place in the file and the fix.
 
-:mod:`tmmu_core.graph.index` detects an error with a few whole-column operations; these functions then find it. They
-may be slow, because they run at most once.
+:mod:`tmmu_core.graph.index` detects an error with operations on whole columns. The ``refuse_…`` functions then find
+the first faulty tensor or node; they may be slow, because they run at most once.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -76,7 +76,7 @@ def refuse_unknown_end(graph: Graph, known: dict[str, int], side: str) -> NoRetu
 
 
 def refuse_second_producer(graph: Graph) -> NoReturn:
-    """Name the first tensor that a second node (or one node twice) writes."""
+    """Raise for the first tensor that is written twice, by two nodes or by one."""
     writer: dict[str, tuple[int, int]] = {}
     k, j, name = next(each for each in _operands(graph, "outputs") if writer.setdefault(each[2], each[:2]) != each[:2])
     before, node = graph.nodes[writer[name][0]].node_id, graph.nodes[k].node_id
@@ -86,7 +86,7 @@ def refuse_second_producer(graph: Graph) -> NoReturn:
 
 
 def refuse_produced_input(graph: Graph, tensor: str) -> NoReturn:
-    """Name the node that writes the graph input ``tensor``."""
+    """Raise for the graph input ``tensor``, which a node writes."""
     k, j, _ = next(operand for operand in _operands(graph, "outputs") if operand[2] == tensor)
     node = graph.nodes[k].node_id
     message = f'the node "{node}" writes "{tensor}", which is a graph input.'
@@ -119,7 +119,7 @@ def size_of(tensor: Tensor, shape: tuple[int, ...], i: int) -> int:
 
 
 def resolve_shape(tensor: Tensor, point: dict[str, int], i: int) -> tuple[int, ...]:
-    """The i-th tensor's shape with its named dimensions replaced. Raises ``InvalidIrShapes`` (``unknown_dim``)."""
+    """Return the i-th tensor's shape with named dimensions resolved. Raises ``InvalidIrShapes`` (``unknown_dim``)."""
     shape: list[int] = []
     for axis, dim in enumerate(tensor.shape):
         if isinstance(dim, str):
@@ -166,20 +166,20 @@ def check_view(graph: Graph, i: int, known: dict[str, int], nbytes: Sequence[int
 
 
 def refuse_view_cycle(graph: Graph, i: int, known: dict[str, int]) -> NoReturn:
-    """Name the circle of views that the i-th tensor runs into."""
+    """Raise for the cycle of views that contains a base of the i-th tensor."""
     chain: list[int] = []
     base = i
     while base not in chain:
         chain.append(base)
         view = graph.tensors[base].view
-        assert view is not None, "the views end after all"
+        assert view is not None
         base = known[view.base_tensor_uid]
-    circle = [*chain[chain.index(base) :], base]
-    names = " → ".join(f'"{graph.tensors[j].id}"' for j in circle)
+    cycle = [*chain[chain.index(base) :], base]
+    names = " → ".join(f'"{graph.tensors[j].id}"' for j in cycle)
     makers = (node.node_id for node in graph.nodes if graph.tensors[base].id in node.outputs)
     raise LivenessCycle(
         f"these views are views of each other: {names}.",
-        hint="Make one of them no view: the base of the others.",
+        hint="Remove the view of one of them: it is then the base of the others.",
         tensor=graph.tensors[base].id,
         node_id=next(makers, ""),
         path=f"$.tensors[{base}].view.base_tensor_uid",
@@ -209,19 +209,21 @@ def check_marks(graph: Graph, i: int, known: dict[str, int]) -> None:
         refuse("shard_axis", f"{path}.shard.axis", message, hint, tensor=name)
 
 
-def refuse_pairs(graph: Graph, k: int, field: str, pairs: Inplace) -> NoReturn:
+def check_pairs(graph: Graph, k: int, field: str, pairs: Inplace) -> None:
     """Raise for an invalid word or ``[input_index, output_index]`` in ``field`` of the k-th node."""
     node, name = graph.nodes[k], graph.nodes[k].node_id
     if isinstance(pairs, str):
+        if pairs in ("any", "none"):
+            return
         message = f'the node "{name}" has the unknown inplace "{pairs}".'
         hint = 'Write "any", "none", or a list of [input_index, output_index].'
         refuse("unknown_inplace", f"$.nodes[{k}].inplace", message, hint, node_id=name)
     inputs, outputs = len(node.inputs), len(node.outputs)
-    outside = ((j, i, o) for j, (i, o) in enumerate(pairs) if not (0 <= i < inputs and 0 <= o < outputs))
-    j, i, o = next(outside)
-    message = f'the node "{name}" pairs input {i} with output {o}, but has {inputs} inputs and {outputs} outputs.'
-    hint = "Count operands from 0, in the order they are listed."
-    refuse("pair_out_of_range", f"$.nodes[{k}].{field}[{j}]", message, hint, node_id=name)
+    for j, (i, o) in enumerate(pairs):
+        if not (0 <= i < inputs and 0 <= o < outputs):
+            message = f'the node "{name}" pairs input {i} with output {o}, but has {inputs} inputs, {outputs} outputs.'
+            hint = "Count operands from 0, in the order they are listed."
+            refuse("pair_out_of_range", f"$.nodes[{k}].{field}[{j}]", message, hint, node_id=name)
 
 
 def resolve_dims(graph: Graph, dims: Mapping[str, int] | None) -> dict[str, int]:

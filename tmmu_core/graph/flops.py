@@ -20,21 +20,6 @@ Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Flops:
-    """Operations of one node."""
-
-    contraction: int = 0
-    """Multiplications and additions of matrix products, convolutions and attention."""
-    elementwise: int = 0
-    """All others."""
-
-    @property
-    def total(self) -> int:
-        """Both together."""
-        return self.contraction + self.elementwise
-
-
-@dataclass(frozen=True)
 class Call:
     """The shapes that a node reads and writes."""
 
@@ -51,22 +36,20 @@ class Call:
         """Elements of the first input."""
         return prod(self.inputs[0])
 
-    def filtered(self, weights: int, elements: int) -> Flops:
+    def filtered(self, weights: int, elements: int) -> int:
         """Return 2 · ``weights`` for each of ``elements``, and an addition for each output if there is a bias."""
-        return Flops(2 * weights * elements, self.result if len(self.inputs) > 2 else 0)
+        return 2 * weights * elements + (self.result if len(self.inputs) > 2 else 0)
 
 
-Formula = Callable[[Call], Flops | None]
+Formula = Callable[[Call], int | None]
 """Shapes → operations; ``None``, ``IndexError`` or ``ValueError``: unknown, such as for missing operands."""
 
 
-def operations(instr: str, inputs: tuple[Shape, ...], outputs: tuple[Shape, ...]) -> Flops | None:
-    """Operations of ``instr`` on operands of these shapes; ``None`` if unknown."""
+def operations(instr: str, inputs: tuple[Shape, ...], outputs: tuple[Shape, ...]) -> int | None:
+    """Return the operations of ``instr`` on operands of these shapes; ``None`` if unknown."""
     formula = FORMULAS.get(operator_of(instr).cost)
-    if formula is None:
-        return None
     try:
-        return formula(Call(inputs, outputs))
+        return None if formula is None else formula(Call(inputs, outputs))
     except (IndexError, ValueError):
         return None
 
@@ -75,37 +58,29 @@ def operations(instr: str, inputs: tuple[Shape, ...], outputs: tuple[Shape, ...]
 class GraphFlops:
     """Operations of a whole graph, node by node."""
 
-    of_node: tuple[Flops | None, ...]
+    of_node: tuple[int | None, ...]
     """Parallel to ``Graph.nodes``; ``None`` if unknown."""
     unknown: Mapping[str, int]
-    """Operator that is not known → how many nodes run it, by name."""
+    """Name of each operator without a known cost → its number of nodes, sorted by name."""
 
     @property
     def total(self) -> int:
-        """Operations of all nodes that are known."""
-        return sum(each.total for each in self.of_node if each is not None)
-
-    @property
-    def contraction(self) -> int:
-        """FLOPs of matrix products, convolutions and attention."""
-        return sum(each.contraction for each in self.of_node if each is not None)
+        """Operations of all nodes with a known cost."""
+        return sum(each for each in self.of_node if each is not None)
 
 
 def graph_flops(index: GraphIndex) -> GraphFlops:
-    """Operations of every node of a graph at the dims' chosen point, each node once: O(nodes + operands).
+    """Return the operations of every node at the sizes of the index, each node once: O(nodes + operands).
 
     A graph does not contain trip counts, so opening and closing nodes of a loop are unknown, and its body counts once.
     """
-    known: dict[tuple[str, tuple[Shape, ...], tuple[Shape, ...]], Flops | None] = {}
-    found: list[Flops | None] = []
+    known: dict[tuple[str, tuple[Shape, ...], tuple[Shape, ...]], int | None] = {}
+    found: list[int | None] = []
     unknown: Counter[str] = Counter()
     shapes = index.shapes
     for k, node in enumerate(index.graph.nodes):
-        key = (
-            node.instr,
-            tuple([shapes[i] for i in index.inputs_of(k).tolist()]),
-            tuple([shapes[i] for i in index.outputs_of(k).tolist()]),
-        )
+        reads, writes = ([shapes[i] for i in numbers.tolist()] for numbers in (index.inputs_of(k), index.outputs_of(k)))
+        key = (node.instr, tuple(reads), tuple(writes))
         if key not in known:
             known[key] = operations(*key)
         found.append(known[key])
@@ -114,28 +89,26 @@ def graph_flops(index: GraphIndex) -> GraphFlops:
     return GraphFlops(tuple(found), dict(sorted(unknown.items())))
 
 
-# -- formulas ----------------------------------------------------------------------------------------------------------
+# --- formulas --------------------------------------------------------------------------------------------------------
 
 
 def _each(count: int) -> Formula:
-    """``count`` operations for every element of the first output."""
-    return lambda call: Flops(elementwise=count * call.result)
+    """Return the formula of ``count`` operations for every element of the first output."""
+    return lambda call: count * call.result
 
 
 def _read(count: int) -> Formula:
-    """``count`` operations for every element of the first input: reductions, losses, gradients of norms."""
-    return lambda call: Flops(elementwise=count * call.operand)
+    """Return the formula of ``count`` operations for every element of the first input, such as of a reduction."""
+    return lambda call: count * call.operand
 
 
-def _fold(call: Call) -> Flops:
+def _fold(call: Call) -> int:
     """``Sum``, ``Max`` …: of several inputs element by element, or of one along axes."""
     widest = max(map(prod, call.inputs))
-    if call.result >= widest:
-        return Flops(elementwise=max(1, len(call.inputs) - 1) * call.result)
-    return Flops(elementwise=call.operand)
+    return max(1, len(call.inputs) - 1) * call.result if call.result >= widest else call.operand
 
 
-def _matmul(call: Call, left: int = 0, added: int = 0) -> Flops | None:
+def _matmul(call: Call, left: int = 0, added: int = 0) -> int | None:
     """[…, M, K] · […, K, N]: 2·K for every element of the result; a single axis is a vector."""
     a, b = call.inputs[left], call.inputs[left + 1]
     depth = a[-1] if a[-1] == b[max(0, len(b) - 2)] else 0
@@ -143,22 +116,20 @@ def _matmul(call: Call, left: int = 0, added: int = 0) -> Flops | None:
         # A format may name a transposed operand by its stored shape: M·K · K·N / (M·N) is K² in both cases.
         depth = isqrt(prod(a) * prod(b) // call.result)
         depth = depth if depth**2 * call.result == prod(a) * prod(b) and depth in a and depth in b else 0
-    return Flops(2 * depth * call.result, added * call.result) if depth or not call.result else None
+    return (2 * depth + added) * call.result if depth or not call.result else None
 
 
-def _dense(call: Call) -> Flops | None:
+def _dense(call: Call) -> int | None:
     """Gemm, linear, fully connected: each element of the result reads a row of K, transposed or not; then the bias."""
     rows, weights = call.operand, call.inputs[1]
     if not call.result or not weights:
-        return None if call.result else Flops()
+        return None if call.result else 0
     wide = call.outputs[0][-1]
-    if prod(weights) % wide:
-        return None
-    depth = prod(weights) // wide
-    return call.filtered(depth, call.result) if rows * wide == call.result * depth else None
+    depth, rest = divmod(prod(weights), wide)
+    return call.filtered(depth, call.result) if not rest and rows * wide == call.result * depth else None
 
 
-def _convolution(call: Call) -> Flops | None:
+def _convolution(call: Call) -> int | None:
     """Weights [O, I/groups, k…] or [O, k…, I]: 2 · numel(weights) / O for each element of the result, then the bias.
 
     Transposed, weights [I, O/groups, k…]: 2 · numel(weights) / I for each element of the input. The
@@ -167,65 +138,60 @@ def _convolution(call: Call) -> Flops | None:
     x, w, y = call.inputs[0], call.inputs[1], call.outputs[0]
     if len(w) < 3 or len(x) != len(w) or len(y) != len(w):
         return None
-    if y[1] == w[0] and not all(after > before for after, before in zip(y[2:], x[2:], strict=True)):
-        return call.filtered(prod(w[1:]), call.result)
-    if x[1] == w[0]:
+    is_wider = all(after > before for after, before in zip(y[2:], x[2:], strict=True))
+    if x[1] == w[0] and (y[1] != w[0] or is_wider):
         return call.filtered(prod(w[1:]), call.operand)
     return call.filtered(prod(w[1:]), call.result) if y[1] == w[0] else None
 
 
-def _conv2d(call: Call) -> Flops | None:
+def _conv2d(call: Call) -> int | None:
     """TensorFlow Lite: NHWC with weights [O, kh, kw, I/groups]; other operators: :func:`_convolution`."""
     w = call.inputs[1]
     is_nhwc = len(w) > 2 and call.outputs[0][-1] == w[0]
     return call.filtered(prod(w[1:]), call.result) if is_nhwc else _convolution(call)
 
 
-def _depthwise(call: Call) -> Flops | None:
+def _depthwise(call: Call) -> int | None:
     """One filter per channel: [C, 1, kh, kw], or TensorFlow Lite's [1, kh, kw, C]."""
     w = call.inputs[1]
     window = prod(w[1:-1]) if w[0] == 1 and w[-1] == call.outputs[0][-1] else prod(w[1:])
     return call.filtered(window, call.result) if len(w) > 2 else None
 
 
-def _transposed(call: Call) -> Flops | None:
+def _transposed(call: Call) -> int | None:
     """ONNX: [I, O/groups, k…]; each element of the input is multiplied with all weights of its channel."""
     w = call.inputs[1]
     return call.filtered(prod(w[1:]), call.operand) if len(w) > 2 and call.inputs[0][1] == w[0] else None
 
 
-def _transposed_of_tflite(call: Call) -> Flops | None:
+def _transposed_of_tflite(call: Call) -> int | None:
     """Inputs are the result's shape, weights [O, kh, kw, I], and the values."""
     w, x = call.inputs[1], call.inputs[2]
-    return Flops(2 * prod(w[:-1]) * prod(x)) if len(w) > 2 and x[-1] == w[-1] else None
+    return 2 * prod(w[:-1]) * prod(x) if len(w) > 2 and x[-1] == w[-1] else None
 
 
-def _convolution_backward(call: Call) -> Flops | None:
+def _convolution_backward(call: Call) -> int | None:
     """(gradient, input, weights) → requested gradients: as forward for each; the bias' sum."""
     gradient, x, w = call.inputs[:3]
     forward = _convolution(Call((x, w), (gradient,)))
-    if forward is None:
-        return None
-    products = sum(1 for made in call.outputs if len(made) == len(w))
     bias = prod(gradient) if any(len(made) == 1 for made in call.outputs) else 0
-    return Flops(products * forward.contraction, bias)
+    return None if forward is None else forward * sum(len(made) == len(w) for made in call.outputs) + bias
 
 
-def _quantised_convolution(call: Call) -> Flops | None:
+def _quantised_convolution(call: Call) -> int | None:
     """(x, its scale, its zero point, weights, …)."""
     found = _convolution(Call((call.inputs[0], call.inputs[3]), call.outputs))
-    return None if found is None else Flops(found.contraction, found.elementwise + 2 * call.result)
+    return None if found is None else found + 2 * call.result
 
 
 def _attention(first: int, of_keys: int, of_values: int, elementwise: int) -> Formula:
     """q [B, H, S, D], k [B, G, L, D], v [B, G, L, E] from input ``first`` on: products with axis D and E, per score."""
 
-    def formula(call: Call) -> Flops | None:
+    def formula(call: Call) -> int | None:
         q, k, v = call.inputs[first : first + 3]
         if not len(q) == len(k) == len(v) > 2 or q[-1] != k[-1]:
             return None
-        scores = prod(q[:-1]) * k[-2]
-        return Flops(2 * scores * (of_keys * q[-1] + of_values * v[-1]), elementwise * scores)
+        return prod(q[:-1]) * k[-2] * (2 * (of_keys * q[-1] + of_values * v[-1]) + elementwise)
 
     return formula
 
@@ -233,55 +199,54 @@ def _attention(first: int, of_keys: int, of_values: int, elementwise: int) -> Fo
 def _recurrent(gates: int) -> Formula:
     """ONNX: X [T, B, I], W [directions, gates·H, I], R [directions, gates·H, H]; about 4 more for each gate's value."""
 
-    def formula(call: Call) -> Flops | None:
+    def formula(call: Call) -> int | None:
         x, w, r = call.inputs[:3]
         if len(x) != 3 or len(w) != 3 or len(r) != 3 or w[1] != gates * r[2]:
             return None
-        rows = x[0] * x[1]
-        return Flops(2 * rows * (prod(w) + prod(r)), 4 * rows * w[0] * w[1])
+        return x[0] * x[1] * (2 * (prod(w) + prod(r)) + 4 * w[0] * w[1])
 
     return formula
 
 
-def _rnn_layer(call: Call) -> Flops:
+def _rnn_layer(call: Call) -> int:
     """PyTorch's layer on the CPU: x [T, B, I], weights [gates·H, I] and [gates·H, H]."""
     rows, weights = prod(call.inputs[0][:-1]), prod(call.inputs[1]) + prod(call.inputs[2])
-    return Flops(2 * rows * weights, 8 * rows * call.inputs[1][0])
+    return rows * (2 * weights + 8 * call.inputs[1][0])
 
 
-def _fft(call: Call) -> Flops:
+def _fft(call: Call) -> int:
     """5·N·log₂ N of a complex transform of all N elements."""
     count = max(call.operand, call.result)
-    return Flops(elementwise=5 * count * count.bit_length())
+    return 5 * count * count.bit_length()
 
 
-def _linalg(call: Call) -> Flops:
+def _linalg(call: Call) -> int:
     """Dense factorizations and solvers: about 2·n³ for each matrix."""
     shape = max(call.inputs, key=prod)
-    return Flops(2 * prod(shape[:-2]) * max(shape[-2:]) ** 2 * min(shape[-2:]))
+    return 2 * prod(shape[:-2]) * max(shape[-2:]) ** 2 * min(shape[-2:])
 
 
 FORMULAS: dict[str, Formula] = {
-    "moves": lambda call: Flops(),
+    "moves": lambda call: 0,
     **{f"each{count}": _each(count) for count in (1, 2, 3, 4, 5, 8, 9, 14)},
     **{f"read{count}": _read(count) for count in (1, 2, 3, 4, 6, 11, 14)},
     "fold": _fold,
     # By a mask; PyTorch's ``select`` is a view.
-    "select": lambda call: Flops(elementwise=call.result if len(call.inputs) > 2 else 0),
+    "select": lambda call: call.result if len(call.inputs) > 2 else 0,
     # In training, which has a mask as second output.
-    "dropout": lambda call: Flops(elementwise=2 * call.result if len(call.outputs) > 1 else 0),
-    "touched": lambda call: Flops(elementwise=sum(map(prod, (*call.inputs, *call.outputs)))),
+    "dropout": lambda call: 2 * call.result if len(call.outputs) > 1 else 0,
+    "touched": lambda call: sum(map(prod, (*call.inputs, *call.outputs))),
     "fft": _fft,
     "linalg": _linalg,
     "rnnlayer": _rnn_layer,
-    "rnnlayerbackward": lambda call: Flops(2 * _rnn_layer(call).contraction, 2 * _rnn_layer(call).elementwise),
-    "loss": lambda call: Flops(elementwise=2 * prod(call.inputs[-2 if len(call.inputs) > 2 else -1])),
+    "rnnlayerbackward": lambda call: 2 * _rnn_layer(call),
+    "loss": lambda call: 2 * prod(call.inputs[-2 if len(call.inputs) > 2 else -1]),
     "matmul": _matmul,
     "addmm": lambda call: _matmul(call, left=1, added=1),
-    "addbmm": lambda call: Flops(2 * prod(call.inputs[1]) * call.inputs[2][-1], call.result),
+    "addbmm": lambda call: 2 * prod(call.inputs[1]) * call.inputs[2][-1] + call.result,
     "dense": _dense,
-    "matrixvector": lambda call: Flops(2 * call.operand),
-    "addmv": lambda call: Flops(2 * prod(call.inputs[1]), call.result),
+    "matrixvector": lambda call: 2 * call.operand,
+    "addmv": lambda call: 2 * prod(call.inputs[1]) + call.result,
     "gelumatmul": lambda call: _matmul(call, added=8),
     "convolution": _convolution,
     "conv2d": _conv2d,

@@ -1,4 +1,4 @@
-"""A graph as numbers: ids resolved once, columns and adjacency (CSR) for everything that follows.
+"""A graph as numeric columns: ids resolved to numbers, sizes, and adjacency (CSR).
 
 :func:`index_graph` also checks that the graph is complete: its result has no dangling reference.
 """
@@ -15,16 +15,14 @@ from numpy.typing import NDArray
 
 from tmmu_core.base import limits
 from tmmu_core.graph import checks
-from tmmu_core.graph.model import PERSISTENT_ROLES, PHASES, ROLES, Graph, Inplace
+from tmmu_core.graph.model import PERSISTENT_ROLES, PHASES, ROLES, Graph
 
 I64 = NDArray[np.int64]
 U64 = NDArray[np.uint64]
-MOST = 2**62
-"""Greater than every count: numbers are clipped to it before they are compared as columns."""
 
 
 class Ids:
-    """Ids by number, in the order given."""
+    """The ids of tensors or nodes; the number of an id is its position."""
 
     def __init__(self, texts: Sequence[str]) -> None:
         self.texts = texts
@@ -51,7 +49,7 @@ class Ids:
 
     @cached_property
     def rank(self) -> I64:
-        """Shape (ids,): each one's place when all are sorted by their bytes."""
+        """Shape (ids,): position of each id when all are sorted by their bytes."""
         rank = np.empty(len(self.texts), np.int64)
         rank[self.by_bytes] = np.arange(len(rank))
         return rank
@@ -72,13 +70,13 @@ class GraphIndex:
     tensor_ids: tuple[str, ...]
     node_ids: tuple[str, ...]
     role: NDArray[np.int8]
-    """Shape (tensors,): place in ``ROLES``."""
+    """Shape (tensors,): index into ``ROLES``."""
     is_forward: NDArray[np.bool_]
     """Shape (nodes,): whether its phase is ``forward``."""
     dtype_names: tuple[str, ...]
     """The dtypes of the graph, by first appearance."""
     dtype: I64
-    """Shape (tensors,): place in ``dtype_names``."""
+    """Shape (tensors,): index into ``dtype_names``."""
     marked: I64
     """Ascending numbers of the tensors with fields other than id, shape, dtype and role."""
     nbytes: U64
@@ -100,12 +98,12 @@ class GraphIndex:
 
     @cached_property
     def tensor_names(self) -> Ids:
-        """The tensors' ids, all at once."""
+        """The ids of the tensors."""
         return Ids(self.tensor_ids)
 
     @cached_property
     def node_names(self) -> Ids:
-        """The nodes' ids, all at once."""
+        """The ids of the nodes."""
         return Ids(self.node_ids)
 
     @property
@@ -120,7 +118,7 @@ class GraphIndex:
 
     @property
     def id_rank(self) -> I64:
-        """Shape (tensors,): each tensor's place when all are sorted by id bytes."""
+        """Shape (tensors,): position of each tensor when all are sorted by id bytes."""
         return self.tensor_names.rank
 
     @cached_property
@@ -133,7 +131,7 @@ class GraphIndex:
 
     @cached_property
     def readers(self) -> tuple[I64, I64]:
-        """CSR ``(ptr, idx)`` of the nodes that read each tensor, in node order, a node once per mention."""
+        """CSR ``(ptr, idx)`` of the nodes that read each tensor, in node order; a node once per operand."""
         counts = np.bincount(self.in_idx, minlength=len(self.tensor_ids))
         ptr = np.zeros(len(self.tensor_ids) + 1, np.int64)
         np.cumsum(counts, out=ptr[1:])
@@ -155,7 +153,7 @@ class GraphIndex:
 
 
 def named(names: Sequence[str], codes: NDArray[np.integer[Any]]) -> tuple[str, ...]:
-    """``names[codes[i]]`` for every i."""
+    """Return the names of all codes: ``names[codes[i]]`` for every i."""
     if len(codes) and (codes == codes[0]).all():
         return (names[int(codes[0])],) * len(codes)
     return tuple(map(names.__getitem__, codes.tolist()))
@@ -164,10 +162,9 @@ def named(names: Sequence[str], codes: NDArray[np.integer[Any]]) -> tuple[str, .
 def index_graph(graph: Graph, dims: Mapping[str, int] | None = None) -> GraphIndex:
     """Check ``graph`` and return it as numeric columns. O(tensors + operands).
 
-    ``dims`` is a point inside the envelopes of the graph's named dimensions; others have their
-    ``max``. Raises ``InvalidIrShapes`` (``diagnostics["reason"]`` is the rule, ``path`` the JSON path),
-    ``AllocationOverflow``, ``AlignmentViolation`` and, for a cycle of views, ``LivenessCycle``. The timeline checks
-    orders and cycles of nodes.
+    ``dims`` sets named dimensions within their envelopes; the others have their ``max``. Raises ``InvalidIrShapes``
+    (``diagnostics["reason"]`` is the rule, ``path`` the JSON path), ``AllocationOverflow``, ``AlignmentViolation`` and,
+    for a cycle of views, ``LivenessCycle``. The timeline checks orders and cycles of nodes.
     """
     tensors, nodes = graph.tensors, graph.nodes
     names, node_names = Ids([tensor.id for tensor in tensors]), Ids([node.node_id for node in nodes])
@@ -262,7 +259,7 @@ def _marked(graph: Graph) -> I64:
 
 
 def _sizes(graph: Graph, point: dict[str, int], dtype: I64, dtypes: int) -> tuple[tuple[tuple[int, ...], ...], U64]:
-    """Shapes at ``point`` and bytes. Real graphs repeat few (shape, dtype) pairs, so each pair is computed once."""
+    """Return shapes at ``point``, and bytes. Graphs repeat few (shape, dtype) pairs; each pair is computed once."""
     shapes = [tensor.shape for tensor in graph.tensors]
     which, _ = _codes(shapes)
     if dtypes > 1:
@@ -281,7 +278,7 @@ def _sizes(graph: Graph, point: dict[str, int], dtype: I64, dtypes: int) -> tupl
 
 
 def _codes(values: Sequence[Hashable]) -> tuple[I64, list[Any]]:
-    """Small numbers for few distinct values: ``(codes, distinct)``, distinct values by first appearance."""
+    """Return ``(codes, distinct values by first appearance)``; a code is an index into the distinct values."""
     distinct = dict.fromkeys(values)
     if len(distinct) <= 1:
         return np.zeros(len(values), np.int64), list(distinct)
@@ -338,22 +335,12 @@ def _set_bases(index: GraphIndex) -> None:
 
 
 def _check_pairs(index: GraphIndex, field: str) -> None:
-    """Check a field of operand pairs against how many inputs and outputs each node has."""
-    given: list[Inplace | None] = [getattr(node, field) for node in index.graph.nodes]
+    """Check a field of operand pairs, once for each distinct value and number of operands."""
+    given = [getattr(node, field) for node in index.graph.nodes]
     values = [() if pairs is None else pairs for pairs in given]
     if not set(values) - {"any", "none", ()}:
         return
-    codes, distinct = _codes(values)
-    wrong = np.zeros(len(distinct), np.bool_)
-    ends_in, ends_out = np.zeros((2, len(distinct)), np.int64)
-    for code, pairs in enumerate(distinct):
-        if isinstance(pairs, str):
-            wrong[code] = pairs not in ("any", "none")
-        elif pairs and min(map(min, pairs)) < 0:
-            wrong[code] = True
-        elif pairs:
-            ends_in[code], ends_out[code] = (min(max(side), MOST) + 1 for side in zip(*pairs, strict=True))
-    bad = wrong[codes] | (ends_in[codes] > np.diff(index.in_ptr)) | (ends_out[codes] > np.diff(index.out_ptr))
-    if bad.any():
-        k = int(bad.argmax())
-        checks.refuse_pairs(index.graph, k, field, values[k])
+    cases = list(zip(values, np.diff(index.in_ptr).tolist(), np.diff(index.out_ptr).tolist(), strict=True))
+    first_of = dict(zip(reversed(cases), range(len(cases) - 1, -1, -1), strict=True))
+    for k in sorted(first_of.values()):
+        checks.check_pairs(index.graph, k, field, values[k])

@@ -104,7 +104,7 @@ def recompute_model(plan_input: PlanInput) -> RecomputeModel:
     nodes = [index.graph.nodes[k] for k in node_at.tolist()]
     flops = graph_flops(index)
     of_node = [flops.of_node[k] for k in node_at.tolist()]
-    node_flops = np.array([min(each.total, MOST_NODE_FLOPS) if each is not None else 0 for each in of_node], np.int64)
+    node_flops = np.array([min(each, MOST_NODE_FLOPS) if each is not None else 0 for each in of_node], np.int64)
     is_output = _storage_mask(liveness, index.is_output)
     at_start = _storage_mask(liveness, index.is_input)
     saved = np.array([timeline.retain and tensor.saved_for_backward for tensor in index.graph.tensors], np.bool_)

@@ -14,7 +14,7 @@ import numpy as np
 
 from tmmu_core.plans.analysis.plan_warnings import input_warnings
 from tmmu_core.plans.figures.live_bytes import change_points
-from tmmu_core.plans.figures.plan_storages import curve_points_of, live_bytes, storages_of
+from tmmu_core.plans.figures.plan_storages import curve_points_of, live_bytes
 from tmmu_core.plans.model import Plan
 
 GRADIENT = ("#ffffff", "#fdd49e", "#d7301f")
@@ -46,10 +46,7 @@ def _arena_events(plan: Plan, number: int) -> Iterator[dict[str, Any]]:
     arena, process = plan.arenas[number], number + 1
     yield {"ph": "M", "name": "process_name", "pid": process, "args": {"name": f"arena {arena.name}"}}
     yield {"ph": "M", "name": "process_sort_index", "pid": process, "args": {"sort_index": process}}
-    storages = storages_of(plan)
-    points = curve_points_of(plan, storages)
-    curve = live_bytes(plan, arena.name, storages, points)
-    steps, values = change_points(curve, points.steps)
+    steps, values = change_points(live_bytes(plan, arena.name), curve_points_of(plan).steps)
     for step, size in [*zip(steps.tolist(), values.tolist(), strict=True), (plan.steps, 0)]:
         yield {"ph": "C", "name": "live bytes", "pid": process, "ts": step, "args": {"bytes": size}}
     rows = np.flatnonzero(plan.arena == number)
@@ -88,7 +85,7 @@ def to_model_explorer(plan: Plan) -> bytes:
     Model Explorer finds a node by its id or by the name of one of its outputs.
     """
     points = curve_points_of(plan)
-    curves = [live_bytes(plan, arena.name, None, points).astype(object) for arena in plan.arenas]
+    curves = [live_bytes(plan, arena.name).astype(object) for arena in plan.arenas]
     live = np.array(curves, object).reshape(-1, len(points)).sum(axis=0)
     nodes = dict(_nodes(plan))
     results = {node: {"value": live[points.at(step)]} for step, node in nodes.items()}

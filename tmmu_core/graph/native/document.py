@@ -61,23 +61,22 @@ def kind(data: bytes) -> str:
 
 
 def no_document(data: bytes) -> str:
-    """Return why bytes begin neither like a JSON object nor like a CBOR map; ``""`` if they do."""
+    """Return why bytes are not a document; ``""`` if they begin like a JSON object or a CBOR map."""
     if kind(data):
         return ""
     return "it begins neither like a JSON object nor like a CBOR map" if data else "the file is empty"
 
 
 _CONTAINERS = bytes(range(0x80, 0xC0))
-"""First bytes of CBOR's lists and maps."""
+"""Bytes that can begin a list or a map in CBOR."""
 
 
 def refuse_many_values(data: bytes, source: str = "", packed: int = 0) -> None:
-    """Raise ``UnreadableInput`` for a document or a text that holds more values than the limit, before any is made.
-    ``packed``: the bytes that it was unpacked from; 0 where it was not packed.
+    """Raise ``UnreadableInput`` for a document or a text with more values than the limit, before it is decoded.
 
-    A byte of a list that is empty becomes sixty in memory. What parts the values is counted, so that nothing is read
-    for it: commas, brackets and lines of a text; in CBOR the bytes that may begin a list or a map, and every fourth
-    of all bytes, for what else a few of them may begin. Binary formats are counted by their own readers.
+    ``packed``: its compressed bytes; 0 for a file that is not compressed. One byte of a file, such as an empty list,
+    can need sixty bytes in memory. Values are estimated: by the commas, brackets and lines of a text; in CBOR by the
+    bytes that can begin a list or a map, and a quarter of all bytes. Readers of binary formats count for themselves.
     """
     ceiling, how = limits.values_of(packed or len(data), packed > 0), kind(data)
     if len(data) <= ceiling:
@@ -93,7 +92,7 @@ def refuse_many_values(data: bytes, source: str = "", packed: int = 0) -> None:
 
 
 def fields(data: bytes, source: str = "") -> dict[str, Any]:
-    """Return the top-level fields of a document, their values still unread in JSON. Raises ``UnreadableInput``."""
+    """Return the top-level fields of a document; values of JSON are not decoded. Raises ``UnreadableInput``."""
     if kind(data) == "json":
         return _decode_json(data, dict[str, msgspec.Raw], source)
     value = _load_cbor(data, source)
@@ -101,9 +100,9 @@ def fields(data: bytes, source: str = "") -> dict[str, Any]:
 
 
 def check_version(found: Any, known: str, source: str, place: str) -> None:
-    """Raise ``UnreadableInput`` unless ``found`` is the schema ``known``, such as ``tmmu_plan/1``, or is missing.
+    """Raise ``UnreadableInput`` unless the schema ``found`` is missing or ``known``, such as ``tmmu_plan/1``.
 
-    A reader calls this before it decodes the fields, which another version may rename.
+    Call this before the fields are decoded, because another version may rename them.
     """
     if found in (None, "", known):
         return
@@ -116,10 +115,10 @@ _SCHEMA = re.compile(r"\b(uml_model_ir|tmmu_[a-z]+)\b\D{0,24}(\d{1,9}(?:\.\d+)*)
 
 
 def refuse_later(fields: Mapping[str, Any], source: str) -> None:
-    """Raise ``UnreadableInput`` if one of the top-level fields names a later schema.
+    """Raise ``UnreadableInput`` if one of the top-level fields names a schema of a later version.
 
-    A later version may write it in another form, or in another field whose name contains ``schema`` or ``version``:
-    the name of a schema with a version above 1, or, in a document with fields of ours, such a number alone.
+    It is searched in all fields whose name contains ``schema`` or ``version``, because a later version may name the
+    field otherwise: the name of a schema with a version above 1, or, beside fields of this product, the number alone.
     """
     is_ours = any(key == "tensors" or key.startswith(("ir_schema", "tmmu_")) for key in fields)
     for key, value in fields.items():
@@ -135,7 +134,7 @@ def refuse_later(fields: Mapping[str, Any], source: str) -> None:
 
 
 def text_field(data: bytes, key: str, source: str = "") -> str | None:
-    """Return a top-level text of a document, read without the other fields; ``None`` if it is missing or not text."""
+    """Return a top-level text of a document without decoding the rest; ``None`` if it is missing or not text."""
     value = fields(data, source).get(key)
     if isinstance(value, msgspec.Raw):
         with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -158,9 +157,9 @@ def decode(data: bytes, shape: type[T], source: str = "", noun: str = "graph") -
                 return msgspec.convert(value, shape)
             repeated = None
             try:
-                refuse_repeated_keys(data, source)  # before there are values: not both in memory
+                refuse_repeated_keys(data, source)  # first, so that two copies of the values are never in memory
             except UnreadableInput as error:
-                repeated = error  # an error that the decoder finds is reported first
+                repeated = error  # errors of the decoder have precedence
             value = _decode_json(data, shape, source)
             if repeated is not None:
                 raise repeated
@@ -170,7 +169,7 @@ def decode(data: bytes, shape: type[T], source: str = "", noun: str = "graph") -
 
 
 def _damaged(what: str, source: str, place: str = "", hint: str = "Save the file as UTF-8.") -> UnreadableInput:
-    """Return the error for a document that cannot be decoded."""
+    """Return the error for a damaged document."""
     return UnreadableInput(f"{what}.", source=source, place=place, hint=hint)
 
 
@@ -182,7 +181,7 @@ def _decode_json(data: bytes, shape: Any, source: str) -> Any:
     try:
         return msgspec.json.decode(text, type=shape)
     except msgspec.ValidationError as error:
-        if " - at `" not in str(error):  # nothing of it was known: a text that is cut is called so first
+        if " - at `" not in str(error):  # an error of the whole document: report damaged JSON first
             _decode_json(text, Any, source)
         raise
     except msgspec.DecodeError as error:
@@ -200,8 +199,7 @@ def _decode_json(data: bytes, shape: Any, source: str) -> Any:
         raise _damaged("this JSON is nested too deeply to be a graph", source, "", "Check what wrote it.") from error
 
 
-_DIGITS = bytes.maketrans(b"123456789", b"0" * 9)
-_TWENTY = b"0" * 20
+_TO_ZEROS = bytes.maketrans(b"123456789", b"0" * 9)
 
 
 def refuse_long_numbers(text: bytes, source: str) -> None:
@@ -209,7 +207,7 @@ def refuse_long_numbers(text: bytes, source: str) -> None:
 
     Values are checked only if the text has twenty consecutive digits. Invalid JSON is left to the reader.
     """
-    if _TWENTY not in text.translate(_DIGITS):
+    if b"0" * 20 not in text.translate(_TO_ZEROS):
         return
     found: tuple[str, str] | None = None
     try:
@@ -253,7 +251,7 @@ def refuse_repeated_keys(data: bytes, source: str) -> None:
 
 
 def _require_unique_keys(pairs: list[tuple[str, Any]]) -> None:
-    """Check one object, and keep nothing of it."""
+    """Raise ``UnreadableInput`` for an object with a key twice. Returns nothing, so that no object is kept."""
     if len(dict(pairs)) != len(pairs):
         keys = [key for key, _ in pairs]
         twice = next(key for key in keys if keys.count(key) > 1)
@@ -273,13 +271,13 @@ def _no_tag(*_: Any) -> Any:
 _NO_TAGS = dict.fromkeys(
     (*range(6), 25, *range(28, 31), *range(35, 38), 52, 54, 100, 256, 258, 260, 261, 1004, 43000, 55799), _no_tag
 )
-"""Tags that the CBOR reader knows by itself: shared and circular values, numbers of any size, patterns, dates."""
+"""Decoders for the tags that cbor2 would otherwise decode: shared values, bignums, patterns, dates."""
 
 
 def next_cbor(stream: io.BytesIO) -> Any:
-    """The next CBOR value of ``stream``: maps, lists, texts, bytes, numbers within 64 bits, and no tag (contract §6).
+    """Return the next CBOR value of ``stream``: maps, lists, texts, bytes, 64-bit numbers, no tags (contract §6).
 
-    Raises what :data:`CBOR_FAULTS` lists.
+    Raises the exceptions in :data:`CBOR_FAULTS`.
     """
     return cbor2.load(
         stream,
@@ -295,7 +293,7 @@ CBOR_FAULTS = (cbor2.CBORDecodeError, ValueError, OverflowError, MemoryError, Re
 
 
 def fault_text(error: BaseException) -> str:
-    """Return the error of the first check that failed."""
+    """Return the message of a CBOR error, or of the error that caused it."""
     return str(error.__cause__ or error)
 
 
@@ -309,7 +307,7 @@ def _load_cbor(data: bytes, source: str) -> Any:
 
 @lru_cache(maxsize=1)
 def _cbor_value(data: bytes) -> Any:
-    """Return the value of a CBOR document; it is cached, because its recognition is followed by its reading."""
+    """Return the value of a CBOR document. It is cached, because a file is first recognised, then read."""
     stream = io.BytesIO(data)
     stream.seek(len(CBOR_SELF_DESCRIBED) if data.startswith(CBOR_SELF_DESCRIBED) else 0)
     try:
@@ -340,7 +338,7 @@ _WORDS = {".role": ROLES, ".phase": PHASES, ".replan_policy": ("ABORT", "REPLAN_
 
 
 def _wrong_field(error: msgspec.ValidationError, data: bytes, source: str, meant: tuple[str, str]) -> InvalidIrShapes:
-    """Return the error of an unknown field; ``meant``: the kind of document and a hint ("": the general hint)."""
+    """Return the error of a wrong field; ``meant``: the kind of document, and a hint or ""."""
     what, _, place = str(error).partition(" - at `")
     path = place.rstrip("`") or "$"
     reason, hint = next((reason, hint) for start, reason, hint in _REASONS if what.startswith(start))
@@ -356,7 +354,7 @@ def _wrong_field(error: msgspec.ValidationError, data: bytes, source: str, meant
         try:
             whole = _load_cbor(data, source) if kind(data) == "cbor" else _decode_json(data, dict[str, Any], source)
         except msgspec.ValidationError:
-            return refusal  # the document has another fault further on: no name is available
+            return refusal  # without a name: the rest of the document is damaged
         noun, key = ("tensor", "id") if element[1] == "tensors" else ("node", "node_id")
         row = whole[element[1]][int(element[2])]
         if isinstance(row, dict) and isinstance(name := row.get(key), str):

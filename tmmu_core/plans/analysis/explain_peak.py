@@ -128,11 +128,10 @@ def _need(plan: Plan, budget: int | None, name: str) -> tuple[str, int, ArenaSum
 
 def _deciding_step(plan: Plan, arena: str) -> int:
     """Return the step with the most live bytes in the life of the storage with the highest end."""
-    s = storages_of(plan)
-    points = curve_points_of(plan, s)
+    s, points = storages_of(plan), curve_points_of(plan)
     here = np.flatnonzero(s.arena == arena_number(plan, arena))
     ends = (s.offset + s.size)[here]
-    live = live_bytes(plan, arena, s, points)
+    live = live_bytes(plan, arena)
     best = (-1, 0)
     for k in here[ends == ends.max()].tolist():
         first, last = int(points.birth[k]), max(int(points.death[k]), int(points.birth[k]) + 1)

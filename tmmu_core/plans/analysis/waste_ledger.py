@@ -110,7 +110,7 @@ def waste_ledger(plan: Plan, arena: str) -> WasteLedger:
     s, number = storages_of(plan), arena_number(plan, arena)
     here = np.flatnonzero((s.arena == number) & (s.backing > 0))
     extent = plan.arenas[number].extent_bytes
-    points = curve_points_of(plan, s)
+    points = curve_points_of(plan)
     live = live_bytes_of(points.birth[here], points.death[here], s.size[here], len(points))
     occupied = live_bytes_of(points.birth[here], points.death[here], s.backing[here], len(points))
     gaps, top = _gaps_and_top(s, here, points)
@@ -239,7 +239,7 @@ class ResourceLedger:
 def resource_ledger(plan: Plan) -> ResourceLedger:
     """Return the counters of TMMU v2 II.J. A plan that exceeds the budget is not created (§4) and has none."""
     s = storages_of(plan)
-    points = curve_points_of(plan, s)
+    points = curve_points_of(plan)
     steps = len(points)
     peak_bytes, peak_live = np.zeros((2, steps), np.uint64)
     for number in range(len(plan.arenas)):

@@ -5,11 +5,11 @@ Works on any finished :class:`Plan`. ::
     offset │        ┌──────────┐  the storage: its place is legal, and so may lower ones be
            │   ┌────┴───┐ ┌────┤  walls: storages that are alive together with it
            │   └────────┘ │    │
-           │  ░░░░░░░░░░  └────┘  rooms: free for its whole life, and too small for it (or off its grid)
+           │  ░░░░░░░░░░  └────┘  rooms: free for its whole life, and too small for it (or misaligned)
            └──────────────────────► step
 
-Two storages are alive together where their half-open ranges meet (:attr:`PlanStorages.death` counts a giver that is
-not taken over through the step that reads it). Cost: O(n) for the arena's n storages, and a sort of those that meet.
+Two storages are alive together where their half-open ranges intersect; the input of an in-place reuse that is not taken
+is alive through the step that reads it. Cost: O(n) for the n storages of the arena, and a sort of those alive together.
 """
 
 from collections.abc import Sequence
@@ -111,9 +111,9 @@ def _grid(plan: Plan, s: PlanStorages, me: int) -> int:
 
 
 def _meeting(s: PlanStorages, me: int, birth: int, death: int) -> list[tuple[int, int, int]]:
-    """Return ``(storage, start, end)`` of the others with bytes that are live at a step of ``[birth, death)``.
+    """Return ``(storage, start, end)`` of the other storages that are live at a step of ``[birth, death)``, by start.
 
-    In order of their starts; empty for a storage without bytes.
+    Empty for a storage without bytes; others without bytes are left out.
     """
     alive = (s.arena == s.arena[me]) & (s.birth < death) & (s.death > birth) & (s.size > 0) & (s.size[me] > 0)
     alive[me] = False
@@ -161,8 +161,8 @@ class Ghost:
 def ghost(plan: Plan, tensor_id: str, offset: int, birth: int | None = None) -> Ghost:
     """Return the effect of ``offset`` (bytes) and of the first step ``birth`` on the storage of ``tensor_id``.
 
-    Its life keeps its length, and is cut to the timeline. ``extent`` is the highest end of all storages of the arena,
-    backings of slots included, except that of the storage itself. Raises ``KeyError`` for an unknown tensor.
+    Its life keeps its length and stays within the timeline. ``extent`` is the highest end of all storages of the
+    arena, with this one at its new offset. Raises ``KeyError`` for an unknown tensor.
     """
     s = storages_of(plan)
     me = int(plan.storage[plan.row_of[tensor_id]])
@@ -205,7 +205,7 @@ class Parting:
     by: str
     """Order in which placements are compared: the planners' own (``size``, ``birth`` …), or ``birth``."""
     left: str | None
-    """Id of the storage that the baseline places."""
+    """Id of the storage in the baseline."""
     right: str | None
     left_offset: int | None
     right_offset: int | None
@@ -216,15 +216,15 @@ def parting(
 ) -> Parting | None:
     """Return the first different placement in ``arena``; ``None`` if all are equal or a plan lacks the arena.
 
-    ``orders`` are the arena's storages as each side placed them, ``by`` what that order is called; without them both
-    are walked as their storages are born (contract §1: birth, −bytes, id).
+    ``orders`` holds the storages of the arena as each side placed them, ``by`` the name of that order. Without orders,
+    the storages are compared in the normative order (contract §1: birth, −bytes, id).
     """
     if arena not in left.arena_of or arena not in right.arena_of:
         return None
     placed: list[list[tuple[str, int]]] = []
     for k, plan in enumerate((left, right)):
         s = storages_of(plan)
-        order = orders[k] if orders else by_birth(plan, s, arena)
+        order = orders[k] if orders else by_birth(plan, arena)
         placed.append([(plan.tensor_ids[s.head[i]], int(s.offset[i])) for i in order])
     for alike, (a, b) in enumerate(zip_longest(*placed, fillvalue=(None, None))):
         if a != b:

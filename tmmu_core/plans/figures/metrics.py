@@ -1,8 +1,7 @@
-"""A plan's figures (contract §7): arenas in pages, ratios, the totals and the metrics record.
+"""Figures of a plan (contract §7): whole pages, ratios, the totals over all arenas and the metrics record.
 
-Figures are integers (bytes, steps, counts); a ratio is one division at the very end. The words are those of
-``docs/glossary.md``. Their inputs are in :mod:`.live_bytes` (columns of births, deaths and bytes) and
-:mod:`.plan_storages` (a plan's rows gathered).
+Figures are integers (bytes, steps, counts); a ratio is one division at the very end. ``docs/glossary.md`` defines the
+words. The figures are computed from :mod:`.live_bytes` and :mod:`.plan_storages`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,17 +34,17 @@ def committed_bytes(extent: int, page_size: int, *, arena: str = "") -> int:
 
 
 def ratio(part: int, whole: int) -> float:
-    """``part / whole``; 0.0 if the whole is 0."""
+    """Return ``part / whole``; 0.0 if the whole is 0."""
     return part / whole if whole else 0.0
 
 
 def reuse_ratio(slots: int, storages: int) -> float:
-    """``memory_reuse_ratio`` = 1 − slots / storages; 0 when there are no storages."""
+    """Return ``memory_reuse_ratio`` = 1 − slots / storages; 0 without storages."""
     return ratio(storages - slots, storages)
 
 
 def fragmentation_ratio(peak_live: int, extent: int) -> float:
-    """``internal_fragmentation_ratio`` = 1 − Σ peak live / Σ extent; 0 when empty."""
+    """Return ``internal_fragmentation_ratio`` = 1 − Σ peak live / Σ extent; 0 if the extent is 0."""
     return ratio(extent - peak_live, extent)
 
 
@@ -101,13 +100,14 @@ def plan_metrics(
     retained: tuple[int, int] = (0, 0),
     allocation_time_ns: int = 0,
 ) -> dict[str, Any]:
-    """``Plan.metrics``: sums over the arenas (per arena: ``Plan.arenas``), TMMU v2 0.I and §7, contract §7.
+    """Return ``Plan.metrics``: sums over the arenas (TMMU v2 0.I and §7, contract §7).
 
-    ``retained`` is :func:`activation_retention`'s pair. ``internal_fragmentation_ratio`` alone goes by the sum of the
-    arenas' own peaks (contract §7), as ``max_live`` does by that of their own counts. ``allocation_time_ns`` is never
-    hashed and never compared.
+    ``retained`` is the result of :func:`activation_retention`. ``internal_fragmentation_ratio`` and ``max_live`` sum
+    the peaks and counts of each arena, which may be at different steps. ``allocation_time_ns`` is never hashed and
+    never compared.
     """
     slots, storages = sum(a.slots for a in arenas), sum(a.storages for a in arenas)
+    peaks, extents = sum(a.peak_live_bytes for a in arenas), sum(a.extent_bytes for a in arenas)
     return {
         "peak_logical_slots": slots,
         "max_live": sum(a.max_live for a in arenas),
@@ -119,7 +119,7 @@ def plan_metrics(
         "peak_physical_bytes_per_arena": {a.name: a.extent_bytes for a in arenas},
         "peak_tmmu_usage_per_arena": {a.name: a.peak_live_bytes for a in arenas},
         "memory_reuse_ratio": reuse_ratio(slots, storages),
-        "internal_fragmentation_ratio": _fragmentation(arenas),
+        "internal_fragmentation_ratio": fragmentation_ratio(peaks, extents),
         "activation_bytes_retained": retained[0],
         "activation_bytes": retained[1],
         "activation_retention_ratio": ratio(*retained),
@@ -131,7 +131,7 @@ def plan_metrics(
 def renewed_metrics(old: Plan, new: Plan) -> dict[str, Any]:
     """Return the metrics of ``old``, a plan of an older version, with the totals and peaks of ``new``.
 
-    A figure that is not that of the arenas of ``old`` is kept.
+    A figure that does not follow from the arenas of ``old`` is kept.
     """
     metrics, counted = dict(old.metrics), totals(new)
     then = plan_metrics(old.arenas, counted) | {"peak_live_bytes": sum(a.peak_live_bytes for a in old.arenas)}
@@ -140,10 +140,6 @@ def renewed_metrics(old: Plan, new: Plan) -> dict[str, Any]:
         if metrics.get(key) == then[key]:
             metrics[key] = now[key]
     return {**metrics, "totals": now["totals"]}
-
-
-def _fragmentation(arenas: Sequence[ArenaSummary]) -> float:
-    return fragmentation_ratio(sum(a.peak_live_bytes for a in arenas), sum(a.extent_bytes for a in arenas))
 
 
 def written_metrics(metrics: Mapping[str, Any]) -> dict[str, Any]:
@@ -175,7 +171,7 @@ def activation_retention(liveness: Liveness) -> tuple[int, int]:
 
 
 def packing_may_do(plan: Plan, budget: int | None = None) -> bool:
-    """Whether no lower bound is over its limit: another packing of the same lives may keep all limits, or none may."""
+    """Return whether no lower bound exceeds its limit, so that another packing of the same lives may fit."""
     if any(arena.bound_bytes > arena.capacity_bytes for arena in plan.arenas):
         return False
     return budget is None or sum(arena.bound_bytes for arena in plan.arenas) <= budget

@@ -15,16 +15,16 @@ from tmmu_core.plans.model import I64, U64, Plan
 
 @dataclass(frozen=True, eq=False)
 class PlanStorages:
-    """A plan's storages as columns, by storage number; gathered from its rows."""
+    """A plan's storages as columns, by storage number."""
 
     head: I64
     """The row that names it: first-born, bases before views, then id bytes."""
     arena: NDArray[np.int32]
     slot: I64
     offset: U64
-    """Bytes: where the storage starts in its arena (the lowest of its rows)."""
+    """Start of the storage in its arena, in bytes: the lowest offset of its rows."""
     size: U64
-    """Bytes: up to the highest end of its rows."""
+    """Bytes up to the highest end of its rows."""
     alignment: U64
     birth: I64
     death: I64
@@ -33,7 +33,7 @@ class PlanStorages:
     backing: U64
     """Bytes of its slot: the size of the largest tenant, at least 1 (contract §3)."""
     slot_alignment: U64
-    """Bytes: the greatest alignment of the slot's tenants."""
+    """Greatest alignment of the slot's tenants, in bytes."""
 
     def __len__(self) -> int:
         return len(self.head)
@@ -48,18 +48,17 @@ _KNOWN: WeakKeyDictionary[Plan, PlanStorages] = WeakKeyDictionary()
 
 
 def storages_of(plan: Plan) -> PlanStorages:
-    """Group a plan's rows by storage; computed once for a plan, because every figure of a page needs it."""
-    found = _KNOWN.get(plan)
-    if found is None:
-        found = _KNOWN[plan] = _grouped(plan)
-    return found
+    """Return the rows of a plan grouped by storage; computed once for a plan, because all figures need it."""
+    if plan not in _KNOWN:
+        _KNOWN[plan] = _grouped(plan)
+    return _KNOWN[plan]
 
 
 def _grouped(plan: Plan) -> PlanStorages:
-    """Return the range of bytes and the range of steps in use of each storage.
+    """Return the ranges of bytes and of steps of each storage.
 
     The input of an in-place reuse that is not taken keeps its bytes through the step that reads it. A range that
-    reaches out of the timeline, which only a damaged plan has, is cut to it.
+    exceeds the timeline, which only a damaged plan has, is cut to it.
     """
     n, of = int(plan.storage.max(initial=-1)) + 1, plan.storage
     is_view = np.array([base is not None for base in plan.base_tensor_uids], np.bool_)
@@ -92,7 +91,7 @@ def _grouped(plan: Plan) -> PlanStorages:
 
 
 def _gathered(function: np.ufunc, start: int, number: I64, values: NDArray[Any], count: int) -> NDArray[Any]:
-    """Return an array of shape (count,): ``function`` over ``start`` and the values of each number."""
+    """Return an array of shape (count,): ``start`` and the values of each number, combined by ``function``."""
     found = np.full(count, start, values.dtype)
     function.at(found, number, values)
     return found
@@ -140,10 +139,9 @@ class CurvePoints:
         return max(0, int(np.searchsorted(self.steps, step, side="right")) - 1)
 
 
-def curve_points_of(plan: Plan, storages: PlanStorages | None = None) -> CurvePoints:
+def curve_points_of(plan: Plan) -> CurvePoints:
     """Return the curve points of a plan."""
-    s = storages or storages_of(plan)
-    end = moments(plan)
+    s, end = storages_of(plan), moments(plan)
     if end <= 8 * len(s) + 1024:
         return CurvePoints(np.arange(end, dtype=np.int64), s.birth, s.death)
     steps = np.unique(np.concatenate([np.zeros(1, np.int64), s.birth, s.death]))
@@ -151,23 +149,21 @@ def curve_points_of(plan: Plan, storages: PlanStorages | None = None) -> CurvePo
     return CurvePoints(steps, np.searchsorted(steps, s.birth), np.searchsorted(steps, s.death))
 
 
-def live_bytes(plan: Plan, arena: str, storages: PlanStorages | None = None, points: CurvePoints | None = None) -> U64:
-    """Return the live bytes of the arena at each point; without steps, those of persistent storages."""
-    s = storages or storages_of(plan)
-    b = points or curve_points_of(plan, s)
+def live_bytes(plan: Plan, arena: str) -> U64:
+    """Return the live bytes of the arena at each curve point; without steps, those of persistent storages."""
+    s, points = storages_of(plan), curve_points_of(plan)
     here = s.arena == arena_number(plan, arena)
-    return live_bytes_of(b.birth[here], b.death[here], s.size[here], len(b))
+    return live_bytes_of(points.birth[here], points.death[here], s.size[here], len(points))
 
 
 def peak_step_of(plan: Plan, arena: str) -> tuple[int, int]:
     """Return ``(step, bytes)``: the first step at which the most bytes of the arena are alive."""
-    points = curve_points_of(plan)
-    point, most = peak_of(live_bytes(plan, arena, points=points))
-    return int(points.steps[point]), most
+    point, most = peak_of(live_bytes(plan, arena))
+    return int(curve_points_of(plan).steps[point]), most
 
 
 def alive_at(plan: Plan, step: int, arena: str | None = None) -> I64:
-    """Rows of the tensors whose bytes are in use at ``step`` (in one arena, or in all), by size falling, then id."""
+    """Return the rows whose bytes are in use at ``step`` (in one arena, or in all), largest first, then by id."""
     alive = (plan.birth <= step) & (step < plan.held_until)
     if arena is not None:
         alive &= plan.arena == arena_number(plan, arena)
@@ -175,19 +171,21 @@ def alive_at(plan: Plan, step: int, arena: str | None = None) -> I64:
     return rows[np.lexsort((rows, U64_MAX - plan.size[rows]))]
 
 
-def by_birth(plan: Plan, s: PlanStorages, arena: str) -> list[int]:
+def by_birth(plan: Plan, arena: str) -> list[int]:
     """Return the storages of an arena in the normative order: birth, −bytes, id bytes."""
+    s = storages_of(plan)
     here = np.flatnonzero(s.arena == arena_number(plan, arena)).tolist()
     return sorted(here, key=lambda i: (int(s.birth[i]), -int(plan.size[s.head[i]]), int(s.head[i])))
 
 
-def held_by_writer(plan: Plan, own: PlanStorages, index: GraphIndex, step: int, arena: str) -> tuple[I64, int]:
+def held_by_writer(plan: Plan, index: GraphIndex, step: int, arena: str) -> tuple[I64, int]:
     """Return ``(bytes per node, bytes that no node wrote)`` of an arena's storages that are alive at ``step``.
 
-    ``own`` are the plan's storages, ``index`` the graph as run. A storage belongs to the node that writes its head;
-    inputs and what is persistent belong to none. The sum of all is the live bytes of the step. The array's shape is
-    (nodes,). O(storages). ``KeyError`` for an arena that the plan does not have.
+    ``index`` is the graph as run. A storage belongs to the node that writes its head; inputs and persistent storages
+    belong to none. The sum of all is the live bytes of the step. The array has the shape (nodes,). O(storages).
+    ``KeyError`` for an arena that the plan does not have.
     """
+    own = storages_of(plan)
     by_node = np.zeros(len(index.node_ids), np.int64)
     alive = np.flatnonzero((own.arena == arena_number(plan, arena)) & (own.birth <= step) & (step < own.death))
     heads = [index.tensor_of[plan.tensor_ids[row]] for row in own.head[alive].tolist()]

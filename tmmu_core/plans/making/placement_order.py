@@ -1,7 +1,7 @@
 """The order in which a planner placed the storages of an arena.
 
-Planners record order and fit in their notes. The placement is repeated, and the order is used only where it gives the
-same plan. The packing of a search has no order; its storages are sorted by offset.
+Planners record order and fit in their notes. The placement is repeated with them, and the order is returned only if
+the result is the same plan. The packing of a search has no order; its storages are sorted by offset.
 """
 
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class Placed:
     by: str
     """Sort key: ``birth``, a key of ``greedy.ORDERS``, or ``offset`` where the planner searched."""
     fit: str
-    """Placement rule: ``slot`` (the lowest free one), ``lowest`` or ``tightest`` (offset); ``""`` where searched."""
+    """Placement rule: ``slot`` (lowest free slot), ``lowest`` or ``tightest`` (offset); ``""`` after a search."""
 
     @property
     def own(self) -> bool:
@@ -53,10 +53,10 @@ def problems_of(solution: Solution) -> list[Problem]:
 
 
 def placed_in(plan: Plan, arena: str, problem: Problem | None = None) -> Placed:
-    """Return the placements of ``arena`` in order. Without the packed ``problem``, only slot plans have one."""
+    """Return the placements of ``arena`` in order; by offset if the plan has no slots and ``problem`` is ``None``."""
     s = storages_of(plan)
     if plan.has_slots:
-        return Placed(tuple(by_birth(plan, s, arena)), "birth", "slot")
+        return Placed(tuple(by_birth(plan, arena)), "birth", "slot")
     notes = dict(plan.notes.get(arena) or {})
     order, _, fit = str(notes.get("start", "")).partition("/")
     order, fit = str(notes.get("order", order)), str(notes.get("fit", fit))
@@ -68,7 +68,7 @@ def placed_in(plan: Plan, arena: str, problem: Problem | None = None) -> Placed:
         again = np.array(place(cols, sequence, fit), np.uint64)
         if len(rows) and (rows >= 0).all() and (again == s.offset[plan.storage[rows]]).all():
             storages = plan.storage[rows[sequence]].tolist()
-            empty = [i for i in by_birth(plan, s, arena) if not s.size[i]]
+            empty = [i for i in by_birth(plan, arena) if not s.size[i]]
             return Placed((*storages, *empty), order, "lowest" if fit == "free_list" else fit)
-    upwards = sorted(by_birth(plan, s, arena), key=lambda i: int(s.offset[i]))  # stable: born first goes first
+    upwards = sorted(by_birth(plan, arena), key=lambda i: int(s.offset[i]))  # stable: of equal offsets, the first-born
     return Placed(tuple(upwards), BOTTOM_UP, "")
