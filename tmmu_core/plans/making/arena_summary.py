@@ -16,17 +16,18 @@ from tmmu_core.plans.making.plan_rows import PackedArena
 from tmmu_core.plans.model import FEASIBLE, INVALID, OPTIMAL, UNPROVEN, ArenaSummary
 
 ALL_BOUNDS_UP_TO = 100_000
-"""Maximum number of storages for which all bounds are computed; above, only the peak live bytes."""
+"""Maximum number of storages for which all bounds are computed; beyond it, only the peak live bytes."""
 
 TRIED = "portfolio"
+"""Planner that is tried before ``ArenaTooSmall``."""
 TRIED_UP_TO = 20_000
-"""Maximum number of storages for which another planner is tried before ``ArenaTooSmall``."""
+"""Maximum number of storages for which it is tried."""
 
 
 def summarise(found: PackedArena, config: Mapping[str, Arena], steps: int) -> ArenaSummary:
-    """Return the arena's figures and its certificate. A plan at a proven bound is optimal, with any planner.
+    """Return the arena's figures and its certificate. A plan at a proven bound is optimal, whichever planner made it.
 
-    The peak counts bytes as they are held; the lower bound is that of the problem.
+    The peak counts the bytes that the packing uses; the lower bound is that of the problem.
     """
     problem, packing, steps = found.problem, found.packing, max(steps, 1)
     arena = config.get(problem.arena, Arena())
@@ -55,13 +56,9 @@ def reuse_cost(problem: Problem, packing: Packing) -> int | None:
     """Return the sum of the reuse penalties whose two storages share bytes; ``None`` for a problem without terms."""
     if problem.reuse is None:
         return None
-    begin, size = packing.offset.tolist(), problem.size.tolist()
-    paid = [
-        cost
-        for i, j, cost in problem.reuse.penalties
-        if max(begin[i], begin[j]) < min(begin[i] + size[i], begin[j] + size[j])
-    ]
-    return sum(paid)
+    begin = packing.offset.tolist()
+    end = (packing.offset + problem.size).tolist()
+    return sum(c for i, j, c in problem.reuse.penalties if max(begin[i], begin[j]) < min(end[i], end[j]))
 
 
 def certify(problem: Problem, packing: Packing, extent: int, steps: int) -> dict[str, Any]:
@@ -72,7 +69,7 @@ def certify(problem: Problem, packing: Packing, extent: int, steps: int) -> dict
     bound, witness, step = _bound(problem, steps)
     proven = max(bound, packing.lower_bound or 0)
     is_cheapest = (reuse_cost(problem, packing) or 0) <= (packing.cost_bound or 0)
-    if extent < proven:  # such a plan is wrong
+    if extent < proven:  # the plan is wrong
         status = INVALID
     elif (packing.optimal or extent == proven) and is_cheapest:
         status = OPTIMAL
@@ -89,8 +86,8 @@ def certify(problem: Problem, packing: Packing, extent: int, steps: int) -> dict
 
 def _bound(problem: Problem, steps: int) -> tuple[int, tuple[str, ...], int]:
     if problem.reuse is not None and problem.reuse.exclusions:  # live bytes may exceed the extent
-        largest = int(np.argmax(problem.size)) if len(problem) else -1
-        return (int(problem.size[largest]), (problem.ids[largest],), -1) if len(problem) else (0, (), -1)
+        largest = max(range(len(problem)), key=problem.size.__getitem__, default=None)
+        return (0, (), -1) if largest is None else (int(problem.size[largest]), (problem.ids[largest],), -1)
     if len(problem) <= ALL_BOUNDS_UP_TO:
         best = lower_bound(problem)
         return best.bytes, tuple([problem.ids[i] for i in best.witness]), best.step
@@ -104,10 +101,10 @@ OF_INSTANCES = "Raise the capacity, shorten live ranges or make buffers smaller.
 
 
 def check_capacity(problem: Problem, summary: ArenaSummary, *, of_graph: bool = True) -> None:
-    """Raise ``ArenaTooSmall`` for an extent over the capacity, with a planner that fits if one is found.
+    """Raise ``ArenaTooSmall`` for an extent over the capacity.
 
-    ``diagnostics["another_planner_would_fit"]`` is the name of one that fits, ``"no"`` where the lower bound
-    is over the capacity too, else ``"unknown"``.
+    ``diagnostics["another_planner_would_fit"]`` is the name of a planner that fits, ``"no"`` if the lower bound is over
+    the capacity too, else ``"unknown"``.
     """
     if summary.extent_bytes <= summary.capacity_bytes:
         return
@@ -140,8 +137,8 @@ def check_capacity(problem: Problem, summary: ArenaSummary, *, of_graph: bool = 
 def check_totals(summaries: Sequence[ArenaSummary], budget: int | None) -> None:
     """Check the sums over all arenas (contract §4, §6).
 
-    Raises ``AllocationFailure`` for extents over the quota, and ``AllocationOverflow`` where the bytes in whole pages,
-    the largest figure that is summed up, pass 2^64 − 1.
+    Raises ``AllocationFailure`` for extents over the quota, and ``AllocationOverflow`` if the sum of the committed
+    bytes, the largest of all sums, exceeds 2^64 − 1.
     """
     needed, committed = (sum(getattr(a, name) for a in summaries) for name in ("extent_bytes", "committed_bytes"))
     if budget is not None and needed > budget:

@@ -6,7 +6,7 @@
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -45,7 +45,7 @@ class Solution:
 
     @cached_property
     def operators(self) -> list[str]:
-        """The operator that writes each row of the plan, ``""`` for none."""
+        """Name of the operator that writes each row of the plan; ``""`` without one."""
         index, nodes = self.liveness.timeline.index, self.liveness.timeline.graph.nodes
         producers = [int(index.producer[index.tensor_of[name]]) for name in self.plan.tensor_ids]
         return [nodes[node].instr if node >= 0 else "" for node in producers]
@@ -54,17 +54,17 @@ class Solution:
 def plan_graph(
     graph: Graph, *, ir_hash: bytes | None = None, progress: Progress | None = None, **fields: Any
 ) -> Solution:
-    """:func:`solve` for a request that is written as keyword arguments."""
+    """Return :func:`solve` for the fields of a request, given as keyword arguments."""
     return solve(graph, PlanRequest(**fields), ir_hash=ir_hash, progress=progress)
 
 
 def solve(
     graph: Graph, request: PlanRequest, *, ir_hash: bytes | None = None, progress: Progress | None = None
 ) -> Solution:
-    """Plan ``graph`` without sharding it: the shard spec and the rank only enter the hash.
+    """Plan ``graph`` without sharding it: shard spec and rank change only the hash.
 
-    ``ir_hash`` is the graph's hash if known. :func:`~tmmu_core.plans.making.make.make_plan` applies the other fields
-    of a request (a rank's part of the graph, arenas in use, addresses).
+    ``ir_hash`` is the graph's hash if known. :func:`~tmmu_core.plans.making.make.make_plan` also applies the other
+    fields of a request (a rank's part of the graph, arenas in use, addresses).
 
     Raises a ``ContractError`` with every field of its record filled: ``InvalidIrShapes``, ``LivenessCycle``,
     ``AlignmentViolation``, ``AllocationOverflow``, ``ArenaTooSmall``, ``AllocationFailure``.
@@ -93,7 +93,8 @@ def _needed_of(error: ArenaTooSmall, graph: Graph, request: PlanRequest, ir_hash
     """Return the extent that an undeclared arena needs, with all arenas declared and unlimited."""
     wanted, spelled = str(error.diagnostics["arena"]), request.spelled_out(graph)
     unlimited = {name: {**arena, "capacity_bytes": U64_MAX} for name, arena in as_given(request.arenas).items()}
-    named = {tensor.arena for tensor in graph.tensors if tensor.arena} - {"optimizer_state"}  # that one moves roles
+    named = {tensor.arena for tensor in graph.tensors if tensor.arena}
+    named -= {"optimizer_state"}  # declaring it would move tensors of that role
     unlimited |= {name: {} for name in sorted(named) if name != wanted and name not in unlimited}
     missing = wanted
     while missing and missing not in unlimited:
@@ -132,19 +133,23 @@ def _planned(graph: Graph, request: PlanRequest, ir_hash: bytes | None, progress
     if UNPLANNED in remarks:
         summaries = [replace(summary, status=INCOMPLETE) for summary in summaries]
     of_arenas = {problem.arena: dict(p.notes) for problem, p in zip(problems, packings, strict=True) if p.notes}
-    known_hash = ir_hash or canonical.ir_hash(graph)
     with paused_gc():
-        identity = _identity(known_hash, request, timeline.order)
-        liveness = placement.liveness
-        peak = placement.peak(timeline.steps)
-        columns = plan_columns(placement, summaries, own_arenas=own_arenas)
+        identity = canonical.Identity(
+            ir_hash=ir_hash or canonical.ir_hash(graph),
+            mode=request.mode,
+            arena_config_hash=canonical.arena_config_hash(as_given(request.arenas)),
+            execution_order_hash=canonical.execution_order_hash(timeline.order),
+            rank=request.rank,
+            world_size=request.world_size or 1,
+            shard_spec_hash=canonical.shard_spec_hash(request.shard_spec),
+        )
         plan = assemble(
-            columns,
+            plan_columns(placement, summaries, own_arenas=own_arenas),
             summaries,
             identity,
-            peak,
+            placement.peak(timeline.steps),
             started,
-            retained=metrics.activation_retention(liveness),
+            retained=metrics.activation_retention(placement.liveness),
             planner=planner.name,
             planner_options=meter.options(request.options),
             ir_name=graph.name,
@@ -157,19 +162,7 @@ def _planned(graph: Graph, request: PlanRequest, ir_hash: bytes | None, progress
             execution_order=timeline.order,
             notes={**remarks, **of_arenas},
         )
-    return Solution(graph, liveness, plan)
-
-
-def _identity(ir_hash: bytes, request: PlanRequest, order: Sequence[str]) -> canonical.Identity:
-    return canonical.Identity(
-        ir_hash=ir_hash,
-        mode=str(request.mode),
-        arena_config_hash=canonical.arena_config_hash(as_given(request.arenas)),
-        execution_order_hash=canonical.execution_order_hash(order),
-        rank=request.rank,
-        world_size=request.world_size or 1,
-        shard_spec_hash=canonical.shard_spec_hash(request.shard_spec),
-    )
+    return Solution(graph, placement.liveness, plan)
 
 
 def remarks_on(graph: Graph, dims: Mapping[str, int]) -> dict[str, str]:

@@ -80,7 +80,7 @@ def plan_problem(
 
 
 def _notes(placed: Sequence[PackedArena], instance: PlainInstance) -> dict[str, Any]:
-    """Return the notes of the reader, of given offsets, and of the planner for each arena."""
+    """Return ``Plan.notes``: the reader's remarks, the given offsets, and the planner's notes per arena."""
     notes: dict[str, Any] = {READ: "; ".join(instance.notes)} if instance.notes else {}
     kept = sum(problem.given_offsets for problem in instance.problems)
     if kept:
@@ -89,7 +89,7 @@ def _notes(placed: Sequence[PackedArena], instance: PlainInstance) -> dict[str, 
 
 
 def constraints_of(problems: Sequence[Problem]) -> Constraints | None:
-    """Return the constraints of an instance by id; ``None`` where no arena has reuse terms."""
+    """Return the constraints of an instance by tensor id; ``None`` if no arena has reuse terms."""
     if all(problem.reuse is None for problem in problems):
         return None
     pairs: dict[str, list[Any]] = {name: [] for name in ("separations", "colocations", "exclusions", "reuse_penalties")}
@@ -144,26 +144,20 @@ def _identity(
 
 
 def _identity_rows(problem: Problem) -> list[list[Any]] | Table:
-    """Canonical content of an instance for its hash: rows by id, with their constraints."""
-    rows: list[list[Any]] = []
+    """Return the hashed content of an arena: a row per storage by id, with its gaps if it has any."""
     order = sorted(range(len(problem)), key=problem.ids.__getitem__)
-    gaps = problem.gaps
-    if gaps is None or not any(gaps):
-        columns = (problem.birth, problem.death, problem.size, problem.alignment)
-        return Table((tuple([problem.ids[i] for i in order]), *(column[order] for column in columns)))
-    for i in order:
-        row: list[Any] = [problem.ids[i], int(problem.birth[i]), int(problem.death[i])]
-        row += [int(problem.size[i]), int(problem.alignment[i])]
-        if gaps[i]:
-            row.append([list(gap) for gap in gaps[i]])
-        rows.append(row)
-    return rows
+    columns = (problem.birth, problem.death, problem.size, problem.alignment)
+    table = Table((tuple([problem.ids[i] for i in order]), *(column[order] for column in columns)))
+    if problem.gaps is None or not any(problem.gaps):
+        return table
+    gaps = [problem.gaps[i] for i in order]
+    return [row + [[list(gap) for gap in own]] * bool(own) for row, own in zip(table.rows(), gaps, strict=True)]
 
 
 def _columns(placed: Sequence[PackedArena], instance: PlainInstance) -> PlanColumns:
-    """Return the rows of all arenas with their in-place reuse, and the categories of a recording.
+    """Return the rows of all arenas with their in-place reuse, and the categories of an allocator's recording.
 
-    As in a graph's plan, a reuse that a byte planner does not take is left out, and its input lives one step longer.
+    As in the plan of a graph, a reuse that a byte planner does not take is left out; its input lives one step longer.
     """
     problems, handoffs, taken = [], list[Handoff](), list[bool]()
     for found in placed:

@@ -1,4 +1,4 @@
-"""Make a plan from a graph or an instance and a request.
+"""Make a plan from a request and a graph or an instance.
 
 ::
 
@@ -34,7 +34,7 @@ from tmmu_core.plans.model import Plan
 T = TypeVar("T")
 
 BETTER = "auto"
-"""Planner that a plan is compared with."""
+"""Planner that is tried against the planner of the request."""
 MOST_STORAGES = 10_000
 """Largest problem that is tried; a greedy run of this size takes about 0.2 seconds."""
 NODES, NODES_UP_TO = 500, 1_000
@@ -49,12 +49,12 @@ class Better:
     extent_bytes: int
     """Sum of the arena sizes, at most."""
     is_least: bool
-    """Whether it is the lower bound: no planner needs less."""
+    """Whether it equals the lower bound, so that no planner needs less."""
     saved_percent: int
 
 
 def better_than(plan: Plan, problems: Callable[[], Sequence[Problem]]) -> Better | None:
-    """Return the bytes that ``auto`` needs after a short deterministic search, if that is less than ``plan`` needs.
+    """Return what ``auto`` finds in a short deterministic search, if it needs less than ``plan``.
 
     ``None`` if the plan is minimal, made by ``auto`` or large. ``problems`` returns one problem per arena.
     """
@@ -83,9 +83,9 @@ class PlanningResult:
     solution: Solution | None = None
     """``None`` for an instance, which has no graph."""
     cut_from: bytes | None = None
-    """The ir_hash of the whole graph where the plan is one rank's."""
+    """The ir_hash of the whole graph if the plan is that of one rank; else ``None``."""
     warnings: tuple[str, ...] = ()
-    """Return a sentence for each part of the request without effect: rules without a match."""
+    """A sentence for each part of the request that has no effect, such as a rule without a match."""
     problems: tuple[Problem, ...] = ()
     """The problem of each arena of an instance."""
 
@@ -193,8 +193,8 @@ def problems_as_requested(problems: tuple[Problem, ...], request: PlanRequest) -
 
 # --- plans over a limit -------------------------------------------------------------------------------------------
 
-# The limits stay in the plan: each arena has the requested capacity, the configuration hash is that of the request,
-# and the verifier reports the exceeded capacity. Such a plan cannot be applied.
+# Such a plan keeps the limits: each arena has the requested capacity, the configuration hash is that of the request,
+# and the verifier reports the exceeded capacity. It cannot be applied.
 
 
 def make_plan_anyway(
@@ -251,18 +251,14 @@ def without_limits(request: PlanRequest) -> PlanRequest:
     return request.but(arenas=arenas, capacities={}, budget=None, one_memory=request.is_one_memory)
 
 
-def _capacities(source: Graph | PlainInstance, request: PlanRequest, plan: Plan) -> dict[str, int]:
-    names = tuple(arena.name for arena in plan.arenas)
-    config = read_arenas(request.arenas)
-    found = {name: arena.capacity_bytes for name, arena in config.items()}
-    if isinstance(source, PlainInstance) and not found:
-        found = {problem.arena: problem.capacity for problem in source.problems}
-    return found | capacities_by_name(request.capacities, names if len(names) == 1 or found == {} else tuple(found))
-
-
 def _under_limits(plan: Plan, source: Graph | PlainInstance, request: PlanRequest) -> Plan:
     """Return the plan with the request's limits: same layout, hash of the requested configuration."""
-    capacities = _capacities(source, request, plan)
+    names = tuple(arena.name for arena in plan.arenas)
+    capacities = {name: arena.capacity_bytes for name, arena in read_arenas(request.arenas).items()}
+    if isinstance(source, PlainInstance) and not capacities:
+        capacities = {problem.arena: problem.capacity for problem in source.problems}
+    known = names if len(names) == 1 or not capacities else tuple(capacities)
+    capacities |= capacities_by_name(request.capacities, known)
     if isinstance(source, Graph):
         config = as_given(with_arena_settings(source, request.spelled_out(source)).arenas)
     else:

@@ -23,15 +23,15 @@ def spread_over_memories(
 ) -> tuple[Liveness, ArenaConfig, list[Problem], list[Packing]]:
     """Assign every storage to a memory and an offset with ``helia``; return one problem and one packing per region.
 
-    Memories come from ``options``; where it names none, from the arena configuration (an arena is a memory); where
-    that is empty too, there is one unlimited memory. A tensor whose ``arena`` is a memory belongs there. Arenas of the
-    plan are called ``role@memory``. Raises ``ArenaTooSmall`` (capacity 0) for a tensor whose ``arena`` is neither a
-    memory nor one of the three default arenas.
+    The memories are those of ``options``, else those of the arena configuration (an arena is a memory), else one
+    unlimited memory. A tensor whose ``arena`` is a memory is placed there. Arenas of the plan are named
+    ``role@memory``. Raises ``ArenaTooSmall`` (capacity 0) for a tensor whose ``arena`` is neither a memory nor one of
+    the three default arenas.
     """
     platform = _platform(options, config)
     memory = {m.name: m for m in platform.memories}
     granted = analyse(timeline, dict.fromkeys([*memory, *DEFAULT_ARENAS], Arena()))
-    # The row, and so the C code, states the alignment: it includes that of the widest element.
+    # The C code reads the alignment from the row, so it includes that of the widest element.
     widths = np.array([itemsize(tensor.dtype) for tensor in timeline.graph.tensors], np.uint64)
     members = np.flatnonzero(granted.storage_of >= 0)
     grids = granted.storages.alignment.copy()
@@ -45,7 +45,7 @@ def spread_over_memories(
     names = sorted(number)
     arena_of = np.argsort([number[name] for name in names]) if names else np.zeros(0, np.int64)
     arenas = arena_of[list(residency.region_of)].astype(np.int32)
-    # The planner takes no hand-off, and a plan that does may be lower: inside a region they stay open for the bound.
+    # The planner takes no in-place reuse. The lower bound allows reuse inside a region, which can give a smaller plan.
     granted = replace(granted, arenas=tuple(names), storages=replace(granted.storages, arena=arenas))
     liveness = without_handoffs(granted, across_arenas=True)
     config = {}
@@ -95,7 +95,7 @@ def _problem(liveness: Liveness) -> Problem:
 
 
 def _facts(liveness: Liveness, storage: int, memory: Mapping[str, Memory]) -> Facts:
-    """Constant: whole-program and written by no node; persistent: whole-program otherwise; scratch: the rest."""
+    """Return the facts of a storage. Roles: ``constant`` (persistent, never written), ``persistent``, ``scratch``."""
     index, tensors = liveness.timeline.index, liveness.timeline.graph.tensors
     head = int(liveness.storages.head[storage])
     producer = int(index.producer[head])

@@ -1,4 +1,4 @@
-"""From liveness to packing problems, and from packings to a plan: in-place reuse taken, columns, hashes."""
+"""Packing problems from liveness, and a plan from packings: in-place reuse taken, columns, hashes."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ def arena_problems(liveness: Liveness, config: Mapping[str, Arena]) -> list[Prob
     storages = liveness.storages
     index = liveness.timeline.index
     ids, role = index.tensor_ids, index.role
-    place = np.zeros(len(storages), np.int64)  # among those of its arena
+    place = np.zeros(len(storages), np.int64)  # position among the storages of the arena
     problems = []
     for number, name in enumerate(liveness.arenas):
         arena = config.get(name, Arena())
@@ -85,7 +85,7 @@ class PackedArena:
 
     @property
     def live_parts(self) -> tuple[I64, I64, U64]:
-        """Birth, end of use and bytes of every live part; a storage without gaps is one part."""
+        """Birth, end of use and bytes of every live part; a storage without gaps has one."""
         first, begin, end = live_parts(replace(self.problem, death=self.held))
         return begin, end, np.repeat(self.problem.size, np.diff(first))
 
@@ -123,7 +123,7 @@ class Placement:
     """Slot and offset of every storage, as columns over ``liveness.storages``."""
 
     liveness: Liveness
-    """With the hand-offs that the planner used; the others' givers live one step longer."""
+    """With the in-place reuses that the planner used; the inputs of the others live one step longer."""
     held: I64
     slot: I64
     offset: U64
@@ -138,8 +138,8 @@ class Placement:
 def merge_packings(liveness: Liveness, problems: Sequence[Problem], packings: Sequence[Packing]) -> Placement:
     """Merge the packings of all arenas into one placement.
 
-    A planner that places bytes uses a hand-off only where giver and taker start at one offset. One that assigns slots
-    keeps all of them: the input dies in any case, and is overwritten where both have one slot.
+    A planner that places bytes uses an in-place reuse only if input and output start at one offset. A planner that
+    assigns slots keeps all of them: the input dies in any case, and is overwritten if both have one slot.
     """
     held, slot = np.zeros((2, len(liveness.storages)), np.int64)
     offset = np.zeros(len(liveness.storages), np.uint64)
@@ -184,16 +184,16 @@ def _without(liveness: Liveness, takers: Sequence[int]) -> Liveness:
 
 
 def plan_columns(placement: Placement, arenas: Sequence[ArenaSummary], *, own_arenas: bool) -> PlanColumns:
-    """Return the columns of :class:`Plan`, rows by tensor id bytes, and its hand-offs.
+    """Return the columns of :class:`Plan`, rows by tensor id bytes, and its in-place reuses.
 
-    ``own_arenas``: a storage's alignment is its own, as a planner with arenas of its own placed it.
+    ``own_arenas``: whether the planner chose the arenas; then each storage has the alignment with which it was placed.
     """
     liveness = placement.liveness
     index, graph, storages = liveness.timeline.index, liveness.timeline.graph, liveness.storages
     ids = index.tensor_ids
     planned = np.flatnonzero(liveness.birth >= 0)
     rows = planned[np.argsort(index.id_rank[planned])]
-    del planned  # a plan and all that it was made from are held at once here: first what takes most on the way
+    del planned  # memory use has its maximum in this function
     alignment = _alignments(liveness, rows, arenas, own_arenas)
     storage = liveness.storage_of[rows]
     number, generation = storage_numbers(storages.arena, placement.slot, storages.birth)
@@ -233,7 +233,7 @@ def _marked_rows(rows: I64, index: GraphIndex) -> list[int]:
 
 
 def _at(values: Sequence[T], numbers: I64) -> tuple[T, ...]:
-    """``values[numbers[i]]`` for every i."""
+    """Return ``values[numbers[i]]`` for every i."""
     return tuple([values[k] for k in numbers.tolist()])
 
 
@@ -250,15 +250,15 @@ def storage_numbers(arena: I32, slot: I64, birth: I64) -> tuple[I64, I64]:
 
 
 def _alignments(liveness: Liveness, rows: I64, arenas: Sequence[ArenaSummary], own_arenas: bool) -> U64:
-    """Alignment of each row's offset: the arena's at the start of a storage, the dtype's inside one.
+    """Return the alignment of each row's offset: the arena's at the start of a storage, the dtype's inside it.
 
-    Inside a storage the alignment is at most that of its start.
+    Inside a storage it is at most the alignment of the start.
     """
     tensors, index = liveness.timeline.graph.tensors, liveness.timeline.index
     floor = np.array([arena.alignment_bytes for arena in arenas], np.uint64)
     storage = liveness.storage_of[rows]
     alignment = floor[liveness.storages.arena[storage]]
-    if own_arenas:  # no configuration has the alignment: derive it from the storages
+    if own_arenas:  # the configuration does not contain the alignment
         alignment = np.maximum(alignment, liveness.storages.alignment[storage])
     of_start = np.maximum(alignment, liveness.storages.alignment[storage])
     inside = (index.base[rows] >= 0) | (liveness.offset_in_storage[rows] > 0)

@@ -1,8 +1,8 @@
 """A plan per rank of a sharded graph; ranks that run the same graph are planned once (TMMU v2 II.I).
 
-The local graph is cut from the graph *as run*: a synthesised backward pass is written first, so that the spec can
-speak of gradients. ``ir_hash`` stays the global graph's; ``rank, world_size, shard_spec_hash`` make each rank's hash
-its own::
+The local graph is cut from the graph *as run*: a backward pass is synthesised first, so that the spec can contain
+gradients. ``ir_hash`` is that of the global graph; ``rank, world_size, shard_spec_hash`` make the hash of each rank
+unique::
 
     tmmu_plan_hash(rank) = H(["tmmu_plan_v1", [ir_hash, …, rank, world_size, shard_spec_hash, tables]])
 """
@@ -79,7 +79,7 @@ class RankPlans:
 
     @cached_property
     def plan_hashes(self) -> tuple[bytes, ...]:
-        """``tmmu_plan_hash`` of every rank. The tables are encoded once a class, and hashed once a rank."""
+        """``tmmu_plan_hash`` of every rank. The tables are encoded once per class and hashed once per rank."""
         hashes = [b""] * self.world_size
         for one in self.classes:
             plan = one.solution.plan
@@ -91,10 +91,10 @@ class RankPlans:
 
 
 def plan_ranks(graph: Graph, request: PlanRequest, progress: Progress | None = None) -> RankPlans:
-    """Plan every rank of ``graph`` under the request's shard spec (see ``graph/sharding.py``).
+    """Plan every rank of ``graph`` under the request's shard spec.
 
-    Its ``world_size`` must be the mesh's, whose it is by default; its ``rank`` is passed over. Raises what planning and
-    the sharding raise, with the first rank concerned in the record.
+    Its ``world_size`` must be that of the mesh, which is the default; its ``rank`` is ignored. Raises the errors of
+    planning and sharding, with the first failing rank in the record.
     """
     sharding, request, order, ir_hash = _sharded(graph, request, 0)
     members: dict[tuple[int, ...], list[int]] = {}
@@ -111,7 +111,7 @@ def plan_ranks(graph: Graph, request: PlanRequest, progress: Progress | None = N
 
 
 def plan_rank(graph: Graph, request: PlanRequest) -> Solution:
-    """Plan the request's rank; the same plan as ``plan_ranks(…).plan(rank)``."""
+    """Plan the request's rank. The plan equals ``plan_ranks(…).plan(rank)``."""
     sharding, spelled, order, ir_hash = _sharded(graph, request, request.rank)
     return _solved(sharding, spelled.but(order=order), ir_hash)
 

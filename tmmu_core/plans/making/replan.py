@@ -29,8 +29,9 @@ def replan_session(
 ) -> Iterator[Iteration]:
     """Yield the plan of each iteration; ``shapes`` holds the sizes of all dimensions per iteration.
 
-    A plan at the upper end of the envelopes holds for every shape inside. A shape outside raises ``InvalidIrShapes``
-    under the policy ``ABORT`` or without a safepoint; under ``REPLAN_AT_SAFEPOINT`` it widens the envelope for good.
+    A plan at the upper end of the envelopes is valid for every shape inside. A shape outside raises ``InvalidIrShapes``
+    under the policy ``ABORT`` or without a safepoint; under ``REPLAN_AT_SAFEPOINT`` it widens the envelopes of all
+    later iterations.
     """
     dims = dict(graph.dims)
     current = _planned(graph, dims, request or PlanRequest())

@@ -1,9 +1,7 @@
 """The planning request.
 
-Command line, page, link, "command that repeats it", sweep and report are made from it: a new option is a field here and
-its line in :mod:`~tmmu_core.plans.making.request_options`. :func:`~tmmu_core.plans.making.make.make_plan` is the one
-way from it
-to a plan.
+Command line, pages, links, sweeps and reports are made from it: a new option is a field here and a row in
+:mod:`~tmmu_core.plans.making.request_options`. :func:`~tmmu_core.plans.making.make.make_plan` makes the plan.
 """
 
 from __future__ import annotations
@@ -46,7 +44,7 @@ class PlanRequest:
     alignment: int | None = None
     """Bytes, for every arena in use."""
     capacities: Mapping[str, int] = field(default_factory=dict)
-    """Arena in use → bytes."""
+    """Name of an arena in use, or ``ANY_ARENA`` → bytes."""
     one_memory: bool = False
     """Whether all arenas share one address space, the arena ``memory``; a capacity without a name implies it."""
     page_size: int | None = None
@@ -75,12 +73,12 @@ class PlanRequest:
 
     @property
     def request(self) -> PlanRequest:
-        """The request alone, where this is one with more to it."""
+        """The planning request alone, without the fields that a subclass adds."""
         return PlanRequest(**{f.name: getattr(self, f.name) for f in fields(PlanRequest)})
 
     @property
     def replay_token(self) -> bytes:
-        """32 bytes: as given, or made from the seed (0 when neither is given)."""
+        """The token (32 bytes), or the token of the seed (0 if neither is given)."""
         return self.token if self.token is not None else token_from_seed(self.seed or 0)
 
     @property
@@ -103,7 +101,7 @@ class PlanRequest:
 
 
 def default_planner(instance: PlainInstance) -> str:
-    """Return the default planner of an instance: ``given`` where all offsets are given, else one that keeps them."""
+    """Return the default planner of an instance: ``given`` if all offsets are given, else one that keeps them."""
     if instance.packing is not None:
         return GIVEN
     if any(problem.reuse is not None for problem in instance.problems):
@@ -130,11 +128,11 @@ def refuse_unknown_words(request: PlanRequest) -> None:
 def with_arena_settings(source: Graph, request: PlanRequest) -> PlanRequest:
     """Return the request with all arena options merged into ``arenas``, as the engine reads them."""
     limited = request.capacities or request.one_memory
-    is_silent = request.alignment is None and request.page_size is None and not limited
-    if is_silent and not source.alignment:
+    has_no_options = request.alignment is None and request.page_size is None and not limited
+    if has_no_options and not source.alignment:
         return request
     if isinstance(planner_named(request.spelled_out(source).planner or ""), MemoryPlannerEntry):
-        if is_silent:
+        if has_no_options:
             return request
         if limited:
             raise InvalidIrShapes(
@@ -176,9 +174,9 @@ def arena_config(
 ) -> dict[str, Any] | None:
     """Return the arena configuration of a request, as it is hashed; ``None`` without one.
 
-    An alignment, a page or a capacity declares every arena in use (``in_use``, where that is known already), for a
-    configuration that is not empty must be whole. Raises ``InvalidIrShapes`` (reason ``unknown_arena``) for the
-    capacity of an arena that is not among them.
+    An alignment, page size or capacity declares every arena in use, because a configuration must be complete.
+    ``in_use`` are their names, if known. Raises ``InvalidIrShapes`` (reason ``unknown_arena``) for the capacity of
+    another arena.
     """
     declared = None if request.arenas is None else as_given(request.arenas)
     is_graph = isinstance(source, Graph)
@@ -202,7 +200,7 @@ def arena_config(
 def capacities_by_name(capacities: Mapping[str, int], names: tuple[str, ...]) -> dict[str, int]:
     """Return the capacities by arena; a capacity without a name is that of the only arena.
 
-    Raises ``InvalidIrShapes`` (reason ``unknown_arena``) for another.
+    Raises ``InvalidIrShapes`` (reason ``unknown_arena``) for a name that is not among ``names``.
     """
     found = dict(capacities)
     if ANY_ARENA in found and len(names) == 1:

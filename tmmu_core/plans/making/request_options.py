@@ -1,4 +1,4 @@
-"""The table of request fields: their option, link key, file and text form."""
+"""The table of the fields of a request: option, link key, file and text form."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -18,7 +18,7 @@ from tmmu_core.plans.making.request import ADDRESSINGS, ANY_ARENA, PlanRequest
 
 @dataclass(frozen=True)
 class OptionSpec:
-    """How a field is written: as an option, in a link, in a file."""
+    """The text forms of a field: as an option, in a link, in a file."""
 
     option: str
     """``--dims``."""
@@ -26,23 +26,23 @@ class OptionSpec:
     about: str
     """One sentence of help, its default in brackets."""
     read: Callable[[str], Any] = lambda text: text
-    """Text → value. Raises ``ValueError`` with a sentence; ``UnreadableInput`` where the text is a file's."""
+    """Text → value. Raises ``ValueError`` with a sentence, or ``UnreadableInput`` for the text of a file."""
     write: Callable[[Any], str] = str
     link: str = ""
-    """Its key in a link; the field's name where it is empty."""
+    """Key in a link; empty: the name of the field."""
     choices: tuple[str, ...] = ()
     many: bool = False
-    """Given several times, one ``KEY=VALUE`` each; a link and :attr:`read` take them as one text."""
+    """Whether the option is repeatable, with one ``KEY=VALUE`` each; a link and :attr:`read` have them in one text."""
     file: str = ""
     """Content type of the file, if the option names a file."""
     flag: bool = False
-    """An option without a value."""
+    """Whether the option has no value."""
     of_graphs: bool = False
-    """Without a meaning for an instance, which has no graph."""
+    """Whether the option has no meaning for an instance."""
     alias: tuple[str, ...] = ()
 
 
-# --- how values are written --------------------------------------------------------------------------------------
+# --- values as text ----------------------------------------------------------------------------------------------
 
 
 def _switch(text: str) -> bool:
@@ -94,14 +94,6 @@ def _dimension(name: str, value: str) -> int:
         raise ValueError(f"the dimension {name!r}: {error}") from None
 
 
-def _dims(text: str) -> dict[str, int]:
-    return _pairs(text, _dimension)
-
-
-def _capacities(text: str) -> dict[str, int]:
-    return _pairs(text, lambda _, value: _bytes(value), ANY_ARENA)
-
-
 def capacity_texts(capacities: Mapping[str, int]) -> list[str]:
     """Return each capacity in the form of ``--capacity``."""
     return pair_texts((None if name == ANY_ARENA else name, size) for name, size in sorted(capacities.items()))
@@ -128,8 +120,8 @@ def _read_json(text: str, what: str, refusal: str, pairs: Callable[[list[tuple[s
     try:
         refuse_odd_json(text, what)
         return json.loads(text, object_pairs_hook=pairs)
-    except (ValueError, RecursionError) as error:  # also for more digits than Python reads
-        place = ""  # independent of Python's messages, which change between versions
+    except (ValueError, RecursionError) as error:  # also for numbers with more digits than Python parses
+        place = ""  # of our decoder, because Python's messages change between versions
         try:
             decode(text.encode("utf-8", "replace"), Any)
         except UnreadableInput as found:
@@ -177,7 +169,7 @@ def json_text(value: Any) -> str:
 
 
 def option_pairs(texts: list[str]) -> dict[str, Any]:
-    """``["budget=100", "fit=tightest"]`` to the planner's options: each value as JSON, or as the text it is."""
+    """Return the planner options in ``["budget=100", "fit=tightest"]``: each value is JSON, or else text."""
     found: dict[str, Any] = {}
     for text in texts:
         key, separator, value = text.partition("=")
@@ -189,10 +181,6 @@ def option_pairs(texts: list[str]) -> dict[str, Any]:
         except ValueError:
             found[key.strip()] = value.strip()
     return found
-
-
-def _pairs_text(pairs: Mapping[str, int]) -> str:
-    return ",".join(pair_texts(sorted(pairs.items())))
 
 
 OPTION_SPECS: Mapping[str, OptionSpec] = {
@@ -233,7 +221,7 @@ OPTION_SPECS: Mapping[str, OptionSpec] = {
         "--capacity",
         "[ARENA=]BYTES",
         "Memory limit for all tensors, or the capacity of one arena [unlimited]. Repeatable.",
-        _capacities,
+        lambda text: _pairs(text, lambda _, value: _bytes(value), ANY_ARENA),
         lambda capacities: ",".join(capacity_texts(capacities)),
         link="capacity",
         many=True,
@@ -280,7 +268,12 @@ OPTION_SPECS: Mapping[str, OptionSpec] = {
         of_graphs=True,
     ),
     "dims": OptionSpec(
-        "--dims", "B=8,T=512", "Sizes of named dimensions [their upper bounds].", _dims, _pairs_text, of_graphs=True
+        "--dims",
+        "B=8,T=512",
+        "Sizes of named dimensions [their upper bounds].",
+        lambda text: _pairs(text, _dimension),
+        lambda sizes: ",".join(pair_texts(sorted(sizes.items()))),
+        of_graphs=True,
     ),
     "budget": OptionSpec("--budget", "BYTES", "Maximum total size of all arenas [unlimited].", _bytes, of_graphs=True),
     "addressing": OptionSpec(
@@ -301,7 +294,7 @@ class Contradiction(NamedTuple):
     what: str
     way_out: str
     field: str
-    """The field that is left out where one must be."""
+    """The field that a link leaves out to resolve the contradiction."""
 
 
 def contradiction(request: PlanRequest) -> Contradiction | None:
@@ -319,12 +312,12 @@ def contradiction(request: PlanRequest) -> Contradiction | None:
 
 
 def idle_for_instance(request: PlanRequest) -> str | None:
-    """Return the first option that an instance does not have; ``None`` without one."""
+    """Return the name of the first option in the request that has no meaning for an instance; ``None`` without one."""
     return next((name.replace("_", " ") for name in written(request) if OPTION_SPECS[name].of_graphs), None)
 
 
 def written(request: PlanRequest) -> dict[str, str]:
-    """Field → its text, for the fields that differ from their defaults; in the order of the fields."""
+    """Return field → text of the fields that differ from their defaults, in the order of the fields."""
     plain = PlanRequest()
     return {
         name: spec.write(getattr(request, name))

@@ -1,10 +1,10 @@
-"""The superseded draft's hashed addresses, ``addressing="blake3_sparse"``, to read and compare its plans.
+"""Hashed addresses of the superseded draft, ``addressing="blake3_sparse"``, to read and compare its plans.
 
-The draft gave every slot the address ``BLAKE3(replay_token ‖ "tmmu_va" ‖ arena ‖ logical_slot_id)`` in one sparse
-virtual space; TMMU v2 (II.F) forbids hashes as a source of addresses. The draft left open how the slot is
-spelled and how a digest becomes an address. Here: the arena as UTF-8, the slot as eight bytes, most significant first;
-the address is the first ``bits`` bits of the digest as a number, rounded down to the slot's alignment. (The draft's
-§0.B names another tag, ``tmmu_slot``, and adds the mode; its operator uses ``tmmu_va`` twice, so this module does too.)
+In the draft every slot has the address ``BLAKE3(replay_token ‖ "tmmu_va" ‖ arena ‖ logical_slot_id)`` in one sparse
+virtual space; TMMU v2 (II.F) forbids hashes as a source of addresses. The draft does not define how slot and digest are
+encoded. Here the arena is UTF-8, the slot eight bytes, most significant first, and the address is the first ``bits``
+bits of the digest as a number, rounded down to the slot's alignment. The draft's §0.B names another tag, ``tmmu_slot``,
+and adds the mode; its operator uses ``tmmu_va`` twice, as does this module.
 
 Two slots with overlapping bytes are an ``ADDRESS_COLLISION``: unlikely at 64 bits, common at 8.
 """
@@ -25,7 +25,7 @@ TAG = b"tmmu_va"
 
 
 def sparse_address(token: bytes, arena: str, slot: int, *, bits: int = 64, alignment: int = 1) -> int:
-    """The address of one slot: ``bits`` bits of its hash (1 … 64), down to a multiple of ``alignment`` (bytes)."""
+    """Return the address of a slot: ``bits`` bits of its hash (1 … 64), rounded down to ``alignment`` (bytes)."""
     assert 1 <= bits <= 64, "an address has 1 to 64 bits"
     blake3 = need("blake3", "an address of the superseded draft").blake3
     digest = blake3(token + TAG + arena.encode() + slot.to_bytes(8, "big")).digest()
@@ -82,11 +82,11 @@ def with_sparse_addresses(plan: Plan, *, bits: int = 64) -> Plan:
 
 
 def in_memory(plan: Plan) -> Plan:
-    """Return the plan as it is applied to memory: slots at hashed addresses are placed end to end.
+    """Return the plan with slots at hashed addresses moved to aligned prefix sums, as it is applied to memory.
 
-    The draft's addresses lie in one sparse space, which the driver maps to memory. This function maps them to aligned
-    prefix sums over the slots (seed ``MapToVirtualAddresses_v1``). Other plans are returned unchanged. The hashes stay
-    those of the given plan. Raises ``AllocationOverflow`` past 2^64 − 1.
+    In the draft, a driver maps the sparse space to memory; this function does so by ``MapToVirtualAddresses_v1`` of the
+    seed. Other plans are returned unchanged. The hashes remain those of the given plan. Raises ``AllocationOverflow``
+    past 2^64 − 1.
     """
     if plan.places != "sparse":
         return plan
@@ -112,10 +112,10 @@ def _refuse_collisions(plan: Plan, slots: _Slots, addresses: list[int]) -> None:
         name = f"slot {slot} of arena {plan.arenas[arena].name!r}"
         what, hint = "", "Hashed addresses can collide; plan with offsets, which cannot."
         if below and start < end:
-            what = f"{name} and {below} meet at address {start:#x}."
+            what = f"{name} and {below} overlap at address {start:#x}."
         end, below = start + backing, name
         if not what and end > U64_MAX + 1:
-            what = f"{name} at address {start:#x} reaches over the end of the address space."
+            what = f"{name} at address {start:#x} exceeds the end of the address space."
             hint = "Plan with offsets, or under another token."
         if what:
             arena_name = plan.arenas[arena].name
