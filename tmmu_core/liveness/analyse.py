@@ -4,7 +4,7 @@
 
     ranges      birth, last read and death of each tensor
     groups      tensors that share a storage, and their offsets in it
-    hand-offs   granted and refused in-place reuses
+    handoffs    granted and refused in-place reuses
     storages    hulls, sizes, alignments and arenas, in normative order
 """
 
@@ -28,7 +28,7 @@ ARENA_OF_ROLE = {
 
 
 def analyse(timeline: Timeline, arenas: Mapping[str, Arena] | None = None) -> Liveness:
-    """Return the live ranges of everything in ``timeline``.
+    """Return the live ranges of the tensors and storages in ``timeline``.
 
     ``arenas`` is the configuration (empty or ``None``: the three default arenas). Raises ``ArenaTooSmall`` (capacity
     0) for a needed arena that is not declared, ``InvalidIrShapes`` and ``AlignmentViolation`` for impossible
@@ -37,7 +37,10 @@ def analyse(timeline: Timeline, arenas: Mapping[str, Arena] | None = None) -> Li
     arenas = arenas or {}
     ranges = tensor_ranges(timeline, *view_roots(timeline.index))
     groups = storage_groups(timeline, ranges)
-    heads = _heads(timeline, ranges, groups)
+    index, members = timeline.index, np.flatnonzero(groups.shared)
+    by_birth = np.lexsort((index.id_rank[members], index.base[members] >= 0, ranges.birth[members]))
+    heads = np.arange(len(groups.group), dtype=np.int64)  # per group, its first-born member, bases before views
+    heads[groups.group[members[by_birth[::-1]]]] = members[by_birth[::-1]]  # the last write wins
     names, arena_of = _arenas(timeline, ranges, heads[groups.group], arenas)
     pairs = _forbidden_pairs(timeline, ranges, groups)
     handoffs, refusals = decide_handoffs(timeline, ranges, groups, heads, arena_of, pairs)
@@ -59,23 +62,8 @@ def analyse(timeline: Timeline, arenas: Mapping[str, Arena] | None = None) -> Li
     )
 
 
-def _heads(timeline: Timeline, ranges: Ranges, groups: Groups) -> I64:
-    """Shape (tensors,), indexed by group: the first-born member, bases before views, then by id bytes."""
-    heads = np.arange(len(groups.group), dtype=np.int64)
-    ids, base = timeline.index.tensor_ids, timeline.index.base
-    birth, group = ranges.birth, groups.group
-    first: dict[int, tuple[int, bool, str, int]] = {}
-    for m in np.flatnonzero(groups.shared).tolist():
-        key = (int(birth[m]), bool(base[m] >= 0), ids[m], m)
-        g = int(group[m])
-        first[g] = min(first.get(g, key), key)
-    for g, (*_, m) in first.items():
-        heads[g] = m
-    return heads
-
-
 def arena_of_tensor(graph: Graph, tensor_id: str, arenas: Mapping[str, object]) -> str | None:
-    """Return the arena of one tensor, for the record of an error; ``None`` where the graph does not define it."""
+    """Return the arena of one tensor, for an error record; ``None`` if the graph does not determine it."""
     by_id = {tensor.id: tensor for tensor in graph.tensors}
     tensor, seen = by_id.get(tensor_id), set()
     while tensor is not None and tensor.view is not None and tensor.id not in seen:
@@ -101,7 +89,7 @@ def _arenas(
     planned = np.flatnonzero(ranges.planned)
     is_head = np.zeros(len(tensors), np.bool_)
     is_head[head_of[planned]] = True
-    # Arena codes: roles first, then arenas that tensors name themselves.
+    # Arena codes: first the roles, then the arenas that tensors name.
     codes = timeline.index.role.astype(np.int64)
     of_code = [by_role[role] for role in ROLES]
     code_of: dict[str, int] = {}
@@ -131,7 +119,7 @@ def _arenas(
 
 
 def _forbidden_pairs(timeline: Timeline, ranges: Ranges, groups: Groups) -> I64:
-    """Shape (pairs, 2), ascending: groups that must not alias, the lower number first."""
+    """Return an array of shape (pairs, 2), ascending: groups that must not alias, the lower number first."""
     index = timeline.index
     count = len(index.tensor_ids)
     found = [np.zeros(0, np.int64)]
@@ -169,18 +157,6 @@ def row_bytes(timeline: Timeline) -> U64:
     return nbytes
 
 
-def _order_of_groups(timeline: Timeline, ranges: Ranges, groups: Groups, heads: I64) -> tuple[I64, I64]:
-    """Return the heads of the storages in the normative order, and the row of each group (tensors,)."""
-    index = timeline.index
-    planned = np.flatnonzero(ranges.planned)
-    numbers = planned[groups.group[planned] == planned]  # a group is numbered by its lowest planned member
-    head = heads[numbers]
-    order = np.lexsort((index.id_rank[head], ~index.nbytes[head], ranges.birth[head]))
-    row_of_group = np.zeros(len(heads), np.int64)
-    row_of_group[numbers[order]] = np.arange(len(head))
-    return head[order], row_of_group
-
-
 def _storages(
     timeline: Timeline, ranges: Ranges, groups: Groups, placed: tuple[I64, I64], pairs: I64, death: I64, handoffs: I64
 ) -> tuple[Storages, I64]:
@@ -191,7 +167,12 @@ def _storages(
     index, tensors = timeline.index, timeline.graph.tensors
     heads, arena_of = placed
     planned = np.flatnonzero(ranges.planned)
-    head, row_of_group = _order_of_groups(timeline, ranges, groups, heads)
+    numbers = planned[groups.group[planned] == planned]  # a group is numbered by its lowest planned member
+    head = heads[numbers]
+    order = np.lexsort((index.id_rank[head], ~index.nbytes[head], ranges.birth[head]))
+    row_of_group = np.zeros(len(heads), np.int64)
+    row_of_group[numbers[order]] = np.arange(len(head))
+    head = head[order]
     storage_of = np.full(len(tensors), -1, np.int64)
     storage_of[planned] = row = row_of_group[groups.group[planned]]
 

@@ -6,12 +6,12 @@ One node ``n@grad`` per forward node ``n``, in reverse order; one tensor ``t@gra
                                                     (and saved tensors of x, y)
 
 The first backward step that contributes to a gradient writes it, later ones accumulate into it, so the order of
-additions is the order of steps. The gradient of a graph output is written by its producer's backward step: it comes
-from the loss, which is not part of the graph.
+additions is the order of steps. The backward step of its producer writes the gradient of a graph output, because the
+loss is not part of the graph.
 
-Rematerialisation (activation checkpointing): before the first backward step that reads a marked tensor ``h``, insert
-``n0@remat``, a copy of its producer ``n0``; it writes ``h@remat``, which the backward steps read instead. So every
-tensor keeps one range. Dropped inputs of ``n0`` are recomputed first.
+Rematerialisation (activation checkpointing): ``n0@remat``, a copy of the producer of a marked tensor ``h``, runs before
+the first backward step that reads ``h``. It writes ``h@remat``, which the backward steps read instead, so that every
+tensor has one range. Dropped inputs of ``n0`` are recomputed first.
 """
 
 from collections.abc import Iterable, Sequence

@@ -35,7 +35,14 @@ def idle_of(liveness: Liveness) -> Idle:
     """Return the idle steps of every storage. O(operands · log operands)."""
     storages = liveness.storages
     count, birth, death = len(storages), storages.birth, storages.death
-    owner, step = _uses(liveness)
+    timeline, index = liveness.timeline, liveness.timeline.index
+    nodes = np.arange(len(index.node_ids), dtype=np.int64)
+    readers, writers = np.repeat(nodes, np.diff(index.in_ptr)), np.repeat(nodes, np.diff(index.out_ptr))
+    loaded = np.flatnonzero(index.is_input) if timeline.has_inputs_step else np.zeros(0, np.int64)
+    owner = liveness.storage_of[np.concatenate([index.in_idx, index.out_idx, loaded])]
+    step = np.concatenate([timeline.step_of[readers], timeline.step_of[writers], np.zeros(len(loaded), np.int64)])
+    inside = (owner >= 0) & (step >= 0)
+    owner, step = owner[inside], step[inside]
     inside = (step >= birth[owner]) & (step < death[owner])
     pairs = np.unique(np.stack([owner[inside], step[inside]], axis=1), axis=0)
     owner, step = pairs[:, 0], pairs[:, 1]
@@ -64,16 +71,3 @@ def idle_of(liveness: Liveness) -> Idle:
         last=last,
         before=before,
     )
-
-
-def _uses(liveness: Liveness) -> tuple[I64, I64]:
-    """Return ``(storage, step)`` of every operand and every loaded input, with repeats."""
-    timeline, index = liveness.timeline, liveness.timeline.index
-    nodes = np.arange(len(index.node_ids), dtype=np.int64)
-    readers, writers = np.repeat(nodes, np.diff(index.in_ptr)), np.repeat(nodes, np.diff(index.out_ptr))
-    loaded = np.flatnonzero(index.is_input) if timeline.has_inputs_step else np.zeros(0, np.int64)
-    tensor = np.concatenate([index.in_idx, index.out_idx, loaded])
-    step = np.concatenate([timeline.step_of[readers], timeline.step_of[writers], np.zeros(len(loaded), np.int64)])
-    owner = liveness.storage_of[tensor]
-    inside = (owner >= 0) & (step >= 0)
-    return owner[inside], step[inside]

@@ -1,7 +1,7 @@
 """In-place reuse (hand-off, buffer donation): when the last reader of x may write its output over x (contract §1).
 
-One pass over columns of edges: keep the permitted ones at which the input is read last, find the first condition that
-refuses each, and grant each node its first candidate without one.
+The candidates are the permitted pairs of input and output at the last read of the input. Each has the first condition
+that refuses it, or none; each node gets its first candidate without one.
 """
 
 import numpy as np
@@ -104,7 +104,7 @@ def _candidates(timeline: Timeline) -> tuple[I64, I64, I64, I64]:
 
 
 def _others_death(groups: Groups) -> I64:
-    """Shape (tensors,): latest death among the *other* members of each tensor's storage; 0 if there is none."""
+    """Return an array of shape (tensors,): latest death of the *other* members of its storage; 0 without any."""
     latest = np.zeros(len(groups.group), np.int64)
     members = np.flatnonzero(groups.shared)
     if not len(members):

@@ -18,8 +18,8 @@ U64 = NDArray[np.uint64]
 class Timeline:
     """A graph resolved to a sequence of steps under a mode and a preset.
 
-    ``graph`` is the graph as run, with synthesised backward and rematerialised nodes where mode and preset require
-    them (contract §2). ``source`` is the graph as given; hashes are computed from it.
+    ``graph`` is the graph as run, with the synthesised backward nodes and rematerialised nodes of mode and preset
+    (contract §2). ``source`` is the graph as given; hashes are computed from it.
     """
 
     source: Graph
@@ -95,17 +95,17 @@ class Storages:
 
 @dataclass(frozen=True, eq=False)
 class Liveness:
-    """Live ranges of everything. Tensor columns parallel ``timeline.index.tensor_ids``."""
+    """Live ranges of tensors and storages. Columns over tensors are parallel to ``timeline.index.tensor_ids``."""
 
     timeline: Timeline
     arenas: tuple[str, ...]
     """Names of the arenas in use, in byte order."""
     birth: I64
-    """First step of each tensor; −1 for a tensor outside this mode's timeline."""
+    """First step of each tensor; −1 for a tensor outside the timeline."""
     death: I64
-    """Step after the last one; −1 likewise."""
+    """Step after the last one of each tensor, or −1."""
     storage_of: I64
-    """Row of ``storages`` of each tensor; −1 likewise."""
+    """Row of ``storages`` of each tensor, or −1."""
     offset_in_storage: U64
     """Bytes from the storage's start; nonzero for views and in-place writes into views."""
     storages: Storages
@@ -114,7 +114,7 @@ class Liveness:
     taken: NDArray[np.bool_]
     """Shape (h,): whether the output uses the input's bytes; all true until storages are placed."""
     refusal_rows: I64
-    """Shape (r, 4): refused ones as (step, from tensor, to tensor, index into ``CONDITIONS``), in step order."""
+    """Shape (r, 4): refused in-place reuses as (step, from tensor, to tensor, index into ``CONDITIONS``), by step."""
 
     @cached_property
     def refusals(self) -> tuple[Refusal, ...]:

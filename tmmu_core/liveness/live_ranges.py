@@ -12,9 +12,9 @@ from tmmu_core.liveness.live_model import I64, U64, Timeline
 
 
 def view_roots(index: GraphIndex) -> tuple[I64, U64]:
-    """Shape (tensors,) each: root base of every tensor (itself without a view), and its byte offset in the root.
+    """Return the root base of every tensor (itself if it is no view), and its byte offset in the root.
 
-    Chains of views are acyclic in an index. Raises ``AllocationOverflow`` for an offset past 2^64 − 1.
+    Both arrays have the shape (tensors,). Raises ``AllocationOverflow`` for an offset past 2^64 − 1.
     """
     views = np.flatnonzero(index.base >= 0)
     roots = np.arange(len(index.tensor_ids), dtype=np.int64)
@@ -24,7 +24,7 @@ def view_roots(index: GraphIndex) -> tuple[I64, U64]:
         view = index.graph.tensors[number].view
         assert view is not None
         offsets[number] = view.byte_offset
-    while not np.array_equal(reached := roots[views], above := roots[reached]):  # doubles the distance
+    while not np.array_equal(reached := roots[views], above := roots[reached]):  # views are acyclic in an index
         further = offsets[views] + offsets[reached]
         if (further < offsets[views]).any():
             _reject_far_view(index)
@@ -33,7 +33,7 @@ def view_roots(index: GraphIndex) -> tuple[I64, U64]:
 
 
 def _reject_far_view(index: GraphIndex) -> NoReturn:
-    """Reject the first view whose offset in its root exceeds 64 bits."""
+    """Raise for the first view whose offset in its root exceeds 64 bits."""
     tensors, base = index.graph.tensors, index.base.tolist()
     for number, tensor in enumerate(tensors):
         offset, at = 0, number
@@ -41,7 +41,7 @@ def _reject_far_view(index: GraphIndex) -> NoReturn:
             offset, at = offset + view.byte_offset, base[at]
         if offset > U64_MAX:
             raise overflow_error(tensor.id, offset, f"$.tensors[{number}].view.byte_offset")
-    raise AssertionError("unreachable: no view exceeds 2^64 − 1")
+    raise AssertionError("no view exceeds 2^64 − 1")
 
 
 def overflow_error(tensor: str, byte: int, path: str) -> AllocationOverflow:
@@ -105,7 +105,10 @@ def tensor_ranges(timeline: Timeline, roots: I64, view_offset: U64) -> Ranges:
     _reject_dangling(timeline, planned, last_read)
 
     death = np.maximum(last_read, birth) + 1
-    saved = _saved(timeline, roots)
+    saved = np.zeros(count, np.bool_)
+    if timeline.retain:
+        saved[index.marked] = [timeline.graph.tensors[i].saved_for_backward for i in index.marked.tolist()]
+        saved[roots[saved]] = True
     if timeline.mode == "forward":
         death[saved] = end
     death[index.is_output] = end
@@ -114,17 +117,8 @@ def tensor_ranges(timeline: Timeline, roots: I64, view_offset: U64) -> Ranges:
     return Ranges(planned, birth, death, last_read, saved & planned, roots, view_offset)
 
 
-def _saved(timeline: Timeline, roots: I64) -> Mask:
-    tensors, marked = timeline.graph.tensors, timeline.index.marked
-    saved = np.zeros(len(tensors), np.bool_)
-    if timeline.retain:
-        saved[marked] = [tensors[i].saved_for_backward for i in marked.tolist()]
-        saved[roots[saved]] = True
-    return saved
-
-
 def _reject_dangling(timeline: Timeline, planned: Mask, last_read: I64) -> None:
-    """Reject a read of a tensor that is never written, and an output that nothing writes."""
+    """Raise for a read of a tensor that is never written, and for an output that is never written."""
     index, ids = timeline.index, timeline.index.tensor_ids
     dangling = ~planned & (last_read >= 0)
     if dangling.any():

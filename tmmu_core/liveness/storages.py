@@ -1,6 +1,6 @@
 """Tensors that share a storage: views with their bases, alias groups, in-place writes (contract §3).
 
-Most tensors share nothing; the cost depends on the number of those that do.
+The cost depends on the number of tensors that share a storage, which is small in most graphs.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Groups:
 
 
 Write = tuple[int, int, int, int]
-"""(step, input, output that is written in place of it, node), as numbers."""
+"""(step, input, output that overwrites it, node), as numbers."""
 
 
 class _Union:
@@ -73,7 +73,12 @@ def storage_groups(timeline: Timeline, ranges: Ranges) -> Groups:
         if alias is not None and ranges.planned[i]:
             groups.join(i, first_of.setdefault(alias, i))
     offset, death = ranges.view_offset, ranges.death.copy()
-    writes = _in_place_writes(timeline)
+    step_of, writes = timeline.step_of, list[Write]()
+    writers = [k for k, node in enumerate(timeline.graph.nodes) if node.in_place_write and step_of[k] >= 0]
+    for k in sorted(writers, key=step_of.__getitem__):
+        inputs, outputs = index.inputs_of(k), index.outputs_of(k)
+        pairs = timeline.graph.nodes[k].in_place_write
+        writes += [(int(step_of[k]), int(inputs[i]), int(outputs[o]), k) for i, o in pairs]
     if writes:
         placed = _write_in_place(timeline, ranges, groups, writes, death)
         offset = _storage_offsets(timeline, ranges, placed)
@@ -112,12 +117,12 @@ def _write_in_place(
         if index.base[y] < 0:
             placed[y] = int(ranges.view_offset[x]) + placed.get(int(ranges.roots[x]), 0)
         if not index.is_persistent[x]:
-            death[x] = max(step, int(ranges.birth[x]) + 1)  # of step 0 already: what was there before it
+            death[x] = max(step, int(ranges.birth[x]) + 1)  # a tensor that is overwritten at step 0 was loaded before
     return placed
 
 
 def _reject_views_of_unwritten(timeline: Timeline, ranges: Ranges) -> None:
-    """Reject the view of lowest id whose base is never written."""
+    """Raise for the view of lowest id whose base is never written."""
     index, ids = timeline.index, timeline.index.tensor_ids
     views = np.flatnonzero(ranges.planned & (index.base >= 0) & ~ranges.planned[ranges.roots]).tolist()
     if not views:
@@ -135,9 +140,9 @@ def _reject_views_of_unwritten(timeline: Timeline, ranges: Ranges) -> None:
 
 
 def _storage_offsets(timeline: Timeline, ranges: Ranges, placed: dict[int, int]) -> U64:
-    """Shape (tensors,): bytes from the storage's start. ``placed`` has those of tensors written in place.
+    """Return an array of shape (tensors,): bytes from the start of the storage.
 
-    A view lies in its root, which may itself be written in place inside a storage. Raises ``AllocationOverflow`` past
+    ``placed`` holds those of tensors written in place; their views move with them. Raises ``AllocationOverflow`` past
     2^64 − 1, for the lowest id.
     """
     offset, ids = ranges.view_offset.copy(), timeline.index.tensor_ids
@@ -157,7 +162,7 @@ class _Members:
     def __init__(self, began: I64, death: I64, members: list[int]) -> None:
         self.death = death
         self.upcoming = sorted((int(began[m]), m) for m in members)
-        """Heap of (birth step, or −1 for loaded tensors read later; tensor) of members not yet live."""
+        """Heap of (birth step, tensor) of members that are not live yet; −1 for loaded tensors that are read later."""
         self.first = self.upcoming[:2]
         self.live: list[int] = []
 
@@ -182,19 +187,8 @@ class _Members:
         return large
 
 
-def _in_place_writes(timeline: Timeline) -> list[Write]:
-    """Return the in-place writes in step order, those of a node as listed."""
-    index, nodes = timeline.index, timeline.graph.nodes
-    found: list[Write] = []
-    writing = [k for k, node in enumerate(nodes) if node.in_place_write and timeline.step_of[k] >= 0]
-    for k in sorted(writing, key=timeline.step_of.__getitem__):
-        inputs, outputs, step = index.inputs_of(k), index.outputs_of(k), int(timeline.step_of[k])
-        found += [(step, int(inputs[i]), int(outputs[o]), k) for i, o in nodes[k].in_place_write]
-    return found
-
-
 def _check_in_place(timeline: Timeline, ranges: Ranges, write: Write, *, alone: bool) -> None:
-    """Reject an in-place write that violates a condition of TMMU v2 II.G."""
+    """Raise for an in-place write that violates a condition of TMMU v2 II.G."""
     step, x, y, node = write
     tensors, index = timeline.graph.tensors, timeline.index
     forbidden = tensors[y].id in tensors[x].must_not_alias or tensors[x].id in tensors[y].must_not_alias

@@ -54,10 +54,10 @@ def default_order(index: GraphIndex, edges: tuple[I64, I64], inside: NDArray[np.
     ids = index.node_ids
     numbers = index.node_names.by_bytes
     numbers = numbers[inside[numbers]]
-    rank = np.zeros(len(ids), np.int64)  # of nodes inside the timeline
+    rank = np.zeros(len(ids), np.int64)  # among the nodes of the timeline
     rank[numbers] = np.arange(len(numbers))
     before, after = rank[edges[0]], rank[edges[1]]
-    if bool((before < after).all()):  # no order by ready ids comes before the order of the ids themselves
+    if bool((before < after).all()):  # the order of the ids respects all dependencies
         return numbers
 
     by_id = numbers.tolist()
@@ -90,9 +90,9 @@ def default_order(index: GraphIndex, edges: tuple[I64, I64], inside: NDArray[np.
 
 
 def given_order(index: GraphIndex, order: Sequence[str], edges: tuple[I64, I64], inside: NDArray[np.bool_]) -> I64:
-    """Check that ``order`` is a permutation of the timeline's nodes that respects every dependency.
+    """Return the node numbers of ``order``, which must be a permutation that respects every dependency.
 
-    Nodes outside this mode's timeline are skipped, so one order serves all modes.
+    Nodes outside the timeline of this mode are skipped, so that one order is valid in all modes.
     """
     node_of = index.node_of
     nodes: list[int] = []
@@ -190,7 +190,7 @@ def build_timeline(
 
 
 def _ids(index: GraphIndex, ordered: NDArray[np.int64]) -> Sequence[str]:
-    """Return the node ids in an order; the graph's own tuple where the order is the graph's."""
+    """Return the node ids in an order; the tuple of the graph if the order is that of the graph."""
     if np.array_equal(ordered, np.arange(len(index.node_ids))):
         return index.node_ids
     return list(map(index.node_ids.__getitem__, ordered.tolist()))
