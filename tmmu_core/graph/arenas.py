@@ -1,4 +1,4 @@
-"""The arena configuration: read, checked, and with the default arenas if none is given (contract §4)."""
+"""Read and check the arena configuration (contract §4)."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,7 +15,7 @@ def read_arenas(config: Mapping[str, Arena | Mapping[str, Any]] | None) -> Arena
     """Return arena name → :class:`Arena`.
 
     Raises ``AlignmentViolation`` for an alignment that is not a power of two, ``InvalidIrShapes`` (reason
-    ``arena_config``) for an unknown field and a figure that is not a uint64, ``UnreadableInput`` for more arenas than
+    ``arena_config``) for an unknown field or a number that is not a uint64, ``UnreadableInput`` for more arenas than
     the limit.
     """
     refuse_many(config or {})
@@ -49,16 +49,14 @@ def refuse_unknown_arenas(config: Mapping[str, Any], graph: Graph) -> None:
 def unused_arenas(config: Mapping[str, Any], graph: Graph) -> tuple[tuple[str, ...], list[str]]:
     """Return the arenas that roles or tensors of ``graph`` name, and those of ``config`` that are not among them."""
     known = (*DEFAULT_ARENAS, "optimizer_state", OFFLOAD_ARENA)
-    if config.keys() <= {*known, ONE_MEMORY} and (
-        ONE_MEMORY not in config or config.keys() <= {ONE_MEMORY, OFFLOAD_ARENA}
-    ):
+    if config.keys() <= {*known} or {ONE_MEMORY} <= config.keys() <= {ONE_MEMORY, OFFLOAD_ARENA}:
         return known, []
     known = (*known, *sorted({tensor.arena for tensor in graph.tensors if tensor.arena} - {*known}))
     return known, sorted(config.keys() - {*known})
 
 
 def refuse_many(config: Mapping[str, Any]) -> None:
-    """Reject more arenas than the limit, because each is planned with all storages. Raises ``UnreadableInput``."""
+    """Raise ``UnreadableInput`` for more arenas than the limit: the cost of each arena is that of all storages."""
     if len(config) > ceiling(ARENAS):
         raise past(ARENAS, "the arena configuration")
 

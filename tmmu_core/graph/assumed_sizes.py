@@ -23,8 +23,8 @@ MOST = 1 << 24
 
 
 def reach(graph: Graph, dim: str) -> Dim:
-    """Return the range of sizes that a user can set: that of the reader if it can read the model again with another
-    size, else the declared envelope.
+    """Return the range of sizes that a user can set: that of the reader, if it can read the model again with another
+    size; else the declared envelope.
     """
     bounds = graph.dims[dim]
     if dim in graph.ranges:

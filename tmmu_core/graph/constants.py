@@ -14,13 +14,13 @@ from typing import Protocol
 from tmmu_core.base.errors import UnreadableInput
 
 CHUNK = 1 << 20
-"""Bytes that are read at once."""
+"""Maximum number of bytes per chunk."""
 
 
 class Piece(Protocol):
     """The bytes of one constant: ``chunks`` yields them in order, at most ``CHUNK`` at once.
 
-    It raises ``UnreadableInput`` where they cannot be read.
+    It raises ``UnreadableInput`` for bytes that cannot be read.
     """
 
     def chunks(self) -> Iterator[bytes]: ...  # noqa: D102
@@ -126,7 +126,7 @@ def beside(folder: Path | None, location: str, what: str) -> Path:
 
 
 def not_opened(path: Path, error: OSError) -> UnreadableInput:
-    """Return the error for a file that does not exist or is outside of the folder."""
+    """Return the error for a file that cannot be opened."""
     message = f"the file with the constants' bytes cannot be opened: {(error.strerror or str(error)).lower()}."
     hint = "Copy it to the folder of the model, with the name in the model."
     return UnreadableInput(message, source=str(path), hint=hint)

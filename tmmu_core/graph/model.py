@@ -1,7 +1,7 @@
-"""The values of a graph, all frozen.
+"""The types of a graph: tensors, nodes, dimensions and arenas, all frozen.
 
 Field names are those of the native format (contract §8), which ``graph/native`` reads and writes. Small values are not
-tracked by the garbage collector (``gc=False``): they hold no cycles, and a million of them would slow it down.
+tracked by the garbage collector (``gc=False``): they contain no cycles, and a million of them would slow it down.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ShapeFrom = Literal["declared", "onnx", "symbolic", "measured"]
 """Source of a shape: the file, the onnx package's inference, onnxruntime's symbolic inference, or one run."""
 
 INPUTS_STEP = "@inputs"
-"""The name of step 0 of a graph with ``inputs``: loading writes them all. In no order and in no hash."""
+"""Name of step 0 of a graph with ``inputs``, which writes all of them. It is in no order and in no hash."""
 
 GRAPH_SCHEMA = "uml_model_ir/1"
 
@@ -52,7 +52,7 @@ class Shard(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
 
 
 class Tensor(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
-    """One tensor: sizes come from ``shape`` and ``dtype`` alone (``graph/dtypes.py``).
+    """One tensor. Its size depends on ``shape`` and ``dtype`` only (``graph/dtypes.py``).
 
     A dimension is an integer ≥ 0 or the name of one of the graph's ``dims``.
     """
@@ -73,7 +73,7 @@ class Tensor(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
 
     @property
     def persistent(self) -> bool:
-        """Whether it lives through every step (contract §1)."""
+        """Whether it is live at every step (contract §1)."""
         return self.role in PERSISTENT_ROLES
 
 
@@ -83,10 +83,10 @@ Inplace = str | tuple[tuple[int, int], ...]
 class Node(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
     """One operator: reads all ``inputs``, then writes its ``outputs``, in one step.
 
-    ``inplace`` permits in-place reuse: ``"any"``, ``"none"`` or ``[input_index, output_index]`` pairs; ``None`` means
-    that the file has no value: it is read as ``"any"`` with a lint finding. ``in_place_write`` pairs are
-    demands, not permissions. ``grad_edges`` are ``[input_index, output_index]`` pairs along which gradients flow
-    back; if none is declared they flow from every output to every differentiable input.
+    ``inplace`` permits in-place reuse: ``"any"``, ``"none"`` or ``[input_index, output_index]`` pairs. ``None`` (no
+    value in the file) permits it as ``"any"``, with a lint finding. Pairs of ``in_place_write`` must share a storage.
+    Gradients flow back along the ``[input_index, output_index]`` pairs of ``grad_edges``; without any, from every
+    output to every differentiable input.
     """
 
     node_id: str
@@ -100,23 +100,23 @@ class Node(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
     """Attributes of the operator, for readers only: no result depends on them."""
     grad_edges: tuple[tuple[int, int], ...] = ()
     unplanned: tuple[str, ...] = ()
-    """Names of bodies that this operator runs but the graph does not contain; its plan is incomplete."""
+    """Names of the bodies that the operator runs but the graph does not contain; the plan is then incomplete."""
     scope: str = ""
     """The nested scope (the body of a loop or a branch) that it belongs to; ``outer/inner`` for a scope in another."""
     recomputes: str = ""
-    """The node of which this is a further run."""
+    """The node that this node runs again."""
     offloads: str = ""
     """The tensor that this node copies to another memory, or back."""
 
 
 SCOPING = ("scope", "recomputes", "offloads")
-"""Fields of a node that no plan depends on. In the graph's hash they are part of ``params``."""
+"""Fields of a node that do not affect plans. In the hash of the graph they are part of ``params``."""
 
 
 class Dim(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
-    """The envelope of a named dimension, both ends included. Plans are made at ``max`` unless a point is given.
+    """The envelope of a named dimension, both ends included. Plans use ``max`` unless a size is given.
 
-    If a reader assumed the envelope, :attr:`Graph.assumed` holds the planned size.
+    If a reader assumed the envelope, :attr:`Graph.assumed` has the planned size.
     """
 
     min: int = 0
@@ -143,7 +143,7 @@ class StorageOrigin(msgspec.Struct, frozen=True, gc=False):
 
 
 class Graph(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, weakref=True):
-    """The graph to plan. Tensor and node ids are unique texts; every order is total by id bytes."""
+    """The graph to plan. Tensor and node ids are unique texts; ids are sorted by their bytes."""
 
     tensors: tuple[Tensor, ...] = ()
     nodes: tuple[Node, ...] = ()
@@ -164,9 +164,9 @@ class Graph(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
     shapes_from: dict[str, ShapeFrom] = {}
     """Tensor → source of its shape, if the model file lacks shapes. Not hashed."""
     planner: str = ""
-    """Planner with which this graph was fitted; used unless another is named. Empty: the default one."""
+    """Planner with which this graph was fitted; used unless another is named. Empty: the default planner."""
     alignment: int = 0
-    """Bytes: the alignment of every arena for which a request gives none, that of the model's runtime; 0: 128."""
+    """Default alignment of every arena, in bytes, as the runtime of the model requires; 0: 128."""
     origins: dict[str, Origin] = {}
     """Node id → origin (module, source line), for nodes with a known one. In no hash: it does not affect a plan."""
 

@@ -1,4 +1,4 @@
-"""Operator names: their parts, and properties from the operator table (:mod:`.operator_table`).
+"""Parse operator names, and look up their properties in the operator table (:mod:`.operator_table`).
 
 All spellings of an operator have the same properties: ``aten::mul.Tensor``, ``torch.ops.aten.mul``, ``aten.mul_``,
 ``ai.onnx::Mul``, ``stablehlo.multiply``, ``TFL.MUL``, ``MUL``. An operator of a namespace that is not listed here has

@@ -14,12 +14,12 @@ LONGEST = 4096
 
 
 def path_of(text: str) -> tuple[str, ...]:
-    """``transformer.h.0.mlp`` or ``transformer/h/0/mlp`` as a path."""
+    """Return ``transformer.h.0.mlp`` or ``transformer/h/0/mlp`` as a path."""
     return tuple([part for part in _PARTS.split(text[:LONGEST]) if part])
 
 
 def source_of(trace: str) -> str:
-    """``model.py:12`` of a Python trace, its innermost frame; ``""`` where it names none."""
+    """Return ``model.py:12``, the innermost frame of a Python trace; ``""`` without one."""
     frames = _FRAME.findall(trace[-LONGEST:])
     return line_of(*frames[-1]) if frames else ""
 
@@ -32,7 +32,7 @@ def line_of(file: str, line: object) -> str:
 def stack_path(text: str) -> tuple[str, ...]:
     """Return the innermost module of a saved ``nn_module_stack`` of PyTorch: ``key,path,class`` with semicolons.
 
-    The path of what was made inside ``forward`` of a wrapper may begin with ``L['self'].``, which is dropped.
+    Inside the ``forward`` of a wrapper a path may begin with ``L['self'].``, which is removed.
     """
     last = text[-LONGEST:].rpartition(";")[2].split(",")
     return path_of(last[1].removeprefix("L['self']")) if len(last) > 2 else ()

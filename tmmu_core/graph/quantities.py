@@ -13,7 +13,7 @@ _PERCENT = re.compile(r"\+?(?:\d{1,20}(?:\.\d{0,40})?|\.\d{1,40})(?:[eE][+-]?\d{
 
 _SIZE = re.compile(r"0x(?P<hex>[0-9a-f]+)|(?P<whole>\d*)(?:\.(?P<part>\d{0,60}))?(?:(?P<unit>[kmgtpe])i?)?b?", re.ASCII)
 _parted = re.compile(r"(?:[^,]*\D)?\d{1,3}(?:,\d{3})+(?:[^\d,][^,]*)?", re.ASCII).fullmatch
-"""Match a size with commas: they part thousands and nothing else, so that no decimal comma is passed over."""
+"""Match a size with commas between groups of three digits, so that a decimal comma is rejected."""
 
 _QUOTED = json.JSONDecoder()
 
@@ -24,8 +24,8 @@ _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5, "e": 6}
 def parse_bytes(text: str) -> int | None:
     """Parse a number of bytes (``1.5 MiB``, ``64k``, ``0x1000``, ``1,048,576``); ``None`` for an empty text.
 
-    Units are binary, with or without the ``i``; a comma parts thousands. Raises ``ValueError`` with a sentence for
-    anything else, and for more than 2^64 − 1 bytes.
+    Units are binary, with or without the ``i``; a comma separates thousands. Raises ``ValueError`` with a sentence for
+    other texts and for more than 2^64 − 1 bytes.
     """
     word = text.strip().replace(",", "").replace("_", "").replace(" ", "").lower()
     if not word:
@@ -67,8 +67,8 @@ def short_bytes(n: int | None) -> str:
 def parse_percent(text: str) -> Fraction:
     """Parse a percentage (``5``, ``2.5 %``, ``1/3``) to an exact ratio.
 
-    Raises ``ValueError`` for other texts and negative values; exponents are bounded, because ``1e999999999`` would
-    not fit into memory.
+    Raises ``ValueError`` for other texts and negative values. Exponents are limited, because the value of
+    ``1e999999999`` does not fit into memory.
     """
     word = text.strip().removesuffix("%").strip()
     try:

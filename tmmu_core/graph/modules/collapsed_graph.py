@@ -1,8 +1,8 @@
 """The visible part of a graph: levels collapsed into one vertex each, or the neighbourhood of one vertex.
 
-A *vertex* is a node, a closed level, all graph inputs (they are loaded in one step), or one requested tensor without
-producer. An *edge* holds the tensors that one vertex writes and another reads. Tensors inside of a closed level are
-counted; two levels that read from each other have two edges.
+A *vertex* is a node, a closed level, all graph inputs (loaded in one step), or a requested tensor without producer. An
+*edge* holds the tensors that one vertex writes and another reads. A closed level has only the number of the tensors
+inside it. Two levels that read from each other have two edges.
 
 Collapsing is a quotient of the graph: paths between nodes remain paths between their vertices.
 """
@@ -29,13 +29,13 @@ class ViewRequest:
     """The levels opened and closed by hand, and the neighbourhood to show, if any."""
 
     opened: Collection[Path] = frozenset()
-    """Levels opened by hand, on top of those that are open at first. A level below a closed one is hidden."""
+    """Levels opened by hand, in addition to those that are open initially. A level below a closed one is hidden."""
     closed: Collection[Path] = frozenset()
     """Levels closed by hand."""
     tensor: int = -1
-    """Tensor in the middle of the neighbourhood, or −1; one without producer becomes a vertex."""
+    """Tensor in the middle of the neighbourhood, or −1. A tensor without producer becomes a vertex."""
     node: int = -1
-    """Node in the middle of the neighbourhood if there is no tensor, or −1."""
+    """Node in the middle of the neighbourhood, or −1; ignored if there is a tensor."""
     radius: int | None = None
     """Radius of the neighbourhood in edges; ``None`` for the whole graph."""
 
@@ -64,9 +64,9 @@ class Edge:
     source: int
     target: int
     tensors: tuple[int, ...]
-    """Rising."""
+    """Ascending."""
     nbytes: int
-    """Bytes of these tensors; a view has the bytes that it shows."""
+    """Bytes of these tensors, views included."""
     largest: int
     """The largest of them."""
 
@@ -108,7 +108,7 @@ class Collapsed:
 
 
 def writer_of(index: GraphIndex, tensor: int) -> int:
-    """Return the node that writes a tensor or the base of its view; −1 for none."""
+    """Return the node that writes a tensor, or the base of an unwritten view; −1 for none."""
     return int(index.producer[index.root[tensor]])
 
 
@@ -119,7 +119,7 @@ def collapse(index: GraphIndex, tree: Tree, opened: Collection[Path], around: Vi
     """Return the graph with each level outside of ``opened`` as one vertex; with a radius, only the neighbourhood.
 
     The middle is the vertex that writes the requested tensor, else that of the requested node; without either, the
-    whole graph is returned. O(operands), and the size of the neighbourhood.
+    whole graph is returned. O(operands + size of the neighbourhood).
 
     Vertices have codes: 2 × node, 2 × level + 1, −1 for the inputs, −2 − tensor.
     """
@@ -135,7 +135,7 @@ def collapse(index: GraphIndex, tree: Tree, opened: Collection[Path], around: Vi
         maker = writer_of(index, around.tensor) if around.tensor >= 0 else around.node
         unwritten = -1 if index.is_input[index.root[around.tensor]] else -2 - around.tensor
         middle = int(code[maker]) if maker >= 0 else unwritten
-    alone = {middle} - {NOWHERE}  # it may have no reader either
+    alone = {middle} - {NOWHERE}  # the middle may have no edge
     seen = {*code.tolist(), *source.tolist(), *target.tolist(), *alone}
     neighbours: dict[int, set[int]] = {}
     if around.radius is not None and alone:
@@ -169,7 +169,7 @@ def collapse(index: GraphIndex, tree: Tree, opened: Collection[Path], around: Vi
 
 
 def _passages(index: GraphIndex, code: I64, wanted: int) -> tuple[I64, I64, I64]:
-    """Return distinct ``(source, target, tensor)`` of all reads; tensors without producer only if ``wanted``."""
+    """Return distinct ``(source, target, tensor)`` of all reads; of tensors without producer only ``wanted``."""
     readers = np.repeat(np.arange(len(index.node_ids), dtype=np.int64), np.diff(index.in_ptr))
     root = index.root
     maker, tensor = index.producer[root[index.in_idx]], index.in_idx
@@ -187,7 +187,7 @@ def _vertex(tree: Tree, code: int, counts: tuple[int, int, int], is_near: bool) 
         return Vertex("inputs" if code == -1 else "tensor", -1 if code == -1 else -2 - code, 0, 0, 0, counts[2])
     item = code // 2
     level = int(tree.parent[item]) if code % 2 else int(tree.of_node[item])
-    while is_near and tree.paths[level] in tree.stretches:  # around a node no frame is drawn for a stretch
+    while is_near and tree.paths[level] in tree.stretches:  # a neighbourhood has no frames for ranges of nodes
         level = int(tree.parent[level])
     return Vertex("level" if code % 2 else "node", item, level, *counts)
 
@@ -214,16 +214,16 @@ MOST_DRAWN = 3_000
 
 @dataclass(frozen=True, eq=False)
 class GraphView:
-    """The visible part, and what was omitted for its size."""
+    """The visible part of a graph, and the parts omitted because of its size."""
 
     collapsed: Collapsed
     opened: frozenset[Path]
     by_level: bool
-    """Whether a neighbourhood has too many nodes, so that levels without its middle are closed."""
+    """Whether levels without the middle are closed, because the neighbourhood has too many nodes."""
     radius: int | None
     """The radius shown: as requested, or the largest below it that can be drawn."""
     too_many: int
-    """Number of requested vertices where it is too large to be drawn; else 0."""
+    """Number of requested vertices if they are too many to draw; else 0."""
 
 
 def walk(index: GraphIndex, tree: Tree, view: ViewRequest) -> GraphView:

@@ -6,9 +6,9 @@ Three sources, the best one first::
     names        block3/expand/op          ONNX scopes, TFLite names: in the name of a node or of its output
     parameters   transformer.h.0.mlp.c_fc.weight    PyTorch: a node that reads a parameter is in its module
 
-Under ``parameters``, a node that reads none is in the common module of its neighbours: between two layers of
-``h.0.mlp`` it is in ``h.0.mlp``; a sum that joins two blocks belongs to the later one (:attr:`Modules.known_by`). A
-path is a tuple of names, the root is ``()``; modules are in no hash and no file.
+Under ``parameters``, a node that reads no parameter is in the common module of its neighbours: between two layers of
+``h.0.mlp`` it is in ``h.0.mlp``; a sum of two blocks is in the later one. A path is a tuple of names, the root is
+``()``; modules are in no hash and no file.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Modules:
 
     @cached_property
     def layers(self) -> tuple[str, ...]:
-        """Return the layer of each path: its repeated block, else as many levels as :data:`MOST_LAYERS` allows."""
+        """The layer of each path: its repeated block, else as many levels as :data:`MOST_LAYERS` allows."""
         blocks = self._blocks
         if any(blocks):
             ways = {block[:k] for block in blocks for k in range(1, len(block))}
@@ -64,7 +64,7 @@ class Modules:
 
     @property
     def repeated(self) -> tuple[tuple[str, int], ...]:
-        """``(transformer.h.*, 12)``: repeated blocks by name."""
+        """Repeated blocks by name, with their number: ``(transformer.h.*, 12)``."""
         found: dict[str, set[Path]] = {}
         for block in self._blocks:
             if block:
@@ -76,7 +76,7 @@ Families = frozenset[tuple[Path, str]]
 
 
 def families_of(paths: Iterable[Path]) -> Families:
-    """Return numbered names with several siblings as (parent, name without its number)."""
+    """Return the numbered names with several siblings, as (parent, name with a star for its number)."""
     found: dict[tuple[Path, str], set[str]] = {}
     for path in paths:
         for k, part in enumerate(path):
@@ -96,7 +96,7 @@ def starred(part: str) -> str:
 
 
 def _leaves(path: Path, ways: set[Path]) -> int:
-    """Return the depth of a path: one name below its common prefix with all blocks, or one name inside its block."""
+    """Return the depth of a layer: one name below the prefix that a path shares with the blocks."""
     return next((k + 1 for k in range(len(path)) if path[: k + 1] not in ways), len(path))
 
 
@@ -106,7 +106,7 @@ def modules_of(index: GraphIndex, order: Iterable[int]) -> Modules:
     named = [_scope(index, node) for node in range(len(index.node_ids))]
     placed = sum(1 for path in named if path)
     if any(origin.module for origin in index.graph.origins.values()):
-        origins = index.graph.origins  # derived nodes (``conv@grad``) have the module of theirs
+        origins = index.graph.origins  # ``conv@grad`` has the module of ``conv``
         found = [origins.get(name) or origins.get(name.split("@")[0]) for name in index.node_ids]
         of_file = {node: origin.module for node, origin in enumerate(found) if origin is not None}
         by_node, known = _by_parameters(index, sequence, of_file), "origins"
@@ -133,7 +133,7 @@ def modules_of(index: GraphIndex, order: Iterable[int]) -> Modules:
 
 
 def modules_of_rows(of_rows: Sequence[Path]) -> Modules:
-    """Return the module tree of storages with paths in a file without a graph; each storage counts as a node."""
+    """Return the modules of a plan without a graph, from the path of each storage; a storage counts as a node."""
     paths = tuple(sorted({(), *of_rows}))
     number = {path: k for k, path in enumerate(paths)}
     rows = np.array([number[path] for path in of_rows], np.int64)
@@ -175,7 +175,7 @@ def _by_parameters(index: GraphIndex, order: Sequence[int], known: Mapping[int, 
         own = [weight[t] for t in inputs if weight.get(t)]
         if own:
             by_node[node], reads_own[node] = _common(own) or max(own, key=lambda path: (len(path), path)), True
-            if all(t in weight for t in inputs):  # a transposed weight is still that module's
+            if all(t in weight for t in inputs):  # a transposed weight belongs to the module of the weight
                 weight.update(dict.fromkeys(index.outputs_of(node).tolist(), by_node[node]))
             continue
         writers = [int(index.producer[t]) for t in inputs if index.producer[t] >= 0]

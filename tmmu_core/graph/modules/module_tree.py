@@ -2,12 +2,12 @@
 
 ::
 
-    forward                          where a graph has several phases
+    forward                          a phase, in a graph with several phases
       transformer                    a module
-        h                            holds blocks only: it represents their family, "12 × h.*"
+        h                            a module of blocks only: it represents their family, "12 × h.*"
           h.0 … h.11
-    block*  17 blocks                a family beside other modules gets a level of its own
-    nodes 33–64, or h.32 … h.63      a range in execution order, where a level has too many children
+    block*  17 blocks                the level of a family beside other modules
+    nodes 33–64, or h.32 … h.63      a range in execution order, in a level with too many children
 
 A level is omitted if it holds everything that its parent holds, or a single node. Ranges of nodes follow the execution
 order, so that they form no cycle.
@@ -47,11 +47,6 @@ class Tree:
     of_node: I64
     """Shape (nodes,): the innermost level."""
 
-    @cached_property
-    def number(self) -> dict[Path, int]:
-        """Path → level."""
-        return {path: k for k, path in enumerate(self.paths)}
-
     def above(self, node: int) -> tuple[Path, ...]:
         """Return the levels that contain a node, outermost first, without the root. Raises ``IndexError``."""
         found = []
@@ -62,10 +57,10 @@ class Tree:
         return tuple(reversed(found))
 
     def label(self, level: int) -> str:
-        """Name of a level relative to its parent: ``h.0`` of ``transformer.h.0`` below ``transformer.h``."""
+        """Return the name of a level relative to its parent: ``h.0`` for ``transformer.h.0`` in ``transformer.h``."""
         path, above = self.paths[level], self.paths[int(self.parent[level])]
         rest = path[len(above) :]
-        if above and rest[0].isdigit():  # a number alone is unclear: h.3
+        if above and rest[0].isdigit():  # h.3 is clearer than 3
             rest = (above[-1], *rest)
         return ".".join([part.removeprefix(STRETCH).removeprefix(REPEATED) for part in rest])
 
@@ -116,7 +111,7 @@ def tree_of(index: GraphIndex, modules: Modules, order: Iterable[int]) -> Tree:
         for depth in range(len(path) + 1):
             if path[:depth] in kept:
                 members[path[:depth]] += 1
-    paths = tuple(sorted(members, key=len))  # of one depth in the order in which their first nodes came
+    paths = tuple(sorted(members, key=len))  # paths of one length are in the order of their first nodes
     number = {path: k for k, path in enumerate(paths)}
     parent = [number[_innermost(path[:-1], kept)] for path in paths]
     return Tree(
@@ -141,7 +136,7 @@ def _width(count: int) -> int:
 
 
 def _nodes_stretched(of_node: Sequence[Path], order: Sequence[int]) -> list[Path]:
-    """Return the innermost levels; split those with too many nodes into ranges, recursively."""
+    """Return the innermost level of each node; levels with too many nodes are split into nested ranges."""
     own: dict[Path, list[int]] = {}
     for node in order:
         own.setdefault(of_node[node], []).append(node)
@@ -160,7 +155,7 @@ def _nodes_stretched(of_node: Sequence[Path], order: Sequence[int]) -> list[Path
 
 
 def _levels_stretched(of_node: list[Path], kept: set[Path], order: Sequence[int]) -> tuple[list[Path], set[Path]]:
-    """Group levels with too many siblings: ``(innermost levels, levels)``."""
+    """Group levels with too many siblings into ranges; return ``(innermost level of each node, all levels)``."""
     below: dict[Path, dict[Path, None]] = {}
     for node in order:
         path = of_node[node]
@@ -193,7 +188,7 @@ def _with_stretches(path: Path, gathered: dict[Path, tuple[int, str]]) -> Path:
 
 
 def _parents_of_one_family(paths: Sequence[Path], families: Collection[tuple[Path, str]]) -> set[Path]:
-    """Return the parents with only one family below them; they represent it."""
+    """Return the parents whose children are blocks of one family; they represent the family."""
     below: dict[Path, set[str]] = {}
     for path in paths:
         for depth, part in enumerate(path):
@@ -202,7 +197,7 @@ def _parents_of_one_family(paths: Sequence[Path], families: Collection[tuple[Pat
 
 
 def _levels(path: Path, families: frozenset[tuple[Path, str]], family_parents: set[Path]) -> Path:
-    """Return a module's path with an extra level for the family of its outermost block if necessary."""
+    """Return a module's path with a level for the family of its outermost block, unless a parent represents it."""
     block = block_of(path, families)
     if not block or block[:-1] in family_parents:
         return path
@@ -211,7 +206,7 @@ def _levels(path: Path, families: frozenset[tuple[Path, str]], family_parents: s
 
 
 def _useful_levels(wanted: Iterable[Path]) -> set[Path]:
-    """Return the useful levels: more than one node, and fewer than the level above."""
+    """Return the levels with more than one node and fewer nodes than the level above."""
     members: Counter[Path] = Counter()
     for path, times in Counter(wanted).items():
         for depth in range(len(path) + 1):
@@ -224,7 +219,7 @@ def _useful_levels(wanted: Iterable[Path]) -> set[Path]:
 
 
 def _innermost(path: Path, kept: set[Path]) -> Path:
-    """Return the longest prefix that is a kept level."""
+    """Return the longest prefix of ``path`` in ``kept``."""
     return next((path[:depth] for depth in range(len(path), 0, -1) if path[:depth] in kept), ())
 
 

@@ -85,17 +85,17 @@ def decode(data: bytes, name: str = "") -> Graph:
     document.check_version(document.text_field(data, "ir_schema", name), GRAPH_SCHEMA, name, "$.ir_schema")
     graph = document.decode(data, Graph, name)
     if any(tensor.dtype is _DEFAULT_DTYPE or not tensor.shape for tensor in graph.tensors):
-        # A missing field holds the default itself; only then is the file read again for the fields it contains.
+        # A missing field has the default object itself. Then the file is decoded again for the fields that it contains.
         notes = _first_version_notes(graph, document.decode(data, _WrittenTensors, name).tensors)
         graph = AnnotatedGraph(**msgspec.structs.asdict(graph), notes=notes) if notes else graph
     return normalise_dtypes(graph)
 
 
 def _first_version_notes(graph: Graph, tensors: Sequence[_WrittenTensor]) -> tuple[str, ...]:
-    """Count the tensors without dtype or shape: the first version left out ``float32`` and the shape of a scalar.
+    """Return notes on tensors without dtype or shape: the first version omitted ``float32`` and the shapes of scalars.
 
-    Raises ``InvalidIrShapes`` for a tensor without shape in a file that the first version did not write, which contains
-    a ``float32`` or an empty shape.
+    Raises ``InvalidIrShapes`` for a tensor without shape in a file of a later version, which contains a ``float32`` or
+    an empty shape.
     """
     shapeless = [i for i, tensor in enumerate(tensors) if tensor.shape is msgspec.UNSET]
     untyped = sum(tensor.dtype is msgspec.UNSET for tensor in tensors)
@@ -152,8 +152,8 @@ def encode(graph: Graph, name: str) -> bytes:
 def normal_form(graph: Graph) -> dict[str, Any]:
     """Return the canonical values of a graph for its hash: text keys, defaults omitted, one spelling per meaning.
 
-    Dtypes have their canonical name, ``inplace`` ``"any"`` is a default, and the schema whose defaults were omitted is
-    always included. Where bytes lie, and the origins of shapes and nodes, are nothing of the graph's.
+    Dtypes have their canonical name, ``inplace`` ``"any"`` is omitted, and the schema is always included. The sidecar
+    and the origins of shapes and nodes are left out.
     """
     plain = _plain(normalise_dtypes(graph))
     for field in ("sidecar", "shapes_from", "origins"):
@@ -189,8 +189,8 @@ def normalise_dtypes(graph: Graph) -> Graph:
 def _plain(graph: Graph) -> dict[str, Any]:
     """Return the graph as plain values without defaults.
 
-    Structs omit a word only where it is the very object that is the default, not where it is merely equal: a dtype
-    that was read from a file, or put together, would stay.
+    msgspec omits a text only if it is the default object itself; equal texts, such as of a dtype in a file, are
+    removed here.
     """
     with document.paused_gc():
         plain: dict[str, Any] = msgspec.to_builtins(graph)

@@ -7,9 +7,9 @@
         {"node_id": "h", "instr": "RELU", "inputs": [{"node_id": "x", "output_idx": 0}], "shape_out": [1, 8]}],
      "outputs": [{"node_id": "h", "output_idx": 0}]}
 
-The tensor that node ``h`` writes as its output 0 is called ``h:0``. There are no graph inputs: a loaded tensor is the
+The tensor that node ``h`` writes as its output 0 is named ``h:0``. There are no graph inputs: a loaded tensor is the
 output of a node. A node with several outputs has a ``shape_out`` of several shapes; its ``dtype``, ``role`` and the
-tensor's other fields are then one for all, or a list with one each.
+other fields of the tensor are then one value for all outputs, or a list with one each.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def refuses(data: bytes) -> str:
 
 
 def decode(data: bytes, name: str = "") -> Graph:
-    """The dialect's bytes (JSON or CBOR) to a graph in the native vocabulary. Errors as :func:`native.decode`."""
+    """Return the graph in the bytes of the dialect (JSON or CBOR). Raises as :func:`.native_file.decode`."""
     document.check_version(document.text_field(data, "ir_schema", name), GRAPH_SCHEMA, name, "$.ir_schema")
     read = document.decode(data, PortGraph, name)
     node_ids = [node.node_id for node in read.nodes]
@@ -172,7 +172,7 @@ def _fault(node: PortNode, path: str, message: str, hint: str, reason: str) -> I
 
 
 def _port(port: Port, widths: dict[str, int], path: str, reader: str) -> str:
-    """Return the tensor id that a port means. Raises ``InvalidIrShapes`` (reason ``unknown_tensor``)."""
+    """Return the tensor id of a port. Raises ``InvalidIrShapes`` (reason ``unknown_tensor``)."""
     width, tensor = widths.get(port.node_id), f"{port.node_id}:{port.output_idx}"
     if width is not None and 0 <= port.output_idx < width:
         return tensor

@@ -28,7 +28,7 @@ DTYPES = {
     "float8_e4m3fn": "F8_E4M3",
     "float8_e5m2": "F8_E5M2",
 }
-"""Ours → theirs; another dtype is written as the bytes that it is."""
+"""dtype → its name in safetensors; another dtype is written as ``U8``."""
 
 
 class _Entry(msgspec.Struct, frozen=True):
@@ -49,7 +49,7 @@ def constants(graph: Graph, where: Path | None, name: str = "") -> Constants:
     head, start = _head(path)
     try:
         size = path.stat().st_size - start
-    except OSError as error:  # it went when its head had been read
+    except OSError as error:  # the file was deleted after its head was read
         raise not_opened(path, error) from error
     pieces = {}
     for tensor in graph.tensors:
@@ -77,7 +77,7 @@ def _head(path: Path) -> tuple[dict[str, _Entry], int]:
 
 
 def written(graph: Graph, held: Constants) -> Iterator[bytes]:
-    """Yield the sidecar of ``graph``, part by part, in the order of the tensors; those without bytes are omitted."""
+    """Yield the parts of the sidecar of ``graph``, in the order of the tensors; those without bytes are omitted."""
     head, at = {}, 0
     kept = [tensor for tensor in graph.tensors if tensor.id in held]
     for tensor in kept:

@@ -1,4 +1,4 @@
-"""The part of one rank: each tensor is cut by its split; each view stays inside its base's part."""
+"""The part of a graph that one rank holds: tensors are cut by their splits, views stay inside their bases."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,17 +21,17 @@ class Sharding:
     shapes: tuple[tuple[int, ...], ...]
     """Global shapes, named dimensions resolved."""
     splits: tuple[Split, ...]
-    """Per tensor; for a view only explicit splits, else ``None`` and an entry in ``follows``."""
+    """Split of each tensor; empty for a view that follows its base."""
     follows: tuple[bool, ...]
-    """Whether a tensor is a view whose split is found from its base, rank by rank."""
+    """Whether a tensor is a view whose split follows from its base, on each rank."""
 
     @cached_property
     def remainders(self) -> dict[str, tuple[int, ...]]:
-        """Mesh axis → the remainders of the splits over it, ascending: where one rank's share differs from the next."""
+        """Mesh axis → the remainders of the splits over it, ascending: coordinates at which the shares change."""
         found: dict[str, set[int]] = {name: set() for name, _ in self.spec.mesh}
         for i, split in enumerate(self.splits):
             if self.follows[i]:
-                # Whether a view can follow an uneven split may differ from rank to rank, along any of its axes.
+                # The view may follow an uneven split along another axis on each rank.
                 root = self.root[i]
                 uneven = [mesh for axis, mesh in self.splits[root] if self.shapes[root][axis] % self.parts(mesh)]
                 split = tuple((axis, mesh) for mesh in uneven for axis in range(len(self.shapes[i])))
@@ -60,7 +60,7 @@ class Sharding:
 
     @cached_property
     def root(self) -> dict[int, int]:
-        """View → the tensor whose split it follows in the end."""
+        """View → the tensor at the end of its chain of bases, whose split it follows."""
         found: dict[int, int] = {}
         for i in self.bases_first:
             base = self.base(i)
@@ -116,8 +116,8 @@ def view_on(
 ) -> tuple[Tensor, Split]:
     """Return a view inside this rank's part of its base, and its split.
 
-    Without an explicit split, a view of the whole base is split along the axis that gives it the part's bytes: the axis
-    of the base's split first, then the others in order. A view of a part keeps its relative place.
+    Without an explicit split, a view of the whole base is split along the axis that gives it the bytes of the part: the
+    axis of the base's split is tried first, then the others in order. A view of a part keeps its relative offset.
     """
     tensor, shape, base = sharding.graph.tensors[i], sharding.shapes[i], sharding.base(i)
     view = tensor.view
@@ -131,8 +131,8 @@ def view_on(
     if not whole or offset % whole or wanted % whole:
         raise _misfit(tensor, "it does not divide as its base does")
     slowest = next((axis for axis, rows in enumerate(sharding.shapes[base]) if rows > 1), 0)
-    if length != whole and any(axis <= slowest for axis, _ in base_split):  # a part belongs to some ranks only
-        raise _misfit(tensor, "it is a part of the very rows that the split deals out")
+    if length != whole and any(axis <= slowest for axis, _ in base_split):  # only some ranks hold the part
+        raise _misfit(tensor, "it is a part of the rows that the split distributes")
     offset, wanted = offset // whole, wanted // whole
     strides = view.stride_desc if view.stride_desc is not None and 0 in view.stride_desc else None
     for split in [sharding.splits[i]] if not sharding.follows[i] else _candidates(base_split, len(shape)):

@@ -11,8 +11,8 @@ A spec is a JSON object; its hash covers the JSON without changes::
 ``mesh`` lists the axes from the slowest to the fastest, like the axes of a C array. If it is an object
 (``{"dp": 2, "tp": 4}``), which has no order in JSON, the axes are sorted by name.
 
-The contract ``"follow"`` of ``activations`` or ``gradients`` derives their split from that of the weights
-(:mod:`.follow`): attention heads and the hidden units of an MLP are then split over the ranks.
+The contract ``"follow"`` of ``activations`` or ``gradients`` derives their split from that of the weights:
+attention heads and the hidden units of an MLP are then split over the ranks.
 
 The first matching entry determines the sharding of a tensor:
 
@@ -88,11 +88,8 @@ def check_world(spec: ShardSpec, world_size: int | None, rank: int = 0) -> int:
         hint = "The product of the mesh axes must equal the number of ranks. Add an axis for replicas."
         raise refused(message, "$.mesh", hint, reason="shard_world_size")
     if not 0 <= rank < spec.world_size:
-        message, hint = (
-            f"there is no rank {rank}: the mesh has {spec.world_size} ranks.",
-            f"Give a rank from 0 to {spec.world_size - 1}.",
-        )
-        raise refused(message, "$", hint, reason="shard_rank")
+        hint = f"Give a rank from 0 to {spec.world_size - 1}."
+        raise refused(f"there is no rank {rank}: the mesh has {spec.world_size} ranks.", "$", hint, "shard_rank")
     return spec.world_size
 
 
@@ -162,11 +159,8 @@ def _split(given: Any, names: Sequence[str], path: str) -> Split:
             raise refused(message, path, hint, reason="shard_mesh")
         split.append((axis, mesh))
     if any(len(set(side)) < len(split) for side in zip(*split, strict=True)):
-        raise refused(
-            f"{path} uses an axis twice.",
-            path,
-            "Split each tensor axis over one mesh axis, and use each mesh axis once.",
-        )
+        hint = "Split each tensor axis over one mesh axis, and use each mesh axis once."
+        raise refused(f"{path} uses an axis twice.", path, hint)
     return tuple(split)
 
 

@@ -1,6 +1,6 @@
-"""Sharding: a graph and a shard spec (:mod:`.shard_spec`) to the split of every tensor (TMMU v2 II.I).
+"""The split of every tensor of a graph under a shard spec (TMMU v2 II.I).
 
-What each rank gets of it is in :mod:`.shares`.
+:mod:`.rank_share` cuts the tensors of one rank.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,18 +28,18 @@ class Read(NamedTuple):
 
     shape: tuple[int, ...]
     axis: int
-    """−1: whole."""
+    """The split axis; −1 if it is whole."""
     mesh: str = ""
     ahead: int = 1
-    """Rows of another axis that a view merged ahead of the split one: 8 for the heads of ``[8, 12] → [96]``."""
+    """Rows of the axes that a view has merged before the split axis: 8 for the heads of ``[8, 12] → [96]``."""
 
 
 def following_splits(
     graph: Graph, known: Mapping[str, int], shapes: Sequence[tuple[int, ...]], splits: Sequence[Split | None]
 ) -> dict[int, Split]:
-    """Return tensor number → split of what the nodes write, in the order of ``graph.nodes``.
+    """Return tensor number → split of the outputs of nodes that read split tensors, in the order of ``graph.nodes``.
 
-    ``splits`` are those of the weights; tensors of one axis, such as biases, are not followed. O(operands).
+    ``splits`` are those of the weights; weights with one axis, such as biases, are ignored. O(operands).
     """
     found = {
         i: Read(shapes[i], *split[0]) for i, split in enumerate(splits) if split and len(split) == 1 < len(shapes[i])
@@ -66,7 +66,7 @@ def _written(operator: str, reads: Sequence[Read], shape: tuple[int, ...]) -> Re
 
 
 def _of_product(reads: Sequence[Read], shape: tuple[int, ...]) -> Read | None:
-    """Return the split of ``[…, m, k] × […, k, n]``; none where the sum over k runs over the ranks."""
+    """Return the split of ``[…, m, k] × […, k, n]``; ``None`` if k is split: each rank then holds a partial sum."""
     for summed, read in zip((-1, -2), reads, strict=False):
         if read.axis < 0:
             continue
@@ -77,7 +77,7 @@ def _of_product(reads: Sequence[Read], shape: tuple[int, ...]) -> Read | None:
 
 
 def _carried(operator: str, read: Read, shape: tuple[int, ...]) -> Read | None:
-    """Return the split of an output that has the elements or the rows of ``read``; ``None`` where it is lost."""
+    """Return the split of an output with the elements or the rows of ``read``; ``None`` if it has none."""
     before, axis, _, inner = read
     if operator in LOOKUPS and axis == 0:
         return None
@@ -107,14 +107,14 @@ FOLLOWERS: tuple[str, ...] = ("@grad", "@remat")
 
 
 def shard(graph: Graph, spec: ShardSpec, dims: Mapping[str, int] | None = None) -> Sharding:
-    """Decide every tensor's split. ``dims`` is a point inside the envelopes, at their upper ends otherwise.
+    """Return the split of every tensor. ``dims`` sets named dimensions; the others have their upper bounds.
 
-    Raises ``InvalidIrShapes``: ``unknown_tensor`` (``tensors`` names one that is not there), ``shard_mesh``,
+    Raises ``InvalidIrShapes``: ``unknown_tensor`` (``tensors`` names one that does not exist), ``shard_mesh``,
     ``shard_axis`` (no such axis), ``shard_too_small`` (fewer rows than parts).
     """
     known = {tensor.id: i for i, tensor in enumerate(graph.tensors)}
     for tensor_id in spec.tensors:
-        # Tensors that a mode adds exist in that mode only.
+        # The spec may name tensors that only another mode adds.
         leaders = (tensor_id.removesuffix(end) for end in FOLLOWERS)
         if tensor_id not in known and not any(leader in known for leader in leaders):
             message = f"the shard spec names the tensor {tensor_id!r}, which the graph does not have."
@@ -162,8 +162,10 @@ def idle_rules(graph: Graph, spec: ShardSpec) -> list[str]:
 
 
 def _left_behind(sharding: Sharding, bases: Sequence[int]) -> set[int]:
-    """Return those of ``bases`` with a view that cannot follow their split on some rank. Views with an explicit split
-    are skipped: errors are raised when they are cut."""
+    """Return those of ``bases`` with a view that cannot follow their split on some rank.
+
+    Bases with a view of explicit split are skipped: an error is raised when the view is cut.
+    """
     views: dict[int, list[int]] = {base: [] for base in bases}
     for i in sharding.bases_first:
         if sharding.root[i] in views:
@@ -178,7 +180,7 @@ def _left_behind(sharding: Sharding, bases: Sequence[int]) -> set[int]:
 
 
 def _places_to_try(sharding: Sharding, base: int, followers: Sequence[int]) -> list[dict[str, int]]:
-    """Return representative coordinates of the mesh: parts change only where a remainder ends."""
+    """Return one mesh coordinate for each distinct size of the parts, which change where a remainder ends."""
     split, shape = sharding.splits[base], sharding.shapes[base]
     nowhere = {name: 0 for name, _ in sharding.spec.mesh}
     if not any(shape[axis] % sharding.parts(mesh) for axis, mesh in split):
@@ -206,12 +208,9 @@ def _all_follow(sharding: Sharding, base: int, followers: Sequence[int], place: 
 
 def _explicit_split(tensor: Tensor, shape: tuple[int, ...], spec: ShardSpec) -> Split | None:
     """Return the explicit split of the tensor, checked; ``None`` without one."""
-    split: Split | None = None
-    if tensor.id in spec.tensors:
-        split = spec.tensors[tensor.id]
-    elif any(fnmatchcase(tensor.id, pattern) for pattern, _ in spec.rules):
-        split = next(split for pattern, split in spec.rules if fnmatchcase(tensor.id, pattern))
-    elif tensor.shard is not None:
+    by_rule = next((split for pattern, split in spec.rules if fnmatchcase(tensor.id, pattern)), None)
+    split = spec.tensors.get(tensor.id, by_rule)
+    if split is None and tensor.shard is not None:
         mesh = tensor.shard.mesh
         if mesh not in spec.sizes:
             message = f"the tensor {tensor.id!r} is sharded over {mesh!r}, which the mesh does not have."

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 from tmmu_core.base import strict
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.graph.arenas import refuse_many
-from tmmu_core.graph.model import MODES, PRESETS
 from tmmu_core.graph.native.document import decode, refuse_long_numbers, refuse_many_values
 from tmmu_core.graph.quantities import pair_texts, parse_bytes, read_pairs
 from tmmu_core.plans.canonical import is_token
@@ -30,7 +29,6 @@ class OptionSpec:
     write: Callable[[Any], str] = str
     link: str = ""
     """Key in a link; empty: the name of the field."""
-    choices: tuple[str, ...] = ()
     many: bool = False
     """Whether the option is repeatable, with one ``KEY=VALUE`` each; a link and :attr:`read` have them in one text."""
     file: str = ""
@@ -188,14 +186,12 @@ OPTION_SPECS: Mapping[str, OptionSpec] = {
         "--mode",
         "M",
         "Nodes to plan: forward, backward or inference [backward if the graph has backward nodes].",
-        choices=MODES,
         of_graphs=True,
     ),
     "preset": OptionSpec(
         "--preset",
         "P",
         "Tensors kept for the backward pass: train_full, inference or remat_enabled [depends on the mode].",
-        choices=PRESETS,
         of_graphs=True,
     ),
     "planner": OptionSpec("--planner", "NAME", "Planner [slots]."),
@@ -281,7 +277,6 @@ OPTION_SPECS: Mapping[str, OptionSpec] = {
         "HOW",
         "Addresses: offsets, or blake3_sparse (hashed, only for old plans) [offsets].",
         _addressing,
-        choices=ADDRESSINGS,
         of_graphs=True,
     ),
 }
