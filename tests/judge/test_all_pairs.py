@@ -89,20 +89,17 @@ def test_broken_plan_has_the_same_collisions(case: Case, seed: int) -> None:
     agree(rehashed(refigured(replace(plan, offset=offset))))
 
 
-def test_touching_boxes_do_not_overlap() -> None:
-    assert list(overlapping([(0, 2, 0, 8), (2, 4, 0, 8), (0, 4, 8, 16)])) == []
-
-
-def test_boxes_that_share_a_byte_at_a_step_overlap() -> None:
-    assert list(overlapping([(0, 3, 0, 8), (2, 4, 7, 9)])) == [(0, 1)]
-
-
-def test_every_box_that_a_large_one_overlaps_is_found() -> None:
-    assert list(overlapping([(0, 9, 0, 4), (0, 9, 4, 8), (3, 4, 2, 6)])) == [(0, 2), (1, 2)]
-
-
-def test_box_without_bytes_overlaps_nothing() -> None:
-    assert list(overlapping([(0, 9, 0, 8), (0, 9, 4, 4)])) == []
+@pytest.mark.parametrize(
+    ("boxes", "pairs"),
+    [
+        pytest.param([(0, 2, 0, 8), (2, 4, 0, 8), (0, 4, 8, 16)], [], id="boxes that touch"),
+        pytest.param([(0, 3, 0, 8), (2, 4, 7, 9)], [(0, 1)], id="one byte at one step"),
+        pytest.param([(0, 9, 0, 4), (0, 9, 4, 8), (3, 4, 2, 6)], [(0, 2), (1, 2)], id="two boxes below one"),
+        pytest.param([(0, 9, 0, 8), (0, 9, 4, 4)], [], id="a box without bytes"),
+    ],
+)
+def test_overlapping_boxes_are_found(boxes: list[Box], pairs: list[tuple[int, int]]) -> None:
+    assert list(overlapping(boxes)) == pairs
 
 
 def meet(a: Box, b: Box) -> bool:

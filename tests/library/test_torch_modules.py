@@ -57,14 +57,3 @@ def test_module_without_inputs_is_rejected_with_a_hint() -> None:
     with pytest.raises(tmmu.TmmuError) as caught:
         tmmu.plan(two_layers())
     assert caught.value.hint
-
-
-def test_show_opens_the_explorer_on_the_plan_of_a_module(monkeypatch: pytest.MonkeyPatch) -> None:
-    opened: list[list[str]] = []
-    monkeypatch.setattr("tmmu_core.library.plan_result.require", lambda package, what: None)
-    monkeypatch.setattr("tmmu_core.library.plan_result.subprocess.Popen", opened.append)
-    plan = tmmu.plan(two_layers().eval(), example_inputs=INPUTS)
-    plan.show()
-    ((*_, command, file),) = opened
-    assert command == "explore"
-    assert tmmu.read(file).tmmu_plan_hash == plan.tmmu_plan_hash

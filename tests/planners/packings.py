@@ -1,13 +1,14 @@
 """For the planners' tests: problems by hand and by hypothesis, and a checker that shares nothing with the planners."""
 
 from collections.abc import Sequence
+from dataclasses import replace as problem_with
 from itertools import combinations, permutations
 from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
 
-from tmmu_core.planners.problem import UNLIMITED, Packing, Problem
+from tmmu_core.planners.problem import Packing, Problem
 
 
 def problem(*rows: tuple[int, int, int], alignment: int | Sequence[int] = 1, **more: Any) -> Problem:
@@ -60,13 +61,6 @@ def _gaps(draw: st.DrawFn, birth: int, death: int) -> tuple[tuple[int, int], ...
         return ()
     begin = draw(st.integers(birth, death - 1))
     return ((begin, draw(st.integers(begin + 1, death))),)
-
-
-def problem_with(old: Problem, **changes: Any) -> Problem:
-    """The same problem but for ``changes``."""
-    from dataclasses import replace
-
-    return replace(old, **changes)
 
 
 def live_steps(p: Problem, i: int) -> set[int]:
@@ -192,17 +186,3 @@ def _from_below(p: Problem, order: Sequence[Unit], sizes: list[int], clash: list
 def offsets(packing: Packing) -> list[int]:
     """Offsets as plain integers."""
     return [int(x) for x in packing.offset]
-
-
-__all__ = [
-    "UNLIMITED",
-    "extent",
-    "faults",
-    "live_moments",
-    "live_steps",
-    "offsets",
-    "problem",
-    "problem_with",
-    "problems",
-    "smallest_extent",
-]

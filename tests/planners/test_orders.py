@@ -61,6 +61,3 @@ def test_order_sorts_by_its_key_then_normatively() -> None:
         for name, order in ORDERS.items():
             by = wanted[name]
             assert order(cols) == sorted(range(len(p)), key=lambda i: (*(-k for k in by[i]), i)), name
-
-
-# ------------------------------------------------------------------------------------------------------- placement

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from hypothesis import strategies as st
 
 from tmmu_core.runtime.philox import pattern, philox4x32
 
@@ -25,9 +24,6 @@ KNOWN = [
 def test_output_equals_the_published_one(rounds, given_, answer):
     counter, key = given_
     assert philox4x32(np.array([counter], np.uint32), key, rounds).tolist() == [answer]
-
-
-words = st.integers(0, 2**32 - 1)
 
 
 def test_seed_address_and_arena_change_the_pattern():
