@@ -63,7 +63,6 @@ def weights() -> tuple[TensorProto, TensorProto]:
     ],
 )
 def test_weights_in_typed_fields_are_read_as_bytes(tmp_path: Path, kind: int, values: Any) -> None:
-    nodes = [helper.make_node("Cast", ["B"], ["c"], to=TensorProto.FLOAT)]
     nodes = [helper.make_node("Gather", ["B", "i"], ["z"]), helper.make_node("Cast", ["z"], ["y"], to=1)]
     model = onnx_model(helper.make_tensor("B", kind, [12288], values.tolist()), nodes=nodes)
     model.graph.input[0].name = "i"

@@ -3,6 +3,7 @@
 from itertools import pairwise
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -71,18 +72,11 @@ def test_view_with_stride_0_may_have_more_elements_than_bytes() -> None:
     assert index_graph(graph([tensor("x", role="input"), spread], [], "x")).nbytes.tolist() == [16, 80]
 
 
-def batched() -> Graph:
-    return graph([Tensor(id="x", shape=("B", 3), role="input")], [], "x", dims={"B": Dim(2, 5)})
-
-
-def test_named_dimension_uses_its_upper_end() -> None:
-    index = index_graph(batched())
-    assert (index.shapes, index.nbytes.tolist()) == (((5, 3),), [60])
-
-
-def test_given_size_is_used() -> None:
-    index = index_graph(batched(), {"B": 2})
-    assert (index.shapes, index.nbytes.tolist()) == (((2, 3),), [24])
+@pytest.mark.parametrize(("dims", "rows"), [(None, 5), ({"B": 2}, 2)])
+def test_named_dimension_has_the_given_size_or_its_upper_bound(dims: dict[str, int] | None, rows: int) -> None:
+    batched = graph([Tensor(id="x", shape=("B", 3), role="input")], [], "x", dims={"B": Dim(2, 5)})
+    index = index_graph(batched, dims)
+    assert (index.shapes, index.nbytes.tolist()) == (((rows, 3),), [12 * rows])
 
 
 def test_unused_tensor_is_valid() -> None:

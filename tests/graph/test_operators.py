@@ -85,14 +85,7 @@ def test_every_spelling_of_an_operator_has_the_same_properties(name: str, spelli
 def test_properties_of_an_operator(
     instr: str, gradient: str, elementwise: bool, random: bool, keeps_position: bool, repeats: bool
 ) -> None:
-    found = properties(instr)
-    assert (found[1], found[2], found[3], found[4], found[5]) == (
-        gradient,
-        elementwise,
-        random,
-        keeps_position,
-        repeats,
-    )
+    assert properties(instr)[1:6] == (gradient, elementwise, random, keeps_position, repeats)
 
 
 @pytest.mark.parametrize("name", ["Mul::", "acme::", "aten::"])

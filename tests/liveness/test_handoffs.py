@@ -58,21 +58,26 @@ def test_listed_pairs_decide_the_order() -> None:
     assert granted(one_node(node("n", "a b", "y", inplace=((1, 0), (0, 0))))) == [(1, "b", "y")]
 
 
-def test_node_with_two_outputs_hands_nothing_over() -> None:
-    assert refused(one_node(node("n", "a", "y z"), gives="y z")) == [("a", "several_outputs")]
+COPY = node("n", "a", "y")
+REFUSED: dict[str, tuple[Graph, dict[str, object]]] = {
+    "several_outputs": (one_node(node("n", "a", "y z"), gives="y z"), {}),
+    "persistent": (one_node(COPY, tensor("a", role="parameter")), {}),
+    "graph_output": (one_node(COPY, gives="a y"), {}),
+    "saved_for_backward": (one_node(COPY, tensor("a", role="input", saved_for_backward=True)), {"mode": "forward"}),
+    "must_not_alias": (one_node(COPY, tensor("a", role="input", must_not_alias=("y",))), {}),
+    "other_arena": (
+        one_node(COPY, tensor("a", role="input", arena="sram")),
+        {"arenas": {"sram": {}, "activations": {}}},
+    ),
+}
 
 
-def test_persistent_input_is_kept() -> None:
-    assert refused(one_node(node("n", "w", "y"), tensor("w", role="parameter"))) == [("w", "persistent")]
-
-
-def test_graph_output_is_kept() -> None:
-    assert refused(one_node(node("n", "a", "y"), gives="a y")) == [("a", "graph_output")]
-
-
-def test_tensor_saved_for_backward_is_kept() -> None:
-    g = one_node(node("n", "a", "y"), tensor("a", role="input", saved_for_backward=True))
-    assert refused(g, mode="forward") == [("a", "saved_for_backward")]
+@pytest.mark.parametrize("condition", REFUSED)
+def test_input_is_kept_by_each_condition(condition: str) -> None:
+    g, how = REFUSED[condition]
+    assert refused(g, **how) == [("a", condition)]
+    plan = solve(g, **how).plan
+    assert plan.row(0).arena != plan.row(1).arena or plan.row(0).logical_slot != plan.row(1).logical_slot
 
 
 def test_base_with_a_live_view_is_kept() -> None:
@@ -94,18 +99,6 @@ def test_base_with_dead_views_is_handed_over() -> None:
     )
     g = graph([*g.tensors, tensor("q")], list(g.nodes), "x", "q")
     assert (2, "x", "z") in granted(g)
-
-
-def test_must_not_alias_prevents_a_handoff() -> None:
-    g = one_node(node("n", "a", "y"), tensor("a", role="input", must_not_alias=("y",)))
-    assert refused(g) == [("a", "must_not_alias")]
-    plan = solve(g).plan
-    assert plan.row(0).logical_slot != plan.row(1).logical_slot
-
-
-def test_tensor_of_another_arena_is_kept() -> None:
-    g = one_node(node("n", "a", "y"), tensor("a", role="input", arena="sram"))
-    assert refused(g, arenas={"sram": {}, "activations": {}}) == [("a", "other_arena")]
 
 
 def test_operand_used_twice_needs_permission_for_both() -> None:

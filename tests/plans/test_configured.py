@@ -13,7 +13,7 @@ from tmmu_core.plans.making.request import ANY_ARENA, PlanRequest, arena_config,
 
 
 @pytest.mark.parametrize(
-    ("shown_text", "made"),
+    ("fields", "made"),
     [
         ({}, None),
         ({"alignment": 64}, {"activations": {"alignment_bytes": 64}}),
@@ -28,10 +28,8 @@ from tmmu_core.plans.making.request import ANY_ARENA, PlanRequest, arena_config,
         ),
     ],
 )
-def test_each_arena_setting_alone_makes_a_configuration(
-    shown_text: dict[str, Any], made: dict[str, Any] | None
-) -> None:
-    request = PlanRequest(**shown_text)
+def test_each_arena_setting_alone_makes_a_configuration(fields: dict[str, Any], made: dict[str, Any] | None) -> None:
+    request = PlanRequest(**fields)
     assert arena_config(chain(2), request) == made
     whole = with_arena_settings(chain(2), request)
     assert (whole.alignment, whole.page_size, dict(whole.capacities)) == (None, None, {})
@@ -55,7 +53,7 @@ def test_memory_limit_beside_declared_arenas_is_rejected() -> None:
 
 def test_unknown_mode_or_preset_is_rejected_beside_arena_settings() -> None:
     unknown: tuple[dict[str, Any], ...] = ({"mode": "else", "alignment": 64}, {"preset": "else", "page_size": 64})
-    for shown_text in unknown:
-        asked = PlanRequest(**shown_text)
+    for fields in unknown:
+        asked = PlanRequest(**fields)
         with pytest.raises(InvalidIrShapes, match=r"there is no (mode|preset) 'else'"):
             make_plan(chain(2), asked)

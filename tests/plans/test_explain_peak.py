@@ -39,15 +39,15 @@ def test_holes_between_live_tensors_are_the_cause() -> None:
 
 
 @pytest.mark.parametrize(
-    ("budget", "shown_text"),
+    ("budget", "headline"),
     [
         (None, "resnet50 needs 107 MiB."),
         (100 << 20, "resnet50 does not fit: it needs 107 MiB, 6.88 MiB over the budget of 100 MiB."),
         (200 << 20, "resnet50 needs 107 MiB, within the budget of 200 MiB."),
     ],
 )
-def test_headline_states_the_whole_need_against_the_limit(budget: int | None, shown_text: str) -> None:
-    assert explain_peak(tmmu.plan(RESNET), budget).headline == shown_text
+def test_headline_states_the_whole_need_against_the_limit(budget: int | None, headline: str) -> None:
+    assert explain_peak(tmmu.plan(RESNET), budget).headline == headline
 
 
 def test_arena_over_its_limit_is_named() -> None:

@@ -44,11 +44,7 @@ def test_plan_below_its_lower_bound_fails_the_gap_limit() -> None:
     plan = two_arenas()
     assert ok(plan, "gap", 1)
     low = replace(plan, arenas=tuple(replace(a, extent_bytes=1) if a.name == "parameters" else a for a in plan.arenas))
-    assert (ok(low, "gap", 9), ok(low, "gap", 9, "parameters"), ok(low, "gap", 9, "activations")) == (
-        False,
-        False,
-        True,
-    )
+    assert [ok(low, "gap", 9, arena) for arena in (ALL, "parameters", "activations")] == [False, False, True]
 
 
 def test_growth_is_measured_per_arena_and_from_zero_for_a_new_arena() -> None:

@@ -11,7 +11,7 @@ from tests.support.build import chain, graph, node, tensor
 from tmmu_core.base.errors import ArenaTooSmall, InvalidIrShapes
 from tmmu_core.formats.c_project.c_export import c_header, c_source
 from tmmu_core.formats.c_project.render_plan import build_render_plan, residency
-from tmmu_core.graph.model import Graph
+from tmmu_core.graph.model import Graph, Node
 from tmmu_core.plans.making.engine import plan_graph
 from tmmu_core.plans.model import Plan
 
@@ -175,17 +175,11 @@ AWKWARD = ["a/b", "a.b", "*/ int x; /*", "naïve", "9", "line\\", "REGION_X"]
 
 
 def awkward() -> Graph:
-    """Names that C would trip over."""
+    """Names that are no identifiers in C."""
     tensors = [tensor("x", role="input"), *(tensor(name, 3) for name in AWKWARD)]
     names = ["x", *AWKWARD]
-    nodes = [node_of(i, names[i], names[i + 1]) for i in range(len(AWKWARD))]
+    nodes = [Node(f"n{i}", "", (names[i],), (names[i + 1],), inplace="none") for i in range(len(AWKWARD))]
     return Graph(tensors=tuple(tensors), nodes=tuple(nodes), inputs=("x",), outputs=(AWKWARD[-1],))
-
-
-def node_of(i: int, source: str, target: str) -> Any:
-    from tmmu_core.graph.model import Node
-
-    return Node(node_id=f"n{i}", inputs=(source,), outputs=(target,), inplace="none")
 
 
 def compiled(folder: Path, plan: Plan, prefix: str, header: str | None = None) -> subprocess.CompletedProcess[str]:

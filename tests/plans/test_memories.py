@@ -91,10 +91,8 @@ def test_alignment_of_a_dtype_is_recorded() -> None:
 def test_plan_names_the_rule_for_each_tensor() -> None:
     rules = [{"name": "y", "memory": "SRAM"}, {"role": "constant", "memory": "MRAM"}]
     plan = planned(model(4), memories=[TCM, SRAM, MRAM], rules=rules)
-    shown_text = {
-        name: who for notes in plan.notes.values() for who, names in notes["said_by"].items() for name in names
-    }
-    assert shown_text == {"x": "order", "y": "rule 1", "c0": "rule 2"}
+    deciders = {name: who for notes in plan.notes.values() for who, names in notes["said_by"].items() for name in names}
+    assert deciders == {"x": "order", "y": "rule 1", "c0": "rule 2"}
 
 
 def test_csv_and_residency_have_the_memory_of_every_tensor() -> None:

@@ -22,8 +22,8 @@ MIXED = read_graph_file(SAMPLES / "mixed_sizes.tmmu.json")
 
 
 def test_request_without_limits_keeps_everything_else() -> None:
-    shown_text = {"activations": {"capacity_bytes": 512, "alignment_bytes": 16}, "parameters": {"capacity_bytes": 9}}
-    request = without_limits(PlanRequest(arenas=shown_text, capacities={"activations": 7}, budget=8, seed=3))
+    arenas = {"activations": {"capacity_bytes": 512, "alignment_bytes": 16}, "parameters": {"capacity_bytes": 9}}
+    request = without_limits(PlanRequest(arenas=arenas, capacities={"activations": 7}, budget=8, seed=3))
     assert request == PlanRequest(arenas={"activations": {"alignment_bytes": 16}, "parameters": {}}, seed=3)
     assert without_limits(PlanRequest(budget=8)) == PlanRequest()
 

@@ -2,8 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.plans.examples import ledger_plan, problem_of, solved
-from tests.support.strategies import Case, plannable_cases
+from tests.plans.examples import ledger_plan, problem_of
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.planners import PLANNERS
 from tmmu_core.plans.analysis.waste_ledger import ACCOUNTS, waste_at, waste_ledger
@@ -61,13 +60,3 @@ def test_every_byte_has_one_account(planner: str, blocks: list[tuple[int, int, i
     ledger = waste_ledger(plan, "arena")
     for step in range(plan.steps):
         assert ledger.at(step) == waste_at(plan, "arena", step) == by_bytes(plan, 0, step)
-
-
-@pytest.mark.slow
-@given(plannable_cases())
-def test_accounts_sum_to_the_extent(case: Case) -> None:
-    plan = solved(case).plan
-    for arena in plan.arenas:
-        ledger = waste_ledger(plan, arena.name)
-        for step in range(plan.steps):
-            assert sum(ledger.at(step).values()) == arena.extent_bytes

@@ -66,7 +66,7 @@ def test_key_of_a_point_covers_everything_its_rows_depend_on() -> None:
         Point(0, 0, request, head={"mode": None}),
     ]
     assert len({point.key(of) for point in asked}) == len(asked)
-    assert Point(7, 0, request).key(of) == asked[0].key(of), "its place is not what it is"
+    assert Point(7, 0, request).key(of) == asked[0].key(of), "the key does not depend on the number"
     assert Point(0, 0, request, fits={"y": 9, "x": 8}).key(of) == asked[5].key(of)
 
 
@@ -131,17 +131,17 @@ def test_row_without_a_plan_has_no_figures(point: Point, more: tuple[str, ...]) 
     assert row == {"mode": "m", "error": {"code_id": "X"}} | dict.fromkeys((*FIGURES, *more))
 
 
-def shown_text(source: Source, **asked: Any) -> Any:
+def error_of(source: Source, **asked: Any) -> Any:
     (row,) = work(source, Point(0, 0, PlanRequest(planner="slots"), **asked)).rows
     return row["error"] and (row["error"]["code_id"], row["error"]["message"])
 
 
 def test_source_without_a_graph_is_rejected_in_its_row() -> None:
     plan = plan_graph(chain(3)).plan
-    assert shown_text(INSTANCE) is None
-    assert "finished plan" in shown_text(Source("p.json", plan_file.WRITERS["json"](plan)))[1]
-    assert "no graph" in shown_text(INSTANCE, ranks=True)[1]
-    assert "no graph" in shown_text(INSTANCE, fits={"": 99})[1]
+    assert error_of(INSTANCE) is None
+    assert "finished plan" in error_of(Source("p.json", plan_file.WRITERS["json"](plan)))[1]
+    assert "no graph" in error_of(INSTANCE, ranks=True)[1]
+    assert "no graph" in error_of(INSTANCE, fits={"": 99})[1]
     overlapping = Source("given.csv", b"id,lower,upper,size,offset\na,0,2,100,0\nb,1,3,100,50\n")
     (row,) = work(overlapping, Point(0, 0, PlanRequest())).rows
     assert row["error"]["code_id"] != "INTERNAL"
@@ -153,6 +153,6 @@ def test_internal_error_is_reported_with_its_place(monkeypatch: pytest.MonkeyPat
         raise ZeroDivisionError("no")
 
     monkeypatch.setattr(sweep_run, "make_plan", broken)
-    code, message = shown_text(INSTANCE)
+    code, message = error_of(INSTANCE)
     assert (code, message.partition(" (")[0]) == ("INTERNAL", "ZeroDivisionError: no")
     assert message.partition(" (")[2].startswith("test_points.py:")

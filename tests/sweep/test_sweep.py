@@ -17,9 +17,6 @@ import pytest
 
 from tests.app.cli.conftest import tmmu  # noqa: F401 - the fixture
 from tests.support.paths import ROOT, SAMPLES
-from tmmu_core.formats.open_file import read_graph
-from tmmu_core.judge.verifier.verify import verify_plan
-from tmmu_core.plans.making.make import make_plan
 from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.store import stored_sweeps
 from tmmu_core.store.store import Store
@@ -54,15 +51,6 @@ def _untimed(row: dict[str, Any]) -> dict[str, Any]:
 # --- points ------------------------------------------------------------------------------------------------------
 
 
-def test_points_are_all_combinations_in_order() -> None:
-    axes = Axes(modes=("inference", "backward"), alignments=(64, 128), fits=({"": 1}, {"": 2}))
-    found = points_of(PlanRequest(), axes, [(("B", 1), ("B", 8))], [""])
-    assert len(found) == 2 * 2 * 2 * 2 * 2
-    assert [point.number for point in found] == list(range(len(found)))
-    assert len({point.key(sources(CHAIN)) for point in found}) == len(found)
-    assert found[0].head["capacity"] == {"": 1} != found[1].head["capacity"]
-
-
 def test_name_of_a_sweep_depends_on_sources_and_points() -> None:
     one, two = sources(CHAIN), sources(BLOCK)
     points = product(3, one)
@@ -70,21 +58,6 @@ def test_name_of_a_sweep_depends_on_sources_and_points() -> None:
     other = [name_of_sweep(two, points), name_of_sweep(one, points[:-1])]
     changed = [replace(points[0], request=points[0].request.but(seed=1)), *points[1:]]
     assert name_of_sweep(one, points) not in [*other, name_of_sweep(one, changed)]
-
-
-def test_row_is_that_of_its_plan() -> None:
-    (source,) = sources(BLOCK)
-    graph = read_graph(source.data, source.name)
-    for point in product(2, [source]):
-        if point.request.alignment == 48:
-            continue
-        plan = make_plan(graph, point.request).plan
-        assert verify_plan(plan, graph).ok
-        (row,) = work(source, point).rows
-        assert (row["layout_hash"], row["extent_bytes"]) == (
-            plan.layout_hash.hex(),
-            sum(arena.extent_bytes for arena in plan.arenas),
-        )
 
 
 def test_failed_point_is_a_row() -> None:
@@ -96,12 +69,6 @@ def test_failed_point_is_a_row() -> None:
     # A request that no reader of ours lets through stands for a fault of ours.
     broken = Point(0, 0, PlanRequest(planner="slots", order=(1, 2)))  # type: ignore[arg-type]
     assert work(chain, broken).rows[0]["error"]["code_id"] in ("INTERNAL", "INVALID_IR_SHAPES")
-
-
-def test_capacity_is_fitted_and_the_row_has_the_answer() -> None:
-    (block,) = sources(BLOCK)
-    points = points_of(PlanRequest(), Axes(planners=("slots",), fits=({"": 1 << 20}, {"": 3 << 20})), [(None,)], [""])
-    assert [work(block, point).rows[0]["answer"] for point in points] == ["cannot", "fits"]
 
 
 # --- on a cluster ------------------------------------------------------------------------------------------------
@@ -225,16 +192,3 @@ def _kept(url: str) -> int:
     found = sum(sweep.done for sweep in stored_sweeps.sweeps(store))
     store.close()
     return found
-
-
-def test_crashed_point_is_retried_and_a_failed_one_is_not(tmp_path: Path) -> None:
-    store = Store.at(f"sqlite:///{tmp_path / 'store.db'}", create=True)
-    from tests.store.plans import NEW_YEAR, swept
-
-    stored_sweeps.begin(store, "s", NEW_YEAR, {"sources": ["net"]}, 3)
-    for failed in (stored_sweeps.DIED, stored_sweeps.FINE, stored_sweeps.REFUSED):
-        stored_sweeps.add(store, "s", [stored_sweeps.StoredPoint(0, (swept(str(failed)),), failed)])
-    (kept,) = stored_sweeps.points(store, "s")
-    assert (kept.failed, kept.rows) == (stored_sweeps.FINE, (swept("0"),))
-    (listed,) = stored_sweeps.sweeps(store)
-    assert (listed.points, listed.done, listed.failed) == (3, 1, 0)
