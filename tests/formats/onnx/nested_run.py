@@ -205,15 +205,15 @@ class NestedRun:
         for name in node.inputs:
             if name in self.truth:
                 self._read(step, node.node_id, name)
-        states, rooms = _count(closing, "states"), _count(closing, "rooms")
+        states, stacked = _count(closing, "states"), _count(closing, "stacked")
         loop = closing.op_type == "Loop.close"
         first = 3 if loop else 0
         places = list(closing.input[first : first + states])
-        room = list(closing.input[first + states : first + states + rooms])
-        rest = list(closing.input[first + states + rooms :])
+        room = list(closing.input[first + states : first + states + stacked])
+        rest = list(closing.input[first + states + stacked :])
         condition = rest.pop(0) if loop else ""
-        results, pieces = rest[:states], rest[states : states + rooms]
-        for name, piece in zip(room, pieces, strict=True):
+        results, slices = rest[:states], rest[states : states + stacked]
+        for name, piece in zip(room, slices, strict=True):
             if name:
                 before, value = self._read(step, node.node_id, name), self._in_arena(piece)
                 whole = np.concatenate([before.reshape(-1), value.reshape(-1)]) if before.size else value.reshape(-1)
@@ -245,15 +245,15 @@ class NestedRun:
         """The last end of a scope: results are in their places, gathered ones in the order of their axes."""
         states = _count(closing, "states")
         first = 3 if closing.op_type == "Loop.close" else 0
-        rooms = closing.input[first + states : first + states + _count(closing, "rooms")]
+        stacked = closing.input[first + states : first + states + _count(closing, "stacked")]
         skipped = 1 if first else 0
-        pieces = closing.input[first + states + len(rooms) + skipped + states :]
-        axes, turned = _list(closing, "axes") or [0] * len(rooms), _list(closing, "directions") or [0] * len(rooms)
+        slices = closing.input[first + states + len(stacked) + skipped + states :]
+        axes, turned = _list(closing, "axes") or [0] * len(stacked), _list(closing, "directions") or [0] * len(stacked)
         for place, output in in_place(closing):
             value = self._read(step, closing.name, place)
-            if place in rooms:
-                j = list(rooms).index(place)
-                value = self._stacked(value, pieces[j], output, axes[j], bool(turned[j]))
+            if place in stacked:
+                j = list(stacked).index(place)
+                value = self._stacked(value, slices[j], output, axes[j], bool(turned[j]))
             self._write(output, value)
         self.truth.pop(f"#{closing.name.rpartition('/')[0]}", None)
         return step + 1

@@ -1,7 +1,7 @@
 """Fold the small constants that an ONNX model computes for its shapes; never a weight or an activation.
 
 A node is evaluated if its operands are known and small (shapes, axes, masks of shapes) and its results are small too.
-The reference evaluator of the onnx package does the arithmetic, one node at a time.
+The reference evaluator of the onnx package evaluates one node at a time.
 """
 
 from collections.abc import Mapping
@@ -22,11 +22,10 @@ KEPT_ELEMENTS = 1024
 
 Array = NDArray[Any]
 
-
 OPEN = -(2**63)
 """Marks an open size in a vector of sizes."""
 SELECTIONS = frozenset({"Concat", "Gather", "Identity", "Slice", "Squeeze", "Unsqueeze"})
-"""Operators that select from a vector of sizes: a fixed size that they give is right whatever the open ones are."""
+"""Operators that select elements of a vector of sizes: a fixed size in their result does not depend on open sizes."""
 
 
 def with_values(model: onnx.ModelProto, found: Known) -> onnx.ModelProto | None:

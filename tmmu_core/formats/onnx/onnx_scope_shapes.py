@@ -1,4 +1,4 @@
-"""Shape rules of the nodes that open and close scopes (:mod:`.onnx_scopes`), which have no ONNX schema."""
+"""Infer the shapes of the nodes that open and close scopes (:mod:`.onnx_scopes`), which have no ONNX schema."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _unknown(found: Found) -> int:
 
 
 def same_bytes(a: Typed | None, b: Typed | None) -> bool:
-    """Whether two values have one type and the same number of elements at every size: equal but for axes of size 1."""
+    """Return whether two values have one type and, at every size, the same number of elements."""
     if a is None or b is None or a == b:
         return a == b
     return a[0] == b[0] and None not in (*a[1], *b[1]) and _elements(a[1]) == _elements(b[1])
@@ -80,11 +80,11 @@ def _open(node: onnx.NodeProto, find: Any, _: Values) -> Shapes:
 
 def _next(node: onnx.NodeProto, find: Any, _: Values) -> Shapes:
     """Yield the shapes of the slices: those of the inputs without the scanned axis."""
-    for source, piece, axis in zip(node.input, node.output, attribute_of(node, "axes") or [], strict=True):
+    for source, row, axis in zip(node.input, node.output, attribute_of(node, "axes") or [], strict=True):
         found = find(source)
         at = None if found is None else _axis(axis, len(found[1]))
         if at is not None:
-            yield piece, (found[0], [*found[1][:at], *found[1][at + 1 :]])
+            yield row, (found[0], [*found[1][:at], *found[1][at + 1 :]])
 
 
 AT_MOST = "at_most"
@@ -120,17 +120,17 @@ def _scan_close(node: onnx.NodeProto, find: Any, _: Values) -> Shapes:
 
 
 def _closed(node: onnx.NodeProto, find: Any, length: int | str | None, axes: Iterable[int]) -> Shapes:
-    """Yield the shapes of the final states and of the stacked outputs, which have a new axis of ``length``."""
+    """Yield the shapes of the final states, and of the stacked outputs and their buffers, which add an axis."""
     carried = carried_of(node)
     for state, output in zip(carried.states, node.output, strict=False):
         yield output, find(state)
     collected = node.output[len(carried.states) :]
-    for room, piece, axis, output in zip(carried.rooms, carried.pieces, axes, collected, strict=False):
-        found = find(piece)
+    for buffer, row, axis, output in zip(carried.stacked, carried.slices, axes, collected, strict=False):
+        found = find(row)
         at = None if found is None else _axis(axis, len(found[1]) + 1)
         if at is not None:
             yield output, (found[0], [*found[1][:at], length, *found[1][at:]])
-        yield room, find(output)
+        yield buffer, find(output)
 
 
 _RULES: dict[str, Any] = {
@@ -194,7 +194,7 @@ def check_scopes(
     """Raise ``InvalidIrShapes`` (reason ``scope_shape``) if a state changes its shape or branches have different sizes.
 
     Returns whether they agree at every size, not only at ``point``. Branches may differ in axes of size 1. Unknown
-    shapes are refused where they are written.
+    shapes are skipped: the graph builder refuses them.
     """
     everywhere = True
     for node, origin in zip(flat.model.graph.node, flat.origins, strict=True):
@@ -210,15 +210,11 @@ def check_scopes(
                 continue
             texts = [f"{kind}{list(dims)}" for kind, dims in (a, b)]
             operator = node.op_type.partition(".")[0]
-            raise InvalidIrShapes(
-                f'the operator {operator} ("{origin.scope}"): {problem} ("{first}" is {texts[0]}, '
-                f'"{second}" is {texts[1]}); both have one buffer.',
-                hint="Give both one shape, padding where needed, or simplify the model first.",
-                reason="scope_shape",
-                tensor=second,
-                node_id=origin.scope,
-                source=source,
-            )
+            what = f'the operator {operator} ("{origin.scope}"): {problem} ("{first}" is {texts[0]}, '
+            what += f'"{second}" is {texts[1]}); both have one buffer.'
+            hint = "Give both one shape, padding where needed, or simplify the model first."
+            scope = origin.scope
+            raise InvalidIrShapes(what, hint=hint, reason="scope_shape", tensor=second, node_id=scope, source=source)
     return everywhere
 
 

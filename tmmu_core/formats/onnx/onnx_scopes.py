@@ -1,7 +1,7 @@
 """Flatten the bodies of ``If``, ``Loop`` and ``Scan`` at their node, between nodes that open and close the scope.
 
-A plan gives every tensor one range of steps. It is valid for a body that runs never, once or many times because of the
-operands below (``docs/decisions/04-control-flow.md`` has the proof):
+A plan has one live range for every tensor. The operands below make it valid for a body that never runs, runs once or
+runs many times (``docs/decisions/04-control-flow.md`` has the proof):
 
 * ``If``: the nodes of ``then``, those of ``else``, and ``If.close``, which reads the condition and both results.
 * ``Loop``: ``Loop.open`` writes the counter, the condition, the carried state and the buffer of collected outputs; the
@@ -157,22 +157,21 @@ class _Flattening:
             self._miscounted(node, at.scope)
         inner = names.new_child()
         carried = [self.define(value.name, at.scope, inner) for value in _inputs(body)]
-        rooms = [self.fresh(f"{at.scope}/{name}.room") if name else "" for name in node.output[states:]]
-        self._emit_scope("Loop.open", at, [count, condition, *initial], [*carried, *rooms], states=states)
+        stacked = [self.fresh(f"{at.scope}/{name}.room") if name else "" for name in node.output[states:]]
+        self._emit_scope("Loop.open", at, [count, condition, *initial], [*carried, *stacked], states=states)
         start = len(self.nodes)
         self._declare(_inputs(body)[:2], inner)
         self._body(body, at.scope, inner)
-        results = self._copied(body, inner, [*carried[1:], *rooms], carried, at)
+        results = self._copied(body, inner, [*carried[1:], *stacked], carried, at)
         captures = self._captures(start, carried)
-        operands = [count, *carried, *rooms, *results]
-        return _Closing(at, operands, captures, {"states": states, "rooms": len(rooms)}, carried[2:] + rooms)
+        operands = [count, *carried, *stacked, *results]
+        return _Closing(at, operands, captures, {"states": states, "stacked": len(stacked)}, carried[2:] + stacked)
 
     def _scan(self, node: onnx.NodeProto, reads: list[str], names: Names, at: Origin) -> _Closing:
         body = attribute_of(node, "body")
         if not self.has_scan:
-            _refuse(
-                node, at.scope, self.source, "is of operator set 8", "Convert the model to operator set 9 or later."
-            )
+            hint = "Convert the model to operator set 9 or later."
+            _refuse(node, at.scope, self.source, "is of operator set 8", hint)
         sliced = int(attribute_of(node, "num_scan_inputs") or 0)
         states = len(reads) - sliced
         gathered = len(node.output) - states
@@ -184,18 +183,18 @@ class _Flattening:
         inner = names.new_child()
         carried = [self.define(value.name, at.scope, inner) for value in _inputs(body)[:states]]
         slices = [self.define(value.name, at.scope, inner) for value in _inputs(body)[states:]]
-        rooms = [self.fresh(f"{at.scope}/{name}.room") if name else "" for name in node.output[states:]]
-        if any((*carried, *rooms)):
-            self._emit_scope("Scan.open", at, reads[:states], [*carried, *rooms], states=states)
+        stacked = [self.fresh(f"{at.scope}/{name}.room") if name else "" for name in node.output[states:]]
+        if any((*carried, *stacked)):
+            self._emit_scope("Scan.open", at, reads[:states], [*carried, *stacked], states=states)
         start = len(self.nodes)
         directions = _directions(node, "in", sliced)
         self._emit_scope("Scan.next", at, reads[states:], slices, axes=axes, directions=directions)
         self._body(body, at.scope, inner)
-        results = self._copied(body, inner, [*carried, *rooms], carried, at)
+        results = self._copied(body, inner, [*carried, *stacked], carried, at)
         captures = self._captures(start, carried)
-        counts = {"states": states, "rooms": gathered, "measured": reads[states], "axis": axes[0], "axes": axes_out}
+        counts = {"states": states, "stacked": gathered, "measured": reads[states], "axis": axes[0], "axes": axes_out}
         counts["directions"] = _directions(node, "out", gathered)
-        return _Closing(at, [*carried, *rooms, *results], captures, counts, carried + rooms)
+        return _Closing(at, [*carried, *stacked, *results], captures, counts, carried + stacked)
 
     # --- common parts -------------------------------------------------------------------------------------------
 
@@ -224,16 +223,16 @@ class _Flattening:
     def _copied(
         self, body: onnx.GraphProto, inner: Names, places: list[str], carried: list[str], at: Origin
     ) -> list[str]:
-        """Return a body's results, each copied if it is the carried value of another position, which is overwritten."""
-        apart: list[str] = []
+        """Return a body's results. The carried value of another position is copied, because it is overwritten."""
+        results: list[str] = []
         for value, place in zip(body.output, places, strict=True):
             result = _known(inner, value.name)
             if result in carried and result != place:
                 copy = self.fresh(f"{result}.copy")
                 self._emit(helper.make_node("Identity", [result], [copy], name=copy), at.scope, at.position)
                 result = copy
-            apart.append(result)
-        return apart
+            results.append(result)
+        return results
 
     def _captures(self, start: int, carried: list[str]) -> list[str]:
         """Return the outer values that the nodes from ``start`` read, in order."""
@@ -259,6 +258,7 @@ class _Flattening:
         return names[name]
 
     def fresh(self, name: str) -> str:
+        """Return an unused name that begins with ``name``, and mark it as used."""
         while name in self.taken:
             name += "_"
         self.taken.add(name)
@@ -293,7 +293,7 @@ class _Flattening:
 
 @dataclass(frozen=True)
 class _Closing:
-    """Operands of the closing node of a scope, and the ones that its outputs overwrite."""
+    """Operands of the closing node of a scope, and the operands that its outputs overwrite."""
 
     at: Origin
     operands: list[str]
@@ -321,21 +321,21 @@ class Carried(NamedTuple):
 
     states: Sequence[str]
     """The state before an iteration."""
-    rooms: Sequence[str]
-    """The buffers of collected outputs."""
+    stacked: Sequence[str]
+    """The buffers of stacked outputs, which collect a row in every iteration."""
     results: Sequence[str]
     """The state after the iteration, as the body writes it."""
-    pieces: Sequence[str]
-    """The slice that one iteration of the body adds to each stacked output."""
+    slices: Sequence[str]
+    """The row that one iteration of the body adds to each stacked output."""
 
 
 def carried_of(node: onnx.NodeProto) -> Carried:
     """Return the operands of a loop's or scan's closing node; those of a loop are mixed with count and conditions."""
-    states, rooms = (int(attribute_of(node, name) or 0) for name in ("states", "rooms"))
+    states, stacked = (int(attribute_of(node, name) or 0) for name in ("states", "stacked"))
     loop = is_scope(node, "Loop.close")
     reads = node.input[3 if loop else 0 :]
-    after = reads[states + rooms + loop :]
-    return Carried(reads[:states], reads[states : states + rooms], after[:states], after[states : states + rooms])
+    after = reads[states + stacked + loop :]
+    return Carried(reads[:states], reads[states : states + stacked], after[:states], after[states : states + stacked])
 
 
 def captured(node: onnx.NodeProto) -> list[str]:

@@ -23,10 +23,8 @@ from tmmu_core.graph.model import Dim, ShapeFrom
 
 Shape = tuple[int | str, ...]
 
-BATCH_ENVELOPE = Dim(1, 8)
-"""Assumed range of a named batch dimension: ONNX has no bounds."""
-LENGTH_ENVELOPE = Dim(1, 512)
-"""Of any other named dimension."""
+BATCH_ENVELOPE, LENGTH_ENVELOPE = Dim(1, 8), Dim(1, 512)
+"""Assumed bounds of a named batch dimension, and of any other named dimension: ONNX has no bounds."""
 
 DTYPES: dict[int, str] = {
     number: name
@@ -92,7 +90,7 @@ def named_dims(model: onnx.ModelProto, envelopes: Mapping[str, Dim]) -> Sizes:
         for axis, dim in enumerate(value_info.type.tensor_type.shape.dim):
             if dim.HasField("dim_value") and dim.dim_value >= 0:
                 continue
-            if not dim.dim_param or dim.dim_param in UNNAMED:  # unnamed
+            if not dim.dim_param or dim.dim_param in UNNAMED:
                 dim.dim_param = f"{value_info.name}.{axis}"
             axes.setdefault(dim.dim_param, set()).add(axis)
     for _, dim in _declared_sizes(model):
@@ -146,7 +144,7 @@ def infer(model: onnx.ModelProto, sizes: Sizes, name: str) -> Facts:
             at_points.append({})  # the model is impossible there
     here = at_points[0] if at_points else named
     facts = Facts()
-    held: set[str] = set()
+    fixed: set[str] = set()
     for value in dict.fromkeys((*named, *here)):
         element, shape = named.get(value) or here[value]
         if element in DTYPES:
@@ -165,23 +163,16 @@ def infer(model: onnx.ModelProto, sizes: Sizes, name: str) -> Facts:
                 factors = (seen[0],)
                 facts.derived.add(value)
                 moved = [point for size, point in zip(seen, points, strict=True) if size != seen[0]]
-                held |= {dim for point in moved for dim in point if point[dim] != points[0][dim]}
+                fixed |= {dim for point in moved for dim in point if point[dim] != points[0][dim]}
             if factors is None:
                 break
             resolved += factors
         else:
             facts.shape[value] = tuple(resolved)
-    sizes.hold(held)
+    sizes.hold(fixed)
     for weight in model.graph.initializer:
-        facts.shape[weight.name] = tuple(weight.dims)
-        if weight.data_type not in DTYPES:
-            raise UnreadableInput(
-                f'the weight "{weight.name}" holds elements of the type {_type_name(weight.data_type)}, '
-                "which have no fixed size.",
-                source=name,
-                hint="Cut the model before its text processing.",
-            )
-        facts.dtype[weight.name] = DTYPES[weight.data_type]
+        _refuse_element(f'the weight "{weight.name}"', weight.data_type, name)
+        facts.shape[weight.name], facts.dtype[weight.name] = tuple(weight.dims), DTYPES[weight.data_type]
     return facts
 
 
@@ -212,10 +203,9 @@ def bind(model: onnx.ModelProto, point: dict[str, int]) -> onnx.ModelProto:
 
 
 def _factors(sizes: list[int | str | None], points: list[dict[str, int]]) -> tuple[int | str, ...] | None:
-    """Return a size as at most two dimensions and a number whose product it is at all ``points``; ``None`` if
-    impossible.
+    """Return at most two dimensions and a number whose product is the size at all ``points``; ``None`` without them.
 
-    Two times N is written as the dimensions N and 2: the rank differs, the bytes are right at every point.
+    ``2 * N`` is written as the dimensions N and 2: the rank differs, the bytes are right at every point.
     """
     seen = [size for size in sizes if isinstance(size, int)]
     if not seen:
@@ -232,7 +222,7 @@ def _factors(sizes: list[int | str | None], points: list[dict[str, int]]) -> tup
 ROUNDS = 64
 """Maximum rounds of inference and folding: each resolves one more computed shape."""
 LONG_VECTOR = 1 << 20
-"""Elements of a vector above which data propagation is off, as it is for ranges: it would write out each of them."""
+"""Elements of a vector above which data propagation is off, as it is for ranges: it would write each element."""
 
 
 def decided(model: onnx.ModelProto, name: str) -> dict[str, Array]:
@@ -329,11 +319,6 @@ def declared_by(model: onnx.ModelProto) -> Known:
     return known
 
 
-def _type_name(element: int) -> str:
-    known = TensorProto.DataType.values()
-    return str(TensorProto.DataType.Name(element)) if element in known else f"number {element}"
-
-
 KINDS = {
     "sequence_type": "a sequence",
     "optional_type": "an optional",
@@ -347,15 +332,15 @@ def refuse_type(value_info: onnx.ValueInfoProto, name: str) -> None:
     """Raise ``UnreadableInput`` for a value that is not a tensor, or has elements without a fixed size."""
     kind = value_info.type.WhichOneof("value")
     if kind not in (None, "tensor_type"):
-        raise UnreadableInput(
-            f'"{value_info.name}" is {KINDS.get(kind, kind)}, which has no size: only tensors are planned.',
-            source=name,
-            hint="Export the model with tensors only.",
-        )
-    element = value_info.type.tensor_type.elem_type
-    if element and element not in DTYPES:
-        raise UnreadableInput(
-            f'"{value_info.name}" holds elements of the type {_type_name(element)}, which have no fixed size.',
-            source=name,
-            hint="Cut the model after its text processing.",
-        )
+        what = f'"{value_info.name}" is {KINDS.get(kind, kind)}, which has no size: only tensors are planned.'
+        raise UnreadableInput(what, source=name, hint="Export the model with tensors only.")
+    if value_info.type.tensor_type.elem_type:
+        _refuse_element(f'"{value_info.name}"', value_info.type.tensor_type.elem_type, name)
+
+
+def _refuse_element(value: str, element: int, name: str) -> None:
+    if element not in DTYPES:
+        known = element in TensorProto.DataType.values()
+        kind = TensorProto.DataType.Name(element) if known else f"number {element}"
+        what = f"{value} holds elements of the type {kind}, which have no fixed size."
+        raise UnreadableInput(what, source=name, hint="Cut the text processing off the model.")

@@ -1,7 +1,7 @@
 """Find the bytes of an ONNX model's constants by tensor id.
 
 The model is flattened as for planning, so that ids are equal. The bytes of a constant are in the model, in a range of
-a file in the model's folder (external data), or computed from other constants by the reference evaluator of the onnx
+a file in the model's folder (external data), or computed from other constants with the reference evaluator of the onnx
 package.
 """
 
@@ -57,12 +57,8 @@ class _Reading:
         self.opsets = list(flat.opset_import)
         self.weights = {weight.name: weight for weight in flat.graph.initializer}
         self.writer_of = {output: node for node in flat.graph.node for output in node.output if output}
-        shapes = ((tensor.id, tensor.shape) for tensor in graph.tensors)
-        self.fixed = {
-            key: tuple([int(dim) for dim in shape])
-            for key, shape in shapes
-            if not any(isinstance(d, str) for d in shape)
-        }
+        whole = [tensor for tensor in graph.tensors if not any(isinstance(dim, str) for dim in tensor.shape)]
+        self.fixed = {tensor.id: tuple([int(dim) for dim in tensor.shape]) for tensor in whole}
 
     def piece(self, name: str) -> Piece:
         """Return the bytes of a constant."""
@@ -123,7 +119,7 @@ class _Reading:
 
 
 def _plain(proto: TensorProto) -> bytes:
-    """Return the bytes of a tensor whose numbers are in a typed field; two of four bits share one of its numbers."""
+    """Return the bytes of a tensor whose numbers are in a typed field; a number there holds two of four bits."""
     if proto.data_type in (TensorProto.INT4, TensorProto.UINT4, TensorProto.FLOAT4E2M1):
         return bytes(number & 0xFF for number in proto.int32_data)
     return numpy_helper.to_array(proto).tobytes()
