@@ -19,7 +19,7 @@ from tests.support.paths import DATA, ROOT
 from tmmu_core.base import limits
 from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput
 from tmmu_core.formats.open_file import read_graph, read_within
-from tmmu_core.formats.pytorch.exported_program import pt2_archive, pt2_operators, pt2_sizes
+from tmmu_core.formats.pytorch.exported_program import pt2_archive, pt2_document, pt2_operators
 from tmmu_core.formats.pytorch.exported_program.pt2_graph import as_saved
 from tmmu_core.formats.pytorch.joint_graph import fx_child
 from tmmu_core.formats.pytorch.strides import StridedLayout
@@ -358,7 +358,7 @@ def test_duplicate_member_is_rejected() -> None:
     ],
 )
 def test_formula_is_evaluated(formula: str, value: int) -> None:
-    assert pt2_sizes.evaluated(formula, {"s0": 5}) == value
+    assert pt2_document.evaluated(formula, {"s0": 5}) == value
 
 
 @pytest.mark.parametrize(
@@ -369,8 +369,8 @@ def test_formula_is_evaluated(formula: str, value: int) -> None:
     ],
 )
 def test_malformed_formula_is_rejected(formula: str) -> None:
-    with pytest.raises(pt2_sizes.SizeUnknown):
-        pt2_sizes.evaluated(formula, {"s0": 5})
+    with pytest.raises(pt2_document.SizeUnknown):
+        pt2_document.evaluated(formula, {"s0": 5})
 
 
 # --- layouts ---------------------------------------------------------------------------------------------------------

@@ -19,8 +19,8 @@ import msgspec
 from tmmu_core.base.errors import InvalidIrShapes, MissingExtra, UnreadableInput
 from tmmu_core.base.extras import install
 from tmmu_core.formats.pytorch.exported_program.pt2_archive import Program, read_program, refuses
+from tmmu_core.formats.pytorch.exported_program.pt2_document import LARGEST, symbol_in
 from tmmu_core.formats.pytorch.exported_program.pt2_graph import as_saved
-from tmmu_core.formats.pytorch.exported_program.pt2_sizes import LARGEST, symbol_in
 from tmmu_core.formats.pytorch.joint_graph import fx_child
 from tmmu_core.graph.model import AnnotatedGraph, Dim, Graph
 

@@ -1,9 +1,8 @@
 """Read the archive of an exported program: find members, unpack them within limits, decode them into typed values.
 
 A ``.pt2`` file is a zip archive. The reader needs its JSON: ``models/model.json`` (PyTorch 2.8 and newer) or
-``serialized_exported_program.json`` (before), and the table of the weights' names. The other members hold bytes of
-weights and, as pickles, example inputs: they are never opened. Loading a pickle can run code, and so can loading the
-program with PyTorch: this reader does neither.
+``serialized_exported_program.json`` (before), and the tables of the weights' names. It opens no other member to plan:
+these are bytes of weights and example inputs in pickles. Loading a pickle, or the program with PyTorch, can run code.
 """
 
 from __future__ import annotations
@@ -21,11 +20,16 @@ import msgspec
 
 from tmmu_core.base import limits
 from tmmu_core.base.errors import UnreadableInput
-from tmmu_core.formats.pytorch.exported_program.pt2_document import Body, Document, End, Module, Weight, Weights
-from tmmu_core.formats.pytorch.exported_program.pt2_sizes import (
+from tmmu_core.formats.pytorch.exported_program.pt2_document import (
     LARGEST,
+    Body,
+    Document,
+    End,
+    Module,
     Size,
     SizeUnknown,
+    Weight,
+    Weights,
     data_dependent_symbols,
     number,
     symbol_in,
@@ -52,17 +56,17 @@ ROLES: dict[str, Role] = {"parameter": "parameter", "buffer": "buffer", "tensor_
 
 @dataclass(frozen=True)
 class Incoming:
-    """A tensor that the graph begins with."""
+    """An input tensor of the graph: a parameter, a buffer, a constant or an argument."""
 
     name: str
-    """In the graph."""
+    """Its name in the graph."""
     called: str
-    """By the signature."""
+    """Its name in the signature."""
     role: Role
     member: str
     """Member of the archive with its bytes; empty if unknown."""
     label: str
-    """For an input, its name as an argument; a tensor in a list or mapping is named by its path: ``x.0``."""
+    """Name of an argument; a tensor in a list or mapping is named by its path: ``x.0``."""
 
 
 @dataclass(frozen=True)
@@ -71,13 +75,13 @@ class Program:
 
     graph: Body
     inputs: tuple[Incoming, ...]
-    """The tensors that the graph begins with, in order."""
+    """The input tensors of the graph, in order."""
     outputs: tuple[tuple[str, End], ...]
     """Kind and value of each output, in order."""
     symbols: Mapping[str, int]
     """Open size → the example's value, the upper bound of a data-dependent size, or the requested value."""
     ranges: Mapping[str, tuple[int, int]]
-    """Open size → the least and the largest that the program was exported for."""
+    """Open size → its lower and upper bound in the exported program."""
     source: str
     by_data: tuple[str, ...]
     """Symbols of data-dependent sizes; the example has no value for them."""
@@ -123,14 +127,14 @@ def refuses(data: bytes) -> str:
 
 
 def read_program(data: bytes | Path, source: str = "") -> Program:
-    """Read the program of an archive, given as bytes or a file. No code is executed. Raises ``UnreadableInput``."""
+    """Read the program of an archive, given as bytes or a file, without executing code. Raises ``UnreadableInput``."""
     try:
         archive = zipfile.ZipFile(io.BytesIO(data) if isinstance(data, bytes) else data)
     except _DAMAGE as error:
         raise UnreadableInput("the zip archive is cut off or damaged.", source=source, hint=COPY) from error
     names = archive.namelist()
     twice = next((name for name, after in pairwise(sorted(names)) if name == after), None)
-    if twice is not None:  # readers disagree on which of them counts
+    if twice is not None:  # zip readers differ in the one that they open
         raise UnreadableInput(f'the archive contains the member "{twice}" twice.', source=source, hint=COPY)
     models = [name for name in names if name.endswith(OLDER) or name.split("/")[-2:-1] == ["models"]]
     models = [name for name in models if name.endswith(".json")]
@@ -163,7 +167,7 @@ def _program(module: Module, constraints: Mapping[str, Any], members: Mapping[st
 
 
 def _inputs(module: Module, members: Mapping[str, str]) -> Iterator[Incoming]:
-    """Yield the tensors that the graph begins with; ``members`` are those of weights by name."""
+    """Yield the input tensors of the graph; ``members`` are the archive's members of weights by name."""
     specs = module.signature.input_specs
     paths = _argument_names(module)
     users = [k for k, spec in enumerate(specs) if "user_input" in spec]
@@ -192,7 +196,7 @@ def _argument_names(module: Module) -> list[str]:
         ]
         return [*found, *_leaves(by_name, "", 0)]
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError, TypeError, KeyError, IndexError):
-        return []  # named as in the graph, then
+        return []  # the inputs keep their names in the graph
 
 
 def _leaves(spec: Any, path: str, depth: int) -> Iterator[str]:
@@ -211,7 +215,7 @@ def _leaves(spec: Any, path: str, depth: int) -> Iterator[str]:
 
 
 def _range(bounds: Any) -> tuple[int, int]:
-    """Range of the size in the file, if there is one."""
+    """Return the lower and upper bound of a size; 0 and ``LARGEST`` if the file has none."""
     low, high = (bounds.get(end) if isinstance(bounds, dict) else None for end in ("min_val", "max_val"))
     return (low if isinstance(low, int) else 0), (high if isinstance(high, int) else LARGEST)
 
@@ -219,7 +223,7 @@ def _range(bounds: Any) -> tuple[int, int]:
 def _weights(archive: zipfile.ZipFile, source: str) -> dict[str, tuple[str, Weight]]:
     """Return name → ``(member, entry)`` of the parameters, buffers and constants in the archive's tables."""
     found: dict[str, tuple[str, Weight]] = {}
-    for table in reversed(WEIGHT_TABLES):  # the first one counts
+    for table in reversed(WEIGHT_TABLES):  # an entry of the first table replaces one of the second
         name = next((name for name in archive.namelist() if name.endswith(table)), None)
         if name is not None:
             folder, config = name.rpartition("/")[0], _decoded(archive, name, Weights, source).config
@@ -241,12 +245,9 @@ def _decoded(archive: zipfile.ZipFile, name: str, shape: Any, source: str) -> An
         return msgspec.json.decode(data, type=shape)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         why = "it is nested too deeply" if isinstance(error, RecursionError) else error
-        raise UnreadableInput(
-            f"the exported program is not laid out as PyTorch writes it: {why}.",
-            source=source,
-            place=name,
-            hint="Save it again with torch.export.save of PyTorch 2.8 or newer.",
-        ) from error
+        what = f"the exported program is not laid out as PyTorch writes it: {why}."
+        hint = "Save it again with torch.export.save of PyTorch 2.8 or newer."
+        raise UnreadableInput(what, source=source, place=name, hint=hint) from error
 
 
 @dataclass(frozen=True)
@@ -275,7 +276,7 @@ class InMember:
 
 
 def members_of(archive: Path | bytes, source: str = "") -> dict[str, str]:
-    """Parameter, buffer or lifted constant → the archive's member with its raw bytes; none where it is a pickle."""
+    """Return name → archive member with the raw bytes of each weight or lifted constant; pickled ones are omitted."""
     with _opened(archive) as opened:
         return {name: member for name, (member, each) in _weights(opened, source).items() if not each.use_pickle}
 

@@ -1,11 +1,48 @@
-"""The JSON of an exported program as typed values: the part of PyTorch's schema that a plan needs."""
+"""The JSON of an exported program as typed values (the part of PyTorch's schema that a plan needs), and its sizes.
 
+A program writes an open size as a formula of SymPy's, ``Mul(Integer(8), Symbol('s77', positive=True))`` or ``8*s77``,
+beside the number that it had in the example. SymPy's own reader evaluates such text as Python. This module parses it
+and evaluates whole numbers, symbols and the functions below; it never executes it.
+"""
+
+import ast
+import math
+import re
+from collections.abc import Callable, Mapping
+from fractions import Fraction
 from typing import Any
 
 import msgspec
 
 from tmmu_core.base.struct_types import register_types
-from tmmu_core.formats.pytorch.exported_program.pt2_sizes import Size
+
+LONGEST_FORMULA = 2_000
+LARGEST = 2**63 - 1
+
+
+class SizeUnknown(Exception):
+    """A size that cannot be computed; ``str`` is the reason."""
+
+
+class Hint(msgspec.Struct, frozen=True):
+    """Value of a formula in the example."""
+
+    as_int: int | None = None
+
+
+class Formula(msgspec.Struct, frozen=True):
+    """An open size."""
+
+    expr_str: str = ""
+    hint: Hint | None = None
+
+
+class Size(msgspec.Struct, frozen=True):
+    """One dimension, stride or offset: a number or a formula."""
+
+    as_int: int | None = None
+    as_expr: Formula | None = None
+
 
 Value = dict[str, Any]
 """A serialized argument: one key for its kind (``as_tensor``, ``as_ints``) with the value."""
@@ -125,3 +162,124 @@ class Weights(msgspec.Struct, frozen=True):
 
 
 register_types(Argument, Operation, Meta, Body, End, Signature, CallSignature, Call, Module, Document, Weights)
+
+
+# --- sizes -------------------------------------------------------------------------------------------------------
+
+
+def number(size: Size, symbols: Mapping[str, int], elsewhere: bool = False) -> int:
+    """Return the size in the example: the recorded value, else the value of the formula at ``symbols``.
+
+    With ``elsewhere`` the symbols differ from the example, so the recorded value is not used.
+    Raises :class:`SizeUnknown`.
+    """
+    if size.as_int is not None:
+        found = size.as_int
+    elif size.as_expr is None:
+        raise SizeUnknown("it is neither a number nor a formula")
+    elif not elsewhere and size.as_expr.hint is not None and size.as_expr.hint.as_int is not None:
+        found = size.as_expr.hint.as_int
+    else:
+        found = evaluated(size.as_expr.expr_str, symbols)
+    if not 0 <= found <= LARGEST:
+        raise SizeUnknown(f"it is {_short(str(found))}, and a size is from 0 to 2^63 − 1")
+    return found
+
+
+def symbol_in(size: Size) -> tuple[str, int] | None:
+    """Return ``(symbol, value in the example)`` of a size that is a single symbol; ``None`` for any other size."""
+    formula = size.as_expr
+    if formula is None or formula.hint is None or formula.hint.as_int is None:
+        return None
+    found = re.fullmatch(r"Symbol\('(\w{1,80})'[\w=, ]{0,200}\)|([A-Za-z_]\w{0,80})", formula.expr_str)
+    return (found[1] or found[2], formula.hint.as_int) if found else None
+
+
+def data_dependent_symbols(size: Size) -> list[str]:
+    """Return the data-dependent symbols of a size (``u0`` …)."""
+    formula = size.as_expr
+    if formula is None or (formula.hint is not None and formula.hint.as_int is not None):
+        return []
+    return re.findall(r"\bu\d{1,9}\b", formula.expr_str[:LONGEST_FORMULA])
+
+
+def evaluated(formula: str, symbols: Mapping[str, int]) -> int:
+    """Evaluate ``formula`` to a whole number. Raises :class:`SizeUnknown`."""
+    if len(formula) > LONGEST_FORMULA:
+        raise SizeUnknown(f"its formula is longer than {LONGEST_FORMULA} characters")
+    try:
+        value = _value(ast.parse(formula.strip(), mode="eval").body, symbols)
+    except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
+        raise SizeUnknown(f"{_short(formula)} is not a formula of sizes") from error
+    except (TypeError, ZeroDivisionError) as error:
+        raise SizeUnknown(f"{_short(formula)} divides by 0, or calls a function with other arguments") from error
+    if value.denominator != 1:
+        raise SizeUnknown(f"{_short(formula)} is not a whole number")
+    return value.numerator
+
+
+def _value(node: ast.AST, symbols: Mapping[str, int]) -> Fraction:
+    """Return the value of a part of a formula. Every value is bounded, which bounds the time too."""
+    match node:
+        case ast.Constant(value=int(number)) if not isinstance(number, bool):
+            found = Fraction(number)
+        case ast.Name(id=name) | ast.Call(func=ast.Name(id="Symbol"), args=[ast.Constant(value=str(name))]):
+            if name not in symbols:  # a symbol's assumptions (positive=True) are ignored
+                raise SizeUnknown(f'the size "{_short(name)}" is open, and the example has no value for it')
+            found = Fraction(symbols[name])
+        case ast.UnaryOp(op=ast.USub(), operand=inner):
+            found = -_value(inner, symbols)
+        case ast.BinOp(left=left, op=sign, right=right) if type(sign) in _PAIRWISE:
+            found = _PAIRWISE[type(sign)](_value(left, symbols), _value(right, symbols))
+        case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in FUNCTIONS:
+            found = FUNCTIONS[name](*[_value(each, symbols) for each in arguments])
+        case _:
+            raise SizeUnknown(f"{_short(ast.unparse(node))} is not a formula of sizes")
+    if abs(found.numerator) > LARGEST or found.denominator > LARGEST:
+        raise SizeUnknown("a value in it exceeds 2^63 − 1")
+    return found
+
+
+def _power_of(base: Fraction, exponent: Fraction) -> Fraction:
+    if exponent.denominator != 1 or abs(exponent) > 64 or (not base and exponent < 0):
+        raise SizeUnknown("a power in it has an unsupported exponent")
+    return base ** int(exponent)
+
+
+_PAIRWISE: dict[type[ast.operator], Callable[[Fraction, Fraction], Fraction]] = {
+    ast.Add: lambda a, b: a + b,
+    ast.Sub: lambda a, b: a - b,
+    ast.Mult: lambda a, b: a * b,
+    ast.Div: lambda a, b: a / b,
+    ast.FloorDiv: lambda a, b: Fraction(a // b),
+    ast.Mod: lambda a, b: a % b,
+    ast.Pow: _power_of,
+}
+FUNCTIONS: dict[str, Callable[..., Fraction]] = {
+    "Integer": lambda a: a,
+    "Rational": lambda a, b: a / b,
+    "Add": lambda *a: sum(a, Fraction()),
+    "Mul": lambda *a: math.prod(a, start=Fraction(1)),
+    "Pow": _power_of,
+    "Max": lambda *a: max(a),
+    "Min": lambda *a: min(a),
+    "Abs": abs,
+    "floor": lambda a: Fraction(math.floor(a)),
+    "ceiling": lambda a: Fraction(math.ceil(a)),
+    "FloorToInt": lambda a: Fraction(math.floor(a)),
+    "CeilToInt": lambda a: Fraction(math.ceil(a)),
+    "TruncToInt": lambda a: Fraction(math.trunc(a)),
+    "FloorDiv": lambda a, b: Fraction(a // b),
+    "CleanDiv": lambda a, b: Fraction(a // b),
+    "CeilDiv": lambda a, b: Fraction(-(-a // b)),
+    "Mod": lambda a, b: a % b,
+    "PythonMod": lambda a, b: a % b,
+    "IntTrueDiv": lambda a, b: a / b,
+    "ToFloat": lambda a: a,
+    "Identity": lambda a: a,
+}
+"""Function name → its evaluation; those of SymPy and PyTorch's additions."""
+
+
+def _short(text: Any) -> str:
+    return f"“{text}”" if len(text) <= 60 else f"“{text[:57]}…”"

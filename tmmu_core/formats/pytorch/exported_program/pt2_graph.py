@@ -1,7 +1,8 @@
 """Convert a saved program to the native graph of its forward pass, operator by operator, without PyTorch.
 
-The file holds each tensor's shape, strides and offset. Its operator determines its storage (``pt2_operators``): a view
-is in the storage of its first argument, other tensors have their own. Open sizes have the example's values.
+The file has the shape, strides and offset of each tensor. The operator that writes a tensor determines its storage
+(:mod:`.pt2_operators`): a view is in the storage of its first argument, other tensors have their own. Open sizes have
+the values of the example.
 """
 
 from collections import defaultdict
@@ -47,7 +48,7 @@ STRIDED = 7
 def as_saved(program: Program, name: str) -> Graph:
     """Return the graph of the program's forward pass, called ``name``.
 
-    Raises ``UnreadableInput`` for what no size is known of, and for references to values that the file does not have.
+    Raises ``UnreadableInput`` for a tensor of unknown size, and for a reference to a value that the file does not have.
     """
     reading = _Reading(program)
     return Graph(
@@ -83,7 +84,7 @@ def constants(data: Any, graph: Graph, where: Path | None, name: str = "") -> Co
 
 @dataclass(frozen=True)
 class _Value:
-    """A tensor of the file: its id, place and storage."""
+    """A tensor of the file: its id, layout and storage."""
 
     id: str
     layout: StridedLayout
@@ -136,10 +137,10 @@ class _Reading:
         self.value_of: dict[str, _Value] = {}
         """All values by the ids of their tensors."""
         self.scope = self.prefix = ""
-        """The nested scope that the body is in, and the prefix of the ids of its nodes and tensors."""
+        """The nested scope of the body, and the prefix of the ids of its nodes and tensors."""
         self.tensor_names, self.node_names = _Names(), _Names()
         self.own_name: dict[str, str] = {}
-        """Parameter, buffer or input as the signature calls it → the value that came in under it."""
+        """Name of a parameter, buffer or input in the signature → its name in the graph."""
         self._add_inputs()
         for operation in self.body.nodes:
             self._operation(operation)
@@ -149,13 +150,13 @@ class _Reading:
             elif end.tensor in self.values and not self.tensors[self.values[end.tensor].storage].persistent:
                 self.outputs.append(self.values[end.tensor].id)
 
-    # -- what goes in and out ---------------------------------------------------------------------------------------
+    # -- inputs and outputs -----------------------------------------------------------------------------------------
 
     def _add_inputs(self) -> None:
         """Declare the inputs.
 
-        PyTorch saves a storage once, as a member of the archive, and for each weight its part. A tied weight is the
-        same part, and so the same tensor; a slice or transpose is another part, and a view.
+        PyTorch saves a storage once, as a member of the archive, and for each weight its layout in the storage. Tied
+        weights have one layout and are one tensor; a slice or transpose has another layout and is a view.
         """
         places = [(given, *self._place(given.name)) for given in self.program.inputs]
         parts = defaultdict[str, set[StridedLayout]](set)
@@ -192,26 +193,26 @@ class _Reading:
     # -- operators --------------------------------------------------------------------------------------------------
 
     def _operation(self, operation: Operation) -> None:
-        what = operator(operation.target)
+        op = operator(operation.target)
         read = [self._value(name) for argument in operation.inputs for name in self._tensors_in(argument.arg)]
         made = [name for value in operation.outputs for name in self._tensors_in(value)]
-        if what.name in pt2_operators.NO_BYTES or not (made or read):
+        if op.name in pt2_operators.NO_BYTES or not (made or read):
             return
-        own = self.node_names.free(self.prefix + (operation.name or (made[0] if made else what.name)))
+        own = self.node_names.free(self.prefix + (operation.name or (made[0] if made else op.name)))
         bodies = [arg.arg["as_graph"] for arg in operation.inputs if isinstance(arg.arg.get("as_graph"), dict)]
-        if bodies and self._flow(own, what, operation, made):
+        if bodies and self._flow(own, op, operation, made):
             return
         ids: list[str] = []
         for k, name in enumerate(made):
             if name in self.values:
-                raise self._broken(f'the value "{name}" is made twice')
-            ids += self._made(name, what, operation, read[k:] if what.spreads else read)
+                raise self._broken(f'the value "{name}" is written twice')
+            ids += self._made(name, op, operation, read[k:] if op.spreads else read)
         node = Node(
             own,
-            what.title,
+            op.title,
             tuple(value.id for value in read),
             tuple(ids),
-            inplace=self._permission(what, read, [self.values[name] for name in made]),
+            inplace=self._permission(op, read, [self.values[name] for name in made]),
             unplanned=tuple([str(body.get("name")) for body in bodies]),
             scope=self.scope,
         )
@@ -220,37 +221,37 @@ class _Reading:
         if known(origin):
             self.origins[own] = origin
 
-    def _made(self, name: str, what: Operator, operation: Operation, read: Sequence[_Value]) -> list[str]:
-        """Declare a result; return its id, or its storage's and its id."""
+    def _made(self, name: str, op: Operator, operation: Operation, read: Sequence[_Value]) -> list[str]:
+        """Declare a result; return its id, or the ids of its storage and itself."""
         layout, dtype = self._place(name)
-        if read and self._is_in_first_argument(what, operation, read[0], layout, dtype):
+        if read and self._is_in_first_argument(op, operation, read[0], layout, dtype):
             return [self._view_in(name, self.prefix + name, layout, (dtype, "activation"), read[0])]
         value = self._own_storage(name, self.prefix + name, layout, (dtype, "activation"))
         return [value.id] if value.storage == value.id else [value.storage, value.id]
 
     def _is_in_first_argument(
-        self, what: Operator, operation: Operation, first: _Value, layout: StridedLayout, dtype: str
+        self, op: Operator, operation: Operation, first: _Value, layout: StridedLayout, dtype: str
     ) -> bool:
-        """Return whether the result, of a layout and a dtype, is in the storage of the first argument."""
-        if what.space not in ("aten", "prims"):
+        """Return whether a result with this layout and dtype is in the storage of the first argument."""
+        if op.space not in ("aten", "prims"):
             return False
-        if what.name in pt2_operators.VIEWS | pt2_operators.PRIM_VIEWS or what.spreads or what.writes_first:
+        if op.name in pt2_operators.VIEWS | pt2_operators.PRIM_VIEWS or op.spreads or op.writes_first:
             return True
-        if what.name in pt2_operators.RESHAPES:
+        if op.name in pt2_operators.RESHAPES:
             return first.layout.viewable_as(layout.shape)
         same = (first.layout.shape, first.layout.strides) == (layout.shape, layout.strides)
         given = {argument.name: argument.arg for argument in operation.inputs}
-        if what.name in pt2_operators.DROPOUTS:
+        if op.name in pt2_operators.DROPOUTS:
             return same and given.get("train", {}).get("as_bool") is False
         copies = given.get("copy", {}).get("as_bool") is True
-        return what.name in pt2_operators.SAME_OR_COPY and same and first.dtype == dtype and not copies
+        return op.name in pt2_operators.SAME_OR_COPY and same and first.dtype == dtype and not copies
 
-    def _permission(self, what: Operator, read: Sequence[_Value], made: Sequence[_Value]) -> Inplace:
+    def _permission(self, op: Operator, read: Sequence[_Value], made: Sequence[_Value]) -> Inplace:
         """Return the inputs that an operator may overwrite: those with the layout of its result."""
-        over_first = what.name in pt2_operators.OVER_FIRST
-        if len(made) != 1 or what.space != "aten" or not (over_first or operator_of(what.title).is_elementwise):
+        over_first = op.name in pt2_operators.OVER_FIRST
+        if len(made) != 1 or op.space != "aten" or not (over_first or operator_of(op.title).is_elementwise):
             return "none"
-        if made[0].storage != made[0].id or what.overload in pt2_operators.NOT_POINTWISE_WITH:
+        if made[0].storage != made[0].id or op.overload in pt2_operators.NOT_POINTWISE_WITH:
             return "none"
         wanted = made[0].layout
         over = read[:1] if over_first else read
@@ -259,9 +260,9 @@ class _Reading:
 
     # -- bodies -----------------------------------------------------------------------------------------------------
 
-    def _flow(self, own: str, what: Operator, operation: Operation, made: Sequence[str]) -> bool:
-        """Flatten the bodies of control flow. Return whether this is possible; if not, they stay unplanned."""
-        flow = FLOWS.get(what.name) if what.space == "higher_order" else None
+    def _flow(self, own: str, op: Operator, operation: Operation, made: Sequence[str]) -> bool:
+        """Flatten the bodies of control flow; return False, and change nothing, if they cannot be planned."""
+        flow = FLOWS.get(op.name) if op.space == "higher_order" else None
         bodies = self._bodies(operation)
         groups = [
             [self._value(name).id for name in self._tensors_in(each.arg)]
@@ -276,7 +277,7 @@ class _Reading:
             results = self._flattener(bodies[0], inline=True)([each for group in groups for each in group], own)
             self.values.update((name, self.value_of[each]) for name, each in zip(made, results, strict=True))
             return True
-        ids = [self._made(name, what, operation, []) for name in made]
+        ids = [self._made(name, op, operation, []) for name in made]
         site = scopes.Site(own, tuple([each[0] for each in ids]), tuple([name for each in ids for name in each[1:]]))
         flow.flatten(self, site, groups, [self._flattener(body) for body in bodies])
         return True
@@ -294,7 +295,7 @@ class _Reading:
         return given if all("as_tensor" in value for body in given for value in body.outputs) else []
 
     def _flattener(self, body: Body, *, inline: bool = False) -> scopes.Flatten:
-        """Return the function that flattens ``body``; ``inline``: the body runs once, in its caller's scope."""
+        """Return the function that flattens ``body``; with ``inline`` the body is in its caller's scope."""
         names = [self._name(value["as_tensor"]) for value in body.inputs if "as_tensor" in value]
 
         def flatten(arguments: Sequence[str], scope: str) -> list[str]:
@@ -347,7 +348,7 @@ class _Reading:
     ) -> _Value:
         """Declare a tensor with a new storage; if it does not fill the storage, the storage is also a tensor.
 
-        ``shared`` is the size of a storage that others will lie in, from its first byte on.
+        ``shared`` is the size of a storage that other tensors use too; else the storage is the bytes of this tensor.
         """
         dtype, role = kind
         called = self.tensor_names.free(called)
@@ -373,11 +374,9 @@ class _Reading:
         if meta.dtype not in DTYPES:
             raise self._broken(f'the tensor "{name}" has the dtype number {meta.dtype}, which is not known')
         if meta.layout != STRIDED:
-            raise UnreadableInput(
-                f'the tensor "{name}" is not dense, and its bytes are not known beforehand.',
-                source=self.program.source,
-                hint="Use dense tensors, such as torch.nn.Embedding(sparse=False).",
-            )
+            what = f'the tensor "{name}" is not dense: the number of its bytes depends on data.'
+            hint = "Use dense tensors, such as torch.nn.Embedding(sparse=False)."
+            raise UnreadableInput(what, source=self.program.source, hint=hint)
         dtype = DTYPES[meta.dtype]
         shape, strides = (tuple(self.program.size(each, name) for each in side) for side in (meta.sizes, meta.strides))
         if len(strides) != len(shape):
@@ -389,7 +388,7 @@ class _Reading:
         return layout, dtype
 
     def _tensors_in(self, value: Value) -> Iterator[str]:
-        """Yield the tensors of an argument in order; a user's kernel has arguments by name."""
+        """Yield the tensors of an argument in order; an argument of a user's kernel is a mapping by name."""
         by_name = value.get("as_string_to_argument")
         for each in by_name.values() if isinstance(by_name, dict) else ():
             if isinstance(each, dict):

@@ -29,16 +29,16 @@ VIEWS: frozenset[str] = _words(
     view_as_complex view_as_real
     """
 )
-"""Operators whose results are always bytes of their first argument."""
+"""Operators whose results are always views of their first argument."""
 
 PRIM_VIEWS: frozenset[str] = _words("broadcast_in_dim collapse_view slice_in_dim split_dim view_of view_of_dtype")
-"""Further views of ``prims``, which remain after decompositions."""
+"""Further views in the namespace ``prims``, which decompositions write."""
 
 SPREADS: frozenset[str] = frozenset({"broadcast_tensors", "meshgrid"})
 """Operators that return a view of each argument, in order."""
 
 RESHAPES: frozenset[str] = frozenset({"flatten", "ravel", "reshape", "reshape_as", "unflatten"})
-"""Views where the new shape can be had without moving an element, copies else."""
+"""Operators whose result is a view if the strides allow the new shape, else a copy."""
 
 SAME_OR_COPY: frozenset[str] = frozenset({"contiguous", "cpu", "pin_memory", "resolve_conj", "to", "type_as"})
 """Operators that return their first argument if it already has the requested property, else a copy."""
@@ -71,7 +71,7 @@ _OPERATOR = re.compile(
 
 @dataclass(frozen=True)
 class Operator:
-    """Target of a call."""
+    """An operator with its namespace and overload."""
 
     space: str
     name: str
@@ -85,7 +85,7 @@ class Operator:
 
     @property
     def spreads(self) -> bool:
-        """Whether each of its results is bytes of the argument at its place."""
+        """Whether each result is a view of the argument at its position."""
         return self.space == "aten" and self.name in SPREADS
 
     @property
@@ -95,10 +95,10 @@ class Operator:
 
 
 def operator(target: str) -> Operator:
-    """The operator that ``target`` names: as ``torch.ops.aten.add.Tensor``, ``aten::add.Tensor``, or in edge form.
+    """Return the operator of a target: ``torch.ops.aten.add.Tensor``, ``aten::add.Tensor`` or an edge operator.
 
-    ExecuTorch writes its edge dialect as ``executorch.exir.dialects.edge._ops.aten.add.Tensor`` and, where a name must
-    be one word, as ``aten_add_Tensor``.
+    ExecuTorch writes its edge operators as ``executorch.exir.dialects.edge._ops.aten.add.Tensor`` and, where a name
+    must be one word, as ``aten_add_Tensor``.
     """
     edge = ONE_WORD.fullmatch(target)
     if edge is not None:
