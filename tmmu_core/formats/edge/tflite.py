@@ -1,21 +1,19 @@
-"""TensorFlow Lite models: the first subgraph in the file's order, and the subgraphs that it runs as nested scopes.
+"""Read TensorFlow Lite models: the first subgraph, and the subgraphs that it runs as nested scopes.
 
-* A tensor with data in the file is a ``constant``, wherever the file keeps them (an ``external_buffer`` is not read); a
-  sparse one takes the bytes that it has in the file. Constants whose data are one buffer of the file are one storage.
-  A variable tensor, which keeps its value from run to run, is a ``buffer``.
-* ``inplace`` is what the kernels of TensorFlow Lite and of its Micro runtime permit: element-wise kernels may write
-  over an operand as large as their result, and ``RESHAPE`` and its kin move bytes only where they are apart. Scratch
-  buffers of the kernels are not in the file and not in the graph.
-* A variable behind a handle (``VAR_HANDLE``) is a ``buffer`` as large as what is read from it or assigned to it, and
-  read by the operators that do so; one name is one variable in all subgraphs. The handle itself is a number of 32 bits.
-* A plan in the file (``OfflineMemoryAllocation``) is not used, so a file with it and one without are the same graph.
-  But the commands of a Vela-compiled operator hold the addresses of that plan: there the tensors that it places inside
-  of the operator's scratch tensor are views of it.
-* A tensor that a custom operator reads and nothing writes is its scratch memory, held from the start.
-* Arenas are aligned to 16 bytes, as the Micro runtime does, where no alignment is given.
+* A tensor with data in the file is a ``constant``; a sparse one has its bytes in the file as its size. Data in other
+  files (``external_buffer``) are not read. Constants with one buffer of the file are one storage. A variable tensor,
+  which keeps its value from run to run, is a ``buffer``.
+* ``inplace`` has the operands that the kernels of TensorFlow Lite and of its Micro runtime may overwrite: those of
+  element-wise kernels and of reshapes, as large as the result. Scratch buffers of kernels are not in the file.
+* A variable behind a handle (``VAR_HANDLE``) is a ``buffer`` as large as the largest value that is read from it or
+  assigned to it; these operators read it. One name is one variable in all subgraphs. The handle is a 32-bit number.
+* A plan in the file (``OfflineMemoryAllocation``) is ignored, except for a Vela-compiled operator, whose commands
+  contain the addresses of that plan: tensors that the plan places inside of the operator's scratch tensor are views.
+* A tensor that a custom operator reads and nothing writes is its scratch memory, live from the start.
+* Arenas are aligned to 16 bytes, as in the Micro runtime, if no alignment is given.
 * ``IF``, ``WHILE``, ``CALL_ONCE`` and calls: the operator's inputs are copied to the inputs of a body, and the body's
-  outputs to the operator's outputs, as the Micro runtime does (``formats.scopes``). A body that is used again has
-  activations of its own; constants and variables are shared by all uses. Bodies that cannot be planned are in
+  outputs to the operator's outputs, as in the Micro runtime (:mod:`tmmu_core.formats.scopes`). Every use of a body has
+  its own activations; constants and variables are shared by all uses. Bodies that cannot be planned are listed in
   ``Node.unplanned``: recursion, more than ``DEEPEST`` levels, more than ``MOST_REPEATED`` words of repeated uses,
   tensors without a size, and bodies that run once per element (``STABLEHLO_REDUCE``).
 """
@@ -57,15 +55,15 @@ BODIES = {
 """Operator → the names of its bodies, for those whose bodies are planned."""
 LOOPS = frozenset({"WHILE", "STABLEHLO_WHILE"})
 DEEPEST = 16
-"""Levels of bodies within bodies that are planned."""
+"""Maximum levels of nested bodies that are planned."""
 MOST_REPEATED = 1 << 17
-"""Operators and operands of all uses of subgraphs beyond the first one of each that are planned."""
+"""Maximum words (:attr:`.Subgraph.words`) of all uses of subgraphs beyond the first use of each."""
 VARIABLE_VALUE = {"READ_VARIABLE": ("outputs", 0), "ASSIGN_VARIABLE": ("inputs", 1)}
 """Operator on a variable (operand 0 is its handle) → the operand or result with the value."""
 ALIGNMENT = 16
-"""Bytes: that of the Micro runtime's arena (``MicroArenaBufferAlignment``)."""
+"""Alignment of the Micro runtime's arena in bytes (``MicroArenaBufferAlignment``)."""
 NPU = "ethos-u"
-"""The operator that Vela compiles a part of a model into."""
+"""The operator that Vela writes for the part of a model that it compiles."""
 
 
 def refuses(data: bytes) -> str:
@@ -85,7 +83,7 @@ def read(data: bytes, name: str = "") -> Graph:
 
 
 def built(data: Any, name: str) -> tuple[Graph, Reading]:
-    """Return the graph of :func:`read`, and the model's tables and ids behind it."""
+    """Return the graph of :func:`read`, and the model's tables and tensor ids that it was built from."""
     import tflite  # slow to import
 
     try:
@@ -95,16 +93,13 @@ def built(data: Any, name: str) -> tuple[Graph, Reading]:
         reading = Reading(file)
         return reading.graph(), reading
     except (struct.error, IndexError, TypeError, ValueError, OverflowError, AttributeError) as error:
-        # Errors of offsets outside of the file.
-        raise UnreadableInput(
-            f"the TensorFlow Lite model is cut off or damaged (it has {len(data)} bytes).",
-            source=name,
-            hint="Copy the file again.",
-        ) from error
+        # The parser raises these for offsets outside of the file.
+        what = f"the TensorFlow Lite model is cut off or damaged (it has {len(data)} bytes)."
+        raise UnreadableInput(what, source=name, hint="Copy the file again.") from error
 
 
 def constants(data: Any, graph: Graph, where: Path | None, name: str = "") -> Constants:
-    """Return the constants of ``graph``; ``data``: the file's bytes, or a memory map of the file at ``where``."""
+    """Return the constants of ``graph``. ``data`` is the file's bytes, or a memory map of the file at ``where``."""
     _, reading = built(data, name)
     ids = {tensor.id for tensor in graph.tensors if tensor.role == "constant"}
     pieces: dict[str, Piece] = {}
@@ -117,16 +112,16 @@ def constants(data: Any, graph: Graph, where: Path | None, name: str = "") -> Co
 
 @dataclass
 class Use:
-    """A subgraph at one place where it runs."""
+    """One use of a subgraph: the main one, or a body of an operator."""
 
     subgraph: Subgraph
     scope: str = ""
     running: tuple[int, ...] = ()
-    """The subgraphs around it, by number."""
+    """Numbers of the subgraphs that enclose this use."""
     ids: dict[int, str] = field(default_factory=dict)
-    """Tensor number → id of those that are used."""
+    """Number → id of each tensor that is used."""
     variable_of: dict[int, str] = field(default_factory=dict)
-    """Number of a handle → the name of the variable behind it."""
+    """Number of a handle → the name of its variable."""
 
 
 class Reading:
@@ -139,7 +134,7 @@ class Reading:
         self.constants: dict[str, Any] = {}
         """Id of a constant → its table in the file."""
         self.variables: dict[str, Tensor] = {}
-        """Name → the variable behind handles of that name."""
+        """Name → variable of the handles with that name."""
         self.main = Use(file.subgraph(0))
         self.uses = [self.main]
         self.taken = {tensor.id for tensor in self.main.subgraph.tensors}
@@ -149,12 +144,12 @@ class Reading:
         self.planned = {0}
         """Numbers of the subgraphs that are in the graph."""
         self.unsized: set[int] = set()
-        """Numbers of those that have a tensor without a size."""
+        """Numbers of the subgraphs with a tensor that has no size."""
         self.repeated = 0
-        """Words of the uses beyond the first one of each subgraph."""
+        """Words of all uses beyond the first use of each subgraph."""
 
     def graph(self) -> Graph:
-        """Read the model."""
+        """Return the graph of the model."""
         main = self.main
         self._run(main)
         scratch = self._scratch()
@@ -183,7 +178,7 @@ class Reading:
         )
 
     def _scratch(self) -> list[int]:
-        """Give the scratch memory of custom operators its role, and return its tensor numbers."""
+        """Return the numbers of the scratch tensors of custom operators, after setting their role."""
         main = self.main.subgraph
         written = {i for operator in main.operators for i in operator.outputs}
         read = {i for operator in main.operators if operator.is_custom for i in operator.inputs if i != ABSENT}
@@ -229,7 +224,7 @@ class Reading:
             self.place(node, use.scope)
 
     def _flow(self, use: Use, name: str, operator: Operator) -> bool:
-        """Append the bodies of control flow as nested scopes. Return False, and append nothing, if not possible."""
+        """Append the bodies of control flow as nested scopes; return False, and append nothing, if impossible."""
         given = operator.inputs[operator.instr == "IF" :]
         found = [body for number in operator.bodies if (body := self._body(use, number)) is not None]
         if operator.instr not in BODIES or len(found) < len(operator.bodies):
@@ -267,7 +262,7 @@ class Reading:
             return None
 
     def _flattener(self, caller: Use, body: Subgraph, given: Sequence[int], kind: str) -> scopes.Flatten:
-        """Return the function that appends a body: copies of its arguments, and its nodes."""
+        """Return the function that appends a body: a node that copies its arguments, and the body's nodes."""
 
         def flatten(arguments: Sequence[str], scope: str) -> list[str]:
             use = Use(body, scope, (*caller.running, caller.subgraph.number))
@@ -302,7 +297,7 @@ class Reading:
         return own
 
     def _variable(self, use: Use, k: int, operator: Operator) -> str:
-        """Return the id of the variable that an operator reads or assigns, as large as its largest value so far."""
+        """Return the id of the variable that an operator reads or assigns; enlarge it to the operator's value."""
         side, at = VARIABLE_VALUE[operator.instr]
         handle, held = operator.inputs[0], getattr(operator, side)[at]
         if ABSENT in (handle, held):
@@ -315,7 +310,7 @@ class Reading:
             self.variables[name] = Tensor(own, value.shape, value.dtype, "buffer")
         return self.variables[name].id
 
-    # --- what ``scopes`` needs ---------------------------------------------------------------------------------------
+    # --- methods of ``scopes.Host`` ----------------------------------------------------------------------------------
 
     def like(self, tensor: str, name: str, *, row: bool = False) -> str:
         """Declare a tensor of the same shape and dtype, or of one row of it."""
@@ -346,7 +341,7 @@ def _free(name: str, taken: set[str]) -> str:
 
 
 def _agree(around: Subgraph, operator: Operator, given: Sequence[int], bodies: Sequence[Subgraph]) -> bool:
-    """Return whether arguments and results of the bodies have the sizes of those of the operator."""
+    """Return whether the arguments and results of all bodies have the sizes of the operator's operands and results."""
     if ABSENT in (*operator.inputs, *operator.outputs) or len(set(operator.outputs)) < len(operator.outputs):
         return False
     wanted = [_sizes(around, given), _sizes(around, operator.outputs)]

@@ -1,4 +1,4 @@
-"""The subgraphs of a TensorFlow Lite model as plain values, each parsed once and checked for consistency."""
+"""Parse the subgraphs of a TensorFlow Lite model into plain values, and check them for consistency."""
 
 import struct
 from collections import Counter
@@ -24,13 +24,13 @@ BINARY = _words(
     "ADD ATAN2 BITWISE_XOR DIV FLOOR_DIV FLOOR_MOD LOGICAL_AND LOGICAL_OR MAXIMUM MINIMUM MUL POW RIGHT_SHIFT "
     "SQUARED_DIFFERENCE SUB"
 )
-"""Kernels that do so with operands 0 and 1."""
+"""Kernels that read an element of operands 0 and 1 before they write it."""
 MOVES = frozenset({"BITCAST", "EXPAND_DIMS", "RESHAPE", "SQUEEZE"})
-"""Kernels whose result holds the bytes of operand 0 unchanged."""
+"""Kernels whose result has the bytes of operand 0 unchanged."""
 
 
 def permission(tensors: Sequence[Tensor], instr: str, reads: list[int], writes: list[int]) -> Inplace:
-    """Return the positions of the operands that an operator may overwrite: those as large as its only result."""
+    """Return the operands that an operator may overwrite, as pairs with its only result; they have its bytes."""
     if len(writes) != 1:
         return "none"
     operands = 2 if instr in BINARY else int(instr in UNARY or instr in MOVES)
@@ -45,20 +45,19 @@ def nbytes(tensor: Tensor) -> int:
 
 
 ABSENT = -1
-"""An optional operand that is left out."""
+"""Number of an omitted optional operand."""
 HANDLE_DTYPE = "int32"
 LATER_TYPES = {19: "INT2", 20: "UINT4", 21: "FLOAT8_E4M3FN", 22: "FLOAT8_E5M2"}
-"""Types of the schema that an older parser does not name."""
+"""Types of the schema that the parser does not name."""
 EXTERNAL_BUFFER = 10
-"""The field of a tensor that locates its data in another file; 0: the data are in this file."""
+"""Field of a tensor that locates its data in another file; 0 for data in this file."""
 OFFLINE_PLAN = b"OfflineMemoryAllocation"
 """Name of the metadata with a plan for TensorFlow Lite Micro."""
 OFFLINE_HEADER = 3
-"""Its numbers before the offsets: version, subgraphs, offsets."""
-OF_EACH_BYTE = 4
-"""Operands, dimensions and letters of names that a model may have for each of its bytes: converters share equal
-vectors."""
-LETTERS_OF_A_WORD = 64
+"""Numbers of the metadata before the offsets: version, subgraphs, count of offsets."""
+ELEMENTS_PER_BYTE = 4
+"""Operands, dimensions and letters of names that a model may have per byte: converters share equal vectors."""
+LETTERS_PER_WORD = 64
 DAMAGED = "The model is damaged: copy it again, or convert it again."
 SUBGRAPH_FIELDS = {
     "CALL": ("CallOptions", ("Subgraph",)),
@@ -72,20 +71,20 @@ SUBGRAPH_FIELDS = {
     "STABLEHLO_WHILE": ("StablehloWhileOptions", ("CondSubgraphIndex", "BodySubgraphIndex")),
     "WHILE": ("WhileOptions", ("CondSubgraphIndex", "BodySubgraphIndex")),
 }
-"""Operator → its table of options and the fields that number subgraphs."""
+"""Operator → its table of options, and the fields with numbers of subgraphs."""
 
 
 @dataclass(frozen=True)
 class Operator:
-    """One operator with its operands as tensor numbers; ``ABSENT`` for one that is left out."""
+    """One operator. Operands are tensor numbers, ``ABSENT`` for an omitted one."""
 
     instr: str
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     bodies: tuple[int, ...] = ()
-    """The subgraphs that it runs."""
+    """Numbers of the subgraphs that it runs."""
     variable: str = ""
-    """The shared name of the variable that a ``VAR_HANDLE`` gives."""
+    """The shared name of the variable of a ``VAR_HANDLE``."""
     is_custom: bool = False
 
 
@@ -104,9 +103,9 @@ class Subgraph:
 
     @property
     def words(self) -> int:
-        """Number of operators, operands and names that one more use of the subgraph adds to a graph."""
+        """Number of operators, operands and parts of names that one more use of the subgraph adds to a graph."""
         operands = sum(1 + len(each.inputs) + len(each.outputs) for each in self.operators)
-        return 1 + operands + sum(len(tensor.id) for tensor in self.tensors) // LETTERS_OF_A_WORD
+        return 1 + operands + sum(len(tensor.id) for tensor in self.tensors) // LETTERS_PER_WORD
 
 
 class ModelFile:
@@ -119,7 +118,7 @@ class ModelFile:
         self.dtypes = LATER_TYPES | named
         self.found: dict[int, Subgraph] = {}
         self.counted = 0
-        """Operands, dimensions and letters that were read so far."""
+        """Number of operands, dimensions and letters that were read so far."""
 
     def label(self, number: int) -> str:
         """Return the name of a subgraph. Raises ``UnreadableInput`` for an unknown number."""
@@ -128,13 +127,13 @@ class ModelFile:
         return _text(self.model.Subgraphs(number).Name())[:1000] or f"subgraph_{number}"
 
     def subgraph(self, number: int) -> Subgraph:
-        """One subgraph. Raises ``UnreadableInput`` for damage, ``InvalidIrShapes`` for a tensor without a size."""
+        """Return one subgraph. Raises ``UnreadableInput``, or ``InvalidIrShapes`` for a tensor without a size."""
         if number not in self.found:
             self.found[number] = self._parsed(number, self.label(number))
         return self.found[number]
 
     def place(self, tensor: Any) -> tuple[int, int]:
-        """``(first byte in the file, bytes)`` of a tensor's data, which a large model has behind the flatbuffer."""
+        """Return ``(offset in the file, bytes)`` of a tensor's data; large models have them behind the flatbuffer."""
         at = tensor.Buffer()
         if not 0 < at < self.model.BuffersLength():
             return 0, 0
@@ -148,7 +147,7 @@ class ModelFile:
         return self.place(tensor)[1]
 
     def offline_offsets(self) -> tuple[int, ...]:
-        """Return the offsets of a plan in the file, per tensor of all subgraphs; none without one."""
+        """Return the offsets of the plan in the file, per tensor of all subgraphs; none without a plan."""
         for k in range(length(self.model, "Metadata")):
             entry = self.model.Metadata(k)
             if entry.Name() == OFFLINE_PLAN and entry.Buffer() < self.model.BuffersLength():
@@ -163,7 +162,7 @@ class ModelFile:
         rows = [table.Tensors(i) for i in range(length(table, "Tensors"))]
         self.counted += sum(length(each, "Inputs") + length(each, "Outputs") for each in operators)
         self.counted += sum(length(row, "Shape") + len(row.Name() or b"") for row in rows)
-        if self.counted > OF_EACH_BYTE * size:  # thousands may point to one list or name
+        if self.counted > ELEMENTS_PER_BYTE * size:  # thousands of operators may share one vector
             what = f"the model has more operands, dimensions and letters than {size} bytes can hold."
             raise self.damaged(what, number)
         inputs, outputs = (tuple(numbers(table, side)) for side in ("Inputs", "Outputs"))
@@ -220,7 +219,7 @@ class ModelFile:
             what = f'the tensor "{name}" {what}.'
             raise InvalidIrShapes(what, hint=hint, reason=reason, node_id="", tensor=name, path=path)
         is_elsewhere = is_external(row)
-        is_empty = not is_written and 0 in shape  # the axes of a reduction over none: a constant that needs no data
+        is_empty = not is_written and 0 in shape  # a constant without data: the axes of a reduction over no axis
         role: Role = "activation"
         if row.IsVariable():
             role = "buffer"
@@ -228,7 +227,7 @@ class ModelFile:
             role = "constant"
             if row.Sparsity() is not None and not is_elsewhere:
                 shape, dtype = (self.data_bytes(row),), "uint8"
-        elif end is not None and not number:  # the ends of a body are copied, from and to its operator
+        elif end is not None and not number:  # inputs and outputs of a body are copies
             role = end
         return Tensor(name, shape, dtype, role)
 
@@ -263,7 +262,7 @@ def _ids(names: list[str]) -> list[str]:
     ids: list[str] = []
     for i, name in enumerate(names):
         own = name if name and count[name] == 1 else f"{name or 'tensor'}:{i}"
-        while own != name and own in count:  # another tensor is called so
+        while own != name and own in count:  # another tensor has this name
             own += f":{i}"
         ids.append(own)
     return ids

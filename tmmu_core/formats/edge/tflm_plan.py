@@ -2,8 +2,8 @@
 
 The metadata are 32-bit integers: version, number of subgraphs, number n of offsets, and n offsets in bytes from the
 start of the arena, one per tensor of each subgraph (tflite-micro, ``docs/memory_management.md``, pull request 1195).
-−1 leaves a tensor to the runtime: constants, variables, and tensors that the runtime keeps for longer than the plan
-does. So the offsets are valid in the runtime's own live ranges: it places the other tensors, and scratch buffers of
+A tensor with −1 is placed by the runtime: constants, variables, and tensors that the runtime keeps for longer than the
+plan does. So the offsets are valid in the runtime's live ranges. It places the other tensors, and scratch buffers of
 kernels, around them.
 
 Live ranges are those of the runtime's allocator (``micro_allocation_info.cc``): every tensor of every subgraph has one
@@ -43,14 +43,14 @@ BEFORE = -1
 HEAD = 8
 """Bytes before the inserted ones: the reference to the root table, and the identifier."""
 FIELDS = 8
-"""Fields of the schema's table ``Model``: the version, and references."""
+"""Number of fields of the schema's table ``Model``: the version, and references."""
 BUFFERS, METADATA = 4, 6
-"""The numbers of two of them."""
+"""Numbers of two of these fields."""
 GRID = 64
-"""The inserted bytes are a multiple of this, which keeps the alignment of everything behind them."""
+"""The number of inserted bytes is a multiple of this, which keeps the alignment of the bytes behind them."""
 DATA_ALIGNMENT = 16
 OFFSET_OF_DATA, OFFSET_OF_OPTIONS = 4 + 2 * 1, 4 + 2 * 9
-"""The slots of ``Buffer.offset`` and ``Operator.large_custom_options_offset`` in their tables."""
+"""Positions of ``Buffer.offset`` and ``Operator.large_custom_options_offset`` in their vtables."""
 
 Key = tuple[int, int]
 """Subgraph and tensor number."""
@@ -66,33 +66,28 @@ class Scope:
 
 
 class MicroModel:
-    """A model of which the Micro runtime can use a plan."""
+    """A model for which the Micro runtime can use a plan."""
 
     def __init__(self, data: bytes, name: str = "") -> None:
-        """Raise ``Misuse`` where a part is not planned or Vela compiled it; ``UnreadableInput`` as reading does."""
+        """Raise ``Misuse`` for a model that Vela compiled or with an unplanned part; else as :func:`.tflite.read`."""
         self.graph, reading = tflite.built(data, name)
         self.file = reading.file
         self.uses = [(use.subgraph.number, use.ids) for use in reading.uses]
-        """The subgraph number, and the ids of tensors by number, of each use of a subgraph."""
+        """Of each use of a subgraph: its number, and the ids of its tensors by number."""
         self.name = name or "the model"
         subgraphs = range(self.file.model.SubgraphsLength())
         self.counts = [len(self.file.subgraph(number).tensors) for number in subgraphs]
         """Tensors of each subgraph."""
         if any(operator.instr == tflite.NPU for operator in self.file.subgraph(0).operators):
-            raise Misuse(
-                f"{self.name} is compiled by Vela, and its commands contain the addresses of Vela's plan.",
-                "Run it as is.",
-            )
+            what = f"{self.name} is compiled by Vela, and its commands contain the addresses of Vela's plan."
+            raise Misuse(what, "Run it as is.")
         parts = [part for node in self.graph.nodes for part in node.unplanned]
         parts += [self.file.label(number) for number in sorted(set(subgraphs) - {number for number, _ in self.uses})]
         if parts:
-            raise Misuse(
-                f"the subgraph {parts[0]!r} of {self.name} is not planned: the main subgraph does not run it, or it "
-                "is recursive.",
-                "Export a model in which the main subgraph runs all others.",
-            )
+            what = f"the subgraph {parts[0]!r} of {self.name} is not planned: the main subgraph does not run it, or it "
+            raise Misuse(what + "is recursive.", "Export a model in which the main subgraph runs all others.")
         self.lives: dict[Key, tuple[int, int]] = {}
-        """Tensor → first and last scope, for those that are used."""
+        """Tensor → its first and last scope, if it is used."""
         self.scopes = [Scope("enter")]
         self._enter(0)
 
@@ -109,7 +104,7 @@ class MicroModel:
         return {key: size for key in placed if (size := nbytes(self.tensor(key)))}
 
     def ids_in(self, plan: Plan) -> dict[Key, str]:
-        """Return the tensors of a plan of this model, without those that the plan has several times.
+        """Return tensor → its id in a plan of this model; tensors with several ids in the plan are omitted.
 
         Raises ``Misuse`` for a plan of another model or order.
         """
@@ -120,15 +115,15 @@ class MicroModel:
             own = canonical.ir_hash(structs.replace(graph, name=plan.ir_name))  # the file may have another name by now
             if plan.ir_hash == own and plan.execution_order == graph.execution_order:
                 return ids
-        raise Misuse(
+        what = (
             f"the plan, with the ir_hash {plan.ir_hash.hex()[:16]}…, is of another model than {self.name}, or runs its "
-            "operators in another order.",
-            "Plan this model without --order, or pass the model that the plan was made from.",
         )
+        hint = "Plan this model without --order, or pass the model that the plan was made from."
+        raise Misuse(what + "operators in another order.", hint)
 
     @cached_property
     def as_run(self) -> Graph:
-        """The graph to plan: of one subgraph, as it is read; of several, one node per scope."""
+        """The graph to plan: that of the reader for one subgraph, with a node per scope for several."""
         if len(self.counts) == 1:
             return self.graph
         lives = {key: self.lives[key] for key in self.in_arena if key in self.lives}
@@ -159,7 +154,7 @@ class MicroModel:
                 self.lives[number, i] = first, scope
 
     def _enter(self, number: int) -> None:
-        """Count the live ranges of a subgraph's tensors while it runs."""
+        """Record the scopes of a subgraph and of its bodies, and the live ranges of their tensors."""
         subgraph = self.file.subgraph(number)
         self._mark(number, subgraph.inputs)
         for operator in subgraph.operators:
@@ -195,7 +190,7 @@ class TflmFile:
     left: tuple[str, ...]
     """Activations that the runtime places."""
     extent_bytes: int
-    """End of the last tensor with an offset: the head of the runtime's arena is not smaller."""
+    """End of the last tensor with an offset: a lower bound of the head of the runtime's arena."""
 
 
 def with_plan(model: MicroModel, data: bytes, plan: Plan) -> TflmFile:
@@ -210,7 +205,7 @@ def with_plan(model: MicroModel, data: bytes, plan: Plan) -> TflmFile:
     left = []
 
     def collide(key: Key, place: tuple[int, int], other: Key) -> bool:
-        """Whether two tensors share bytes and the runtime holds both, other than where one overwrites the other."""
+        """Return whether the runtime holds two tensors on the same bytes and neither is overwritten in place."""
         (first, last), (other_first, other_last) = model.lives[key], model.lives[other]
         if place[0] >= kept[other][1] or kept[other][0] >= place[1] or first > other_last or other_first > last:
             return False
@@ -225,7 +220,7 @@ def with_plan(model: MicroModel, data: bytes, plan: Plan) -> TflmFile:
             kept[key] = place
         else:
             left.append(model.tensor(key).id)
-    # The runtime reserves the bytes of a tensor that no operator uses all the same.
+    # The runtime reserves bytes for a tensor even if no operator uses it.
     offsets = {key: 0 for key in model.in_arena if key not in model.lives} | {key: at for key, (at, _) in kept.items()}
     flat = [offsets.get((n, i), LEFT_TO_RUNTIME) for n, count in enumerate(model.counts) for i in range(count)]
     value = struct.pack(f"<{3 + len(flat)}i", VERSION, len(model.counts), len(flat), *flat)
@@ -237,24 +232,17 @@ def _refuse_arenas(plan: Plan, numbers: Sequence[int]) -> None:
     """Raise ``Misuse`` for arenas of the activations, by number, that the runtime cannot use."""
     roles = zip(plan.arena.tolist(), plan.roles, strict=True)
     if len(numbers) > 1 or any(arena in numbers and role in PERSISTENT_ROLES for arena, role in roles):
-        raise Misuse(
-            "the plan does not place the activations in one arena of their own, as TensorFlow Lite Micro does; they "
-            f"are in {', '.join(plan.arenas[k].name for k in numbers)}.",
-            "Plan the model without --one-memory and --arenas.",
-        )
+        what = "the plan does not place the activations in one arena of their own, as TensorFlow Lite Micro does; they "
+        what += f"are in {', '.join(plan.arenas[k].name for k in numbers)}."
+        raise Misuse(what, "Plan the model without --one-memory and --arenas.")
     for arena in (plan.arenas[k] for k in numbers):
         if arena.alignment_bytes % tflite.ALIGNMENT:
-            raise Misuse(
-                f"the arena {arena.name!r} has the alignment {arena.alignment_bytes}; TensorFlow Lite Micro needs a "
-                f"multiple of {tflite.ALIGNMENT}.",
-                f"Plan the model with --alignment {tflite.ALIGNMENT}.",
-            )
+            what = f"the arena {arena.name!r} has the alignment {arena.alignment_bytes}; TensorFlow Lite Micro needs a "
+            what += f"multiple of {tflite.ALIGNMENT}."
+            raise Misuse(what, f"Plan the model with --alignment {tflite.ALIGNMENT}.")
         if arena.extent_bytes > LARGEST:
-            raise Misuse(
-                f"the arena {arena.name!r} needs {arena.extent_bytes:,} bytes; offsets of TensorFlow Lite Micro are "
-                "32-bit integers and reach 2 GiB.",
-                "Use --planner auto, or split the model.",
-            )
+            what = f"the arena {arena.name!r} needs {arena.extent_bytes:,} bytes; offsets of TensorFlow Lite Micro are "
+            raise Misuse(what + "32-bit integers and reach 2 GiB.", "Use --planner auto, or split the model.")
 
 
 # --- metadata ----------------------------------------------------------------------------------------------------
@@ -298,10 +286,8 @@ def _extended(model: Any, lists: list[list[Any]], name: bytes, value: bytes, sou
     vtable = root.Pos - struct.unpack_from("<i", root.Bytes, root.Pos)[0]
     (vtable_bytes,) = struct.unpack_from("<H", root.Bytes, vtable)
     if any(root.Offset(slot) for slot in range(4 + 2 * FIELDS, vtable_bytes, 2)):
-        raise Misuse(
-            f"{source or 'the model'} has fields of a newer schema of TensorFlow Lite, which would be lost.",
-            "Convert the model with an earlier version of the converter.",
-        )
+        what = f"{source or 'the model'} has fields of a newer schema of TensorFlow Lite, which would be lost."
+        raise Misuse(what, "Convert the model with an earlier version of the converter.")
     builder = flatbuffers.Builder(0)
     padding = -(HEAD + len(old)) % GRID  # a builder aligns to the end
     builder.Bytes = bytearray(old + bytes(padding))

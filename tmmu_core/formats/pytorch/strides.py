@@ -8,7 +8,7 @@ from tmmu_core.graph.model import Tensor, View
 
 @dataclass(frozen=True)
 class StridedLayout:
-    """Strides and offset count elements."""
+    """Place of a tensor in its storage; strides and offset are in elements."""
 
     shape: tuple[int, ...]
     strides: tuple[int, ...]
@@ -26,9 +26,8 @@ class StridedLayout:
         """Bytes from the first element to the end of the last one."""
         if not self.own:
             return 0
-        return (
-            sum((dim - 1) * stride for dim, stride in zip(self.shape, self.strides, strict=True)) + 1
-        ) * self.itemsize
+        last = sum((dim - 1) * stride for dim, stride in zip(self.shape, self.strides, strict=True))
+        return (last + 1) * self.itemsize
 
     @property
     def repeats(self) -> bool:

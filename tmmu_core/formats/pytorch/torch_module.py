@@ -1,12 +1,12 @@
-"""PyTorch: a module, or an exported program, to the graph of its forward pass or of a whole training step.
+"""Convert a PyTorch module or exported program to the graph of its forward pass or of a whole training step.
 
 ::
 
     module + example inputs ─► AOTAutograd under fake tensors ─► joint graph ─► fx_joint ─► Graph
 
 Nothing is computed and no weight is needed: tensors have a shape, a dtype and a storage, but no bytes. The joint graph
-is what the eager framework runs, operator by operator, with no decompositions and no fusion. This module is the door:
-``fx_trace`` traces, and the package's extra ``torch`` brings PyTorch.
+has the operators that eager PyTorch runs, without decompositions and fusion. ``fx_trace`` traces it. PyTorch is
+installed by the extra ``torch``.
 """
 
 import contextlib
@@ -39,20 +39,21 @@ def import_torch(
 ) -> Graph:
     """Return the graph of ``module``, an ``nn.Module`` or a ``torch.export.ExportedProgram``, on ``example_inputs``.
 
-    ``example_inputs`` are its positional arguments (a sequence) or its keyword arguments (a mapping); for an exported
-    program they may be left out when it was saved with its own. Parameters and inputs may be real, on the ``meta``
-    device, or made under :func:`fake_tensors`, which is how a model larger than this machine is built.
+    ``example_inputs`` are its positional arguments (a sequence) or its keyword arguments (a mapping). They may be
+    omitted for an exported program that was saved with its own. Parameters and inputs may be real, on the ``meta``
+    device, or created under :func:`fake_tensors`, for a model larger than the memory of this machine.
 
-    ``train`` gives forward and backward, tensors that the backward pass reads marked ``saved_for_backward``, parameter
-    gradients as outputs; without it the forward pass alone, under ``no_grad``. ``loss`` picks what is differentiated
-    from what the module returns (its ``loss`` attribute where it has one, else all of it).
+    With ``train`` the graph has the forward and backward pass; tensors that the backward pass reads are marked
+    ``saved_for_backward``, and parameter gradients are outputs. Without it the graph has the forward pass, under
+    ``no_grad``. ``loss`` selects the value to differentiate from the module's result [its attribute ``loss``, else the
+    whole result].
 
-    Raises ``UnreadableInput`` when PyTorch is not installed or the module cannot be traced.
+    Raises ``UnreadableInput`` if PyTorch is not installed or the module cannot be traced.
     """
     torch = _torch("a PyTorch model")
     from tmmu_core.formats.pytorch.joint_graph.fx_trace import TRACING, Call, chosen, joint_of, names_of_inputs
 
-    module = getattr(module, "_orig_mod", module)  # what torch.compile wraps
+    module = getattr(module, "_orig_mod", module)  # the module inside of a torch.compile wrapper
     exported = module if isinstance(module, torch.export.ExportedProgram) else None
     name = name or (exported.graph_module if exported else module)._get_name()
     args, kwargs = _arguments(exported, example_inputs)
@@ -64,10 +65,10 @@ def import_torch(
 
 @contextlib.contextmanager
 def fake_tensors(dtype: str = "float32") -> Iterator[None]:
-    """Context manager: new tensors are fake (no memory), of ``dtype`` by default.
+    """Context manager in which new tensors are fake (without memory), of ``dtype`` by default.
 
-    ``module.to(dtype)`` works only inside: fake parameters reject it elsewhere. One thread at a time is inside or
-    traces a module. Raises ``UnreadableInput`` where a model reads a value of a tensor while it is built.
+    ``module.to(dtype)`` works only inside: fake parameters reject it elsewhere. One thread at a time can be inside or
+    trace a module. Raises ``UnreadableInput`` if a model reads a value of a tensor while it is built.
     """
     torch = _torch("a model of fake tensors")
     from tmmu_core.formats.pytorch.joint_graph.fx_fake_tensors import shared_mode, while_built
@@ -89,11 +90,12 @@ def fake_tensors(dtype: str = "float32") -> Iterator[None]:
 
 
 def read(data: bytes, name: str = "", envelopes: Mapping[str, Dim] | None = None) -> Graph:
-    """Read a saved exported program without running it.
+    """Return the graph of a saved exported program without running it.
 
-    With PyTorch, its joint graph: a training step when its only output is a scalar and it has a parameter to learn.
-    Without, and where PyTorch cannot trace it (``while_loop``, ``map``, ``scan``), its forward pass as it is saved; the
-    graph's name and its notes say so. Open sizes stand at the example's, or at the upper ends of ``envelopes``.
+    With PyTorch it is the joint graph: a training step if the program's only output is a scalar and it has a parameter
+    to learn. Without PyTorch, and where PyTorch cannot trace the program (``while_loop``, ``map``, ``scan``), it is the
+    forward pass as saved, which the graph's name and notes state. Open sizes have the values of the example, or the
+    upper bounds of ``envelopes``.
     """
     envelopes = envelopes or {}
     program = read_program(data, name)
@@ -111,8 +113,8 @@ def read(data: bytes, name: str = "", envelopes: Mapping[str, Dim] | None = None
 def open_dims(program: Program) -> dict[str, str]:
     """Return name → symbol of open sizes, in the order of the inputs; data-dependent ones last.
 
-    The file does not hold the names of ``torch.export.Dim``. An open size is named after the first input and axis that
-    have it: ``x.0``. A data-dependent size (such as the number of nonzero elements) has the program's name, ``u0``.
+    The file does not contain the names of ``torch.export.Dim``. An open size is named after the first input and axis
+    that have it: ``x.0``. A data-dependent size (the number of nonzero elements) has its name in the program, ``u0``.
     """
     found: dict[str, str] = {}
     for given in program.inputs:
@@ -125,7 +127,7 @@ def open_dims(program: Program) -> dict[str, str]:
 
 
 def chosen_sizes(program: Program, envelopes: Mapping[str, Dim]) -> dict[str, int]:
-    """Return symbol → upper end of its envelope. Raises ``InvalidIrShapes`` outside of the program's range."""
+    """Return symbol → upper bound in ``envelopes``. Raises ``InvalidIrShapes`` outside of the program's bounds."""
     point = {}
     for name, symbol in open_dims(program).items():
         if name in envelopes:
@@ -133,18 +135,15 @@ def chosen_sizes(program: Program, envelopes: Mapping[str, Dim]) -> dict[str, in
             point[symbol] = envelopes[name].max
             outside = next((end for end in (envelopes[name].max, envelopes[name].min) if not low <= end <= high), None)
             if outside is not None:
-                raise InvalidIrShapes(
-                    f"{name} = {outside} is outside of {low} to {high}, for which the program was exported.",
-                    hint="Give a size inside, or export the program for others.",
-                    reason="dim_out_of_envelope",
-                    path=f"$.dims.{name}",
-                    node_id="",
-                )
+                what = f"{name} = {outside} is outside of {low} to {high}, for which the program was exported."
+                hint = "Give a size inside, or export the program for others."
+                path = f"$.dims.{name}"
+                raise InvalidIrShapes(what, hint=hint, reason="dim_out_of_envelope", path=path, node_id="")
     return point
 
 
 def with_dims(graph: Graph, program: Program, given: Mapping[str, Dim]) -> Graph:
-    """Return ``graph`` with the program's open sizes as fixed dimensions; those not ``given`` are assumed sizes."""
+    """Return ``graph`` with the program's open sizes as fixed dimensions; sizes that are not ``given`` are assumed."""
     opened = open_dims(program)
     sizes = {name: program.symbols[symbol] for name, symbol in opened.items() if symbol in program.symbols}
     return msgspec.structs.replace(
