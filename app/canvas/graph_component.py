@@ -4,7 +4,8 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, cast
+from functools import cache
+from typing import Any
 
 import streamlit as st
 
@@ -90,7 +91,7 @@ def walk_canvas(drawing: Drawing, *, key: str, height: int, on: Mapping[str, Cal
         "marks": {"selected": drawing.selected, "peak": drawing.peak, "carrying": list(drawing.carrying)},
         "height": height,
     }
-    callbacks = {f"on_{event}_change": _callback(key, event, callback) for event, callback in on.items()}
+    callbacks = {f"on_{event}_change": state.listener(key, event, callback) for event, callback in on.items()}
     _component()(key=key, data=data, height="content", **callbacks)
 
 
@@ -98,22 +99,7 @@ def _tip(tip: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
     return [(head, visible(text)) for head, text in tip]
 
 
-def _callback(key: str, event: str, callback: Callable[[str], None]) -> Callable[[], None]:
-    def called() -> None:
-        happened = cast(Mapping[str, Any], state.raw(key) or {}).get(event)
-        if isinstance(happened, Mapping):
-            callback(str(happened["value"]))
-
-    return called
-
-
+@cache
 def _component() -> Any:
-    global _mount
-    if _mount is None:
-        _mount = st.components.v2.component(
-            "tmmu_walk", js=f"{walk_script()}export default globalThis.{WALK_ENTRY}.streamlit;\n"
-        )
-    return _mount
-
-
-_mount: Any = None
+    script = f"{walk_script()}export default globalThis.{WALK_ENTRY}.streamlit;\n"
+    return st.components.v2.component("tmmu_walk", js=script)

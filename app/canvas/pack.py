@@ -221,7 +221,8 @@ def _pack_one(arrays: _Arrays, whole: Plan, beside: Plan | None, origin: Origin)
     for name, column in columns.items():
         if column is not None and len(column) != len(plan):
             raise ValueError(f"{name} has {len(column)} entries, the plan {len(plan)} rows")
-    storages = storages_of(whole)
+    storages, is_invalid = storages_of(whole), any(arena.status == INVALID for arena in plan.arenas)
+    ranked = [] if origin.operators is None else palette.ranked(whole, origin.operators)
     views = [row for row, base in enumerate(plan.base_tensor_uids) if base is not None and base in plan.row_of]
     shared = np.flatnonzero(np.bincount(plan.storage, minlength=1)[plan.storage] > 1)
     handoffs = [
@@ -233,14 +234,11 @@ def _pack_one(arrays: _Arrays, whole: Plan, beside: Plan | None, origin: Origin)
         "name": plan.ir_name,
         "planner": plan.planner,
         "slotted": plan.has_slots,
-        "mode": plan.mode,
-        "preset": plan.preset,
         "steps": plan.steps,
         "events": None if events is None else arrays.add(events),
         "rows": len(plan),
         "arenas": _arenas(arrays, whole, plan, events),
-        # A plan that verifies has no conflicts.
-        "conflict": arrays.add(conflicting_rows(plan)) if _is_invalid(plan) else None,
+        "conflict": arrays.add(conflicting_rows(plan)) if is_invalid else None,
         "columns": {
             "birth": arrays.add(plan.birth),
             "death": arrays.add(plan.held_until),
@@ -257,9 +255,7 @@ def _pack_one(arrays: _Arrays, whole: Plan, beside: Plan | None, origin: Origin)
         "dtype": arrays.table(plan.dtypes),
         "shape": arrays.table(_shapes(plan)),
         **{name: None if texts is None else arrays.table(texts) for name, texts in columns.items()},
-        "ranked": []
-        if origin.operators is None
-        else palette.ranked(whole, origin.operators)[: len(palette.CATEGORIES)],
+        "ranked": ranked[: len(palette.CATEGORIES)],
         "stretches": [] if events is not None else [list(stretch) for stretch in origin.stretches],
         "views": arrays.add(views),
         "bases": arrays.add([plan.row_of[plan.base_tensor_uids[row] or ""] for row in views]),
@@ -300,10 +296,6 @@ def _arenas(arrays: _Arrays, whole: Plan, plan: Plan, events: NDArray[np.int64] 
             }
         )
     return arenas
-
-
-def _is_invalid(plan: Plan) -> bool:
-    return any(arena.status == INVALID for arena in plan.arenas)
 
 
 def _shapes(plan: Plan) -> list[str]:

@@ -8,7 +8,8 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, cast
+from functools import cache
+from typing import Any, Literal
 
 import streamlit as st
 
@@ -126,32 +127,11 @@ def plan_canvas(plan: PlanHandle, picture: Picture, on: Listeners | None = None,
     description["plan_index"] = 1 if description.pop("draw_baseline_itself") and plan.baseline is not None else 0
     for name, field in {"baseline": "show_baseline", "picture": "saved"}.items():
         description[name] = description.pop(field)
-    changes = {f"on_{event}_change": _callback(key, event, callback) for event, callback in (on or {}).items()}
+    changes = {f"on_{event}_change": state.listener(key, event, callback) for event, callback in (on or {}).items()}
     _component()(key=key, data=description, height="content", **changes)
 
 
-def _callback(key: str, event: str, callback: Callable[[Any], None]) -> Callable[[], None]:
-    """Return a Streamlit callback, which reads the event from the state of the component's key."""
-
-    def called() -> None:
-        happened = cast(Mapping[str, Any], state.raw(key) or {}).get(event)
-        if isinstance(happened, Mapping):  # a trigger comes wrapped, so that "cleared" differs from "did not happen"
-            callback(happened["value"])
-
-    return called
-
-
-_NAME = "tmmu_plan_canvas"
-
-
+@cache  # the returned command registers the component again for a new runtime
 def _component() -> Any:
-    # The mounting command registers it again only for a new runtime.
-    global _mount
-    if _mount is None:
-        _mount = st.components.v2.component(
-            _NAME, js=f"{canvas_script()}export default globalThis.{ENTRY}.streamlit;\n"
-        )
-    return _mount
-
-
-_mount: Any = None
+    script = f"{canvas_script()}export default globalThis.{ENTRY}.streamlit;\n"
+    return st.components.v2.component("tmmu_plan_canvas", js=script)

@@ -1,4 +1,4 @@
-"""The selected arena and step of a page, and the title about it."""
+"""The selected arena and step of a page."""
 
 import streamlit as st
 
@@ -50,18 +50,17 @@ def arena(shown: Shown) -> str:
 
 
 @remembered
-def peak(_plan: Plan, plan_key: str, arena_name: str) -> tuple[int, int]:
-    """Return ``(step, bytes)`` of an arena's peak."""
-    del plan_key
-    return peak_step_of(_plan, arena_name)
+def peak_step(shown: Shown, arena_name: str) -> int:
+    """Return the step of an arena's peak."""
+    return peak_step_of(shown.plan, arena_name)[0]
 
 
-def step_and_arena(shown: Shown, arena_name: str) -> int:
+def step_of(shown: Shown, arena_name: str) -> int:
     """Return the chosen step if the plan has it, else the step of the arena's peak."""
     chosen = state.choice().step
     if chosen is not None and 0 <= chosen < shown.plan.steps:
         return chosen
-    return peak(shown.plan, shown.key, arena_name)[0]
+    return peak_step(shown, arena_name)
 
 
 def step_controls(shown: Shown, arena_name: str) -> None:
@@ -70,9 +69,8 @@ def step_controls(shown: Shown, arena_name: str) -> None:
         "Step",
         min_value=0,
         max_value=max(0, shown.plan.steps - 1),
-        key=state.set_widget("step", step_and_arena(shown, arena_name)),
-        on_change=lambda: state.choose(step=state.widget_value("step")),
         label_visibility="collapsed",
         width=140,
         help=f"Step 0 … {shown.plan.steps - 1}",
+        **state.bound("step", step_of(shown, arena_name)),
     )

@@ -4,6 +4,7 @@ from functools import partial
 
 import streamlit as st
 
+from app.kit import controls
 from app.kit.download import downloads
 from app.session import repeat_command, review, state
 from app.session.planning import Shown
@@ -44,26 +45,26 @@ def draw(shown: Shown) -> None:
 
 def _notes(now: review.Review) -> None:
     for k, note in enumerate(now.notes):
-        with st.container(horizontal=True, vertical_alignment="center", gap="small", key=f"note-{k}"):
+        with controls.row(f"note-{k}"):
             st.markdown(f"**{for_markdown(note.place)}**: {for_markdown(note.text)}", width="stretch")
             st.caption(for_markdown(" · ".join(filter(None, (note.author, note.date)))))
             if note.tensor or note.step is not None:
                 goal = {"selected": note.tensor} if note.tensor else {"step": note.step}
-                st.button("Show", key=f"note-show-{k}", type="tertiary", on_click=state.choose, kwargs=goal)
+                controls.button("Show", f"note-show-{k}", goal)
             drop = f"note-drop-{k}"
             st.button("✕", key=drop, type="tertiary", help="Delete", on_click=review.drop_note, args=(note,))
 
 
 def _new_note(shown: Shown) -> None:
     chosen = state.choice()
-    places = ["plan"]
-    if chosen.step is not None:
-        places.insert(0, "step")
+    places = {}
     if chosen.selected and chosen.selected in shown.plan.row_of:
-        places.insert(0, "tensor")
-    words = {"plan": "the plan", "step": f"step {chosen.step}", "tensor": f"tensor {for_markdown(chosen.selected)}"}
+        places["tensor"] = f"tensor {for_markdown(chosen.selected)}"
+    if chosen.step is not None:
+        places["step"] = f"step {chosen.step}"
+    places["plan"] = "the plan"
     with st.form("new-note", border=False, clear_on_submit=True):
-        place = st.radio("Note at", places, format_func=words.__getitem__, horizontal=True)
+        place = st.radio("Note at", list(places), format_func=places.__getitem__, horizontal=True)
         text = st.text_input("Note", placeholder="What to change, or why it is acceptable", max_chars=2_000)
         if st.form_submit_button("Add note") and text.strip():
             review.add_note(
@@ -75,19 +76,13 @@ def _new_note(shown: Shown) -> None:
 
 
 def _views(now: review.Review) -> None:
-    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="bookmarks"):
+    with controls.row("bookmarks"):
         for k, view in enumerate(now.views):
-            st.button(
-                for_markdown(view.name),
-                key=f"view-{k}",
-                icon=":material/bookmark:",
-                type="tertiary",
-                on_click=lambda view=view: state.choose(**review.view_changes(view)),
-            )
+            changes = review.view_changes(view)
+            controls.button(for_markdown(view.name), f"view-{k}", changes, icon=":material/bookmark:")
         chosen = state.choice()
-        name = " ".join(
-            filter(None, (chosen.view, chosen.selected, f"#{chosen.step}" if chosen.step is not None else ""))
-        )
+        step = f"#{chosen.step}" if chosen.step is not None else ""
+        name = " ".join(filter(None, (chosen.view, chosen.selected, step)))
         st.button("Bookmark this view", key="bookmark", on_click=review.add_view, args=(name,))
 
 

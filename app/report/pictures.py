@@ -10,7 +10,7 @@ from markupsafe import Markup, escape
 from numpy.typing import NDArray
 
 from app.texts import numbers
-from app.texts.palette import row_colours
+from app.texts.palette import ink_on, row_colours
 from app.texts.short_names import shortener
 from tmmu_core.plans.analysis.waste_ledger import ACCOUNTS, WasteLedger
 from tmmu_core.plans.figures.live_bytes import peak_of
@@ -211,12 +211,7 @@ def _boxes(plan: Plan, drawn: Drawn, sheet: Sheet, capacity: int | None, colours
         if right - left >= NAMED[0] and lower - upper >= NAMED[1]:
             label = short(name, int((right - left - 8) / LETTER))
             at = f'x="{left + 4:.1f}" y="{upper + min((lower - upper) / 2, 30) + 4:.1f}"'
-            yield f'<text {at} style="fill:{_ink(parts[-1][2])}">{escape(label)}</text>'
-
-
-def _ink(colour: str) -> str:
-    red, green, blue = (int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5))
-    return "#000" if 0.2126 * red**2.2 + 0.7152 * green**2.2 + 0.0722 * blue**2.2 > 0.22 else "#fff"
+            yield f'<text {at} style="fill:{ink_on(parts[-1][2])}">{escape(label)}</text>'
 
 
 # --- the waste ledger ------------------------------------------------------------------------------------------------

@@ -11,7 +11,8 @@ from app.session.opening import MOVES, content_of, open_source, shelf
 from app.session.planning import spelled_out, task_job
 from app.session.view_state import Choice, to_query
 from app.session.work import tasks
-from app.session.work.jobs import Job, desk
+from app.session.work.jobs import Job
+from app.session.work.workers import Task
 from tmmu_core.base.errors import TmmuError
 from tmmu_core.fitting.move import Kind, Move
 from tmmu_core.fitting.moves.sizes import Largest
@@ -28,46 +29,38 @@ from tmmu_core.plans.making.request_options import OPTION_SPECS
 
 def search(choice: Choice, capacity: Capacity, kinds: frozenset[Kind]) -> Job[Fitted]:
     """Return the job that searches for changes with which the plan fits; ``found`` lists its candidates so far."""
-    key = ("fit", capacity.key, tuple(sorted(kinds)), *choice.problem)
-    return task_job(key, "making it fit", choice, tasks.search, capacity, kinds)
-
-
-def again(choice: Choice, capacity: Capacity, kinds: frozenset[Kind]) -> None:
-    """Allow a stopped search to run again."""
-    desk().forget(("fit", capacity.key, tuple(sorted(kinds)), *choice.problem))
+    return _job(choice, "making it fit", ("fit", capacity.key), tasks.search, capacity, kinds=kinds)
 
 
 def largest(choice: Choice, dim: str, capacity: Capacity, kinds: frozenset[Kind]) -> Job[Largest]:
     """Return the job that finds the largest size of ``dim`` that fits."""
     graph = open_source(choice.source).graph
     model = tasks.File(*content_of(choice.source)) if graph is not None and dim in graph.ranges else None
-    key = ("fit", dim, capacity.key, tuple(sorted(kinds)), *choice.problem)
-    goal = tasks.Goal(dim, capacity, model)
-    return task_job(key, f"finding the largest {dim}", choice, tasks.largest, goal, kinds)
+    goal, key = tasks.Goal(dim, capacity, model), ("largest", dim, capacity.key)
+    return _job(choice, f"finding the largest {dim}", key, tasks.largest, goal, kinds=kinds)
 
 
 def ranked(choice: Choice, kinds: frozenset[Kind]) -> Job[WhatIf]:
     """Return the job that ranks all single changes by the bytes that each saves; each is planned."""
-    key = ("fit", "what if", tuple(sorted(kinds)), *choice.problem)
-    return task_job(key, "ranking single changes", choice, tasks.ranked_moves, kinds)
+    return _job(choice, "ranking single changes", ("ranked",), tasks.ranked_moves, kinds=kinds)
 
 
 def alone(choice: Choice, move: Move) -> Job[Candidate]:
     """Return the job that plans with one change."""
-    key = ("fit", "alone", move.kind, move.what, *choice.problem)
+    key = ("one move", move.kind, move.what, *choice.problem)
     return task_job(key, "planning one change", choice, tasks.one_move, move)
 
 
 def whole_curve(choice: Choice, kinds: frozenset[Kind]) -> Job[tuple[Candidate, ...]]:
     """Return the job that computes bytes against cost, from the current plan to the bound."""
-    key = ("fit", "curve", tuple(sorted(kinds)), *choice.problem)
-    return task_job(key, "computing savings against cost", choice, tasks.curve_down, kinds)
+    return _job(choice, "computing savings against cost", ("curve",), tasks.curve_down, kinds=kinds)
 
 
-def as_source(candidate: Candidate, name: str) -> str:
-    """Store the changed graph of a candidate as a file; return its source."""
-    data = native_file.encode(candidate.fitted_graph, "fitted.tmmu.cbor.gz")
-    return shelf().put(f"{name}.fitted.tmmu.cbor.gz", data)
+def _job(
+    choice: Choice, what: str, key: tuple[Any, ...], task: Task, *arguments: Any, kinds: frozenset[Kind]
+) -> Job[Any]:
+    """Return the job of a task whose last argument is the allowed kinds of changes."""
+    return task_job((*key, tuple(sorted(kinds)), *choice.problem), what, choice, task, *arguments, kinds)
 
 
 def moves_of(choice: Choice) -> tuple[Move, ...]:
@@ -102,15 +95,14 @@ def applied_changes(candidate: Candidate, choice: Choice, name: str) -> dict[str
     full = spelled_out(choice, open_source(choice.source))
     moves = shelf().put(f"{name}{MOVES}", msgspec.json.encode(candidate.moves))
     compared = {"baseline": start_of(full), "moves": moves}
-    return {"source": as_source(candidate, name), **compared, **kept, **arenas, **planned}
+    graph = native_file.encode(candidate.fitted_graph, "fitted.tmmu.cbor.gz")
+    return {"source": shelf().put(f"{name}.fitted.tmmu.cbor.gz", graph), **compared, **kept, **arenas, **planned}
 
 
 def _under_limits_of(choice: Choice, arenas: Mapping[str, Arena | Mapping[str, Any]] | None) -> dict[str, Any]:
     """Return the arena configuration with the capacities of the choice."""
-    limits = {
-        name: one["capacity_bytes"] for name, one in as_given(choice.arenas or {}).items() if "capacity_bytes" in one
-    }
-    return {
-        name: {**one, **({"capacity_bytes": limits[name]} if name in limits else {})}
-        for name, one in as_given(arenas or {}).items()
-    }
+    found, limited = as_given(arenas or {}), as_given(choice.arenas or {})
+    for name, one in found.items():
+        if "capacity_bytes" in limited.get(name, {}):
+            found[name] = {**one, "capacity_bytes": limited[name]["capacity_bytes"]}
+    return found

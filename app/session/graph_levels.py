@@ -43,8 +43,7 @@ def with_(text: str, path: str) -> str:
 @remembered
 def tree(shown: Shown) -> Tree:
     """Return the levels of the graph as run."""
-    assert shown.solution is not None
-    timeline = shown.solution.liveness.timeline
+    timeline = shown.timeline
     return tree_of(timeline.index, plan_rows.modules(shown), timeline.node_at.tolist())
 
 
@@ -52,15 +51,13 @@ def way_of(shown: Shown, chosen: Choice) -> str:
     """Return the part that is shown: :data:`MODEL`, or the nodes :data:`AROUND` the selection."""
     if chosen.walk:
         return chosen.walk
-    assert shown.solution is not None
-    nodes = len(shown.solution.liveness.timeline.index.node_ids)
+    nodes = len(shown.timeline.index.node_ids)
     return AROUND if nodes > MOST_WITHOUT and not plan_rows.modules(shown).known_by else MODEL
 
 
 def walked(shown: Shown, chosen: Choice, peak_node: int) -> GraphView:
     """Return the visible part for a choice. Without a selection, a neighbourhood is that of ``peak_node``."""
-    assert shown.solution is not None
-    index = shown.solution.liveness.timeline.index
+    index = shown.timeline.index
     tensor = index.tensor_of.get(chosen.selected, -1)
     around = way_of(shown, chosen) == AROUND
     radius = (RADIUS if chosen.radius is None else min(chosen.radius, MOST_RADIUS)) if around else None
@@ -73,15 +70,13 @@ def walked(shown: Shown, chosen: Choice, peak_node: int) -> GraphView:
 
 @remembered
 def _walked(shown: Shown, request: ViewRequest) -> GraphView:
-    assert shown.solution is not None
-    return walk(shown.solution.liveness.timeline.index, tree(shown), request)
+    return walk(shown.timeline.index, tree(shown), request)
 
 
 @remembered
 def _node_texts(shown: Shown) -> list[tuple[str, str]]:
     """Return, per step, the largest tensor of its node, and all texts of the node in lower case."""
-    assert shown.solution is not None
-    timeline = shown.solution.liveness.timeline
+    timeline = shown.timeline
     index, graph, rows = timeline.index, timeline.graph, []
     for number in timeline.node_at.tolist():
         if number < 0:
@@ -107,8 +102,7 @@ def found_steps(shown: Shown, text: str) -> dict[int, str]:
 
 def held(shown: Shown, found: GraphView, step: int, arena: str) -> tuple[int, ...]:
     """Return, per vertex, the bytes of an arena that it wrote and that are live at a step."""
-    assert shown.solution is not None
-    index = shown.solution.liveness.timeline.index
+    index = shown.timeline.index
     if not arena:
         return (0,) * len(found.collapsed.vertices)
     return found.collapsed.total(held_by_writer(shown.plan, index, step, arena)[0])
@@ -116,6 +110,5 @@ def held(shown: Shown, found: GraphView, step: int, arena: str) -> tuple[int, ..
 
 def largest_of(shown: Shown, tensors: Iterable[int]) -> int:
     """Return the largest tensor, the first of equal ones; −1 for none."""
-    assert shown.solution is not None
-    size: Sequence[int] = shown.solution.liveness.timeline.index.nbytes  # type: ignore[assignment]
+    size: Sequence[int] = shown.timeline.index.nbytes  # type: ignore[assignment]
     return max(tensors, key=lambda t: (int(size[t]), -t), default=-1)

@@ -62,7 +62,7 @@ def origins(shown: Shown) -> Origins | None:
             phase=[each.phase or "" for each in known],
             modules=tree,
         )
-    timeline = shown.solution.liveness.timeline
+    timeline = shown.timeline
     index, tree = timeline.index, modules(shown)
     tensors = [index.tensor_of[name] for name in shown.plan.tensor_ids]
     makers = index.producer[tensors].tolist() if tensors else []
@@ -85,15 +85,14 @@ def has_layers(shown: Shown) -> bool:
 @remembered
 def modules(shown: Shown) -> Modules:
     """Return the module tree of the graph as run."""
-    assert shown.solution is not None
-    timeline = shown.solution.liveness.timeline
+    timeline = shown.timeline
     return modules_of(timeline.index, timeline.node_at.tolist())
 
 
 def phases(shown: Shown) -> tuple[Stretch, ...]:
     """Return the phases of the steps; empty if there is only one."""
     if shown.solution is not None:
-        found = phases_of(shown.solution.liveness.timeline)
+        found = phases_of(shown.timeline)
     else:
         plan, made = shown.plan, shown.opened.made
         births = zip(plan.birth.tolist(), plan.tensor_ids, strict=True) if made else ()

@@ -23,6 +23,7 @@ from tmmu_core.formats.xla import xla_dump
 from tmmu_core.graph.model import ONE_MEMORY, Graph
 from tmmu_core.judge.finding import Verdict
 from tmmu_core.judge.verifier.finished_plan import finished
+from tmmu_core.liveness.live_model import Timeline
 from tmmu_core.planners import PLANNERS
 from tmmu_core.planners.meter import OPTION as NODE_LIMIT
 from tmmu_core.planners.problem import GIVEN, PlainInstance, Progress
@@ -65,6 +66,12 @@ class Shown:
     def graph(self) -> Graph | None:
         """The planned graph, if there is one: as given, or a rank's share of it."""
         return self.solution.graph if self.solution is not None else self.opened.graph
+
+    @property
+    def timeline(self) -> Timeline:
+        """The steps of a planned graph."""
+        assert self.solution is not None
+        return self.solution.liveness.timeline
 
     @property
     def key(self) -> str:
@@ -169,11 +176,6 @@ def repeatable(job: Job[Shown], choice: Choice) -> Choice | None:
     desk().forget(plan_key(choice))
     desk().share(plan_key(limited), job)
     return limited
-
-
-def continued(choice: Choice) -> dict[str, Any]:
-    """Return the changes of a choice that continue its stopped search."""
-    return {"options": {name: value for name, value in choice.options.items() if name != NODE_LIMIT}}
 
 
 def _made(full: Choice, opened: Opened, progress: Progress) -> PlanningResult:

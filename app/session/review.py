@@ -18,7 +18,7 @@ import msgspec
 from app.session import history, state
 from app.session.opening import MOVES, content_of, shelf
 from app.session.planning import Shown, keep_reviewed
-from app.session.view_state import Choice, from_query, to_query
+from app.session.view_state import from_query, to_query
 from tmmu_core.base.errors import TmmuError, UnreadableInput
 from tmmu_core.formats.planfile import plan_file
 from tmmu_core.graph.native import unpacking
@@ -159,7 +159,7 @@ def add_view(name: str) -> None:
 def view_changes(view: View) -> dict[str, object]:
     """Return the changes of the choice that show a bookmarked view of the open file."""
     chosen, _ = from_query(dict(parse_qsl(view.link)))
-    return {name: getattr(chosen, name) for name in Choice.__dataclass_fields__ if name != "source"}
+    return {name: value for name, value in vars(chosen).items() if name != "source"}
 
 
 def to_json(shown: Shown, verdict: str, now: Review, link: str) -> bytes:
@@ -202,7 +202,7 @@ def open_file(data: bytes, name: str) -> None:
     chosen, _ = from_query(dict(parse_qsl(read.link)))
     chosen = chosen.but(source=source, moves=shelf().put(f"{read.graph_name}{MOVES}", moves) if moves else "")
     keep_reviewed(chosen, plan_file.from_document(plan, name))
-    state.choose(**{field: getattr(chosen, field) for field in Choice.__dataclass_fields__})
+    state.choose(**vars(chosen))
     change(lambda now: merged(now, read.review))
 
 

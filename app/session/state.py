@@ -4,7 +4,8 @@ The choice is the single source: widgets are set from it before they are drawn, 
 bar shows it.
 """
 
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import streamlit as st
@@ -104,7 +105,7 @@ def follow_history() -> None:
         return
     chosen, _ = from_query(query)
     if chosen != choice():
-        choose(**{each.name: getattr(chosen, each.name) for each in fields(Choice)})
+        choose(**vars(chosen))
 
 
 def write_link() -> None:
@@ -162,6 +163,38 @@ def set_widget(name: str, value: Any) -> str:
 def widget_value(name: str) -> Any:
     """Return the value of a widget in its callback."""
     return st.session_state.get(f"w.{name}")
+
+
+def bound(name: str, value: Any, widget: str = "") -> dict[str, Any]:
+    """Set the value of a widget, and return its key and the callback that puts its value into a field of the choice.
+
+    The widget has the name of the field unless ``widget`` is given. An empty widget sets the default of the field.
+    """
+    widget = widget or name
+
+    def changed() -> None:
+        new = widget_value(widget)
+        choose(**{name: getattr(Choice(), name) if new is None else new})
+
+    return {"key": set_widget(widget, value), "on_change": changed}
+
+
+def clicked_point(key: str) -> dict[str, Any] | None:
+    """Return the point that was clicked in a chart; ``None`` without one."""
+    event = raw(key)
+    points = event["selection"]["points"] if event else []
+    return points[0] if points else None
+
+
+def listener(key: str, event: str, callback: Callable[[Any], None]) -> Callable[[], None]:
+    """Return a Streamlit callback that passes the value of a component's event to ``callback``."""
+
+    def called() -> None:
+        happened = (raw(key) or {}).get(event)
+        if isinstance(happened, Mapping):  # a trigger comes wrapped, so that "cleared" differs from "did not happen"
+            callback(happened["value"])
+
+    return called
 
 
 def raw(key: str) -> Any:

@@ -63,6 +63,11 @@ def help_on(label: str, definition: str) -> str:
     return f'<abbr title="{esc(definition)}">{esc(label)}</abbr>' if definition else esc(label)
 
 
+def size(nbytes: int) -> str:
+    """Return bytes in short form, with the exact number as hover text."""
+    return f'<span title="{words.exact_bytes(nbytes)}">{words.short_bytes(nbytes)}</span>'
+
+
 def headline(text: str, why: str, *, mark: str = "", bad: bool = False) -> str:
     """Return the first line of a page: the need of the plan and its reason. ``mark`` is the verdict as HTML."""
     css = ' class="bad"' if bad else ""

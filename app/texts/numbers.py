@@ -32,6 +32,11 @@ def full_bytes(n: int | None) -> str:
     return exact_bytes(n) if abs(n) < 1024 else f"{short_bytes(n)} ({exact_bytes(n)})"
 
 
+def round_bytes(n: int) -> str:
+    """Return short bytes without trailing zeros, for axes and inputs: ``4 MiB``."""
+    return short_bytes(n).replace(".00 ", " ").replace(".0 ", " ")
+
+
 def capacity(n: int | None) -> str:
     """Return a capacity; ``unlimited`` for none."""
     return UNKNOWN if n is None else "unlimited" if n >= UNLIMITED else full_bytes(n)

@@ -6,16 +6,8 @@ from app.texts.markup import PERSISTENT_COLOUR, ROLE_COLOURS
 from tmmu_core.plans.model import Plan
 
 CATEGORIES = (
-    "#0072B2",
-    "#009E73",
-    "#CC79A7",
-    "#56B4E9",
-    "#8C6BB1",
-    "#4D9221",
-    "#5E7FA3",
-    "#E69F00",
-    "#B8860B",
-    "#A6611A",
+    *("#0072B2", "#009E73", "#CC79A7", "#56B4E9", "#8C6BB1"),
+    *("#4D9221", "#5E7FA3", "#E69F00", "#B8860B", "#A6611A"),
 )
 """Equal to ``CATEGORIES`` in ``colours.js``. Colours close to the orange of bytes over a limit come last."""
 HUES = ("#4B99D7", "#E48AB3", "#1EAA8C", "#9DA2F5", "#A0952F", "#2ABFD4", "#AF7AC3", "#84BD71")
@@ -33,6 +25,12 @@ CATEGORY_COLOURS = {
     "other": "#56B4E9",
 }
 """Equal to ``CATEGORY_COLOURS`` in ``colours.js``."""
+
+
+def ink_on(colour: str) -> str:
+    """Return black or white, whichever has more contrast with ``#rrggbb``."""
+    red, green, blue = (int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5))
+    return "#000" if 0.2126 * red**2.2 + 0.7152 * green**2.2 + 0.0722 * blue**2.2 > 0.2 else "#fff"
 
 
 def ranked(plan: Plan, operators: Sequence[str]) -> list[str]:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from app.kit.charts.search_course import falling
+from app.kit.charts.curves import search_course
 from tests.support.paths import SAMPLES
 from tmmu_core.formats.open_file import read_any
 from tmmu_core.formats.planfile.plan_file import from_document, to_json
@@ -59,9 +59,9 @@ def test_implausible_progress_is_ignored(exact: Plan, moments: Any) -> None:
 
 
 def test_chart_falls_in_steps_from_start_to_end(exact: Plan) -> None:
-    fig = falling((Moment(0, 30, 10), Moment(100, 20, 10), Moment(400, 20, 12)), 1000)
+    fig = search_course((Moment(0, 30, 10), Moment(100, 20, 10), Moment(400, 20, 12)), 1000)
     extent, bound = fig.data
     assert (list(extent.x), list(extent.y), list(bound.y)) == ([50, 100, 400, 1000], [30, 20, 20, 20], [10, 10, 12, 12])
     assert (extent.line.shape, list(fig.layout.yaxis.tickvals)) == ("hv", [30, 20, 12, 10])
-    close = falling((Moment(0, 1260, 963), Moment(9, 1008, 963)), 100, height=150)
+    close = search_course((Moment(0, 1260, 963), Moment(9, 1008, 963)), 100, height=150)
     assert list(close.layout.yaxis.tickvals) == [1260, 1008]  # a label at 963 would overlap

@@ -6,7 +6,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from app.canvas.pack import pack_plan, picture_of
-from app.kit.charts.compare_charts import curves
+from app.kit.charts.curves import compared_live_bytes
 from tests.plans.examples import ledger_plan, problem_of, solved, views_graph
 from tests.support.build import graph, node, tensor, view
 from tests.support.strategies import Case, plannable_cases
@@ -213,7 +213,7 @@ def test_charts_of_a_long_plan_are_drawn() -> None:
     plan = late()
     ledger = resource_ledger(plan)
     assert ledger.rows()[-1]["t"] == LATE - 1
-    assert curves(plan, plan, "arena").data
+    assert compared_live_bytes(plan, plan, "arena").data
 
 
 def test_picture_of_a_long_plan_has_a_column_per_event() -> None:

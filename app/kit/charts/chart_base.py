@@ -1,4 +1,4 @@
-"""Shared parts of charts: colours, margins, axes and click targets."""
+"""Shared parts of charts: colours, layout, axes and step curves."""
 
 import re
 from collections.abc import Sequence
@@ -7,34 +7,16 @@ from typing import Any
 import plotly.graph_objects as go
 
 from app.texts import numbers
-from app.texts.markup import ROLE_COLOURS
-from app.texts.numbers import ticks
 
 LIVE = "#0072B2"
 LINE = "#7d8896"
 """Readable on light and dark backgrounds."""
 FAINT = "rgba(125,136,150,0.22)"
 BAD = "#D55E00"
-ACCOUNT_COLOURS = {
-    "live": LIVE,
-    "slot_rounding": "#E69F00",
-    "alignment_gaps": "#56B4E9",
-    "holes": "#CC79A7",
-    "tail": "#AEB6BF",
-}
-ACCOUNT_NAMES = {
-    "live": "live",
-    "slot_rounding": "slot rounding",
-    "alignment_gaps": "alignment gaps",
-    "holes": "holes",
-    "tail": "tail",
-}
 CONFIG = {"displayModeBar": False, "scrollZoom": True}
 """Plotly configuration: its tool bar would cover labels."""
 LEGEND = {"orientation": "h", "x": 0, "y": 1.0, "yanchor": "bottom"}
 """A legend above the plot: its rows push the plot down."""
-
-__all__ = ["ROLE_COLOURS", "bytes_axis", "figure", "ticks"]
 
 
 class TextFigure(go.Figure):
@@ -84,12 +66,34 @@ def figure(height: int, **layout: Any) -> go.Figure:
     return fig
 
 
+def add_curve(
+    fig: go.Figure,
+    x: Sequence[float],
+    y: Sequence[float],
+    name: str,
+    colour: str,
+    *,
+    dash: str = "solid",
+    width: float = 1.6,
+    hover: str = "",
+    texts: Sequence[Any] | None = None,
+    **how: Any,
+) -> None:
+    """Add a step curve. ``hover`` is the template of its hover text, ``texts`` its data (default: ``y`` in bytes)."""
+    shown: dict[str, Any] = {"hoverinfo": "skip"}
+    if hover:
+        data = [numbers.full_bytes(int(value)) for value in y] if texts is None else texts
+        shown = {"customdata": data, "hovertemplate": f"{hover}<extra></extra>"}
+    line = {"shape": "hv", "width": width, "color": colour, "dash": dash}
+    fig.add_trace(go.Scatter(x=x, y=y, name=name, line=line, **{"mode": "lines", **shown, **how}))
+
+
 def bytes_axis(top: int, **more: Any) -> dict[str, Any]:
     """Return a byte axis from 0 to a little above ``top``."""
-    values = ticks(top)
+    values = numbers.ticks(top)
     return {
         "tickvals": values,
-        "ticktext": [numbers.short_bytes(v).replace(".00 ", " ").replace(".0 ", " ") for v in values],
+        "ticktext": [numbers.round_bytes(value) for value in values],
         "range": [0, max(1, top + top // 12)],
         **more,
     }

@@ -7,8 +7,6 @@ from itertools import chain, count
 from typing import NamedTuple, cast
 from urllib.parse import quote, urlencode
 
-import msgspec
-
 from app.kit import row_colours
 from app.report.html_report import Known, ReviewPart, build_report
 from app.report.pictures import Kind, Sheet, ledger_figure, still
@@ -19,9 +17,9 @@ from app.session.planning import Shown
 from app.session.review import Review
 from app.texts import numbers
 from tmmu_core.base.errors import TmmuError
-from tmmu_core.formats.c_project.c_export import c_header, c_project, c_source, zipped
+from tmmu_core.formats.c_project.c_export import c_header, c_project, c_source, residency_json, zipped
 from tmmu_core.formats.c_project.c_names import c_prefix
-from tmmu_core.formats.c_project.render_plan import RenderIncomplete, RenderMemoryPlan, build_render_plan, residency
+from tmmu_core.formats.c_project.render_plan import RenderIncomplete, build_render_plan
 from tmmu_core.formats.edge import tflite
 from tmmu_core.formats.edge.tflm_plan import MicroModel, with_plan
 from tmmu_core.formats.planfile import checkpoint, overlays, plan_file, trace
@@ -78,6 +76,7 @@ def entries(shown: Shown, stem: str) -> dict[tuple[str, str], list[Entry]]:
     """Return ``(heading, note) → files``: the formats of ``tmmu export`` and the inputs of a planning command."""
     plan, solution = shown.plan, shown.solution
     prefix = c_prefix(plan.ir_name or "model")
+    render = partial(build_render_plan, plan, module_prefix=plan.ir_name or "model")
     records = [
         _entry("Trace", f"{stem}.trace.jsonl", "a record per tensor, to compare runs", trace.to_json_lines, plan),
         _entry("Trace, CBOR", f"{stem}.trace.cborseq", "the same, smaller", trace.to_cbor_sequence, plan),
@@ -96,13 +95,22 @@ def entries(shown: Shown, stem: str) -> dict[tuple[str, str], list[Entry]]:
             _entry("CSV", f"{stem}.plan.csv", "rows for spreadsheets", plan_file.to_csv, plan),
             _entry("Parquet", f"{stem}.plan.parquet", "rows for notebooks", plan_file.to_parquet, plan),
         ],
-        ("Summary", "for a pull request"): [_entry("Summary", f"{stem}.md", "figures as Markdown", _summary, shown)],
+        ("Summary", "for a pull request"): [
+            _entry(
+                "Summary", f"{stem}.md", "figures as Markdown", lambda: markdown(plan, verify_plan(plan, shown.graph))
+            )
+        ],
         ("Trace and checkpoint", "records of this plan"): records,
         ("C code", "regions by role and memory"): [
-            _entry("C header", f"{prefix}_memory.h", "offsets and sizes, checked at compile time", _c_header, plan),
-            _entry("C source", f"{prefix}_memory.c", "tables of the header", _c_source, plan),
+            _entry(
+                "C header",
+                f"{prefix}_memory.h",
+                "offsets and sizes, checked at compile time",
+                lambda: c_header(render()),
+            ),
+            _entry("C source", f"{prefix}_memory.c", "tables of the header", lambda: c_source(render())),
             _entry("C project", f"{prefix}_c.zip", "arenas, constants, self-test; built by CMake", _project, shown),
-            _entry("Residency", f"{stem}.residency.json", "memory of each tensor", _residency, plan),
+            _entry("Residency", f"{stem}.residency.json", "memory of each tensor", lambda: residency_json(render())),
         ],
         ("Packing instances", "CSV of MiniMalloc with offsets; a file per arena"): [
             _instance(plan, arena, f"{stem}.{name}.csv")
@@ -150,13 +158,10 @@ def _inputs(shown: Shown, stem: str) -> list[Entry]:
     return found
 
 
-def _verdict(shown: Shown) -> str:
-    return str(explain_peak(shown.plan, shown.choice.budget, shown.opened.name))
-
-
 def review_json(shown: Shown, now: Review, link: str) -> bytes:
     """Return the review file as JSON."""
-    return review.to_json(shown, _verdict(shown), now, link)
+    verdict = str(explain_peak(shown.plan, shown.choice.budget, shown.opened.name))
+    return review.to_json(shown, verdict, now, link)
 
 
 def review_page(shown: Shown, now: Review, link: str) -> bytes:
@@ -175,11 +180,7 @@ def report(shown: Shown, baseline: Shown | None, now: Review, *, dark: bool = Fa
         shown.solution or shown.plan,
         baseline=(baseline.solution or baseline.plan) if baseline else None,
         title=shown.opened.name,
-        known=Known(
-            judged.verified if judged else None,
-            judged.lint if judged else None,
-            budget=shown.choice.budget,
-        ),
+        known=Known(judged and judged.verified, judged and judged.lint, budget=shown.choice.budget),
         theme="dark" if dark else "light",
         review=ReviewPart(
             notes=[(note.place, note.text, note.author, note.date) for note in now.notes],
@@ -214,22 +215,6 @@ def _file_names(arenas: list[str]) -> list[str]:
     return found
 
 
-def _render(plan: Plan) -> RenderMemoryPlan:
-    return build_render_plan(plan, module_prefix=plan.ir_name or "model")
-
-
-def _c_header(plan: Plan) -> str:
-    return c_header(_render(plan))
-
-
-def _c_source(plan: Plan) -> str:
-    return c_source(_render(plan))
-
-
-def _residency(plan: Plan) -> bytes:
-    return msgspec.json.format(msgspec.json.encode(residency(_render(plan))), indent=2) + b"\n"
-
-
 def _project(shown: Shown) -> bytes:
     """Return the zipped C project, with the bytes of constants if the opened file contains them."""
     constants = None
@@ -237,11 +222,8 @@ def _project(shown: Shown) -> bytes:
         with suppress(TmmuError):  # external weight files cannot be read: an upload has no folder
             data, name = content_of(shown.opened.source)
             constants = dict(constants_in(data, shown.graph, name))
+    render = partial(build_render_plan, shown.plan, module_prefix=shown.plan.ir_name or "model")
     try:
-        return zipped(c_project(build_render_plan(shown.plan, constants, module_prefix=shown.plan.ir_name or "model")))
+        return zipped(c_project(render(constants)))
     except RenderIncomplete:  # constants that are written to, or a rank's share of them
-        return zipped(c_project(_render(shown.plan)))
-
-
-def _summary(shown: Shown) -> bytes:
-    return markdown(shown.plan, verify_plan(shown.plan, shown.graph))
+        return zipped(c_project(render()))

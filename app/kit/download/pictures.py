@@ -1,11 +1,12 @@
 """Export of pictures: every drawing of an arena as SVG and PNG, with size and theme."""
 
+from functools import cache
 from importlib.resources import files
 from typing import Any
 
 import streamlit as st
 
-from app.kit import arena_focus
+from app.kit import arena_focus, controls
 from app.kit.download import downloads
 from app.report.pictures import HEIGHT, LEAST, MOST, WIDTH, Sheet
 from app.session import repeat_command, state
@@ -14,7 +15,6 @@ from app.texts import markup
 from tmmu_core.base.escaping import for_markdown
 
 _CHOSEN = "pictures"
-_mount: Any = None
 
 
 def sheet() -> Sheet:
@@ -59,7 +59,7 @@ def section(shown: Shown) -> None:
     svg = downloads.picture(shown, kind, arena, sheet())
     st.html(markup.picture(svg, f"{called[kind]} of {arena}"))
     stem = f"{repeat_command.file_stem(shown.opened.name)}.{repeat_command.file_stem(arena)}.{kind}"
-    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="pictures-take"):
+    with controls.row("pictures-take"):
         st.download_button(
             f"SVG, {now.width} × {now.height}",
             svg,
@@ -69,7 +69,8 @@ def section(shown: Shown) -> None:
             on_click="ignore",
             icon=":material/download:",
         )
-        _png(svg, now, f"{stem}.png")
+        data = {"svg": svg, "width": now.width, "height": now.height, "name": f"{stem}.png"}
+        _png_button()(key="picture-png", height="content", width="content", data=data)
 
 
 def _sized() -> None:
@@ -77,10 +78,7 @@ def _sized() -> None:
     state.put(_CHOSEN, Sheet(width, height, state.widget_value("picture.theme"), whole=True))
 
 
-def _png(svg: str, size: Sheet, name: str) -> None:
-    global _mount
-    if _mount is None:
-        script = (files(__package__) / "png.js").read_text(encoding="utf-8")
-        _mount = st.components.v2.component("tmmu_png", js=script)
-    data = {"svg": svg, "width": size.width, "height": size.height, "name": name}
-    _mount(key="picture-png", height="content", width="content", data=data)
+@cache
+def _png_button() -> Any:
+    script = (files(__package__) / "png.js").read_text(encoding="utf-8")
+    return st.components.v2.component("tmmu_png", js=script)

@@ -21,56 +21,38 @@ GROUPS = {
 
 def draw() -> None:
     """Draw the upload, the opened files and the samples by group."""
-    st.file_uploader(
-        "Open files",
-        accept_multiple_files=True,
-        key=(key := f"upload.{state.session().uploads}"),
-        on_change=_uploaded,
-        args=(key,),
-    )
+    _upload("Open files", "upload")
     formats = ", ".join(reader.title for reader in READERS)
     st.caption(f"Or drop files anywhere on the page. Two files open side by side. Formats: {formats}.")
-    listed = opening.samples()
-    if opening.shelf().names():
+    if files := opening.shelf().names():
         st.html(markup.heading("Opened files"))
-    sources = {f"sample:{sample.name}": sample for sample in listed}
-    for source, name in opening.shelf().names():
-        st.button(
-            for_markdown(name),
-            key=f"open.{source}",
-            icon=":material/draft:",
-            type="tertiary",
-            on_click=_open,
-            args=(source,),
-        )
-    groups: dict[str, list[str]] = {}
-    for source, sample in sources.items():
-        groups.setdefault(sample.group, []).append(source)
+    for source, name in files:
+        _button(for_markdown(name), source, icon=":material/draft:")
+    groups: dict[str, list[opening.Sample]] = {}
+    for sample in opening.samples():
+        groups.setdefault(sample.group, []).append(sample)
     for group, members in groups.items():
         st.html(markup.heading(GROUPS.get(group, group)))
-        for source in members:
-            sample = sources[source]
-            st.button(
-                f"**{sample.title}** · {sample.teaches}" if sample.teaches else f"**{sample.title}**",
-                key=f"open.{source}",
-                type="tertiary",
-                on_click=_open,
-                args=(source,),
-            )
-    if not listed:
+        for sample in members:
+            about = f" · {sample.teaches}" if sample.teaches else ""
+            _button(f"**{sample.title}**{about}", f"sample:{sample.name}")
+    if not groups:
         st.caption("This installation has no samples.")
 
 
 def drop() -> None:
     """Mount the upload that takes files dropped anywhere on the page; it draws nothing."""
     with st.container(key="drop"):
-        st.file_uploader(
-            "Dropped files",
-            accept_multiple_files=True,
-            key=(key := f"drop.{state.session().uploads}"),
-            on_change=_uploaded,
-            args=(key,),
-        )
+        _upload("Dropped files", "drop")
+
+
+def _upload(label: str, name: str) -> None:
+    key = f"{name}.{state.session().uploads}"
+    st.file_uploader(label, accept_multiple_files=True, key=key, on_change=_uploaded, args=(key,))
+
+
+def _button(label: str, source: str, icon: str | None = None) -> None:
+    st.button(label, key=f"open.{source}", icon=icon, type="tertiary", on_click=_open, args=(source,))
 
 
 def _open(source: str) -> None:
@@ -79,22 +61,18 @@ def _open(source: str) -> None:
     state.session().uploads += 1
 
 
-def _open_review(name: str, data: bytes) -> None:
-    state.session().uploads += 1
-    try:
-        review.open_file(data, name)
-    except TmmuError as error:
-        state.refuse(opening.card_of(error, f"{name} was not opened", name))
-
-
 def _uploaded(key: str) -> None:
     files = state.raw(key) or []
     brought = [(file.name, file.getvalue()) for file in files]
+    state.session().uploads += 1
     if len(brought) == 1 and review.is_review(brought[0][1]):
-        _open_review(*brought[0])
+        [(name, data)] = brought
+        try:
+            review.open_file(data, name)
+        except TmmuError as error:
+            state.refuse(opening.card_of(error, f"{name} was not opened", name))
         return
     opened, cards = planning.open_files(brought)
-    state.session().uploads += 1
     if opened:
         sources = list(dict.fromkeys(opened))
         chosen = state.choice()

@@ -2,18 +2,23 @@
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import streamlit as st
 
+from app.kit import controls
 from app.kit.charts.chart_base import CONFIG
-from app.kit.charts.search_course import falling
+from app.kit.charts.curves import search_course
+from app.session.opening import card_of
+from app.session.planning import PATIENCE
 from app.session.work.jobs import Job
 from app.session.work.tasks import Improvement
 from app.texts import markup, numbers
+from tmmu_core.base.errors import TmmuError
 from tmmu_core.base.escaping import for_markdown
 from tmmu_core.plans.analysis.search_progress import Moment
 
+T = TypeVar("T")
 REFRESH = 0.5
 """Seconds between updates."""
 
@@ -36,7 +41,7 @@ def progress(
         doing = "" if job.doing == job.what else job.doing
         parts = (title, f"{doing} {done}".strip(), f"{time.monotonic() - job.began:,.0f} s")
         text = " · ".join(filter(None, parts))
-        with st.container(horizontal=True, vertical_alignment="center", gap="small", key="progress"):
+        with controls.row("progress"):
             if job.of:
                 st.progress(min(1.0, job.done / job.of), text=for_markdown(text))
             else:
@@ -53,6 +58,21 @@ def progress(
     watch()
 
 
+def result(job: Job[T], title: str, failed: str, *, source: str = "", patience: float = PATIENCE) -> T | None:
+    """Return the result of a job; else draw its progress, or its error with the title ``failed``, and return ``None``.
+
+    ``patience``: seconds to wait for it. ``source``: the file that the error is about.
+    """
+    if not job.wait(patience):
+        progress(job, title, follow=True)
+        return None
+    try:
+        return job.answer()
+    except TmmuError as error:
+        st.html(markup.error_card(card_of(error, failed, source)))
+        return None
+
+
 def _course(found: Sequence[Improvement], nodes: int) -> None:
     """Draw the best packing of the arena that is searched, its lower bound, and their course up to ``nodes``."""
     if not found:
@@ -67,7 +87,8 @@ def _course(found: Sequence[Improvement], nodes: int) -> None:
     if len(moments) > 1:
         # A changed figure is mounted again and flickers: extend it only where the first digit of the nodes changes.
         unit = 10 ** (len(str(nodes)) - 1)
-        st.plotly_chart(falling(moments, nodes // unit * unit, height=150), key="course-so-far", config=CONFIG)
+        fig = search_course(moments, nodes // unit * unit, height=150)
+        st.plotly_chart(fig, key="course-so-far", config=CONFIG)
 
 
 def dim() -> None:

@@ -1,13 +1,12 @@
 """The frame of every page: toolbar and error cards, then the plan or its progress."""
 
 from collections.abc import Callable
-from dataclasses import fields
 from typing import Any
 
 import streamlit as st
 
-from app.kit import arena_focus
-from app.kit.frame import error_cards, gallery, long_work, toolbar
+from app.kit import arena_focus, controls
+from app.kit.frame import column_picker, gallery, long_work, toolbar
 from app.kit.tensor import verdict
 from app.session import opening, planning, state
 from app.session.opening import Opened
@@ -43,27 +42,22 @@ def shown(*, of_digests: bool = False, keeps_picture: bool = False) -> Shown:
     with bar:
         toolbar.draw(chosen, opened)
     if not is_planned:
-        error_cards.draw([])
+        draw_errors([])
         return _meanwhile(job, f"Planning {opened.name} with {chosen.planner or DEFAULT_PLANNER}", keeps_picture)
     try:
         answer = job.answer()
         _stopped(job, chosen)
     except TmmuError as error:
         card = opening.card_of(error, "These settings could not be planned", opened.name)
-        error_cards.draw([card])
+        draw_errors([card])
         if opening.lacks_arenas(error) and opened.graph is not None:
-            st.button(
-                "Declare the arenas of the graph",
-                key="declare",
-                type="primary",
-                help="Without limits and with default settings; change them under Arenas.",
-                on_click=state.choose,
-                kwargs={"arenas": opening.arenas_named(opened.graph)},
-            )
+            declared = {"arenas": opening.arenas_named(opened.graph)}
+            about = "Without limits and with default settings; change them under Arenas."
+            controls.button("Declare the arenas of the graph", "declare", declared, kind="primary", help=about)
         good = _last_good(chosen)
         _headline(good)
         return good
-    error_cards.draw([])
+    draw_errors([])
     state.remember_valid(chosen)
     if is_digest(answer) and not of_digests:
         st.html(digest_card(answer))
@@ -95,8 +89,7 @@ def _meanwhile(
 def _close(job: Job[Any]) -> None:
     """Stop reading a file and show the last valid plan, or the first sample."""
     job.abandon()
-    good = state.session().last_valid or Choice()
-    state.choose(**{field.name: getattr(good, field.name) for field in fields(good)})
+    state.choose(**vars(state.session().last_valid or Choice()))
 
 
 def _changed(answer: Shown) -> None:
@@ -107,17 +100,7 @@ def _changed(answer: Shown) -> None:
     job = desk().known(planning.plan_key(before))
     if job is None or not job.worked:
         return
-    change = totals_text.changed(job.answer().plan, answer.plan)
-    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="changed"):
-        st.html(f'<div class="tm" role="status" id="changed">{change}</div>')
-        st.button(
-            "✕",
-            key="no-before",
-            help="Dismiss",
-            type="tertiary",
-            on_click=setattr,
-            args=(state.session(), "previous", None),
-        )
+    controls.notice("changed", totals_text.changed(job.answer().plan, answer.plan), "previous")
 
 
 def limited_choice(job: Job[Shown], chosen: Choice) -> Choice | None:
@@ -140,16 +123,11 @@ def _limited(answer: Shown) -> None:
     limit = answer.choice.options.get(NODE_LIMIT)
     if limit is None or all(arena.status != "unproven" for arena in answer.plan.arenas):
         return
-    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="stopped"):
+    with controls.row("stopped"):
         st.html(f'<div class="tm" role="status">Search stopped after {markup.esc(numbers.grouped(limit))} nodes.</div>')
-        st.button(
-            "Continue the search",
-            key="continue-search",
-            icon=":material/play_arrow:",
-            type="tertiary",
-            help="Plan again without the node limit.",
-            on_click=lambda: state.choose(**planning.continued(state.choice())),
-        )
+        unlimited = {"options": {name: value for name, value in state.choice().options.items() if name != NODE_LIMIT}}
+        icon, about = ":material/play_arrow:", "Plan again without the node limit."
+        controls.button("Continue the search", "continue-search", unlimited, icon=icon, help=about)
 
 
 def is_digest(side: Shown) -> bool:
@@ -187,36 +165,29 @@ def _assumed(answer: Shown) -> None:
 def _headline(answer: Shown) -> None:
     """Draw what the plan needs and why, on every page, with the next action."""
     over = bool(over_limits(answer.plan, answer.choice.budget))
-    explained = explanation(answer.key, answer.choice.budget, answer)
-    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="headline"):
+    explained = explanation(answer, answer.choice.budget)
+    with controls.row("headline"):
         st.html(markup.headline(explained.headline, explained.reason, mark=verdict.mark(answer), bad=over))
         _actions(answer, over)
 
 
 @remembered
-def explanation(key: str, budget: int | None, _shown: Shown) -> Explanation:
+def explanation(answer: Shown, budget: int | None) -> Explanation:
     """Return the explanation of a plan."""
-    del key
-    return explain_peak(_shown.plan, budget, name_of(_shown))
+    return explain_peak(answer.plan, budget, name_of(answer))
 
 
 def _actions(answer: Shown, over: bool) -> None:
     """Draw the next actions: a better planner, changes until it fits, or the export."""
-    plan, full, fixed = answer.plan, answer.choice, answer.opened.plan is not None
-    if fixed:
+    plan, full = answer.plan, answer.choice
+    if answer.opened.plan is not None:
         return
     best = planning.best(full)
     is_best = full.planner == best["planner"] and full.options == best["options"]
     if any(arena.open_bytes for arena in plan.arenas) and not is_best:
-        st.button(
-            "Find the best plan",
-            key="next-best",
-            type="primary" if over and packing_may_do(plan, full.budget) else "secondary",
-            icon=":material/star:",
-            help="Plan with auto: it selects a planner by problem size and searches for the smallest arenas.",
-            on_click=state.choose,
-            kwargs=best,
-        )
+        kind = "primary" if over and packing_may_do(plan, full.budget) else "secondary"
+        about = "Plan with auto: it selects a planner by problem size and searches for the smallest arenas."
+        controls.button("Find the best plan", "next-best", best, kind=kind, icon=":material/star:", help=about)
     if over and answer.opened.graph is not None and state.session().page != "fix":
         st.page_link("pages/fix/page.py", label="Make it fit", icon=":material/compress:", help="Change the graph.")
     limited = full.budget is not None or any(arena.headroom_bytes is not None for arena in plan.arenas)
@@ -241,9 +212,7 @@ def _missing(answer: Shown) -> None:
             state.choose(**changes)
             here.notice = f"The link selects {' and '.join(missing)}, which this plan does not have."
     if here.notice:
-        with st.container(horizontal=True, vertical_alignment="center", gap="small", key="aside"):
-            st.html(f'<div class="tm soft" role="status">{markup.esc(here.notice)}</div>')
-            st.button("✕", key="no-aside", help="Dismiss", type="tertiary", on_click=setattr, args=(here, "notice", ""))
+        controls.notice("aside", markup.esc(here.notice), "notice", css="tm soft")
 
 
 def missing_parts(chosen: Choice, answer: Shown) -> tuple[list[str], dict[str, Any]]:
@@ -284,7 +253,7 @@ def _open(chosen: Choice, keeps_picture: bool) -> Opened | Shown:
     job = opening.open_job(chosen.source)
     if not job.finished:
         name, size = opening.label_of(chosen.source)
-        error_cards.draw([])
+        draw_errors([])
         return _meanwhile(job, f"Reading {name}, {numbers.short_bytes(size)}", keeps_picture, _close)
     try:
         opened = job.answer()
@@ -300,10 +269,10 @@ def _open(chosen: Choice, keeps_picture: bool) -> Opened | Shown:
         card = {"title": "The file cannot be read", "message": str(error), "hint": "Open another one."}
     good = state.session().last_valid
     if good is not None and good.source != chosen.source:  # keep the file that was open
-        state.choose(**{field.name: getattr(good, field.name) for field in fields(good)})
+        state.choose(**vars(good))
         state.refuse({**card, "title": f"{opening.label_of(chosen.source)[0]} was not opened"})
         st.rerun()
-    error_cards.draw([card])
+    draw_errors([card])
     gallery.draw()
     st.stop()
 
@@ -325,22 +294,33 @@ def _last_good(chosen: Choice) -> Shown:
     with st.container(horizontal=True, vertical_alignment="center"):
         st.html(f'<div class="tm soft">Shown below: {what}, not the settings above.</div>')
         if st.button("Restore these settings", key="undo", type="tertiary"):
-            state.choose(**{field: getattr(good, field) for field in _PROBLEM_FIELDS})
+            state.choose(**vars(good.request), shard=good.shard)
             st.rerun()
     return answer
 
 
-_PROBLEM_FIELDS = (
-    "mode",
-    "preset",
-    "planner",
-    "alignment",
-    "arenas",
-    "capacities",
-    "page_size",
-    "budget",
-    "dims",
-    "options",
-    "shard",
-    "rank",
-)
+# --- error cards -------------------------------------------------------------------------------------------------
+
+
+def draw_errors(cards: list[dict[str, Any]]) -> None:
+    """Draw error cards in the page, and the cards of rejected files, which can be dismissed, over its lower corner."""
+    for card in cards:
+        st.html(markup.error_card(card))
+    if refused := state.session().refusals:
+        with st.container(key="refusals"):
+            _draw_refused(refused)
+    column_picker.draw()
+
+
+def _draw_refused(cards: list[dict[str, Any]]) -> None:
+    many = len(cards) > 1
+    if many:
+        with controls.row():
+            st.html(markup.heading(f"{len(cards):,} errors"))
+            st.button("Dismiss all", on_click=state.dismiss, key="dismiss", type="tertiary", width="content")
+    with st.container(key="refused-list"):
+        for n, card in enumerate(cards):
+            with st.container(key=f"refused-{n}"):
+                st.html(markup.error_card(card))
+                key = f"dismiss.{n}" if many else "dismiss"
+                st.button("Dismiss", key=key, type="tertiary", on_click=state.dismiss, args=(n,))

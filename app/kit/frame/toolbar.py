@@ -4,7 +4,8 @@ from collections.abc import Callable, Sequence
 
 import streamlit as st
 
-from app.kit.frame import arena_form, gallery, planner_options
+from app.kit import controls
+from app.kit.frame import advanced, gallery
 from app.session import planning, state
 from app.session.opening import Opened
 from app.session.view_state import Choice
@@ -29,37 +30,42 @@ def draw(chosen: Choice, opened: Opened) -> None:
     """Draw the toolbar."""
     full = planning.spelled_out(chosen, opened)
     fixed = FIXED if opened.plan is not None else ""
-    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="toolbar"):
+    with controls.row("toolbar"):
         # A new key closes the popover after a selection.
         with (
             st.container(key="open", width="content"),
             st.popover("Open…", icon=":material/folder_open:", key=f"gallery-{state.session().uploads}"),
         ):
             gallery.draw()
-        memory_limit(full, fixed)
+        _memory_limit(full, fixed)
         if opened.problem is None:  # a packing problem has neither mode nor preset
             _variant(full, fixed)
         about = "\n\n".join(f"**{name}**: {entry.summary}" for name, entry in PLANNERS.items())
         _menu(
             ("Planner", planning.planners_for(opened), full.planner),
-            lambda name: name,
+            str,
             lambda name: state.choose(**planning.picking(full, name)),
-            fixed or about,
-            bool(fixed),
+            about,
+            fixed,
         )
-        _advanced(full, opened, fixed)
+        active = advanced.number_set(full)
+        with st.popover(
+            f"Advanced ({active})" if active else "Advanced",
+            icon=":material/tune:",
+            key="advanced",
+            disabled=bool(fixed),
+            help=fixed or "Options of the planner, arenas, alignment, dimensions.",
+        ):
+            advanced.draw(full, opened)
         if full.shard_spec is not None:
-            st.button(
-                f"rank {full.rank}",
-                icon=":material/close:",
-                key="whole-graph",
-                help="All pages show the share of this rank. Click to show the whole graph.",
-                on_click=state.choose,
-                kwargs={"shard_spec": None, "rank": 0},
+            about = "All pages show the share of this rank. Click to show the whole graph."
+            whole = {"shard_spec": None, "rank": 0}
+            controls.button(
+                f"rank {full.rank}", "whole-graph", whole, kind="secondary", icon=":material/close:", help=about
             )
 
 
-def memory_limit(full: Choice, fixed: str) -> None:
+def _memory_limit(full: Choice, fixed: str) -> None:
     """Draw the limit of one memory that holds all arenas; limits of single arenas are written as on a command line."""
     pairs = ((None if name == ANY_ARENA else name, size) for name, size in sorted(full.capacities.items()))
     listed = [_short(text) for text in pair_texts(pairs)]
@@ -77,7 +83,7 @@ def memory_limit(full: Choice, fixed: str) -> None:
 def _short(pair: str) -> str:
     """Return ``activations=8 MiB`` for ``activations=8388608`` where no digit is lost."""
     name, _, size = pair.rpartition("=")
-    short = numbers.short_bytes(int(size)).replace(".00 ", " ").replace(".0 ", " ")
+    short = numbers.round_bytes(int(size))
     return f"{name}{'=' * bool(name)}{short if parse_bytes(short) == int(size) else size}"
 
 
@@ -105,8 +111,8 @@ def _variant(full: Choice, fixed: str) -> None:
         ("Variant", [*VARIANTS] if now in VARIANTS else [now, *VARIANTS], now),
         lambda variant: VARIANTS.get(variant, variant.replace("/", ", preset ")),
         chosen,
-        fixed or "Mode and preset: what is run, and what is kept for the backward pass.",
-        bool(fixed),
+        "Mode and preset: what is run, and what is kept for the backward pass.",
+        fixed,
     )
 
 
@@ -114,10 +120,10 @@ def _menu(
     setting: tuple[str, Sequence[str], str | None],
     name_of: Callable[[str], str],
     choose: Callable[[str], None],
-    help: str,
-    disabled: bool,
+    about: str,
+    fixed: str,
 ) -> None:
-    """Draw a menu; ``setting`` is its title, its values and its value."""
+    """Draw a menu; ``setting`` is its title, its values and its value. ``fixed``: why it is disabled, or ""."""
     title, values, value = setting
     key = title.lower()
     st.selectbox(
@@ -126,21 +132,7 @@ def _menu(
         key=state.set_widget(key, value),
         format_func=lambda option: name_of(option) or numbers.UNKNOWN,
         on_change=lambda: choose(state.widget_value(key)),
-        disabled=disabled,
-        help=help,
+        disabled=bool(fixed),
+        help=fixed or about,
         width=200,
     )
-
-
-def _advanced(full: Choice, opened: Opened, fixed: str) -> None:
-    """Draw the button that opens all other settings, with the number of those that are set."""
-    active = arena_form.active(full) + len(full.options)
-    with st.popover(
-        f"Advanced ({active})" if active else "Advanced",
-        icon=":material/tune:",
-        key="advanced",
-        disabled=bool(fixed),
-        help=fixed or "Options of the planner, arenas, alignment, dimensions.",
-    ):
-        planner_options.draw(full)
-        arena_form.draw(full, opened)

@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from app.kit import arena_focus
+from app.kit import arena_focus, controls
 from app.session import plan_rows, state
 from app.session.planning import Shown
 from app.texts import certificate_text, numbers
@@ -45,13 +45,11 @@ def flags(shown: Shown) -> list[tuple[int, str]]:
     freed: dict[int, list[str]] = {}
     for row, last, _ in _late(shown):
         freed.setdefault(last, []).append(numbers.shortened(plan.tensor_ids[row], 14))
-    return [
-        (
-            step,
-            f"{numbers.shortened(plan.node_at(step), 14)} frees {names[0]}" + f" +{len(names) - 1}" * (len(names) > 1),
-        )
-        for step, names in freed.items()
-    ]
+    found = []
+    for step, names in freed.items():
+        more = f" +{len(names) - 1}" if len(names) > 1 else ""
+        found.append((step, f"{numbers.shortened(plan.node_at(step), 14)} frees {names[0]}{more}"))
+    return found
 
 
 def _late(shown: Shown) -> list[tuple[int, int, int]]:
@@ -68,38 +66,27 @@ def certificate(shown: Shown) -> None:
     if not summary.witness:
         return
     if state.choice().marked == WITNESS:
-        st.button("Clear the marks", key="witness", type="tertiary", icon=":material/close:", on_click=_mark)
+        _clear_button("witness")
     else:
         goal = {"arena": name} | ({"step": summary.witness_step} if summary.witness_step >= 0 else {})
-        st.button(
-            "Mark these tensors",
-            key="witness",
-            type="tertiary",
-            icon=":material/highlight:",
-            on_click=_mark,
-            args=(WITNESS,),
-            kwargs=goal,
-        )
+        marked = {"marked": WITNESS, "search": "", **goal}
+        controls.button("Mark these tensors", "witness", marked, icon=":material/highlight:")
 
 
-def _mark(marked: str = "", **goal: object) -> None:
-    state.choose(marked=marked, search="", **goal)
+def _clear_button(key: str) -> None:
+    controls.button("Clear the marks", key, {"marked": "", "search": ""}, icon=":material/close:")
 
 
 def late_button(shown: Shown) -> None:
     """Draw the button that marks buffers freed late; nothing where no buffer waits for its last reader."""
     if not plan_rows.freed_late(shown, arena_focus.arena(shown)):
         return
-    on = state.choice().marked == LATE
-    st.button(
-        "Clear the marks" if on else "Mark buffers freed late",
-        key="late",
-        type="tertiary",
-        icon=":material/close:" if on else ":material/flag:",
-        help="Marks the buffers with the most bytes × steps between their last two uses; a flag names the last reader.",
-        on_click=_mark,
-        args=("" if on else LATE,),
-    )
+    if state.choice().marked == LATE:
+        _clear_button("late")
+        return
+    about = "Marks the buffers with the most bytes × steps between their last two uses; a flag names the last reader."
+    marked = {"marked": LATE, "search": ""}
+    controls.button("Mark buffers freed late", "late", marked, icon=":material/flag:", help=about)
 
 
 def pick_layer(shown: Shown) -> None:
@@ -112,21 +99,21 @@ def pick_layer(shown: Shown) -> None:
     if known is None or not known.modules.known_by or len(names) < 2:
         return
     repeated = ", ".join(f"{n:,} × {for_markdown(name)}" for name, n in known.modules.repeated)
+
+    def picked() -> None:
+        layer = state.widget_value("layer")
+        state.choose(marked=f"{LAYER}{layer}" if layer else "", search="")
+
     st.selectbox(
         "Layer",
         names,
         index=None,
         key=state.set_widget("layer", chosen if chosen in names else None),
         placeholder="all layers",
-        on_change=_picked,
+        on_change=picked,
         label_visibility="collapsed",
         width=300,
         help="Marks the layer in the map and lists only its tensors. "
         + KNOWN_BY[known.modules.known_by]
         + (f" Repeated: {repeated}." if repeated else ""),
     )
-
-
-def _picked() -> None:
-    layer = state.widget_value("layer")
-    _mark(f"{LAYER}{layer}" if layer else "")

@@ -22,10 +22,10 @@ from tmmu_core.plans.model import Plan
 
 def store(shown: Shown, baseline: Shown | None = None, key: str = "plan-bytes") -> PlanHandle:
     """Send the plan to the page. Call it outside of fragments."""
-    own = _origin(shown.key, _by_layers(shown), shown)
+    own = _origin(shown, _by_layers(shown))
     if baseline is None:
         return plan_store(shown.plan, own, key=key)
-    other = _origin(baseline.key, _by_layers(baseline), baseline)
+    other = _origin(baseline, _by_layers(baseline))
     return plan_store(shown.plan, own, baseline=baseline.plan, baseline_origin=other, key=key)
 
 
@@ -36,15 +36,14 @@ def _by_layers(shown: Shown) -> bool:
 
 
 @remembered
-def _origin(key: str, by_layers: bool, _shown: Shown) -> Origin:
+def _origin(shown: Shown, by_layers: bool) -> Origin:
     """Return operators, layers and phases; cached, because the cache of packed plans compares by identity."""
-    del key
-    stretches = bands(_shown)
-    known = origins(_shown) if by_layers else None
+    stretches = bands(shown)
+    known = origins(shown) if by_layers else None
     if known is None:
-        return Origin(operators(_shown), stretches=stretches)
+        return Origin(operators(shown), stretches=stretches)
     layer = known.layer if known.modules.known_by and any(known.layer) else None
-    return Origin(operators(_shown), layer, known.phase if stretches else None, stretches)
+    return Origin(operators(shown), layer, known.phase if stretches else None, stretches)
 
 
 def end_to_end(plan: Plan) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from app.kit import address, arena_focus, row_colours
+from app.kit import address, arena_focus, controls, row_colours
 from app.kit.tensor import marks, why_here
 from app.session import graph_levels, plan_rows, state
 from app.session.planning import Shown
@@ -20,44 +20,28 @@ def panel(shown: Shown, *, walking: bool = False, colour: str = "") -> None:
         st.html(tensor_text.nothing_selected(walking=walking))
         arena = arena_focus.arena(shown)
         if arena and plan.arena_of[arena].peak_live_bytes:
-            step = arena_focus.peak(plan, shown.key, arena)[0]
+            step = arena_focus.peak_step(shown, arena)
             alive = plan_rows.storages_alive(shown, step, arena)
-            st.html(
-                address.linked(
-                    tensor_text.largest(
-                        plan, (arena, step), alive, row_colours.of_rows(shown, state.choice().view, colour)
-                    )
-                )
-            )
+            colours = row_colours.of_rows(shown, state.choice().view, colour)
+            st.html(address.linked(tensor_text.largest(plan, (arena, step), alive, colours)))
         marks.certificate(shown)
         why_here.replay_button(shown)
         return
     if name not in plan.row_of:
         st.html(markup.empty("Not in this plan", f"This plan has no tensor {numbers.shortened(name)}."))
         return
-    st.html(
-        address.linked(
-            tensor_text.details(plan, shown.solution, name, plan_rows.idle(shown), shown.opened.made.get(name))
-        )
-    )
-    near, slots = tensor_text.neighbours(plan, name), plan.has_slots
+    details = tensor_text.details(plan, shown.solution, name, plan_rows.idle(shown), shown.opened.made.get(name))
+    st.html(address.linked(details))
+    near = tensor_text.neighbours(plan, name)
     with st.container(horizontal=True, gap="small"):
         ends = (
             ("‹ slot before", near.before, "This is the first tensor of its slot."),
             ("slot after ›", near.after, "This is the last tensor of its slot."),
         )
-        for label, target, end in ends if slots else ():
-            st.button(
-                label,
-                key=f"near.{label}",
-                disabled=target is None,
-                help=for_markdown(target) if target else end,
-                on_click=state.choose,
-                kwargs={"selected": target or name},
-            )
-        st.button(
-            "Clear selection", key="clear-selection", type="tertiary", on_click=state.choose, kwargs={"selected": ""}
-        )
+        for label, target, end in ends if plan.has_slots else ():
+            how = {"disabled": target is None, "help": for_markdown(target) if target else end}
+            controls.button(label, f"near.{label}", {"selected": target or name}, kind="secondary", **how)
+        controls.button("Clear selection", "clear-selection", {"selected": ""})
     _elsewhere(shown)
     why_here.panel(shown, name)
     why_here.replay_button(shown)

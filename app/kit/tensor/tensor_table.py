@@ -101,21 +101,21 @@ def by_size(plan: Plan, rows: np.ndarray) -> np.ndarray:
 
 
 @remembered
-def _frame(plan_key: str, search: str, arena: str | None, layer: str | None, _shown: Shown) -> tuple[pd.DataFrame, int]:
-    del plan_key
-    plan = _shown.plan
-    known = plan_rows.origins(_shown) if layer is not None or len(plan) <= plan_rows.MOST_UNASKED else None
+def _frame(shown: Shown, search: str, arena: str | None, layer: str | None) -> tuple[pd.DataFrame, int]:
+    """Return the table, and the number of rows that match."""
+    plan = shown.plan
+    known = plan_rows.origins(shown) if layer is not None or len(plan) <= plan_rows.MOST_UNASKED else None
     rows = matching(plan, search, arena)
     if layer is not None and known is not None:
         rows = rows[[known.layer[i] == layer for i in rows.tolist()]]
     frame = frame_of(plan, by_size(plan, rows[:MOST_ROWS]), known)
-    sources = _shown.solution.graph.shapes_from if _shown.solution is not None else {}
+    sources = shown.solution.graph.shapes_from if shown.solution is not None else {}
     if sources and len(frame):
         at = list(frame.columns).index("shape") + 1
         frame.insert(
             at, "shape from", [SHAPE_SOURCES[sources[name]] if name in sources else "" for name in frame["tensor"]]
         )
-    makers = plan_rows.operators(_shown)
+    makers = plan_rows.operators(shown)
     if makers is not None and len(frame):
         frame.insert(1, "operator", [makers[plan.row_of[name]] for name in frame["tensor"]])
     if (memories := residences(plan)) and len(frame):
@@ -127,7 +127,7 @@ def table(shown: Shown, arena: str | None) -> None:
     """Draw the filtered tensor table of one or all arenas; a click selects the tensor."""
     plan, chosen = shown.plan, state.choice()
     search, layer = chosen.search, marks.layer_of(chosen.marked)
-    frame, hits = _frame(shown.key, search, arena, layer, shown)
+    frame, hits = _frame(shown, search, arena, layer)
     note = f"{numbers.of(len(frame), len(plan), 'tensor')} listed, largest first"
     note += f"; of layer {layer}" if layer else ""
     note += f"; {hits:,} match “{search}”" if search else ""
@@ -145,7 +145,7 @@ def table(shown: Shown, arena: str | None) -> None:
 
 def storages(shown: Shown, arena: str | None) -> None:
     """Draw the table of buffers by bytes × idle steps."""
-    frame = _storages(shown.key, arena, shown)
+    frame = _storages(shown, arena)
     st.html(
         markup.heading(
             f"Buffers of {arena}" if arena else "Buffers",
@@ -159,9 +159,8 @@ def storages(shown: Shown, arena: str | None) -> None:
 
 
 @remembered
-def _storages(plan_key: str, arena: str | None, _shown: Shown) -> pd.DataFrame:
-    del plan_key
-    idle, solution = plan_rows.idle(_shown), _shown.solution
+def _storages(shown: Shown, arena: str | None) -> pd.DataFrame:
+    idle, solution = plan_rows.idle(shown), shown.solution
     assert idle is not None
     assert solution is not None
     own = solution.liveness.storages
@@ -170,7 +169,7 @@ def _storages(plan_key: str, arena: str | None, _shown: Shown) -> pd.DataFrame:
         kept = kept[own.arena[kept] == solution.liveness.arenas.index(arena)]
     products = [int(own.size[k]) * int(idle.idle[k]) for k in kept.tolist()]
     order = sorted(range(len(kept)), key=lambda i: (-products[i], int(kept[i])))[:MOST_ROWS]
-    ids, plan = solution.liveness.timeline.index.tensor_ids, _shown.plan
+    ids, plan = solution.liveness.timeline.index.tensor_ids, shown.plan
     rows = [(int(kept[i]), products[i]) for i in order]
     return pd.DataFrame(
         {
@@ -180,13 +179,11 @@ def _storages(plan_key: str, arena: str | None, _shown: Shown) -> pd.DataFrame:
             "idle steps": [int(idle.idle[k]) for k, _ in rows],
             "bytes × idle steps": [product for _, product in rows],
             "longest idle range": [numbers.live_range(int(idle.gap_from[k]), int(idle.gap_to[k])) for k, _ in rows],
-            "last use": [_used_by(plan, int(idle.last[k])) for k, _ in rows],
+            "last use": [
+                numbers.step(t, plan.node_at(t)) if t >= 0 else "" for t in (int(idle.last[k]) for k, _ in rows)
+            ],
         }
     )
-
-
-def _used_by(plan: Plan, step: int) -> str:
-    return numbers.step(step, plan.node_at(step)) if step >= 0 else ""
 
 
 def selectable(frame: pd.DataFrame, key: str, selected: str, *, height: int) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import streamlit as st
 
-from app.kit import address, arena_focus
+from app.kit import address, arena_focus, controls
 from app.session import plan_rows, state
 from app.session.planning import Shown
 from app.session.view_state import tried_of, tried_text
@@ -32,23 +32,22 @@ def panel(shown: Shown, name: str) -> None:
 
 
 def _try(plan: Plan, name: str) -> None:
+    """Draw the fields of another place, and its conflicts."""
     now = tried(plan)
     row = plan.row_of[name]
     offset, birth = (now.offset, now.birth) if now else (int(plan.offset[row]), int(plan.birth[row]))
     left, right = st.columns(2, gap="small")
-    with left:
-        st.number_input(
-            "Offset (B)", 0, MOST_BYTES, key=state.set_widget("tried-offset", min(offset, MOST_BYTES)), on_change=_typed
-        )
-    with right:
-        st.number_input(
-            "First step", 0, max(0, plan.steps - 1), key=state.set_widget("tried-birth", birth), on_change=_typed
-        )
+    of_offset, of_birth = (
+        state.set_widget("tried-offset", min(offset, MOST_BYTES)),
+        state.set_widget("tried-birth", birth),
+    )
+    left.number_input("Offset (B)", 0, MOST_BYTES, key=of_offset, on_change=_typed)
+    right.number_input("First step", 0, max(0, plan.steps - 1), key=of_birth, on_change=_typed)
     if now is None:
         st.caption("Or hold Alt in the arena map and drag the selected box.")
         return
     st.html(address.linked(why_here_text.tried(plan, now)))
-    st.button("Undo", key="untried", type="tertiary", on_click=state.choose, kwargs={"tried": ""})
+    controls.button("Undo", "untried", {"tried": ""})
 
 
 def _typed() -> None:
@@ -69,14 +68,8 @@ def ghost_drawn(plan: Plan) -> dict[str, Any] | None:
     now = tried(plan)
     if now is None:
         return None
-    return {
-        "id": plan.tensor_ids[now.row],
-        "offset": now.offset,
-        "birth": now.birth,
-        "conflicts": list(now.conflicts),
-        "legal": now.legal,
-        "extent": now.extent,
-    }
+    fields = {name: getattr(now, name) for name in ("offset", "birth", "legal", "extent")}
+    return {"id": plan.tensor_ids[now.row], "conflicts": list(now.conflicts), **fields}
 
 
 def put(plan: Plan, where: Mapping[str, Any]) -> None:
@@ -112,7 +105,7 @@ def turns(shown: Shown) -> list[int] | None:
     order = plan_rows.decisions(shown, arena)
     last = len(order.storages)
     now = max(1, min(now, last))
-    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="turns"):
+    with controls.row("turns"):
         for label, to, help_ in (
             ("«", 1, "first placement"),
             ("‹", now - 1, "previous placement"),
@@ -123,11 +116,10 @@ def turns(shown: Shown) -> list[int] | None:
             st.button(label, key=f"turn.{label}", help=help_, disabled=there, on_click=_turn, args=(shown, arena, to))
         row = int(plan_rows.storages(shown).head[order.storages[now - 1]])
         where = f"{numbers.short_bytes(int(plan.size[row]))} at 0x{int(plan.offset[row]):X}"
-        who = for_markdown(numbers.shortened(plan.tensor_ids[row], 40))
-        st.markdown(
-            f"Placement **{now:,}** of {last:,}, {why_here_text.ORDER_WORDS.get(order.by, order.by)}: {who}, {where}"
-        )
-        st.button("Show all", key="turn.all", type="tertiary", on_click=state.choose, kwargs={"turn": None})
+        name = for_markdown(numbers.shortened(plan.tensor_ids[row], 40))
+        by = why_here_text.ORDER_WORDS.get(order.by, order.by)
+        st.markdown(f"Placement **{now:,}** of {last:,}, {by}: {name}, {where}")
+        controls.button("Show all", "turn.all", {"turn": None})
     so_far = set(order.storages[:now])
     return [row for row, storage in enumerate(plan.storage.tolist()) if storage in so_far]
 

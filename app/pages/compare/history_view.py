@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import plotly.graph_objects as go
 import streamlit as st
 
-from app.kit.charts.chart_base import CONFIG, LEGEND, LINE, LIVE, bytes_axis, figure
+from app.kit import controls
+from app.kit.charts.chart_base import CONFIG, LEGEND, LINE, LIVE, add_curve, bytes_axis, figure
 from app.session import history, state
 from app.texts import markup, numbers
 from tmmu_core.base.errors import TmmuError
@@ -79,7 +80,7 @@ def _claim(keeper: Store, runs: tuple[Run, ...]) -> str:
 
 
 def _choose(models: list[str], branches: list[str], runs: tuple[Run, ...]) -> None:
-    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+    with controls.row():
         st.selectbox(
             "Model",
             models,
@@ -91,10 +92,9 @@ def _choose(models: list[str], branches: list[str], runs: tuple[Run, ...]) -> No
         st.selectbox(
             "Branch",
             branches,
-            key=state.set_widget("branch", runs[-1].branch),
-            on_change=lambda: state.choose(branch=state.widget_value("branch")),
             label_visibility="collapsed",
             width=220,
+            **state.bound("branch", runs[-1].branch),
         )
 
 
@@ -116,41 +116,36 @@ def _drawn(runs: tuple[Run, ...]) -> None:
         selection_mode="points",
     )
     if picked is not None:
-        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        with controls.row():
             st.button("Open plan", key="history-open", on_click=lambda: _open(runs[picked]))
-            st.button("Clear selection", key="history-clear", type="tertiary", on_click=lambda: state.choose(pick=""))
+            controls.button("Clear selection", "history-clear", {"pick": ""})
 
 
 def over_commits(runs: Sequence[Run], picked: int | None) -> go.Figure:
     """Return a figure with one point per run, in their order; ``picked`` is the run that a click compares with.
 
-    Only the points of the extent react to the pointer: plotly selects no point of a line without markers, and a line
-    that passes over a point would take its clicks. Their label has the figures of all three curves.
+    Only the points of the arena size can be clicked: plotly selects no point of a line without markers, and a line over
+    a point would take its clicks. The hover text of a point has the figures of all three curves.
     """
     fig = figure(320)
     x = list(range(len(runs)))
-    marks: dict[str, Any] = {
-        "mode": "lines+markers",
-        "marker": {
-            "size": [16 if k == picked else 9 for k in x],
-            "color": LIVE,
-            "symbol": ["square" if k == picked else "circle" for k in x],
-        },
-        "customdata": [
-            [k, run.commit, run.at[:19], *map(numbers.full_bytes, _figures(run))] for k, run in enumerate(runs)
-        ],
-        "hovertemplate": "%{customdata[1]}, %{customdata[2]} UTC<br>size %{customdata[3]}<br>peak %{customdata[4]}"
-        "<br>lower bound %{customdata[5]}<extra></extra>",
+    add_curve(fig, x, [run.lower_bound_bytes for run in runs], "lower bound", LINE, dash="dot", width=1.4)
+    add_curve(fig, x, [run.peak_live_bytes for run in runs], "peak", LINE, width=1.4)
+    marker = {
+        "size": [16 if k == picked else 9 for k in x],
+        "color": LIVE,
+        "symbol": ["square" if k == picked else "circle" for k in x],
     }
-    beside: dict[str, Any] = {"mode": "lines", "hoverinfo": "skip"}
-    curves: tuple[tuple[str, str, str, float, dict[str, Any]], ...] = (
-        ("arena size", LIVE, "solid", 2, marks),
-        ("peak", LINE, "solid", 1.4, beside),
-        ("lower bound", LINE, "dot", 1.4, beside),
+    texts = []
+    for k, run in enumerate(runs):
+        sizes = (run.extent_bytes, run.peak_live_bytes, run.lower_bound_bytes)
+        texts.append([k, run.commit, run.at[:19], *map(numbers.full_bytes, sizes)])
+    hover = (
+        "%{customdata[1]}, %{customdata[2]} UTC<br>size %{customdata[3]}<br>peak %{customdata[4]}"
+        "<br>lower bound %{customdata[5]}"
     )
-    for number, (name, colour, dash, width, how) in reversed(list(enumerate(curves))):
-        line = {"shape": "hv", "width": width, "color": colour, "dash": dash}
-        fig.add_trace(go.Scatter(x=x, y=[_figures(run)[number] for run in runs], name=name, line=line, **how))
+    how: dict[str, Any] = {"mode": "lines+markers", "marker": marker, "texts": texts, "hover": hover}
+    add_curve(fig, x, [run.extent_bytes for run in runs], "arena size", LIVE, width=2, **how)
     every = max(1, -(-len(runs) // EVERY_NAME))
     fig.update_xaxes(
         tickvals=x[::every],
@@ -159,12 +154,7 @@ def over_commits(runs: Sequence[Run], picked: int | None) -> go.Figure:
         range=[-0.5, max(0.5, len(runs) - 0.5)],
     )
     fig.update_yaxes(bytes_axis(max([run.extent_bytes for run in runs], default=0)), fixedrange=True)
-    fig.update_layout(clickmode="event+select", showlegend=True, legend=LEGEND)
-    return fig
-
-
-def _figures(run: Run) -> tuple[int, int, int]:
-    return run.extent_bytes, run.peak_live_bytes, run.lower_bound_bytes
+    return fig.update_layout(clickmode="event+select", showlegend=True, legend=LEGEND)
 
 
 def _picked(runs: tuple[Run, ...]) -> int | None:
@@ -174,11 +164,10 @@ def _picked(runs: tuple[Run, ...]) -> int | None:
 
 
 def _click(key: str, runs: tuple[Run, ...]) -> None:
-    event = state.raw(key)
-    points = event["selection"]["points"] if event else []
-    if not points:
+    point = state.clicked_point(key)
+    if point is None:
         return
-    at, picked = int(points[0]["customdata"][0]), _picked(runs)
+    at, picked = int(point["customdata"][0]), _picked(runs)
     if picked is None or picked == at:
         state.choose(pick="" if picked == at else runs[at].commit)
         return

@@ -6,9 +6,9 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from app.kit import address, arena_focus, tabs
+from app.kit import address, arena_focus, controls
 from app.kit.charts import chart_base
-from app.kit.charts.compare_charts import curves
+from app.kit.charts.curves import compared_live_bytes
 from app.kit.frame import long_work, page_frame
 from app.kit.tensor import plan_drawing, tensor_card, tensor_table
 from app.pages.compare import history_view
@@ -18,8 +18,7 @@ from app.session import fitting, history, opening, plan_rows, planning, state
 from app.session.planning import Shown
 from app.texts import markup, numbers, why_here_text
 from app.texts import totals_text as totals
-from tmmu_core.base.errors import TmmuError
-from tmmu_core.formats.planfile.compare_plans import KINDS, Comparison, Difference, TensorChange
+from tmmu_core.formats.planfile.compare_plans import KINDS, Comparison, TensorChange
 from tmmu_core.graph.model import MODES, PRESETS
 from tmmu_core.plans.analysis.peak_lines import by_category
 from tmmu_core.plans.model import ArenaSummary, Plan
@@ -33,24 +32,20 @@ def page() -> None:
     """Draw the page."""
     shown = page_frame.shown(of_digests=True)
     chosen = state.choice()
-    if history.url() and tabs.pick({"compare": "Compare", "history": "History"}) == "history":
+    if history.url() and controls.pick_view({"compare": "Compare", "history": "History"}) == "history":
         history_view.draw()
         return
     options = baselines(shown)
     if not chosen.baseline:
         st.html(markup.claim("No baseline chosen"))
         _pick(options, "")
-        st.html(
-            markup.empty(
-                "Choose a baseline",
-                "A planner, mode, preset, commit, sample, trace or file. Two files opened together are compared.",
-            )
-        )
+        kinds = "A planner, mode, preset, commit, sample, trace or file. Two files opened together are compared."
+        st.html(markup.empty("Choose a baseline", kinds))
         with st.container(horizontal=True, gap="small", key="first-baselines"):
             for value in list(options)[:FIRST]:
                 st.button(options[value], key=f"b.{value}", on_click=state.choose, kwargs={"baseline": value})
         return
-    other = _baseline(shown)
+    other = _baseline()
     left, right = (shown, other) if chosen.swapped and other else (other, shown)
     if left is None or right is None:
         _pick(options, chosen.baseline)
@@ -106,17 +101,16 @@ def baselines(shown: Shown) -> dict[str, str]:
 
 def _pick(options: dict[str, str], value: str) -> None:
     names = list(options) if value in options or not value else [value, *options]
-    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+    with controls.row():
         st.selectbox(
             "Baseline",
             names,
             index=None,
-            key=state.set_widget("baseline", value or None),
             format_func=lambda name: f"baseline: {options.get(name, numbers.shortened(name, 60))}",
             placeholder="choose a baseline",
-            on_change=lambda: state.choose(baseline=state.widget_value("baseline") or ""),
             label_visibility="collapsed",
             width=460,
+            **state.bound("baseline", value or None),
         )
         with st.popover("Paste a link", icon=":material/link:", key=f"baseline-link-{value}"):
             st.text_input(
@@ -139,22 +133,15 @@ def _linked() -> None:
         state.choose(baseline=text if text.startswith(("sample:", "file:", "golden:")) else f"link:{text}")
 
 
-def _baseline(shown: Shown) -> Shown | None:
-    del shown
+def _baseline() -> Shown | None:
+    """Return the plan of the baseline; ``None`` with its progress or its error."""
     target = planning.baseline_of(state.choice())
     assert target is not None
     job = planning.plan_job(target)
-    if not job.wait(planning.PATIENCE):
-        long_work.progress(job, "Planning the baseline")
-        st.stop()
-    try:
-        answer = job.answer()
-        if (limited := page_frame.limited_choice(job, target)) is not None:
-            state.choose(baseline=fitting.start_of(limited))
-        return answer
-    except TmmuError as error:
-        st.html(markup.error_card(opening.card_of(error, "The baseline could not be planned")))
-        return None
+    answer = long_work.result(job, "Planning the baseline", "The baseline could not be planned")
+    if answer is not None and (limited := page_frame.limited_choice(job, target)) is not None:
+        state.choose(baseline=fitting.start_of(limited))
+    return answer
 
 
 # --- the verdict -------------------------------------------------------------------------------------------------
@@ -167,12 +154,9 @@ def name_of(side: Shown) -> str:
 
 def claim(left: Shown, right: Shown, found: Comparison) -> str:
     """Return the title: ``baseline → candidate: activations 9.19 MiB → 6.89 MiB``."""
-    same = page_frame.name_of(left) == page_frame.name_of(right)
-    title = (
-        f"{page_frame.name_of(left)}, {totals.how(left.plan, right.plan)} → {totals.how(right.plan, left.plan)}"
-        if same
-        else (f"{name_of(left)} → {name_of(right)}")
-    )
+    title, name = f"{name_of(left)} → {name_of(right)}", page_frame.name_of(left)
+    if name == page_frame.name_of(right):
+        title = f"{name}, {totals.how(left.plan, right.plan)} → {totals.how(right.plan, left.plan)}"
     if found.identical:
         return f"{title}: identical"
     best = arena_focus.default_arena(right.plan)
@@ -181,20 +165,16 @@ def claim(left: Shown, right: Shown, found: Comparison) -> str:
     before, after = left.plan.arena_of[best.name].extent_bytes, best.extent_bytes
     if before == after:
         return f"{title}: {best.name} unchanged, {numbers.short_bytes(after)}"
-    return (
-        f"{title}: {best.name} {numbers.short_bytes(before)} → {numbers.short_bytes(after)} "
-        f"({numbers.delta_bytes(after - before)})"
-    )
+    sizes = f"{numbers.short_bytes(before)} → {numbers.short_bytes(after)}"
+    return f"{title}: {best.name} {sizes} ({numbers.delta_bytes(after - before)})"
 
 
 def invalid(left: Shown, right: Shown) -> list[str]:
     """Return warnings for sides that are invalid or incomplete."""
     sides = (("baseline", left), ("candidate", right))
-    bad = [name for name, side in sides if side.verdict is not None and not side.verdict.ok]
-    short = [name for name, side in sides if side.plan.incomplete]
-    return [f'<span class="bad">✗ the {name} is invalid</span>' for name in bad] + [
-        f'<span class="bad">✗ the {name} is incomplete</span>' for name in short
-    ]
+    bad = [f"{name} is invalid" for name, side in sides if side.verdict is not None and not side.verdict.ok]
+    bad += [f"{name} is incomplete" for name, side in sides if side.plan.incomplete]
+    return [f'<span class="bad">✗ the {text}</span>' for text in bad]
 
 
 def verdict(found: Comparison, made: int = 0) -> str:
@@ -217,9 +197,9 @@ def line_changes(found: Comparison) -> str:
         rows = [
             [
                 markup.esc(" · ".join(filter(None, (one.line, one.category)))),
-                _exact(numbers.short_bytes(one.before_bytes), one.before_bytes),
-                _exact(numbers.short_bytes(one.after_bytes), one.after_bytes),
-                _exact(numbers.delta_bytes(one.growth_bytes), one.growth_bytes),
+                markup.size(one.before_bytes),
+                markup.size(one.after_bytes),
+                f'<span title="{one.growth_bytes:,} B">{numbers.delta_bytes(one.growth_bytes)}</span>',
                 markup.esc(numbers.change(f"{one.before_count:,}", f"{one.after_count:,}")),
             ]
             for one in changes[:MOST_LINES]
@@ -229,22 +209,16 @@ def line_changes(found: Comparison) -> str:
     return markup.heading("Growth at the peak", f"{listed}, largest change first") + "".join(tables)
 
 
-def _exact(text: str, size: int) -> str:
-    return f'<span title="{size:,} B">{markup.esc(text)}</span>'
-
-
 def reasons(found: Comparison) -> str:
     """Return a table of the reasons why the plans are not comparable, or of the first divergence."""
     rows = [("not comparable", d) for d in found.incomparable]
     if found.first is not None:
         rows.append(("first difference", found.first))
     rows += [("settings", d) for d in found.context]
-    if not rows:
-        return ""
-    return markup.table(
-        ["", "where", "baseline → candidate"],
-        [[markup.esc(what), markup.esc(_place(d.path)), _both(d)] for what, d in rows[:12]],
-    )
+    cells = [
+        [what, markup.esc(_place(d.path)), f"{_value_text(d.left)} → {_value_text(d.right)}"] for what, d in rows[:12]
+    ]
+    return markup.table(["", "where", "baseline → candidate"], cells) if cells else ""
 
 
 def _place(path: str) -> str:
@@ -252,10 +226,6 @@ def _place(path: str) -> str:
     of_tensor = re.fullmatch(r"\$\.tensors\['(.*)'\]\.(\w+)", path)
     what, whose = (of_tensor[2], f" of {of_tensor[1]}") if of_tensor else (path.removeprefix("$."), "")
     return what.removesuffix("_bytes").replace("_", " ") + whose
-
-
-def _both(d: Difference) -> str:
-    return f"{_value_text(d.left)} → {_value_text(d.right)}"
 
 
 def _value_text(value: Any) -> str:
@@ -268,42 +238,32 @@ def arenas(found: Comparison, left: Plan, right: Plan) -> str:
     rows = []
     for change in found.arenas:
         a, b = change.left, change.right
-        rows.append(
-            [
-                f"<b>{markup.esc(change.name)}</b>",
-                _figure(a.bound_bytes if a else None, b.bound_bytes if b else None),
-                _figure(a.extent_bytes if a else None, b.extent_bytes if b else None),
-                markup.esc(
-                    numbers.change(
-                        numbers.over_bound(*a.gap) if a else "none",
-                        numbers.over_bound(*b.gap) if b else "none",
-                    )
-                ),
-                markup.esc(numbers.change(a.status if a else "none", b.status if b else "none")),
-                markup.esc(numbers.change(_slots(a, left), _slots(b, right))),
-                markup.esc(numbers.change(f"{a.max_live:,}" if a else "none", f"{b.max_live:,}" if b else "none")),
-            ]
-        )
+        sides = zip(_texts(a, left), _texts(b, right), strict=True)
+        gap, *others = (markup.esc(numbers.change(*pair)) for pair in sides)
+        bound = _figure(a.bound_bytes if a else None, b.bound_bytes if b else None)
+        size = _figure(a.extent_bytes if a else None, b.extent_bytes if b else None)
+        rows.append([f"<b>{markup.esc(change.name)}</b>", bound, size, gap, *others])
     head = ["arena", "lower bound", "arena size", "gap", "optimality", "slots", "max live"]
     pairs = zip(totals.rows(left), totals.rows(right), strict=True)
     together = [[markup.esc(name), markup.esc(numbers.change(a, b))] for (name, a), (_, b) in pairs]
     return markup.table(head, rows, numbers=(1, 2, 3, 5, 6)) + markup.table(["all arenas", ""], together)
 
 
-def _slots(arena: ArenaSummary | None, plan: Plan) -> str:
-    return "none" if arena is None else f"{arena.slots:,}" if plan.has_slots else numbers.NO_SLOTS
+def _texts(arena: ArenaSummary | None, plan: Plan) -> tuple[str, str, str, str]:
+    """Return gap, status, slots and max live of one side."""
+    if arena is None:
+        return "none", "none", "none", "none"
+    slots = f"{arena.slots:,}" if plan.has_slots else numbers.NO_SLOTS
+    return numbers.over_bound(*arena.gap), arena.status, slots, f"{arena.max_live:,}"
 
 
 def _figure(a: int | None, b: int | None) -> str:
     if a is None or b is None:
         return f"{'none' if a is None else numbers.short_bytes(a)} → {'none' if b is None else numbers.short_bytes(b)}"
     if a == b:
-        return markup.esc(numbers.short_bytes(a))
-    css = "worse" if b > a else "better"
-    return (
-        f"{markup.esc(numbers.short_bytes(a))} → {markup.esc(numbers.short_bytes(b))} "
-        f'<span class="{css}">({markup.esc(numbers.delta_bytes(b - a))})</span>'
-    )
+        return numbers.short_bytes(a)
+    delta = f'<span class="{"worse" if b > a else "better"}">({numbers.delta_bytes(b - a)})</span>'
+    return f"{numbers.short_bytes(a)} → {numbers.short_bytes(b)} {delta}"
 
 
 # --- the drawings and the changes --------------------------------------------------------------------------------
@@ -313,7 +273,7 @@ def _figure(a: int | None, b: int | None) -> str:
 def body(left: Shown, right: Shown, found: Comparison, handle: Any) -> None:
     """Draw everything that depends on the selection."""
     graphs = left.solution is not None and right.solution is not None
-    how = st.segmented_control(
+    layout = st.segmented_control(
         "How",
         ["Overlaid", "Side by side", *(["Graphs"] if graphs else [])],
         default="Overlaid",
@@ -321,25 +281,21 @@ def body(left: Shown, right: Shown, found: Comparison, handle: Any) -> None:
         label_visibility="collapsed",
         required=True,
     )
-    if how == "Graphs":
+    if layout == "Graphs":
         for place, side, name in zip(st.columns(2, gap="small"), (left, right), ("Baseline", "Candidate"), strict=True):
             with place:
                 st.html(markup.heading(f"{name}: {name_of(side)}"))
                 graph_view.draw(side, f"walk-{name}")
-    elif how == "Side by side":
-        one, two = st.columns(2, gap="small")
-        one_scale: dict[str, Any] = {
-            "link": "compare",
-            "strip": False,
-            "show_baseline": False,
-            "reach": reach(left, right),
-        }
-        with one:
-            st.html(markup.heading(f"Baseline: {name_of(left)}"))
-            plan_drawing.canvas(handle, key="compare-left", height=430, draw_baseline_itself=True, **one_scale)
-        with two:
-            st.html(markup.heading(f"Candidate: {name_of(right)}"))
-            plan_drawing.canvas(handle, key="compare-right", height=430, **one_scale)
+    elif layout == "Side by side":
+        arena = arena_focus.drawn(right.plan)
+        of_sides = [side.plan.arena_of[arena].extent_bytes for side in (left, right) if arena in side.plan.arena_of]
+        how: dict[str, Any] = {"link": "compare", "strip": False, "show_baseline": False, "height": 430}
+        how["reach"] = max(of_sides, default=0)  # both maps have one scale
+        for place, side, name in zip(st.columns(2, gap="small"), (left, right), ("Baseline", "Candidate"), strict=True):
+            with place:
+                st.html(markup.heading(f"{name}: {name_of(side)}"))
+                key = f"compare-{'left' if side is left else 'right'}"
+                plan_drawing.canvas(handle, key=key, draw_baseline_itself=side is left, **how)
     else:
         plan_drawing.canvas(handle, key="compare-over", height=480, show_baseline=True, strip=False)
     arena = arena_focus.of_plan(right.plan)
@@ -347,21 +303,10 @@ def body(left: Shown, right: Shown, found: Comparison, handle: Any) -> None:
         if arena in left.plan.arena_of:
             st.html(address.linked(why_here_text.parted(plan_rows.where_they_part(left, right, arena), arena)))
         st.html(markup.heading(f"Live bytes of {arena}, baseline → candidate"))
-        st.plotly_chart(
-            chart_base.phase_bands(curves(left.plan, right.plan, arena), plan_rows.bands(right)),
-            key=f"curves.{left.key}.{right.key}.{arena}",
-            config=chart_base.CONFIG,
-        )
+        fig = chart_base.phase_bands(compared_live_bytes(left.plan, right.plan, arena), plan_rows.bands(right))
+        st.plotly_chart(fig, key=f"curves.{left.key}.{right.key}.{arena}", config=chart_base.CONFIG)
     changes(found, left, right)
     state.write_link()
-
-
-def reach(left: Shown, right: Shown) -> int:
-    """Return the bytes that both maps show, for equal scales; 0 for all arenas."""
-    arena = arena_focus.drawn(right.plan)
-    return max(
-        (side.plan.arena_of[arena].extent_bytes for side in (left, right) if arena in side.plan.arena_of), default=0
-    )
 
 
 def changes(found: Comparison, baseline: Shown, candidate: Shown) -> None:
@@ -369,33 +314,24 @@ def changes(found: Comparison, baseline: Shown, candidate: Shown) -> None:
     if not found.complete:
         st.html(markup.empty("No tensors to compare", "One side is a digest; it has only a hash of its tensors."))
         return
-    totals = {kind: found.totals[kind] for kind in KINDS if found.totals[kind][0]}
-    if not totals:
-        st.html(
-            markup.empty("No tensor changed", "Every tensor has the same offset, size and live range in both plans.")
-        )
+    labels = {}
+    for kind in KINDS:
+        count, size = found.totals[kind]
+        text = numbers.delta_bytes(size) if kind == "resized" else numbers.short_bytes(size)
+        if count:
+            labels[kind] = f"{kind.replace('_', ' ')} {count:,} ({text})"
+    if not labels:
+        same = "Every tensor has the same offset, size and live range in both plans."
+        st.html(markup.empty("No tensor changed", same))
         return
-    labels = {
-        kind: f"{kind.replace('_', ' ')} {n:,} ({size})"
-        for kind, (n, b) in totals.items()
-        for size in [numbers.delta_bytes(b) if kind == "resized" else numbers.short_bytes(b)]
-    }
     picked = st.pills(
-        "Changes",
-        list(labels),
-        format_func=labels.__getitem__,
-        key="w.kinds",
-        label_visibility="collapsed",
-        default=None,
+        "Changes", list(labels), format_func=labels.__getitem__, key="w.kinds", label_visibility="collapsed"
     )
-    everything = totals[picked][0] if picked else int((found.kinds != 0).sum())
+    everything = found.totals[picked][0] if picked else int((found.kinds != 0).sum())
     listed = found.largest(picked, MOST_CHANGES)
-    st.html(
-        markup.heading(
-            "Changes per tensor",
-            f"{numbers.of(len(listed), everything, 'change')}, largest first; baseline → candidate; click to select",
-        )
-    )
+    shown = numbers.of(len(listed), everything, "change")
+    note = f"{shown}, largest first; baseline → candidate; click to select"
+    st.html(markup.heading("Changes per tensor", note))
     slots = baseline.plan.has_slots and candidate.plan.has_slots
     table = pd.DataFrame([_row(c, slots) for c in listed])
     if not state.choice().selected:
@@ -411,8 +347,8 @@ def changes(found: Comparison, baseline: Shown, candidate: Shown) -> None:
 def _row(change: TensorChange, slots: bool) -> dict[str, str]:
     a, b = change.left, change.right
 
-    def both(say: Any) -> str:
-        return numbers.change(say(a) if a else "absent", say(b) if b else "absent")
+    def both(text_of: Any) -> str:
+        return numbers.change(text_of(a) if a else "absent", text_of(b) if b else "absent")
 
     return {
         "tensor": change.tensor_id,

@@ -5,15 +5,18 @@ from functools import partial
 
 import streamlit as st
 
+from app.kit import controls
+from app.kit.charts.chart_base import CONFIG
 from app.kit.download import downloads, pictures
-from app.kit.frame import page_frame
-from app.pages.export import runtime_card
-from app.session import planning, repeat_command, review, state
+from app.kit.frame import long_work, page_frame
+from app.pages.plan.measured import bars
+from app.session import measuring, planning, repeat_command, review, state
 from app.session.planning import Shown
 from app.session.view_state import to_query
 from app.texts import markup, numbers
-from tmmu_core.base.errors import TmmuError
 from tmmu_core.base.escaping import for_markdown
+from tmmu_core.base.extras import installed
+from tmmu_core.runtime.measure.measure_model import MICRO
 
 
 def page() -> None:
@@ -34,18 +37,13 @@ def page() -> None:
             st.html(markup.heading(title, note))
             for entry in listed:
                 _row(*entry)
-                if entry.name.endswith(".tflite"):
-                    runtime_card.draw(shown, entry.make)
+                if entry.name.endswith(".tflite") and installed("tflite_micro"):
+                    measured_by_runtime(shown, entry.make)
 
 
 def report(shown: Shown, stem: str) -> None:
     """Draw the download of the HTML report, with or without the baseline of Compare."""
-    st.html(
-        markup.heading(
-            "Report",
-            "one HTML file with interactive maps; needs no network",
-        )
-    )
+    st.html(markup.heading("Report", "one HTML file with interactive maps; needs no network"))
     baseline = _baseline()
     against = st.checkbox(
         for_markdown(f"Compare with {baseline.opened.name} · {baseline.plan.planner}")
@@ -70,22 +68,14 @@ def _baseline() -> Shown | None:
     if target is None:
         return None
     job = planning.plan_job(target)
-    if not job.wait(planning.PATIENCE):
-        return None
-    try:
-        return job.answer()
-    except TmmuError:
-        return None
+    return job.answer() if job.wait(planning.PATIENCE) and job.worked else None
 
 
 def link(shown: Shown) -> None:
     """Draw the link to the current view."""
     st.html(markup.heading("Link", "graph, settings, view and selection; opens Plan"))
-    st.code(
-        downloads.address(st.context.url or "", to_query(state.choice())),
-        language=None,
-        wrap_lines=True,
-    )
+    address = downloads.address(st.context.url or "", to_query(state.choice()))
+    st.code(address, language=None, wrap_lines=True)
     if shown.opened.source.startswith("file:"):
         st.caption(
             "The link works while the file is on this server. Elsewhere, open the link, "
@@ -94,7 +84,7 @@ def link(shown: Shown) -> None:
 
 
 def _row(label: str, name: str, mime: str, what: str, make: Callable[[], bytes | str]) -> None:
-    with st.container(horizontal=True, vertical_alignment="center", gap="small", key=f"take.{name}"):
+    with controls.row(f"take.{name}"):
         _download(label, name, mime, make)
         st.html(f'<div class="tm"><code>{markup.esc(name)}</code> <span class="soft">{markup.esc(what)}</span></div>')
 
@@ -113,6 +103,30 @@ def _download(label: str, name: str, mime: str, make: Callable[[], bytes | str],
     )
 
 
+def measured_by_runtime(shown: Shown, make: Callable[[], bytes | str]) -> None:
+    """Compare the memory that TensorFlow Lite Micro uses without and with the plan, if that is switched on.
+
+    ``make`` returns the model with the plan.
+    """
+    if not st.toggle(f"Measure with {MICRO}", key="measure-tflm"):
+        return
+    written = make()
+    assert isinstance(written, bytes)
+    job, failed = measuring.compared(written, shown.opened), f"{MICRO} could not run the model"
+    found = long_work.result(job, f"Measuring with {MICRO}", failed, source=shown.opened.name, patience=0)
+    if found is None:
+        return
+    head, with_plan = found.figures["head"], found.figures["head_with_plan"]
+    before, after = found.figures["arena"], found.figures["arena_with_plan"]
+    fig = bars(head, with_plan, found.given.bound, "TFLM's own plan", "with this plan")
+    st.plotly_chart(fig, key="tflm-head", config=CONFIG)
+    st.caption(
+        f"Bars: tensors (head of the arena). Smallest arena that runs on this machine: {numbers.full_bytes(before)} → "
+        f"{numbers.full_bytes(after)}. Outputs {'equal' if found.outputs_equal else 'DIFFERENT'} on random inputs."
+    )
+    st.code(f"alignas(16) uint8_t TensorArena[{after}];  // {before} without the plan", language="cpp")
+
+
 def hashes(shown: Shown) -> None:
     """Draw the hashes of the plan."""
     plan = shown.plan
@@ -125,11 +139,8 @@ def hashes(shown: Shown) -> None:
         ("replay token", plan.replay_token),
     )
     st.html(markup.heading("Hashes"))
-    rows_ = [
-        [markup.esc(name), f'<span class="mono digest">{digest.hex() or numbers.UNKNOWN}</span>']
-        for name, digest in named
-    ]
-    st.html(markup.table(["name", "SHA-256 (replay token: 32 bytes)"], rows_))
+    rows = [[name, f'<span class="mono digest">{digest.hex() or numbers.UNKNOWN}</span>'] for name, digest in named]
+    st.html(markup.table(["name", "SHA-256 (replay token: 32 bytes)"], rows))
 
 
 page()

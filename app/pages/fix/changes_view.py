@@ -1,20 +1,23 @@
 """The view Changes: changes that make the plan fit a memory limit, or the proof that no change does."""
 
-from dataclasses import fields, replace
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
+import plotly.graph_objects as go
 import streamlit as st
 
 from app.canvas.plan_component import Memory, Picture, plan_canvas, plan_store
-from app.kit.charts import chart_base
+from app.kit import controls
+from app.kit.charts.chart_base import BAD, CONFIG, LINE, LIVE, add_curve, bytes_axis, figure
+from app.kit.charts.curves import thinned
 from app.kit.frame import long_work
 from app.kit.tensor.plan_drawing import end_to_end, selected
-from app.pages.fix import figures as charts
 from app.pages.fix import move_tables
 from app.session import fitting, planning, state
 from app.session.planning import Shown
 from app.session.work.jobs import Job
 from app.texts import markup, numbers
-from tmmu_core.base.errors import TmmuError
 from tmmu_core.fitting.move import Kind
 from tmmu_core.fitting.problem.answer import ALLOWED, Fitted
 from tmmu_core.fitting.problem.capacity import Capacity
@@ -22,8 +25,9 @@ from tmmu_core.fitting.problem.planner_calls import Candidate
 from tmmu_core.fitting.search.candidates import pareto
 from tmmu_core.graph.assumed_sizes import reach
 from tmmu_core.graph.model import ONE_MEMORY
+from tmmu_core.plans.figures.live_bytes import change_points
 from tmmu_core.plans.figures.metrics import totals
-from tmmu_core.plans.model import Plan
+from tmmu_core.plans.model import U64, Plan
 
 KINDS: dict[Kind, str] = {
     "planner": "another planner",
@@ -51,15 +55,14 @@ def draw(shown: Shown) -> None:
     search.wait(planning.PATIENCE)
     st.html(markup.claim(claim(search, capacity, shown.plan)))
     if not search.finished:
-        long_work.progress(search, _so_far(search, capacity), follow=True)
-        _drawn(shown, search.found[-1] if search.found else None, capacity)
+        best = search.found[-1] if search.found else None
+        so_far = f" {limit_text(capacity)}: {numbers.short_bytes(capacity.taken(best.plan))} so far" if best else ""
+        long_work.progress(search, f"Making it fit{so_far}", follow=True)
+        _drawn(shown, best, capacity)
         return
-    try:
-        fitted = search.answer()
-    except TmmuError as error:
-        st.html(markup.empty("The search failed", f"{getattr(error, 'message', error)} {error.hint}"))
-        return
-    body(shown, fitted, capacity)
+    fitted = long_work.result(search, "Making it fit", "The search failed")
+    if fitted is not None:
+        body(shown, fitted, capacity)
 
 
 def claim(search: Job[Fitted], capacity: Capacity, today: Plan) -> str:
@@ -112,7 +115,7 @@ def _kinds() -> frozenset[Kind]:
     return chosen or frozenset(ALLOWED)
 
 
-def controls() -> None:
+def pick_kinds() -> None:
     """Draw the choice of the kinds of changes."""
     st.multiselect(
         "Allowed changes",
@@ -124,13 +127,6 @@ def controls() -> None:
         placeholder="allowed changes",
         label_visibility="collapsed",
     )
-
-
-def _so_far(search: Job[Fitted], capacity: Capacity) -> str:
-    if not search.found:
-        return "Making it fit"
-    best = search.found[-1]
-    return f"Making it fit {limit_text(capacity)}: {numbers.short_bytes(capacity.taken(best.plan))} so far"
 
 
 def body(shown: Shown, fitted: Fitted, capacity: Capacity) -> None:
@@ -151,13 +147,8 @@ def body(shown: Shown, fitted: Fitted, capacity: Capacity) -> None:
     with right:
         if len(points) > 1:
             st.html(markup.heading("Bytes against cost", "each point is a plan; click to preview it"))
-            st.plotly_chart(
-                charts.trade(points, fitted.flops, capacity, _index(points, best)),
-                key=key,
-                config=chart_base.CONFIG,
-                on_select=lambda: _pick(key),
-                selection_mode="points",
-            )
+            fig = bytes_against_cost(points, fitted.flops, capacity, best)
+            st.plotly_chart(fig, key=key, config=CONFIG, on_select=lambda: _pick(key), selection_mode="points")
         _minimum_button(whole)
     move_tables.by_module(replace(fitted, best=best))
     _drawn(shown, best, capacity)
@@ -208,16 +199,10 @@ def _previewed(fitted: Fitted, points: tuple[Candidate, ...], key: str) -> Candi
     return _chosen() or clicked
 
 
-def _index(points: tuple[Candidate, ...], best: Candidate) -> int | None:
-    return next((k for k, candidate in enumerate(points) if candidate is best), None)
-
-
 def _pick(key: str) -> None:
-    event = state.raw(key)
-    points = event["selection"]["points"] if event else []
-    if points:
-        state.put("fit.point", (key, int(points[0]["point_index"])))
-        move_tables.choose_none()
+    if point := state.clicked_point(key):
+        state.put("fit.point", (key, int(point["point_index"])))
+        state.put(move_tables.CHOSEN, None)
 
 
 def _drawn(shown: Shown, best: Candidate | None, capacity: Capacity) -> None:
@@ -232,8 +217,8 @@ def _drawn(shown: Shown, best: Candidate | None, capacity: Capacity) -> None:
     if after is not None:
         title += f" → {numbers.short_bytes(int(after.max(initial=0)))}"
     st.html(markup.heading(title))
-    figure = charts.memory(today, after, _limit(capacity))
-    st.plotly_chart(figure, key=f"fit-memory.{shown.key}.{capacity.key}", config=chart_base.CONFIG)
+    fig = live_bytes_under(_limit(capacity), today, after)
+    st.plotly_chart(fig, key=f"fit-memory.{shown.key}.{capacity.key}", config=CONFIG)
     _map(shown.plan, plan, capacity)
 
 
@@ -269,7 +254,7 @@ _FROM = "fit.from"
 
 def _open(shown: Shown, best: Candidate) -> None:
     before = state.raw(_FROM)
-    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="fit-open"):
+    with controls.row("fit-open"):
         st.button(
             "Open this plan",
             key="fit-apply",
@@ -295,8 +280,7 @@ def _apply(shown: Shown, best: Candidate) -> None:
 
 
 def _undo() -> None:
-    before = state.raw(_FROM)
-    state.choose(**{field.name: getattr(before, field.name) for field in fields(before)})
+    state.choose(**vars(state.raw(_FROM)))
     state.put(_FROM, None)
 
 
@@ -322,22 +306,84 @@ def _sizes(shown: Shown, capacity: Capacity) -> None:
         st.selectbox(
             "Dimension",
             ["", *names],
-            key=state.set_widget("fit_dim", chosen.fit_dim if chosen.fit_dim in names else ""),
             format_func=lambda name: name or "choose",
-            on_change=lambda: state.choose(fit_dim=state.widget_value("fit_dim")),
             width=200,
+            **state.bound("fit_dim", chosen.fit_dim if chosen.fit_dim in names else ""),
         )
     if chosen.fit_dim not in names:
         return
     job = fitting.largest(chosen, chosen.fit_dim, capacity, _kinds())
-    if not job.wait(planning.PATIENCE):
-        long_work.progress(job, f"Finding the largest {chosen.fit_dim}", follow=True)
-        return
-    try:
-        found = job.answer()
-    except TmmuError as error:
-        st.html(markup.empty("Search failed", f"{getattr(error, 'message', error)}"))
+    found = long_work.result(job, f"Finding the largest {chosen.fit_dim}", "The search failed")
+    if found is None:
         return
     dim = reach(graph, chosen.fit_dim) if chosen.fit_dim in graph.ranges else graph.dims[chosen.fit_dim]
     result = f"no size from {dim.min:,} to {dim.max:,} fits" if found.size is None else f"up to {found.size:,} fits"
     st.html(f'<div class="tm"><strong>{markup.esc(chosen.fit_dim)}: {result}</strong> (range up to {dim.max:,})</div>')
+
+
+# --- figures -----------------------------------------------------------------------------------------------------
+
+
+def live_bytes_under(limit: int | None, today: U64, fitted: U64 | None) -> go.Figure:
+    """Return live bytes over time, shape (T,): current plan dotted, fitted plan filled, red above the limit.
+
+    The plans can have different numbers of steps; the x axis is 0 to 100 % of each.
+    """
+    fig = figure(260)
+    capacity = numbers.UNLIMITED if limit is None else limit
+    how: dict[str, Any] = {"width": 1.5, "hover": "%{x:.1f} % of the steps<br>%{customdata}"}
+    x, y = _shares(today if fitted is None else fitted)
+    top, name = max(y, default=0), "live" if limit is None else "live, within the limit"
+    within = [min(value, capacity) for value in y]
+    add_curve(fig, x, within, name, LIVE, fill="tozeroy", fillcolor="rgba(0,114,178,0.22)", **how)
+    if top > capacity:
+        add_curve(fig, x, y, "over the limit", BAD, fill="tonexty", fillcolor="rgba(213,94,0,0.45)", **how)
+        over, hover = fig.data[-1], fig.data[-1].hovertemplate
+        over.line.width = 0  # the other curve draws the line
+        over.hovertemplate = [hover if value > capacity else "" for value in y]
+        over.hoverinfo = ["all" if value > capacity else "skip" for value in y]
+    if fitted is not None:
+        before = _shares(today)
+        top = max(top, *before[1])
+        add_curve(fig, *before, "current plan", LINE, dash="dot", **how)
+    if limit is not None:
+        label = {"text": f"limit {numbers.short_bytes(limit)}", "font": {"size": 11, "color": BAD}}
+        line = {"color": BAD, "width": 1.5, "dash": "dash"}
+        fig.add_hline(y=limit, line=line, annotation=label, annotation_position="top right")
+    fig.update_xaxes(range=[0, 100], ticksuffix=" %", title={"text": "of the steps", "standoff": 4})
+    fig.update_yaxes(bytes_axis(max(top, limit or 0)), fixedrange=True)
+    return fig.update_layout(showlegend=True, legend={"orientation": "h", "y": 1.14, "x": 0})
+
+
+def _shares(live: U64) -> tuple[list[float], list[int]]:
+    """Return a curve as percent of its steps, and bytes."""
+    begins, values = thinned(*change_points(live))
+    y = [int(value) for value in values]
+    return [100 * int(t) / len(live) for t in begins] + [100.0], [*y, y[-1] if y else 0]
+
+
+def bytes_against_cost(curve: Sequence[Candidate], flops: int, capacity: Capacity, chosen: Candidate) -> go.Figure:
+    """Return bytes against extra FLOPs; each point is a plan."""
+    fig = figure(260)
+    x = [100 * c.cost.extra_flops / flops if flops else 0.0 for c in curve]
+    y, limit = [capacity.taken(c.plan) for c in curve], capacity.limit_bytes
+    marker = {
+        "size": [15 if candidate is chosen else 10 for candidate in curve],
+        "color": [LIVE if value <= limit else BAD for value in y],
+        "symbol": ["circle" if value <= limit else "x" for value in y],
+    }
+    texts = [
+        (numbers.full_bytes(size), numbers.short_bytes(c.cost.moved_bytes), len(c.moves))
+        for size, c in zip(y, curve, strict=True)
+    ]
+    hover = "%{customdata[0]}<br>+%{x:.2f} % FLOPs, %{customdata[1]} transferred<br>%{customdata[2]} changes"
+    how: dict[str, Any] = {
+        "mode": "lines+markers",
+        "marker": marker,
+        "cliponaxis": False,
+    }  # the current plan is on the axis
+    add_curve(fig, x, y, "", LINE, width=1.2, texts=texts, hover=hover, **how)
+    fig.add_hline(y=limit, line={"color": BAD, "width": 1.5, "dash": "dash"})
+    fig.update_xaxes(title={"text": "extra FLOPs, %", "standoff": 4}, rangemode="tozero")
+    fig.update_yaxes(bytes_axis(max([limit, *y])), fixedrange=True)
+    return fig.update_layout(clickmode="event+select")

@@ -7,11 +7,10 @@ import streamlit as st
 
 from app.kit.data_table import Picks, pickable
 from app.kit.frame import long_work
-from app.session import planning, state
+from app.session import state
 from app.session.work.jobs import Job
 from app.texts import markup, numbers
 from app.texts.module_text import module_table, peak_text
-from tmmu_core.base.errors import TmmuError
 from tmmu_core.fitting.move import Move
 from tmmu_core.fitting.problem.answer import Fitted
 from tmmu_core.fitting.search.what_if import WhatIf
@@ -59,14 +58,8 @@ def by_module(fitted: Fitted) -> None:
 
 def ranked(job: Job[WhatIf], today: int) -> None:
     """Draw the savings of each change alone, largest first; a click previews its plan. ``today``: current bytes."""
-    if not job.wait(planning.PATIENCE):
-        st.html(markup.heading("Savings of each change"))
-        long_work.progress(job, "Ranking changes", follow=True)
-        return
-    try:
-        found = job.answer()
-    except TmmuError as error:
-        st.html(markup.empty("Ranking failed", f"{getattr(error, 'message', error)} {error.hint}"))
+    found = long_work.result(job, "Ranking changes", "The changes could not be ranked")
+    if found is None:
         return
     note = f"{found.planned:,} of {found.weighed:,} changes planned, each alone; click to preview"
     st.html(markup.heading("Savings of each change", note))
@@ -88,8 +81,7 @@ def ranked(job: Job[WhatIf], today: int) -> None:
             "why it is allowed": [move.why for move in listed],
         }
     )
-    free = [name for name in ("extra FLOPs", "transferred") if not table[name].any()]
-    table = table.drop(columns=free)
+    table = table.drop(columns=[name for name in ("extra FLOPs", "transferred") if not table[name].any()])
     key = "fit-single." + "/".join(sorted({move.kind for move in listed}))
     at = next((k for k, move in enumerate(listed) if (move.kind, move.what) == state.raw(CHOSEN)), None)
     columns = {
@@ -110,11 +102,6 @@ def chosen(job: Job[WhatIf]) -> Move | None:
     if not wanted or not job.worked:
         return None
     return next((move for move in job.answer().moves if (move.kind, move.what) == wanted), None)
-
-
-def choose_none() -> None:
-    """Clear the preview."""
-    state.put(CHOSEN, None)
 
 
 def _choose(listed: tuple[Move, ...], cell: tuple[int, str] | None) -> None:

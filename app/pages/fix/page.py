@@ -2,10 +2,22 @@
 
 import streamlit as st
 
-from app.kit import tabs
-from app.kit.frame import page_frame
-from app.pages.fix import changes_view, planners_view
-from app.texts import markup
+from app.kit import arena_focus, controls
+from app.kit.charts.chart_base import CONFIG
+from app.kit.charts.curves import search_course
+from app.kit.frame import long_work, page_frame
+from app.pages.fix import changes_view
+from app.session import planning, state
+from app.session.planning import Shown
+from app.session.work.jobs import desk
+from app.texts import certificate_text, markup, numbers, totals_text
+from tmmu_core.base.errors import TmmuError
+from tmmu_core.planners import PLANNERS, MemoryPlannerEntry
+from tmmu_core.plans.analysis.search_progress import Moment, course
+from tmmu_core.plans.figures.metrics import totals
+from tmmu_core.plans.model import CLAIMED, FEASIBLE, INCOMPLETE, INVALID, OPTIMAL, Plan
+
+WORST_FIRST = (INVALID, INCOMPLETE, CLAIMED, "unproven", FEASIBLE, OPTIMAL)
 
 
 def page() -> None:
@@ -14,15 +26,128 @@ def page() -> None:
     if shown.opened.plan is not None:
         st.html(markup.empty("A finished plan cannot change", "Open the graph or the CSV instance of this plan."))
         return
-    views = {"changes": "Changes", "planners": "All planners"}
-    if shown.opened.graph is None:
-        del views["changes"]
-    draws = {"changes": changes_view.draw, "planners": planners_view.draw}
-    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="views"):
-        view = tabs.pick(views)
+    views = {"planners": "All planners"}
+    if shown.opened.graph is not None:
+        views = {"changes": "Changes", **views}
+    with controls.row("views"):
+        view = controls.pick_view(views)
         if view == "changes":
-            changes_view.controls()
-    draws[view](shown)
+            changes_view.pick_kinds()
+    if view == "changes":
+        changes_view.draw(shown)
+    else:
+        planners(shown)
+
+
+# --- all planners ------------------------------------------------------------------------------------------------
+
+
+def planners(shown: Shown) -> None:
+    """Run all planners, one after the other, and list their plans."""
+    job = planning.every_planner(state.choice())
+    job.wait(planning.PATIENCE)
+    answers, refusals = results(shown)
+    st.html(markup.claim(claim(shown, {name: answer.plan for name, answer in answers.items()})))
+    if not job.finished:
+        long_work.progress(job, "Running all planners", follow=True)
+    elif job.stopping:
+        about = "Stopped planners keep their best plan until they run again."
+        st.button("Run the remaining planners", on_click=planning.go_on, args=(state.choice(),), help=about)
+    st.html(_table(shown, answers, refusals))
+    if shown.choice.planner in answers and answers[shown.choice.planner].plan.layout_hash != shown.plan.layout_hash:
+        st.caption("With a memory limit, a search stops when everything fits. The table shows the smallest plans.")
+    _courses(answers, arena_focus.arena(shown))
+
+
+def results(shown: Shown) -> tuple[dict[str, Shown], dict[str, TmmuError]]:
+    """Return ``(plans, errors)`` of the planners that have finished."""
+    answers: dict[str, Shown] = {}
+    refusals: dict[str, TmmuError] = {}
+    for name in planning.planners_for(shown.opened):
+        job = desk().known(planning.plan_key(planning.compared_under(state.choice(), name)))
+        if job is not None and job.finished:
+            try:
+                answers[name] = job.answer()
+            except TmmuError as error:
+                refusals[name] = error
+    return answers, refusals
+
+
+def claim(shown: Shown, plans: dict[str, Plan]) -> str:
+    """Return the title: ``portfolio is best: 105 MiB, the lower bound; slots needs 2.2 % more``."""
+    valid = [name for name, plan in plans.items() if _status(plan) != INVALID and not _own_memories(name)]
+    if not valid:
+        return "No planner has finished"
+    best = min(valid, key=lambda name: _order(plans[name], name))
+    least, now = totals(plans[best]), totals(shown.plan).extent_bytes
+    reach = "the lower bound" if not least.gap[0] else f"{numbers.over_bound(*least.gap)} over the lower bound"
+    more = numbers.gap(now, least.extent_bytes)
+    rest = "" if now <= least.extent_bytes else f"; {shown.plan.planner} needs {more} more"
+    return f"{best} is best: {numbers.short_bytes(least.extent_bytes)}, {reach}{rest}"
+
+
+def _own_memories(name: str) -> bool:
+    """Return whether a planner selects memories itself: its sizes do not compare with those of the others."""
+    return isinstance(PLANNERS.get(name), MemoryPlannerEntry)
+
+
+def _status(plan: Plan) -> str:
+    """Return the weakest status of the arenas."""
+    return min((arena.status for arena in plan.arenas), key=WORST_FIRST.index, default=OPTIMAL)
+
+
+def _order(plan: Plan, name: str) -> tuple[int, int, str]:
+    return totals(plan).extent_bytes, int(plan.metrics.get("allocation_time_ns", 0)), name
+
+
+def _table(shown: Shown, answers: dict[str, Shown], refusals: dict[str, TmmuError]) -> str:
+    ordered = sorted(answers, key=lambda name: (_own_memories(name), *_order(answers[name].plan, name)))
+    arena = arena_focus.arena(shown)
+    rows = [_row(name, answers[name].plan, arena) for name in ordered]
+    for name, error in refusals.items():
+        rows.append([markup.esc(name), f'<span class="soft">{markup.esc(_why(shown, name, error))}</span>'])
+    head = ("planner", totals_text.EXTENT, "above the lower bound", "gap", "optimality", "planning time", "layout")
+    now = ordered.index(shown.choice.planner) if shown.choice.planner in ordered else -1
+    return markup.table(head, rows, numbers=(1, 2, 3, 5), now=now)
+
+
+def _row(name: str, plan: Plan, arena: str) -> list[str]:
+    sums, status = totals(plan), _status(plan)
+    here = arena if arena in plan.arena_of else arena_focus.largest(plan)
+    summary = PLANNERS[name].summary if name in PLANNERS else "Offsets of the file."
+    about = certificate_text.planner_remark(plan, here) or summary
+    memories = f" (memories: {', '.join(plan.arena_of)})" if _own_memories(name) else ""
+    return [
+        f'<abbr title="{markup.esc(about)}">{markup.esc(certificate_text.planner_of(plan, here) + memories)}</abbr>',
+        markup.size(sums.extent_bytes),
+        markup.esc(numbers.short_bytes(sums.gap[0])),
+        markup.esc(numbers.over_bound(*sums.gap)),
+        f'<span class="{"better" if status == OPTIMAL else ""}">{markup.esc(status)}</span>',
+        markup.esc(numbers.duration(int(plan.metrics.get("allocation_time_ns", 0)) or None)),
+        f'<span class="mono">{numbers.short_hash(plan.layout_hash)}</span>',
+    ]
+
+
+def _why(shown: Shown, name: str, error: TmmuError) -> str:
+    """Return why a planner has no plan."""
+    if shown.opened.problem is not None and _own_memories(name):
+        return "needs a graph: it selects memories by tensor role"
+    return " ".join(filter(None, (f"failed: {getattr(error, 'message', error)}", error.hint)))
+
+
+def _courses(answers: dict[str, Shown], arena: str) -> None:
+    """Draw the progress of each search; ``auto`` repeats the search that it picked and is left out."""
+    drawn: list[tuple[Moment, ...]] = []
+    for name, answer in answers.items():
+        points = course(answer.plan, arena) if arena in answer.plan.arena_of else ()
+        if len(points) < 2 or points in drawn:
+            continue
+        drawn.append(points)
+        nodes = answer.plan.notes[arena].get("nodes")
+        left = "proven minimal" if points[-1].bound == points[-1].extent else "gap not closed"
+        st.html(markup.heading(f"{name}: size and proven bound of {arena}, over search nodes", left))
+        fig = search_course(points, nodes if isinstance(nodes, int) else 0)
+        st.plotly_chart(fig, key=f"course.{name}.{arena}.{answer.key}", config=CONFIG)
 
 
 page()

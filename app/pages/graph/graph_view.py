@@ -6,7 +6,7 @@ import numpy as np
 import streamlit as st
 
 from app.canvas.graph_component import Arrow, Box, Drawing, Frame, walk_canvas
-from app.kit import arena_focus
+from app.kit import arena_focus, controls
 from app.session import graph_levels, state
 from app.session.planning import Shown
 from app.texts import numbers
@@ -41,12 +41,16 @@ def draw(shown: Shown, key: str = "walk") -> None:
     """Draw the controls and the graph. A second graph on a page has another ``key`` and no controls."""
     scene = scene_of(shown)
     if key == "walk":
-        controls(scene)
+        _controls(scene)
     walk_canvas(
         drawing(scene),
         key=key,
         height=HEIGHT,
-        on={"select": lambda name: state.choose(selected=name), "open": _open, "close": _close},
+        on={
+            "select": lambda name: state.choose(selected=name),
+            "open": lambda path: _open_all((path,)),
+            "close": _close,
+        },
     )
 
 
@@ -54,7 +58,7 @@ def scene_of(shown: Shown) -> Scene:
     """Return the visible part of the graph for the current choice."""
     assert shown.solution is not None
     liveness, chosen, arena = shown.solution.liveness, state.choice(), arena_focus.arena(shown)
-    peak = arena_focus.peak(shown.plan, shown.key, arena)[0] if arena else 0
+    peak = arena_focus.peak_step(shown, arena) if arena else 0
     at_peak = int(liveness.timeline.node_at[peak]) if liveness.timeline.steps else -1
     if at_peak < 0 and len(liveness.timeline.order):
         at_peak = liveness.timeline.index.node_of[liveness.timeline.order[0]]
@@ -62,18 +66,17 @@ def scene_of(shown: Shown) -> Scene:
     return Scene(shown, liveness, graph_levels.tree(shown), found, arena, peak)
 
 
-def controls(scene: Scene) -> None:
+def _controls(scene: Scene) -> None:
     """Draw the controls: whole model or neighbourhood, radius, opening of modules."""
     chosen, way = state.choice(), graph_levels.way_of(scene.shown, state.choice())
-    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="walk-controls"):
+    with controls.row("walk-controls"):
         st.segmented_control(
             "Walk",
             list(WAYS),
             format_func=WAYS.__getitem__,
-            key=state.set_widget("walk", way),
-            on_change=lambda: state.choose(walk=state.widget_value("walk") or way),
             label_visibility="collapsed",
             required=True,
+            **state.bound("walk", way),
         )
         search(scene.shown)
         if way == graph_levels.AROUND:
@@ -81,32 +84,19 @@ def controls(scene: Scene) -> None:
                 "Edges away",
                 min_value=0,
                 max_value=graph_levels.MOST_RADIUS,
-                key=state.set_widget("radius", graph_levels.RADIUS if chosen.radius is None else chosen.radius),
-                on_change=lambda: state.choose(radius=state.widget_value("radius")),
                 label_visibility="collapsed",
                 width=130,
                 help="Number of edges from the selection to show.",
+                **state.bound("radius", graph_levels.RADIUS if chosen.radius is None else chosen.radius),
             )
         inside = levels_above(scene, chosen.selected)
-        st.button(
-            "Open modules of the selection",
-            key="walk-down",
-            disabled=not inside,
-            help="Open every module that contains the selection."
-            if inside
-            else ("The selection is visible." if chosen.selected else "Nothing is selected."),
-            on_click=_open_all,
-            args=(inside,),
-        )
+        about = "The selection is visible." if chosen.selected else "Nothing is selected."
+        about = "Open every module that contains the selection." if inside else about
+        label = "Open modules of the selection"
+        st.button(label, key="walk-down", disabled=not inside, help=about, on_click=_open_all, args=(inside,))
         if chosen.opened or chosen.closed:
-            st.button(
-                "Reset",
-                key="walk-reset",
-                type="tertiary",
-                help="Restore the initial open and closed modules.",
-                on_click=state.choose,
-                kwargs={"opened": "", "closed": ""},
-            )
+            about = "Restore the initial open and closed modules."
+            controls.button("Reset", "walk-reset", {"opened": "", "closed": ""}, help=about)
 
 
 def search(shown: Shown) -> None:
@@ -133,7 +123,7 @@ def search(shown: Shown) -> None:
             disabled=not found,
             help="Select the next node found.",
             shortcut="Shift+Enter",
-            on_click=_next,
+            on_click=_select_next,
             args=(found,),
         )
 
@@ -141,10 +131,10 @@ def search(shown: Shown) -> None:
 def _searched(shown: Shown) -> None:
     text = str(state.widget_value("node-search") or "").strip()
     state.choose(search=text, marked="")
-    _next([name for name in graph_levels.found_steps(shown, text).values() if name])
+    _select_next([name for name in graph_levels.found_steps(shown, text).values() if name])
 
 
-def _next(found: list[str]) -> None:
+def _select_next(found: list[str]) -> None:
     """Select the hit after the selected one, else the first."""
     if found:
         now = state.choice().selected
@@ -251,12 +241,8 @@ def _closed(scene: Scene, vertex: Vertex, share: float, of_peak: list[tuple[str,
     tree, level = scene.tree, vertex.item
     blocks = int(tree.blocks[level])
     under = numbers.count(vertex.members, "node") + (f" · {blocks:,} blocks" if blocks else "")
-    tip = [
-        ("nodes", f"{vertex.members:,}"),
-        ("inside", f"{numbers.count(vertex.inside, 'internal tensor')}"),
-    ]
+    tip = [("nodes", f"{vertex.members:,}"), ("inside", numbers.count(vertex.inside, "internal tensor")), *of_peak]
     path = graph_levels.path_text(tree.paths[level])
-    tip += of_peak
     return Box(f"l{level}", tree.label(level), under, "level", vertex.level, path, "", tip, vertex.hidden, share)
 
 
@@ -271,10 +257,6 @@ def _frame(tree: Tree, level: int) -> Frame:
     parent = int(tree.parent[level])
     count = numbers.count(int(tree.members[level]), "node")
     return Frame(level, parent, tree.label(level), graph_levels.path_text(tree.paths[level]), count)
-
-
-def _open(path: str) -> None:
-    _open_all((path,))
 
 
 def _open_all(paths: tuple[str, ...]) -> None:

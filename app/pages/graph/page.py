@@ -1,11 +1,14 @@
 """The page Graph: modules and nodes, execution order, dimensions, in-place reuse and aliases."""
 
+from collections import Counter
+
+import numpy as np
 import pandas as pd
 import streamlit as st
 
 from app.kit.frame import page_frame
 from app.kit.tensor import tensor_card, tensor_table
-from app.pages.graph import graph_view, sharing
+from app.pages.graph import graph_view
 from app.session import graph_levels, state
 from app.session.planning import Shown
 from app.session.work.jobs import remembered
@@ -14,9 +17,9 @@ from app.texts import numbers as words
 from tmmu_core.base.escaping import for_markdown
 from tmmu_core.graph.checks import resolve_dims
 from tmmu_core.graph.model import INPUTS_STEP, Node
-from tmmu_core.liveness.live_model import Timeline
+from tmmu_core.liveness.live_model import REFUSAL_WORDS, Timeline
 
-MOST_NODES = 5_000
+MOST_NODES, MOST_GROUPS = 5_000, 200
 LARGER_SIZES = {"ABORT": "stop the run", "REPLAN_AT_SAFEPOINT": "plan again at a safepoint"}
 """Replan policy → what happens in a run when a size exceeds the planned one."""
 
@@ -30,13 +33,13 @@ def page() -> None:
     st.html(markup.claim(claim(shown)))
     body(shown)
     st.html(facts(shown))
-    sharing.section(shown)
+    refused_reuses(shown)
+    alias_groups(shown)
 
 
 def claim(shown: Shown) -> str:
     """Return the title: ``resnet50: 176 nodes, 445 tensors, 177 steps in mode inference``."""
-    assert shown.solution is not None
-    timeline = shown.solution.liveness.timeline
+    timeline = shown.timeline
     added = len(timeline.graph.nodes) - len(timeline.source.nodes)
     extra = f" ({added:,} added for this mode)" if added else ""
     return (
@@ -59,13 +62,14 @@ def facts(shown: Shown) -> str:
     graph = shown.graph
     assert graph is not None
     point = resolve_dims(graph, None) | dict(shown.choice.dims)
+    refused = len(shown.solution.liveness.refusals) if shown.solution is not None else 0
     dims = ", ".join(f"{name} = {point[name]:,} of {d.min:,} … {d.max:,}" for name, d in sorted(graph.dims.items()))
     rows = [
         ("inputs", markup.esc(_some(graph.inputs))),
         ("outputs", markup.esc(_some(graph.outputs))),
         ("dimensions", markup.esc(dims or "no named dimensions")),
         ("order", "from the file" if graph.execution_order is not None else "topological, ties by node id"),
-        ("in-place reuse", f"{totals_text.handoffs(shown.plan)}, {len(refused(shown)):,} not allowed"),
+        ("in-place reuse", f"{totals_text.handoffs(shown.plan)}, {refused:,} not allowed"),
         *([("if a size is exceeded", LARGER_SIZES[graph.replan_policy])] if graph.dims else []),
         ("ir hash", f'<span class="mono">{shown.plan.ir_hash.hex()}</span>'),
         ("order hash", f'<span class="mono">{shown.plan.execution_order_hash.hex()}</span>'),
@@ -73,21 +77,14 @@ def facts(shown: Shown) -> str:
     return f'<div class="tm tm-facts">{markup.definition_list(rows)}</div>'
 
 
-def refused(shown: Shown) -> tuple[object, ...]:
-    """Return the in-place reuses that are not allowed."""
-    return shown.solution.liveness.refusals if shown.solution is not None else ()
-
-
 def _some(names: tuple[str, ...]) -> str:
     return ", ".join(names[:6]) + (f" and {len(names) - 6:,} more" if len(names) > 6 else "") or "none"
 
 
 @remembered
-def nodes(key: str, _shown: Shown) -> pd.DataFrame:
+def nodes(shown: Shown) -> pd.DataFrame:
     """Return one row per step."""
-    del key
-    assert _shown.solution is not None
-    timeline = _shown.solution.liveness.timeline
+    timeline = shown.timeline
     numbers = timeline.node_at.tolist()[:MOST_NODES]
     return pd.DataFrame([_row(timeline, step, node) for step, node in enumerate(numbers)])
 
@@ -120,27 +117,76 @@ def _row(timeline: Timeline, step: int, number: int) -> dict[str, object]:
 @st.fragment
 def body(shown: Shown) -> None:
     """Draw everything that depends on the selection."""
-    assert shown.solution is not None
     left, right = st.columns([0.755, 0.245], gap="small")
     chosen = state.choice()
     with left:
         graph_view.draw(shown)
-        table = nodes(shown.key, shown)
-        steps = shown.solution.liveness.timeline.steps
+        table = nodes(shown)
+        steps = shown.timeline.steps
         if chosen.search:
-            table = table[table["step"].isin(list(graph_levels.found_steps(shown, chosen.search)))].reset_index(
-                drop=True
-            )
-        st.html(
-            markup.heading(
-                "Nodes in execution order",
-                f"{words.of(len(table), steps, 'step')} listed; click a row to select its output",
-            )
-        )
+            found = list(graph_levels.found_steps(shown, chosen.search))
+            table = table[table["step"].isin(found)].reset_index(drop=True)
+        note = f"{words.of(len(table), steps, 'step')} listed; click a row to select its output"
+        st.html(markup.heading("Nodes in execution order", note))
         tensor_table.selectable(table, f"nodes.{shown.key}.{chosen.search}", chosen.selected, height=420)
     with right, st.container(key="beside"):
         tensor_card.panel(shown, walking=True)
     state.write_link()
+
+
+# --- tensors that share memory ---------------------------------------------------------------------------------------
+
+
+def refused_reuses(shown: Shown) -> None:
+    """Draw one row per in-place reuse that is not allowed."""
+    assert shown.solution is not None
+    found = shown.solution.liveness.refusals
+    granted = len(shown.plan.handoffs)
+    if not found:
+        return
+    listed = found[: tensor_table.MOST_ROWS]
+    by = ", ".join(
+        f"{n:,}: {REFUSAL_WORDS.get(name, name)}"
+        for name, n in sorted(Counter(r.condition for r in found).items(), key=lambda pair: (-pair[1], pair[0]))
+    )
+    st.html(markup.heading(f"In-place reuse: {granted:,} possible, {len(found):,} not allowed", by))
+    plan, size = shown.plan, shown.plan.size
+    table = pd.DataFrame(
+        {
+            "step": [words.step(r.step, plan.node_at(r.step)) for r in listed],
+            "tensor": [r.source for r in listed],
+            "size": [int(size[plan.row_of[r.source]]) if r.source in plan.row_of else 0 for r in listed],
+            "by": [r.target for r in listed],
+            "reason": [REFUSAL_WORDS.get(r.condition, r.condition) for r in listed],
+        }
+    )
+    tensor_table.selectable(table, f"refused.{shown.key}", state.choice().selected, height=260)
+    if len(listed) < len(found):
+        st.caption(f"{words.of(len(listed), len(found), 'row')} listed, by step.")
+
+
+def alias_groups(shown: Shown) -> None:
+    """Draw one row per alias group: members, live range, offset."""
+    plan = shown.plan
+    found: dict[str, list[int]] = {}
+    for row, group in enumerate(plan.alias_group_ids):
+        if group is not None:
+            found.setdefault(group, []).append(row)
+    if not found:
+        return
+    rows = []
+    for name, members in sorted(found.items())[:MOST_GROUPS]:
+        mine = np.flatnonzero(np.isin(plan.storage, plan.storage[members]))
+        offset, size = int(plan.offset[mine].min()), plan.offset[mine] + plan.size[mine]
+        listed = ", ".join(f"<code>{markup.esc(plan.tensor_ids[row])}</code>" for row in members[:8])
+        more = f" and {len(members) - 8:,} more" * (len(members) > 8)
+        live = words.live_range(int(plan.birth[mine].min()), int(plan.death[mine].max()))
+        bytes_ = words.full_bytes(int(size.max()) - offset)
+        place = f'<span class="mono">{words.offset(offset)}</span>'
+        rows.append([f"<b>{markup.esc(name)}</b>", listed + more, live, bytes_, place])
+    note = f"{words.of(len(rows), len(found), 'group')} listed; members share one buffer"
+    st.html(markup.heading(words.count(len(found), "alias group"), note))
+    st.html(markup.table(["group", "members", "live range", "size", "offset"], rows, numbers=(3,)))
 
 
 page()

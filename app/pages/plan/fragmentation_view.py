@@ -4,8 +4,8 @@ import pandas as pd
 import streamlit as st
 
 from app.kit import arena_focus
-from app.kit.charts import chart_base
 from app.kit.tensor import tensor_table
+from app.report.pictures import ACCOUNT_LOOKS
 from app.session import state
 from app.session.planning import Shown
 from app.session.work.jobs import remembered
@@ -16,25 +16,23 @@ from tmmu_core.plans.model import Plan
 
 
 @remembered
-def ledger(key: str, arena: str, _shown: Shown) -> WasteLedger:
+def ledger(shown: Shown, arena: str) -> WasteLedger:
     """Return the waste ledger of an arena."""
-    del key
-    return waste_ledger(_shown.plan, arena)
+    return waste_ledger(shown.plan, arena)
 
 
 @remembered
-def reports(key: str, arena: str, _shown: Shown) -> tuple[SlotReport, ...]:
+def reports(shown: Shown, arena: str) -> tuple[SlotReport, ...]:
     """Return the slots of an arena."""
-    del key
-    return slot_reports(_shown.plan, arena)
+    return slot_reports(shown.plan, arena)
 
 
 def draw(shown: Shown) -> None:
     """Draw the bytes of each account at the step, and the slots."""
     plan, arena = shown.plan, arena_focus.arena(shown)
     extent = plan.arena_of[arena].extent_bytes
-    step = arena_focus.step_and_arena(shown, arena)
-    now = ledger(shown.key, arena, shown).at(step)
+    step = arena_focus.step_of(shown, arena)
+    now = ledger(shown, arena).at(step)
     st.html(markup.claim(claim(arena, extent, step, now), [reuse(plan, arena, step)]))
     st.html(_accounts(now, extent))
     slots(shown, arena)
@@ -48,7 +46,7 @@ def claim(arena: str, extent: int, step: int, now: dict[str, int]) -> str:
     most = max(ACCOUNTS[1:], key=lambda account: (now[account], account))
     return (
         f"{numbers.percent(idle, extent)} of {arena} holds no live tensor at {numbers.step(step)}: "
-        f"{numbers.short_bytes(idle)}, mostly {chart_base.ACCOUNT_NAMES[most]}"
+        f"{numbers.short_bytes(idle)}, mostly {ACCOUNT_LOOKS[most][0]}"
     )
 
 
@@ -62,19 +60,12 @@ def reuse(plan: Plan, arena: str, step: int) -> str:
 
 
 def _accounts(now: dict[str, int], extent: int) -> str:
-    rows = [
-        [
-            f'<span style="color:{chart_base.ACCOUNT_COLOURS[account]}">■</span> '
-            + markup.esc(chart_base.ACCOUNT_NAMES[account]),
-            markup.esc(numbers.full_bytes(now[account])),
-            markup.esc(numbers.percent(now[account], extent)),
-            markup.esc(glossary.define(chart_base.ACCOUNT_NAMES[account])),
-        ]
-        for account in ACCOUNTS
-    ]
-    rows.append(
-        ["<b>arena size</b>", f"<b>{markup.esc(numbers.full_bytes(extent))}</b>", "100 %", "sum of the accounts"]
-    )
+    rows = []
+    for account in ACCOUNTS:
+        name, colour, _ = ACCOUNT_LOOKS[account]
+        cells = (numbers.full_bytes(now[account]), numbers.percent(now[account], extent), glossary.define(name))
+        rows.append([f'<span style="color:{colour}">■</span> {name}', *map(markup.esc, cells)])
+    rows.append(["<b>arena size</b>", f"<b>{numbers.full_bytes(extent)}</b>", "100 %", "sum of the accounts"])
     return markup.table(["account", "bytes at this step", "share", "definition"], rows, numbers=(1, 2))
 
 
@@ -84,12 +75,9 @@ def slots(shown: Shown, arena: str) -> None:
         st.html(markup.heading("No slots", numbers.WHY_NO_SLOTS))
         return
     st.html(markup.heading("Slots", "unused bytes × live steps; click a row to select the largest tensor"))
-    _slot_table(shown, reports(shown.key, arena, shown))
-
-
-def _slot_table(shown: Shown, found: tuple[SlotReport, ...]) -> None:
+    found = reports(shown, arena)
     listed = sorted(found, key=lambda r: (-r.unused_byte_steps, r.slot))[: tensor_table.MOST_ROWS]
-    frame_ = pd.DataFrame(
+    frame = pd.DataFrame(
         {
             "slot": [r.slot for r in listed],
             "offset": [r.offset_bytes for r in listed],
@@ -100,4 +88,4 @@ def _slot_table(shown: Shown, found: tuple[SlotReport, ...]) -> None:
             "tensor": [r.largest for r in listed],
         }
     )
-    tensor_table.selectable(frame_, f"slot-table.{shown.key}", state.choice().selected, height=420)
+    tensor_table.selectable(frame, f"slot-table.{shown.key}", state.choice().selected, height=420)

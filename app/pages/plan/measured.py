@@ -6,10 +6,8 @@ import streamlit as st
 from app.kit.charts.chart_base import CONFIG, FAINT, LINE, LIVE, bytes_axis, figure
 from app.kit.frame import long_work
 from app.session import measuring, state
-from app.session.opening import card_of
 from app.session.planning import Shown
 from app.texts import markup, numbers
-from tmmu_core.base.errors import TmmuError
 from tmmu_core.planners.problem import GIVEN
 from tmmu_core.runtime.measure.measure_model import Measured
 
@@ -30,13 +28,11 @@ def draw(shown: Shown) -> None:
             if not st.button(f"Measure with {runtime}", key="measure"):
                 return
         job = measuring.measured(choice, shown.opened)
-        if not job.finished:
-            long_work.progress(job, f"Measuring with {runtime}", follow=True)
-            return
-        try:
-            _measured(job.answer(), shown.key)
-        except TmmuError as error:
-            st.html(markup.error_card(card_of(error, f"{runtime} could not run the model", shown.opened.name)))
+        found = long_work.result(
+            job, f"Measuring with {runtime}", f"{runtime} could not run the model", source=shown.opened.name, patience=0
+        )
+        if found is not None:
+            _measured(found, shown.key)
 
 
 def _given(shown: Shown) -> None:
@@ -46,10 +42,9 @@ def _given(shown: Shown) -> None:
     if job is None:
         return
     with st.expander("Compare with the file's offsets"):
-        if not job.wait(2):
-            long_work.progress(job, "Planning", follow=True)
+        ours = long_work.result(job, "Planning", "The live ranges could not be planned")
+        if ours is None:
             return
-        ours = job.answer()
         st.plotly_chart(bars(theirs, ours, bound), key=f"reality.{shown.key}", config=CONFIG)
         st.caption(_sentence("The file's plan", theirs, ours, bound))
 

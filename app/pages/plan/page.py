@@ -3,15 +3,17 @@
 from collections.abc import Callable
 from typing import Any
 
+import pandas as pd
 import streamlit as st
 
 from app.canvas.plan_component import Memory, PlanHandle
-from app.kit import arena_focus, review_panel, tabs
+from app.kit import arena_focus, controls, review_panel
 from app.kit.frame import page_frame
 from app.kit.tensor import marks, plan_drawing, tensor_card, tensor_table, verdict, why_here
-from app.pages.plan import fragmentation_view, measured, peak_view, reuse_view, snapshot_view, step_range
-from app.session import planning, state
+from app.pages.plan import fragmentation_view, measured, peak_view, reuse_view, snapshot_view
+from app.session import plan_rows, planning, state
 from app.session.planning import Shown
+from app.session.view_state import span_of
 from app.texts import glossary, markup, numbers
 from tmmu_core.planners.problem import GIVEN
 
@@ -40,8 +42,8 @@ def page() -> None:
         titles["reuse"] = "Reuse cost"
     if snapshot_view.history_of(shown) is not None:
         titles["snapshot"] = "Snapshot"
-    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="views"):
-        view = tabs.pick(titles)
+    with controls.row("views"):
+        view = controls.pick_view(titles)
         if view in OF_A_STEP:
             arena_focus.step_controls(shown, arena_focus.arena(shown))
         if view == "map":
@@ -59,7 +61,7 @@ def given_offsets(shown: Shown) -> None:
     """Offer to compare the offsets of the file with a computed plan."""
     if shown.opened.packing is None:
         return
-    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="given"):
+    with controls.row("given"):
         if shown.choice.planner == GIVEN:
             text = "These offsets are from the file."
             again = st.button("Plan again and compare", key="again", type="primary")
@@ -86,12 +88,12 @@ def _body(shown: Shown, handle: PlanHandle, view: str) -> None:
         flags = [*review_panel.flags(shown), *marks.flags(shown)]
         how: dict[str, Any] = {"height": 300} if view in OF_A_STEP else {"height": 400, "room": ROOM}
         if view in OF_A_STEP:
-            how["step"] = arena_focus.step_and_arena(shown, arena_focus.arena(shown))
+            how["step"] = arena_focus.step_of(shown, arena_focus.arena(shown))
         if view == "device":
             memory = Memory(plan_drawing.end_to_end(shown.plan), device_bytes(shown))
             how |= {"arena": None, "view": "map", "colour": state.choice().colour or "arena", "memory": memory}
         plan_drawing.canvas(handle, title=False, marked=marked, flags=flags, **how)
-        step_range.draw(shown)
+        _step_range(shown)
         if view == "map":
             _tables(shown)
         if view in OF_A_STEP:
@@ -115,6 +117,37 @@ def _tables(shown: Shown) -> None:
         with idle:
             marks.late_button(shown)
             tensor_table.storages(shown, arena)
+
+
+def _step_range(shown: Shown) -> None:
+    """Draw the sums and the buffers of the range of steps chosen on the curve; nothing without one."""
+    span, plan = span_of(state.choice().span), shown.plan
+    arena = arena_focus.arena(shown)
+    if span is None or span[0] >= plan.steps or not arena:
+        return
+    found = plan_rows.over_steps(shown, span, arena)
+    sums = (
+        numbers.count(len(found.rows), "buffer"),
+        f"peak {numbers.short_bytes(found.peak)} at {numbers.step(found.peak_step)}",
+        f"mean {numbers.short_bytes(found.mean)}",
+    )
+    with controls.row("step-range"):
+        title = f"Steps {numbers.live_range(*span)} of {arena}: {', '.join(sums)}"
+        st.html(markup.heading(title, "most bytes × steps first; click a row to select"))
+        controls.button("✕", "no-range", {"span": ""}, help="Clear the range")
+    listed = found.rows[: tensor_table.MOST_ROWS]
+    table = pd.DataFrame(
+        {
+            "tensor": [plan.tensor_ids[row] for row, _, _ in listed],
+            "size": [size for _, size, _ in listed],
+            "steps in range": [steps for _, _, steps in listed],
+            "share of bytes × steps": [numbers.percent(size * steps, found.byte_steps) for _, size, steps in listed],
+            "first write": [int(plan.birth[row]) for row, _, _ in listed],
+            "freed": [int(plan.death[row]) for row, _, _ in listed],
+        }
+    )
+    key = f"range.{shown.key}.{arena}.{span[0]}.{span[1]}"
+    tensor_table.selectable(table, key, state.choice().selected, height=260)
 
 
 def device_bytes(shown: Shown) -> int | None:

@@ -1,37 +1,53 @@
-"""The view Peak: the buffers live at the peak or at another step."""
+"""The view Peak: the buffers live at the peak or at another step, as a treemap and as a table."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from urllib.parse import quote
 
 import numpy as np
+import plotly.graph_objects as go
 import streamlit as st
 
 from app.kit import arena_focus, row_colours
-from app.kit.charts import chart_base
+from app.kit.charts.chart_base import CONFIG, PHASE_COLOURS, figure
 from app.kit.tensor import tensor_table
-from app.pages.plan.live_treemap import MOST_BOXES, Path, treemap
 from app.session import plan_rows, state
 from app.session.planning import Shown
 from app.texts import markup, numbers
-from app.texts.palette import CATEGORY_COLOURS
+from app.texts.markup import ROLE_COLOURS
+from app.texts.palette import CATEGORIES, CATEGORY_COLOURS, OTHER, ink_on
 from tmmu_core.plans.analysis.peak_lines import line_of
 from tmmu_core.plans.figures.plan_storages import alive_at, curve_points_of, live_bytes
+from tmmu_core.plans.model import Plan
+
+MOST_BOXES = 600
+"""Maximum number of buffers drawn; the others are one box."""
+DEEPEST = 12
+"""Maximum depth of module levels drawn."""
+
+Path = tuple[str, ...]
+Grouping = tuple[Callable[[int], Path], Mapping[str, str] | None]
+"""A function from a row to its groups, outermost first; and the colours of the outer groups."""
 
 
 def draw(shown: Shown) -> None:
     """Draw everything that depends on the step."""
     plan = shown.plan
     arena = arena_focus.arena(shown)
-    step = arena_focus.step_and_arena(shown, arena)
+    step = arena_focus.step_of(shown, arena)
     own = plan_rows.storages_alive(shown, step, arena)
     st.html(markup.claim(claim(shown, arena, step, own)))
     left, right = st.columns([0.58, 0.42], gap="medium")
     with left:
-        name, group_of, colours = _group(shown)
-        st.html(
-            markup.heading(f"Live buffers by {name}", "area: bytes; click a group to open it, a buffer to select it")
+        groupings = _groupings(shown)
+        names = list(groupings)
+        picked = st.segmented_control(
+            "Group by", names, default=names[0], key="w.peak-group", label_visibility="collapsed", required=True
         )
+        name = picked if picked in groupings else names[0]
+        note = "area: bytes; click a group to open it, a buffer to select it"
+        st.html(markup.heading(f"Live buffers by {name}", note))
         key = f"peak-areas.{shown.key}.{arena}.{step}.{name}"
-        st.plotly_chart(treemap(plan, own, group_of, colours), key=key, config=chart_base.CONFIG)
+        st.plotly_chart(treemap(plan, own, *groupings[name]), key=key, config=CONFIG)
         if len(own) > MOST_BOXES:
             st.caption(f"{MOST_BOXES:,} of {numbers.count(len(own), 'buffer')} drawn, largest first.")
     with right:
@@ -42,22 +58,17 @@ def claim(shown: Shown, arena: str, step: int, own: list[tuple[int, int]]) -> st
     """Return the title: ``6.89 MiB of activations live in 3 buffers at the peak, #13 n12; the largest has 44.4 %``."""
     plan = shown.plan
     total = int(live_bytes(plan, arena)[curve_points_of(plan).at(step)])
-    at_peak = step == arena_focus.peak(plan, shown.key, arena)[0]
+    at_peak = step == arena_focus.peak_step(shown, arena)
     where = f"{'the peak, ' if at_peak else ''}{numbers.step(step, numbers.shortened(plan.node_at(step)))}"
     if not own:
         return f"No live bytes in {arena} at {where}"
     largest = numbers.percent(own[0][1], total)
-    return (
-        f"{numbers.short_bytes(total)} of {arena} live in {numbers.count(len(own), 'buffer')} at {where}; "
-        f"the largest has {largest}"
-    )
-
-
-Grouping = tuple[Callable[[int], Path], Mapping[str, str] | None]
+    buffers = numbers.count(len(own), "buffer")
+    return f"{numbers.short_bytes(total)} of {arena} live in {buffers} at {where}; the largest has {largest}"
 
 
 def _groupings(shown: Shown) -> dict[str, Grouping]:
-    """Return the groupings that the plan allows: name → (row → groups, colours)."""
+    """Return name → grouping, for the groupings that the plan allows."""
     plan = shown.plan
     operators, known = plan_rows.operators(shown), plan_rows.origins(shown)
     found: dict[str, Grouping] = {}
@@ -79,24 +90,72 @@ def _groupings(shown: Shown) -> dict[str, Grouping]:
     return found
 
 
-def _group(shown: Shown) -> tuple[str, Callable[[int], Path], Mapping[str, str] | None]:
-    """Let the grouping be chosen."""
-    found = _groupings(shown)
-    options = list(found)
-    picked = st.segmented_control(
-        "Group by", options, default=options[0], key="w.peak-group", label_visibility="collapsed", required=True
-    )
-    name = picked if picked in found else options[0]
-    return name, *found[name]
-
-
 def _list(shown: Shown, rows: np.ndarray) -> None:
     plan = shown.plan
     listed = numbers.of(min(len(rows), tensor_table.MOST_ROWS), len(rows), "tensor")
     st.html(markup.heading("Live tensors", f"{listed}; tensors of one buffer share its bytes"))
     wanted = ("tensor", "size", "category", "role", "first write", "freed", "slot", "offset", "shape", "view of")
-    frame_ = tensor_table.filled(
-        tensor_table.frame_of(plan, tensor_table.by_size(plan, rows)[: tensor_table.MOST_ROWS])
+    largest = tensor_table.by_size(plan, rows)[: tensor_table.MOST_ROWS]
+    frame = tensor_table.filled(tensor_table.frame_of(plan, largest))
+    frame = frame[[column for column in wanted if column in frame]]
+    tensor_table.selectable(frame, f"alive.{shown.key}", state.choice().selected, height=410)
+
+
+# --- the treemap -------------------------------------------------------------------------------------------------
+
+
+def treemap(
+    plan: Plan,
+    storages: Sequence[tuple[int, int]],
+    group_of: Callable[[int], Path],
+    colours: Mapping[str, str] | None = None,
+) -> go.Figure:
+    """Return the treemap of buffers, given as (row of the first tensor, bytes), largest first.
+
+    ``group_of`` maps a row to its groups, outermost first; a click opens a group. ``colours`` maps an outer group to
+    its colour; without it, the groups are coloured by size. ``customdata`` of a buffer is its tensor, URL-quoted, so
+    that no name is read as HTML; a click selects it (``address.js``).
+    """
+    totals: dict[Path, int] = {}
+    boxes: list[tuple[Path, str, int, str]] = []
+    for row, size in storages[:MOST_BOXES]:
+        group = group_of(row)[:DEEPEST]
+        for depth in range(1, len(group) + 1):
+            totals[group[:depth]] = totals.get(group[:depth], 0) + size
+        boxes.append((group, plan.tensor_ids[row], size, quote(plan.tensor_ids[row], safe="")))
+    if rest := storages[MOST_BOXES:]:
+        boxes.append(((), f"{len(rest):,} smaller buffers", sum(size for _, size in rest), ""))
+    outer = sorted((group[0] for group in totals if len(group) == 1), key=lambda name: (-totals[name,], name))
+    shades = _colours(outer) if colours is None else {name: colours.get(name, OTHER) for name in outer}
+    entries = [(group, group[-1], size, "") for group, size in totals.items()] + boxes
+    filled = [shades.get(group[0], OTHER) if group else OTHER for group, *_ in entries]
+    fig = figure(420)
+    fig.add_trace(
+        go.Treemap(
+            ids=[_key(group) for group in totals] + [f"box {k}" for k in range(len(boxes))],
+            parents=[_key(group[:-1]) for group in totals] + [_key(group) for group, *_ in boxes],
+            labels=[name or "none" for _, name, _, _ in entries],
+            values=[size for _, _, size, _ in entries],
+            text=[numbers.short_bytes(size) for _, _, size, _ in entries],
+            customdata=[[tensor, numbers.full_bytes(size)] for _, _, size, tensor in entries],
+            marker={"colors": filled, "line": {"width": 1, "color": "#fff"}},
+            textfont={"size": 12, "color": [ink_on(colour) for colour in filled]},
+            branchvalues="total",
+            hovertemplate="<b>%{label}</b><br>%{customdata[1]}<extra></extra>",
+            tiling={"pad": 1},
+            pathbar={"thickness": 20},
+        )
     )
-    frame_ = frame_[[column for column in wanted if column in frame_]]
-    tensor_table.selectable(frame_, f"alive.{shown.key}", state.choice().selected, height=410)
+    margin = {"l": 0, "r": 0, "t": 0, "b": 0}
+    return fig.update_layout(margin=margin, uniformtext={"minsize": 11, "mode": "hide"})
+
+
+def _key(group: Path) -> str:
+    return "/".join(quote(part, safe="") or "%" for part in group)
+
+
+def _colours(names: Sequence[str]) -> dict[str, str]:
+    """Return a colour per group: the fixed one of a role or phase, else the next of the palette."""
+    known = ROLE_COLOURS | PHASE_COLOURS
+    palette = dict(zip([name for name in names if name not in known], CATEGORIES, strict=False))
+    return {name: known.get(name) or palette.get(name, OTHER) for name in names}

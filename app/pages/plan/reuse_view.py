@@ -6,7 +6,7 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from app.kit import arena_focus
-from app.kit.charts.chart_base import BAD, CONFIG, LEGEND, LINE, LIVE, bytes_axis, figure
+from app.kit.charts.chart_base import BAD, CONFIG, LEGEND, LINE, LIVE, add_curve, bytes_axis, figure
 from app.session.planning import Shown
 from app.session.work.jobs import remembered
 from app.texts import markup, numbers
@@ -81,11 +81,9 @@ def reasons(plan: Plan, arena: ArenaSummary) -> list[str]:
     found = []
     for names in arena.reuse_cost_witness or ():
         size = sum(int(plan.size[plan.row_of[name]]) for name in names if name in plan.row_of)
-        found.append(
-            f"{numbers.count(len(names), 'buffer')} of {numbers.short_bytes(size)} together conflict or have penalties "
-            f"and share {limit}: {', '.join(numbers.shortened(name, 20) for name in names[:6])}"
-            + (" …" if len(names) > 6 else "")
-        )
+        buffers = f"{numbers.count(len(names), 'buffer')} of {numbers.short_bytes(size)} together"
+        listed = ", ".join(numbers.shortened(name, 20) for name in names[:6]) + " …" * (len(names) > 6)
+        found.append(f"{buffers} conflict or have penalties and share {limit}: {listed}")
     if found:
         bound = numbers.grouped(arena.reuse_cost_lower_bound or 0)
         found.insert(0, f"Why it is unavoidable: every placement of these groups costs at least {bound}.")
@@ -112,26 +110,15 @@ def curve(points: Sequence[CostPoint], arena: ArenaSummary) -> go.Figure:
     ordered = sorted(points, key=lambda point: point.extent)
     top = max([point.extent for point in points] + [arena.extent_bytes])
     x = [point.extent for point in ordered] + [top + top // 12]
-    for name, colour, dash, y in (
-        ("least cost found", LIVE, "solid", [point.cost for point in ordered]),
-        ("lower bound", LINE, "dot", [point.bound for point in ordered]),
+    texts = [numbers.full_bytes(value) for value in x]
+    for name, colour, dash, mode, y in (
+        ("least cost found", LIVE, "solid", "lines+markers", [point.cost for point in ordered]),
+        ("lower bound", LINE, "dot", "lines", [point.bound for point in ordered]),
     ):
-        line = {"shape": "hv", "width": 1.6, "color": colour, "dash": dash}
-        hover = [numbers.full_bytes(value) for value in x]
-        fig.add_trace(
-            go.Scatter(
-                x=x,
-                y=[*y, y[-1]] if y else [],
-                mode="lines+markers" if dash == "solid" else "lines",
-                name=name,
-                line=line,
-                customdata=hover,
-                hovertemplate=f"{name} from %{{customdata}}: %{{y:,d}}<extra></extra>",
-            )
-        )
+        hover = f"{name} from %{{customdata}}: %{{y:,d}}"
+        add_curve(fig, x, [*y, *y[-1:]], name, colour, dash=dash, mode=mode, texts=texts, hover=hover)
     if arena.capacity_bytes <= top:
         fig.add_vline(x=arena.capacity_bytes, line={"color": BAD, "width": 1.5, "dash": "dash"})
     fig.update_xaxes(bytes_axis(top), title_text="capacity")
     fig.update_yaxes(title_text="reuse cost", rangemode="tozero", fixedrange=True)
-    fig.update_layout(showlegend=True, legend=LEGEND, margin={"b": 44})
-    return fig
+    return fig.update_layout(showlegend=True, legend=LEGEND, margin={"b": 44})

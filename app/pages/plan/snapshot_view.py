@@ -1,5 +1,7 @@
 """The view Snapshot: the bytes that an allocator recorded, by category, line, stream and pool."""
 
+from typing import Any
+
 import plotly.graph_objects as go
 import streamlit as st
 
@@ -26,7 +28,7 @@ def draw(shown: Shown) -> None:
     """Draw the view."""
     history = history_of(shown)
     assert history is not None
-    step = arena_focus.step_and_arena(shown, arena_focus.arena(shown))
+    step = arena_focus.step_of(shown, arena_focus.arena(shown))
     st.html(markup.claim(claim(history, step)))
     st.plotly_chart(_curve(shown, history, step), key=f"reserved.{shown.key}.{step}", config=chart_base.CONFIG)
     key = st.segmented_control(
@@ -46,16 +48,13 @@ def claim(history: History, step: int) -> str:
 
 def _curve(shown: Shown, history: History, step: int) -> go.Figure:
     """Return the bytes of each category over time, stacked, under the reserved bytes."""
-    steps, by_category = _live_by_category(shown.key, shown)
+    steps, by_category = _live_by_category(shown)
     fig = chart_base.figure(250)
     for name, values in by_category.items():
-        fig.add_trace(
-            go.Scatter(x=steps, y=values, name=name, stackgroup="live", mode="none", line_shape="hv").update(
-                fillcolor=CATEGORY_COLOURS[name], hoverinfo="skip"
-            )
-        )
+        filled: dict[str, Any] = {"stackgroup": "live", "mode": "none", "fillcolor": CATEGORY_COLOURS[name]}
+        chart_base.add_curve(fig, steps, values, name, CATEGORY_COLOURS[name], **filled)
     reserved = [history.reserved.at(at) for at in steps]
-    fig.add_trace(go.Scatter(x=steps, y=reserved, name="reserved", mode="lines", line_shape="hv", line_color="#D55E00"))
+    chart_base.add_curve(fig, steps, reserved, "reserved", chart_base.BAD, width=2)
     fig.add_vline(step, line_width=1, line_dash="dot")
     fig.update_yaxes(chart_base.bytes_axis(max([*reserved, 1])), fixedrange=True)
     fig.update_layout(showlegend=True, legend={**chart_base.LEGEND, "traceorder": "normal"})
@@ -63,10 +62,9 @@ def _curve(shown: Shown, history: History, step: int) -> go.Figure:
 
 
 @remembered
-def _live_by_category(key: str, _shown: Shown) -> tuple[list[int], dict[str, list[int]]]:
+def _live_by_category(shown: Shown) -> tuple[list[int], dict[str, list[int]]]:
     """Return steps, and the live bytes of each category at them."""
-    del key
-    history = history_of(_shown)
+    history = history_of(shown)
     assert history is not None
     return history.live_by_category(SAMPLES)
 
@@ -74,22 +72,10 @@ def _live_by_category(key: str, _shown: Shown) -> tuple[list[int], dict[str, lis
 def _totals(history: History, key: str, step: int) -> str:
     found = history.totals(key, step)
     whole = sum(one.size for one in found)
-    rows = [
-        [_named(one.name), _short(one.size), markup.esc(numbers.percent(one.size, whole)), f"{one.count:,}"]
-        for one in found[:MOST_ROWS]
-    ]
+    rows = []
+    for one in found[:MOST_ROWS]:
+        colour = CATEGORY_COLOURS.get(one.name)
+        swatch = f'<span class="swatch" style="background:{colour}"></span> ' if colour else ""
+        name = swatch + markup.esc(numbers.shortened(one.name, 60))
+        rows.append([name, markup.size(one.size), markup.esc(numbers.percent(one.size, whole)), f"{one.count:,}"])
     return markup.table([key, "live", "share", "buffers"], rows, numbers=(1, 2, 3))
-
-
-def _named(name: str) -> str:
-    return _swatch(name) + markup.esc(numbers.shortened(name, 60))
-
-
-def _swatch(category: str) -> str:
-    colour = CATEGORY_COLOURS.get(category)
-    return f'<span class="swatch" style="background:{colour}"></span> ' if colour else ""
-
-
-def _short(size: int) -> str:
-    """Return bytes in short form, with the exact number on hover."""
-    return f'<span title="{size:,} B">{markup.esc(numbers.short_bytes(size))}</span>'

@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from app.kit import tabs
+from app.kit import controls
 from app.kit.frame import page_frame
 from app.pages.scale import ranks_view, shapes_view
 from app.session import scenarios, state
@@ -17,15 +17,12 @@ def page() -> None:
     graph = shown.opened.graph
     views = scenarios.scales(shown.opened, state.choice())
     if not views or graph is None:
-        st.html(
-            markup.empty(
-                "Scale needs a graph with a named dimension, or with parameters that can be sharded",
-                'Declare the range of a dimension in the graph: "dims": {"B": {"min": 1, "max": 32}}.',
-            )
-        )
+        needs = "Scale needs a graph with a named dimension, or with parameters that can be sharded"
+        how = 'Declare the range of a dimension in the graph: "dims": {"B": {"min": 1, "max": 32}}.'
+        st.html(markup.empty(needs, how))
         st.button("Open a sample with a dynamic batch", on_click=state.choose, kwargs={"source": SAMPLE})
         return
-    if tabs.pick(views) == "shapes":
+    if controls.pick_view(views) == "shapes":
         shapes_view.draw(shown, graph)
     else:
         ranks_view.draw(graph)

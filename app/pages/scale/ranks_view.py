@@ -1,10 +1,12 @@
 """The view Ranks: memory of every rank of a sharded graph, and the plan of one rank."""
 
+from contextlib import suppress
+
 import streamlit as st
 
 from app.canvas.plan_component import Picture, PlanHandle, plan_canvas
-from app.kit import arena_focus
-from app.kit.charts import chart_base
+from app.kit import arena_focus, controls
+from app.kit.charts.chart_base import CONFIG
 from app.kit.frame import long_work, page_frame
 from app.kit.tensor import plan_drawing, tensor_card, verdict
 from app.pages.scale import rank_figures as charts
@@ -64,6 +66,10 @@ def editor(graph: Graph, chosen: Choice) -> None:
     offered = rank_sets.presets(graph)
     texts = {rank_sets.compact(preset.text): preset for preset in offered}
     now = texts.get(chosen.shard)
+    text = now.text if now else chosen.shard
+    if not now:
+        with suppress(TmmuError):  # invalid JSON is shown as it is
+            text = rank_sets.pretty(rank_sets.spec_of(text))
     st.html(markup.heading("Shard spec", "tensor axes split over mesh axes"))
     st.pills(
         "Presets",
@@ -76,7 +82,7 @@ def editor(graph: Graph, chosen: Choice) -> None:
         st.caption(for_markdown(f"{now.name}: {now.text_about}."))
     st.text_area(
         "Shard spec as JSON",
-        key=state.set_widget("shard-text", now.text if now else _readable(chosen.shard)),
+        key=state.set_widget("shard-text", text),
         height=300,
         on_change=lambda: _spec(state.widget_value("shard-text") or ""),
         label_visibility="collapsed",
@@ -89,13 +95,6 @@ def editor(graph: Graph, chosen: Choice) -> None:
             '`gradients`, `optimizer_state`); `"follow"` splits activations and gradients as the weights that they '
             "come from. With an uneven split, the first ranks get one row more."
         )
-
-
-def _readable(text: str) -> str:
-    try:
-        return rank_sets.pretty(rank_sets.spec_of(text))
-    except TmmuError:
-        return text
 
 
 def _preset(texts: dict[str, str]) -> None:
@@ -143,7 +142,7 @@ def heat(chosen: Choice, found: RankPlans) -> None:
     st.plotly_chart(
         charts.heat_map(found, places, look=look),
         key=key,
-        config=chart_base.CONFIG,
+        config=CONFIG,
         on_select=lambda: _picked(key),
         selection_mode="points",
     )
@@ -159,32 +158,23 @@ def _look(found: RankPlans) -> int:
 
 
 def _picked(key: str) -> None:
-    event = state.raw(key)
-    points = event["selection"]["points"] if event else []
-    if points and points[0].get("customdata"):
-        state.choose(look=int(points[0]["customdata"][0]))
+    point = state.clicked_point(key)
+    if point is not None and point.get("customdata"):
+        state.choose(look=int(point["customdata"][0]))
 
 
 def _classes(found: RankPlans, look: int) -> str:
     rows = []
     for number, one in enumerate(found.classes[:MOST_CLASSES]):
         extents = found.extents[one.ranks[0]]
-        rows.append(
-            [
-                f"{number}",
-                markup.esc(numbers.runs(one.ranks)),
-                f"{len(one.ranks):,}",
-                *(f'<span title="{numbers.exact_bytes(int(n))}">{numbers.short_bytes(int(n))}</span>' for n in extents),
-                numbers.short_bytes(int(extents.sum())),
-                f'<span class="mono">{numbers.short_hash(one.solution.plan.layout_hash)}</span>',
-            ]
-        )
+        sizes = [*map(markup.size, extents.tolist()), numbers.short_bytes(int(extents.sum()))]
+        layout = f'<span class="mono">{numbers.short_hash(one.solution.plan.layout_hash)}</span>'
+        rows.append([f"{number}", numbers.runs(one.ranks), f"{len(one.ranks):,}", *sizes, layout])
     head = ["class", "ranks", "number", *found.arena_names, "total", "layout"]
     note = "ranks with the same graph are planned once"
     note += f"; {len(rows):,} of {len(found.classes):,} classes listed" if len(rows) < len(found.classes) else ""
-    return markup.heading("Rank classes", note) + markup.table(
-        head, rows, numbers=(2, *range(3, 4 + len(found.arena_names))), now=int(found.class_of[look])
-    )
+    table = markup.table(head, rows, numbers=range(2, 4 + len(found.arena_names)), now=int(found.class_of[look]))
+    return markup.heading("Rank classes", note) + table
 
 
 # --- one rank ----------------------------------------------------------------------------------------------------
@@ -199,65 +189,34 @@ def opened_rank(chosen: Choice, found: RankPlans) -> None:
     job = planning.plan_job(chosen.but(shard_spec=rank_sets.spec_of(chosen.shard), rank=look))
     job.wait(60)
     mine = job.answer()
-    st.html(
-        section(
-            f"Rank {look:,} ({rank_sets.place(found.spec, look)})",
-            [_company(found, look), verdict.mark(mine), *verdict.facts(mine)],
-        )
-    )
-    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+    others = len(found.classes[int(found.class_of[look])].ranks) - 1
+    alike = numbers.count(others, "other rank has", "other ranks have") if others else "no other rank has"
+    notes = (f"{alike} the same graph", verdict.mark(mine), *verdict.facts(mine))
+    st.html(markup.claim(f"Rank {look:,} ({rank_sets.place(found.spec, look)})", notes))
+    with controls.row():
         st.number_input(
             "Rank",
             min_value=0,
             max_value=found.world_size - 1,
-            key=state.set_widget("look", look),
-            on_change=lambda: state.choose(look=state.widget_value("look")),
             label_visibility="collapsed",
             width=140,
             help=f"Rank 0 … {found.world_size - 1}",
+            **state.bound("look", look),
         )
         now = state.choice()
         current = now.shard_spec is not None and now.rank == look
-        st.button(
-            "Use this plan",
-            icon=":material/check:" if current else ":material/open_in_full:",
-            key="use-rank",
-            type="primary",
-            disabled=current,
-            help="All pages show this plan." if current else "Show the plan of this rank on all pages.",
-            on_click=state.choose,
-            kwargs={
-                "shard": chosen.shard,
-                "shard_spec": rank_sets.spec_of(chosen.shard),
-                "rank": look,
-                "look": look,
-            },
-        )
+        icon = ":material/check:" if current else ":material/open_in_full:"
+        about = "All pages show this plan." if current else "Show the plan of this rank on all pages."
+        own = {"shard": chosen.shard, "shard_spec": rank_sets.spec_of(chosen.shard), "rank": look, "look": look}
+        controls.button("Use this plan", "use-rank", own, kind="primary", icon=icon, disabled=current, help=about)
         if now.shard_spec is not None:
-            st.button(
-                "Show the whole graph",
-                key="use-whole",
-                on_click=state.choose,
-                kwargs={"shard_spec": None, "rank": 0},
-            )
-    explained = page_frame.explanation(mine.key, mine.choice.budget, mine)
+            whole = {"shard_spec": None, "rank": 0}
+            controls.button("Show the whole graph", "use-whole", whole, kind="secondary")
+    explained = page_frame.explanation(mine, mine.choice.budget)
     st.html(f'<div class="tm">{markup.esc(str(explained))}</div>')
     st.html(markup.strip(mine.plan.arenas, glossary.definitions(), slots=mine.plan.has_slots))
     verdict.findings(mine)
     body(chosen, mine, plan_drawing.store(mine, key="bytes.rank"))
-
-
-def section(title: str, notes: list[str]) -> str:
-    """Return a heading with notes (HTML) on its right."""
-    inner = "".join(f"<span>{note}</span>" for note in notes)
-    return f'<div class="tm tm-claim"><h2>{markup.esc(title)}</h2><div class="chips">{inner}</div></div>'
-
-
-def _company(found: RankPlans, look: int) -> str:
-    others = len(found.classes[int(found.class_of[look])].ranks) - 1
-    if not others:
-        return "no other rank has the same graph"
-    return f"{numbers.count(others, 'other rank has', 'other ranks have')} the same graph"
 
 
 @st.fragment
@@ -267,16 +226,9 @@ def body(chosen: Choice, mine: Shown, handle: PlanHandle) -> None:
     arena = chosen.arena if chosen.arena in mine.plan.arena_of else arena_focus.largest(mine.plan)
     left, right = st.columns([0.72, 0.28], gap="small")
     with left:
-        plan_canvas(
-            handle,
-            Picture(
-                arena=arena or None,
-                selected=chosen.selected if chosen.selected in mine.plan.row_of else None,
-                height=420,
-            ),
-            {"select": plan_drawing.selected, "arena": lambda name: state.choose(arena=name or "")},
-            key="rank-map",
-        )
+        selected = chosen.selected if chosen.selected in mine.plan.row_of else None
+        on = {"select": plan_drawing.selected, "arena": lambda name: state.choose(arena=name or "")}
+        plan_canvas(handle, Picture(arena=arena or None, selected=selected, height=420), on, key="rank-map")
     with right:
         job = planning.plan_job(chosen)
         if job.finished and job.worked:
@@ -287,20 +239,12 @@ def body(chosen: Choice, mine: Shown, handle: PlanHandle) -> None:
                 for arena in mine.plan.arenas
                 if arena.name in whole
             ]
-            st.plotly_chart(charts.shares(rows), key=f"shares.{mine.key}.{mine.plan.rank}", config=chart_base.CONFIG)
-            st.html(_shares(rows))
+            st.plotly_chart(charts.shares(rows), key=f"shares.{mine.key}.{mine.plan.rank}", config=CONFIG)
+            cells = [
+                [markup.esc(name), f"{numbers.short_bytes(a)} → {numbers.short_bytes(b)}", numbers.percent(b, a)]
+                for name, a, b in rows
+            ]
+            st.html(markup.table(["arena", "whole → rank", "share"], cells, numbers=(1, 2)))
         if chosen.selected:
             tensor_card.panel(mine)
     state.write_link()
-
-
-def _shares(rows: list[tuple[str, int, int]]) -> str:
-    cells = [
-        [
-            markup.esc(name),
-            f"{numbers.short_bytes(whole)} → {numbers.short_bytes(rank)}",
-            numbers.percent(rank, whole),
-        ]
-        for name, whole, rank in rows
-    ]
-    return markup.table(["arena", "whole → rank", "share"], cells, numbers=(1, 2))

@@ -1,15 +1,17 @@
 """The view Shapes: memory over a named dimension."""
 
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
 import streamlit as st
 
-from app.kit import arena_focus
-from app.kit.charts import chart_base
+from app.kit import arena_focus, controls
+from app.kit.charts.chart_base import BAD, CONFIG, LINE, LIVE, add_curve, bytes_axis, figure
 from app.kit.frame import long_work
-from app.pages.scale import shape_figures as charts
-from app.session import opening, planning, scenarios, state
+from app.session import opening, scenarios, state
 from app.session.planning import Shown
 from app.texts import markup, numbers
-from tmmu_core.base.errors import TmmuError
 from tmmu_core.base.escaping import for_markdown
 from tmmu_core.graph.assumed_sizes import reach
 from tmmu_core.graph.checks import resolve_dims
@@ -22,13 +24,10 @@ def draw(shown: Shown, graph: Graph) -> None:
     chosen = state.choice()
     dim = chosen.dim if chosen.dim in graph.dims else sorted(graph.dims)[0]
     job = scenarios.over_dim(chosen, dim)
-    if not job.wait(planning.PATIENCE):
-        long_work.progress(job, f"Planning for every size of {dim}")
-        return
-    try:
-        envelope(shown, graph, dim, job.answer())
-    except TmmuError as error:
-        st.html(markup.error_card(opening.card_of(error, f"No curve over {dim}", shown.opened.name)))
+    title = f"Planning for every size of {dim}"
+    curve = long_work.result(job, title, f"No curve over {dim}", source=shown.opened.name)
+    if curve is not None:
+        envelope(shown, graph, dim, curve)
 
 
 def claim(curve: DimCurve, arena: str) -> str:
@@ -37,7 +36,7 @@ def claim(curve: DimCurve, arena: str) -> str:
         return f"No size of {curve.dim} could be planned"
     column = curve.extent_bytes[:, curve.arena_names.index(arena)]
     first, last = (f"{numbers.short_bytes(int(column[k]))} at {curve.dim} = {int(curve.values[k]):,}" for k in (0, -1))
-    if not charts.varies(column):
+    if not varies(column):
         return f"{numbers.takes(arena)} {numbers.short_bytes(int(column[0]))} for every {curve.dim}"
     return f"{numbers.takes(arena)} {first} and {last}"
 
@@ -51,7 +50,7 @@ def envelope(shown: Shown, graph: Graph, dim: str, curve: DimCurve) -> None:
     point(graph, dim, now)
     planned = len(curve.values) + len(curve.refused)
     every = planned == bounds.max - bounds.min + 1
-    growing = [name for k, name in enumerate(curve.arena_names) if charts.varies(curve.extent_bytes[:, k])]
+    growing = [name for k, name in enumerate(curve.arena_names) if varies(curve.extent_bytes[:, k])]
     drawn = sorted(growing or curve.arena_names, key=lambda name: (name != arena, name))[:4]
     if not len(curve.values):
         error = curve.refused[0][1]
@@ -62,16 +61,13 @@ def envelope(shown: Shown, graph: Graph, dim: str, curve: DimCurve) -> None:
     for name, column in zip(drawn, places, strict=False):
         capacity = shown.plan.arena_of[name].capacity_bytes if name in shown.plan.arena_of else numbers.UNLIMITED
         with column:
-            st.html(
-                markup.heading(
-                    f"{name} over {dim}", f"{count} planned; line: arena size, filled: peak; click to choose a size"
-                )
-            )
+            note = f"{count} planned; line: arena size, filled: peak; click to choose a size"
+            st.html(markup.heading(f"{name} over {dim}", note))
             key = f"dim.{dim}.{name}.{shown.key}.{now}"
             st.plotly_chart(
-                charts.dim_curve(curve, name, now=now, capacity=capacity, whole=every),
+                dim_curve(curve, name, now=now, capacity=capacity, whole=every),
                 key=key,
-                config=chart_base.CONFIG,
+                config=CONFIG,
                 on_select=lambda key=key: _picked(key, graph, dim),
                 selection_mode="points",
             )
@@ -95,22 +91,25 @@ def _arena(shown: Shown, curve: DimCurve) -> str:
 def point(graph: Graph, dim: str, now: int) -> None:
     """Draw the controls of the dimension and of its size for all pages."""
     bounds, can = graph.dims[dim], reach(graph, dim)
-    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="point-controls"):
+
+    def choose(size: int | None) -> None:
+        controls.choose_size(dim, size, resolve_dims(graph, None)[dim])
+
+    with controls.row("point-controls"):
         if len(graph.dims) > 1:
             st.segmented_control(
                 "Dimension",
                 sorted(graph.dims),
                 format_func=for_markdown,
-                key=state.set_widget("shapes-dim", dim),
-                on_change=lambda: state.choose(dim=state.widget_value("shapes-dim") or dim),
                 label_visibility="collapsed",
+                **state.bound("dim", dim, "shapes-dim"),
             )
         st.number_input(
             for_markdown(dim),
             min_value=can.min,
             max_value=can.max,
             key=state.set_widget("point-number", now),
-            on_change=lambda: _set(graph, dim, state.widget_value("point-number")),
+            on_change=lambda: choose(state.widget_value("point-number")),
             label_visibility="collapsed",
             width=140,
             help=f"{for_markdown(dim)} for all pages, {can.min:,} … {can.max:,}",
@@ -121,34 +120,19 @@ def point(graph: Graph, dim: str, now: int) -> None:
                 bounds.min,
                 bounds.max,
                 key=state.set_widget("point-slider", now),
-                on_change=lambda: _set(graph, dim, state.widget_value("point-slider")),
+                on_change=lambda: choose(state.widget_value("point-slider")),
                 label_visibility="collapsed",
                 width=360,
             )
-        st.button(
-            f"Largest, {bounds.max:,}",
-            disabled=now == bounds.max,
-            help="This is the largest size."
-            if now == bounds.max
-            else "A plan for the largest size is valid for every size.",
-            on_click=_set,
-            args=(graph, dim, bounds.max),
-        )
-
-
-def _set(graph: Graph, dim: str, value: int | None) -> None:
-    rest = {name: n for name, n in state.choice().dims.items() if name != dim}
-    if value is not None and value != resolve_dims(graph, None)[dim]:
-        rest[dim] = int(value)
-    state.choose(dims=dict(sorted(rest.items())))
+        is_largest = now == bounds.max
+        about = "This is the largest size." if is_largest else "A plan for the largest size is valid for every size."
+        st.button(f"Largest, {bounds.max:,}", disabled=is_largest, help=about, on_click=choose, args=(bounds.max,))
 
 
 def _picked(key: str, graph: Graph, dim: str) -> None:
-    bounds = graph.dims[dim]
-    event = state.raw(key)
-    points = event["selection"]["points"] if event else []
-    if points and bounds.min <= float(points[0]["x"]) <= bounds.max:
-        _set(graph, dim, int(points[0]["x"]))
+    point, bounds = state.clicked_point(key), graph.dims[dim]
+    if point is not None and bounds.min <= float(point["x"]) <= bounds.max:
+        controls.choose_size(dim, int(point["x"]), resolve_dims(graph, None)[dim])
 
 
 def table(curve: DimCurve, now: int) -> str:
@@ -159,20 +143,94 @@ def table(curve: DimCurve, now: int) -> str:
     rows = []
     for column, name in enumerate(curve.arena_names):
         extent, live = curve.extent_bytes[:, column], curve.peak_live_bytes[:, column]
-        cells = [
-            f'<span title="{numbers.exact_bytes(int(extent[k]))}">{numbers.short_bytes(int(extent[k]))}</span>'
-            for k in at
-        ]
+        cells = [markup.size(int(extent[k])) for k in at]
         tight = int((extent == live).sum())
         ratio = "at every size" if tight == len(sizes) else f"at {tight:,} of {len(sizes):,} sizes"
         rows.append([f"<b>{markup.esc(name)}</b>", *cells, ratio])
+    more = ""
     if curve.refused:
         refused = [value for value, _ in curve.refused]
         which = f"{refused[0]:,}" if len(refused) == 1 else f"{refused[0]:,} … {refused[-1]:,}"
-        sentence = (
-            f"{numbers.count(len(refused), 'size')} rejected ({curve.dim} = {which}): {curve.refused[0][1].message}"
-        )
-        more = f'<div class="tm"><span class="bad">✗</span> {markup.esc(sentence)}</div>'
-    else:
-        more = ""
+        title = f"{numbers.count(len(refused), 'size')} rejected ({curve.dim} = {which})"
+        sentence = markup.esc(f"{title}: {curve.refused[0][1].message}")
+        more = f'<div class="tm"><span class="bad">✗</span> {sentence}</div>'
     return markup.table(head, rows, numbers=range(1, 1 + len(at))) + more
+
+
+# --- the figure ------------------------------------------------------------------------------------------------------
+
+
+def dim_curve(curve: DimCurve, arena: str, *, now: int, capacity: int, whole: bool) -> go.Figure:
+    """Return size (line) and peak (filled) of an arena over a dimension, with current size, limit and rejected sizes.
+
+    ``whole``: every size was planned, so the line is continuous; otherwise only the planned sizes have markers. ``x``
+    of a marker is the size, for clicks.
+    """
+    fig = figure(300)
+    x, column = curve.values.tolist(), curve.arena_names.index(arena)
+    extent, live = curve.extent_bytes[:, column].tolist(), curve.peak_live_bytes[:, column].tolist()
+    _sizes(fig, curve.dim, x, ("peak live bytes", live, LIVE, "tozeroy"), whole)
+    _sizes(fig, curve.dim, x, ("arena size", extent, LINE if extent != live else LIVE, None), whole)
+    top = max([1, *extent, *live])
+    if capacity < numbers.UNLIMITED:
+        top = max(top, capacity) if capacity <= 4 * top else top
+        line = {"color": BAD, "width": 1.3, "dash": "dash"}
+        label = {"text": f"limit {numbers.short_bytes(capacity)}", "font": {"size": 11, "color": BAD}}
+        fig.add_hline(y=min(capacity, top), line=line, annotation=label, annotation_position="top left")
+    refused = _refused(fig, curve)
+    fig.add_vline(x=now, line={"color": LINE, "width": 2})
+    if now in x:
+        right = now > (x[0] + x[-1]) / 2
+        fig.add_annotation(
+            x=now,
+            y=1,
+            yref="paper",
+            yanchor="top",
+            text=f"<b>{curve.dim} = {now:,}: {numbers.short_bytes(extent[x.index(now)])}</b>",
+            showarrow=False,
+            xanchor="right" if right else "left",
+            xshift=-8 if right else 8,
+        )
+    ends = [*x, *refused, now]
+    pad = 0.5 if whole else max(0.5, (max(ends) - min(ends)) * 0.02)
+    span = [min(ends) - pad, max(ends) + pad]
+    fig.update_xaxes(range=span, title={"text": curve.dim, "standoff": 4}, fixedrange=True)
+    fig.update_yaxes({**bytes_axis(top), "range": [0, top * 118 // 100]}, fixedrange=True)
+    margin = {"l": 70, "r": 14, "t": 10, "b": 40}
+    return fig.update_layout(margin=margin, clickmode="event+select", hovermode="closest", dragmode=False)
+
+
+def _sizes(fig: go.Figure, dim: str, x: list[int], column: tuple[str, list[int], str, str | None], whole: bool) -> None:
+    """Draw one column, given as (name, bytes, colour, fill): a step line if ``whole``, and clickable markers."""
+    name, values, colour, fill = column
+    if whole:
+        wide = [v - 0.5 for v in [*x, x[-1] + 1]] if x else []  # the last size is as wide as the others
+        dash, ground = "solid" if fill is None else "dot", "rgba(0,114,178,0.14)"
+        add_curve(fig, wide, [*values, *values[-1:]], "", colour, dash=dash, fill=fill, fillcolor=ground)
+    marker = {
+        "size": 3 if whole and fill else 5,
+        "color": colour,
+        "symbol": "circle" if fill else "line-ew",
+        "line": {"width": 2, "color": colour},
+        "opacity": 0 if whole else 1,
+    }
+    same = {"marker": {"opacity": marker["opacity"]}}
+    hover = f"{dim} = %{{x}}<br>{name} %{{customdata}}"
+    add_curve(fig, x, values, name, colour, hover=hover, mode="markers", marker=marker, selected=same, unselected=same)
+
+
+def _refused(fig: go.Figure, curve: DimCurve) -> list[int]:
+    """Mark the sizes that cannot be planned; return them."""
+    refused = [value for value, _ in curve.refused]
+    if refused:
+        texts = [error.message for _, error in curve.refused]
+        hover = f"{curve.dim} = %{{x}} rejected<br>%{{customdata}}"
+        mark = {"symbol": "x", "size": 8, "color": BAD}
+        how: dict[str, Any] = {"mode": "markers", "marker": mark, "cliponaxis": False, "texts": texts, "hover": hover}
+        add_curve(fig, refused, [0] * len(refused), "rejected", BAD, **how)
+    return refused
+
+
+def varies(values: np.ndarray) -> bool:
+    """Return whether a column has more than one value."""
+    return bool(len(values)) and bool((values != values[0]).any())

@@ -3,22 +3,17 @@ import pytest
 from playwright.sync_api import Browser
 from plotly.offline import get_plotlyjs
 
-from app.kit.charts import compare_charts
-from app.kit.charts import search_course as course
-from app.kit.charts.chart_base import (
-    bytes_axis,
-    figure,
-    steps_axis,
-    ticks,
-)
+from app.kit.charts.chart_base import bytes_axis, figure, steps_axis
+from app.kit.charts.curves import MOST_POINTS, search_course, thinned
+from app.texts.numbers import ticks
 from tmmu_core.plans.analysis.search_progress import Moment
 
 
 def test_thinned_curve_keeps_its_peak() -> None:
-    values = np.zeros(compare_charts.MOST_POINTS * 3, np.uint64)
+    values = np.zeros(MOST_POINTS * 3, np.uint64)
     values[31_234] = 7
-    begins, kept = compare_charts.thinned(np.arange(len(values)), values)
-    assert len(begins) == compare_charts.MOST_POINTS
+    begins, kept = thinned(np.arange(len(values)), values)
+    assert len(begins) == MOST_POINTS
     assert kept.max() == 7
 
 
@@ -48,7 +43,7 @@ def test_ticks_of_a_step_axis_are_distinct(browser: Browser) -> None:
     marks = page.locator(".xtick text").all_text_contents()
     assert len(set(marks)) == len(marks), marks
     for last in (2, 3, 7, 12, 13, 40, 1_000):
-        text = course.falling((Moment(0, 30, 10), Moment(1, 20, 10)), last).to_json()
+        text = search_course((Moment(0, 30, 10), Moment(1, 20, 10)), last).to_json()
         page.evaluate("(text) => Plotly.newPlot('chart', JSON.parse(text))", text)
         marks = page.locator(".xtick text").all_text_contents()
         assert len(set(marks)) == len(marks), marks

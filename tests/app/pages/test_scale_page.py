@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from app.pages.scale.rank_figures import heat_map
-from app.pages.scale.shape_figures import dim_curve
+from app.pages.scale.shapes_view import dim_curve
 from app.session import opening, planning, rank_sets
 from app.session.view_state import Choice
 from tests.app.pages.run_page import claim, html, opened

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from app.canvas.script import sources
-from app.kit.charts.chart_base import ACCOUNT_COLOURS
+from app.report.pictures import ACCOUNT_LOOKS
 from app.texts.markup import ROLE_COLOURS
 from app.texts.palette import CATEGORIES, HUES
 
@@ -83,4 +83,4 @@ def test_first_operator_colours_differ_from_overflow_colour(sight: str) -> None:
 
 
 def test_account_colours_are_distinct() -> None:
-    assert len(set(ACCOUNT_COLOURS.values())) == len(ACCOUNT_COLOURS)
+    assert len({colour for _, colour, _ in ACCOUNT_LOOKS.values()}) == len(ACCOUNT_LOOKS)

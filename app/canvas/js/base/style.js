@@ -10,19 +10,8 @@ export const STYLE = `
   line-height: 1.35;
 }
 .tmmu-canvas .claim { font-weight: 600; font-size: 14px; margin: 0 0 6px; overflow-wrap: anywhere; }
-.tmmu-canvas .bar {
-  display: flex;
-  flex-wrap: wrap;
-  gap: 6px 10px;
-  align-items: center;
-  margin-bottom: 6px;
-}
-.tmmu-canvas .claim[hidden],
-.tmmu-canvas .foot[hidden],
-.tmmu-canvas .bar[hidden],
-.tmmu-canvas .overlay[hidden] {
-  display: none;
-}
+.tmmu-canvas .bar { display: flex; flex-wrap: wrap; gap: 6px 10px; align-items: center; margin-bottom: 6px; }
+.tmmu-canvas :is(.claim, .foot, .bar, .overlay)[hidden] { display: none; }
 .tmmu-canvas .bar label { opacity: 0.9; white-space: nowrap; }
 .tmmu-canvas .grow { flex: 1; }
 .tmmu-canvas button, .tmmu-canvas select, .tmmu-canvas input[type=search] {
@@ -41,11 +30,7 @@ export const STYLE = `
 .tmmu-canvas .tabs button { border-radius: 0; margin-left: -1px; background: transparent; }
 .tmmu-canvas .tabs button:first-child { border-radius: 5px 0 0 5px; }
 .tmmu-canvas .tabs button:last-child { border-radius: 0 5px 5px 0; }
-.tmmu-canvas .tabs button[aria-pressed=true] {
-  background: #0072B2;
-  border-color: #0072B2;
-  color: #fff;
-}
+.tmmu-canvas .tabs button[aria-pressed=true] { background: #0072B2; border-color: #0072B2; color: #fff; }
 .tmmu-canvas input[type=search] { flex: 0 1 150px; width: 150px; min-width: 64px; }
 .tmmu-canvas .count { opacity: 0.75; font-variant-numeric: tabular-nums; }
 .tmmu-canvas .stage {
@@ -77,7 +62,6 @@ export const STYLE = `
   font-variant-numeric: tabular-nums;
   overflow-wrap: anywhere;
 }
-.tmmu-canvas .tip[hidden] { display: none; }
 .tmmu-canvas .tip b { grid-column: 1 / -1; }
 .tmmu-canvas .tip .head { opacity: 0.65; white-space: nowrap; }
 .tmmu-canvas .foot {
@@ -93,26 +77,14 @@ export const STYLE = `
 .tmmu-canvas .note { opacity: 0.7; }
 .tmmu-canvas i { display: inline-block; width: 12px; height: 12px; border-radius: 2px; }
 .tmmu-canvas i.ramp { width: 80px; }
-.tmmu-canvas i.rule {
-  height: 0;
-  width: 20px;
-  border-top-width: 2px;
-  border-radius: 0;
-  border-color: currentColor;
-}
+.tmmu-canvas i.rule { height: 0; width: 20px; border-top-width: 2px; border-radius: 0; border-color: currentColor; }
 .tmmu-canvas i.hatch {
   background: repeating-linear-gradient(135deg, rgba(128,128,128,0.15) 0 2px, rgba(128,128,128,0.7) 2px 3px);
   border: 1px solid rgba(128,128,128,0.4);
   box-sizing: border-box;
 }
 .tmmu-canvas .status { font-variant-numeric: tabular-nums; opacity: 0.8; }
-.tmmu-canvas .unseen {
-  position: absolute;
-  width: 1px;
-  height: 1px;
-  overflow: hidden;
-  clip-path: inset(50%);
-}
+.tmmu-canvas .unseen { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); }
 .tmmu-canvas.waiting .stage::after {
   content: "waiting for the plan…";
   position: absolute;

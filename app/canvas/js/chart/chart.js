@@ -11,9 +11,8 @@ import { drawOverlay } from "../drawing/overlay.js";
 import { Overview } from "../drawing/overview.js";
 import { found, nextInOrder, rowAt } from "../plan/picking.js";
 import {
-  drawBaseline, drawBoxes, drawGround, drawLines, drawNames, drawOver, drawReuses, drawViews,
+  drawBaseline, drawBoxes, drawGround, drawLines, drawNames, drawOver, drawReuses, drawViews, guarded, within,
 } from "../drawing/picture.js";
-import { guarded, within } from "../drawing/picture.js";
 import { inside, Plane } from "../base/plane.js";
 import { Raster } from "../base/raster.js";
 import { liveliest, sceneOf, VIEWS } from "../plan/scene.js";
@@ -28,33 +27,10 @@ const ROWS = {
   map: "offset upwards from 0, one byte scale for all arenas",
 };
 const DEFAULTS = {
-  plan: null,
-  plan_index: 0,
-  view: "map",
-  colour: null,
-  selected: null,
-  compared: null,
-  search: "",
-  marked: null,
-  step: null,
-  span: null,
-  flags: [],
-  arena: null,
-  baseline: true,
-  transposed: false,
-  toolbar: true,
-  strip: true,
-  heading: true,
-  title: true,
-  height: 520,
-  room: 0,
-  link: "",
-  window: null,
-  reach: 0,
-  memory: null,
-  picture: null,
-  zoom: null,
-  ghost: null,
+  plan: null, plan_index: 0, view: "map", colour: null, arena: null, baseline: true, memory: null, reach: 0,
+  selected: null, compared: null, search: "", marked: null, step: null, span: null, flags: [], ghost: null,
+  toolbar: true, strip: true, heading: true, title: true, height: 520, room: 0, picture: null,
+  transposed: false, window: null, zoom: null, link: "",
 };
 
 const FINEST = 2 ** 40; // the narrowest window, as a fraction of the whole
@@ -89,7 +65,9 @@ export class Chart {
     new ResizeObserver(() => this.soon("layout")).observe(this.stage);
     // A theme change is only visible as a transition of the root's colour.
     this.root.addEventListener("transitionend", (e) => {
-      if (e.target === this.root) this.newTheme();
+      if (e.target !== this.root) return;
+      this.look = null;
+      this.soon("base");
     });
     this.hands = new Hands(this);
     charts.add(this);
@@ -190,11 +168,6 @@ export class Chart {
     this.scene = null;
     this.shownArena = arena;
     if (this.win && other) this.win.v0 = this.win.v1 = NaN;
-  }
-
-  newTheme() {
-    this.look = null;
-    this.soon("base");
   }
 
   rowOf(id) {
@@ -336,11 +309,6 @@ export class Chart {
     const look = (this.look ??= lookOf(this.root, ratio)), paints = (this.paints ??= paint(plan, this.scheme));
     const namer = (this.namer ??= namerOf(plan));
     return { plan, other, scene, plane, plot, strip, shown, hits, curve, ratio, width, height, look, paints, namer };
-  }
-
-  /** Convert a pixel of the stage to {t, v}. */
-  dataAt(x, y) {
-    return this.plane.at(x, y);
   }
 
   pick(x, y) {
@@ -546,14 +514,18 @@ export class Chart {
   }
 
   select(row, how) {
-    this.selected = row;
     const id = row >= 0 ? this.plan.ids.at(row) : null;
-    if (row < 0) this.compared = -1;
-    if (row < 0) this.state.compared = null;
+    this.selected = row;
     this.state.selected = id;
     this.sent.push(id);
-    if (how !== "click") this.parts.tip.hidden = true;
-    if (how !== "click" && row >= 0) this.reveal(row);
+    if (row < 0) {
+      this.compared = -1;
+      this.state.compared = null;
+    }
+    if (how !== "click") {
+      this.parts.tip.hidden = true;
+      if (row >= 0) this.reveal(row);
+    }
     const lines = row >= 0 ? this.lines(row).map((line) => line.join(" ")).join(", ") : "";
     this.parts.live.textContent = lines || "selection cleared";
     this.share({ selected: id });

@@ -100,7 +100,7 @@ export class Hands {
     this.fingers.set(event.pointerId, [x, y]);
     if (this.fingers.size === 2) this.beginPinch();
     else this.drag = { x, y, win: { ...chart.win }, moved: false, ghost: chart.holdsGhost(x, y, event.altKey) };
-    if (this.drag && chart.strip && inside(chart.strip, x, y)) this.drag.from = chart.dataAt(x, y).t;
+    if (this.drag && chart.strip && inside(chart.strip, x, y)) this.drag.from = chart.plane.at(x, y).t;
   }
 
   onDrag(x, y) {
@@ -108,7 +108,7 @@ export class Hands {
     if (!drag.moved && Math.hypot(dx, dy) < CLICK) return;
     drag.moved = true;
     if (drag.from !== undefined) {
-      const ends = [drag.from, chart.dataAt(x, y).t], last = chart.plan.steps;
+      const ends = [drag.from, chart.plane.at(x, y).t], last = chart.plan.steps;
       chart.span = [Math.max(0, Math.floor(Math.min(...ends))), Math.min(last, Math.ceil(Math.max(...ends)))];
       chart.soon("over");
       return;
@@ -128,7 +128,7 @@ export class Hands {
     if (!drag || drag.moved) return;
     if (chart.strip && inside(chart.strip, x, y)) {
       if (chart.span) chart.goSpan(null);
-      chart.goStep(Math.floor(chart.dataAt(x, y).t));
+      chart.goStep(Math.floor(chart.plane.at(x, y).t));
       return;
     }
     const there = chart.overview.at(x, y);

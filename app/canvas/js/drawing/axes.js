@@ -3,6 +3,7 @@
 import { PHASE_COLOURS } from "../base/colours.js";
 import { LETTER } from "../base/theme.js";
 import { sharp } from "../base/plane.js";
+import { stroke } from "./picture.js";
 import { grouped, shortened, stepName, tickBytes } from "../base/formats.js";
 
 /** Return the smallest of 1, 2, 5 × 10^k that is at least `least`. */
@@ -99,14 +100,8 @@ function rowTicks({ plan, plane, plot, scene }) {
 export function drawGrid(pen, { plane, scene, look }, { steps, levels }) {
   pen.strokeStyle = look.grid;
   pen.lineWidth = 1;
-  pen.beginPath();
-  const line = ([x0, y0, x1, y1]) => {
-    pen.moveTo(x0, y0);
-    pen.lineTo(x1, y1);
-  };
-  for (const { px } of steps) line(plane.acrossSteps(sharp(px)));
-  if (scene.view === "map") for (const { px } of levels) line(plane.acrossLevels(sharp(px)));
-  pen.stroke();
+  for (const { px } of steps) stroke(pen, plane.acrossSteps(sharp(px)));
+  if (scene.view === "map") for (const { px } of levels) stroke(pen, plane.acrossLevels(sharp(px)));
 }
 
 export function drawTicks(pen, sight, { steps, levels }) {
@@ -137,10 +132,7 @@ function drawFoot(pen, { plot, look }, ticks) {
     const half = pen.measureText(label).width / 2;
     const x = Math.max(plot.x - 30 + half, Math.min(plot.x + plot.w + 10 - half, px));
     if (x - half < last + 6) continue;
-    pen.beginPath();
-    pen.moveTo(Math.round(px) + 0.5, floor);
-    pen.lineTo(Math.round(px) + 0.5, floor + 4);
-    pen.stroke();
+    stroke(pen, [sharp(px), floor, sharp(px), floor + 4]);
     pen.fillText(label, x, floor + 6);
     last = x + half;
   }

@@ -2,7 +2,7 @@
 
 import { CONFLICT } from "../base/colours.js";
 import { Plane } from "../base/plane.js";
-import { within } from "./picture.js";
+import { stroke, within } from "./picture.js";
 import { shortBytes } from "../base/formats.js";
 
 export function drawStrip(pen, sight) {
@@ -26,11 +26,15 @@ export function drawStrip(pen, sight) {
     }
     pen.strokeStyle = look.line;
     pen.lineWidth = 1.2;
-    level(pen, bytes, extent, []);
-    level(pen, bytes, Number(arena.bound), [2, 3]);
-    if (capacity && capacity <= top) level(pen, bytes, capacity, [7, 5]);
+    const level = (size, dash) => stroke(pen, bytes.levelLine(size, t0, t1, (px) => px), dash);
+    level(extent, []);
+    level(Number(arena.bound), [2, 3]);
+    if (capacity && capacity <= top) level(capacity, [7, 5]);
     pen.fillStyle = look.line;
-    arrowAt(pen, bytes, bytes.point(arena.peak_step + 0.5, Number(arena.peak)));
+    const tip = bytes.point(arena.peak_step + 0.5, Number(arena.peak)); // an arrow points at the peak
+    pen.beginPath();
+    for (const [x, y] of [tip, bytes.beside(tip, -4, 7), bytes.beside(tip, 4, 7)]) pen.lineTo(x, y);
+    pen.fill();
   });
   drawLabels(pen, sight, bytes, arena);
 }
@@ -66,22 +70,6 @@ function drawCurve(pen, plane, live, steps) {
   }
 }
 
-function level(pen, plane, bytes, dash) {
-  const { t0, t1 } = plane.win, [x0, y0, x1, y1] = plane.levelLine(bytes, t0, t1, (px) => px);
-  pen.setLineDash(dash);
-  pen.beginPath();
-  pen.moveTo(x0, y0);
-  pen.lineTo(x1, y1);
-  pen.stroke();
-  pen.setLineDash([]);
-}
-
-/** Draw a small arrow that points at a point of the curve. */
-function arrowAt(pen, plane, tip) {
-  pen.beginPath();
-  for (const [x, y] of [tip, plane.beside(tip, -4, 7), plane.beside(tip, 4, 7)]) pen.lineTo(x, y);
-  pen.fill();
-}
 
 function drawLabels(pen, { look, strip }, plane, arena) {
   pen.fillStyle = look.soft;

@@ -1,12 +1,11 @@
 // The overlay: selection, comparison, hover and the selected step. It has its own canvas, so that the picture stays.
 
-import { within } from "./picture.js";
+import { stroke, within } from "./picture.js";
 import { Plane } from "../base/plane.js";
 import { LETTER } from "../base/theme.js";
 import { rangeWords, shortBytes, shortened, stepName } from "../base/formats.js";
 
 const SMALLEST = 5; // pixels: the least size of a frame
-
 const CONFLICT = "#D55E00", LEGAL = "#009E73", FLAG = "#7A3E9D";
 
 /** `chart`: {selected, compared, hovered} rows (−1: none), the selected step and the ghost (null: none). */
@@ -84,14 +83,12 @@ function drawFrame(pen, { plan, scene, plane, shown }, row, dash, width) {
   if (x1 < x0 || y1 < y0) return;
   const [left, right] = widened(x0, x1), [top, bottom] = widened(y0, y1);
   const at = [left, top, right - left, bottom - top].map(Math.round);
-  pen.setLineDash([]);
-  pen.strokeStyle = "rgba(255,255,255,0.9)";
-  pen.lineWidth = width + 2;
-  pen.strokeRect(...at);
-  pen.setLineDash(dash);
-  pen.strokeStyle = "#000";
-  pen.lineWidth = width;
-  pen.strokeRect(...at);
+  for (const [ink, line, pattern] of [["rgba(255,255,255,0.9)", width + 2, []], ["#000", width, dash]]) {
+    pen.setLineDash(pattern);
+    pen.strokeStyle = ink;
+    pen.lineWidth = line;
+    pen.strokeRect(...at);
+  }
   pen.setLineDash([]);
 }
 
@@ -118,11 +115,7 @@ function drawGhost(pen, { plan, plane, scene, look }, ghost, box) {
   pen.strokeRect(x0, y0, x1 - x0, y1 - y0);
   if (ghost.extent !== undefined) {
     const top = scene.v0[ghost.row] - plan.offset[ghost.row] + ghost.extent;
-    const [a, b, c, d] = plane.levelLine(top, ...box.slice(0, 2));
-    pen.beginPath();
-    pen.moveTo(a, b);
-    pen.lineTo(c, d);
-    pen.stroke();
+    stroke(pen, plane.levelLine(top, ...box.slice(0, 2)), [6, 4]);
   }
   pen.setLineDash([]);
 }
@@ -158,10 +151,7 @@ function drawMove(pen, { plan, other, scene, plane, shown, look }, row, candidat
   for (const [ink, width] of [["rgba(255,255,255,0.9)", 4], [look.dark ? "#fff" : "#000", 1.5]]) {
     pen.strokeStyle = pen.fillStyle = ink;
     pen.lineWidth = width;
-    pen.beginPath();
-    pen.moveTo(...from);
-    pen.lineTo(...to);
-    pen.stroke();
+    stroke(pen, [...from, ...to]);
     pen.beginPath();
     pen.moveTo(...to);
     for (const turn of [2.7, -2.7]) pen.lineTo(to[0] + 8 * Math.cos(angle + turn), to[1] + 8 * Math.sin(angle + turn));
@@ -184,10 +174,7 @@ function drawHandoffs(pen, { plan, scene, plane, look }, selected) {
     const end = plane.beside(plane.point(step, middle(to)), 6, 0);
     pen.strokeStyle = pen.fillStyle = look.line;
     pen.lineWidth = 1.5;
-    pen.beginPath();
-    pen.moveTo(...start);
-    pen.lineTo(...end);
-    pen.stroke();
+    stroke(pen, [...start, ...end]);
     pen.beginPath();
     pen.arc(...end, 3, 0, 7);
     pen.fill();
@@ -204,10 +191,7 @@ function drawStep(pen, { plan, plane, plot, strip, look, curve }, step) {
   for (const [ink, width] of [["#fff", 3], ["#000", 1.5]]) {
     pen.strokeStyle = ink;
     pen.lineWidth = width;
-    pen.beginPath();
-    pen.moveTo(x0, y0);
-    pen.lineTo(x1, y1);
-    pen.stroke();
+    stroke(pen, [x0, y0, x1, y1]);
   }
   const live = arena ? ` · ${shortBytes(arena.rawLive[step] ?? 0)} live in ${arena.name}` : "";
   const letters = Math.floor(plot.w / LETTER) - live.length - 9; // nine for the step

@@ -40,7 +40,8 @@ export function guarded(make, otherwise = undefined) {
   }
 }
 
-function stroke(pen, [x0, y0, x1, y1], dash = []) {
+/** Draw a line. */
+export function stroke(pen, [x0, y0, x1, y1], dash = []) {
   pen.setLineDash(dash);
   pen.beginPath();
   pen.moveTo(x0, y0);

@@ -103,34 +103,25 @@ export class Columns {
       const values = read(place);
       return values instanceof BigUint64Array ? Float64Array.from(values, Number) : values;
     };
+    const triples = (place) => {
+      const flat = place ? Array.from(read(place), Number) : [];
+      return Array.from({ length: flat.length / 3 }, (_, k) => flat.slice(3 * k, 3 * k + 3));
+    };
+    const { name, planner, slotted, steps, ranked } = spec;
+    Object.assign(this, { name, planner, slotted, steps, ranked }); // ranked: the operators with a colour of their own
     this.kinds = kinds; // the names of the bits of `changes`
-    this.name = spec.name;
-    this.planner = spec.planner;
-    this.slotted = spec.slotted;
-    this.mode = spec.mode;
-    this.preset = spec.preset;
     this.n = spec.rows;
-    this.steps = spec.steps;
     this.events = spec.events ? read(spec.events) : null; // the plan's step of each drawn step
-    this.raw = Object.fromEntries(Object.entries(spec.columns).map(([name, triple]) => [name, read(triple)]));
-    this.birth = numbers(spec.columns.birth);
-    this.death = numbers(spec.columns.death); // end of the use of its bytes; this is drawn
+    this.raw = Object.fromEntries(Object.entries(spec.columns).map(([column, triple]) => [column, read(triple)]));
+    // `death` is the end of the use of its bytes, which is drawn.
+    for (const [column, place] of Object.entries(spec.columns)) this[column] = numbers(place);
     this.stillRead = new Set(Array.from(read(spec.still_read), Number)); // their live range ends one step earlier
-    this.offset = numbers(spec.columns.offset);
-    this.size = numbers(spec.columns.size);
-    this.slot = numbers(spec.columns.slot);
-    this.generation = numbers(spec.columns.generation);
-    this.arena = numbers(spec.columns.arena);
     this.ids = new Pool(spec.ids, read);
     this.nodes = new Pool(spec.nodes, read);
-    this.role = new Table(spec.role, read);
-    this.category = spec.category ? new Table(spec.category, read) : null;
-    this.dtype = new Table(spec.dtype, read);
-    this.shape = new Table(spec.shape, read);
-    this.operator = spec.operator && new Table(spec.operator, read);
-    this.ranked = spec.ranked; // operators with a colour of their own, the same on every page
-    this.module = spec.module ? new Table(spec.module, read) : null; // the layer of each row
-    this.phase = spec.phase ? new Table(spec.phase, read) : null;
+    // `module` is the layer of each row.
+    for (const column of ["role", "category", "dtype", "shape", "operator", "module", "phase"]) {
+      this[column] = spec[column] ? new Table(spec[column], read) : null;
+    }
     this.stretches = spec.stretches ?? []; // [phase, first step, step after the last]
     this.arenas = spec.arenas.map((arena) => ({ ...arena, live: numbers(arena.live), rawLive: read(arena.live) }));
     this.viewRows = read(spec.views);
@@ -143,12 +134,8 @@ export class Columns {
     this.headOf = new Map(shared.map((row, k) => [row, heads[k]])); // row of a shared storage → its first tensor
     this.members = new Map(heads.map((head) => [head, []])); // head → all rows of its storage
     shared.forEach((row, k) => this.members.get(heads[k]).push(row));
-    const flat = Array.from(read(spec.handoffs), Number);
-    this.handoffs = [];
-    for (let k = 0; k < flat.length; k += 3) this.handoffs.push(flat.slice(k, k + 3));
-    const reuses = spec.reuses ? Array.from(read(spec.reuses), Number) : [];
-    this.reuses = []; // [freed row, written row, cost]
-    for (let k = 0; k < reuses.length; k += 3) this.reuses.push(reuses.slice(k, k + 3));
+    this.handoffs = triples(spec.handoffs); // [step, giving row, taking row]
+    this.reuses = triples(spec.reuses); // [freed row, written row, cost]
     this.conflict = spec.conflict ? read(spec.conflict) : null; // per row: overlaps another in bytes and steps
     this.changes = spec.changes ? read(spec.changes) : null; // per row, bit k: kinds[k]
     this.twin = spec.twin ? read(spec.twin) : null; // row in the other plan plus one, or 0

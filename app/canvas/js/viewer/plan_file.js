@@ -51,8 +51,6 @@ export function columnsOf(plan) {
     name: plan.ir_name,
     planner: plan.planner,
     slotted: plan.places !== "bytes",
-    mode: plan.mode,
-    preset: plan.preset,
     steps,
     events,
     rows: rows.length,

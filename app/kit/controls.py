@@ -1,0 +1,52 @@
+"""Rows of controls, buttons and menus that change the choice of the session."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import streamlit as st
+
+from app.session import state
+
+
+def row(key: str | None = None) -> Any:
+    """Return a container that draws its elements in one line."""
+    return st.container(horizontal=True, vertical_alignment="center", gap="small", key=key)
+
+
+def button(label: str, key: str, changes: Mapping[str, Any], *, kind: Any = "tertiary", **how: Any) -> None:
+    """Draw a button that applies ``changes`` to the choice; ``how``: further arguments of ``st.button``."""
+    st.button(label, key=key, type=kind, on_click=state.choose, kwargs=dict(changes), **how)
+
+
+def notice(key: str, html: str, field: str, *, css: str = "tm") -> None:
+    """Draw a message, and a button that clears the field of the session that it comes from."""
+    with row(key):
+        st.html(f'<div class="{css}" role="status" id="{key}">{html}</div>')
+        clear = (state.session(), field, None)
+        st.button("✕", key=f"no-{key}", help="Dismiss", type="tertiary", on_click=setattr, args=clear)
+
+
+def pick_view(names: Mapping[str, str]) -> str:
+    """Draw the switch between the views of a page, and return the chosen one, else the first.
+
+    ``names``: view → title.
+    """
+    tab = state.choice().tab
+    now = tab if tab in names else next(iter(names))
+    if len(names) > 1:
+        st.segmented_control(
+            "View",
+            list(names),
+            format_func=names.__getitem__,
+            label_visibility="collapsed",
+            required=True,
+            **state.bound("tab", now),
+        )
+    return now
+
+
+def choose_size(dim: str, size: int | None, usual: int) -> None:
+    """Set the size of a dimension; ``usual`` is its size without a choice."""
+    rest = {name: n for name, n in state.choice().dims.items() if name != dim}
+    chosen = {} if size is None or size == usual else {dim: int(size)}
+    state.choose(dims=dict(sorted({**rest, **chosen}.items())))

@@ -1,0 +1,212 @@
+"""The settings under Advanced: options of the planner, arenas, page size, budget and dimension sizes."""
+
+import json
+from typing import Any
+
+import streamlit as st
+
+from app.kit import controls
+from app.session import state
+from app.session.opening import Opened
+from app.session.view_state import Choice
+from app.texts import markup, numbers
+from tmmu_core.base.errors import UnreadableInput
+from tmmu_core.base.escaping import for_markdown
+from tmmu_core.graph.assumed_sizes import reach
+from tmmu_core.graph.checks import resolve_dims
+from tmmu_core.graph.quantities import parse_bytes
+from tmmu_core.planners import PLANNERS
+from tmmu_core.planners.greedy import FITS, ORDERS
+from tmmu_core.planners.platform import BOARDS, options_of
+from tmmu_core.plans.making.request_options import read_arenas_text, refuse_odd_json
+
+ALIGNMENTS = (1, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096)
+DECLARED = '{"activations": {"capacity_bytes": 1048576, "alignment_bytes": 64}, "parameters": {}}'
+CHOICES: dict[str, tuple[str, ...]] = {"order": tuple(ORDERS), "fit": FITS}
+OWN = "none (custom memories)"
+HELP = {
+    "order": "The order in which buffers are placed. `free_list` always uses the order of first writes.",
+    "fit": "Gap for a buffer: the lowest, the tightest, or first fit with a free list.",
+    "budget": "Maximum number of search nodes. The same budget gives the same plan on every machine.",
+    "iterations": "Number of changes of the placement order to try.",
+    "seed": "Seed of the random numbers; independent of the replay token.",
+    "min_alignment": "Smallest alignment of a slot on this platform, in bytes.",
+    "memories": "In order of preference. Empty: each arena is one memory.",
+    "rules": "The first matching rule selects the memory of a tensor.",
+}
+EXAMPLES = {
+    "memories": '[{"name": "DTCM", "max_size": 131072}, {"name": "SRAM"}]',
+    "rules": '[{"role": "constant", "memory": "SRAM"}]',
+}
+
+
+def number_set(full: Choice) -> int:
+    """Return the number of these settings that differ from their defaults."""
+    given = (full.arenas or None, full.alignment, full.page_size, full.budget)
+    return sum(value is not None for value in given) + len(full.dims) + len(full.options)
+
+
+def draw(full: Choice, opened: Opened) -> None:
+    """Draw the options of the planner, and the settings of arenas and dimensions."""
+    defaults = dict(PLANNERS[full.planner].options) if full.planner in PLANNERS else {}
+    if defaults:
+        _planner_options(full, defaults)
+    st.html(markup.heading("Arenas"))
+    _alignment(full.alignment)
+    if opened.graph is None:
+        return
+    typed = json.dumps(full.arenas, indent=1, ensure_ascii=False) if full.arenas else ""
+    st.text_area(
+        "Arenas, as JSON",
+        key=state.set_widget("arenas", state.draft("arenas") or typed),
+        placeholder=DECLARED,
+        help="As in a file for --arenas. If set, only these arenas exist; tensors can name them.",
+        height=100,
+        on_change=_declare,
+    )
+    _size("Page size", "page_size", full.page_size, "none")
+    _size("Budget over all arenas", "budget", full.budget, "unlimited")
+    usual = resolve_dims(opened.graph, None)
+    for name in sorted(opened.graph.dims):
+        can = reach(opened.graph, name)
+        st.number_input(
+            f"Dimension {for_markdown(name)} ({can.min:,} … {can.max:,})",
+            min_value=can.min,
+            max_value=can.max,
+            key=state.set_widget(f"dim.{name}", full.dims.get(name, usual[name])),
+            on_change=lambda n=name: controls.choose_size(n, state.widget_value(f"dim.{n}"), usual[n]),
+        )
+
+
+# --- arenas ------------------------------------------------------------------------------------------------------
+
+
+def _alignment(now: int | None) -> None:
+    def changed() -> None:
+        value = state.widget_value("alignment")
+        try:
+            size = value if value is None or isinstance(value, int) else parse_bytes(str(value).removesuffix("B"))
+        except ValueError as error:
+            state.refuse({"title": "Alignment not changed", "message": str(error)})
+            return
+        state.choose(alignment=size)
+
+    st.selectbox(
+        "Alignment of every arena",
+        [None, *ALIGNMENTS, *([now] if now is not None and now not in ALIGNMENTS else [])],
+        key=state.set_widget("alignment", now),
+        format_func=lambda n: "default (128 B)" if n is None else numbers.exact_bytes(n),
+        on_change=changed,
+        accept_new_options=True,
+        placeholder="default (128 B)",
+    )
+
+
+def _declare() -> None:
+    text = str(state.widget_value("arenas") or "").strip()
+    try:
+        value = read_arenas_text(text) if text else None
+    except UnreadableInput as error:
+        state.draft("arenas", text)
+        state.refuse({"title": "Arenas not changed", "message": error.message, "hint": f"Example: {DECLARED}."})
+        return
+    state.draft("arenas", "")
+    state.choose(arenas=value)
+
+
+def _size(label: str, name: str, value: int | None, if_empty: str) -> None:
+    def changed() -> None:
+        try:
+            state.choose(**{name: parse_bytes(state.widget_value(name) or "")})
+        except ValueError as error:
+            state.refuse({"title": f"{label} not changed", "message": str(error)})
+
+    st.text_input(
+        label,
+        key=state.set_widget(name, "" if value is None else numbers.exact_bytes(value).removesuffix(" B")),
+        placeholder=if_empty,
+        help="Bytes, or a number with KiB, MiB or GiB. Empty: none.",
+        on_change=changed,
+    )
+
+
+# --- options of the planner --------------------------------------------------------------------------------------
+
+
+def _planner_options(full: Choice, defaults: dict[str, Any]) -> None:
+    chosen = full.options
+    st.html(markup.heading(f"Options of {full.planner}"))
+    if "memories" in defaults:  # a board sets memories and rules; both can be edited below
+        st.selectbox(
+            "Board",
+            (OWN, *BOARDS),
+            key=state.set_widget(
+                "board", next((b for b, (_, m) in BOARDS.items() if m == chosen.get("memories")), OWN)
+            ),
+            on_change=_take_board,
+            help="\n\n".join(f"{name}: {about}." for name, (about, _) in BOARDS.items()),
+        )
+    for name, default in defaults.items():
+        _option(name, default, chosen.get(name, default))
+    if chosen:
+        controls.button("Restore defaults", "no-options", {"options": {}}, kind="secondary")
+
+
+def _take_board() -> None:
+    board = state.widget_value("board")
+    if board in BOARDS:
+        kept = {name: value for name, value in state.choice().options.items() if name not in ("memories", "rules")}
+        state.choose(options={**kept, **options_of(board)})
+
+
+def _option(name: str, default: Any, value: Any) -> None:
+    title, widget = name.replace("_", " ").capitalize(), f"option.{name}"
+    how: dict[str, Any] = {
+        "help": HELP.get(name),
+        "on_change": lambda: _set_option(name, state.widget_value(widget), default),
+    }
+    if name in CHOICES:
+        options = CHOICES[name] if value in CHOICES[name] else (value, *CHOICES[name])
+        st.selectbox(title, options, key=state.set_widget(widget, value), **how)
+    elif isinstance(default, int):
+        st.number_input(
+            f"{title} (default {default:,})",
+            min_value=1 if name == "min_alignment" else 0,
+            max_value=2**53 - 1,
+            step=1,
+            key=state.set_widget(widget, value if isinstance(value, int) else default),
+            **how,
+        )
+    else:
+        typed = "" if value is None else json.dumps(value, indent=1, ensure_ascii=False)
+        st.text_area(
+            f"{title}, as JSON",
+            key=state.set_widget(widget, state.draft(name) or typed),
+            placeholder=EXAMPLES.get(name, ""),
+            height=120,
+            **how | {"on_change": lambda: _read_option(name, default)},
+        )
+
+
+def _set_option(name: str, value: Any, default: Any) -> None:
+    rest = {key: old for key, old in state.choice().options.items() if key != name}
+    state.choose(options=rest if value == default else {**rest, name: value})
+
+
+def _read_option(name: str, default: Any) -> None:
+    text = str(state.widget_value(f"option.{name}") or "").strip()
+    try:
+        refuse_odd_json(text, f"option {name}")
+        value = json.loads(text) if text else None
+    except (ValueError, UnreadableInput) as error:  # ValueError also for more digits than Python reads
+        message = "The text is not JSON."
+        if isinstance(error, UnreadableInput):
+            message = error.message
+        elif isinstance(error, json.JSONDecodeError):
+            message = f"The text is not JSON: {error.msg} at line {error.lineno}, column {error.colno}."
+        state.draft(name, text)
+        hint = f"Write it like {EXAMPLES[name]}." if name in EXAMPLES else ""
+        state.refuse({"title": f"The option {name} was not changed", "message": message, "hint": hint})
+        return
+    state.draft(name, "")
+    _set_option(name, value, default)
