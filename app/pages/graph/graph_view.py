@@ -1,15 +1,21 @@
 """The drawing of the graph: boxes and edges of the visible part, and the effect of clicks."""
 
-from dataclasses import dataclass
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import cache
+from typing import Any
 
 import numpy as np
 import streamlit as st
 
-from app.canvas.graph_component import Arrow, Box, Drawing, Frame, walk_canvas
+from app.canvas.script import WALK_ENTRY, walk_script
 from app.kit import arena_focus, controls
 from app.session import graph_levels, state
 from app.session.planning import Shown
 from app.texts import numbers
+from tmmu_core.base.escaping import visible
 from tmmu_core.graph.modules.collapsed_graph import MOST_DRAWN, Edge, GraphView, Vertex
 from tmmu_core.graph.modules.module_tree import Tree
 from tmmu_core.liveness.live_model import Liveness
@@ -37,21 +43,48 @@ class Scene:
         return int(self.liveness.timeline.node_at[self.peak]) if self.liveness.timeline.steps else -1
 
 
+Tip = Sequence[tuple[str, str]]
+"""``(label, text)`` of the lines of a tooltip."""
+
+
+@dataclass(frozen=True)
+class Box:
+    """A vertex of the drawing."""
+
+    key: str
+    """The same for the same thing in every drawing of a graph."""
+    name: str
+    under: str
+    """The second row; may be empty."""
+    kind: str
+    level: int
+    path: str | None
+    """Level that a click opens; ``None`` if the box is not a closed level."""
+    pick: str
+    """The tensor that a click selects; may be empty."""
+    tip: Tip
+    hidden: int = 0
+    held: float = 0.0
+    """Bytes live at the peak that it wrote, as a share of all bytes live at the peak (0 … 1)."""
+
+
 def draw(shown: Shown, key: str = "walk") -> None:
     """Draw the controls and the graph. A second graph on a page has another ``key`` and no controls."""
     scene = scene_of(shown)
     if key == "walk":
         _controls(scene)
-    walk_canvas(
-        drawing(scene),
-        key=key,
-        height=HEIGHT,
-        on={
-            "select": lambda name: state.choose(selected=name),
-            "open": lambda path: _open_all((path,)),
-            "close": _close,
-        },
-    )
+    callbacks = {
+        "on_select_change": state.listener(key, "select", lambda name: state.choose(selected=str(name))),
+        "on_open_change": state.listener(key, "open", lambda path: _open_all((str(path),))),
+        "on_close_change": state.listener(key, "close", _close),
+    }
+    _component()(key=key, data=drawing(scene), height="content", **callbacks)
+
+
+@cache
+def _component() -> Any:
+    script = f"{walk_script()}export default globalThis.{WALK_ENTRY}.streamlit;\n"
+    return st.components.v2.component("tmmu_walk", js=script)
 
 
 def scene_of(shown: Shown) -> Scene:
@@ -151,8 +184,8 @@ def levels_above(scene: Scene, selected: str) -> tuple[str, ...]:
     return tuple([graph_levels.path_text(p) for p in scene.tree.above(node) if p not in scene.found.opened])
 
 
-def drawing(scene: Scene) -> Drawing:
-    """Return all boxes, edges and frames to draw."""
+def drawing(scene: Scene) -> dict[str, Any]:
+    """Return all boxes, edges, open levels and marks to draw, in the form of ``graph_chart.js``."""
     found, chosen = scene.found.collapsed, state.choice()
     index, total = scene.liveness.timeline.index, _live_at_peak(scene)
     held = graph_levels.held(scene.shown, scene.found, scene.peak, scene.arena)
@@ -162,16 +195,31 @@ def drawing(scene: Scene) -> Drawing:
         loose = [k for k, v in enumerate(found.vertices) if v.kind == "tensor" and v.item == tensor]
         inputs = [k for k, v in enumerate(found.vertices) if v.kind == "inputs" and bool(index.is_input[tensor])]
         at = next(iter(loose + inputs), -1)
-    return Drawing(
-        title=f"the graph of {scene.shown.opened.name}",
-        status=status_text(scene),
-        boxes=[_box(scene, vertex, n, total) for vertex, n in zip(found.vertices, held, strict=True)],
-        arrows=[_arrow(scene, edge) for edge in found.edges],
-        frames=[_frame(scene.tree, level) for level in found.levels],
-        selected=at,
-        peak=int(found.of_node[scene.peak_node]) if scene.peak_node >= 0 else -1,
-        carrying=_carrying(scene, tensor),
-    )
+    boxes = [_box(scene, vertex, n, total) for vertex, n in zip(found.vertices, held, strict=True)]
+    edges = [_edge(scene, edge) for edge in found.edges]
+    levels = [_level(scene.tree, level) for level in found.levels]
+    shape = [[(box.key, box.name, box.under, box.level) for box in boxes], levels, [edge[:2] for edge in edges]]
+    return {
+        "shape": hashlib.sha256(json.dumps(shape).encode()).hexdigest()[:16],
+        "title": f"the graph of {scene.shown.opened.name}",
+        "status": status_text(scene),
+        "vertices": [
+            asdict(box) | {"name": visible(box.name), "under": visible(box.under), "tip": _tip(box.tip)}
+            for box in boxes
+        ],
+        "edges": edges,
+        "levels": levels,
+        "marks": {
+            "selected": at,
+            "peak": int(found.of_node[scene.peak_node]) if scene.peak_node >= 0 else -1,
+            "carrying": _carrying(scene, tensor),
+        },
+        "height": HEIGHT,
+    }
+
+
+def _tip(tip: Tip) -> list[tuple[str, str]]:
+    return [(label, visible(text)) for label, text in tip]
 
 
 def _carrying(scene: Scene, tensor: int) -> list[int]:
@@ -246,17 +294,19 @@ def _closed(scene: Scene, vertex: Vertex, share: float, of_peak: list[tuple[str,
     return Box(f"l{level}", tree.label(level), under, "level", vertex.level, path, "", tip, vertex.hidden, share)
 
 
-def _arrow(scene: Scene, edge: Edge) -> Arrow:
+def _edge(scene: Scene, edge: Edge) -> list[Any]:
+    """Return source, target, the tensor that a click selects, the tooltip and the width of an edge."""
     index = scene.liveness.timeline.index
     more = [("and", f"{len(edge.tensors) - 1:,} more")] if len(edge.tensors) > 1 else []
-    tip = [*more, ("bytes", numbers.short_bytes(edge.nbytes))]
-    return Arrow(edge.source, edge.target, index.tensor_ids[edge.largest], tip, 1 + 0.5 * (len(edge.tensors) > 1))
+    tip = _tip([*more, ("bytes", numbers.short_bytes(edge.nbytes))])
+    return [edge.source, edge.target, index.tensor_ids[edge.largest], tip, 1 + 0.5 * (len(edge.tensors) > 1)]
 
 
-def _frame(tree: Tree, level: int) -> Frame:
-    parent = int(tree.parent[level])
+def _level(tree: Tree, level: int) -> list[Any]:
+    """Return an open level, its parent, its name, the path that a click on its title closes, and its size."""
     count = numbers.count(int(tree.members[level]), "node")
-    return Frame(level, parent, tree.label(level), graph_levels.path_text(tree.paths[level]), count)
+    path = graph_levels.path_text(tree.paths[level])
+    return [level, int(tree.parent[level]), visible(tree.label(level)), path, count]
 
 
 def _open_all(paths: tuple[str, ...]) -> None:
