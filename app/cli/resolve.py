@@ -21,7 +21,7 @@ from tmmu_core.judge.finding import Finding, Verdict
 from tmmu_core.judge.verifier.finished_plan import finished, refuse_invalid
 from tmmu_core.judge.verifier.verify import verdict_warnings
 from tmmu_core.planners.problem import GIVEN, PlainInstance
-from tmmu_core.plans.analysis.plan_warnings import plan_warnings, reuse_warnings
+from tmmu_core.plans.analysis.plan_notes import plan_warnings, reuse_warnings
 from tmmu_core.plans.making.engine import Solution
 from tmmu_core.plans.making.make import PlanningResult, make_plan
 from tmmu_core.plans.making.request import PlanRequest

@@ -27,7 +27,7 @@ from tmmu_core.judge.lint import lint_verdict
 from tmmu_core.judge.verifier.finished_plan import believed
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.plans.analysis.explain_peak import explain_peak
-from tmmu_core.plans.analysis.plan_warnings import remarks
+from tmmu_core.plans.analysis.plan_notes import remarks
 from tmmu_core.plans.analysis.waste_ledger import waste_ledger
 from tmmu_core.plans.figures import metrics
 from tmmu_core.plans.figures.plan_storages import alive_at, peak_step_of

@@ -7,7 +7,7 @@ from app.texts import certificate_text, numbers, totals_text
 from tmmu_core.base.escaping import for_markdown, natural, visible
 from tmmu_core.judge.finding import Verdict
 from tmmu_core.plans.analysis.explain_peak import explain_peak
-from tmmu_core.plans.analysis.plan_warnings import remarks
+from tmmu_core.plans.analysis.plan_notes import remarks
 from tmmu_core.plans.figures.live_bytes import peak_of
 from tmmu_core.plans.figures.plan_storages import arena_number, live_bytes, storages_of
 from tmmu_core.plans.making.make import Better

@@ -9,7 +9,7 @@ from app.session.work.jobs import Job, desk
 from app.session.work.workers import TaskNotFinished
 from tmmu_core.graph.sharding.shard_spec import read_spec
 from tmmu_core.planners.problem import Progress
-from tmmu_core.plans.making.dim_curve import DimCurve
+from tmmu_core.plans.making.dynamic_shapes import DimCurve
 from tmmu_core.plans.making.ranks import RankPlans
 
 

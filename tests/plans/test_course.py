@@ -10,7 +10,7 @@ from tests.support.paths import SAMPLES
 from tmmu_core.formats.open_file import read_any
 from tmmu_core.formats.planfile.plan_file import from_document, to_json
 from tmmu_core.planners.problem import PlainInstance
-from tmmu_core.plans.analysis.search_progress import Moment, course
+from tmmu_core.plans.analysis.plan_notes import Moment, course
 from tmmu_core.plans.making.make import make_plan
 from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.plans.model import Plan

@@ -118,7 +118,7 @@ def test_metrics_of_the_ledger_example() -> None:
 
 
 def test_resource_ledger_counts_up_to_each_step() -> None:
-    rows = resource_ledger(ledger_plan()).rows()
+    rows = resource_ledger(ledger_plan())
     assert [row["bytes_allocated"] for row in rows] == [100, 150, 190, 90]
     assert [row["peak_bytes"] for row in rows] == [100, 178, 232, 232]
     assert [row["allocation_failures"] for row in rows] == [0, 0, 0, 0]
@@ -130,7 +130,7 @@ def test_resource_ledger_counts_up_to_each_step() -> None:
 @given(plannable_cases())
 def test_last_row_of_the_resource_ledger_has_the_metrics_of_the_plan(case: Case) -> None:
     plan = solved(case).plan
-    rows = resource_ledger(plan).rows()
+    rows = resource_ledger(plan)
     if rows:
         assert rows[-1]["peak_bytes"] == plan.metrics["extent_bytes"]
         assert rows[-1]["internal_fragmentation_ratio"] == plan.metrics["internal_fragmentation_ratio"]
@@ -211,8 +211,7 @@ def test_long_plan_has_an_event_where_a_live_range_begins_or_ends() -> None:
 
 def test_charts_of_a_long_plan_are_drawn() -> None:
     plan = late()
-    ledger = resource_ledger(plan)
-    assert ledger.rows()[-1]["t"] == LATE - 1
+    assert resource_ledger(plan)[-1]["t"] == LATE - 1
     assert compared_live_bytes(plan, plan, "arena").data
 
 

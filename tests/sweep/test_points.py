@@ -10,7 +10,7 @@ from tests.support.paths import SAMPLES
 from tmmu_core.formats.open_file import read_graph
 from tmmu_core.formats.planfile import plan_file
 from tmmu_core.judge.verifier.verify import verify_plan
-from tmmu_core.plans.analysis.plan_warnings import plan_warnings
+from tmmu_core.plans.analysis.plan_notes import plan_warnings
 from tmmu_core.plans.making.engine import plan_graph
 from tmmu_core.plans.making.make import make_plan
 from tmmu_core.plans.making.request import PlanRequest

@@ -32,7 +32,7 @@ from tmmu_core.planners.problem import Progress
 from tmmu_core.plans import model
 from tmmu_core.plans.analysis.explain_peak import Explanation, explain_peak
 from tmmu_core.plans.analysis.gate import Check, Measure, baseline_warning, gate
-from tmmu_core.plans.analysis.plan_warnings import plan_warnings
+from tmmu_core.plans.analysis.plan_notes import plan_warnings
 from tmmu_core.plans.figures.metrics import Totals, totals
 from tmmu_core.plans.making.engine import Solution
 from tmmu_core.plans.making.make import Better, PlanningResult

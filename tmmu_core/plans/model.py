@@ -228,7 +228,7 @@ class Plan(PlanColumns):
     metrics: dict[str, Any] = field(default_factory=dict)
     """Figures of contract §7; ``allocation_time_ns`` among them, never hashed and never compared."""
     notes: dict[str, Any] = field(default_factory=dict)
-    """Facts of the planner's run per arena: scalars, and the search progress (``plans.analysis.search_progress``)."""
+    """Facts of the planner's run per arena: scalars, and the search progress (``plans.analysis.plan_notes``)."""
     own_arenas: bool = False
     """Whether the planner chose the arenas itself, independent of roles and configuration."""
     constraints: Constraints | None = None

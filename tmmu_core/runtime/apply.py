@@ -23,7 +23,7 @@ from tmmu_core.base.cbor import H, cbor_canonical
 from tmmu_core.base.errors import AlignmentViolation, AllocationFailure, ArenaTooSmall, InvalidIrShapes
 from tmmu_core.graph.model import PERSISTENT_ROLES, Graph
 from tmmu_core.judge.verifier.finished_plan import refuse_invalid
-from tmmu_core.plans.analysis.waste_ledger import ResourceLedger, resource_ledger
+from tmmu_core.plans.analysis.waste_ledger import resource_ledger
 from tmmu_core.plans.figures.plan_storages import storages_of
 from tmmu_core.plans.making.engine import Solution, plan_graph
 from tmmu_core.plans.making.sparse_addresses import in_memory
@@ -209,7 +209,7 @@ class Applied:
         return found
 
     @cached_property
-    def ledger(self) -> ResourceLedger:
+    def ledger(self) -> list[dict[str, int | float]]:
         """The resource ledger by step (TMMU v2 II.J)."""
         return resource_ledger(self.placed)
 

@@ -23,7 +23,7 @@ from tmmu_core.formats.planfile.trace import Trace
 from tmmu_core.graph.model import Graph
 from tmmu_core.judge.verifier.finished_plan import refuse_invalid
 from tmmu_core.planners.problem import GIVEN
-from tmmu_core.plans.analysis.plan_warnings import plan_warnings
+from tmmu_core.plans.analysis.plan_notes import plan_warnings
 from tmmu_core.plans.figures.metrics import totals
 from tmmu_core.plans.making.make import make_plan
 from tmmu_core.plans.making.ranks import plan_ranks

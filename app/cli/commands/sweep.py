@@ -25,7 +25,7 @@ from tmmu_core.formats.open_file import Opened, read_any
 from tmmu_core.graph.model import MODES, PRESETS, Graph
 from tmmu_core.planners import PLANNERS
 from tmmu_core.planners.problem import PlainInstance
-from tmmu_core.plans.making.dim_curve import sample_points
+from tmmu_core.plans.making.dynamic_shapes import sample_points
 from tmmu_core.plans.making.request import ANY_ARENA, PlanRequest
 from tmmu_core.plans.making.request_options import OPTION_SPECS
 from tmmu_core.sweep.sweep_points import Axes, Done, Point, Source, name_of_sweep, points_of

@@ -16,7 +16,7 @@ from app.session.work.tasks import Improvement
 from app.texts import markup, numbers
 from tmmu_core.base.errors import TmmuError
 from tmmu_core.base.escaping import for_markdown
-from tmmu_core.plans.analysis.search_progress import Moment
+from tmmu_core.plans.analysis.plan_notes import Moment
 
 T = TypeVar("T")
 REFRESH = 0.5

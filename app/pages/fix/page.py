@@ -13,7 +13,7 @@ from app.session.work.jobs import desk
 from app.texts import certificate_text, markup, numbers, totals_text
 from tmmu_core.base.errors import TmmuError
 from tmmu_core.planners import PLANNERS, MemoryPlannerEntry
-from tmmu_core.plans.analysis.search_progress import Moment, course
+from tmmu_core.plans.analysis.plan_notes import Moment, course
 from tmmu_core.plans.figures.metrics import totals
 from tmmu_core.plans.model import CLAIMED, FEASIBLE, INCOMPLETE, INVALID, OPTIMAL, Plan
 

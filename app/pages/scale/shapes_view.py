@@ -16,7 +16,7 @@ from tmmu_core.base.escaping import for_markdown
 from tmmu_core.graph.assumed_sizes import reach
 from tmmu_core.graph.checks import resolve_dims
 from tmmu_core.graph.model import Graph
-from tmmu_core.plans.making.dim_curve import DimCurve
+from tmmu_core.plans.making.dynamic_shapes import DimCurve
 
 
 def draw(shown: Shown, graph: Graph) -> None:

@@ -25,7 +25,7 @@ from tmmu_core.judge.finding import Verdict
 from tmmu_core.judge.lint import lint_verdict
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.planners.problem import PlainInstance
-from tmmu_core.plans.making.dim_curve import DimCurve, peak_over_dim
+from tmmu_core.plans.making.dynamic_shapes import DimCurve, peak_over_dim
 from tmmu_core.plans.making.make import PlanningResult, make_plan_anyway, plan_ranks_anyway
 from tmmu_core.plans.making.ranks import RankPlans
 from tmmu_core.plans.making.request import PlanRequest

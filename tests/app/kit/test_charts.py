@@ -6,7 +6,7 @@ from plotly.offline import get_plotlyjs
 from app.kit.charts.chart_base import bytes_axis, figure, steps_axis
 from app.kit.charts.curves import MOST_POINTS, search_course, thinned
 from app.texts.numbers import ticks
-from tmmu_core.plans.analysis.search_progress import Moment
+from tmmu_core.plans.analysis.plan_notes import Moment
 
 
 def test_thinned_curve_keeps_its_peak() -> None:

@@ -15,7 +15,7 @@ from tests.support.build import graph, node, tensor
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.graph.sharding.shard_spec import read_spec
 from tmmu_core.graph.sharding.splits import shard
-from tmmu_core.plans.making.dim_curve import peak_over_dim
+from tmmu_core.plans.making.dynamic_shapes import peak_over_dim
 from tmmu_core.plans.making.ranks import plan_ranks
 from tmmu_core.plans.making.request import PlanRequest
 

@@ -19,7 +19,7 @@ from tmmu_core.judge.lint import lint_verdict
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.plans.analysis import waste_ledger
 from tmmu_core.plans.analysis.gate import Limit, gate
-from tmmu_core.plans.analysis.search_progress import course
+from tmmu_core.plans.analysis.plan_notes import course
 from tmmu_core.plans.analysis.waste_ledger import resource_ledger
 from tmmu_core.plans.figures.plan_storages import peak_step_of
 from tmmu_core.plans.making.engine import plan_graph

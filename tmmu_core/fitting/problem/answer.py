@@ -8,7 +8,7 @@ from tmmu_core.fitting.problem.capacity import Capacity
 from tmmu_core.fitting.problem.lower_bounds import LowerBound
 from tmmu_core.fitting.problem.planner_calls import Candidate, extents
 from tmmu_core.fitting.unknown import UnknownOperator
-from tmmu_core.plans.analysis.plan_warnings import plan_warnings
+from tmmu_core.plans.analysis.plan_notes import plan_warnings
 
 Answer = Literal["fits", "cannot", "open"]
 

@@ -16,7 +16,7 @@ from tmmu_core.liveness.analyse import analyse
 from tmmu_core.liveness.timeline import build_timeline, default_mode, default_preset
 from tmmu_core.planners import ArenaPlannerEntry, MemoryPlannerEntry, planner_named
 from tmmu_core.planners.problem import Packing, Problem, Progress
-from tmmu_core.plans.analysis.plan_warnings import input_warnings
+from tmmu_core.plans.analysis.plan_notes import input_warnings
 from tmmu_core.plans.making.engine import Solution, solve
 from tmmu_core.plans.making.make import make_plan
 from tmmu_core.plans.making.plan_rows import arena_problems, merge_packings

@@ -18,7 +18,7 @@ from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.formats.c_project.c_names import RegionNames, c_prefix, region_names, tensor_stems
 from tmmu_core.graph.constants import CHUNK, Constants
 from tmmu_core.planners.platform import BASE_ALIGNMENT
-from tmmu_core.plans.analysis.residence import Residence, cells, residences
+from tmmu_core.plans.analysis.plan_notes import Residence, cells, residences
 from tmmu_core.plans.model import Plan
 
 ROLES = ("scratch", "persistent", "constant")

@@ -16,7 +16,7 @@ slot; its slot rounding is 0, except for 1 byte per tensor of size 0.
 
 The equation holds for valid plans. If blocks overlap, ``holes`` is at least 0 and the sum is larger than the extent.
 
-The module also has a report per slot, and the resource ledger (TMMU v2 II.J).
+The module also contains a report per slot, and the resource ledger (TMMU v2 II.J).
 """
 
 from bisect import bisect_left
@@ -204,42 +204,14 @@ def slot_reports(plan: Plan, arena: str) -> tuple[SlotReport, ...]:
     return tuple(reports)
 
 
-@dataclass(frozen=True, eq=False)
-class ResourceLedger:
-    """Counters over all arenas at each curve point (:class:`CurvePoints`), as columns.
+def resource_ledger(plan: Plan) -> list[dict[str, int | float]]:
+    """Return the counters over all arenas at each curve point, with the keys of TMMU v2 II.J.
 
-    A row counts the run up to and including its step, so the last row equals ``Plan.metrics``.
+    ``bytes_allocated`` are the bytes of the whole slots that are occupied at step ``t``; ``peak_bytes`` is the sum over
+    the arenas of the highest end of an occupied slot so far. A row counts the run up to and including its step, so the
+    last row equals ``Plan.metrics``.
     """
-
-    bytes_allocated: U64
-    """Bytes of the whole slots that are occupied at step t."""
-    peak_bytes: U64
-    """Σ over arenas of the highest end of an occupied slot so far; at the last step, Σ extents."""
-    peak_live_bytes: U64
-    """Σ over arenas of the peak live bytes so far."""
-    allocation_failures: I64
-    steps: I64
-    """The first step of each row."""
-
-    def rows(self) -> list[dict[str, int | float]]:
-        """Return one mapping per row, with the keys of TMMU v2 II.J."""
-        columns = (self.steps, self.bytes_allocated, self.peak_bytes, self.peak_live_bytes, self.allocation_failures)
-        return [
-            {
-                "t": t,
-                "bytes_allocated": allocated,
-                "peak_bytes": peak,
-                "allocation_failures": failures,
-                "internal_fragmentation_ratio": fragmentation_ratio(live, peak),
-            }
-            for t, allocated, peak, live, failures in zip(*(column.tolist() for column in columns), strict=True)
-        ]
-
-
-def resource_ledger(plan: Plan) -> ResourceLedger:
-    """Return the counters of TMMU v2 II.J. A plan that exceeds the budget is not created (§4) and has none."""
-    s = storages_of(plan)
-    points = curve_points_of(plan)
+    s, points = storages_of(plan), curve_points_of(plan)
     steps = len(points)
     peak_bytes, peak_live = np.zeros((2, steps), np.uint64)
     for number in range(len(plan.arenas)):
@@ -249,6 +221,15 @@ def resource_ledger(plan: Plan) -> ResourceLedger:
         peak_bytes += np.maximum.accumulate(highest[:steps])
         live = live_bytes_of(points.birth[here], points.death[here], s.size[here], steps)
         peak_live += np.maximum.accumulate(live)
-    failures = np.full(steps, int(plan.metrics.get("allocation_failures", 0)), np.int64)
     allocated = live_bytes_of(points.birth, points.death, s.backing, steps)
-    return ResourceLedger(allocated, peak_bytes, peak_live, failures, points.steps)
+    columns = (points.steps, allocated, peak_bytes, peak_live)
+    return [
+        {
+            "t": t,
+            "bytes_allocated": at_step,
+            "peak_bytes": peak,
+            "allocation_failures": int(plan.metrics.get("allocation_failures", 0)),
+            "internal_fragmentation_ratio": fragmentation_ratio(live_so_far, peak),
+        }
+        for t, at_step, peak, live_so_far in zip(*(column.tolist() for column in columns), strict=True)
+    ]
