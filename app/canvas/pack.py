@@ -28,8 +28,7 @@ from tmmu_core.formats.planfile.compare_plans import KINDS, compare
 from tmmu_core.graph.model import INPUTS_STEP
 from tmmu_core.judge.verifier.finished_plan import conflicting_rows
 from tmmu_core.plans.analysis.reuse_costs import costly_reuses
-from tmmu_core.plans.figures.live_bytes import peak_of
-from tmmu_core.plans.figures.plan_storages import curve_points_of, live_bytes, peak_step_of, storages_of
+from tmmu_core.plans.figures.live_bytes import curve_points_of, live_bytes, peak_of, peak_step_of, storages_of
 from tmmu_core.plans.model import INVALID, ArenaSummary, Plan
 
 MAGIC = b"TMMUCANV"

@@ -8,8 +8,8 @@ from app.texts import certificate_text, numbers, totals_text
 from tmmu_core.formats.pytorch.snapshot.rank_table import RankSummary, first_difference
 from tmmu_core.plans.analysis.explain_peak import explain_peak
 from tmmu_core.plans.analysis.peak_lines import Change, by_category, changes_at_peak
+from tmmu_core.plans.figures.live_bytes import peak_step_of
 from tmmu_core.plans.figures.metrics import totals
-from tmmu_core.plans.figures.plan_storages import peak_step_of
 from tmmu_core.plans.model import ASSUMED, CLAIMED, OPTIMAL, ArenaSummary, Plan
 
 ARENA_COLUMNS = (

@@ -5,7 +5,7 @@ import streamlit as st
 from app.session import state
 from app.session.planning import Shown
 from app.session.work.jobs import remembered
-from tmmu_core.plans.figures.plan_storages import peak_step_of
+from tmmu_core.plans.figures.live_bytes import peak_step_of
 from tmmu_core.plans.model import ArenaSummary, Plan
 
 ALL = "*"

@@ -30,7 +30,7 @@ from tmmu_core.plans.analysis.explain_peak import explain_peak
 from tmmu_core.plans.analysis.plan_notes import remarks
 from tmmu_core.plans.analysis.waste_ledger import waste_ledger
 from tmmu_core.plans.figures import metrics
-from tmmu_core.plans.figures.plan_storages import alive_at, peak_step_of
+from tmmu_core.plans.figures.live_bytes import alive_at, peak_step_of
 from tmmu_core.plans.making.engine import Solution
 from tmmu_core.plans.making.make import better_than
 from tmmu_core.plans.making.placement_order import problems_of

@@ -13,8 +13,7 @@ from app.texts import numbers
 from app.texts.palette import ink_on, row_colours
 from app.texts.short_names import shortener
 from tmmu_core.plans.analysis.waste_ledger import ACCOUNTS, WasteLedger
-from tmmu_core.plans.figures.live_bytes import peak_of
-from tmmu_core.plans.figures.plan_storages import arena_number, storages_of
+from tmmu_core.plans.figures.live_bytes import arena_number, peak_of, storages_of
 from tmmu_core.plans.model import ArenaSummary, Plan
 
 Kind = Literal["map", "slots", "lifetimes"]

@@ -8,8 +8,7 @@ from tmmu_core.base.escaping import for_markdown, natural, visible
 from tmmu_core.judge.finding import Verdict
 from tmmu_core.plans.analysis.explain_peak import explain_peak
 from tmmu_core.plans.analysis.plan_notes import remarks
-from tmmu_core.plans.figures.live_bytes import peak_of
-from tmmu_core.plans.figures.plan_storages import arena_number, live_bytes, storages_of
+from tmmu_core.plans.figures.live_bytes import arena_number, live_bytes, peak_of, storages_of
 from tmmu_core.plans.making.make import Better
 from tmmu_core.plans.model import Plan
 

@@ -11,7 +11,7 @@ from tmmu_core.graph.model import Origin
 from tmmu_core.graph.modules.collapsed_graph import GraphView, ViewRequest, walk
 from tmmu_core.graph.modules.module_paths import Path
 from tmmu_core.graph.modules.module_tree import Tree, tree_of
-from tmmu_core.plans.figures.plan_storages import held_by_writer
+from tmmu_core.plans.figures.live_bytes import held_by_writer
 
 AROUND, MODEL = "around", "model"
 RADIUS = 2

@@ -12,8 +12,14 @@ from tmmu_core.graph.modules.module_paths import Modules, modules_of, modules_of
 from tmmu_core.liveness.idle_time import Idle, idle_of
 from tmmu_core.liveness.timeline import Stretch, phases_from_known, phases_of
 from tmmu_core.plans.analysis.why_offset import Parting, parting
-from tmmu_core.plans.figures.live_bytes import peak_of
-from tmmu_core.plans.figures.plan_storages import PlanStorages, arena_number, curve_points_of, live_bytes, storages_of
+from tmmu_core.plans.figures.live_bytes import (
+    PlanStorages,
+    arena_number,
+    curve_points_of,
+    live_bytes,
+    peak_of,
+    storages_of,
+)
 from tmmu_core.plans.making.placement_order import Placed, placed_in, problem_of
 
 

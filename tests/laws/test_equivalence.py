@@ -16,7 +16,7 @@ from tmmu_core.graph.model import MODES, PRESETS, Mode, Preset
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.planners import PLANNERS
 from tmmu_core.plans.analysis.waste_ledger import waste_ledger
-from tmmu_core.plans.figures.plan_storages import live_bytes
+from tmmu_core.plans.figures.live_bytes import live_bytes
 from tmmu_core.plans.making.engine import Solution, plan_graph
 
 TRIALS = int(os.environ.get("TESTS_TRIALS", "1"))

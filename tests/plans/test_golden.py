@@ -7,7 +7,7 @@ from tmmu_core.formats.planfile.compare_plans import compare
 from tmmu_core.formats.planfile.trace import read_trace
 from tmmu_core.graph.native import unpacking
 from tmmu_core.planners import PLANNERS
-from tmmu_core.plans.figures.plan_storages import held_by_writer, live_bytes
+from tmmu_core.plans.figures.live_bytes import held_by_writer, live_bytes
 
 
 @pytest.mark.parametrize("file", sample_files())

@@ -16,8 +16,16 @@ from tmmu_core.graph.model import Arena, Graph
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.plans.analysis.waste_ledger import resource_ledger, slot_reports
 from tmmu_core.plans.figures import metrics
-from tmmu_core.plans.figures.live_bytes import live_bytes_of, peak_and_count, peak_of, peak_together
-from tmmu_core.plans.figures.plan_storages import alive_at, curve_points_of, live_bytes, storages_of
+from tmmu_core.plans.figures.live_bytes import (
+    alive_at,
+    curve_points_of,
+    live_bytes,
+    live_bytes_of,
+    peak_and_count,
+    peak_of,
+    peak_together,
+    storages_of,
+)
 from tmmu_core.plans.making.engine import plan_graph
 from tmmu_core.plans.making.instance import plan_problem
 from tmmu_core.plans.model import Plan

@@ -7,7 +7,7 @@ from tests.support.build import chain, graph, node, tensor
 from tests.support.strategies import Case, plannable_cases
 from tmmu_core.graph.model import Graph
 from tmmu_core.plans.analysis.why_offset import ghost, parting, why_here
-from tmmu_core.plans.figures.plan_storages import storages_of
+from tmmu_core.plans.figures.live_bytes import storages_of
 from tmmu_core.plans.making.engine import Solution, plan_graph
 from tmmu_core.plans.making.placement_order import placed_in, problem_of
 

@@ -19,8 +19,7 @@ from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.liveness.why_live import explain
 from tmmu_core.plans.analysis.waste_ledger import ACCOUNTS, waste_ledger
 from tmmu_core.plans.figures import metrics
-from tmmu_core.plans.figures.live_bytes import peak_and_count
-from tmmu_core.plans.figures.plan_storages import alive_at, live_bytes, moments, storages_of
+from tmmu_core.plans.figures.live_bytes import alive_at, live_bytes, moments, peak_and_count, storages_of
 from tmmu_core.plans.making.engine import Solution, plan_graph
 from tmmu_core.plans.model import Plan
 from tmmu_core.runtime.apply import apply_plan

@@ -6,7 +6,7 @@ from tests.plans.examples import ledger_plan, problem_of
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.planners import PLANNERS
 from tmmu_core.plans.analysis.waste_ledger import ACCOUNTS, waste_at, waste_ledger
-from tmmu_core.plans.figures.plan_storages import storages_of
+from tmmu_core.plans.figures.live_bytes import storages_of
 from tmmu_core.plans.making.instance import plan_problem
 from tmmu_core.plans.model import Plan
 

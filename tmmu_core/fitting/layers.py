@@ -11,7 +11,7 @@ from tmmu_core.graph.dtypes import tensor_bytes
 from tmmu_core.graph.index import index_graph
 from tmmu_core.graph.model import Graph, Tensor
 from tmmu_core.graph.modules.module_paths import modules_of
-from tmmu_core.plans.figures.plan_storages import alive_at
+from tmmu_core.plans.figures.live_bytes import alive_at
 
 COLUMNS = ("parameters", "gradients", "optimizer_state", "activations", "kept", "recomputed", "offloaded", "at_peak")
 """Figures of a module in bytes; ``activations`` = kept + recomputed + offloaded: what the backward pass reads.

@@ -22,7 +22,7 @@ from tmmu_core.library.arguments import Amount, Capacities, Share, allowed_moves
 from tmmu_core.library.fit_result import Fit
 from tmmu_core.library.plan_result import Plan
 from tmmu_core.planners.problem import Progress
-from tmmu_core.plans.figures.plan_storages import storages_of
+from tmmu_core.plans.figures.live_bytes import storages_of
 from tmmu_core.plans.making.make import PlanningResult
 from tmmu_core.plans.making.request import PlanRequest
 

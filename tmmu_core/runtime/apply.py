@@ -24,7 +24,7 @@ from tmmu_core.base.errors import AlignmentViolation, AllocationFailure, ArenaTo
 from tmmu_core.graph.model import PERSISTENT_ROLES, Graph
 from tmmu_core.judge.verifier.finished_plan import refuse_invalid
 from tmmu_core.plans.analysis.waste_ledger import resource_ledger
-from tmmu_core.plans.figures.plan_storages import storages_of
+from tmmu_core.plans.figures.live_bytes import storages_of
 from tmmu_core.plans.making.engine import Solution, plan_graph
 from tmmu_core.plans.making.sparse_addresses import in_memory
 from tmmu_core.plans.model import Plan

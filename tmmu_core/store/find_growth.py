@@ -17,7 +17,7 @@ from typing import Literal
 import numpy as np
 
 from tmmu_core.base.errors import StoreFault
-from tmmu_core.plans.figures.plan_storages import arena_number, peak_step_of, storages_of
+from tmmu_core.plans.figures.live_bytes import arena_number, peak_step_of, storages_of
 from tmmu_core.plans.model import Plan
 from tmmu_core.store.run_label import Run
 

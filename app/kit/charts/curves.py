@@ -9,8 +9,7 @@ import plotly.graph_objects as go
 from app.kit.charts.chart_base import LEGEND, LINE, LIVE, add_curve, bytes_axis, figure, steps_axis
 from app.texts import numbers
 from tmmu_core.plans.analysis.plan_notes import Moment
-from tmmu_core.plans.figures.live_bytes import change_points
-from tmmu_core.plans.figures.plan_storages import curve_points_of, live_bytes
+from tmmu_core.plans.figures.live_bytes import change_points, curve_points_of, live_bytes
 from tmmu_core.plans.model import Plan
 
 MOST_POINTS = 20_000

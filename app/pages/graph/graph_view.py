@@ -19,7 +19,7 @@ from tmmu_core.base.escaping import visible
 from tmmu_core.graph.modules.collapsed_graph import MOST_DRAWN, Edge, GraphView, Vertex
 from tmmu_core.graph.modules.module_tree import Tree
 from tmmu_core.liveness.live_model import Liveness
-from tmmu_core.plans.figures.plan_storages import live_bytes
+from tmmu_core.plans.figures.live_bytes import live_bytes
 
 HEIGHT = 600
 WAYS = {graph_levels.MODEL: "Whole model", graph_levels.AROUND: "Around the selection"}

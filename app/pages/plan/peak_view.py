@@ -16,7 +16,7 @@ from app.texts import markup, numbers
 from app.texts.markup import ROLE_COLOURS
 from app.texts.palette import CATEGORIES, CATEGORY_COLOURS, OTHER, ink_on
 from tmmu_core.plans.analysis.peak_lines import line_of
-from tmmu_core.plans.figures.plan_storages import alive_at, curve_points_of, live_bytes
+from tmmu_core.plans.figures.live_bytes import alive_at, curve_points_of, live_bytes
 from tmmu_core.plans.model import Plan
 
 MOST_BOXES = 600

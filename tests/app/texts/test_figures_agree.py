@@ -29,7 +29,7 @@ from tmmu_core.liveness.timeline import default_mode
 from tmmu_core.planners import PLANNERS
 from tmmu_core.plans.analysis import gate as core
 from tmmu_core.plans.analysis.gate import ALL, Measure
-from tmmu_core.plans.figures.plan_storages import live_bytes, peak_step_of
+from tmmu_core.plans.figures.live_bytes import live_bytes, peak_step_of
 from tmmu_core.plans.making.engine import plan_graph
 from tmmu_core.plans.model import ArenaSummary, Plan
 

@@ -21,7 +21,7 @@ from tmmu_core.plans.analysis import waste_ledger
 from tmmu_core.plans.analysis.gate import Limit, gate
 from tmmu_core.plans.analysis.plan_notes import course
 from tmmu_core.plans.analysis.waste_ledger import resource_ledger
-from tmmu_core.plans.figures.plan_storages import peak_step_of
+from tmmu_core.plans.figures.live_bytes import peak_step_of
 from tmmu_core.plans.making.engine import plan_graph
 from tmmu_core.plans.making.make import make_plan
 from tmmu_core.plans.making.request import PlanRequest

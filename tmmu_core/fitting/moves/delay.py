@@ -14,7 +14,7 @@ from tmmu_core.fitting.order.order_model import OrderModel, order_model
 from tmmu_core.fitting.problem.lower_bounds import grids_of
 from tmmu_core.fitting.problem.planner_calls import Candidate
 from tmmu_core.fitting.recompute.recompute_model import RecomputeModel, recompute_model
-from tmmu_core.plans.figures.plan_storages import alive_at
+from tmmu_core.plans.figures.live_bytes import alive_at
 
 MOST_DELAYED = 64
 """Maximum number of units that are delayed together."""

@@ -7,7 +7,7 @@ import numpy as np
 
 from tmmu_core.fitting.problem.planner_calls import extents
 from tmmu_core.graph.model import OFFLOAD_ARENA
-from tmmu_core.plans.figures.plan_storages import live_bytes
+from tmmu_core.plans.figures.live_bytes import live_bytes
 from tmmu_core.plans.model import U64, Plan
 
 

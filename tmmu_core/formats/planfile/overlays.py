@@ -13,8 +13,7 @@ import msgspec
 import numpy as np
 
 from tmmu_core.plans.analysis.plan_notes import input_warnings
-from tmmu_core.plans.figures.live_bytes import change_points
-from tmmu_core.plans.figures.plan_storages import curve_points_of, live_bytes
+from tmmu_core.plans.figures.live_bytes import change_points, curve_points_of, live_bytes
 from tmmu_core.plans.model import Plan
 
 GRADIENT = ("#ffffff", "#fdd49e", "#d7301f")

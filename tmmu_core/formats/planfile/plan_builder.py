@@ -29,9 +29,8 @@ from tmmu_core.formats.planfile.plan_document import (
 from tmmu_core.graph.native import document
 from tmmu_core.planners import PLANNERS, ArenaPlannerEntry, MemoryPlannerEntry
 from tmmu_core.plans.canonical import DIGEST_BYTES, is_token
-from tmmu_core.plans.figures.live_bytes import peak_and_count
+from tmmu_core.plans.figures.live_bytes import moments, peak_and_count, storages_of
 from tmmu_core.plans.figures.metrics import renewed_metrics
-from tmmu_core.plans.figures.plan_storages import moments, storages_of
 from tmmu_core.plans.model import (
     CHANGED,
     I64,

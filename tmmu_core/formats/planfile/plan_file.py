@@ -35,7 +35,7 @@ from tmmu_core.formats.planfile.plan_document import (
 from tmmu_core.graph.native import document, unpacking
 from tmmu_core.planners.problem import Problem
 from tmmu_core.plans.analysis.plan_notes import cells, residences
-from tmmu_core.plans.figures.plan_storages import arena_number, storages_of
+from tmmu_core.plans.figures.live_bytes import arena_number, storages_of
 from tmmu_core.plans.making.make import Better
 from tmmu_core.plans.model import PLAN_SCHEMA, Plan
 

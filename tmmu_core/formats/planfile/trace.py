@@ -36,8 +36,8 @@ from tmmu_core.formats.planfile.plan_document import (
     tensors_hash,
 )
 from tmmu_core.graph.native import document, unpacking
+from tmmu_core.plans.figures.live_bytes import storages_of
 from tmmu_core.plans.figures.metrics import written_metrics
-from tmmu_core.plans.figures.plan_storages import storages_of
 from tmmu_core.plans.model import CHANGED, PLAN_SCHEMA, ArenaSummary, Category, Plan, TensorRow
 
 TRACE_SCHEMA = "tmmu_trace/1"

@@ -19,8 +19,8 @@ import numpy as np
 from tmmu_core.base.escaping import shortened, visible
 from tmmu_core.graph.quantities import short_bytes
 from tmmu_core.plans.analysis.waste_ledger import waste_at
+from tmmu_core.plans.figures.live_bytes import arena_number, curve_points_of, live_bytes, peak_step_of, storages_of
 from tmmu_core.plans.figures.metrics import over_limits, totals
-from tmmu_core.plans.figures.plan_storages import arena_number, curve_points_of, live_bytes, peak_step_of, storages_of
 from tmmu_core.plans.model import GIVEN_OFFSETS, INVALID, ArenaSummary, Plan
 
 Cause = Literal["reuse", "holes", "slot_rounding", "alignment_gaps", "unknown"]

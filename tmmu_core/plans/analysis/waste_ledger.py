@@ -26,17 +26,17 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from tmmu_core.plans.figures.live_bytes import live_bytes_of
-from tmmu_core.plans.figures.metrics import fragmentation_ratio
-from tmmu_core.plans.figures.plan_storages import (
+from tmmu_core.plans.figures.live_bytes import (
     CurvePoints,
     PlanStorages,
     align_up,
     arena_number,
     curve_points_of,
+    live_bytes_of,
     slot_numbers,
     storages_of,
 )
+from tmmu_core.plans.figures.metrics import fragmentation_ratio
 from tmmu_core.plans.model import I64, U64, Plan
 
 Kind = Literal["live", "alignment_gaps", "slot_rounding", "holes", "tail"]

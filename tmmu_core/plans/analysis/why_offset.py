@@ -19,7 +19,7 @@ from itertools import zip_longest
 import numpy as np
 
 from tmmu_core.planners.columns import free_gap
-from tmmu_core.plans.figures.plan_storages import PlanStorages, by_birth, moments, storages_of
+from tmmu_core.plans.figures.live_bytes import PlanStorages, by_birth, moments, storages_of
 from tmmu_core.plans.model import Plan
 
 

@@ -1,7 +1,7 @@
 """Figures of a plan (contract §7): whole pages, ratios, the totals over all arenas and the metrics record.
 
 Figures are integers (bytes, steps, counts); a ratio is one division at the very end. ``docs/glossary.md`` defines the
-words. The figures are computed from :mod:`.live_bytes` and :mod:`.plan_storages`.
+words. The figures are computed from :mod:`.live_bytes`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,8 +14,7 @@ from tmmu_core.base.errors import U64_MAX, AllocationOverflow
 from tmmu_core.graph.model import ROLES
 from tmmu_core.liveness.live_model import Liveness
 from tmmu_core.liveness.live_ranges import view_roots
-from tmmu_core.plans.figures.live_bytes import exact_sum, peak_together
-from tmmu_core.plans.figures.plan_storages import align_up, moments, storages_of
+from tmmu_core.plans.figures.live_bytes import align_up, exact_sum, moments, peak_together, storages_of
 from tmmu_core.plans.model import ArenaSummary, Plan
 
 

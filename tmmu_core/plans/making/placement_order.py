@@ -13,7 +13,7 @@ from tmmu_core.liveness.analyse import analyse
 from tmmu_core.planners.columns import columns
 from tmmu_core.planners.greedy import ORDERS, place
 from tmmu_core.planners.problem import Problem, without_empty
-from tmmu_core.plans.figures.plan_storages import by_birth, storages_of
+from tmmu_core.plans.figures.live_bytes import by_birth, storages_of
 from tmmu_core.plans.making.engine import Solution
 from tmmu_core.plans.making.plan_rows import arena_problems
 from tmmu_core.plans.model import Plan

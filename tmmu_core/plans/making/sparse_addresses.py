@@ -17,7 +17,7 @@ import numpy as np
 from tmmu_core.base.errors import U64_MAX, AddressCollision, AllocationOverflow
 from tmmu_core.base.extras import need
 from tmmu_core.plans.canonical import plan_digests
-from tmmu_core.plans.figures.plan_storages import align_up, slot_numbers, storages_of
+from tmmu_core.plans.figures.live_bytes import align_up, slot_numbers, storages_of
 from tmmu_core.plans.model import I64, Plan
 
 ADDRESSING = "blake3_sparse"
