@@ -5,11 +5,11 @@
     <prefix>_memory.h, .c       offsets, sizes and their assertions; the tables
     <prefix>_arenas.c           the arenas, each in its own section; binding, hydration, SHA-256
     <prefix>_blobs.c            the constants' bytes, inline; or
-    <prefix>_blobs.S, *.bin     the same as sidecars, included by the assembler
+    <prefix>_blobs.S, *.bin     the constants' bytes in files that the assembler includes
     <prefix>_selftest.c         hydrates, checks every constant's bytes and the bounds of arenas and tensors
     memory.ld                   linker script fragment that places arenas and blobs in their memories
     CMakeLists.txt              the library and its self-test (ctest)
-    residency.json              the same for other tools, with the names in C
+    residency.json              arenas, tensors and their names in C, for other tools
     tmmu-manifest.json          the names of these files; in folders only
 
 The C is C11 and C++17, without warnings. Equal plans and bytes give equal files. The caller binds arenas that are too
@@ -42,11 +42,11 @@ MANIFEST = "tmmu-manifest.json"
 STATIC_UP_TO = 1 << 28
 """Maximum bytes of all writable arenas in the image; above it the caller binds them."""
 INLINE_UP_TO = 1 << 20
-"""Maximum bytes of all blobs that ``auto`` writes inline: more compiles slowly."""
+"""Maximum bytes of all blobs that ``auto`` writes inline: large C arrays compile slowly."""
 
 
 def c_project(render: RenderMemoryPlan, blobs: Blobs = "auto") -> dict[str, Piece]:
-    """Return file name → bytes, in the order above."""
+    """Return file name → bytes of the project, in the order of the table above."""
     prefix = render.prefix
     inline = blobs == "inline" or (blobs == "auto" and sum(blob.size for blob in render.constant_blobs) <= INLINE_UP_TO)
     source = f"{prefix}_blobs.{'c' if inline else 'S'}" if render.constant_blobs else ""
@@ -84,7 +84,7 @@ STATUSES = ("OK", "ERROR_REGION", "ERROR_UNBOUND", "ERROR_ALIGNMENT", "ERROR_BLO
 
 
 def comment(text: str) -> str:
-    """Return free text that is safe inside of a C comment: it cannot end or open a comment, or splice lines."""
+    """Return free text that is safe in a C comment: it cannot end or begin a comment, or join two lines."""
     plain = "".join(c if c.isprintable() else " " for c in text).replace("\\", "/")
     return re.sub(r"(?<=\*)(?=/)|(?<=/)(?=\*)|(?<=\?)(?=\?)", " ", plain)
 
@@ -139,7 +139,7 @@ def c_source(render: RenderMemoryPlan) -> str:
 
 
 def linker_fragment(render: RenderMemoryPlan) -> str:
-    """Return the output sections for a GNU linker script: one per memory, arenas in region order."""
+    """Return the output sections of a GNU linker script: one per memory, with its arenas in region order."""
     arenas = render.all_arenas
     memories = list(dict.fromkeys([*(arena.memory for arena in arenas), *(arena.source_memory for arena in arenas)]))
     known = {arena.memory: arena.origin for arena in arenas if arena.origin is not None}
@@ -165,7 +165,7 @@ def _linker_names(memories: Iterable[str]) -> list[str]:
 
 
 class _Inline:
-    """``<prefix>_blobs.c``, written in parts: it is several times as long as the blobs."""
+    """The file ``<prefix>_blobs.c``, written in parts, because it is several times as long as the blobs."""
 
     def __init__(self, render: RenderMemoryPlan) -> None:
         self.render = render

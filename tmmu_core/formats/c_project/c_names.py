@@ -1,8 +1,8 @@
-"""Names in C: legal in C11 and C++17, unique, the same in header, source and JSON.
+"""Compute names in C: legal in C11 and C++17, unique, the same in header, source and JSON.
 
-Names of models, memories and tensors are free text; letters, digits and single underscores of them are kept. Names that
-become equal, or equal to a derived name (memory ``A_SIZE`` and the size of memory ``A``), get their number. Only the
-suffixes ``__blob`` and ``__source`` of the render plan have two underscores in a row.
+Models, memories and tensors have free text as names. Letters, digits and single underscores are kept. Names that become
+equal, or equal to a derived name (memory ``A_SIZE`` and the size of memory ``A``), get their number. Only the suffixes
+``__blob`` and ``__source`` have two underscores in a row.
 """
 
 from collections import Counter
@@ -21,9 +21,9 @@ class RegionNames:
     """The names of one arena."""
 
     stem: str
-    """Upper case: the enumerator, and with ``_SIZE`` and ``_ALIGNMENT`` the macros."""
+    """In upper case: the name of the enumerator, and with ``_SIZE`` and ``_ALIGNMENT`` of the macros."""
     symbol: str
-    """Lower case: the arena's buffer; of a cold constant its blob."""
+    """In lower case: the symbol of the arena's buffer, or of the blob of a constant arena that is not staged."""
     source: str = ""
     """The symbol of a staged arena's source blob."""
 
@@ -34,7 +34,7 @@ class RegionNames:
 
 
 def identifier(text: str) -> str:
-    """Return ``text`` as part of a C identifier: lower case, other characters as single inner underscores."""
+    """Return ``text`` as part of a C identifier: letters and digits in lower case, joined by single underscores."""
     plain = "".join(c if c.isascii() and c.isalnum() else " " for c in text[: 4 * LONGEST]).lower()
     return "_".join(plain.split())[:LONGEST].rstrip("_")
 
@@ -50,14 +50,13 @@ def region_names(prefix: str, regions: Sequence[tuple[str, str, bool]]) -> tuple
     taken: set[str] = set()
     found = []
     for number, (role, memory, is_staged) in enumerate(regions):
-        name = next(
-            name
-            for name in _spellings(identifier(memory), number)
-            if taken.isdisjoint(f"{role}_{name}{suffix}".upper() for suffix in REGION_NAMES)
-        )
-        taken |= {f"{role}_{name}{suffix}".upper() for suffix in REGION_NAMES}
+        for name in _spellings(identifier(memory), number):
+            macros = {f"{role}_{name}{suffix}".upper() for suffix in REGION_NAMES}
+            if taken.isdisjoint(macros):
+                break
+        taken |= macros
         symbol = f"{prefix}_{role}_{name}"
-        blob = {True: "", False: "__blob"}[is_staged] if role == "constant" else ""
+        blob = "__blob" if role == "constant" and not is_staged else ""
         source = f"{symbol}__source" if is_staged else ""
         found.append(RegionNames(f"{prefix}_region_{role}_{name}".upper(), symbol + blob, source))
     return tuple(found)

@@ -1,8 +1,9 @@
 """The render plan: a plan prepared for code generation (heliaAOT's render projection).
 
-It contains every derived value: region ids (by role, then memory name), alignments, cold or staged, packed constants,
-names in C, and two fingerprints. ``plan_hash`` covers the arenas only, so that a binary can detect other regions than
-it was compiled for; ``tensor_layout_hash`` covers the place of every tensor too. Bytes of constants are read on use.
+It contains every derived value: region ids (by role, then memory name), alignments, whether constants are staged,
+packed constants, names in C, and two hashes. ``plan_hash`` covers the arenas only, so that a binary can detect other
+regions than it was compiled for; ``tensor_layout_hash`` covers the place of every tensor too. Bytes of constants are
+read on use.
 """
 
 import hashlib
@@ -25,7 +26,7 @@ ROLES = ("scratch", "persistent", "constant")
 
 
 class RenderIncomplete(InvalidIrShapes, ValueError):
-    """A plan that cannot be rendered: a binding that code needs is missing or wrong (reason ``render_incomplete``)."""
+    """A plan without a place or bytes that code needs, or with wrong ones (reason ``render_incomplete``)."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ class RenderConstantBlob:
     constants: Constants
 
     def chunks(self) -> Iterator[bytes]:
-        """Yield the bytes in order. Raises :class:`RenderIncomplete` if a constant has another number of bytes."""
+        """Yield the bytes in order. Raises :class:`RenderIncomplete` for a constant with too few or too many bytes."""
         end = 0
         for part in self.parts:
             yield from _zeros(part.offset - end)
@@ -82,10 +83,10 @@ class RenderConstantBlob:
             for data in self.constants.chunks(part.tensor_id):
                 got += len(data)
                 if got > part.size:
-                    raise _incomplete(part.tensor_id, f"has more bytes given and takes {part.size:,}")
+                    raise _incomplete(part.tensor_id, f"has {part.size:,} bytes, but its constant has more")
                 yield data
             if got < part.size:
-                raise _incomplete(part.tensor_id, f"has {got:,} bytes given and takes {part.size:,}")
+                raise _incomplete(part.tensor_id, f"has {part.size:,} bytes, but its constant has {got:,}")
             end = part.offset + part.size
         yield from _zeros(self.size - end)
 
@@ -96,7 +97,7 @@ class RenderConstantBlob:
 
     @cached_property
     def sha256(self) -> bytes:
-        """Digest that is checked before the first run; all bytes are read once. Raises as :meth:`chunks`."""
+        """Digest that the C code checks before the first run. Reads all bytes. Raises as :meth:`chunks`."""
         return _sha256(self.chunks())
 
     def digests(self) -> Iterator[tuple[RenderTensor, bytes]]:
@@ -119,7 +120,7 @@ class RenderMemoryPlan:
     tensors: tuple[RenderTensor, ...] = ()
     """By tensor id bytes."""
     residences: tuple[Residence | None, ...] = ()
-    """Per tensor of a plan over memories: the reason of its memory, and the cost of the next one up."""
+    """Per tensor of a plan over memories: the reason of its memory, and the cost of the next larger memory."""
 
     @property
     def all_arenas(self) -> tuple[RenderArena, ...]:
@@ -164,10 +165,10 @@ def build_render_plan(
 ) -> RenderMemoryPlan:
     """Return the render plan of a plan of any planner; ``constants`` are bytes by tensor id, if they are available.
 
-    ``helia`` plans contain role and memory of each arena. Otherwise an arena is a memory of its own: constant if it
-    holds parameters and constants only (or unwritten buffers with known bytes), persistent if all of it is live at
-    every step, else scratch. Raises :class:`RenderIncomplete` if a tensor is outside of its region, a constant arena
-    has two sources, or some but not all constants have bytes.
+    ``helia`` plans contain role and memory of each arena. Otherwise each arena is one memory: constant if it holds
+    parameters and constants only (or unwritten buffers with known bytes), persistent if all its tensors are live at
+    every step, else scratch. Raises :class:`RenderIncomplete` if a tensor is outside of its region, or some but not all
+    constants have bytes.
     """
     known = Constants.of(constants)
     described = sorted(
@@ -241,12 +242,10 @@ def _with_blobs(render: RenderMemoryPlan, plan: Plan, constants: Constants) -> R
         lies_in_another = plan.base_tensor_uids[row] is not None
         if role_of[tensor.region_id] != "constant":
             if tensor.tensor_id in constants and plan.roles[row] in ("parameter", "constant") and not lies_in_another:
-                raise _incomplete(
-                    tensor.tensor_id,
-                    f"is a constant in the writable arena {render.all_arenas[tensor.region_id].name!r}",
-                    "Plan with --planner helia, which separates constants from buffers and states: "
-                    "tmmu export MODEL --planner helia --to c-project -o DIR.",
-                )
+                what = f"is a constant in the writable arena {render.all_arenas[tensor.region_id].name!r}"
+                hint = "Plan with --planner helia, which separates constants from buffers and states: "
+                hint += "tmmu export MODEL --planner helia --to c-project -o DIR."
+                raise _incomplete(tensor.tensor_id, what, hint)
         elif tensor.tensor_id in constants:
             parts[tensor.region_id].append(tensor)
         elif not lies_in_another and tensor.size:
@@ -261,7 +260,7 @@ def _with_blobs(render: RenderMemoryPlan, plan: Plan, constants: Constants) -> R
         filename = f"{render.region_names[arena.region_id].blob}.bin"
         about = (arena.memory, arena.is_staged, filename, arena.size)
         blobs.append(RenderConstantBlob(*about, tuple(written), constants))
-        assert len(blobs[-1].sha256) == 32, "all bytes are read before any is written"
+        assert len(blobs[-1].sha256) == 32, "this reads all bytes, so that errors are raised before a file is written"
     return replace(render, constant_blobs=tuple(blobs))
 
 
@@ -288,7 +287,7 @@ def _incomplete(tensor_id: str, what: str, hint: str = "") -> RenderIncomplete:
 
 
 def residency(render: RenderMemoryPlan) -> dict[str, Any]:
-    """Return the residency as JSON values: arenas in region order, tensors by id, fingerprints, names in C."""
+    """Return the residency as JSON values: arenas in region order, tensors by id, hashes, names in C."""
     arenas, tensors = [], []
     for arena, names in zip(render.all_arenas, render.region_names, strict=True):
         blob, own = render.blob_of.get(arena.region_id), vars(arena)

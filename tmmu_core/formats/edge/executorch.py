@@ -1,4 +1,4 @@
-"""ExecuTorch programs (``.pte``): read the memory plan inside.
+"""Read the memory plan of an ExecuTorch program (``.pte``).
 
 A program is a flatbuffer (``schema/program.fbs`` of the executorch package, identifier ``ET12``). A method has values,
 some with a place ``(memory, offset)``, and a chain of instructions that refer to values:
@@ -7,12 +7,12 @@ some with a place ``(memory, offset)``, and a chain of instructions that refer t
 
     step 0        the inputs with a place are written
     step k + 1    instruction k: all its values are live; it writes its last argument, or the elements of that list
-                  (the outs of a kernel; of a delegate, the arguments that no earlier instruction has used)
+                  (a delegate: the arguments that no earlier instruction has used)
 
 A value is live from its first step to its last. A value that is read and never written is an **elided view**: it has
 the bytes of the last value written at its place, extends the live range of that value, and shares its id
 (``base+view``). A value that a kernel writes at the place of one of its operands is merged in the same way. A value
-that is never written and shares no place is state that persists between runs: it is live throughout. Each memory is an
+that is never written and has a place of its own persists between runs: it is live at every step. Each memory is an
 arena. Memory that delegates allocate is not in the file.
 """
 
@@ -32,12 +32,13 @@ from tmmu_core.planners.problem import PlainInstance
 
 HINT = "Write the program again with ExecuTorchProgramManager.write_to_file."
 WIDTHS = (1, 1, 2, 4, 8, 2, 4, 8, 4, 8, 16, 1, 1, 1, 4, 2, 1, 1, 1, 1, 1, 1, 2, 1, 1, 1, 1, 2, 4, 8)
-"""Bytes of an element by ``ScalarType``."""
+"""``ScalarType`` → bytes of an element."""
 TENSOR, TENSORS, OPTIONAL_TENSORS = 5, 10, 11
-"""Types of values, of ``KernelTypes``."""
+"""Types of values: numbers of ``KernelTypes``."""
 KERNEL, DELEGATE, MOVE, JUMP, FREE = 1, 2, 3, 4, 5
-"""Types of instructions, of ``InstructionArguments``."""
+"""Types of instructions: numbers of ``InstructionArguments``."""
 UNBOUND = 2
+"""``TensorShapeDynamism`` of a tensor without an upper bound."""
 
 
 def refuses(data: bytes) -> str:
@@ -56,11 +57,9 @@ def read(data: bytes, name: str = "") -> PlainInstance:
         why = f": {error}" if isinstance(error, ValueError) else f" (it has {len(data)} bytes)."
         raise UnreadableInput(f"the program is cut off or damaged{why}", source=name, hint=HINT) from error
     if not any(plan.lives for plan in plans):
-        raise UnreadableInput(
-            "no value of the program has a place: its memory was not planned.",
-            source=name,
-            hint="Export it with memory planning, the default of to_executorch().",
-        )
+        what = "no value of the program has a place: its memory was not planned."
+        hint = "Export it with memory planning, the default of to_executorch()."
+        raise UnreadableInput(what, source=name, hint=hint)
     chosen = max(plans, key=lambda plan: peak_of(plan.lives)[1])
     notes = list(chosen.notes())
     if len(plans) > 1:
@@ -70,19 +69,19 @@ def read(data: bytes, name: str = "") -> PlainInstance:
 
 
 class Table:
-    """A table of an untrusted flatbuffer, with its fields by their numbers in the schema; an absent one is 0 or empty.
+    """A table of an untrusted flatbuffer. Fields have their number in the schema; an absent field is 0 or empty.
 
-    Damage raises ``struct.error``, ``TypeError`` or ``ValueError``. So do more elements than the file has bytes:
-    vectors that share their tables would make a small file expensive.
+    Damage raises ``struct.error``, ``TypeError`` or ``ValueError``. So do more elements than the file has bytes: in a
+    small file many vectors can share one large table.
     """
 
     def __init__(self, data: bytes, at: int, left: list[int]) -> None:
         self.raw = flatbuffers.Table(data, at)
         self.left = left
-        """Elements that may still be read from the file; one number, shared by all its tables."""
+        """Number of elements that may still be read; all tables of the file share the list."""
 
     def number(self, field: int, kind: str = "i") -> int:
-        """Return a number of a kind of ``struct``."""
+        """Return a number; ``kind`` is its format in ``struct``."""
         at = self._place(field)
         return int(struct.unpack_from(f"<{kind}", self.raw.Bytes, self.raw.Pos + at)[0]) if at else 0
 
@@ -93,7 +92,7 @@ class Table:
         return Table(self.raw.Bytes, self.raw.Indirect(self.raw.Pos + at), self.left) if at else None
 
     def vector(self, field: int, kind: str = "i") -> tuple[int, ...]:
-        """Return a vector of numbers of a kind of ``struct``."""
+        """Return a vector of numbers; ``kind`` is their format in ``struct``."""
         at = self._place(field)
         if not at:
             return ()
@@ -134,10 +133,11 @@ class _Value:
     last: int = -1
     role: str = "activation"
     over: _Value | None = None
-    """The value whose bytes it shares, which shares no others."""
+    """The value whose bytes it shares, which itself shares no bytes of another value."""
     names: list[str] = field(default_factory=list)
 
     def base(self) -> _Value:
+        """Return the value that has the bytes: itself or ``over``."""
         return self.over or self
 
     def share(self, other: _Value | None) -> bool:
@@ -234,7 +234,7 @@ class _Method:
         return number in self.values and self.values[number].birth >= 0
 
     def _call(self, step: int, arguments: Sequence[int], operator: str, writes: int) -> None:
-        """Read a call's operands and write its outs; a kernel repeats its outs among its operands."""
+        """Read a call's operands and write its results; a kernel lists its results among its operands too."""
         self.list_elements += sum(len(self.lists.get(argument, ())) for argument in arguments)
         if self.list_elements > limits.ceiling(limits.VALUES):
             raise limits.past(limits.VALUES, "the values in the lists that its instructions name", self.source)
@@ -243,8 +243,8 @@ class _Method:
             [number for argument in part for number in self.lists.get(argument, (argument,)) if number in self.values]
             for part in (arguments[:cut], arguments[cut:])
         )
-        outs = set(written)
-        operands = [number for number in read if number not in outs]
+        results = set(written)
+        operands = [number for number in read if number not in results]
         for number in operands:
             self._read(number, step)
         places = {(v.memory, v.offset): v for v in (self.values[number] for number in operands)}
@@ -277,7 +277,7 @@ class _Method:
         self.latest[value.memory, value.offset] = value
 
     def _extend_over_loops(self) -> None:
-        """Extend a value that is live at the start of a loop and used inside until the end of the loop."""
+        """Extend the live range of a value that a loop uses, and that is live before it, to the end of the loop."""
         if len(self.loops) * len(self.values) > limits.ceiling(limits.VALUES):
             raise limits.past(limits.VALUES, "the program's loops, each over all its values", self.source)
         for first, last in self.loops:
@@ -298,7 +298,7 @@ class _Method:
             yield LiveRange(name, birth, death, value.size, value.offset, value.role, arena=arenas[value.memory])
 
     def notes(self) -> Iterable[str]:
-        """Return the notes on these live ranges."""
+        """Yield the notes on these live ranges."""
         planned = [(k, size) for k, size in enumerate(self.sizes) if size]
         listed = ", ".join(f"memory {k}: {size:,} bytes" for k, size in planned)
         yield f"the program reserves {sum(size for _, size in planned):,} bytes ({listed})"

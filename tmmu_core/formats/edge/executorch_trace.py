@@ -1,8 +1,8 @@
-"""ExecuTorch's memory trace: read the live ranges and offsets that its profiler writes.
+"""Read the live ranges and offsets in a memory trace of ExecuTorch's profiler.
 
 The trace (``executorch.util.activation_memory_profiler.generate_memory_trace``) has an event for each value and step:
-``ts`` is its offset, ``dur`` its bytes, ``pid`` its memory and ``tid`` the step. It has offsets only if it was written
-with ``enable_memory_offsets=True``; else the events of a step are stacked.
+``ts`` is the value's offset, ``dur`` its bytes, ``pid`` its memory and ``tid`` the step. It has offsets only if it was
+written with ``enable_memory_offsets=True``; else ``ts`` is the sum of the bytes of the earlier values of the step.
 """
 
 from collections import Counter

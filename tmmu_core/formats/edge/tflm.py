@@ -1,4 +1,4 @@
-"""TensorFlow Lite Micro: read the plan in a log of its memory planner and its recording allocator.
+"""Read the plan in a log of TensorFlow Lite Micro's memory planner and recording allocator.
 
 ::
 
@@ -8,9 +8,10 @@
     [RecordingMicroAllocator] Arena allocation total 85264 bytes                  RecordingMicroAllocator
     [RecordingMicroAllocator] 'Persistent buffer data' used 24304 bytes …         ::PrintAllocations
 
-The planner prints live ranges (last step included) with offsets in the arena's head. The allocator prints one moment:
-the head as a whole, and the persistent bytes of the tail by kind. With both, the planner's buffers are in the head and
-persistent buffers are live throughout. Other lines are ignored. Of a plan that is printed again, the last one is read.
+The planner prints live ranges (last step included) with offsets in the arena's head. The allocator prints totals: the
+bytes of the head, and the persistent bytes of the tail by kind. With both, the planner's buffers are in the head, and
+persistent buffers are live at every step. Other lines are ignored. If a plan is printed several times, the last one is
+read.
 """
 
 import re

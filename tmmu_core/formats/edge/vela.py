@@ -1,4 +1,4 @@
-"""Vela (compiler for Arm's Ethos-U): read the plan in the tables of ``vela --verbose-allocation``.
+"""Read the plan in the tables of ``vela --verbose-allocation`` (Vela is the compiler for Arm's Ethos-U).
 
 ::
 
@@ -7,9 +7,9 @@
     Start Time - End Time  : Start Addr -   End Addr: Tensor Size: … : Name
              0 -          1:        0x0 -     0x2400:        9216: … : input
 
-End times are included, end addresses are not. Both compilers of Vela print these columns, one of them ``Purpose`` too.
+End times are included, end addresses are not. Both compilers of Vela print these columns; one also prints ``Purpose``.
 Tensors with the same times and bytes are one buffer with several names. Of several tables, the memory with the highest
-peak is shown and the others are noted; read-only memory is shown only if it is alone. Other lines are ignored.
+peak is shown, and notes name the others; read-only memory is shown only if there is no other. Other lines are ignored.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Checkpoint and restore (TMMU v2 §10): slot assignment, live ranges and metrics in a compact file.
+"""Write and restore checkpoints (TMMU v2 §10): slot assignment, live ranges and metrics in a compact file.
 
 A checkpoint is canonical CBOR. Its rows are sorted by (producer's position, output index): the step that writes a
 tensor, and its index among the outputs of that step. Tensors without producer come first, at position −1, by tensor id
@@ -6,8 +6,8 @@ bytes; loaded tensors are at the step of ``@inputs``, in the order of the graph'
 contains the address of each slot once; a row contains the offset inside of its slot. Without times, equal plans have
 equal checkpoints.
 
-Restoring recomputes the plan hash from the rows and refuses another stored hash; a digest over everything covers live
-ranges and metrics. Mapping the memory is left to the driver.
+Restoring recomputes the plan hash from the rows and refuses a file with another hash; a digest of the whole body covers
+live ranges and metrics. The driver maps the memory.
 """
 
 from typing import Any, cast
@@ -90,19 +90,14 @@ def restore(data: bytes, source: str = "", *, token: bytes | None = None) -> Pla
     schema = whole.get("schema")
     document.refuse_later(whole, source)
     if schema != CHECKPOINT_SCHEMA:
-        raise UnreadableInput(
-            "this is not a checkpoint.",
-            source=source,
-            place="$.schema",
-            hint=f'Write one with "tmmu checkpoint"; this version reads "{CHECKPOINT_SCHEMA}".',
-        )
+        hint = f'Write one with "tmmu checkpoint"; this version reads "{CHECKPOINT_SCHEMA}".'
+        raise UnreadableInput("this is not a checkpoint.", source=source, place="$.schema", hint=hint)
     try:
         plan = _build(whole["body"], source)
         digest = H(whole["body"])
     except (KeyError, IndexError, TypeError, ValueError, OverflowError, AttributeError) as error:
-        raise UnreadableInput(
-            f"this checkpoint is damaged: {type(error).__name__} {error}.", source=source, hint="Write it again."
-        ) from error
+        what = f"this checkpoint is damaged: {type(error).__name__} {error}."
+        raise UnreadableInput(what, source=source, hint="Write it again.") from error
     whole_plan, layout = plan_digests(plan)
     for name, stored, found in (
         ("execution_order_hash", plan.execution_order_hash, execution_order_hash(plan.execution_order)),
@@ -112,19 +107,13 @@ def restore(data: bytes, source: str = "", *, token: bytes | None = None) -> Pla
     ):
         if stored != found:
             shown = stored.hex() if isinstance(stored, bytes) else repr(stored)
-            raise UnreadableInput(
-                f"the checkpoint was edited: its {name} is {shown}, but its content has {found.hex()}.",
-                source=source,
-                place=f"$.{name}",
-                hint="Use another copy, or plan again.",
-            )
+            what = f"the checkpoint was edited: its {name} is {shown}, but its content has {found.hex()}."
+            hint = "Use another copy, or plan again."
+            raise UnreadableInput(what, source=source, place=f"$.{name}", hint=hint)
     if token is not None and token != plan.replay_token:
-        raise UnreadableInput(
-            f"the checkpoint was made under the replay token {plan.replay_token.hex()}, not {token.hex()}.",
-            source=source,
-            place="$.body.head.replay_token",
-            hint="Restore it under its own token, or plan again.",
-        )
+        what = f"the checkpoint was made under the replay token {plan.replay_token.hex()}, not {token.hex()}."
+        hint = "Restore it under its own token, or plan again."
+        raise UnreadableInput(what, source=source, place="$.body.head.replay_token", hint=hint)
     return plan
 
 

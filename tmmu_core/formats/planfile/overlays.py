@@ -1,4 +1,4 @@
-"""A plan in the formats of other viewers: a trace for Perfetto, and node data for Model Explorer.
+"""Write a plan for other viewers: a trace for Perfetto, and node data for Model Explorer.
 
 The trace is Chrome's JSON trace format, which https://ui.perfetto.dev and ``chrome://tracing`` open: one step is one
 microsecond, an arena is a process with a counter of its live bytes, a tensor is a slice. Node data colour the nodes of
@@ -73,7 +73,7 @@ def _lanes(plan: Plan, rows: Sequence[int]) -> Iterator[int]:
     for row in rows:
         while used and used[0][0] <= plan.birth[row]:
             heappush(free, heappop(used)[1])
-        lane = heappop(free) if free else len(used)  # all lanes below are used
+        lane = heappop(free) if free else len(used)  # without a free lane, the lanes in use are 0 … len(used) − 1
         heappush(used, (int(plan.held_until[row]), lane))
         yield lane
 

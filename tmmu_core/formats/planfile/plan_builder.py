@@ -1,8 +1,8 @@
 """Build a plan from the document of a plan file, with every field checked.
 
 Mismatches with the content hash are reported in the plan's notes (decision 6). Files of the first version are read too:
-omitted values (taken hand-offs, totals, a lower bound) are computed from the rows, and peaks, which did not count the
-source of a hand-off at its last step, are recomputed.
+omitted values (taken hand-offs, totals, a lower bound) are computed from the rows. Their peaks are recomputed, because
+that version did not count the source of a hand-off at its last step.
 
 A known metric or note has a kind: a count of 64 bits, a ratio, counts by name, or a planner's note on an arena. Unknown
 keys are kept.
@@ -20,12 +20,7 @@ import numpy as np
 from tmmu_core.base import limits, strict
 from tmmu_core.base.errors import U64_MAX, UnreadableInput
 from tmmu_core.base.struct_types import register_types
-from tmmu_core.formats.planfile.plan_document import (
-    OMITTED,
-    ArenaDocument,
-    HeadDocument,
-    head_document,
-)
+from tmmu_core.formats.planfile.plan_document import OMITTED, ArenaDocument, HeadDocument, head_document
 from tmmu_core.graph.native import document
 from tmmu_core.planners import PLANNERS, ArenaPlannerEntry, MemoryPlannerEntry
 from tmmu_core.plans.canonical import DIGEST_BYTES, is_token
@@ -49,7 +44,7 @@ from tmmu_core.plans.model import (
 EDITED = "its content hash does not match its content"
 I64_MAX = 2**63 - 1
 SUMMED = ("slots", "storages", "max_live", "extent_bytes", "committed_bytes", "peak_live_bytes")
-"""Figures of arenas that are added up: their sums must fit into 64 bits too."""
+"""Figures whose sums over all arenas must fit into 64 bits."""
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Moment = Annotated[int, msgspec.Meta(ge=0, le=I64_MAX)]
@@ -74,7 +69,7 @@ class _Spill(msgspec.Struct):
 
 
 class _Arena(msgspec.Struct):
-    """Notes on one arena: of its planner, and where the plan is over memories, of its memory."""
+    """Notes on one arena: those of its planner and, in a plan over memories, of its memory."""
 
     picked: str = ""
     why: str = ""
@@ -98,7 +93,7 @@ class _Addressing(msgspec.Struct):
 
 
 TOGETHER = (("memory", "role", "source_memory"), ("said_by", "spills", "alignment"))
-"""Notes that are written together: with the first of them, the others are required."""
+"""Notes that are written together: the first note of a row requires the others."""
 register_types(_Metrics, _Arena, _Addressing)
 
 
@@ -171,17 +166,13 @@ def _check_rows(rows: Sequence[TensorRow], by_id: Sequence[int], arenas: Collect
     """Raise ``UnreadableInput`` for a tensor with two rows, or in an arena that the plan does not have."""
     for before, i in pairwise(by_id):
         if rows[before].tensor_id == rows[i].tensor_id:
-            raise UnreadableInput(
-                f'the tensor "{rows[i].tensor_id}" has two rows.', source=source, place=f"$.tensors[{i}].tensor_id"
-            )
+            what = f'the tensor "{rows[i].tensor_id}" has two rows.'
+            raise UnreadableInput(what, source=source, place=f"$.tensors[{i}].tensor_id")
     for i in by_id:
         if rows[i].arena not in arenas:
-            raise UnreadableInput(
-                f'the tensor "{rows[i].tensor_id}" lies in the arena "{rows[i].arena}", which is not in the plan.',
-                source=source,
-                place=f"$.tensors[{i}].arena",
-                hint=f"Its arenas are: {', '.join(arenas) or 'none'}.",
-            )
+            what = f'the tensor "{rows[i].tensor_id}" lies in the arena "{rows[i].arena}", which is not in the plan.'
+            hint = f"Its arenas are: {', '.join(arenas) or 'none'}."
+            raise UnreadableInput(what, source=source, place=f"$.tensors[{i}].arena", hint=hint)
 
 
 def _head_fields(head: HeadDocument, source: str) -> dict[str, Any]:
@@ -218,7 +209,7 @@ def from_head(head: HeadDocument, rows: Sequence[TensorRow], source: str = "") -
 
 
 def noted(plan: Plan, changed: str) -> Plan:
-    """Return ``plan`` with a note for the judge of what was changed in its file; unchanged if that is empty."""
+    """Return ``plan`` with a note that describes a change of its file; ``plan`` itself if ``changed`` is empty."""
     return replace(plan, notes={**plan.notes, CHANGED: changed}) if changed else plan
 
 
@@ -240,7 +231,7 @@ def storage_numbers(arena: np.ndarray[Any, Any], slot: I64, generation: I64) -> 
 def _placed(
     head: HeadDocument, arena: np.ndarray[Any, Any], slot: I64, generation: I64, offset: U64, source: str
 ) -> tuple[Places, bool, str]:
-    """Return (what the file places, whether by arenas of its own, the reason if the file does not contain it)."""
+    """Return the key ``places``, the key ``own_arenas``, and the reason for a value that is not in the file."""
     entry, addressing = PLANNERS.get(head.planner), head.notes.get("addressing")
     own_arenas = False
     if isinstance(addressing, dict) and addressing.get("kind") == "blake3_sparse":
@@ -273,7 +264,7 @@ def _is_numbered_by_offset(arena: np.ndarray[Any, Any], slot: I64, generation: I
 
 
 def _renewed(plan: Plan) -> Plan:
-    """Update the figures of a plan of the first version; a figure that was wrong then is kept for the judge."""
+    """Return a plan of the first version with today's figures; a figure that was wrong then is left to the judge."""
     if "totals" in plan.metrics or not len(plan):
         return plan
     as_then = storages_of(replace(plan, taken=(True,) * len(plan.handoffs)))
@@ -302,14 +293,13 @@ def _arena(name: str, record: ArenaDocument, source: str) -> ArenaSummary:
 
 def _within(value: int, field: str, source: str, most: int = U64_MAX) -> int:
     if not 0 <= value <= most:
-        raise UnreadableInput(
-            f"{value} is not between 0 and {strict.limit_text(most)}.", source=source, place=f"$.{field}"
-        )
+        what = f"{value} is not between 0 and {strict.limit_text(most)}."
+        raise UnreadableInput(what, source=source, place=f"$.{field}")
     return value
 
 
 def _digest(text: str, field: str, source: str, *, is_valid: Callable[[bytes], bool] = lambda _: False) -> bytes:
-    """Return 32 bytes from hexadecimal digits, or other bytes that are valid."""
+    """Return the bytes of hexadecimal digits; they must be 32, or satisfy ``is_valid``."""
     with contextlib.suppress(ValueError):
         found = bytes.fromhex(text)
         if len(found) == DIGEST_BYTES or is_valid(found):
@@ -321,7 +311,7 @@ def _digest(text: str, field: str, source: str, *, is_valid: Callable[[bytes], b
 
 
 def figures(metrics: dict[str, Any], source: str) -> dict[str, Any]:
-    """Return the metrics, each of its kind. Raises ``UnreadableInput`` otherwise."""
+    """Return the metrics. Raises ``UnreadableInput`` if one has another kind or is out of range."""
     try:
         msgspec.convert(metrics, _Metrics)
     except msgspec.ValidationError as error:
@@ -332,7 +322,7 @@ def figures(metrics: dict[str, Any], source: str) -> dict[str, Any]:
 
 
 def check_plain(value: Any, place: str, source: str) -> None:
-    """Raise ``UnreadableInput`` for keys and values of a CBOR file that JSON does not have."""
+    """Raise ``UnreadableInput`` for keys and values that CBOR can have and JSON cannot."""
     if isinstance(value, dict):
         for key, inner in value.items():
             if not isinstance(key, str):

@@ -1,11 +1,11 @@
-"""The document of a plan file (contract §9): its keys, a plan as such a document, and its content hash.
+"""Define the document of a plan file (contract §9): its keys, its values for a plan, and its content hash.
 
 Keys beside those of §9: ``places``, ``own_arenas``, ``content_hash``, ``has_inputs_step``, ``planner_options``,
 ``notes``, ``constraints`` (contract §12, "Reuse costs") and per arena ``storages``, ``lower_bound_bytes``,
 ``proven_bytes`` (where a search proved more), ``status``, ``witness``, ``witness_step``, ``reuse_cost`` and
 ``reuse_cost_lower_bound``. Unknown keys are ignored on reading.
 
-An edit of a file shows in its content hash::
+The content hash detects an edit of a file::
 
     tensors_hash = SHA-256(canonical CBOR of [[row by tensor id bytes, …], [[step, from, to, taken], …]])
     content_hash = H([head without the keys in NOT_HASHED, tensors_hash])
@@ -35,7 +35,7 @@ from tmmu_core.plans.model import (
 )
 
 NOT_HASHED = ("content_hash", "execution_order", "handoffs", "tensors")
-"""Keys that the hash of the head leaves out: they are hashed by ``tensors_hash`` or ``execution_order_hash``."""
+"""Keys that the hash of the head omits: ``tensors_hash`` and ``execution_order_hash`` cover them."""
 
 
 OMITTED = ("proven_bytes", "reuse_cost", "reuse_cost_lower_bound", "reuse_cost_witness")
@@ -45,7 +45,7 @@ DIGESTS = (
     *("ir_hash", "replay_token", "shard_spec_hash", "arena_config_hash", "execution_order_hash"),
     *("tmmu_plan_hash", "layout_hash"),
 )
-"""Keys of the head that are bytes of a plan, in hexadecimal digits."""
+"""Keys of the head that are bytes in a plan and hexadecimal digits in the document."""
 
 
 class ArenaDocument(msgspec.Struct, omit_defaults=False):
@@ -123,9 +123,9 @@ register_types(Constraints, ArenaDocument, TensorRow, HandoffDocument, HeadDocum
 
 
 def schema_refusal(data: bytes, schema: str, identifying: slice) -> str:
-    """Return why the ``schema`` of a document is another one; ``""`` if it is this one, in any version.
+    """Return why a document does not have this ``schema``; ``""`` if it has it, in any version.
 
-    A damaged document is one of this schema if the bytes ``identifying`` contain its name.
+    A damaged document has this schema if the bytes ``identifying`` contain its name.
     """
     kind, refusal = schema.partition("/")[0] + "/", f'its "schema" is not "{schema}"'
     if kind.encode() not in data:

@@ -93,11 +93,8 @@ def to_instance(plan: Plan, arena: str | None = None) -> bytes:
     """
     named = [a.name for a in plan.arenas if arena in (None, a.name)]
     if len(named) != 1:
-        raise UnreadableInput(
-            f"the plan has no arena {arena!r}." if arena is not None else "an instance has one arena.",
-            source=plan.ir_name,
-            hint=strict.closest_hint(arena or "", plan.arena_of),
-        )
+        what = f"the plan has no arena {arena!r}." if arena is not None else "an instance has one arena."
+        raise UnreadableInput(what, source=plan.ir_name, hint=strict.closest_hint(arena or "", plan.arena_of))
     s = storages_of(plan)
     here = np.flatnonzero(s.arena == arena_number(plan, named[0]))
     here = here[np.lexsort((s.head[here], U64_MAX - s.size[here], s.birth[here]))]
@@ -165,10 +162,7 @@ def from_document(data: bytes, source: str = "") -> Plan:
     try:
         whole = document.decode(data, PlanDocument, source, noun="plan")
     except InvalidIrShapes as error:
-        raise UnreadableInput(
-            "this is not a plan file: " + error.message,
-            source=source,
-            place=str(error.diagnostics.get("path", "")),
-            hint='Write plans with "tmmu plan … -o plan.json".',
-        ) from error
+        what, place = "this is not a plan file: " + error.message, str(error.diagnostics.get("path", ""))
+        hint = 'Write plans with "tmmu plan … -o plan.json".'
+        raise UnreadableInput(what, source=source, place=place, hint=hint) from error
     return from_head(whole, whole.tensors, source)

@@ -1,7 +1,7 @@
-"""The trace of an allocation run (TMMU v2 §7): a header, a record per tensor, a summary.
+"""Write and read the trace of an allocation run (TMMU v2 §7): a header, a record per tensor, a summary.
 
 Traces are deterministic: they contain no time, so that golden traces are compared byte by byte. The encoding is JSON
-lines or a CBOR sequence, one record each::
+lines or a CBOR sequence::
 
     allocation_header   hashes, mode, token, arenas (configuration and figures), execution order
     tensor              tensor_id, arena, logical_slot, logical_address [arena, offset], size (bytes of the tensor),
@@ -10,12 +10,12 @@ lines or a CBOR sequence, one record each::
     replan              old and new plan hash, if a run planned again (TMMU v2 II.H)
     summary             peak bytes per arena, slots, reuse ratio, fragmentation, the metrics except the time
 
-The *digest* form of a large trace has no tensor and no handoff records (``"rows": "digest"`` in its header); its header
-has their hash, ``tensors_hash``. ``content_hash`` detects an edit in both forms (:mod:`.plan_document`).
+A *digest* (``"rows": "digest"`` in the header) has no tensor and no handoff records; its header has their hash,
+``tensors_hash``. ``content_hash`` detects an edit of either form (:mod:`.plan_document`).
 """
 
 import io
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,7 +49,7 @@ Record = dict[str, Any]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Trace:
-    """A trace as read: its plan, and its own fields."""
+    """A trace that was read: its plan, and the fields that a plan does not have."""
 
     plan: Plan
     """Without rows and hand-offs if ``complete`` is false."""
@@ -188,14 +188,8 @@ class _Tensor(msgspec.Struct, tag_field="record", tag="tensor"):
 
     def row(self) -> TensorRow:
         birth, death = self.live_range
-        own: dict[str, Any] = {
-            "offset_bytes": self.logical_address[1],
-            "size_bytes": self.size,
-            "birth": birth,
-            "death": death,
-        }
-        same = {name: getattr(self, name) for name in ROW_FIELDS if name not in own}
-        return TensorRow(**own, **same)
+        other: Any = {"offset_bytes": self.logical_address[1], "size_bytes": self.size, "birth": birth, "death": death}
+        return TensorRow(**other, **{name: getattr(self, name) for name in ROW_FIELDS if name not in other})
 
 
 class _Handoff(HandoffDocument, tag_field="record", tag="handoff"):
@@ -211,8 +205,8 @@ class _Summary(msgspec.Struct, tag_field="record", tag="summary"):
     notes: dict[str, Any] = {}
 
 
-_ANY = _Header | _Tensor | _Handoff | _Replan | _Summary
-register_types(_ANY)
+_Record = _Header | _Tensor | _Handoff | _Replan | _Summary
+register_types(_Record)
 
 
 def refuses(data: bytes) -> str:
@@ -235,39 +229,40 @@ def read_trace(data: bytes, source: str = "") -> Trace:
 
     Raises ``UnreadableInput`` with the record of the error; a trace without summary is truncated.
     """
-    records = _Records()
+    records: list[_Record] = []
+    hashed: list[Record] = []  # the records that ``content_hash`` covers, as they are in the file
     place = ""
     for record, place in _raw_records(unpacking.unpack(data, source), source):
         try:
-            records.add(record)
+            records.append(_decoded(record, records))
         except (msgspec.ValidationError, UnreadableInput) as error:
-            if records.read or isinstance(error, msgspec.ValidationError):
-                first = records.raw[0] if records.raw else record
+            if records or isinstance(error, msgspec.ValidationError):
+                first = hashed[0] if hashed else record
                 found = first.get("trace_schema") if isinstance(first, dict) else None
                 document.check_version(found, TRACE_SCHEMA, source, place)
             message, hint = (error.message, error.hint) if isinstance(error, UnreadableInput) else (f"{error}.", "")
             raise UnreadableInput(message, source=source, place=place, hint=hint) from error
-    if not records.read:
+        hashed += [] if isinstance(records[-1], _Tensor | _Handoff) else [record]
+    if not records:
         raise UnreadableInput("the trace is empty.", source=source, hint=WRITE_AGAIN)
-    header, summary = records.read[0], records.read[-1]
+    header, summary = records[0], records[-1]
     if not isinstance(summary, _Summary):
         raise UnreadableInput("the trace is cut off: it has no summary.", source=source, place=place, hint=WRITE_AGAIN)
     assert isinstance(header, _Header)
-    tensors = [record for record in records.read if isinstance(record, _Tensor)]
-    replans = tuple([raw for raw in records.raw if raw["record"] == "replan"])
+    tensors = [record for record in records if isinstance(record, _Tensor)]
+    replans = tuple([raw for raw in hashed if raw["record"] == "replan"])
     complete = header.rows != "digest"
     if complete and header.tensor_count != len(tensors):
-        raise UnreadableInput(
-            f"the header has {header.tensor_count} tensors, but {len(tensors)} follow.", source=source, place=place
-        )
-    header.handoffs = tuple([record for record in records.read if isinstance(record, _Handoff)])
+        what = f"the header has {header.tensor_count} tensors, but {len(tensors)} follow."
+        raise UnreadableInput(what, source=source, place=place)
+    header.handoffs = tuple([record for record in records if isinstance(record, _Handoff)])
     header.metrics, header.notes = summary.metrics, summary.notes
     plan = build(header, [tensor.row() for tensor in tensors], source)
     if header.content_hash is None:
         plan = unvouched(plan)
     else:
         rows_hash = tensors_hash(plan) if complete else header.tensors_hash
-        same = content_hash(_head(records.raw[0], records.raw[-1], replans), rows_hash) == header.content_hash != ""
+        same = content_hash(_head(hashed[0], hashed[-1], replans), rows_hash) == header.content_hash != ""
         plan = noted(plan, "" if same else EDITED)
     if not plan.remark(CHANGED):
         plan = noted(plan, _wrong_backing(plan, {tensor.tensor_id: tensor.bytes for tensor in tensors}))
@@ -275,30 +270,25 @@ def read_trace(data: bytes, source: str = "") -> Trace:
     return Trace(plan, *about, replans, header.tensors_hash)
 
 
-class _Records:
-    """The records of a trace, decoded; ``raw`` holds those that are hashed as they are."""
+def _decoded(record: Any, before: Sequence[_Record]) -> _Record:
+    """Return a record as a typed value; ``before`` are the earlier records.
 
-    def __init__(self) -> None:
-        self.raw: list[Record] = []
-        self.read: list[_Header | _Tensor | _Handoff | _Replan | _Summary] = []
-
-    def add(self, record: Any) -> None:
-        """Add one record. Raises ``UnreadableInput`` without a place, and ``msgspec.ValidationError``."""
-        if self.read and isinstance(self.read[-1], _Summary):
-            raise UnreadableInput("a record follows the summary.")
-        if not self.read and (not isinstance(record, dict) or record.get("record") != "allocation_header"):
-            raise UnreadableInput('this is not a trace: its first record is no "allocation_header".')
-        read = msgspec.convert(record, _ANY)
-        if isinstance(read, _Header) and read.trace_schema.split("/")[0] != TRACE_SCHEMA.split("/")[0]:
-            hint = f'This version reads "{TRACE_SCHEMA}".'
-            raise UnreadableInput(f'the trace schema "{read.trace_schema}" is not known.', hint=hint)
-        if isinstance(read, _Tensor) and read.logical_address[0] != read.arena:
-            what = f'"{read.tensor_id}" lies in {read.arena}, and its address in {read.logical_address[0]}.'
-            raise UnreadableInput(what, hint=WRITE_AGAIN)
-        if isinstance(read, _Header) and self.read:
-            raise UnreadableInput("a second header follows.")
-        self.raw += [] if isinstance(read, _Tensor | _Handoff) else [record]
-        self.read.append(read)
+    Raises ``UnreadableInput`` without a place, and ``msgspec.ValidationError``.
+    """
+    if before and isinstance(before[-1], _Summary):
+        raise UnreadableInput("a record follows the summary.")
+    if not before and (not isinstance(record, dict) or record.get("record") != "allocation_header"):
+        raise UnreadableInput('this is not a trace: its first record is no "allocation_header".')
+    read: _Record = msgspec.convert(record, _Record)
+    if isinstance(read, _Header) and read.trace_schema.split("/")[0] != TRACE_SCHEMA.split("/")[0]:
+        hint = f'This version reads "{TRACE_SCHEMA}".'
+        raise UnreadableInput(f'the trace schema "{read.trace_schema}" is not known.', hint=hint)
+    if isinstance(read, _Tensor) and read.logical_address[0] != read.arena:
+        what = f'"{read.tensor_id}" lies in {read.arena}, and its address in {read.logical_address[0]}.'
+        raise UnreadableInput(what, hint=WRITE_AGAIN)
+    if isinstance(read, _Header) and before:
+        raise UnreadableInput("a second header follows.")
+    return read
 
 
 def _wrong_backing(plan: Plan, sizes: Mapping[str, int | None]) -> str:
@@ -321,15 +311,13 @@ def _raw_records(data: bytes, source: str) -> Iterator[tuple[Any, str]]:
                     document.refuse_repeated_keys(line, source)
                     yield record, f"line {number}"
                 except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-                    raise UnreadableInput(
-                        f"this line is not JSON: {error}.", source=source, place=f"line {number}"
-                    ) from error
+                    what = f"this line is not JSON: {error}."
+                    raise UnreadableInput(what, source=source, place=f"line {number}") from error
         return
     stream = io.BytesIO(data)
     while (at := stream.tell()) < len(data):
         try:
             yield document.next_cbor(stream), f"byte {at}"
         except document.CBOR_FAULTS as error:
-            raise UnreadableInput(
-                f"this record is not CBOR: {document.fault_text(error)}.", source=source, place=f"byte {at}"
-            ) from error
+            what = f"this record is not CBOR: {document.fault_text(error)}."
+            raise UnreadableInput(what, source=source, place=f"byte {at}") from error

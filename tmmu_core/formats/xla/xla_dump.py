@@ -1,17 +1,17 @@
-"""XLA dumps: read the buffer assignment of one module from two of its files.
+"""Read XLA dumps: the buffer assignment of one module, from two of its files.
 
-``--xla_dump_to=DIR --xla_dump_hlo_as_text`` writes for each optimised module
+``--xla_dump_to=DIR --xla_dump_hlo_as_text`` writes dozens of files for each optimised module, among them
 
 * ``*-buffer-assignment.txt``: allocations, and the allocation and offset of each value;
 * ``*-live-range.txt``: the instruction sequence, and the live range of each value, last instruction included;
 * ``*.txt``: the program, which contains the origin of instructions (:mod:`.xla_program`; optional).
 
-The first two, concatenated in any order, are a plan. Allocations are separate buffers; they are placed behind each
-other by number. An allocation of a donated parameter holds temporaries and results after the parameter's last use.
+The first two, concatenated in any order, are a plan. Allocations are separate buffers; they are placed one after the
+other by number. The allocation of a donated parameter holds temporaries and results after the parameter's last use.
 Constants and parameters that are not donated are live from the first instruction to the last. The carried values of a
-loop and the results of conditional branches are one buffer with several names, the last of which is marked ``(phi)``:
-they are one storage here. Allocations whose values have no live range belong to computations called from within an
-instruction (``thread-local``); they are omitted, and counted in a note.
+loop, and the results of conditional branches, are one buffer with several names, the last of which is marked ``(phi)``:
+they are one storage here. Allocations whose values have no live range belong to computations that an instruction calls
+(``thread-local``); they are omitted, and a note has their number.
 """
 
 import os
@@ -45,7 +45,7 @@ MOST = 2**62
 LISTED = 12
 """Modules of a folder that an error lists."""
 MOST_PROGRAM = 1 << 28
-"""Bytes up to which a program's text is read: it may print constants of any size, and only adds names."""
+"""Maximum bytes of a program's text that is read: it has only origins, and may contain constants of any size."""
 
 
 @dataclass
@@ -77,12 +77,12 @@ class Buffer:
 
 @dataclass(frozen=True)
 class Dump:
-    """The plan of a module: buffers by (birth, −size, id bytes), and notes."""
+    """The plan of a module; buffers are sorted by (birth, −size, id bytes)."""
 
     buffers: tuple[Buffer, ...]
     notes: tuple[str, ...]
     made: Mapping[str, StorageOrigin] = field(default_factory=dict)
-    """Buffer → its origin, if the program's text contains it."""
+    """Buffer id → origin, if the program's text contains it."""
 
 
 @dataclass
@@ -97,7 +97,7 @@ class _Allocation:
 
 
 def companions(name: str) -> list[str]:
-    """Return the names of the other files of a module: the second one, and the program's text; [] for other names."""
+    """Return the names of a module's other files, the program's text last; none if the name is not one of its files."""
     for mine, other in ((ASSIGNMENT_ENDING, RANGES_ENDING), (RANGES_ENDING, ASSIGNMENT_ENDING)):
         if name.endswith(mine):
             return [name.removesuffix(mine) + ending for ending in (other, xla_program.PROGRAM_ENDING)]
@@ -105,7 +105,7 @@ def companions(name: str) -> list[str]:
 
 
 def refuses(data: bytes) -> str:
-    """Return why bytes are not an XLA dump; ``""`` if they are, or are half of one."""
+    """Return why bytes are not an XLA dump; ``""`` for one or both of its files."""
     if data.startswith((ASSIGNMENT.encode(), LIVE_RANGE.encode())):
         return ""
     if data.startswith(xla_program.HEADING.encode()) and any(b"\n" + each.encode() in data for each in _BOTH):
@@ -261,8 +261,8 @@ def _rows(allocation: _Allocation, ranges: Mapping[str, tuple[int, int]], base: 
 def _carried(rows: list[Buffer], phis: set[str]) -> list[Buffer]:
     """Return the rows with those of a phi merged.
 
-    The dump does not list them. They are the preceding rows with the same offset and size, as long as no other row uses
-    these bytes in between.
+    The dump does not list the values of a phi. They are taken to be the preceding rows with the same offset and size,
+    as long as no other row uses these bytes in between.
     """
     if not phis:
         return rows
@@ -337,7 +337,7 @@ class Module:
     name: str
     """XLA's name with its number: ``module_0008.jit_step.cpu_after_optimizations``."""
     files: tuple[str, ...]
-    """Its buffer assignment, its live ranges and, if it is there and not too large, its program's text."""
+    """Its buffer assignment, its live ranges and, if it exists and is not too large, its program's text."""
     size: int
     """Bytes of its buffer assignment, used to sort modules."""
 
@@ -400,5 +400,5 @@ def joined(files: Sequence[tuple[str, bytes]]) -> list[tuple[str, bytes]]:
 
 
 def of_module(module: Module, read: Callable[[str], bytes]) -> tuple[str, bytes]:
-    """Return ``(name, bytes)`` of a module's files, joined for :func:`read`."""
+    """Return ``(name, bytes)`` of a module's files, joined as :func:`read` expects them."""
     return f"{module.name}.txt", b"\n".join(map(read, module.files))

@@ -9,7 +9,7 @@
 ``source_file`` and ``source_line``, or a number in the tables ``FileNames``, ``FileLocations`` and ``StackFrames`` at
 the beginning of the text. A fusion without metadata has the origin of the last instruction of its computation.
 
-The text is untrusted and not needed to plan: unreadable parts are ignored, nothing is refused, and at most
+The text is untrusted and planning does not need it: unreadable parts are ignored, nothing is refused, and at most
 :data:`LONGEST` characters after ``metadata=`` of a line are read.
 """
 
@@ -90,7 +90,7 @@ def _made(metadata: str, tables: dict[str, dict[int, str]]) -> StorageOrigin | N
 
 
 def _frame(frame: int, tables: dict[str, dict[int, str]]) -> tuple[str, int]:
-    """Return file and line of a stack's innermost frame; ``("", 0)`` if the tables do not contain it."""
+    """Return file and line of a stack frame; ``("", 0)`` if the tables do not contain it."""
 
     def fields(table: str, row: int) -> dict[str, int]:
         return {key: int(digits) for key, digits in _FIELD.findall(tables[table].get(row, ""))}
@@ -127,7 +127,7 @@ def scopes_of(op_name: str) -> tuple[tuple[str, ...], str, Phase | None]:
 
 
 def _scopes(text: str) -> list[str]:
-    """Return the parts between slashes outside of brackets."""
+    """Return the parts of a name between the slashes outside of parentheses."""
     parts, depth, begins = [], 0, 0
     for at, letter in enumerate(text):
         depth += (letter == "(") - (letter == ")")

@@ -1,4 +1,4 @@
-"""XLA's ``*-memory-usage-report.txt``: read allocations and offsets, without live ranges.
+"""Read the allocations and offsets in XLA's ``*-memory-usage-report.txt``, which has no live ranges.
 
 ::
 
@@ -9,8 +9,8 @@
          8.0KiB( 80%);     8.0KiB;            0;                2; 2×f32[16,128]      a buffer in it
         10.0KiB(100%);     2.0KiB;         8192;                1; f32[16,32]
 
-All buffers are read as live at one moment, as in the report's total. Sizes are printed rounded; the exact size is taken
-from the shapes if one of them rounds to it. The plan with live ranges is in the dump's other files.
+All buffers are read as live at one step, as in the report's total. The report has rounded sizes; the exact size is that
+of the largest shape that rounds to it. The dump's other files have the plan with live ranges.
 """
 
 import re
