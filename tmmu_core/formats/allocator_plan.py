@@ -1,4 +1,4 @@
-"""Build packing instances from allocator records: live ranges with offsets, as the readers of other tools find them."""
+"""Build packing instances from live ranges with offsets, which the readers of other tools return."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -50,18 +50,18 @@ def with_unique_ids(lives: Iterable[LiveRange]) -> list[LiveRange]:
 
 
 def arena_names(memories: Iterable[int]) -> dict[int, str]:
-    """Return the arena of each numbered memory: ``memory 1``, …; ``arena`` where there is only one."""
+    """Return number → arena of each memory: ``memory 1``, …; ``arena`` if there is only one memory."""
     numbers = set(memories)
     return {number: f"memory {number}" if len(numbers) > 1 else "arena" for number in numbers}
 
 
 def is_log(data: bytes) -> bool:
-    """Return whether bytes are a text log: no document, and no protobuf (ONNX models begin with byte 8)."""
+    """Return whether bytes are a text log: neither a document nor a protobuf (ONNX models begin with byte 8)."""
     return b"\0" not in data[:1024] and not document.kind(data) and data[:1] != b"\x08"
 
 
 def file_name(path: str) -> str:
-    """Return a file's name without its folder and ``.gz``, so that a plan has one name in every folder."""
+    """Return a file's name without its folder and ``.gz``."""
     return path.replace("\\", "/").rpartition("/")[2].removesuffix(".gz")
 
 
@@ -74,7 +74,7 @@ def stem_of(path: str) -> str:
 def instance_of(
     name: str, lives: Iterable[LiveRange], notes: Sequence[str] = (), *, placed: bool = True
 ) -> PlainInstance:
-    """Return the instance of live ranges in their arenas, with their offsets as its packing if they are ``placed``.
+    """Return the instance of live ranges in their arenas; if they are ``placed``, their offsets are its packing.
 
     Raises ``UnreadableInput`` if they exceed :data:`LAST_BYTE`.
     """

@@ -1,4 +1,4 @@
-"""Open a file of any known format, recognised by content: graph, packing instance, plan, trace or checkpoint.
+"""Open a file of any known format by its content: graph, packing instance, plan, trace or checkpoint.
 
 ``READERS`` is the one table of formats. To add a format, write a module with the functions ``refuses(data)`` and
 ``read(data, name)``, and add a line here. Modules are imported on first use.
@@ -31,7 +31,7 @@ Kind = Literal["graph", "instance", "plan"]
 
 @dataclass(frozen=True)
 class Reader:
-    """One format: how it is recognised and read, by functions of modules that are imported on the first call."""
+    """One format, with the functions that recognise and read it; their modules are imported on the first call."""
 
     name: str
     """One word, for tables and errors."""
@@ -41,11 +41,11 @@ class Reader:
     endings: tuple[str, ...]
     """Usual endings of file names, for upload dialogs only."""
     module: str
-    """``module:function`` that reads ``(unpacked bytes, file name)``, of ``tmmu_core``."""
+    """``module:function`` in ``tmmu_core`` that reads ``(unpacked bytes, file name)``."""
     signature: str = ""
     """``module:function`` that recognises unpacked bytes [``refuses`` of the same module]."""
     takes_dims: bool = False
-    """Whether reading takes bounds of named dimensions: shapes are inferred from them."""
+    """Whether the function also takes bounds of named dimensions, from which it infers shapes."""
 
     def refuses(self, data: bytes) -> str:
         """Return why unpacked bytes are not of this format; ``""`` if they are, or if they are damaged."""
@@ -118,11 +118,8 @@ def read_any(data: bytes, name: str = "", readers: Sequence[Reader] = READERS) -
     if foreign is not None:
         raise foreign.refusal(name)
     if plain.startswith(b"PAR1"):
-        raise UnreadableInput(
-            "Parquet files are written for notebooks and cannot be opened.",
-            source=name,
-            hint='Open the plan as JSON or CBOR: "tmmu plan … -o plan.json".',
-        )
+        hint = 'Open the plan as JSON or CBOR: "tmmu plan … -o plan.json".'
+        raise UnreadableInput("Parquet files are written for notebooks and cannot be opened.", source=name, hint=hint)
     if signatures.refuses_snapshot(plain):  # a snapshot has one value per event field
         document.refuse_many_values(plain, name, 0 if plain is data else len(data))
     tried: list[tuple[str, str]] = []
@@ -162,7 +159,7 @@ def _refuse_later(data: bytes, name: str) -> None:
 
 
 def refuse_unplannable(path: Path) -> None:
-    """Raise ``UnreadableInput`` for a file that its first bytes identify as weights or an engine."""
+    """Raise ``UnreadableInput`` for a file whose first bytes are those of weights or a compiled engine."""
     if os.path.isfile(path) and os.access(path, os.R_OK):
         with path.open("rb") as file:
             foreign = unplannable.by_magic(file.read(unplannable.HEAD))
@@ -188,13 +185,9 @@ def read_within(data: bytes, envelopes: Mapping[str, Dim], name: str = "") -> Gr
     graph = reader.read(plain, name, envelopes) if reader and reader.takes_dims else read_graph(data, name)
     unknown = next((dim for dim in envelopes if dim not in graph.dims), None)
     if unknown is not None:
-        raise InvalidIrShapes(
-            f'the graph names no dimension "{unknown}".',
-            hint=strict.closest_hint(unknown, sorted(graph.dims)) if graph.dims else "All its shapes are fixed.",
-            reason="unknown_dim",
-            path=f"$.dims.{unknown}",
-            node_id="",
-        )
+        hint = strict.closest_hint(unknown, sorted(graph.dims)) if graph.dims else "All its shapes are fixed."
+        what, path = f'the graph names no dimension "{unknown}".', f"$.dims.{unknown}"
+        raise InvalidIrShapes(what, hint=hint, reason="unknown_dim", path=path, node_id="")
     refuse_unused_dims(graph, envelopes)
     assumed = {dim: size for dim, size in graph.assumed.items() if dim not in envelopes}
     return msgspec.structs.replace(graph, dims={**graph.dims, **envelopes}, assumed=assumed)
@@ -222,9 +215,6 @@ def read_graph_file(path: str | Path) -> Graph:
     try:
         data = unpacking.read_whole(path)
     except OSError as error:
-        raise UnreadableInput(
-            f"the file cannot be opened: {(error.strerror or str(error)).lower()}.",
-            source=str(path),
-            hint="Check the name and the rights.",
-        ) from error
+        what = f"the file cannot be opened: {(error.strerror or str(error)).lower()}."
+        raise UnreadableInput(what, source=str(path), hint="Check the name and the rights.") from error
     return read_graph(data, path.name)

@@ -1,6 +1,6 @@
 """Flatten bodies of control flow into nested scopes: branches, loops and scans of PyTorch and TensorFlow Lite.
 
-The steps and their reads are those of the ONNX importer (``onnx_scopes``, ``docs/decisions/04-control-flow.md``):
+The nodes and their operands are those of the ONNX importer (``onnx_scopes``, ``docs/decisions/04-control-flow.md``):
 
 * a branch: the nodes of each body, then ``If.close``, which reads the condition and the results of all bodies;
   a call is a branch of one body, and closes with ``Call.close``;
@@ -54,7 +54,7 @@ class Site:
 def branch(
     host: Host, site: Site, condition: Sequence[str], bodies: Sequence[tuple[str, Flatten]], arguments: Sequence[str]
 ) -> None:
-    """Flatten the named bodies of a conditional one after the other, or the body of a call; all have ``arguments``."""
+    """Append the named bodies of a conditional, or the body of a call, and the closing node; all have ``arguments``."""
     start = len(host.nodes)
     results = [flatten(arguments, f"{site.scope}/{name}") for name, flatten in bodies]
     reads = (*condition, *(result for each in results for result in each))
@@ -74,9 +74,7 @@ class Repeated:
     """Body and inputs of a loop or scan."""
 
     body: Flatten
-    """Arguments: the state, one slice of each scanned tensor, ``extra``. Results: the next state, and a row of each
-    stacked output.
-    """
+    """Arguments: the state, a row of each scanned tensor, ``extra``. Results: the next state, a row of each stack."""
     initial: tuple[str, ...]
     extra: tuple[str, ...] = ()
     condition: Flatten | None = None
@@ -90,7 +88,7 @@ class Repeated:
 
 
 def repeat(host: Host, site: Site, what: Repeated) -> None:
-    """Flatten a loop or scan; the results of ``site`` are the final state, then the stacked outputs."""
+    """Append the nodes of a loop or scan; the results of ``site`` are the final state, then the stacked outputs."""
     states = tuple([host.like(each, f"{site.scope}/state_{k}") for k, each in enumerate(what.initial)])
     gathered = site.outputs[len(states) :]
     places = (*states, *(host.like(each, f"{site.scope}/room_{k}") for k, each in enumerate(gathered)))
@@ -115,7 +113,7 @@ def repeat(host: Host, site: Site, what: Repeated) -> None:
 
 
 def _apart(host: Host, site: Site, result: str, place: str, states: Sequence[str]) -> str:
-    """Return ``result``, or a copy if it is the state of another place, which is overwritten before it is read."""
+    """Return ``result``, or a copy of it if it is another state, which is overwritten before it is copied."""
     if result == place or host.root(result) not in states:
         return result
     copy = host.like(result, f"{site.scope}/{place.rpartition('/')[2]}.copy")
@@ -124,7 +122,7 @@ def _apart(host: Host, site: Site, result: str, place: str, states: Sequence[str
 
 
 def _place(host: Host, scope: str, step: Node) -> None:
-    """Append a node that opens, closes or continues a scope; its id is the scope's name and the part after the dot."""
+    """Append a node of a scope; its id is that of the scope and the part of its operator after the dot."""
     word = step.instr.partition(".")[2]
     reads, writes = tuple(step.inputs), tuple(step.outputs)
     name = f"{scope}/{word}" if word else scope

@@ -20,7 +20,7 @@ from tmmu_core.graph.native import document
 from tmmu_core.planners.problem import UNLIMITED, PlainInstance, Problem, ReuseTerms
 
 LARGEST = 2**61
-"""The largest size, offset and step that is read: sums of two stay within 64 bits."""
+"""Maximum size, offset and step: the sum of two is below 2^64."""
 Count = Annotated[int, msgspec.Meta(ge=0, le=LARGEST)]
 
 

@@ -1,4 +1,4 @@
-"""Formats that are recognised and cannot be planned: weights without a graph, compiled engines, other tools' models."""
+"""Recognise formats that cannot be planned: weights without a graph, compiled engines, models of other tools."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -19,13 +19,13 @@ COMPILED = "which is compiled and has no graph that can be planned"
 NOT_READ = "which no reader of this version opens"
 
 HEAD = 1 << 16
-"""Bytes at the beginning of a file that identify its format."""
+"""Number of first bytes of a file that identify its format."""
 ZIP = b"PK\x03\x04"
 
 
 @dataclass(frozen=True)
 class Unplannable:
-    """A format, the reason why it has no plan, and what to convert it to."""
+    """A format that cannot be planned, with the reason and a hint to convert it."""
 
     title: str
     reason: str
@@ -33,12 +33,12 @@ class Unplannable:
     magic: tuple[bytes, ...] = ()
     """First bytes that no readable format has."""
     parts: tuple[tuple[bytes, bytes], ...] = ()
-    """``(first bytes, bytes in the head)`` that identify a file which no reader opens."""
+    """``(first bytes, later bytes)``: either pair identifies a file that no reader opens."""
     endings: tuple[str, ...] = ()
-    """Endings of names of files, of folders, and of files in folders."""
+    """Endings of the names of files, folders, and files in folders."""
 
     def refusal(self, source: str, tried: tuple[tuple[str, str], ...] = ()) -> UnreadableInput:
-        """Return the error of a file of this format; ``tried`` holds the reason of each reader."""
+        """Return the error for a file of this format; ``tried`` has the reason of each reader."""
         return UnreadableInput(f"this is {self.title}, {self.reason}.", source=source, hint=self.hint, tried=tried)
 
 
@@ -100,7 +100,7 @@ FORMATS = (
         parts=tuple((bytes((0x80, protocol)), b"") for protocol in (2, 3, 4, 5)),
     ),
 )
-"""The first row that a file matches applies."""
+"""The first matching row applies."""
 
 
 def by_magic(data: bytes) -> Unplannable | None:

@@ -1,4 +1,4 @@
-"""Find the bytes of a model's constants in its file, for every format; they are read on use."""
+"""Find the bytes of a model's constants in a file of any format; they are read on use."""
 
 from importlib import import_module
 from pathlib import Path
@@ -13,7 +13,7 @@ from tmmu_core.graph.native import document, sidecar, unpacking
 
 GZIP, ZIP = b"\x1f\x8b", b"PK\x03\x04"
 HEAD = 64
-"""Bytes that distinguish a document from a model."""
+"""Number of first bytes that distinguish a document from a model."""
 
 
 def constants_of(path: Path, graph: Graph) -> Constants:

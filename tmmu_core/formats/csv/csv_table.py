@@ -30,10 +30,8 @@ from tmmu_core.planners.problem import PlainInstance
 FIELDS = ("id", "lower", "upper", "size", "alignment", "offset", "alias")
 HINT = "Assign the columns: --columns size=BYTES,lower=FROM,upper=TO,offset=AT,id=NAME,alias=SAME."
 MOST_ROWS = 1 << 22
-
-
 _NOT_TABLE = frozenset({"ir_schema", "schema", "tensors", "nodes", "graph", "ir"})
-"""Keys of graphs, plans and traces, which are no tables."""
+"""Keys of graphs, plans and traces, which are not tables."""
 BYTES = ("size", "offset", "alignment")
 NUMBERS = ("lower", "upper", *BYTES)
 _UNIT = re.compile(r"(?:[\s_(\[/]|^)(kib|mib|gib|kb|mb|gb)[)\]]?$", re.IGNORECASE)
@@ -54,7 +52,7 @@ _LIKELY: dict[str, tuple[str, ...]] = {
 
 
 def columns_of(data: bytes, name: str = "") -> tuple[str, ...]:
-    """Return the columns of a table; none if the bytes are no table with two or more named columns."""
+    """Return the columns of a table; none for bytes that are not a table with at least two named columns."""
     try:
         text = data.decode("utf-8-sig").lstrip()
         if text[:1] == "{" and _NOT_TABLE & set(msgspec.json.decode(text)):
@@ -139,16 +137,15 @@ def _rows(data: bytes, name: str) -> Iterable[dict[str, Any]]:
 
 
 def _objects(text: str, name: str) -> list[dict[str, Any]]:
+    hint = "Write a list of objects."
     try:
         found = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError) as error:
-        raise UnreadableInput(
-            f"the table is not JSON: {error}.", source=name, hint="Write a list of objects."
-        ) from error
+        raise UnreadableInput(f"the table is not JSON: {error}.", source=name, hint=hint) from error
     if isinstance(found, dict):
         found = next((value for value in found.values() if isinstance(value, list)), None)
     if not isinstance(found, list) or not all(isinstance(row, dict) for row in found):
-        raise UnreadableInput("the JSON contains no list of objects.", source=name, hint="Write a list of objects.")
+        raise UnreadableInput("the JSON contains no list of objects.", source=name, hint=hint)
     return found
 
 
@@ -172,7 +169,7 @@ def unit_of(column: str) -> str:
 
 
 def _plain(text: str, unit: str) -> str:
-    """Return a number as digits; other text unchanged, to be refused with its place."""
+    """Return a number as digits; other text is unchanged, so that :func:`.instance_csv.read_csv` refuses it."""
     if text.isdecimal() and not unit:
         return text
     part = _PLAIN.fullmatch(text)
@@ -184,7 +181,7 @@ def _plain(text: str, unit: str) -> str:
 
 
 def _merged(cells: list[dict[str, str]], name: str) -> list[dict[str, str]]:
-    """Return the rows with those of one alias merged: from the first step to the last, with the largest size."""
+    """Return the rows, those of one alias as one row: from their first step to their last, with the largest size."""
     first: dict[str, dict[str, str]] = {}
     kept = []
     for cell in cells:
@@ -197,10 +194,6 @@ def _merged(cells: list[dict[str, str]], name: str) -> list[dict[str, str]]:
             for field in ("upper", "size"):
                 same[field] = str(max(strict.whole_number(same[field]), strict.whole_number(cell[field])))
         except ValueError as error:
-            alias = cell["alias"][:80]
-            raise UnreadableInput(
-                f'the rows of the alias "{alias}" contain a value that is no whole number.',
-                source=name,
-                hint="Write digits only.",
-            ) from error
+            what = f'the rows of the alias "{cell["alias"][:80]}" contain a value that is no whole number.'
+            raise UnreadableInput(what, source=name, hint="Write digits only.") from error
     return kept

@@ -1,7 +1,7 @@
-"""Packing problems without a graph: read and write the CSV format of the field.
+"""Read and write packing problems as CSV.
 
 One row per buffer: ``id,lower,upper,size[,alignment][,gaps][,offset]``, live ranges half-open ``[lower, upper)``.
-Columns come in any order. Names of other tools are accepted (MiniMalloc's converter is the reference):
+Columns can have any order, and the names of other tools (those of MiniMalloc's converter):
 
 ========  ==========================================================================================
 column    also
@@ -39,11 +39,11 @@ _HEADER_HINT = "The first line names the columns: id,lower,upper,size[,alignment
 OTHER_NAMES = "A table with other column names: tmmu convert TABLE --columns size=…,lower=…,upper=… -o INSTANCE.csv."
 LAST_STEP = 2**62
 LARGE = 1 << 20
-"""Bytes from which a table of ids and digits is read by columns: six times as fast."""
+"""Minimum bytes of a table of ids and digits that is read by columns, which is six times as fast."""
 SHORT = 18
-"""Digits of a number that is below every limit."""
+"""Maximum digits of a number that is certainly below every limit."""
 LAST_FIXED = 2**63 - 1
-"""Maximum offset that a problem can fix; a finished plan may have any uint64."""
+"""Maximum fixed offset of a problem; offsets of a finished plan may be any uint64."""
 
 
 class _Row(NamedTuple):
@@ -95,7 +95,7 @@ _PLAIN_ROWS = re.compile(rb"%s(?:\n%s)*+" % (_PLAIN_ROW, _PLAIN_ROW))
 
 
 def _plain(data: bytes) -> PlainInstance | None:
-    """Return the instance in a table of ids and digits; ``None`` for any other file, and for one with a fault."""
+    """Return the instance in a table of ids and digits; ``None`` for another or faulty table."""
     head, _, body = data.partition(b"\n")
     body = body.rstrip(b"\n")
     if head != b"id,lower,upper,size" or not _PLAIN_ROWS.fullmatch(body):
@@ -214,18 +214,15 @@ def _lines(data: str | bytes, source: str) -> Iterator[tuple[int, list[str]]]:
         try:
             data = data.decode("utf-8-sig")
         except UnicodeDecodeError as fault:
-            raise UnreadableInput(
-                "not UTF-8 text", source=source, place=f"byte {fault.start}", hint="Save it as UTF-8 CSV."
-            ) from None
+            place, hint = f"byte {fault.start}", "Save it as UTF-8 CSV."
+            raise UnreadableInput("not UTF-8 text", source=source, place=place, hint=hint) from None
     reader = csv.reader(io.StringIO(data.removeprefix("\ufeff"), newline=""), strict=True)
     try:
         for cells in reader:
             if any(cell.strip() for cell in cells):
                 yield reader.line_num, cells
     except csv.Error as fault:
-        raise UnreadableInput(
-            f"no CSV: {fault}", source=source, place=f"line {reader.line_num}", hint="Close the quotes."
-        ) from None
+        raise _refusal(source, reader.line_num, "", f"no CSV: {fault}", "Close the quotes.") from None
 
 
 class _Fault(Exception):
@@ -293,10 +290,9 @@ _GAP = re.compile(r"([0-9]{1,39})-([0-9]{1,39})(@[0-9]{1,39}:[0-9]{1,39})?")
 
 
 def _gaps(text: str, inclusive: bool, lower: int, upper: int) -> tuple[tuple[tuple[int, int], ...], bool]:
-    """Parse MiniMalloc's ``begin-stop[@low:high]``, separated by blanks; return the gaps, and whether windows were
-    ignored.
+    """Return the gaps in MiniMalloc's ``begin-stop[@low:high] …``, and whether gaps with windows were ignored.
 
-    Gaps are inside of the live range ``[lower, upper)``; ``inclusive`` if ends are included.
+    Gaps must be inside of the live range ``[lower, upper)``. ``inclusive``: the text includes their ends.
     """
     gaps: list[tuple[int, int]] = []
     windowed = False

@@ -1,8 +1,8 @@
-"""Complete shapes that inference does not find with onnxruntime (extra ``run``): symbolic inference, then one run.
+"""Find unknown shapes with onnxruntime (extra ``run``): first by its symbolic inference, then by a run of the model.
 
-Symbolic inference knows onnxruntime's own operators and some sums of sizes. A run needs the weights in the file. It
-gives shapes for one set of input values at the assumed dimensions: a data-dependent size is a sample, and every shape
-from a run is marked ``measured``.
+Symbolic inference supports onnxruntime's own operators and some sums of sizes. A run needs the weights in the file. It
+has one set of input values at the assumed dimensions, so a data-dependent size is a sample. Every shape from a run is
+marked ``measured``.
 """
 
 import json
@@ -54,7 +54,7 @@ def missing_option() -> str:
 
 
 def for_the_runtime(model: bytes) -> bytes:
-    """Return ``model`` with an IR version that onnxruntime accepts: the last of a repeated field is valid."""
+    """Return ``model`` with an IR version that onnxruntime accepts; of a repeated protobuf field the last is valid."""
     later = model[:1] == b"\x08" and RUNTIMES_IR < model[1] < 0x80
     return model + bytes((0x08, RUNTIMES_IR)) if later else model
 
@@ -83,7 +83,7 @@ class Run:
     taken: dict[str, bool] = field(default_factory=dict)
     """Condition → the branch that every run took, if the other branch has nodes."""
     failed: str = ""
-    """The reason if there was no run."""
+    """The reason why there was no run."""
 
 
 def measure(data: bytes, flat: Flat, points: list[dict[str, int]]) -> Run:
@@ -118,7 +118,7 @@ def measure(data: bytes, flat: Flat, points: list[dict[str, int]]) -> Run:
 
 
 def _branches_taken(flat: Flat, ran: set[str]) -> Iterator[tuple[str, bool]]:
-    """Yield the condition of each If of which one branch never ran, though it has nodes, and the other did."""
+    """Yield ``(condition, branch that ran)`` of each If with two branches that have nodes, of which only one ran."""
     placed = list(zip(flat.model.graph.node, flat.origins, strict=True))
     there = {name for _, origin in placed for name in origin.inside}
     went = {name for node, origin in placed for name in origin.inside if ran.intersection(node.output)}

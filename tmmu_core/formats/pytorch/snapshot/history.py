@@ -1,4 +1,4 @@
-"""Records of a snapshot in addition to live ranges: stacks, streams, pools and reserved bytes."""
+"""The history of one device: live ranges with their stacks, streams, pools, categories and reserved bytes."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ from tmmu_core.plans.model import CATEGORIES
 
 BEFORE = "before the trace"
 KEYS = ("category", "line", "module", "stream", "pool", "origin")
-"""Keys by which bytes can be summed. The origin is ``before the trace`` or ``during the trace``."""
+"""Keys by which bytes are summed. The origin is ``before the trace`` or ``during the trace``."""
 _PHASE_NAMES: dict[int, Phase] = {FORWARD: "forward", BACKWARD: "backward", OPTIMIZER: "optimizer"}
 
 

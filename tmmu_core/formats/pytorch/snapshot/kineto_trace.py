@@ -1,9 +1,9 @@
-"""Traces of ``torch.profiler(profile_memory=True)``: their ``[memory]`` events as the history of one device.
+"""Read the ``[memory]`` events of a ``torch.profiler(profile_memory=True)`` trace as the history of one device.
 
 ::
 
     {"name": "[memory]", "ts", "tid", "args": {"Bytes": ±n, "Addr", "Device Type", "Device Id", "Total Allocated", …}}
-    {"ph": "X", "cat": "cpu_op" | "python_function" | "user_annotation", "ts", "dur", "tid"}   its stack encloses it
+    {"ph": "X", "cat": "cpu_op" | "python_function" | "user_annotation", "ts", "dur", "tid"}   a frame of its stack
 
 Without ``with_stack=True`` the stack has operators and autograd nodes only. Bytes that were allocated before the trace
 and are not freed in it are one buffer.
@@ -108,7 +108,7 @@ def _instance(memory: Sequence[_Args], frames: Sequence[Any], name: str, notes: 
             start += args.size
     stacks = Stacks()
     columns = Events(events, stacks)
-    # No event has the address 0: what was there before the trace and stays can have it.
+    # No event has the address 0, so the buffer from before the trace can have it.
     before: list[Block[Any]] = [Block(start, "active_allocated", 0)] if start > 0 else []
     snapshot = Snapshot([Segment(0, reserved, blocks=before)], [columns], stacks)
     device = device_of(columns, snapshot.segments)
@@ -118,7 +118,7 @@ def _instance(memory: Sequence[_Args], frames: Sequence[Any], name: str, notes: 
 
 
 def _stacks_at(points: Sequence[_Event], events: Sequence[_Event]) -> list[list[dict[str, Any]]]:
-    """Return for each point in time the frames that enclose it in its thread, innermost first."""
+    """Return the frames around each event in its thread, innermost first; ``points`` are sorted by time."""
     spans: dict[int | str, list[_Event]] = {}
     for each in events:
         if each.ph == "X" and each.cat in _STACKED:
@@ -142,7 +142,7 @@ def _stacks_at(points: Sequence[_Event], events: Sequence[_Event]) -> list[list[
 
 
 def _frame(name: str) -> dict[str, Any] | None:
-    """Return a span as a frame of a snapshot; ``None`` for one that does not describe an allocation."""
+    """Return a span as a frame of a snapshot; ``None`` for a span without information on an allocation."""
     python = _PYTHON.match(name)
     if python:
         file = python[1] if python[1].startswith("/") else f"/{python[1]}"

@@ -1,4 +1,4 @@
-"""Snapshots of all ranks of a job: one summary per file, read one after another in several processes."""
+"""Summarise the snapshots of all ranks of a job, in several processes if the files are large."""
 
 import os
 import re
@@ -18,7 +18,7 @@ from tmmu_core.formats.pytorch.snapshot.torch_snapshot import read_history
 MEMORY_BYTES = 3 << 30
 """Memory of all processes together."""
 PARALLEL_FROM = 1 << 26
-"""Bytes of all files from which several processes are started."""
+"""Minimum bytes of all files for which several processes are started."""
 SIGNATURE_BYTES = 1 << 12
 _RANK = re.compile(r"rank[_-]?(\d+)|(\d+)(?=\D*$)")
 
@@ -66,7 +66,7 @@ def rank_of(name: str, position: int) -> int:
 
 
 def summary_of(rank: int, data: bytes | Path, name: str) -> RankSummary:
-    """Return the summary of a snapshot's bytes or file; of one that cannot be read only an error."""
+    """Return the summary of a snapshot's bytes or file, or of its error if it cannot be read."""
     try:
         history, _ = read_history(data.read_bytes() if isinstance(data, Path) else data, name)
     except (TmmuError, OSError) as error:
@@ -94,7 +94,7 @@ def summaries(files: Sequence[tuple[int, Path]]) -> Iterator[RankSummary]:
 
 
 def workers_for(sizes: Sequence[int]) -> int:
-    """Return the number of processes for files of these bytes: as many as their memory allows; 1 for small files."""
+    """Return the number of processes for files of these bytes, limited by :data:`MEMORY_BYTES`; 1 for small files."""
     most = MEMORY_BYTES // (max(sizes, default=0) * MEMORY_PER_BYTE + 1)
     return 1 if sum(sizes) < PARALLEL_FROM else max(1, min(os.cpu_count() or 1, len(sizes), most))
 

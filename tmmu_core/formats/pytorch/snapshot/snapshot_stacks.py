@@ -1,9 +1,9 @@
-"""Name and phase of the recorded stacks of allocations.
+"""Compute the name, path and phase of the recorded stack of an allocation.
 
 A stack is read from its innermost frame outwards. Frames of the unwinder, the allocator and the interpreter are
 skipped; the first frame that belongs to a part of PyTorch decides the phase (:data:`Phase` codes below). The rules
-follow those of Mosaic (facebookresearch/mosaic, ``data_utils.py``), except that an inner frame wins: a ``forward`` that
-runs inside the backward pass is a recomputed activation, and an optimizer step inside it is an optimizer step.
+are those of Mosaic (facebookresearch/mosaic, ``data_utils.py``), except that an inner frame takes precedence: a
+``forward`` inside of the backward pass is a recomputed activation, an optimizer step inside of it an optimizer step.
 """
 
 import re
