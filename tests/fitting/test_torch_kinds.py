@@ -131,6 +131,31 @@ def convolutions() -> nn.Module:
     return nn.Sequential(*first, nn.Conv2d(16, 16, 3, padding=1), nn.Hardswish())
 
 
+def quantized(step: Any, x: Tensor) -> Tensor:
+    """The gradient of ``mse_loss`` is contiguous though ``near`` is not, and its scalar keeps all squares."""
+    made = step.body(x).view(-1, 4, 8)
+    near = step.codes[torch.cdist(made.flatten(0, 1), step.codes).argmin(1)].view(-1, 8, 4).transpose(1, 2)
+    return functional.mse_loss(near, made.detach()) + functional.mse_loss(made, near.detach())
+
+
+def folded(step: Any, x: Tensor) -> Tensor:
+    made = functional.fold(step.body(x).view(2, 32, 48), (14, 18), 4, stride=2)
+    return functional.smooth_l1_loss(
+        step.norm(made.transpose(1, 3)).transpose(1, 3).reshape(-1, 14), torch.zeros(72, 14)
+    )
+
+
+def aligned(step: Any, x: Tensor, labels: Tensor) -> Tensor:
+    made = checkpoint(step.body[1:], step.body[0](x), use_reentrant=True) * step.scale
+    return functional.ctc_loss(made.view(24, 4, 32).log_softmax(-1), labels, torch.full((4,), 24), torch.full((4,), 5))
+
+
+def with_attribute() -> nn.Module:
+    step = Step(aligned, body=blocks())
+    object.__setattr__(step, "scale", torch.rand(ROWS))
+    return step
+
+
 ROWS = (96, 32)
 STEPS: dict[str, tuple[Callable[[], nn.Module], Callable[[], Any]]] = {
     "nn.LSTM": (
@@ -159,6 +184,18 @@ STEPS: dict[str, tuple[Callable[[], nn.Module], Callable[[], Any]]] = {
         lambda: torch.randn(ROWS),
     ),
     "operator with an effect": (lambda: Step(factorized, body=blocks()), lambda: torch.randn(ROWS)),
+    "gradient of a loss in another layout": (
+        lambda: Step(quantized, body=blocks(), codes=nn.Parameter(torch.randn(16, 8))),
+        lambda: torch.randn(ROWS),
+    ),
+    "result in the storage of the input": (
+        lambda: Step(folded, body=blocks(), norm=nn.BatchNorm2d(18)),
+        lambda: torch.randn(ROWS),
+    ),
+    "lengths, an attribute and a reentrant checkpoint": (
+        with_attribute,
+        lambda: (torch.randn(ROWS), torch.randint(1, 32, (4, 5))),
+    ),
     "hooks": (hooked, lambda: torch.randn(ROWS)),
     "tied embeddings": (tied, lambda: torch.randint(64, (96,))),
 }

@@ -13,15 +13,15 @@ from typing import Any
 import msgspec
 import torch
 from torch._higher_order_ops import utils as hops
-from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map_only
+from torch.utils._pytree import tree_leaves
 
 from tmmu_core.fitting.pytorch.fx_optimizer import Optimizer, with_optimizer
 from tmmu_core.formats.pytorch.joint_graph import fx_origins
 from tmmu_core.formats.pytorch.joint_graph.fx_fake_tensors import StandIns, mode_of, value_checks_skipped
 from tmmu_core.formats.pytorch.joint_graph.fx_joint import WRAPPER
+from tmmu_core.formats.pytorch.joint_graph.fx_kernels import with_real_storage
 from tmmu_core.formats.pytorch.joint_graph.fx_trace import TRACING, Call, not_traceable
 from tmmu_core.graph.model import GRAPH_SCHEMA, Graph, Node, Origin, Phase, Role, Tensor
 
@@ -121,9 +121,7 @@ class EagerRecorder(TorchDispatchMode):
             self.has_bodies = True
             result = func(*[self._observed(each) for each in args], **(kwargs or {}))
         else:
-            result = func(*args, **(kwargs or {}))
-            if func is torch.ops.aten.mkldnn_rnn_layer.default:
-                result = (*result[:3], _workspace(func, args))
+            result = with_real_storage(func, args, func(*args, **(kwargs or {})))
         self._record(func, args, kwargs or {}, result)
         return result
 
@@ -217,14 +215,6 @@ class EagerRecorder(TorchDispatchMode):
             execution_order=tuple(node.node_id for node in nodes),
             origins=self.origins,
         )
-
-
-def _workspace(func: Any, args: Any) -> torch.Tensor:
-    """Return the workspace of oneDNN's LSTM. Its fake kernel has none, so the kernel runs once on zeros."""
-    with unset_fake_temporarily(), torch.enable_grad():
-        zeros = tree_map_only(torch.Tensor, lambda each: torch.zeros(each.shape, dtype=each.dtype), args)
-        size = func(*zeros)[3].nbytes
-    return torch.empty(size, dtype=torch.uint8)
 
 
 def _written(func: Any, args: Any, kwargs: Any) -> Iterator[int]:

@@ -30,6 +30,8 @@ class Executed:
     """Name of an fx node → id of its tensor."""
     fx_of: Mapping[str, Any]
     """Node id → fx node."""
+    constants: tuple[Any, ...]
+    """Tensors that are neither parameters, buffers nor inputs, such as plain attributes of a module."""
 
 
 def read_executed(joint: Any, mode: Any, name: str, input_names: Sequence[str] = ()) -> Executed:
@@ -48,7 +50,9 @@ def read_executed(joint: Any, mode: Any, name: str, input_names: Sequence[str] =
             source=name,
             hint="Give a module with a parameter that needs a gradient.",
         )
-    return Executed(reading.native(name), reading.gradients, reading.tensor_of, reading.fx_of)
+    attributes = [getattr(joint, node.target, None) for node in joint.graph.nodes if node.op == "get_attr"]
+    constants = tuple([each for each in attributes if isinstance(each, torch.Tensor)])
+    return Executed(reading.native(name), reading.gradients, reading.tensor_of, reading.fx_of, constants)
 
 
 class _Executed(Reading):

@@ -112,8 +112,8 @@ class TorchStep:
             parameters = list(self.module.parameters())
             optimizer = None if self.optimizer is None else make_optimizer(self.optimizer, parameters)
             states = tree_leaves([list(each.values()) for each in optimizer.state.values()]) if optimizer else []
-            inputs = tree_leaves((self.call.args, self.call.kwargs))
-            held = [t for t in (*parameters, *self.module.buffers(), *states, *inputs) if isinstance(t, torch.Tensor)]
+            given = [*self.executed.constants, *tree_leaves((self.call.args, self.call.kwargs))]
+            held = [t for t in (*parameters, *self.module.buffers(), *states, *given) if isinstance(t, torch.Tensor)]
             with LiveBytes(held) as live:
                 result = step(*self.call.args, **self.call.kwargs)
                 outputs = [t for t in tree_leaves(result) if isinstance(t, torch.Tensor) and t.requires_grad]

@@ -10,6 +10,8 @@ makes it return true: a row is one sequence, and a given mask is used. ``torch.n
 causal one; the patch uses the mask unless ``is_causal`` is given. PyTorch redraws values outside of a truncated normal
 distribution; the patch skips it.
 
+A reentrant checkpoint cannot be traced. The patch calls its function: what is computed again is the fit's choice.
+
 PyTorch decomposes some operators in Python for tracing: interpolation becomes thirty operators on indices, while eager
 mode runs one kernel. While a model is traced, such an operator stays the kernel.
 """
@@ -21,8 +23,22 @@ from typing import Any
 
 import torch
 import torch._decomp.decompositions  # it registers the decompositions that ``_kernels`` looks for
+import torch.utils.checkpoint
 from torch._subclasses import FakeTensor, FakeTensorMode
 from torch.utils._pytree import tree_map, tree_map_only
+
+from tmmu_core.formats.pytorch.joint_graph import fx_kernels as fx_kernels  # it registers fake kernels
+
+
+class _NoCheckpoint:
+    """``CheckpointFunction`` that only calls the function; without an argument that needs a gradient, none is made."""
+
+    @staticmethod
+    def apply(function: Any, preserve_rng_state: bool, *args: Any) -> Any:
+        is_learned = any(isinstance(each, torch.Tensor) and each.requires_grad for each in args)
+        with torch.set_grad_enabled(is_learned and torch.is_grad_enabled()):
+            return function(*args)
+
 
 _WHILE_TRACED: tuple[tuple[str, str, Any], ...] = (
     ("transformers.utils.import_utils", "is_fake_tensor", lambda value: hasattr(value, "untyped_storage")),
@@ -30,6 +46,8 @@ _WHILE_TRACED: tuple[tuple[str, str, Any], ...] = (
     ("torch.nn.modules.transformer", "_detect_is_causal_mask", lambda mask, is_causal=None, size=None: bool(is_causal)),
 )
 """(module, function, replacement while a model is traced)."""
+_WITHOUT_CHECKPOINTS = (("torch.utils.checkpoint", "CheckpointFunction", _NoCheckpoint),)
+"""The same, while an operator's recomputation must not be traced."""
 _WHILE_BUILT: tuple[tuple[str, str, Any], ...] = (
     ("torch.nn.init", "_no_grad_trunc_normal_", lambda tensor, *given, **named: tensor),
 )
@@ -141,7 +159,11 @@ def _tensors_in(value: Any, seen: set[int]) -> list[torch.Tensor]:
 @contextlib.contextmanager
 def while_traced(train: bool = True) -> Iterator[None]:
     """Context manager: ``transformers`` reads no values, and the operators are those that eager mode runs."""
-    with value_checks_skipped(), _kernels(_IN_PYTHON | (_IN_TRAINING if train else frozenset())):
+    with (
+        value_checks_skipped(),
+        _replaced(_WITHOUT_CHECKPOINTS),
+        _kernels(_IN_PYTHON | (_IN_TRAINING if train else frozenset())),
+    ):
         yield
 
 

@@ -27,6 +27,7 @@ from tmmu_core.formats import scopes
 from tmmu_core.formats.pytorch.exported_program.pt2_operators import FLOWS, OVER_FIRST
 from tmmu_core.formats.pytorch.exported_program.pt2_operators import operator as operator_of
 from tmmu_core.formats.pytorch.joint_graph import fx_origins, fx_patterns
+from tmmu_core.formats.pytorch.joint_graph.fx_kernels import with_real_storage
 from tmmu_core.formats.pytorch.joint_graph.fx_patterns import Ends, ends_of
 from tmmu_core.formats.pytorch.strides import StridedLayout, as_view
 from tmmu_core.graph.dtypes import tensor_bytes
@@ -115,6 +116,8 @@ class Reading(torch.fx.Interpreter):
             self._finish()
             return None
         value = super().run_node(n)
+        if n.op == "call_function":
+            value = with_real_storage(n.target, self._values_of(n.args), value)
         if n.op == "placeholder" and isinstance(value, torch.Tensor):
             self._placeholder(n, value)
         elif n.op == "get_attr" and isinstance(value, torch.Tensor):

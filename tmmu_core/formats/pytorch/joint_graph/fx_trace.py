@@ -190,6 +190,11 @@ _WAYS_OUT = (
     ),
     ("nonzero", f"{_VALUES} {_EXPERTS}"),
     ("mat_a.dtype", _EXPERTS),
+    ("_ctc_loss", "Give ctc_loss padded targets: one row per sample."),
+    (
+        "its data is not allocated",
+        "Give a list of numbers to an operator as a tensor, such as the lengths to ctc_loss.",
+    ),
     ("DataDependent", _VALUES),
     ("DynamicOutputShape", _VALUES),
     ("unbacked", "How often a loop runs must not depend on the values in its tensors: give it a fixed count."),

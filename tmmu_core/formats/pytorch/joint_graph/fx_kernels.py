@@ -1,0 +1,77 @@
+"""Layouts and storages of PyTorch's real kernels, where its fake kernels differ or are missing.
+
+* The gradients of some losses, and the result of a batch normalization, are contiguous (or channels last), whatever the
+  layout of the input. A view that is valid only in the layout of the fake result would fail in the real step.
+* The second result of ``ctc_loss`` has a size that depends on the lengths. Lengths in tensors have no values here, so
+  the width of padded targets is used, which is the largest.
+* A kernel that resizes its result keeps the storage: the scalar of ``mse_loss`` has the bytes of all losses before the
+  reduction, and the image of ``col2im`` (``F.fold``) at least those of the columns.
+
+PyTorch keeps fake kernels in one table, so the first two hold for its other traces in this process, too.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch._decomp import decomposition_table, meta_table
+from torch._prims_common import suggest_memory_format
+from torch._subclasses.fake_impls import op_implementations_dict
+from torch._subclasses.fake_tensor import unset_fake_temporarily
+from torch.utils._pytree import tree_map_only
+
+aten = torch.ops.aten
+_RESIZED_LOSSES = tuple(
+    each.default for each in (aten.mse_loss, aten.smooth_l1_loss, aten.soft_margin_loss, aten.binary_cross_entropy)
+)
+
+
+def with_real_storage(func: Any, args: Sequence[Any], result: Any) -> Any:
+    """Return ``result``, what the fake kernel of ``func`` returns, in storages as large as those of the real kernel."""
+    if func in _RESIZED_LOSSES and not result.dim() and args[0].dim():
+        return (args[0] - args[1]).as_strided((), ())
+    if func is aten.col2im.default and args[0].numel() > result.numel():
+        return args[0].new_empty(args[0].numel()).narrow(0, 0, result.numel()).view(result.shape)
+    if func is aten.mkldnn_rnn_layer.default:
+        return (*result[:3], _workspace(func, args))
+    return result
+
+
+def _workspace(func: Any, args: Any) -> torch.Tensor:
+    """Return the workspace of oneDNN's LSTM. Its fake kernel has none, so the kernel runs once on zeros."""
+    with unset_fake_temporarily(), torch.enable_grad():
+        zeros = tree_map_only(torch.Tensor, lambda each: torch.zeros(each.shape, dtype=each.dtype), args)
+        size = func(*zeros)[3].nbytes
+    return torch.empty(size, dtype=torch.uint8)
+
+
+def _gradient_of_loss(mode: Any, func: Any, gradient: Any, given: torch.Tensor, *rest: Any, **named: Any) -> Any:
+    return given.new_empty(given.shape)
+
+
+def _batch_norm(mode: Any, func: Any, given: torch.Tensor, *rest: Any, **named: Any) -> Any:
+    with mode:
+        _, *statistics = decomposition_table[func](given, *rest, **named)
+    return torch.empty_like(given, memory_format=suggest_memory_format(given)), *statistics
+
+
+def _ctc_loss(mode: Any, func: Any, scores: torch.Tensor, targets: Any, _: Any, lengths: Any, *rest: Any) -> Any:
+    if not isinstance(lengths, torch.Tensor):
+        longest = max(lengths, default=0)
+    elif targets.dim() == 2:
+        longest = targets.shape[1]
+    else:
+        return NotImplemented
+    steps, batch = scores.shape[:2]
+    return scores.new_empty(batch), scores.new_empty(batch, steps, 2 * longest + 1)
+
+
+_KERNELS = {
+    _gradient_of_loss: (aten.mse_loss_backward, aten.smooth_l1_loss_backward, aten.huber_loss_backward),
+    _batch_norm: (aten.native_batch_norm, aten._native_batch_norm_legit, aten._native_batch_norm_legit_functional),
+    _ctc_loss: (aten._ctc_loss,),
+}
+for _kernel, _packets in _KERNELS.items():
+    for _packet in _packets:
+        for _name in {"default", "Tensor", "no_stats"} & set(_packet.overloads()):
+            meta_table[getattr(_packet, _name)] = op_implementations_dict[getattr(_packet, _name)] = _kernel
