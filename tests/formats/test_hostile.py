@@ -1,14 +1,17 @@
 """A reader returns a value or raises a typed error for any damaged file. Valid files of every format get random bit
-flips, bytes set, removed or inserted, and cuts; what is read is indexed and ordered as well.
+flips, bytes set, removed or inserted, and cuts. Graphs that are read are also ordered, and instances planned.
 """
 
 import contextlib
+import json
+import pickle
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.formats.onnx.test_onnx_scopes import CASES
+from tests.formats.pytorch.test_torch_snapshot import SNAPSHOT
 from tests.formats.xla.test_xla import ASSIGNMENT, LIVE_RANGE
 from tests.plans.examples import chain_plan
 from tests.support.build import chain
@@ -20,6 +23,9 @@ from tmmu_core.formats.planfile.trace import to_json_lines
 from tmmu_core.graph.model import Graph
 from tmmu_core.graph.native import native_file
 from tmmu_core.liveness.timeline import build_timeline
+from tmmu_core.planners.problem import PlainInstance
+from tmmu_core.plans.making.make import make_plan
+from tmmu_core.plans.making.request import PlanRequest
 
 GRAPH = native_file.decode((SAMPLES / "in_place.tmmu.json").read_bytes())
 ONNX = {f"onnx, {case.name}": case.model.SerializeToString() for case in CASES if case.name in ("nested", "a scan")}
@@ -35,6 +41,10 @@ FILES: dict[str, bytes] = {
     "plan": plan_file.to_json(chain_plan()),
     "trace": to_json_lines(chain_plan()),
 }
+FINISHED = {path.name: path.read_bytes() for path in sorted((DATA / "given").iterdir()) if path.suffix != ".py"}
+"""Finished plans of other tools."""
+FINISHED |= {f"snapshot {protocol}": pickle.dumps(SNAPSHOT, protocol) for protocol in (2, 4)}
+FINISHED["snapshot JSON"] = json.dumps(SNAPSHOT).encode()
 
 
 @st.composite
@@ -58,11 +68,13 @@ def damaged(draw: st.DrawFn, whole: bytes) -> bytes:
 
 
 def opened(data: bytes) -> None:
-    """Open it the way the command line and the explorer do; a refusal is an answer."""
+    """Read bytes, then order the graph or plan the instance; a refusal is a valid result."""
     with contextlib.suppress(TmmuError):
         found = read_any(data, "given")
         if isinstance(found, Graph):
             build_timeline(found, "inference", "inference")
+        elif isinstance(found, PlainInstance):
+            make_plan(found, PlanRequest())
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -70,6 +82,12 @@ def opened(data: bytes) -> None:
 @given(st.data())
 def test_damaged_file_is_read_or_rejected(name: str, data: st.DataObject) -> None:
     opened(data.draw(damaged(FILES[name])))
+
+
+@settings(suppress_health_check=list(HealthCheck), max_examples=200)
+@given(st.sampled_from(sorted(FINISHED)), st.data())
+def test_damaged_plan_of_another_tool_is_read_or_rejected(name: str, data: st.DataObject) -> None:
+    opened(data.draw(damaged(FINISHED[name])))
 
 
 @given(st.binary(max_size=64))

@@ -6,7 +6,7 @@ import pytest
 from tests.plans.examples import chain_plan
 from tests.support.build import chain
 from tmmu_core.base.errors import TmmuError, UnreadableInput
-from tmmu_core.formats.open_file import READERS, endings, read_any
+from tmmu_core.formats.open_file import READERS, read_any
 from tmmu_core.formats.planfile import plan_file, trace
 from tmmu_core.formats.planfile.checkpoint import checkpoint
 from tmmu_core.formats.planfile.trace import Trace
@@ -71,12 +71,6 @@ def test_truncated_file_is_rejected(kind: str) -> None:
     for cut in range(1, len(data) - 1, max(1, len(data) // 40)):
         with pytest.raises(TmmuError, match=r"cut|damaged|not JSON|not CBOR|unknown field|cannot be read"):
             read_any(data[:cut], "cut")
-
-
-def test_readers_and_endings_are_listed_once() -> None:
-    assert len(REFUSES) == len(READERS)
-    assert len(set(endings())) == len(endings())
-    assert {".json", ".onnx", ".csv", ".jsonl"} <= set(endings())
 
 
 @pytest.mark.parametrize(

@@ -56,20 +56,10 @@ def test_byte_order_mark_and_windows_lines_are_read() -> None:
         ("id,lower,upper,size\na,0,1,8\na,0,1,8\n", "line 3, column id"),
         ("id,lower,upper,size\na,x,1,8\n", "line 2, column lower"),
         ("id,lower,upper,size\na,-1,1,8\n", "line 2, column lower"),
-        ("id,lower,upper,size\na,3,3,8\n", "line 2, column upper"),
-        ("id,lower,upper,size\na,0,1,18446744073709551616\n", "line 2, column size"),
         pytest.param("id,lower,upper,size\na,0,1," + "9" * 5000, "line 2, column size", id="digits"),
         pytest.param(f"id,lower,upper,size,gaps\na,0,1,8,0-{'9' * 5000}", "line 2, column gaps", id="gap"),
         ("id,lower,upper,size,offset\na,0,1,8,\nb,0,1,8,9223372036854775808\n", "line 3, column offset"),
         ("tensor_id,arena,offset_bytes\n", "line 1, column tensor_id"),
-        ("id,lower,upper,size,alignment\na,0,1,8,3\n", "line 2, column alignment"),
-        (f"id,lower,upper,size,gaps\na,0,1,8,0-{'9' * 39}", "line 2, column gaps"),
-        (f"id,lower,upper,size,gaps\na,0,1,8,0-{'9' * 40}", "line 2, column gaps"),
-        (f"id,lower,upper,size\na,0,1,{'9' * 40}", "line 2, column size"),
-        (f"id,lower,upper,size\na,0,1,{'9' * 41}", "line 2, column size"),
-        ("id,lower,upper,size,gaps\na,0,9,8,1-2-3\n", "line 2, column gaps"),
-        ("id,lower,upper,size,gaps\na,0,9,8,7-12\n", "line 2, column gaps"),
-        ("id,lower,upper,size,gaps\na,0,9,8,1-4 3-5\n", "line 2, column gaps"),
         ('id,lower,upper,size\n"a,0,9,8\n', "line 2"),
     ],
 )
@@ -107,7 +97,7 @@ HEAD = "id,lower,upper,size,alignment,gaps,offset\n"
 @pytest.mark.parametrize(
     ("cells", "place"),
     [
-        # The last that is read, and the first that is not.
+        # The largest value that is read, and the smallest that is not.
         (f"a,0,{2**62},8,,,", ""),
         (f"a,0,{2**62 + 1},8,,,", "upper"),
         (f"a,{2**62},{2**62},8,,,", "upper"),
@@ -116,6 +106,7 @@ HEAD = "id,lower,upper,size,alignment,gaps,offset\n"
         (f"a,0,1,8,{2**63},,", ""),
         (f"a,0,1,8,{2**64},,", "alignment"),
         ("a,0,1,8,0,,", "alignment"),
+        ("a,0,1,8,3,,", "alignment"),
         ("a,0,1,8,1,,", ""),
         (f"a,0,1,8,,,{2**64 - 1}", ""),
         (f"a,0,1,8,,,{2**64}", "offset"),
@@ -124,7 +115,7 @@ HEAD = "id,lower,upper,size,alignment,gaps,offset\n"
         (" ,0,1,8,,,", "id"),
         ("a,1,1,8,,,", "upper"),
         ("a,1,0,8,,,", "upper"),
-        # Gaps lie in the life, hold a step, meet nobody, and leave something.
+        # Gaps are inside of the live range, have a step, do not overlap, and leave a step.
         ("a,2,9,8,,2-3,", ""),
         ("a,2,9,8,,8-9,", ""),
         ("a,2,9,8,,1-3,", "gaps"),

@@ -2,20 +2,16 @@
 files in ``tests/data/given`` were made by those tools (``make.py`` there says how).
 """
 
-import contextlib
 import json
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from app.cli.main import run
-from tests.formats.test_hostile import damaged
 from tests.support.paths import DATA
 from tests.tools.fuzz import flat_program as program
-from tmmu_core.base.errors import TmmuError, UnreadableInput
+from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.formats.edge import executorch
 from tmmu_core.formats.open_file import READERS, read_any
 from tmmu_core.formats.xla import xla_dump
@@ -34,7 +30,7 @@ FIGURES = {
     "vela_regor.txt": ("vela", 22192, 22192),
     "xla_step-memory-usage-report.txt": ("xla-report", 112_656, 112_656),
 }
-"""File → its reader, the extent of the plan in it, the bound of its lives."""
+"""File → its reader, the extent of its plan, and the lower bound of its live ranges."""
 
 
 def opened(name: str) -> PlainInstance:
@@ -44,7 +40,7 @@ def opened(name: str) -> PlainInstance:
 
 
 def rows(found: PlainInstance) -> list[tuple[int, int, int, int]]:
-    """``(birth, death, size, offset)`` of each life."""
+    """``(birth, death, size, offset)`` of each live range."""
     assert found.packing is not None
     columns = (found.problem.birth, found.problem.death, found.problem.size, found.packing.offset)
     return list(zip(*(column.tolist() for column in columns), strict=True))
@@ -120,7 +116,7 @@ def test_value_read_in_a_loop_lives_to_its_end() -> None:
 
 
 def test_value_made_and_read_within_an_iteration_lives_within_it() -> None:
-    """Instructions 1 to 3 go round, by value 0. They read input 1 and value 2; the first of them makes value 3."""
+    """Instructions 1 to 3 are a loop with the condition in value 0. They read values 1 and 2; the first writes 3."""
     data = program.program(
         values=[program.tensor(16 * k, (4,)) for k in range(4)],
         inputs=[0, 1],
@@ -221,18 +217,7 @@ def test_uploaded_dump_is_joined_per_module() -> None:
     assert isinstance(read_any(files[1][1]), PlainInstance)
 
 
-# --- any damage --------------------------------------------------------------------------------------------------
-
-
-@settings(suppress_health_check=list(HealthCheck))
-@given(
-    st.sampled_from([(GIVEN / name).read_bytes() for name in (*FIGURES, "executorch_trace_stacked.json")]), st.data()
-)
-def test_damaged_file_is_read_or_rejected(whole: bytes, data: st.DataObject) -> None:
-    with contextlib.suppress(TmmuError):
-        found = read_any(data.draw(damaged(whole)), "given")
-        if isinstance(found, PlainInstance):
-            make_plan(found, PlanRequest())
+# --- refusals and limits -----------------------------------------------------------------------------------------
 
 
 def test_small_file_with_many_elements_is_rejected() -> None:
@@ -246,15 +231,6 @@ def test_report_without_a_buffer_is_rejected() -> None:
     with pytest.raises(UnreadableInput, match="contains no buffer"):
         read_any(head, "empty-memory-usage-report.txt")
 
-
-def test_plan_of_an_instance_has_one_rank() -> None:
-    found = read_any(b"id,lower,upper,size\na,0,3,4\n", "one.csv")
-    assert isinstance(found, PlainInstance)
-    plan = make_plan(found, PlanRequest()).plan
-    assert (plan.rank, plan.world_size) == (0, 1)
-
-
-# --- the last byte, step and cell that may be --------------------------------------------------------------------
 
 LAST = 2**62
 REPORT = """Memory Space: default (color=0)

@@ -6,13 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from app.cli.main import run
-from tests.formats.test_hostile import damaged
 from tmmu_core.base import limits
-from tmmu_core.base.errors import TmmuError, UnreadableInput
+from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.formats.open_file import read_any
 from tmmu_core.formats.pytorch.snapshot.history import History
 from tmmu_core.judge.verifier.verify import verify_plan
@@ -147,25 +144,16 @@ def test_nothing_in_a_pickle_is_executed(protocol: int, tmp_path: Path, monkeypa
         {"segments": [], "device_traces": [[event("alloc", 0, -1)]]},
         {"segments": [], "device_traces": [[{"addr": 1}]]},
         {"segments": [], "device_traces": [[{**event("alloc", 0), "frames": [3]}]]},
+        *(
+            {"segments": [segment(0, 2048) | {"blocks": [{"size": 512, "state": "active_allocated", **wrong}]}]}
+            for wrong in ({"size": -1}, {"requested_size": -(1 << 31)}, {"address": -1}, {"size": 1 << 63})
+        ),
     ],
 )
 def test_damaged_snapshot_is_rejected_with_a_hint(wrong: Any) -> None:
     with pytest.raises(UnreadableInput) as caught:
         opened(wrong)
     assert caught.value.hint
-
-
-@settings(suppress_health_check=list(HealthCheck))
-@given(
-    st.sampled_from([pickle.dumps(SNAPSHOT, 2), pickle.dumps(SNAPSHOT, 4), json.dumps(SNAPSHOT).encode()]), st.data()
-)
-def test_damaged_file_is_read_or_rejected(whole: bytes, data: st.DataObject) -> None:
-    try:
-        found = read_any(data.draw(damaged(whole)), "given")
-        if isinstance(found, PlainInstance):
-            make_plan(found, PlanRequest())
-    except TmmuError:
-        pass
 
 
 def test_command_line_plans_it_as_given(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -176,14 +164,6 @@ def test_command_line_plans_it_as_given(tmp_path: Path, capsys: pytest.CaptureFi
     assert "given" in out.splitlines()[0]
     assert "hint: auto needs 1.50 KiB, 25 % less: add --planner auto" in out
     assert "reserved: at most 2.00 KiB" in out
-
-
-@pytest.mark.parametrize("wrong", [{"size": -1}, {"requested_size": -(1 << 31)}, {"address": -1}, {"size": 1 << 63}])
-def test_block_of_negative_or_huge_size_is_rejected(wrong: dict[str, int]) -> None:
-    whole = segment(0, 2048, (512, "active_allocated"))
-    whole["blocks"][0] |= wrong
-    with pytest.raises(UnreadableInput, match="damaged"):
-        read_any(pickle.dumps({"segments": [whole], "device_traces": []}), "it.pickle")
 
 
 def test_pickle_that_repeats_its_events_is_rejected() -> None:
@@ -206,28 +186,9 @@ def test_misplaced_operation_is_rejected(bad: bytes) -> None:
         read_any(b"\x80\x04" + bad + b"segments", "it.pickle")
 
 
-def _many(events: int) -> dict[str, Any]:
-    """Events that take and give back in turn, of three stacks, on two devices."""
-    stacks = [[KERNEL, TORCH, {**USER, "line": k}] for k in range(3)]
-    trace = []
-    for k in range(0, events, 2):
-        taken = {
-            "action": "alloc",
-            "addr": BASE + 512 * (k % 5),
-            "size": 512,
-            "stream": 0,
-            "frames": list(stacks[k % 3]),
-        }
-        trace += [taken, {**taken, "action": "free_completed"}]
-    return {"segments": [segment(0, 4096)], "device_traces": [trace, [], [dict(each) for each in trace[:2]]]}
-
-
-MANY = _many(40)
-
-
 def test_damaged_file_is_rejected_by_its_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "it.pickle"
-    path.write_bytes(pickle.dumps(MANY)[:-100])
+    path.write_bytes(pickle.dumps(SNAPSHOT)[:-100])
     assert run(["plan", str(path)]) == 2
     err = capsys.readouterr().err
     assert "it.pickle: the snapshot is damaged" in err
@@ -258,7 +219,7 @@ def test_list_of_segments_opens(write: Any) -> None:
 
 @BOTH
 def test_expandable_segments_are_one_address_space(write: Any) -> None:
-    """Expandable segments: pieces are mapped and unmapped, and what did not fit says so and takes nothing."""
+    """Parts of expandable segments are mapped and unmapped; a failed allocation has no live range."""
     events = [
         *(event("segment_map", 0, 2048), event("alloc", 0), event("alloc", 512, 1024)),
         {"action": "oom", "device_free": 99, "size": 1 << 40, "stream": 0, "frames": []},
