@@ -260,18 +260,11 @@ def test_model_over_two_memories_builds_with_cmake_and_passes_its_self_test(tmp_
     render = person_detect() if name == "person_detect" else mobilenet(tmp_path)
     folder = project(tmp_path / "c", render)
     assert (folder / f"{name}_blobs.{'c' if name == 'person_detect' else 'S'}").is_file()
+    build, flags = str(tmp_path / "build"), f"-DCMAKE_C_FLAGS={' '.join(WARNINGS)}"
     for command in (
-        [
-            "cmake",
-            "-S",
-            str(folder),
-            "-B",
-            str(tmp_path / "build"),
-            "-DCMAKE_BUILD_TYPE=Release",
-            f"-DCMAKE_C_FLAGS={' '.join(WARNINGS)}",
-        ],
-        ["cmake", "--build", str(tmp_path / "build")],
-        ["ctest", "--test-dir", str(tmp_path / "build"), "--output-on-failure"],
+        ["cmake", "-S", str(folder), "-B", build, "-DCMAKE_BUILD_TYPE=Release", flags],
+        ["cmake", "--build", build],
+        ["ctest", "--test-dir", build, "--output-on-failure"],
     ):
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr

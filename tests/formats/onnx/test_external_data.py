@@ -14,16 +14,13 @@ from app.cli.main import run
 from app.session import opening
 from tmmu_core.base.errors import UnreadableInput
 
-KINDS = (
-    *("absolute", "parent", "behind a folder", "link", "folder that is a link", "hard link", "pipe"),
-    *("/dev/zero", "/proc/self/environ", "proc beside"),
-)
 REFUSED = ("absolute", "parent", "behind a folder", "/dev/zero", "/proc/self/environ")
+KINDS = (*REFUSED, "link", "pipe")
 SECRET = b"\xabsecret bytes\xab" * 4
 
 
 def laid(kind: str, folder: Path) -> str:
-    """What the model's weights are said to be at, with everything there that is needed for it."""
+    """Return the location of the weights in the model, after creating the files that it refers to."""
     (folder.parent / "outside").mkdir()
     secret = folder.parent / "outside" / "secret.bin"
     secret.write_bytes(SECRET)
@@ -36,15 +33,8 @@ def laid(kind: str, folder: Path) -> str:
         return "a/../../outside/secret.bin"
     if kind == "link":
         beside.symlink_to(secret)
-    elif kind == "folder that is a link":
-        (folder / "in").symlink_to(secret.parent)
-        return "in/secret.bin"
-    elif kind == "hard link":
-        os.link(secret, beside)
     elif kind == "pipe":
         os.mkfifo(beside)
-    elif kind == "proc beside":
-        beside.symlink_to("/proc/self/environ")
     else:
         return kind
     return "weights.bin"

@@ -225,7 +225,7 @@ def test_elementwise_operands_must_agree_at_both_ends_of_the_envelope() -> None:
     assert graph.nodes[0].inplace == ((1, 0),)
 
 
-# --- what is inlined, what is refused ----------------------------------------------------------------------------
+# --- functions, foreign operators and refusals -------------------------------------------------------------------
 
 
 def test_foreign_operator_with_declared_shape_is_planned() -> None:

@@ -1,4 +1,4 @@
-"""Open sizes: assumed, reported, given; shapes that inference cannot tell are measured by one run."""
+"""Open sizes are assumed, reported or given; shapes that inference does not find are measured by a run."""
 
 import json
 from pathlib import Path
@@ -35,7 +35,7 @@ def pooled() -> onnx.ModelProto:
     return model([node], [value("x", ["N", 1, "T"])], [value("y", None)])
 
 
-# --- what is assumed ---------------------------------------------------------------------------------------------
+# --- assumed sizes -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_model_is_read_again_at_another_size(size: int, pooled_size: int) -> Non
     assert tensors(graph)["y"].shape == ("N", 1, pooled_size)
 
 
-# --- how it is said ----------------------------------------------------------------------------------------------
+# --- notes and errors --------------------------------------------------------------------------------------------
 
 
 def file_of(proto: onnx.ModelProto, folder: Path) -> str:
@@ -118,7 +118,7 @@ def test_error_about_an_open_size_has_the_option(monkeypatch: pytest.MonkeyPatch
     assert "tmmu-plan-explorer[run]" in caught.value.hint
 
 
-# --- how exporters write what they leave open --------------------------------------------------------------------
+# --- open sizes as exporters write them --------------------------------------------------------------------------
 
 
 def test_minus_one_in_a_declared_output_is_an_open_size() -> None:
@@ -172,11 +172,11 @@ def test_branches_of_equal_bytes_and_other_rank_share_a_place() -> None:
     assert verify_plan(plan_graph(graph).plan, graph).ok
 
 
-# --- one run -----------------------------------------------------------------------------------------------------
+# --- runs of the model -------------------------------------------------------------------------------------------
 
 
 def fused(batch: int | str = 1) -> onnx.ModelProto:
-    """What onnxruntime makes of a convolution and its activation."""
+    """A convolution that onnxruntime fused with its activation."""
     weights = {"w": np.ones((8, 3, 3, 3), np.float32)}
     node = op("FusedConv", "x w", "h", domain="com.microsoft", activation="Relu", kernel_shape=[3, 3])
     proto = model([node, op("Exp", "h", "y")], [value("x", [batch, 3, 8, 8])], [value("y", None)], weights)

@@ -1,6 +1,9 @@
+"""Plan files and their other encodings; fields, metrics and notes are checked by type and range."""
+
 import io
 from collections.abc import Callable
 from dataclasses import fields
+from typing import Any
 
 import msgspec
 import pyarrow.parquet as pq
@@ -10,6 +13,7 @@ from hypothesis import given
 from tests.plans.examples import chain_plan, ledger_plan, solved, views_graph
 from tests.support.same_plan import same_plan
 from tests.support.strategies import Case, plannable_cases
+from tests.tools.fuzz.targets import noting_plans
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.formats.csv.instance_csv import read_csv
 from tmmu_core.formats.open_file import read_any
@@ -18,6 +22,7 @@ from tmmu_core.formats.planfile.plan_document import ArenaDocument
 from tmmu_core.formats.planfile.trace import read_trace, to_json_lines
 from tmmu_core.plans.making.engine import plan_graph
 from tmmu_core.plans.making.instance import plan_problem
+from tmmu_core.plans.making.request_options import option_pairs
 from tmmu_core.plans.model import ArenaSummary, Plan, TensorRow
 
 ROUND_TRIPS: dict[str, tuple[Callable[[Plan], bytes], Callable[[bytes], Plan]]] = {
@@ -40,8 +45,8 @@ ARENA_OF_THE_CONTRACT = [
 ]
 
 
-def changed(plan: Plan, change: Callable[[dict[str, object]], None]) -> bytes:
-    """The plan file with one thing changed in the document."""
+def changed(plan: Plan, change: Callable[[dict[str, Any]], object]) -> bytes:
+    """The plan file with a changed document."""
     document = msgspec.json.decode(plan_file.to_json(plan))
     change(document)
     return msgspec.json.encode(document)
@@ -79,32 +84,27 @@ def test_unknown_keys_are_ignored() -> None:
     assert same_plan(chain_plan(), plan_file.from_document(data)) == ()
 
 
-def _set(*path: str | int, value: object) -> Callable[[dict[str, object]], None]:
-    def change(document: dict[str, object]) -> None:
-        at: object = document
-        for key in path[:-1]:
-            at = at[key]  # type: ignore[index]
-        at[path[-1]] = value  # type: ignore[index]
-
-    return change
-
-
 @pytest.mark.parametrize(
-    ("change", "place"),
+    ("keys", "value", "place"),
     [
-        (_set("schema", value="tmmu_plan/9"), "$.schema"),
-        (_set("ir_hash", value="abc"), "$.ir_hash"),
-        (_set("replay_token", value="zz" * 32), "$.replay_token"),
-        (_set("tensors", 1, "birth", value="0"), "$.tensors[1].birth"),
-        (_set("tensors", 1, "birth", value=-1), "$.tensors[1].birth"),
-        (_set("tensors", 2, "offset_bytes", value=2**64), "$.tensors[2].offset_bytes"),
-        (_set("tensors", 1, "arena", value="nowhere"), "$.tensors[1].arena"),
-        (_set("tensors", 1, "tensor_id", value="t0"), "$.tensors[1].tensor_id"),
-        (_set("arenas", "activations", "extent_bytes", value=-5), "$.arenas.activations.extent_bytes"),
-        (_set("steps", value=-1), "$.steps"),
+        (["schema"], "tmmu_plan/9", "$.schema"),
+        (["ir_hash"], "abc", "$.ir_hash"),
+        (["replay_token"], "zz" * 32, "$.replay_token"),
+        (["tensors", 1, "birth"], "0", "$.tensors[1].birth"),
+        (["tensors", 1, "birth"], -1, "$.tensors[1].birth"),
+        (["tensors", 2, "offset_bytes"], 2**64, "$.tensors[2].offset_bytes"),
+        (["tensors", 1, "arena"], "nowhere", "$.tensors[1].arena"),
+        (["tensors", 1, "tensor_id"], "t0", "$.tensors[1].tensor_id"),
+        (["arenas", "activations", "extent_bytes"], -5, "$.arenas.activations.extent_bytes"),
+        (["steps"], -1, "$.steps"),
     ],
 )
-def test_wrong_field_is_rejected_at_its_path(change: Callable[[dict[str, object]], None], place: str) -> None:
+def test_wrong_field_is_rejected_at_its_path(keys: list[str | int], value: object, place: str) -> None:
+    def change(document: Any) -> None:
+        for key in keys[:-1]:
+            document = document[key]
+        document[keys[-1]] = value
+
     with pytest.raises(UnreadableInput) as refused:
         plan_file.from_document(changed(chain_plan(), change), "plan.json")
     assert refused.value.place == place
@@ -145,3 +145,76 @@ def test_parquet_file_is_rejected_with_a_hint() -> None:
     with pytest.raises(UnreadableInput, match="cannot be opened") as refused:
         read_any(plan_file.to_parquet(chain_plan()), "plan.parquet")
     assert "plan.json" in refused.value.hint
+
+
+# --- metrics and notes -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("figure", "value"),
+    [
+        *(("memory_reuse_ratio", value) for value in (2**63, 10**9, 1e9, 1e300, "1", True)),
+        *(("allocation_failures", value) for value in (2**63, -1, "0")),
+        *(("totals", value) for value in ("none", {"peak_step": "a"}, {"peak_step": 2**64})),
+        ("allocation_time_ns", "soon"),
+    ],
+)
+def test_metric_out_of_range_is_rejected(figure: str, value: Any) -> None:
+    data = changed(chain_plan(), lambda document: document["metrics"].update({figure: value}))
+    with pytest.raises(UnreadableInput) as caught:
+        plan_file.from_document(data)
+    assert caught.value.place in (f"$.metrics.{figure}", f"$.metrics.{figure}.peak_step")
+
+
+@pytest.mark.parametrize("figure", ["slots", "extent_bytes", "max_live"])
+def test_figures_that_sum_past_64_bits_are_rejected(figure: str) -> None:
+    plan = next(plan for plan in noting_plans() if len(plan.arenas) > 1)
+
+    def change(document: dict[str, Any]) -> None:
+        for arena in document["arenas"].values():
+            arena[figure] = 2**63
+
+    with pytest.raises(UnreadableInput, match=figure) as caught:
+        plan_file.from_document(changed(plan, change))
+    assert caught.value.place == "$.arenas"
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        *(("said_by", value) for value in (5, [], {"order": "x"}, {"order": [1]})),
+        *(("spills", value) for value in (None, "x", [{"storage": "x"}], [[]])),
+        *(("alignment", value) for value in (0, "16", None)),
+        *(("memory", value) for value in (7, None)),
+        *(("role", value) for value in ("activation", {})),
+        *(("picked", ["greedy"]), ("sharing_pairs", "many"), ("origin", -1), ("start", 3)),
+    ],
+)
+def test_unknown_note_on_an_arena_is_rejected(key: str, value: Any) -> None:
+    plan = noting_plans()[0]
+    arena = plan.arenas[0].name
+    data = changed(plan, lambda document: document["notes"][arena].update({key: value}))
+    with pytest.raises(UnreadableInput) as caught:
+        plan_file.from_document(data)
+    assert caught.value.place == f"$.notes.{arena}"
+
+
+@pytest.mark.parametrize("value", [3, [1], {"bits": "48"}, {"kind": 1}])
+def test_malformed_note_on_addresses_is_rejected(value: Any) -> None:
+    data = changed(noting_plans()[1], lambda document: document["notes"].update(addressing=value))
+    with pytest.raises(UnreadableInput) as caught:
+        plan_file.from_document(data)
+    assert caught.value.place == "$.notes.addressing"
+
+
+def test_notes_of_planners_are_read() -> None:
+    for plan in noting_plans():
+        assert same_plan(plan, plan_file.from_document(plan_file.to_json(plan))) == ()
+        plan_file.to_csv(plan_file.from_document(plan_file.to_json(plan)))
+
+
+@pytest.mark.parametrize("text", ["fit", "", "=3", " =3"])
+def test_option_needs_a_name_and_a_value(text: str) -> None:
+    with pytest.raises(ValueError, match="is not of the form KEY=VALUE"):
+        option_pairs([text])
+    assert option_pairs(["a=1", "b=x=y", " c = [2] "]) == {"a": 1, "b": "x=y", "c": [2]}

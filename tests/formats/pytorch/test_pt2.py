@@ -77,7 +77,7 @@ def changed(name: str, change: Callable[[dict[str, Any]], None]) -> bytes:
 
 
 class Touch:
-    """Unpickled, it makes a file."""
+    """An object that creates a file when it is unpickled."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -87,7 +87,7 @@ class Touch:
 
 
 def with_pickles(mark: Path) -> bytes:
-    """Every member that PyTorch would unpickle makes ``mark``, and the weights say that they are pickled."""
+    """A program whose pickled members create ``mark`` when they are loaded; its weights are marked as pickled."""
     evil = pickle.dumps(Touch(mark), protocol=2)
 
     def change(members: dict[str, bytes]) -> None:
@@ -101,7 +101,7 @@ def with_pickles(mark: Path) -> bytes:
 
 
 def with_formulas(mark: Path, hint: dict[str, int] | None) -> bytes:
-    """Sizes, names of open sizes and guards are Python that makes ``mark``."""
+    """A program whose sizes, names of open sizes and guards are Python code that creates ``mark``."""
     evil = f"__import__('pathlib').Path({str(mark)!r}).touch()"
 
     def change(document: dict[str, Any]) -> None:
@@ -120,7 +120,7 @@ def with_formulas(mark: Path, hint: dict[str, int] | None) -> bytes:
 
 
 def with_targets(mark: Path) -> bytes:
-    """Operators, names and call specifications are Python, or reach for what is not an operator."""
+    """A program whose operators, names and call specification are Python code or not operators."""
     evil = f"__import__('os').system('touch {mark}')"
 
     def change(document: dict[str, Any]) -> None:
@@ -193,7 +193,7 @@ def test_pickles_of_this_test_execute_when_unpickled(tmp_path: Path) -> None:
     assert mark.exists()
 
 
-# --- what is read ----------------------------------------------------------------------------------------------------
+# --- reading ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["two_layers", "convolution", "open_sizes", "tied"])
@@ -292,7 +292,7 @@ def test_edge_program_saved_by_executorch_opens(no_torch: None) -> None:
     assert verify_plan(plan_graph(graph).plan, graph).ok
 
 
-# --- what is refused -------------------------------------------------------------------------------------------------
+# --- refusals --------------------------------------------------------------------------------------------------------
 
 
 def refused(data: bytes) -> str:
