@@ -60,6 +60,20 @@ def test_problems_by_seed_are_packed_optimally() -> None:
     assert [found for found in map(differs, range(120)) if found] == []
 
 
+@pytest.mark.parametrize(
+    "rows",
+    [
+        ((0, 4, 11), (3, 4, 9), (1, 4, 4), (0, 4, 7), (0, 3, 11), (3, 4, 8), (3, 4, 6)),
+        ((0, 6, 4), (4, 5, 1), (2, 3, 12), (4, 6, 9), (2, 5, 11), (1, 4, 8), (0, 2, 12), (3, 5, 3)),
+    ],
+)
+def test_rows_live_at_every_step_are_packed_beside_the_others(rows: tuple[tuple[int, int, int], ...]) -> None:
+    p = problem(*rows, alignment=4)
+    found = exact(p, {})
+    assert faults(p, offsets(found)) == []
+    assert (extent(p, offsets(found)), found.optimal) == (smallest_extent(p), True)
+
+
 @pytest.mark.slow
 def test_each_of_several_arenas_is_packed_optimally() -> None:
     assert [found for found in map(differs_in_arenas, range(120)) if found] == []

@@ -34,6 +34,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tmmu_core.base.errors import ArenaTooSmall
 from tmmu_core.planners.bounds import Bound, bound_of, reachable
@@ -75,11 +76,16 @@ def exact(problem: Problem, options: Mapping[str, Any], progress: Progress | Non
 
 
 def exact_from(
-    cols: Columns, bound: Bound, start: Best | None, options: Mapping[str, Any], progress: Progress | None
+    cols: Columns,
+    bound: Bound,
+    start: Best | None,
+    options: Mapping[str, Any],
+    progress: Progress | None,
+    below: int = 0,
 ) -> Packing:
     """Return the result of :func:`exact`, given the columns, their bound and the best greedy run if known.
 
-    One more option: ``use_lns`` (:class:`.driver.SearchRequest`).
+    One more option: ``use_lns`` (:class:`.driver.SearchRequest`). ``below`` is added to the extents that are reported.
     """
     problem = cols.problem
     budget = count_option(options, "budget", DEFAULT_BUDGET)
@@ -88,10 +94,12 @@ def exact_from(
     bound = replace(bound, bytes=reachable(cols, bound.bytes))
     _reject_if_proven(problem, bound.bytes, bound.max_live)
     start = start or best_greedy(cols, bound, goal=goal)
+    if start.extent > max(bound.bytes, goal) and not goal and (always := always_live(cols)).any():
+        return _beside_always_live(cols, bound, always, options, progress)
     offset, lower, stopped = list(start.offset), bound.bytes, False
     notes: dict[str, Any] = {"start": f"{start.order}/{start.fit}", "nodes": 0, "attempts": 0}
     meter = metered(progress, options)
-    log = ProgressLog(start.extent, lower, lambda extent, least: meter.improved(problem.arena, extent, least))
+    log = ProgressLog(start.extent, lower, lambda *row: meter.improved(problem.arena, *(each + below for each in row)))
     if start.extent > max(lower, goal):
         if not cols.small:
             notes["why"] = "sizes beyond 2^62: greedy only"
@@ -105,7 +113,7 @@ def exact_from(
             else:
                 offset = found
                 log.record(notes["nodes"], extent_of(cols, offset), lower)
-            notes[PROGRESS_NOTE] = log.rows
+            notes[PROGRESS_NOTE] = [[nodes, extent + below, least + below] for nodes, extent, least in log.rows]
     _reject_if_proven(problem, lower, bound.max_live)
     return Packing(
         finished(cols, offset),
@@ -114,6 +122,49 @@ def exact_from(
         stopped=stopped,
         notes=notes,
     )
+
+
+def always_live(cols: Columns) -> NDArray[np.bool_]:
+    """Return which storages are live at every step of a plain problem with one alignment; none where all are."""
+    if not cols.plain or not cols.small or len(set(cols.align)) > 1:
+        return np.zeros(len(cols), np.bool_)
+    always = (cols.part_lo == 0) & (cols.part_hi == len(cols.births))
+    return always & ~always.all()
+
+
+def _beside_always_live(
+    cols: Columns, bound: Bound, always: NDArray[np.bool_], options: Mapping[str, Any], progress: Progress | None
+) -> Packing:
+    """Pack the storages that are not always live, and the others below them, one of these above if that is lower.
+
+    In any packing the others divide the memory into bands at all steps. Bands can be moved together without loss, so
+    the result is optimal where the packing of the rest is. The one with the most padding saves it as the topmost.
+    """
+    grid = cols.align[0]
+    padded = -(-cols.sizes // grid) * grid
+    rest, others = np.flatnonzero(~always), np.flatnonzero(always)
+    others = others[np.argsort(padded[others] - cols.sizes[others], kind="stable")]
+    base, spare = int(padded[others].sum()), int(padded[others[-1]] - cols.sizes[others[-1]])
+    inner = columns(replace(subproblem(cols.problem, rest), capacity=UNLIMITED))
+    packing = exact_from(inner, bound_of(inner), None, {**options, "minimise": True}, progress, base)
+    extent = extent_of(inner, packing.offset.tolist())
+
+    def together(least: int) -> tuple[int, bool]:
+        """Return the extent of all where the rest has ``least``, and whether the last of the others is the topmost."""
+        above = -(-least // grid) * grid + base - spare
+        return min(base + least, above), above < base + least
+
+    lower = max(bound.bytes, together(packing.lower_bound or 0)[0])
+    whole, is_above = together(extent)
+    offset = np.zeros(len(cols), np.uint64)
+    offset[others] = np.cumsum(padded[others]) - padded[others]
+    offset[rest] = packing.offset + np.uint64(base)
+    if is_above:
+        last = others[-1]
+        offset[rest] -= np.uint64(padded[last])
+        offset[last] = whole - cols.size[last]
+    _reject_if_proven(cols.problem, lower, bound.max_live)
+    return replace(packing, offset=offset, lower_bound=lower, optimal=whole == lower)
 
 
 def _reject_if_proven(problem: Problem, bound: int, max_live: int) -> None:
