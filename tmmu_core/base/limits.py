@@ -133,8 +133,6 @@ def values_of(stored: int, packed: bool) -> int:
 
 def past(limit: Limit, subject: str, source: str = "", allowed: int | None = None) -> UnreadableInput:
     """Return the error for input above ``limit`` (or ``allowed``). ``subject`` begins the sentence."""
-    return UnreadableInput(
-        f"{subject}: more than {ceiling(limit) if allowed is None else allowed} {limit.what}.",
-        source=source,
-        hint=f"If that is meant, raise the limit: --max-{limit.name} N, or {limit.variable}=N.",
-    )
+    message = f"{subject}: more than {ceiling(limit) if allowed is None else allowed} {limit.what}."
+    hint = f"If that is meant, raise the limit: --max-{limit.name} N, or {limit.variable}=N."
+    return UnreadableInput(message, source=source, hint=hint)

@@ -46,14 +46,10 @@ def _reject_far_view(index: GraphIndex) -> NoReturn:
 
 def overflow_error(tensor: str, byte: int, path: str) -> AllocationOverflow:
     """Return the error for a tensor that begins or ends past 2^64 − 1 in its storage."""
+    message = f"the tensor {tensor!r} reaches byte {byte:,} of its storage, past 2^64 − 1."
+    hint = "Check the byte_offset of its views, and the shape of the tensor that it overwrites."
     return AllocationOverflow(
-        f"the tensor {tensor!r} reaches byte {byte:,} of its storage, past 2^64 − 1.",
-        arena="unknown",
-        offset=str(byte),
-        size="unknown",
-        tensor=tensor,
-        path=path,
-        hint="Check the byte_offset of its views, and the shape of the tensor that it overwrites.",
+        message, arena="unknown", offset=str(byte), size="unknown", tensor=tensor, path=path, hint=hint
     )
 
 
@@ -126,13 +122,10 @@ def _reject_dangling(timeline: Timeline, planned: Mask, last_read: I64) -> None:
         nodes = [int(node) for node in timeline.node_at if node >= 0]
         reader = next(node for node in nodes if dangling[index.inputs_of(node)].any())
         name, node_id = ids[next(i for i in index.inputs_of(reader) if dangling[i])], index.node_ids[reader]
+        message = f"node {node_id!r} reads tensor {name!r}, which nothing writes."
+        hint = "Add it to the graph's inputs, give it a persistent role, or write it by a node."
         raise InvalidIrShapes(
-            f"node {node_id!r} reads tensor {name!r}, which nothing writes.",
-            reason="dangling_input",
-            node_id=node_id,
-            tensor=name,
-            t=int(timeline.step_of[reader]),
-            hint="Add it to the graph's inputs, give it a persistent role, or write it by a node.",
+            message, reason="dangling_input", node_id=node_id, tensor=name, t=int(timeline.step_of[reader]), hint=hint
         )
     lost = [ids[i] for i in np.flatnonzero(~planned & index.is_output & (index.producer < 0)).tolist()]
     if lost:

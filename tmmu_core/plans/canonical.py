@@ -46,11 +46,9 @@ def _of_user_value(value: Callable[[], Any], what: str) -> bytes:
         return H(value())
     except (NotCanonical, RecursionError) as error:
         why = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
-        raise InvalidIrShapes(
-            f"{what} cannot be hashed: {why}.",
-            reason="not_canonical",
-            hint="Use text keys, texts, booleans, 64-bit integers and floats.",
-        ) from error
+        message = f"{what} cannot be hashed: {why}."
+        hint = "Use text keys, texts, booleans, 64-bit integers and floats."
+        raise InvalidIrShapes(message, reason="not_canonical", hint=hint) from error
 
 
 def token_from_seed(seed: int) -> bytes:

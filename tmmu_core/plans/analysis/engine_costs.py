@@ -105,12 +105,9 @@ class _Waits:
     def penalties(self, problem: Problem) -> Iterable[tuple[int, int, int]]:
         """Yield ``(earlier storage, later storage, cost)`` of every pair whose reuse needs a wait."""
         if len(problem) > MOST_STORAGES:
-            raise InvalidIrShapes(
-                f"arena {problem.arena!r} has {len(problem):,} storages, more than {MOST_STORAGES:,}.",
-                reason="too_many_storages",
-                node_id="",
-                hint="Plan a part of the graph.",
-            )
+            message = f"arena {problem.arena!r} has {len(problem):,} storages, more than {MOST_STORAGES:,}."
+            hint = "Plan a part of the graph."
+            raise InvalidIrShapes(message, reason="too_many_storages", node_id="", hint=hint)
         for j, later in enumerate(problem.ids):
             writer = min(self.users.get(later, ()), default=-1)
             if writer < 0:

@@ -22,13 +22,9 @@ def committed_bytes(extent: int, page_size: int, *, arena: str = "") -> int:
     """Return the extent in bytes, rounded up to whole pages (``page_size`` 0: not rounded)."""
     committed = align_up(extent, page_size) if page_size else extent
     if committed > U64_MAX:
-        raise AllocationOverflow(
-            f"arena {arena!r}: {extent} bytes in whole pages of {page_size} are past 2^64 − 1.",
-            arena=arena,
-            offset=0,
-            size=extent,
-            hint="Give the arena a smaller page size.",
-        )
+        message = f"arena {arena!r}: {extent} bytes in whole pages of {page_size} are past 2^64 − 1."
+        hint = "Give the arena a smaller page size."
+        raise AllocationOverflow(message, arena=arena, offset=0, size=extent, hint=hint)
     return committed
 
 

@@ -113,12 +113,9 @@ def constraints_of(problems: Sequence[Problem]) -> Constraints | None:
 def _packed(problem: Problem, planner: str, options: Mapping[str, Any], meter: Meter) -> Packing:
     entry = planner_named(planner)
     if isinstance(entry, MemoryPlannerEntry):
-        raise InvalidIrShapes(
-            f"planner {planner!r} spreads a graph's tensors over memories; a plain instance has one arena.",
-            reason="planner_needs_graph",
-            node_id="",
-            hint="Choose another planner, or open the graph itself.",
-        )
+        message = f"planner {planner!r} spreads a graph's tensors over memories; a plain instance has one arena."
+        hint = "Choose another planner, or open the graph itself."
+        raise InvalidIrShapes(message, reason="planner_needs_graph", node_id="", hint=hint)
     return entry.pack(problem, entry.checked_options(options), meter)
 
 

@@ -107,12 +107,9 @@ def make_plan(source: Graph | PlainInstance, request: PlanRequest, progress: Pro
 
 def _made(source: Graph | PlainInstance, request: PlanRequest, progress: Progress | None) -> PlanningResult:
     if not canonical.is_token(request.replay_token, of_draft=request.addressing != "offsets"):
-        raise InvalidIrShapes(
-            f"the replay token has {len(request.replay_token)} bytes, not 32.",
-            reason="replay_token",
-            node_id="",
-            hint="Tokens of 64 bytes and more are the superseded draft's: --addressing blake3_sparse.",
-        )
+        message = f"the replay token has {len(request.replay_token)} bytes, not 32."
+        hint = "Tokens of 64 bytes and more are the superseded draft's: --addressing blake3_sparse."
+        raise InvalidIrShapes(message, reason="replay_token", node_id="", hint=hint)
     if isinstance(source, PlainInstance):
         problems = problems_as_requested(source.problems, request)
         return PlanningResult(request, _plan_of_instance(source, problems, request, progress), problems=problems)

@@ -63,12 +63,9 @@ def spread_over_memories(
 
 def _platform(options: Mapping[str, Any], config: ArenaConfig) -> Platform:
     if options.get("memories") is not None and config:
-        raise InvalidIrShapes(
-            "planner 'helia' reads the memories from its option or from the arena configuration, not from both.",
-            reason="planner_option",
-            node_id="",
-            hint="Give alignments and sizes in the option: arena_alignment, max_size.",
-        )
+        message = "planner 'helia' reads the memories from its option or from the arena configuration, not from both."
+        hint = "Give alignments and sizes in the option: arena_alignment, max_size."
+        raise InvalidIrShapes(message, reason="planner_option", node_id="", hint=hint)
     if config:
         memories = [
             Memory(name, None if a.capacity_bytes == U64_MAX else a.capacity_bytes, arena_alignment=a.alignment_bytes)

@@ -114,12 +114,9 @@ def refuse_unknown_words(request: PlanRequest) -> None:
     """Raise ``InvalidIrShapes`` for an unknown mode or preset."""
     for what, value, known in (("mode", request.mode, MODES), ("preset", request.preset, PRESETS)):
         if value not in known:
-            raise InvalidIrShapes(
-                f"there is no {what} {str(value)!r}.",
-                reason=f"unknown_{what}",
-                node_id="",
-                hint=strict.closest_hint(str(value), known),
-            )
+            message = f"there is no {what} {str(value)!r}."
+            hint = strict.closest_hint(str(value), known)
+            raise InvalidIrShapes(message, reason=f"unknown_{what}", node_id="", hint=hint)
 
 
 # --- arenas ------------------------------------------------------------------------------------------------------
@@ -135,12 +132,9 @@ def with_arena_settings(source: Graph, request: PlanRequest) -> PlanRequest:
         if has_no_options:
             return request
         if limited:
-            raise InvalidIrShapes(
-                f"planner {request.planner!r} defines the arenas itself; --capacity does not apply to them.",
-                reason="planner_option",
-                node_id="",
-                hint='Limit its memories: --option memories=[{"name": "SRAM", "max_size": 65536}].',
-            )
+            message = f"planner {request.planner!r} defines the arenas itself; --capacity does not apply to them."
+            hint = 'Limit its memories: --option memories=[{"name": "SRAM", "max_size": 65536}].'
+            raise InvalidIrShapes(message, reason="planner_option", node_id="", hint=hint)
     config = arena_config(source, request)
     return request.but(arenas=config, alignment=None, capacities={}, page_size=None, one_memory=False)
 
@@ -151,12 +145,9 @@ def arenas_in_use(source: Graph | PlainInstance, request: PlanRequest) -> tuple[
         return tuple([problem.arena for problem in source.problems])
     if request.is_one_memory:
         if request.arenas and set(request.arenas) != {ONE_MEMORY}:
-            raise InvalidIrShapes(
-                "the arena configuration declares several arenas, and the memory limit means one memory for all.",
-                reason="one_memory",
-                node_id="",
-                hint="Leave the configuration out, or limit its arenas: --capacity ARENA=BYTES.",
-            )
+            message = "the arena configuration declares several arenas, and the memory limit means one memory for all."
+            hint = "Leave the configuration out, or limit its arenas: --capacity ARENA=BYTES."
+            raise InvalidIrShapes(message, reason="one_memory", node_id="", hint=hint)
         return (ONE_MEMORY,)
     if request.arenas:
         return tuple(request.arenas)
@@ -208,11 +199,7 @@ def capacities_by_name(capacities: Mapping[str, int], names: tuple[str, ...]) ->
     unknown = next((name for name in found if name not in names), None)
     if unknown is not None:
         what = f"there is no arena {unknown!r}" if unknown else "the capacity names no arena"
-        raise InvalidIrShapes(
-            f"{what}.",
-            reason="unknown_arena",
-            node_id="",
-            arena=unknown,
-            hint=strict.closest_hint(unknown, names) if unknown else f"Write one as {names[0]}=1MiB.",
-        )
+        message = f"{what}."
+        hint = strict.closest_hint(unknown, names) if unknown else f"Write one as {names[0]}=1MiB."
+        raise InvalidIrShapes(message, reason="unknown_arena", node_id="", arena=unknown, hint=hint)
     return found

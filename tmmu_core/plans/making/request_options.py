@@ -140,11 +140,9 @@ def read_arenas_text(text: str) -> dict[str, Any]:
     refuse_many(config)
     for name, arena in config.items():
         if not isinstance(arena, dict):
-            raise UnreadableInput(
-                "an arena is not a JSON object.",
-                place=f"$.{name}",
-                hint='Write it as {"capacity_bytes": 1048576, "alignment_bytes": 128, "page_size": 4096}.',
-            )
+            message = "an arena is not a JSON object."
+            hint = 'Write it as {"capacity_bytes": 1048576, "alignment_bytes": 128, "page_size": 4096}.'
+            raise UnreadableInput(message, place=f"$.{name}", hint=hint)
     return config
 
 
