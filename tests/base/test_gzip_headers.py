@@ -41,7 +41,7 @@ def test_gzipped_sample_has_no_time(file: Path) -> None:
 
 @pytest.mark.slow
 def test_only_one_module_writes_gzip() -> None:
-    """``gzip`` of the standard library writes the byte; reading with it is no harm, but nobody does."""
+    """``gzip`` of the standard library writes the system to the header, so that no module may import it."""
     folders = ("tmmu_core", "app", "sample_graphs")
     files = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
     uses = [

@@ -146,7 +146,7 @@ def test_bytes_in_a_free_map_are_rejected(field: str, value: object) -> None:
 
 def test_number_of_values_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = native_file.encode_json(chain(30))
-    monkeypatch.setattr(document, "decode", None)  # whoever reads it fails in another way
+    monkeypatch.setattr(document, "decode", None)  # decoding would fail with another error
     with limits.raised({"values": 50}):
         for data in (graph, native_file.encode_cbor(chain(30)), b"id,lower,upper,size\n" * 30):
             with pytest.raises(UnreadableInput) as caught:

@@ -1,4 +1,4 @@
-"""The product without what Windows lacks: modules, functions, signals, and the native library."""
+"""The product without the modules, functions and signals that Windows lacks, and without the native library."""
 
 import json
 import os
@@ -37,7 +37,7 @@ if __name__ == "__main__":
 
 @pytest.fixture
 def windows(tmp_path: Path) -> dict[str, str]:
-    """An environment in which every Python process lacks what Windows lacks."""
+    """An environment in which no Python process has the functions that Windows lacks."""
     folder = tmp_path / "site"
     folder.mkdir()
     (folder / "sitecustomize.py").write_text(WITHOUT_POSIX)

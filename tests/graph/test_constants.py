@@ -241,7 +241,7 @@ def test_model_without_a_folder_cannot_name_another_file(tmp_path: Path) -> None
 
 
 def most_taken(path: Path) -> tuple[int, Constants]:
-    """Bytes of Python's own that finding the constants and reading a part of each takes, and the constants."""
+    """Return the peak bytes that Python allocates to find the constants and read a chunk of each, and the constants."""
     graph = read_graph_file(path)
     tracemalloc.start()
     try:

@@ -192,7 +192,7 @@ def test_number_of_must_not_alias_pairs_is_limited(monkeypatch: pytest.MonkeyPat
 
 
 def test_first_fault_in_the_file_is_reported() -> None:
-    # Two of one shape and dtype are worked out once, and yet the first of all is named.
+    # Sizes of equal shapes and dtypes are computed once; the first invalid tensor is still reported.
     tensors = [X, tensor("a", 2), Tensor("b", (3,)), Tensor("c", (-3,)), Tensor("d", (-3,)), Tensor("e", (-2,))]
     assert refusal(graph(tensors, [], "x")).diagnostics["tensor"] == "c"
     tensors = [X, tensor("a", 2), Tensor("b", (-3,), dtype="int8"), Tensor("c", (-3,)), Tensor("e", (-2,))]

@@ -1,4 +1,4 @@
-"""The samples are what ``make samples`` writes, open by content, and show what they claim."""
+"""The samples equal the output of ``make samples``, open by content, and have the published figures."""
 
 import pytest
 

@@ -65,7 +65,7 @@ def test_selected_parameter_is_a_vertex() -> None:
     found = collapse(index, tree, tree.paths, ViewRequest(tensor=weight, radius=1))
     assert [v.kind for v in found.vertices] == ["tensor", "node"]
     assert (found.middle, found.carrying(weight)) == (0, (0,))
-    assert found.vertices[1].hidden == 2  # what else reads or is read there
+    assert found.vertices[1].hidden == 2  # the other input and the reader of the node
 
 
 def test_unwritten_view_leads_to_the_writer_of_its_base() -> None:
@@ -101,7 +101,7 @@ def test_number_of_hidden_nodes_is_reported() -> None:
 
 @st.composite
 def scoped(draw: st.DrawFn) -> Graph:
-    """Random graphs whose node names tell where they stand, some of them in families of blocks."""
+    """Random graphs with scopes in the names of nodes, some of them families of blocks."""
     parts = st.sampled_from(["a", "b", "h0", "h1", "h2", "mlp"])
     count = draw(st.integers(1, 30))
     tensors, nodes = [tensor("x", role="input")], []
@@ -137,7 +137,7 @@ def test_collapsing_keeps_every_node_and_reachability(which: Graph, data: st.Dat
     for a, below in nx.all_pairs_shortest_path_length(plain):
         reached = nx.descendants(quotient, of[a]) | {of[a]}
         assert {of[b] for b in below} <= reached
-    # and no edge is invented: each tensor of an edge goes from one of its source's nodes to one of its target's
+    # each tensor of an edge is written by a node of its source and read by a node of its target
     for e in found.edges:
         for t in e.tensors:
             maker = int(index.producer[t])

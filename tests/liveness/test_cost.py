@@ -14,7 +14,7 @@ from tmmu_core.plans.making.engine import plan_graph
 
 
 def written_in_place(count: int) -> Graph:
-    """A chain in which every node writes over what it reads."""
+    """A chain in which every node overwrites its input."""
     tensors, nodes = [tensor("t0000", role="input")], []
     for k in range(count):
         tensors.append(tensor(f"t{k + 1:04}"))
@@ -23,7 +23,7 @@ def written_in_place(count: int) -> Graph:
 
 
 def among_aliases(count: int) -> Graph:
-    """The same, all of one alias group: of each write the later ones are there already, and not yet born."""
+    """The same, with all tensors in one alias group."""
     g = written_in_place(count)
     aliases = [tensor(t.id, role=t.role, alias_group_id="g") for t in g.tensors]
     return Graph(tuple(aliases), g.nodes, g.inputs, g.outputs)
@@ -37,7 +37,7 @@ def with_views(count: int) -> Graph:
 
 
 def written_views(count: int) -> Graph:
-    """Every node writes a view of what the one before wrote."""
+    """Each node writes a view of the output of the node before."""
     views = [view(f"v{k + 1:04}", f"v{k:04}" if k else "x") for k in range(count)]
     names = ["x", *(each.id for each in views)]
     nodes = [node(f"n{k:04}", names[k], names[k + 1]) for k in range(count)]

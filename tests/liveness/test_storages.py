@@ -141,7 +141,7 @@ def test_view_of_an_overwritten_parameter_cannot_be_read_later() -> None:
         simulate(g)
     assert [error.diagnostics["condition"] for error in (refusal(g), theirs.value)] == ["refcount"] * 2
     unread = graph(g.tensors, [nodes[0], node("n1", "y", "z", inplace="none")], "", "z")
-    assert verify_plan(plan_graph(unread).plan, unread).ok, "a view that nobody reads later may be written over"
+    assert verify_plan(plan_graph(unread).plan, unread).ok, "an unread view does not prevent an in-place write"
 
 
 def test_must_not_alias_inside_one_storage_is_rejected() -> None:
@@ -212,7 +212,7 @@ def test_must_not_alias_with_an_absent_tensor_is_ignored(first: str) -> None:
 
 @pytest.mark.parametrize("first", range(3))
 def test_storage_is_named_by_its_base(first: int) -> None:
-    # a and b look at z and are born with it; by their ids they would come first.
+    # a and b are views of z with the same birth; by their ids they would come first.
     tensors = [tensor("z", role="input"), view("a", "z"), view("b", "z")]
     tensors = [*tensors[first:], *tensors[:first], tensor("y")]
     solution = plan_graph(graph(tensors, [node("n", "a b", "y", inplace="none")], "z", "y"))

@@ -1,4 +1,4 @@
-"""Plans small enough to check by eye."""
+"""Plans small enough to check by hand."""
 
 import numpy as np
 from hypothesis import reject
@@ -43,7 +43,7 @@ def ledger_plan() -> Plan:
 
 
 def solved(case: Case) -> Solution:
-    """A drawn case, planned; one that the contract refuses is drawn anew."""
+    """Plan a drawn case; reject a case that cannot be planned."""
     try:
         return plan_graph(case.graph, **case.arguments())
     except ContractError:

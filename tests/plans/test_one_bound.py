@@ -32,7 +32,7 @@ ONE = {"activations": {"alignment_bytes": 1}}
 
 
 def growing() -> Graph:
-    """1, 2 and 4 KiB, each handed to the next."""
+    """Tensors of 1, 2 and 4 KiB, each of which may reuse the memory of the one before."""
     tensors = [tensor("x", 256, "input"), tensor("y", 512), tensor("z", 1024)]
     return graph(tensors, [node("n", "x", "y"), node("m", "y", "z")], "x", "z")
 
@@ -70,7 +70,7 @@ def knotted(seed: int) -> Graph:
 
 @st.composite
 def small_graphs(draw: st.DrawFn) -> Graph:
-    """Up to six tensors; nodes read some of what there is and write one, and may hand over what they read."""
+    """Up to six tensors; each node reads some earlier tensors and writes one, in place or not."""
     n = draw(st.integers(1, 5))
     tensors, nodes = [tensor("t0", draw(st.integers(0, 6)), "input")], []
     for i in range(1, n + 1):
@@ -123,7 +123,7 @@ GAPS = problem_with(problem((0, 6, 100), (2, 4, 100)), gaps=(((2, 4),), ()))
 
 @pytest.mark.parametrize("planner", list(ARENA_PLANNERS))
 def test_storage_with_a_gap_is_live_in_its_parts_only(planner: str) -> None:
-    """100 bytes are ever alive together: b lies where a lay, while a is not held."""
+    """At most 100 bytes are live together: b uses the bytes of a in its gap."""
     plan = plan_problem(GAPS, planner=planner)
     (arena,) = plan.arenas
     assert (arena.peak_live_bytes, arena.max_live, arena.storages, arena.bound_bytes) == (100, 1, 3, 100)
@@ -132,7 +132,7 @@ def test_storage_with_a_gap_is_live_in_its_parts_only(planner: str) -> None:
 
 
 def test_bound_of_later_parts_has_its_witness_there() -> None:
-    """a and b meet at step 4 alone, in the second part of either."""
+    """a and b overlap at step 4 only, in the second part of both."""
     both = problem_with(problem((0, 6, 100), (2, 6, 100)), gaps=(((1, 4),), ((3, 4),)))
     plan = plan_problem(both, planner="greedy")
     assert (plan.arenas[0].witness_step, plan.arenas[0].bound_bytes) == (4, 200)
@@ -140,7 +140,7 @@ def test_bound_of_later_parts_has_its_witness_there() -> None:
 
 
 def test_storages_are_numbered_by_first_live_step() -> None:
-    """a is given from 0 on and held from 2 on, at b's place: b comes first."""
+    """The first live part of a begins at step 2, that of b at 0, both at one offset."""
     both = problem_with(problem((0, 4, 100), (0, 2, 100)), gaps=(((0, 2),), ()))
     plan = plan_problem(both, planner="ffd")
     assert plan.offset.tolist() == [0, 0]
@@ -150,9 +150,9 @@ def test_storages_are_numbered_by_first_live_step() -> None:
 
 @given(problems(), st.sampled_from(["slots", "naive", "ffd", "greedy", "portfolio"]))
 def test_plan_of_an_instance_verifies(p: Problem, planner: str) -> None:
-    p = problem_with(p, handoff_from=None)  # no instance has any
-    assume(bool(np.diff(live_parts(p)[0]).all()))  # what is never held has no row
-    with suppress(InvalidIrShapes):  # slots that keep no given offset
+    p = problem_with(p, handoff_from=None)  # instances have no in-place reuse
+    assume(bool(np.diff(live_parts(p)[0]).all()))  # a storage that is never live has no row
+    with suppress(InvalidIrShapes):  # slots cannot keep given offsets
         plan = plan_problem(p, planner=planner)
         assert verify_plan(plan).errors == ()
 

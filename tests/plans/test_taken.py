@@ -1,4 +1,4 @@
-"""Hand-offs that are granted and not taken: the giver is still read, and every figure counts it (contract §11)."""
+"""In-place reuse that is granted and not taken: every figure counts the input while it is read (contract §11)."""
 
 from dataclasses import replace
 
@@ -28,14 +28,14 @@ KIB = 1024
 
 
 def elsewhere(floats: int) -> Graph:
-    """``a → n0``, ``b → n1 → c``; both a and b are dead when c is born, and the larger of them lies in slot 0."""
+    """``a → n0``, ``b → n1 → c``; a and b are dead when c is written, and the larger of them has slot 0."""
     tensors = [tensor("a", floats, "input"), tensor("b", KIB // 4, "input"), tensor("c", KIB // 4)]
     return graph(tensors, [node("n0", "a", ""), node("n1", "b", "c")], "a b", "c")
 
 
 @pytest.fixture(scope="module")
 def solution() -> Solution:
-    """c gets slot 0, which was a's, and not b's, which it was granted."""
+    """A plan in which c has slot 0, that of a, although it may reuse the slot of b."""
     return plan_graph(elsewhere(KIB // 4 + 1))
 
 
@@ -138,7 +138,7 @@ def test_simulator_agrees_and_ledgers_sum_to_the_extent(case: Case) -> None:
 
 
 def test_totals_are_those_of_one_step() -> None:
-    """Activations are fullest when t0 and t1 are there, gradients when g is: never both."""
+    """Activations and gradients have their peaks at different steps."""
     tensors = [tensor("x", 4, "input"), tensor("h", 64), tensor("y", 4), tensor("g", 64, "gradient"), tensor("z", 4)]
     kept = {"inplace": "none"}
     nodes = [node("n0", "x", "h", **kept), node("n1", "h", "y", **kept), node("n2", "y", "g", **kept)]

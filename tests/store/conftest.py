@@ -25,8 +25,8 @@ def _programs() -> Path | None:
     return next((path for path in reversed(found) if (path / "initdb").exists()), None)
 
 
-def _as_nobody_special() -> list[str]:
-    """PostgreSQL refuses to be run by root; what is in front of its commands then. It ends with the tests."""
+def _prefix() -> list[str]:
+    """Prefix of PostgreSQL's commands: they end with the tests, and never run as root."""
     ending = ["setpriv", "--pdeathsig", "INT"]
     if os.geteuid() != 0:
         return ending
@@ -35,7 +35,7 @@ def _as_nobody_special() -> list[str]:
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[str]:
-    """The folder of the socket of a server without a network, which syncs nothing."""
+    """The folder of the socket of a server without network access and without fsync."""
     programs = _programs()
     if programs is None:
         pytest.skip("PostgreSQL is not installed (Debian: apt-get install postgresql)")
@@ -44,12 +44,12 @@ def postgres() -> Iterator[str]:
         user = pwd.getpwnam("postgres")
         os.chown(folder, user.pw_uid, user.pw_gid)
     made = [programs / "initdb", "-D", folder / "data", "-U", "tmmu", "-A", "trust", "-E", "UTF8", "--no-sync"]
-    subprocess.run([*_as_nobody_special(), *map(str, made), "--no-instructions"], check=True, capture_output=True)
+    subprocess.run([*_prefix(), *map(str, made), "--no-instructions"], check=True, capture_output=True)
     settings = {"listen_addresses": "", "unix_socket_directories": folder, "fsync": "off", "max_connections": 60}
     server = [str(programs / "postgres"), "-D", str(folder / "data")]
     server += [f"--{name}={value}" for name, value in settings.items()]
     with (folder / "log").open("wb") as log:
-        process = subprocess.Popen([*_as_nobody_special(), *server], stdout=log, stderr=log, cwd=folder)
+        process = subprocess.Popen([*_prefix(), *server], stdout=log, stderr=log, cwd=folder)
     until = time.monotonic() + SECONDS
     while True:
         try:
@@ -60,14 +60,14 @@ def postgres() -> Iterator[str]:
             assert time.monotonic() < until, (folder / "log").read_text()
             time.sleep(0.05)
     yield str(folder)
-    process.send_signal(signal.SIGQUIT)  # at once: nothing of it is kept
+    process.send_signal(signal.SIGQUIT)  # immediate shutdown: the data are discarded
     process.wait(SECONDS)
     shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The URL of a store that is not there yet."""
+    """The URL of a store that does not exist yet."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'store.db'}"
     folder = request.getfixturevalue("postgres")

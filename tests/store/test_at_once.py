@@ -18,7 +18,7 @@ def opened(file: Path, *, create: bool = False) -> Store:
     return Store.at(f"sqlite:///{str(file).replace('%', '%25').replace('?', '%3F')}", create=create)
 
 
-def away(file: Path) -> None:
+def delete_store(file: Path) -> None:
     for one in list(file.parent.iterdir()):
         one.unlink()
 
@@ -26,17 +26,17 @@ def away(file: Path) -> None:
 def test_deleted_store_accepts_nothing(file: Path) -> None:
     store = opened(file, create=True)
     store.record(plan_of({"a": 1}), label("first"))
-    away(file)
-    for ask in (lambda: store.record(plan_of({"b": 1}), label("lost")), lambda: store.runs("net"), store.lines):
+    delete_store(file)
+    for use in (lambda: store.record(plan_of({"b": 1}), label("lost")), lambda: store.runs("net"), store.lines):
         with pytest.raises(StoreFault, match="cannot be used"):
-            ask()
+            use()
     store.close()
 
 
-def test_replaced_store_is_read_from_then_on(file: Path) -> None:
+def test_replaced_store_is_read_afterwards(file: Path) -> None:
     store = opened(file, create=True)
     store.record(plan_of({"a": 1}), label("old"))
-    away(file)
+    delete_store(file)
     other = opened(file, create=True)
     other.record(plan_of({"a": 2}), label("new"))
     assert [run.commit for run in store.runs("net")] == ["new"]

@@ -1,4 +1,4 @@
-"""The commit and the tensors that made an arena grow, to the byte."""
+"""The commit and the tensors that increased an arena, in bytes."""
 
 from dataclasses import replace
 
@@ -33,7 +33,7 @@ def runs(*extents: int) -> list[Run]:
     ("extents", "expected"),
     [
         ((5, 5, 9, 9), ("c1", "c2")),
-        ((5, 9, 5, 7, 8), ("c2", "c3")),  # the growth that was taken back is nobody's to answer for
+        ((5, 9, 5, 7, 8), ("c2", "c3")),  # the growth to 9 was reverted
         ((5, 4, 6), ("c1", "c2")),
         ((5, 9, 5), None),
         ((5,), None),
@@ -62,7 +62,7 @@ def test_commits_are_compared_with_the_planner_of_the_latest_run() -> None:
     ]
 
 
-# --- whose fault -------------------------------------------------------------------------------------------------
+# --- causes ------------------------------------------------------------------------------------------------------
 
 
 def test_grown_and_new_tensors_are_named_with_their_bytes() -> None:

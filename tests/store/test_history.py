@@ -21,7 +21,7 @@ SERIES = ("model", "branch", "planner", "mode", "preset")
 
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Store, list[Run]]]:
-    """A store of 40 runs, and these in the order in which they were recorded, each of another hour or of the same."""
+    """A store of 40 runs at random hours, and the runs in the order of recording."""
     random = Random("history")
     store = Store.at(f"sqlite:///{tmp_path_factory.mktemp('store') / 'store.db'}", create=True)
     plans = [plan_of({"a": n, "b": 1}, planner=planner) for n in (1, 2, 5) for planner in ("slots", "naive")]
@@ -38,7 +38,7 @@ def _label(random: Random) -> Label:
 
 
 def in_time(runs: list[Run], **where: str) -> list[Run]:
-    """Oldest first; of one time as recorded."""
+    """The chosen runs, oldest first; runs of one time in the order of recording."""
     chosen = [run for run in runs if all(getattr(run, name) == value for name, value in where.items())]
     return sorted(chosen, key=lambda run: run.at)
 
@@ -95,8 +95,8 @@ def test_reference_prefers_the_series_of_the_compared_plan(kept: tuple[Store, li
     naive = plan_of({"a": 1, "b": 1}, planner="naive")
     mine = in_time(runs, model="net", branch="topic")
     assert store.resolve("net@topic", naive) == [run for run in mine if run.planner == "naive"][-1]
-    assert store.resolve("topic", naive) == store.resolve("net@topic", naive), "the graph is called so"
-    assert store.resolve("net@topic", plan_of({"a": 1}, planner="greedy")) == mine[-1], "no run is like it"
+    assert store.resolve("topic", naive) == store.resolve("net@topic", naive), "the name of the graph is net"
+    assert store.resolve("net@topic", plan_of({"a": 1}, planner="greedy")) == mine[-1], "no run has this planner"
 
 
 def test_plan_is_stored_under_the_hash_of_its_bytes(kept: tuple[Store, list[Run]]) -> None:
@@ -110,7 +110,7 @@ def test_plan_is_stored_under_the_hash_of_its_bytes(kept: tuple[Store, list[Run]
         store.document(bytes(32))
 
 
-# --- who grew ----------------------------------------------------------------------------------------------------
+# --- growth ------------------------------------------------------------------------------------------------------
 
 
 def test_latest_run_of_each_commit_counts(kept: tuple[Store, list[Run]]) -> None:

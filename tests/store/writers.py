@@ -1,7 +1,7 @@
 """Eight processes that write to one store at once: ``python -m tests.store.writers URL FOLDER RUNS``.
 
-Each records its runs and writes a line to ``FOLDER/acks.N`` behind each one that the store has taken. The first kills
-itself without a word in the middle of one.
+Each process records its runs and writes a line to ``FOLDER/acks.N`` after each recorded run. The first one kills itself
+in the middle of a run.
 """
 
 import os
@@ -18,7 +18,7 @@ PROCESSES = 8
 
 def write(url: str, folder: Path, me: int, runs: int) -> None:
     plans = [plan_of({"shared": 1}), plan_of({f"own{me}": 2})]
-    store = Store.at(url, create=True)  # all at once: one of them makes it
+    store = Store.at(url, create=True)  # all processes at once: one of them creates the store
     with (folder / f"acks.{me}").open("a") as acks:
         for k in range(runs):
             if me == 0 and k == runs // 2:

@@ -1,4 +1,4 @@
-"""Sweeps: the same rows wherever they run, whatever fails."""
+"""Sweeps give the same rows in one process, on a cluster and after a failure."""
 
 import json
 import multiprocessing
@@ -32,13 +32,13 @@ def sources(*names: str) -> list[Source]:
 
 
 def product(alignments: int, given: Sequence[Source]) -> tuple[Point, ...]:
-    """Slots and naive, at 1, 2, 4, … bytes; one alignment is none."""
+    """Points of slots and naive at the alignments 1, 2, 4, … and at 48 bytes, which is invalid."""
     axes = Axes(alignments=(*(2**k for k in range(alignments)), 48))
     return points_of(PlanRequest(), axes, [(None,)] * len(given), [source.name for source in given])
 
 
 def rows(done: Iterator[tuple[Done, ...]]) -> list[list[dict[str, Any]]]:
-    """By point, without what the clock says."""
+    """The rows by point, without measured times."""
     found = {one.number: [_untimed(row) for row in one.rows] for batch in done for one in batch}
     assert sorted(found) == list(range(len(found)))
     return [found[number] for number in sorted(found)]
@@ -66,7 +66,7 @@ def test_failed_point_is_a_row() -> None:
     point = Point(0, 0, PlanRequest(planner="slots", alignment=48))
     assert work(chain, point).rows[0]["error"]["code_id"] == "ALIGNMENT_VIOLATION"
     assert work(nothing, point).rows[0]["error"]["code_id"] == "UNREADABLE_INPUT"
-    # A request that no reader of ours lets through stands for a fault of ours.
+    # An order of numbers, which no reader accepts, represents an internal error.
     broken = Point(0, 0, PlanRequest(planner="slots", order=(1, 2)))  # type: ignore[arg-type]
     assert work(chain, broken).rows[0]["error"]["code_id"] in ("INTERNAL", "INVALID_IR_SHAPES")
 
@@ -105,7 +105,7 @@ def test_killed_worker_loses_nothing(client: Any) -> None:
 
 
 class Killer:
-    """What ends the worker that it comes to, and no other process."""
+    """A value that ends the worker process that unpickles it."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _end, ()
@@ -129,7 +129,7 @@ def test_point_that_kills_its_workers_is_a_row(client: Any) -> None:
 
 @pytest.fixture
 def scheduler(tmp_path: Path) -> Iterator[str]:
-    """A scheduler and a worker that are started apart, as on a cluster."""
+    """The address of a scheduler with one worker, each a process of its own."""
     dask = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", "0"]
     with (tmp_path / "log").open("wb") as log:
         how: dict[str, Any] = {"cwd": ROOT, "stdout": log, "stderr": log, "start_new_session": True}
@@ -187,7 +187,7 @@ def test_killed_sweep_resumes_from_the_store(tmmu: Any, tmp_path: Path) -> None:
 def _kept(url: str) -> int:
     try:
         store = Store.at(url)
-    except Exception:  # it is being made
+    except Exception:  # the store is being created
         return 0
     found = sum(sweep.done for sweep in stored_sweeps.sweeps(store))
     store.close()

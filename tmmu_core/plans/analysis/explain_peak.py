@@ -53,8 +53,6 @@ class Explanation:
     """The bytes that the whole plan needs, against its limit."""
     reason: str
     """Where the peak is, and why the plan is above its lower bound."""
-    over_bytes: int = 0
-    """Bytes over the limit that the headline names."""
     gap: Gap | None = None
     """The largest gap; ``None`` if no smaller plan exists."""
 
@@ -67,21 +65,21 @@ def explain_peak(plan: Plan, budget: int | None = None, name: str = "") -> Expla
     name = _short(name or plan.ir_name or "the graph")
     if not plan.arenas or not len(plan):
         return Explanation(f"{name} has no tensors to plan.", "")
-    headline, over, binding = _need(plan, budget, name)
+    headline, binding = _need(plan, budget, name)
     if any(arena.status == INVALID for arena in plan.arenas):
-        return Explanation(headline, "The plan is invalid: some of its checks failed.", over)
+        return Explanation(headline, "The plan is invalid: some of its checks failed.")
     if plan.incomplete:
-        return Explanation(headline, "A part of the graph is not planned and needs more memory.", over)
+        return Explanation(headline, "A part of the graph is not planned and needs more memory.")
     gaps = [arena for arena in plan.arenas if arena.open_bytes]
     most = binding or max(gaps, default=plan.arenas[0], key=lambda arena: (arena.open_bytes, arena.name))
     if most in gaps:
         gap = gap_of(plan, most.name)
-        return Explanation(headline, _reason(plan, gap, named=binding is not None), over, gap)
+        return Explanation(headline, _reason(plan, gap, named=binding is not None), gap)
     of = "" if binding is None or len(plan.arenas) == 1 else f" of {binding.name}"
     step, live = peak_step_of(plan, most.name) if of else (totals(plan).peak_step, totals(plan).peak_live_bytes)
     scope = "with the given offsets" if plan.remark(GIVEN_OFFSETS) else "of this execution order"
     where = f"{short_bytes(live)}{of} are live at {_step(plan, step)}"
-    return Explanation(headline, f"{where}; no plan {scope} is smaller.", over)
+    return Explanation(headline, f"{where}; no plan {scope} is smaller.")
 
 
 def gap_of(plan: Plan, arena: str) -> Gap:
@@ -101,29 +99,26 @@ def gap_of(plan: Plan, arena: str) -> Gap:
     return Gap(arena, summary.open_bytes, step, cause, lost[cause], reuse)
 
 
-def _need(plan: Plan, budget: int | None, name: str) -> tuple[str, int, ArenaSummary | None]:
-    """Return ``(headline, bytes over the limit, arena that the limit is about)``."""
-    total = sum(arena.extent_bytes for arena in plan.arenas)
-    text = f"{name} needs {short_bytes(total)}"
+def _need(plan: Plan, budget: int | None, name: str) -> tuple[str, ArenaSummary | None]:
+    """Return ``(headline, arena whose limit it names)``."""
+    total = short_bytes(sum(arena.extent_bytes for arena in plan.arenas))
     limited = [arena for arena in plan.arenas if arena.headroom_bytes is not None]
     only = limited[0] if len(limited) == len(plan.arenas) == 1 else None
     over = over_limits(plan, budget)
-    where = max(over, key=lambda arena: (over[arena], arena), default="")
-    excess = over.get(where, 0)
-    if where:
-        arena = plan.arena_of[where]
+    if over:
+        where = max(over, key=lambda arena: (over[arena], arena))
+        arena, excess = plan.arena_of.get(where), short_bytes(over[where])
+        if arena is None:  # the budget
+            limit = short_bytes(budget)
+            return f"{name} does not fit: it needs {total}, {excess} over the budget of {limit}.", None
         subject = "it needs" if only else f"{where} {'need' if where.endswith('s') else 'needs'}"
         need, limit = short_bytes(arena.extent_bytes), short_bytes(arena.capacity_bytes)
-        return f"{name} does not fit: {subject} {need}, {short_bytes(excess)} over the limit of {limit}.", excess, arena
-    if budget is not None and excess:
-        need, limit = short_bytes(total), short_bytes(budget)
-        return f"{name} does not fit: it needs {need}, {short_bytes(excess)} over the budget of {limit}.", excess, None
+        return f"{name} does not fit: {subject} {need}, {excess} over the limit of {limit}.", arena
     if budget is not None:
-        return f"{text}, within the budget of {short_bytes(budget)}.", 0, None
-    if only:
-        return f"{text}, within the limit of {short_bytes(only.capacity_bytes)}.", 0, only
+        return f"{name} needs {total}, within the budget of {short_bytes(budget)}.", None
     listed = ", ".join(f"{arena.name} {short_bytes(arena.capacity_bytes)}" for arena in limited)
-    return f"{text}, within the limits ({listed})." if limited else f"{text}.", 0, None
+    within = f"limit of {short_bytes(only.capacity_bytes)}" if only else f"limits ({listed})"
+    return f"{name} needs {total}, within the {within}." if limited else f"{name} needs {total}.", only
 
 
 def _deciding_step(plan: Plan, arena: str) -> int:
