@@ -1,6 +1,6 @@
-"""Write files atomically: to a temporary file in the same folder, to disk, then renamed (contract §9).
+"""Write files atomically: write a temporary file in the same folder, sync it, rename it (contract §9).
 
-After a failure or ``kill -9`` the path holds the whole old file or the whole new one. A killed writer may leave its
+After a failure or ``kill -9`` the path has the whole old file or the whole new one. A killed writer may leave its
 temporary file, ``.tmmu-*.part``.
 """
 
@@ -60,7 +60,7 @@ def replace_file_by_parts(path: Path, parts: Iterable[bytes]) -> int:
 
 
 def sync_folder(folder: Path) -> None:
-    """Write a folder's names to disk, on systems that can open folders."""
+    """Sync the entries of a folder to disk, on systems that can open folders."""
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:

@@ -1,7 +1,7 @@
-"""Canonical CBOR: one way to write a value, so that equal values have equal bytes on every machine (contract §6).
+"""Canonical CBOR: equal values have equal bytes on every machine (contract §6).
 
-RFC 8949 §4.2.1, narrowed: definite lengths, shortest integers, text keys only and in the order of their encoded bytes,
-no tags and so no bignums, every float as binary64 with one NaN. ``cbor2`` shortens floats in its canonical form.
+RFC 8949 §4.2.1 with restrictions: definite lengths, shortest integers, text keys only, sorted by their encoded bytes,
+no tags and therefore no bignums, every float as binary64 with one NaN. ``cbor2`` shortens floats in its canonical form.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from numpy.typing import NDArray
 
 CHUNK_ROWS = 1 << 14
 MOST_PIECES = 1 << 12
-"""Pieces that are kept before they are joined."""
+"""Maximum number of pieces that are collected before they are joined."""
 SHORT_MAP = 32
-"""Maximum number of keys of a map whose order is cached: rows of one kind have the same keys a million times."""
+"""Maximum number of keys of a map whose key order is cached; a million rows may have the same keys."""
 
 _NAN = b"\xfb\x7f\xf8\x00\x00\x00\x00\x00\x00"
 _UINT, _NEGATIVE, _BYTES, _TEXT, _ARRAY, _MAP = range(0, 0xC0, 0x20)
 _BYTE = [bytes([value]) for value in range(256)]
 _WIDTHS = ((24, 1), (25, 2), (26, 4), (26, 4), (27, 8), (27, 8), (27, 8), (27, 8))
-"""Bytes that a number needs, less one → the code of its head, and the bytes that follow."""
+"""Index: bytes of a number − 1. Value: the code of its head, and the bytes that follow it."""
 _LIMITS = np.array([24, 1 << 8, 1 << 16, 1 << 32], np.uint64)
 _HEAD_BYTES = np.array([1, 2, 3, 5, 9])
-"""Limits that a number reaches → the bytes of its head."""
+"""Index: how many of the limits a number reaches. Value: bytes of its head."""
 
 
 class NotCanonical(ValueError):
@@ -79,7 +79,7 @@ class Table:
 
 @dataclass(frozen=True, eq=False)
 class Encoded:
-    """The encoding of a value that enters several hashes."""
+    """The encoding of a value that is part of several hashes."""
 
     data: bytes
 
@@ -183,7 +183,7 @@ def _rows(columns: Sequence[Column]) -> bytes:
 
 
 class _Part(NamedTuple):
-    """A part of each row: its bytes, row after row, and how many each row has."""
+    """One part of every row: the bytes of all rows, and the number of bytes of each row."""
 
     data: NDArray[np.uint8]
     lengths: NDArray[np.int64]

@@ -48,7 +48,7 @@ def ended_by_limit(returncode: int) -> bool:
 def bound(seconds: int, memory: int, file_bytes: int | None = None) -> None:
     """Limit this process to ``seconds`` of processor time, bytes of address space and of a file; no core file.
 
-    Where the system has no such limits, the parent's clock is the only one.
+    On a system without such limits, only the timeout of the parent applies.
     """
     try:
         import resource
@@ -58,5 +58,5 @@ def bound(seconds: int, memory: int, file_bytes: int | None = None) -> None:
     bounds += [] if file_bytes is None else [(resource.RLIMIT_FSIZE, file_bytes)]
     for what, most in bounds:
         hard = resource.getrlimit(what)[1]
-        least = most if hard == resource.RLIM_INFINITY else min(most, hard)  # a lower one stays
+        least = most if hard == resource.RLIM_INFINITY else min(most, hard)  # a lower limit is kept
         resource.setrlimit(what, (least, least))

@@ -76,7 +76,7 @@ class UnreadableInput(TmmuError):
         return "\n".join(lines)
 
     def record(self) -> dict[str, Any]:
-        """Return the same as a JSON-ready mapping."""
+        """Return the error as a JSON-ready mapping; ``tried`` is a list of ``reader`` and ``reason``."""
         tried = [{"reader": reader, "reason": reason} for reader, reason in self.tried]
         record: dict[str, Any] = spelled_out({**super().record(), "tried": tried})
         return record
@@ -125,8 +125,8 @@ class StoreFault(TmmuError):
 class ContractError(TmmuError):
     """Violation of a clause of the contract. Subclasses set the code; ``diagnostics`` holds scalars only.
 
-    ``t`` is the step (−1: no step), ``hint`` the fix. The fields that §5 requires for a code are always in the
-    record: callers fill in those that are unknown at the place of the error (:meth:`fill`); others are ``"unknown"``.
+    ``t`` is the step (−1: no step), ``hint`` the fix. The record always has the fields that §5 requires for a code:
+    callers add those that they know (:meth:`fill`), the others are ``"unknown"``.
     """
 
     numeric_code: ClassVar[int]
@@ -148,7 +148,7 @@ class ContractError(TmmuError):
         return f"{self.code_id}: {self.message}" + (f" {self.hint}" if self.hint else "")
 
     def fill(self, *, replay_token: str | None = None, rank: int | None = None, **diagnostics: Scalar) -> None:
-        """Add context that only the caller knows; values that are already set stay, unless they are ``unknown``."""
+        """Add context that only the caller knows; a value that is set, and is not ``unknown``, is kept."""
         self.replay_token = self.replay_token or replay_token
         self.rank = self.rank if rank is None else rank
         for key, value in diagnostics.items():
@@ -172,7 +172,7 @@ RECORD = (
 
 
 class AlignmentViolation(ContractError):
-    """1301: an alignment that is not a power of two ≥ 1, or a view off its dtype's grid."""
+    """1301: an alignment that is not a power of two ≥ 1, or a view that is misaligned for its dtype."""
 
     code_id, numeric_code, severity = "ALIGNMENT_VIOLATION", 1301, "FATAL"
     required = ("arena", "logical_slot")
@@ -204,12 +204,12 @@ class ArenaTooSmall(ContractError):
 
     @property
     def undeclared(self) -> bool:
-        """Whether the arena is not declared: then a tensor that needs it is named. One declared with 0 bytes is."""
+        """Whether the arena is not declared; only then the diagnostics name a tensor that needs it."""
         return self.diagnostics.get("capacity") == 0 and "tensor" in self.diagnostics
 
 
 class LivenessCycle(ContractError):
-    """1305: a cycle, or an order that reads a tensor before it is made."""
+    """1305: a cycle, or an order that reads a tensor before it is written."""
 
     code_id, numeric_code, severity = "LIVENESS_CYCLE", 1305, "ERROR"
     required = ("ir_hash", "node_id")

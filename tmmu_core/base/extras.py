@@ -22,10 +22,10 @@ EXTRA_OF = {
     "tflite_micro": "tflm",
     "torch": "torch",
 }
-"""Package → the extra of ours that brings it."""
+"""Package → the extra of this product that installs it."""
 
 CALLED = {"executorch": "ExecuTorch", "torch": "PyTorch"}
-"""Package → its better known name."""
+"""Package → its name in messages."""
 
 
 def install(extra: str) -> str:

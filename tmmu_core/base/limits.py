@@ -17,15 +17,15 @@ from tmmu_core.base.errors import UnreadableInput
 
 @dataclass(frozen=True)
 class Limit:
-    """One number that a file may not pass."""
+    """The maximum of one count."""
 
     name: str
-    """As in ``--max-NAME``."""
+    """The ``NAME`` of ``--max-NAME``."""
     default: int
     what: str
     """The counted unit, in the plural."""
     most: int = 1 << 62
-    """Highest value; greater numbers mean this one."""
+    """Highest value; a greater one is reduced to it."""
 
     @property
     def variable(self) -> str:
@@ -72,7 +72,7 @@ _raised: ContextVar[Mapping[str, int] | None] = ContextVar("limits", default=Non
 
 
 def ceiling(limit: Limit, default: int | None = None) -> int:
-    """Return the value of ``limit``: raised by the caller, else from the environment, else ``default`` or its own.
+    """Return the value of ``limit``: set by the caller, else by the environment, else ``default`` or its own default.
 
     Raises ``UnreadableInput`` if the environment variable is not a whole number ≥ 0.
     """
@@ -125,8 +125,8 @@ def raised(to: Mapping[str, int]) -> Iterator[None]:
 def values_of(stored: int, packed: bool) -> int:
     """Return the maximum number of ``values`` in a file of ``stored`` bytes.
 
-    A limit that was set applies unchanged. The default is for small files: a large file may have one value per two
-    bytes, a compressed one two values per byte, so that a graph with a million tensors opens.
+    A limit that the user sets applies unchanged. The default is for small files: a large file may have one value per
+    two bytes, a compressed file two values per byte, so that a graph with a million tensors opens.
     """
     return ceiling(VALUES, max(VALUES.default, 2 * stored if packed else stored // 2))
 

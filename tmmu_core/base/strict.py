@@ -58,7 +58,7 @@ def field_hint(error: msgspec.ValidationError, shape: Any) -> str:
 
 
 def _inside(kind: inspect.Type, step: str = "") -> Iterator[Any]:
-    """Yield the types of a value's part: of a field ``.name``, or of an element ``[k]``; of "", its names."""
+    """Yield the types of the field ``.name`` or of the element ``[k]`` of a value; without a step, its names."""
     for one in kind.types if isinstance(kind, inspect.UnionType) else (kind,):
         if isinstance(one, inspect.StructType | inspect.DataclassType):
             yield from (f.type if step else f.encode_name for f in one.fields if step in ("", f".{f.encode_name}"))
@@ -86,10 +86,9 @@ def limit_text(most: int) -> str:
 
 
 def whole_number(text: str, most: int = U64_MAX, base: int = 10) -> int:
-    """Return the number that decimal digits (or those of ``base``) write, at most ``most``.
+    """Parse a whole number in digits of ``base``, at most ``most``.
 
-    Raises ``ValueError`` with a sentence. The length is checked before the conversion, which Python refuses above
-    4,300 digits.
+    Raises ``ValueError`` with a sentence. The length is checked first, because Python refuses more than 4,300 digits.
     """
     word = text.strip().lower()
     digits = word.lstrip("0") or "0"

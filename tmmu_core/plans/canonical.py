@@ -19,25 +19,25 @@ DRAFT_TOKEN_BYTES = 64
 
 
 def ir_hash(graph: Graph) -> bytes:
-    """``H(ir_object)``: the graph's native form, defaults omitted.
+    """Return ``H(ir_object)`` of the graph's native form, defaults omitted.
 
-    Raises ``InvalidIrShapes`` (reason ``not_canonical``) when ``params`` hold what has no canonical form.
+    Raises ``InvalidIrShapes`` (reason ``not_canonical``) if ``params`` contain a value without canonical form.
     """
     return _of_user_value(lambda: normal_form(graph), "the graph")
 
 
 def arena_config_hash(config: Mapping[str, Any]) -> bytes:
-    """``H(arena_config as given)``, that of ``{}`` when none was given."""
+    """Return ``H(arena_config as given)``; without a configuration, that of ``{}``."""
     return _of_user_value(lambda: dict(config), "the arena configuration")
 
 
 def execution_order_hash(order: Sequence[str]) -> bytes:
-    """``H([node_id, …])`` of the order as run, ``@inputs`` excluded."""
+    """Return ``H([node_id, …])`` of the order as run, without ``@inputs``."""
     return H(list(order))
 
 
 def shard_spec_hash(spec: Mapping[str, Any] | None) -> bytes:
-    """``H(shard_spec)``, that of ``{}`` when there is none."""
+    """Return ``H(shard_spec)``; without a spec, that of ``{}``."""
     return _of_user_value(lambda: dict(spec or {}), "the shard spec")
 
 
@@ -58,7 +58,7 @@ def token_from_seed(seed: int) -> bytes:
 
 
 def is_token(token: bytes, *, of_draft: bool = True) -> bool:
-    """Whether the length is that of a replay token: 32, or at least 64 for plans ``of_draft`` addresses (draft I.B)."""
+    """Return whether the length is that of a replay token: 32, or with ``of_draft`` at least 64 (draft I.B)."""
     return len(token) == DIGEST_BYTES or (of_draft and len(token) >= DRAFT_TOKEN_BYTES)
 
 
@@ -68,10 +68,10 @@ def logical_address_table(
     slot: NDArray[np.integer[Any]],
     offset: NDArray[np.uint64],
 ) -> Table:
-    """``[[arena, slot, offset], …by (arena name bytes, slot)]`` of the slots in use, each once.
+    """Return ``[[arena, slot, offset], …by (arena name bytes, slot)]`` of the slots in use, each once.
 
-    Takes a plan's row columns (any order, ``offset`` in bytes). A slot's offset is the lowest of its rows': a storage's
-    root lies at its start, views and what is written into them at or above it.
+    The columns are those of a plan's rows, in any order; ``offset`` is in bytes. The offset of a slot is the lowest of
+    its rows: the root of a storage is at its start, views are at or above it.
     """
     rank = np.argsort(np.argsort(np.array([name.encode() for name in arena_names], dtype=object), kind="stable"))
     by = np.lexsort((offset, slot, rank[arena]))
@@ -94,13 +94,13 @@ class Identity(NamedTuple):
 
 
 def plan_hash(identity: Identity, token: bytes, slots: Table | Encoded, addresses: Table | Encoded) -> bytes:
-    """``tmmu_plan_hash`` (TMMU v2 II.K, contract §6): bound to the token, through the slot assignment table."""
+    """Return ``tmmu_plan_hash`` (TMMU v2 II.K, contract §6), which includes the token."""
     assert is_token(token), "a replay token has 32 bytes, the superseded draft's at least 64"
     return H(["tmmu_plan_v1", [*identity, [token, slots], addresses]])
 
 
 def layout_hash(slots: Table | Encoded, addresses: Table | Encoded) -> bytes:
-    """``H(["tmmu_layout_v1", [slot rows, address rows]])``: equal for runs with different replay tokens."""
+    """Return ``H(["tmmu_layout_v1", [slot rows, address rows]])``, which does not depend on the replay token."""
     return H(["tmmu_layout_v1", [slots, addresses]])
 
 

@@ -95,7 +95,7 @@ class ArenaSummary:
 
     @property
     def over_bound_bytes(self) -> int:
-        """Extent − lower bound. Negative: the plan or its bound is wrong."""
+        """Extent − lower bound; negative if the plan or its bound is wrong."""
         return self.extent_bytes - self.bound_bytes
 
     @property
@@ -183,7 +183,7 @@ class PlanColumns:
     birth: I64
     death: I64
     generation: I64
-    """The position (from 0) of its storage among those of the slot."""
+    """Position of the storage in its slot, from 0."""
     storage: I64
     """Rows of one storage share a number; numbers are dense, in the order of (arena name, slot, generation)."""
     roles: tuple[str, ...]
@@ -244,7 +244,7 @@ class Plan(PlanColumns):
     def remark(self, key: str) -> str:
         """Return the text under one of the keys of :data:`REMARKS`; empty without one.
 
-        The value under an arena's name, which may equal a key, is a mapping.
+        An arena may have the name of a key; its value is a mapping and is ignored.
         """
         remark = self.notes.get(key)
         return remark if isinstance(remark, str) else ""

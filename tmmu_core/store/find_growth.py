@@ -1,7 +1,7 @@
 """Find the commit that increased an arena, and the tensors responsible (iree-org/iree#15323).
 
-Runs are stored in order: the commit is the run after the last one that was no larger than the good run. Its growth in
-one arena is the sum of::
+Runs are stored in order: the commit is that of the run after the last run that was not larger than the good run. Its
+growth in one arena is the sum of::
 
     extent after − extent before = (peak after − peak before) + (slack after − slack before)
     peak after − peak before     = Σ over storages of (live bytes at the peak after − live bytes at the peak before)
@@ -86,7 +86,7 @@ class Blame:
 
 
 def like_the_latest(runs: Sequence[Run]) -> tuple[Run, ...]:
-    """Return the runs of the latest run's series; for commits without one, their latest run."""
+    """Return the runs in the series of the latest run; of a commit without such a run, its latest run."""
     if not runs:
         return ()
     alike = {run.commit for run in runs if run.series == runs[-1].series}

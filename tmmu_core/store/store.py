@@ -39,9 +39,9 @@ class RecordResult:
 
     run: Run
     new_run: bool
-    """False if the same run existed."""
+    """Whether the run did not exist."""
     new_plan: bool
-    """False if the same plan existed."""
+    """Whether the plan did not exist."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ class Store:
         return self._read(chosen, last)
 
     def lines(self, branch: str | None = None) -> tuple[Line, ...]:
-        """Return every series (of one branch) with its last change, sorted by its key. O(runs)."""
+        """Return every series of runs (on one branch) with its last change, sorted by its key. O(runs)."""
         series = ("model", "branch", "planner", "mode", "preset")
         figures = ("at", "commit", "extent_bytes", "peak_live_bytes", "lower_bound_bytes")
         chosen = select(*(RUNS.c[name] for name in (*series, *figures)))
@@ -157,8 +157,8 @@ class Store:
     def resolve(self, reference: str, of: Plan | None = None) -> Run:
         """Return the latest run of ``MODEL@COMMIT``, ``MODEL@BRANCH``, ``COMMIT`` or ``BRANCH``.
 
-        Without a model, the model of ``of``'s graph is used. A run with the planner, mode and preset of ``of`` is
-        preferred. Raises ``StoreFault``.
+        A reference without a model means the model of the graph of the plan ``of``. A run with the planner, mode and
+        preset of ``of`` is preferred. Raises ``StoreFault``.
         """
         named, point = split_reference(reference)
         model = named or self._model_of(reference, of)
@@ -208,7 +208,9 @@ class Store:
 
     def _read(self, chosen: Select[Any], last: int | None = None) -> tuple[Run, ...]:
         found = self.rows(chosen.order_by(RUNS.c.at.desc(), RUNS.c.number.desc()).limit(last))
-        return tuple([_run(row) for row in reversed(found)])
+        figures = [msgspec.json.decode(row.arenas, type=tuple[ArenaFigures, ...]) for row in found]
+        runs = [Run(**{**row._mapping, "arenas": arenas}) for row, arenas in zip(found, figures, strict=True)]
+        return tuple(reversed(runs))
 
     def _distinct(self, statement: Select[Any], most: int) -> list[str]:
         """Return the distinct texts of a column, at most ``most``, in order."""
@@ -290,10 +292,6 @@ class Store:
 # --- rows --------------------------------------------------------------------------------------------------------
 
 _READ = tuple(RUNS.c[name] for name in Run.__dataclass_fields__)
-
-
-def _run(row: Any) -> Run:
-    return Run(**{**row._mapping, "arenas": msgspec.json.decode(row.arenas, type=tuple[ArenaFigures, ...])})
 
 
 def columns_of(run: Run) -> dict[str, Any]:

@@ -135,7 +135,12 @@ def view_on(
         raise _misfit(tensor, "it is a part of the rows that the split distributes")
     offset, wanted = offset // whole, wanted // whole
     strides = view.stride_desc if view.stride_desc is not None and 0 in view.stride_desc else None
-    for split in [sharding.splits[i]] if not sharding.follows[i] else _candidates(base_split, len(shape)):
+    candidates = [sharding.splits[i]]
+    if sharding.follows[i]:
+        candidates = [base_split] if all(axis < len(shape) for axis, _ in base_split) else []
+        if len(base_split) == 1:
+            candidates += [((axis, base_split[0][1]),) for axis in range(len(shape)) if axis != base_split[0][0]]
+    for split in candidates:
         if any(shape[axis] < sharding.parts(mesh) for axis, mesh in split):
             continue
         cut = cut_to_share(tensor, shape, split, sharding.spec, place)
@@ -143,14 +148,6 @@ def view_on(
         if tensor_bytes(stored, tensor.dtype) == wanted and not offset % itemsize(tensor.dtype):
             return msgspec.structs.replace(cut, view=View(view.base_tensor_uid, offset, wanted, strides)), split
     raise _misfit(tensor, "no axis of it is consistent with its base's split")
-
-
-def _candidates(base_split: Split, axes: int) -> list[Split]:
-    """Return the splits of a view that are consistent with the split of its base."""
-    found = [base_split] if all(axis < axes for axis, _ in base_split) else []
-    if len(base_split) == 1:
-        found += [((axis, base_split[0][1]),) for axis in range(axes) if axis != base_split[0][0]]
-    return found
 
 
 def _numbers(tensor: Tensor, shape: Sequence[int]) -> tuple[int, ...]:

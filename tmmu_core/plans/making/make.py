@@ -111,8 +111,7 @@ def _made(source: Graph | PlainInstance, request: PlanRequest, progress: Progres
         hint = "Tokens of 64 bytes and more are the superseded draft's: --addressing blake3_sparse."
         raise InvalidIrShapes(message, reason="replay_token", node_id="", hint=hint)
     if isinstance(source, PlainInstance):
-        problems = problems_as_requested(source.problems, request)
-        return PlanningResult(request, _plan_of_instance(source, problems, request, progress), problems=problems)
+        return _instance_planned(source, request, progress)
     refuse_unused_dims(source, request.dims)
     if request.shard_spec is None:
         solution = solve(source, with_arena_settings(source, request), progress=progress)
@@ -142,9 +141,8 @@ def _warnings(graph: Graph, request: PlanRequest, plan: Plan) -> Iterator[str]:
 # --- instances ---------------------------------------------------------------------------------------------------
 
 
-def _plan_of_instance(
-    instance: PlainInstance, problems: tuple[Problem, ...], request: PlanRequest, progress: Progress | None
-) -> Plan:
+def _instance_planned(instance: PlainInstance, request: PlanRequest, progress: Progress | None) -> PlanningResult:
+    problems = problems_as_requested(instance.problems, request)
     planner = request.planner or DEFAULT_PLANNER
     keeps = instance.packing is not None and planner == GIVEN
     notes = instance.notes
@@ -152,13 +150,14 @@ def _plan_of_instance(
         what = "kept; no planner ran" if keeps else f"discarded: {planner} places every buffer again"
         notes = (*notes, f"all {sum(map(len, instance.problems)):,} offsets of the input are {what}.")
     packing = instance.packing if keeps else None
-    return plan_problem(
+    plan = plan_problem(
         replace(instance, problem=problems[0], others=problems[1:], packing=packing, notes=notes),
         planner=planner,
         options={} if keeps else request.options,
         token=request.replay_token,
         progress=progress,
     )
+    return PlanningResult(request, plan, problems=problems)
 
 
 def problems_as_requested(problems: tuple[Problem, ...], request: PlanRequest) -> tuple[Problem, ...]:
