@@ -21,4 +21,4 @@ def test_json_error_has_its_place() -> None:
     with pytest.raises(UnreadableInput) as caught:
         read_json_object('{"a": 1,}', "shard spec")
     assert caught.value.place == "line 1, column 9, byte 8"
-    assert "the shard spec is not JSON." in str(caught.value)
+    assert str(caught.value).startswith("shard spec: this is not JSON: ")

@@ -11,6 +11,7 @@ from typing import get_args
 from tmmu_core.base import strict
 from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.graph.model import Dim, Graph, ShapeFrom
+from tmmu_core.graph.quantities import pair_texts
 
 
 def assumed_at(graph: Graph, given: Mapping[str, int] | None = None) -> dict[str, int]:
@@ -54,7 +55,7 @@ def _used(graph: Graph) -> set[str]:
 
 def dims_text(sizes: Mapping[str, int]) -> str:
     """Return sizes in the form of ``--dims``, sorted by name: ``B=1,T=512``."""
-    return ",".join(f"{name}={size}" for name, size in sorted(sizes.items()))
+    return ",".join(pair_texts(sorted(sizes.items())))
 
 
 def assumed_text(graph: Graph, given: Mapping[str, int] | None = None) -> str:

@@ -7,8 +7,9 @@ The default order is topological, with the lowest node id among ready nodes. Ids
 Python's ``str`` order.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from heapq import heapify, heappop, heappush
 
 import numpy as np
@@ -157,16 +158,14 @@ def build_timeline(
     index = index_graph(graph, dims)
     given = order if order is not None else graph.execution_order
     retain = mode != "inference" and preset != "inference"
-    expanded = graph
-
-    synthesise = mode == "backward" and all(node.phase != "backward" for node in graph.nodes)
-    ordered = _order(index, given, mode)
-    if synthesise:
-        expanded, ids = with_backward(graph, _ids(index, ordered), retain=retain)
-        index = index_graph(expanded, dims)
-        ordered = _order(index, ids, mode)
-    if preset == "remat_enabled" and mode == "backward" and any(tensor.remat for tensor in graph.tensors):
-        expanded, ids = with_rematerialisation(expanded, _ids(index, ordered))
+    expansions: list[Callable[[Graph, Sequence[str]], tuple[Graph, list[str]]]] = []
+    if mode == "backward" and all(node.phase != "backward" for node in graph.nodes):
+        expansions.append(partial(with_backward, retain=retain))
+    if mode == "backward" and preset == "remat_enabled" and any(tensor.remat for tensor in graph.tensors):
+        expansions.append(with_rematerialisation)
+    expanded, ordered = graph, _order(index, given, mode)
+    for expand in expansions:
+        expanded, ids = expand(expanded, _ids(index, ordered))
         index = index_graph(expanded, dims)
         ordered = _order(index, ids, mode)
 

@@ -38,25 +38,21 @@ def plan_problem(
     instance = given if isinstance(given, PlainInstance) else PlainInstance("", given)
     meter = metered(progress, options or {})
     if instance.packing is not None:
-        planner = GIVEN
+        planner, ends = GIVEN, np.cumsum([len(problem) for problem in instance.problems])
+        packings = [Packing(offset) for offset in np.split(instance.packing.offset, ends[:-1])]
+    else:
+        packings = [_packed(problem, planner, options or {}, meter) for problem in instance.problems]
     reserved = instance.recorded.reserved_peak_bytes if planner == GIVEN and instance.recorded else None
-    given_packings: dict[str, Packing] = {}
-    if instance.packing is not None:
-        offsets = np.split(instance.packing.offset, np.cumsum([len(problem) for problem in instance.problems])[:-1])
-        given_packings = {p.arena: Packing(own) for p, own in zip(instance.problems, offsets, strict=True)}
-    placed = []
-    for problem in instance.problems:
-        packing = given_packings.get(problem.arena) or _packed(problem, planner, options or {}, meter)
-        found = packed_arena(problem, packing)
-        placed.append(replace(found, extent=max(found.extent, reserved or 0)))
+    found = map(packed_arena, instance.problems, packings)
+    placed = [replace(one, extent=max(one.extent, reserved or 0)) for one in found]
     columns = _columns(placed, instance)
     steps = int(columns.death.max(initial=1))
     config = {problem.arena: Arena(problem.capacity, problem.arena_alignment) for problem in instance.problems}
-    summaries = [summarise(found, config, steps) for found in placed]
-    for found, summary in zip(placed, summaries, strict=True):
+    summaries = [summarise(one, config, steps) for one in placed]
+    for one, summary in zip(placed, summaries, strict=True):
         if planner != GIVEN:
-            check_capacity(found.problem, summary, of_graph=False)
-    birth, end, size = map(np.concatenate, zip(*(found.live_parts for found in placed), strict=True))
+            check_capacity(one.problem, summary, of_graph=False)
+    birth, end, size = map(np.concatenate, zip(*(one.live_parts for one in placed), strict=True))
     constraints = constraints_of(instance.problems)
     return assemble(
         columns,

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from tmmu_core.base import strict
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.graph.arenas import refuse_many
+from tmmu_core.graph.assumed_sizes import dims_text
 from tmmu_core.graph.native.document import decode, refuse_long_numbers, refuse_many_values
 from tmmu_core.graph.quantities import pair_texts, parse_bytes, read_pairs
 from tmmu_core.plans.canonical import is_token
@@ -98,33 +99,17 @@ def capacity_texts(capacities: Mapping[str, int]) -> list[str]:
 
 
 def read_json_object(text: str, what: str) -> dict[str, Any]:
-    """Read a JSON object with unique keys. Raises ``UnreadableInput``."""
-
-    def once(items: list[tuple[str, Any]]) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        for key, value in items:
-            if key in found:
-                raise UnreadableInput(f"the {what} has the key {key!r} twice.", place=f"$.{key}", hint="Remove one.")
-            found[key] = value
-        return found
-
-    value = _read_json(text, what, f"the {what} is not JSON.", once)
+    """Return a JSON object with unique keys; ``what`` names it. Raises ``UnreadableInput``."""
+    value = _read_json(text, what)
     if not isinstance(value, dict):
         raise UnreadableInput(f"the {what} is not a JSON object.", place="$")
     return value
 
 
-def _read_json(text: str, what: str, refusal: str, pairs: Callable[[list[tuple[str, Any]]], Any] | None = None) -> Any:
-    try:
-        refuse_odd_json(text, what)
-        return json.loads(text, object_pairs_hook=pairs)
-    except (ValueError, RecursionError) as error:  # also for numbers with more digits than Python parses
-        place = ""  # of our decoder, because Python's messages change between versions
-        try:
-            decode(text.encode("utf-8", "replace"), Any)
-        except UnreadableInput as found:
-            place = found.place
-        raise UnreadableInput(refusal, place=place) from error
+def _read_json(text: str, what: str) -> Any:
+    data = text.encode("utf-8", "replace")
+    refuse_many_values(data, what)
+    return decode(data, Any, what)
 
 
 def refuse_odd_json(text: str, what: str) -> None:
@@ -152,7 +137,7 @@ def _order(text: str) -> tuple[str, ...]:
         raise UnreadableInput("the order is a JSON object.", place="$", hint=hint)
     if text.lstrip()[:1] != "[":
         return tuple(line.strip() for line in text.splitlines() if line.strip())
-    listed = _read_json(text, "order", "the order is not a JSON list of node ids.")
+    listed = _read_json(text, "order")
     for i, node in enumerate(listed):
         if not isinstance(node, str):
             raise UnreadableInput("the order is not a JSON list of node ids.", place=f"$[{i}]")
@@ -266,7 +251,7 @@ OPTION_SPECS: Mapping[str, OptionSpec] = {
         "B=8,T=512",
         "Sizes of named dimensions [their upper bounds].",
         lambda text: _pairs(text, _dimension),
-        lambda sizes: ",".join(pair_texts(sorted(sizes.items()))),
+        dims_text,
         of_graphs=True,
     ),
     "budget": OptionSpec("--budget", "BYTES", "Maximum total size of all arenas [unlimited].", _bytes, of_graphs=True),
