@@ -72,7 +72,10 @@ READERS: tuple[Reader, ...] = (
         *("torch-snapshot", "PyTorch allocator snapshot", "instance", (".pickle", ".pkl", *_JSON)),
         *("formats.pytorch.snapshot.torch_snapshot:read", f"{_SIGNATURES}_snapshot"),
     ),
-    Reader("executorch-trace", "ExecuTorch memory trace", "instance", _JSON, "formats.edge.executorch_trace:read"),
+    Reader(
+        *("executorch-trace", "ExecuTorch memory trace", "instance", _JSON),
+        *("formats.edge.executorch:read_trace", "formats.edge.executorch:refuses_trace"),
+    ),
     Reader(
         *("torch-profile", "PyTorch profiler trace with memory events", "instance", _JSON),
         *("formats.pytorch.snapshot.kineto_trace:read", f"{_SIGNATURES}_profile"),

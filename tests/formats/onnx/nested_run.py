@@ -1,10 +1,8 @@
-"""Nested scopes executed in arenas: each body node by node, as often as its scope says, on bytes at planned offsets.
+"""Run a planned ONNX model with nested scopes, node by node, on bytes at the planned offsets.
 
-The interpreter is as naive as an executor may be. It reads operands from the arena and writes results there, one copy
-after the other where a scope closes. Beside every value in the arena it keeps the true one in a dictionary: an operand
-that does not hold it is a difference. A result's place is spoilt before the operands are read, except where the plan
-or the graph says that it is an operand's place. Conditions, counters and trip counts
-are read from the arena too.
+Operands, conditions, counters and trip counts are read from the arena, and results are written there. A dictionary has
+the true value of each tensor: an operand with other bytes in the arena is a difference. The bytes of a result are
+overwritten before the operands are read, unless the plan or the graph permits that it overwrites an operand.
 """
 
 from typing import Any
@@ -15,8 +13,9 @@ from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
+from tmmu_core.formats.onnx.onnx_model import attribute_of
 from tmmu_core.formats.onnx.onnx_reader import flattened
-from tmmu_core.formats.onnx.onnx_scopes import in_place, is_scope
+from tmmu_core.formats.onnx.onnx_scopes import carried_of, in_place, is_scope
 from tmmu_core.graph.model import Graph, Node
 from tmmu_core.plans.model import Plan
 
@@ -24,16 +23,16 @@ Array = NDArray[Any]
 Feeds = dict[str, Array]
 POISON = 0xA5
 LONG = 2000
-"""Steps after which a run is endless: a condition or a counter was written over."""
+"""Maximum steps of a run; more mean that a condition or a counter was overwritten."""
 
 
 def reference(model: onnx.ModelProto, feeds: Feeds) -> list[Array]:
-    """The model as the onnx package runs it, whole."""
+    """Return the outputs of the model from the reference evaluator of the onnx package."""
     return [np.asarray(value) for value in ReferenceEvaluator(model).run(None, feeds)]
 
 
 class NestedRun:
-    """One run of a planned model; made for one use. ``differences`` tells (step, node id, tensor, when)."""
+    """One run of a planned model, for one use; ``differences`` has rows of (step, node id, tensor, when)."""
 
     def __init__(self, model: onnx.ModelProto, graph: Graph, plan: Plan, feeds: Feeds) -> None:
         self.graph, self.plan, self.feeds = graph, plan, feeds
@@ -44,14 +43,14 @@ class NestedRun:
         self.arenas = [np.full(arena.extent_bytes, POISON, np.uint8) for arena in plan.arenas]
         self.truth: Feeds = {}
         self.differences: list[tuple[int, str, str, str]] = []
-        self.executed: list[str] = []
+        self.executed = 0
         self.protos = {name: node for node in flat.model.graph.node for name in node.output if name}
         self.closing = {n.name.rpartition("/")[0]: n for n in flat.model.graph.node if n.op_type.endswith(".close")}
         self.handed = {(step, taker) for step, _, taker in plan.handoffs}
         self._load_constants(flat.model)
 
     def _load_constants(self, model: onnx.ModelProto) -> None:
-        """Weights, and what the importer folded: carried out in the file's order, as far as that goes."""
+        """Write the weights and the constants that the importer folds, computed in the order of the file."""
         values = {weight.name: numpy_helper.to_array(weight) for weight in model.graph.initializer}
         planned = {tensor.id for tensor in self.graph.tensors if tensor.persistent}
         written = {name for node in self.graph.nodes for name in node.outputs}
@@ -100,7 +99,7 @@ class NestedRun:
     # --- control
 
     def run(self) -> list[Array]:
-        """The graph's outputs, from the arena."""
+        """Return the graph's outputs, read from the arena."""
         nodes = {node.node_id: node for node in self.graph.nodes}
         branches: dict[str, tuple[str, bool]] = {}
         for scope, closing in self.closing.items():
@@ -119,26 +118,22 @@ class NestedRun:
             if any(bool(self._read(step, node.node_id, name).all()) != flag for name, flag in around):
                 step += 1
                 continue
-            self.executed.append(node.node_id)
-            if len(self.executed) > LONG:
+            self.executed += 1
+            if self.executed > LONG:
                 self.differences.append((step, node.node_id, "", "endless"))
                 return []
             step = self._step(step, node, scope, at)
         return [self._read(self.plan.steps, "@end", name, "end") for name in self.graph.outputs]
 
     def _step(self, step: int, node: Node, scope: str, at: dict[str, int]) -> int:
-        """Carry one node out, and say which step is next."""
-        operator = node.instr.partition(".")[2] if node.instr in SCOPE_INSTRS else ""
-        if operator == "open":
-            self._spoil(step, node)
-            return self._open(step, node, scope, at)
-        if operator == "next":
-            self._spoil(step, node)
-            return self._next(step, node, scope)
-        if operator == "close":
-            self._spoil(step, node)
-            return self._close(step, node, scope, at)
+        """Run one node, and return the next step."""
         self._spoil(step, node)
+        if node.instr in ("Loop.open", "Scan.open"):
+            return self._open(step, node, scope, at)
+        if node.instr == "Scan.next":
+            return self._next(step, node, scope)
+        if node.instr in ("If.close", "Loop.close", "Scan.close"):
+            return self._close(step, node, scope, at)
         operands = [self._read(step, node.node_id, name) for name in node.inputs]
         for name, value in self._compute(self.protos[node.outputs[0]], operands).items():
             if name in node.outputs:
@@ -162,7 +157,7 @@ class NestedRun:
     def _open(self, step: int, node: Node, scope: str, at: dict[str, int]) -> int:
         closing, opening = self.closing[scope], self.protos[node.outputs[0]]
         loop = closing.op_type == "Loop.close"
-        states = _count(closing, "states")
+        states = len(carried_of(closing).states)
         initial = list(opening.input[len(opening.input) - states :]) if states else []
         for source, name in zip(initial, opening.output[2 if loop else 0 :], strict=False):
             self._write(name, self._read(step, node.node_id, source))
@@ -184,7 +179,7 @@ class NestedRun:
 
     def _next(self, step: int, node: Node, scope: str) -> int:
         proto, counter = self.protos[node.outputs[0]], self.truth.setdefault(f"#{scope}", np.array(0))
-        axes, turned = _list(proto, "axes"), _list(proto, "directions") or [0] * len(proto.input)
+        axes, turned = attribute_of(proto, "axes"), attribute_of(proto, "directions") or [0] * len(proto.input)
         for source, piece, axis, back in zip(proto.input, proto.output, axes, turned, strict=True):
             whole = self._read(step, node.node_id, source)
             k = int(counter)
@@ -205,21 +200,16 @@ class NestedRun:
         for name in node.inputs:
             if name in self.truth:
                 self._read(step, node.node_id, name)
-        states, stacked = _count(closing, "states"), _count(closing, "stacked")
         loop = closing.op_type == "Loop.close"
-        first = 3 if loop else 0
-        places = list(closing.input[first : first + states])
-        room = list(closing.input[first + states : first + states + stacked])
-        rest = list(closing.input[first + states + stacked :])
-        condition = rest.pop(0) if loop else ""
-        results, slices = rest[:states], rest[states : states + stacked]
-        for name, piece in zip(room, slices, strict=True):
+        places, stacked, results, slices = (list(names) for names in carried_of(closing))
+        for name, row in zip(stacked, slices, strict=True):
             if name:
-                before, value = self._read(step, node.node_id, name), self._in_arena(piece)
+                before, value = self._read(step, node.node_id, name), self._in_arena(row)
                 whole = np.concatenate([before.reshape(-1), value.reshape(-1)]) if before.size else value.reshape(-1)
                 self._write(name, whole.view(value.dtype))
         carried = dict(zip(places, [self.truth[name] for name in results], strict=True))
         if loop:
+            condition = closing.input[3 + len(places) + len(stacked)]
             carried[closing.input[2]] = self.truth[condition].reshape(self.truth[closing.input[2]].shape)
             results.append(condition)
             self._write(closing.input[1], self.truth[closing.input[1]] + 1)
@@ -236,51 +226,29 @@ class NestedRun:
             back = at[f"{scope}/open"] + 1
         else:
             done = self.truth[f"#{scope}"] = self.truth[f"#{scope}"] + 1
-            measured = self.truth[_word(closing, "measured")]
-            goes = int(done) < measured.shape[_count(closing, "axis")]
+            measured = self.truth[attribute_of(closing, "measured").decode()]
+            goes = int(done) < measured.shape[attribute_of(closing, "axis")]
             back = at[f"{scope}/next"]
         return back if goes else self._finish(step, closing)
 
     def _finish(self, step: int, closing: onnx.NodeProto) -> int:
-        """The last end of a scope: results are in their places, gathered ones in the order of their axes."""
-        states = _count(closing, "states")
-        first = 3 if closing.op_type == "Loop.close" else 0
-        stacked = closing.input[first + states : first + states + _count(closing, "stacked")]
-        skipped = 1 if first else 0
-        slices = closing.input[first + states + len(stacked) + skipped + states :]
-        axes, turned = _list(closing, "axes") or [0] * len(stacked), _list(closing, "directions") or [0] * len(stacked)
+        """Write the results of a scope after its last iteration; the axes of stacked outputs are moved."""
+        _, stacked, _, slices = carried_of(closing)
+        axes, turned = (attribute_of(closing, name) or [0] * len(stacked) for name in ("axes", "directions"))
         for place, output in in_place(closing):
             value = self._read(step, closing.name, place)
             if place in stacked:
                 j = list(stacked).index(place)
-                value = self._stacked(value, slices[j], output, axes[j], bool(turned[j]))
+                value = self._moved(value, slices[j], output, axes[j], bool(turned[j]))
             self._write(output, value)
         self.truth.pop(f"#{closing.name.rpartition('/')[0]}", None)
         return step + 1
 
-    def _stacked(self, flat: Array, piece: str, output: str, axis: int, back: bool) -> Array:
-        if piece not in self.truth:  # no iteration at all
+    def _moved(self, flat: Array, row: str, output: str, axis: int, back: bool) -> Array:
+        if row not in self.truth:  # no iteration
             tensor = next(t for t in self.graph.tensors if t.id == output)
             shape = [int(dim) for dim in tensor.shape]
             shape[axis] = 0
             return np.zeros(shape, np.dtype(tensor.dtype))
-        shape = self.truth[piece].shape
-        whole = flat.view(self.truth[piece].dtype).reshape(-1, *shape)
+        whole = flat.view(self.truth[row].dtype).reshape(-1, *self.truth[row].shape)
         return np.moveaxis(whole[::-1] if back else whole, 0, axis)
-
-
-SCOPE_INSTRS = frozenset(
-    ("If.close", "Loop.open", "Loop.close", "Scan.open", "Scan.next", "Scan.close"),
-)
-
-
-def _count(node: onnx.NodeProto, name: str) -> int:
-    return next((int(a.i) for a in node.attribute if a.name == name), 0)
-
-
-def _list(node: onnx.NodeProto, name: str) -> list[int]:
-    return next((list(a.ints) for a in node.attribute if a.name == name), [])
-
-
-def _word(node: onnx.NodeProto, name: str) -> str:
-    return next((a.s.decode() for a in node.attribute if a.name == name), "")

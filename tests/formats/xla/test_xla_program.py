@@ -50,13 +50,10 @@ source_file="/home/someone/gpt/it's \\"model\\".py" source_line=7}}, backend_con
 
 def test_value_has_its_module_line_operator_and_phase() -> None:
     made = xla_dump.read_dump((ASSIGNMENT + LIVE_RANGE + PROGRAM).encode()).made
-    assert made["a"] == StorageOrigin(
-        Origin(("GPT", "h_0", "mlp"), "gpt/model.py:12"), "tanh", "forward"
-    )  # of its fusion's root
+    # A fusion has the origin of its root.
+    assert made["a"] == StorageOrigin(Origin(("GPT", "h_0", "mlp"), "gpt/model.py:12"), "tanh", "forward")
     assert made["w"] == StorageOrigin(Origin(("h_0",)))
-    assert made["temporary"] == StorageOrigin(
-        Origin(("optimizer",)), "sub"
-    )  # of no known phase, and a line that is not there
+    assert made["temporary"] == StorageOrigin(Origin(("optimizer",)), "sub")
     assert "w_new" not in made
 
 
@@ -99,7 +96,7 @@ def test_cyclic_calls_end() -> None:
     lines = ["%c (p: f32[]) -> f32[] {", "  ROOT %f = f32[] fusion(), calls=%c", "}"]
     assert origins_of(lines) == {}
     deep = [f'  %n{k} = f32[] add(), metadata={{op_name="{"a/" * 40_000}b"}}' for k in range(20)]
-    assert origins_of(deep) == {}  # longer than is looked at: its end is not there
+    assert origins_of(deep) == {}  # the names are longer than the text that is read
 
 
 def test_phases_are_ranges_of_steps() -> None:

@@ -1,4 +1,4 @@
-"""Read the memory plan of an ExecuTorch program (``.pte``).
+"""Read the memory plan of an ExecuTorch program (``.pte``), or of a memory trace of ExecuTorch's profiler.
 
 A program is a flatbuffer (``schema/program.fbs`` of the executorch package, identifier ``ET12``). A method has values,
 some with a place ``(memory, offset)``, and a chain of instructions that refer to values:
@@ -14,23 +14,34 @@ the bytes of the last value written at its place, extends the live range of that
 (``base+view``). A value that a kernel writes at the place of one of its operands is merged in the same way. A value
 that is never written and has a place of its own persists between runs: it is live at every step. Each memory is an
 arena. Memory that delegates allocate is not in the file.
+
+A trace (``executorch.util.activation_memory_profiler.generate_memory_trace``) has an event for each value and step:
+``ts`` is the value's offset, ``dur`` its bytes, ``pid`` its memory and ``tid`` the step. It has offsets only if it was
+written with ``enable_memory_offsets=True``; else ``ts`` is the sum of the bytes of the earlier values of the step.
 """
 
 from __future__ import annotations
 
 import struct
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
 import flatbuffers
+import msgspec
 
 from tmmu_core.base import limits
 from tmmu_core.base.errors import UnreadableInput
+from tmmu_core.base.struct_types import register_types
 from tmmu_core.formats.allocator_plan import LAST_BYTE, LiveRange, arena_names, instance_of, peak_of, stem_of
+from tmmu_core.graph.native import document
 from tmmu_core.planners.problem import PlainInstance
 
 HINT = "Write the program again with ExecuTorchProgramManager.write_to_file."
+TRACE_HINT = "Write it with generate_memory_trace(…, enable_memory_offsets=True)."
+MEMORY_EVENTS = "memory_allocation"
+"""Category of the memory events of a trace."""
 WIDTHS = (1, 1, 2, 4, 8, 2, 4, 8, 4, 8, 16, 1, 1, 1, 4, 2, 1, 1, 1, 1, 1, 1, 2, 1, 1, 1, 1, 2, 4, 8)
 """``ScalarType`` → bytes of an element."""
 TENSOR, TENSORS, OPTIONAL_TENSORS = 5, 10, 11
@@ -309,3 +320,66 @@ class _Method:
             yield f"{self.unplaced} values have no place in the plan: the caller of the program provides their memory"
         if self.delegates:
             yield f"the file does not contain the memory that {self.delegates} delegate calls allocate"
+
+
+# --- traces ------------------------------------------------------------------------------------------------------
+
+
+class _Event(msgspec.Struct, gc=False):
+    name: str
+    cat: str = ""
+    ts: int = 0
+    dur: int = 0
+    pid: int = 0
+    tid: int = 0
+
+
+class _Trace(msgspec.Struct):
+    events: list[_Event] = msgspec.field(name="traceEvents")
+
+
+register_types(_Event, _Trace)
+
+
+def refuses_trace(data: bytes) -> str:
+    """Return why bytes are not a memory trace of ExecuTorch's profiler; ``""`` if they are."""
+    if document.kind(data) != "json":
+        return "it does not begin like a JSON object" if data else "the file is empty"
+    known = b'"traceEvents"' in data[:4096] and MEMORY_EVENTS.encode() in data
+    return "" if known else f'it has no "traceEvents" of the category {MEMORY_EVENTS}'
+
+
+def read_trace(data: bytes, name: str = "") -> PlainInstance:
+    """Return the live ranges of a memory trace, with their offsets if it has them. Raises ``UnreadableInput``."""
+    try:
+        events = msgspec.json.decode(data, type=_Trace).events
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise UnreadableInput(f"the trace is damaged: {error}.", source=name, hint=TRACE_HINT) from error
+    events = [event for event in events if event.cat == MEMORY_EVENTS]
+    wrong = next((e for e in events if min(e.ts, e.dur, e.pid, e.tid) < 0 or max(e.ts, e.dur, e.tid) > LAST_BYTE), None)
+    if wrong is not None or not events:
+        what = f"{wrong.name!r} is {wrong.dur} bytes at {wrong.ts}" if wrong else "it holds no allocation"
+        raise UnreadableInput(f"the trace is damaged: {what}.", source=name, hint=TRACE_HINT)
+    ends: Counter[int] = Counter()
+    placed = False
+    for event in events:
+        placed = placed or event.ts != ends[event.tid]
+        ends[event.tid] = event.ts + event.dur
+    spans: dict[tuple[str, int, int, int], tuple[int, int]] = {}
+    seen: Counter[tuple[str, int, int]] = Counter()
+    for event in events:
+        alike = event.name, event.pid, event.tid
+        value = event.name, event.pid, event.ts if placed else seen[alike], event.dur
+        seen[alike] += 1
+        first, last = spans.get(value, (event.tid, event.tid))
+        spans[value] = min(first, event.tid), max(last, event.tid)
+    arenas = arena_names(event.pid for event in events)
+    lives = [
+        LiveRange(f"{label} #{k}", first, last + 1, size, offset if placed else 0, arena=arenas[memory])
+        for k, ((label, memory, offset, size), (first, last)) in enumerate(spans.items())
+        if size
+    ]
+    notes = ["a step is a node of the exported program"]
+    if not placed:
+        notes.append("the trace has no offsets: this is a problem to plan. " + TRACE_HINT)
+    return instance_of(stem_of(name), lives, notes, placed=placed)

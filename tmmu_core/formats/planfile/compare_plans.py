@@ -2,13 +2,13 @@
 
 Two runs are *comparable* if they have one graph, arena configuration, token and schemas (contract §7, TMMU v2 §7);
 another mode or order is a divergence, reported first. Two snapshots of an allocator are comparable by line of code.
-Comparing raises no error: the differences of incomparable plans are listed too.
+Incomparable plans raise no error: their differences are listed too.
 
 "Left" is the baseline, "right" the candidate. Planner, options, preset and name are *context*: they are reported, but
 two planners with one layout are identical. ``allocation_time_ns`` is never compared.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import zip_longest
@@ -79,9 +79,9 @@ class Comparison:
     divergences: tuple[Difference, ...]
     """Differences outside of the rows, mode and order first."""
     context: tuple[Difference, ...]
-    """Differences in planner, options, preset and name: no divergence."""
+    """Differences in planner, options, preset and name, which are no divergences."""
     certificates: tuple[Difference, ...]
-    """Arenas with different certificates; a divergence too between two runs of one planner."""
+    """Arenas with different certificates; between two runs of one planner they are divergences too."""
     ids: tuple[str, ...]
     """Tensors of either plan, by id bytes; parallel to the columns below."""
     left_row: I64
@@ -90,7 +90,7 @@ class Comparison:
     kinds: NDArray[np.uint8]
     """Bit k: ``KINDS[k]``."""
     complete: bool = True
-    """Whether both sides contain their tensors; a digest trace has only their hash."""
+    """Whether both sides contain their tensors; a digest has only their hash."""
 
     @property
     def comparable(self) -> bool:
@@ -113,28 +113,30 @@ class Comparison:
         is_renumbered = not self._before_rows and bool(self.kinds.any()) and not (self.kinds & ~renumbered).any()
         return "diverged in slot numbers only" if is_renumbered else "diverged"
 
-    def _sides(self, is_so: Callable[[Plan], bool]) -> tuple[str, ...]:
-        return tuple([name for name in ("left", "right") if is_so(getattr(self, name))])
-
     @property
     def invalid(self) -> tuple[str, ...]:
         """The sides (``left``, ``right``) that do not verify: no memory can be laid out as they claim."""
-        return self._sides(lambda plan: any(arena.status == INVALID for arena in plan.arenas))
+        sides = (("left", self.left), ("right", self.right))
+        return tuple([name for name, plan in sides if any(arena.status == INVALID for arena in plan.arenas)])
 
     @property
     def incomplete(self) -> tuple[str, ...]:
         """The sides (``left``, ``right``) whose figures omit a part of the graph."""
-        return self._sides(lambda plan: bool(plan.incomplete))
+        return tuple([name for name, plan in (("left", self.left), ("right", self.right)) if plan.incomplete])
 
     @cached_property
     def first(self) -> Difference | None:
         """The first divergence: mode, order, then by tensor, then figures and hashes."""
         if self._before_rows:
             return self._before_rows[0]
-        changed = self._changed(None)
-        if len(changed):
-            return self._row_difference(int(changed[0]))
-        return self.divergences[0] if self.divergences else None
+        changed = next(self.changes(), None)
+        if changed is None:
+            return self.divergences[0] if self.divergences else None
+        path = f"$.tensors[{changed.tensor_id!r}]"
+        if changed.left is None or changed.right is None:
+            return Difference(path, _row_text(changed.left), _row_text(changed.right))
+        sides = ((field, getattr(changed.left, field), getattr(changed.right, field)) for field in _ROW_FIELDS)
+        return next(Difference(f"{path}.{field}", a, b) for field, a, b in sides if a != b)
 
     @property
     def _before_rows(self) -> list[Difference]:
@@ -203,13 +205,6 @@ class Comparison:
             verdict = f"not comparable ({self.incomparable[0].path[:80]!r})"
         changed = ", ".join(f"{n:,} {kind.replace('_', ' ')}" for kind, (n, _) in self.totals.items() if n)
         return f"<Comparison {left} → {right}: {verdict}{'; ' * bool(changed)}{changed}>"
-
-    def _row_difference(self, i: int) -> Difference:
-        change, path = self.change(i), f"$.tensors[{self.ids[i]!r}]"
-        if change.left is None or change.right is None:
-            return Difference(path, _row_text(change.left), _row_text(change.right))
-        sides = ((field, getattr(change.left, field), getattr(change.right, field)) for field in _ROW_FIELDS)
-        return next(Difference(f"{path}.{field}", a, b) for field, a, b in sides if a != b)
 
 
 _BEFORE_ROWS = ("$.mode", "$.execution_order", "$.steps")

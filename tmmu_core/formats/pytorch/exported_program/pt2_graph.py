@@ -235,7 +235,8 @@ class _Reading:
         """Return whether a result with this layout and dtype is in the storage of the first argument."""
         if op.space not in ("aten", "prims"):
             return False
-        if op.name in pt2_operators.VIEWS | pt2_operators.PRIM_VIEWS or op.spreads or op.writes_first:
+        is_in_place = op.name.endswith("_") and not op.name.startswith("__")  # add_, but not __and__
+        if op.name in pt2_operators.VIEWS | pt2_operators.PRIM_VIEWS or op.spreads or is_in_place:
             return True
         if op.name in pt2_operators.RESHAPES:
             return first.layout.viewable_as(layout.shape)

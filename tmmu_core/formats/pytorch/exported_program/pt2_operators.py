@@ -88,11 +88,6 @@ class Operator:
         """Whether each result is a view of the argument at its position."""
         return self.space == "aten" and self.name in SPREADS
 
-    @property
-    def writes_first(self) -> bool:
-        """Whether it writes its result over its first argument, as ``add_`` does."""
-        return self.name.endswith("_") and not self.name.startswith("__")
-
 
 def operator(target: str) -> Operator:
     """Return the operator of a target: ``torch.ops.aten.add.Tensor``, ``aten::add.Tensor`` or an edge operator.

@@ -55,14 +55,9 @@ def snapshot_files(folder: Path) -> list[tuple[int, Path]]:
         except OSError:
             continue
         if not signatures.refuses_snapshot(start):
-            found.append((rank_of(path.name, position), path))
+            rank = _RANK.search(path.name)
+            found.append((int(rank[1] or rank[2]) if rank else position, path))
     return sorted(found)
-
-
-def rank_of(name: str, position: int) -> int:
-    """Return the rank in a file's name; ``position`` without a number in it."""
-    match = _RANK.search(name)
-    return int(match[1] or match[2]) if match else position
 
 
 def summary_of(rank: int, data: bytes | Path, name: str) -> RankSummary:

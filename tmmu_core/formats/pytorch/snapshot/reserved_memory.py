@@ -39,7 +39,8 @@ class Reserved:
 
 def reserved_over_time(events: Events, segments: Sequence[Segment]) -> Reserved:
     """Return the bytes in ``segments`` at each step (alloc or free)."""
-    change = events.reserved_change
+    action, size = np.frombuffer(events.action, np.uint8), np.frombuffer(events.size, np.int64)
+    change = np.where(action == MAP, size, 0) - np.where(action == UNMAP, size, 0)
     start = sum(segment.total_size for segment in segments) - int(change.sum())
     curve = start + np.cumsum(change)
     start -= min(0, start, int(curve.min(initial=0)))  # the list of segments is incomplete

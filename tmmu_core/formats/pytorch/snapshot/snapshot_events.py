@@ -124,12 +124,6 @@ class Events:
         """Number of allocations and frees up to each event, itself included."""
         return np.cumsum(np.frombuffer(self.action, np.uint8) <= FREE)
 
-    @property
-    def reserved_change(self) -> I64:
-        """Bytes by which each event changes the reserved memory."""
-        action, size = np.frombuffer(self.action, np.uint8), np.frombuffer(self.size, np.int64)
-        return np.where(action == MAP, size, 0) - np.where(action == UNMAP, size, 0)
-
 
 class Snapshot(msgspec.Struct, gc=False):
     """The parts of a snapshot that a plan needs."""
