@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from tmmu_core.fitting.move import Move
-from tmmu_core.fitting.moves.reordering import WHY
+from tmmu_core.fitting.moves.reordering import WHY, views_late
 from tmmu_core.fitting.order.order_model import OrderModel, order_model
 from tmmu_core.fitting.problem.lower_bounds import grids_of
 from tmmu_core.fitting.problem.planner_calls import Candidate
@@ -71,7 +71,8 @@ def delay_moves(base: Candidate, lowest: Candidate, step: int, over: int, *, kee
             chosen.sort(key=lambda each: (each.needed, -each.flops, each.units))  # the last one runs first
             late = dict.fromkeys(unit for each in chosen for unit in reversed(each.units))
             what = f"run {len(units)} nodes that make results after the peak"
-            details = {"order": list(model.ids_of(_run_late(model, order, list(late))))}
+            delayed = views_late(base.solution, model, _run_late(model, order, list(late)))
+            details = {"order": list(model.ids_of(delayed))}
             yield Move("order", what, WHY, (), model.ids_of(sorted(units)), details=details)
 
 

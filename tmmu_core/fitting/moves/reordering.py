@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 from tmmu_core.fitting.move import Move
 from tmmu_core.fitting.order.order_exact import OrderStates, order_array, orders_within
@@ -79,7 +80,36 @@ def other_orders(found: OrderMove, solution: Solution, limit: int) -> Iterator[M
 
 
 def _move(solution: Solution, model: OrderModel, units: list[int], method: str) -> Move:
-    order = model.ids_of(units)
+    order = model.ids_of(views_late(solution, model, units))
     moved = tuple(node for node, other in zip(order, solution.plan.execution_order, strict=True) if node != other)
     what = f"run the nodes in another order ({method}: {len(moved)} of {len(order)} at another step)"
     return Move("order", what, WHY, (), moved, details={"order": list(order)})
+
+
+def views_late(solution: Solution, model: OrderModel, units: list[int]) -> list[int]:
+    """Return the order with each view directly before the first unit that waits for it.
+
+    A view costs nothing. Where it runs earlier, what it views would have to be kept or recomputed for it.
+    """
+    index = solution.liveness.timeline.index
+    successors = [model.succ_idx[a:b].tolist() for a, b in pairwise(model.succ_ptr.tolist())]
+    predecessors: list[list[int]] = [[] for _ in units]
+    for unit, after in enumerate(successors):
+        for other in after:
+            predecessors[other].append(unit)
+    is_view = [
+        bool(successors[unit]) and all((index.base[index.outputs_of(node)] >= 0).all() for node in model.units[unit])
+        for unit in range(len(units))
+    ]
+    place = {unit: k for k, unit in enumerate(units)}
+    waiting, order = set(), []
+    for unit in units:
+        if is_view[unit]:
+            waiting.add(unit)
+            continue
+        needed = [unit]
+        for each in needed:
+            needed += [other for other in predecessors[each] if other in waiting]
+            waiting.difference_update(needed)
+        order += sorted(needed, key=lambda each: (each == unit, place[each]))
+    return order

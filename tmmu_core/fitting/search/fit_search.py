@@ -305,8 +305,16 @@ class _FitSearch:
         if any(move.kind == "order" for move in given.moves):
             lowest = min(lowest, self.paid_from(self.unordered), key=lambda each: each.extent_bytes)
         if not self.fits(self.best) and "order" in self.allowed.kinds and self.watch("order"):
-            lowest = min(lowest, self.reordered(lowest), key=lambda each: each.extent_bytes)
-            self.delayed(lowest)
+            self.alternated(lowest)
+
+    def alternated(self, lowest: Candidate) -> None:
+        """Search the order of the lowest candidate and its recomputation in turn, while that lowers it."""
+        while not self.fits(self.best) and not self.watch.stopped:
+            ordered = self.reordered(lowest)
+            if ordered.extent_bytes >= lowest.extent_bytes:
+                break
+            lowest = self.paid_from(ordered)
+        self.delayed(lowest)
 
     def delayed(self, lowest: Candidate) -> None:
         """Recompute after orders in which results that wait at the peak are computed after it."""
