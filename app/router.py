@@ -61,7 +61,7 @@ def draw() -> None:
     if state.begin(sources):
         for refusal in refused:
             state.refuse(dict(refusal))
-    jobs.desk().new_page()
+    jobs.job_table().new_page()
     state.follow_history()
     hidden = hidden_pages()
     page = st.navigation(

@@ -9,13 +9,13 @@ from tmmu_core.plans.figures.live_bytes import peak_step_of
 from tmmu_core.plans.model import ArenaSummary, Plan
 
 ALL = "*"
-"""Value of the choice that draws all arenas on one byte scale."""
+"""Arena of a choice that shows all arenas on one byte scale."""
 
 
 def default_arena(plan: Plan) -> ArenaSummary | None:
-    """Return the arena that the first line is about: most bytes over its limit, then over its lower bound.
+    """Return the arena with the most bytes over its limit, else over its lower bound.
 
-    Where there are none, the largest one in which bytes are used again, else the largest.
+    If no arena is over either, return the largest arena that reuses bytes, else the largest arena.
     """
 
     def rank(a: ArenaSummary) -> tuple[int, int, bool, int, str]:

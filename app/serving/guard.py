@@ -23,7 +23,7 @@ from starlette.responses import PlainTextResponse, RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from streamlit import config
 
-from app.serving.serve import PROXY_HEADER, TOKEN, is_here
+from app.serving.serve import PROXY_HEADER, TOKEN, is_loopback
 from app.session.pages import FIRST, MOVED
 from app.session.work import visitors, workers
 
@@ -78,13 +78,13 @@ class Rules:
         if self.token:
             known = hmac.compare_digest(token.encode(), self.token.encode())
             return "" if known or self._has_cookie(headers) else "Access token missing. Open the address with ?token=…"
-        if not is_here(self.address):
+        if not is_loopback(self.address):
             return (
                 f"The explorer listens on a public address without access control. Set {TOKEN}, or {PROXY_HEADER} "
                 "behind a proxy that authenticates users."
             )
         host = headers.get("host", "")
-        return "" if is_here(urlsplit(f"//{host}").hostname or "") else f"Unknown host name {host}."
+        return "" if is_loopback(urlsplit(f"//{host}").hostname or "") else f"Unknown host name {host}."
 
     @property
     def cookie(self) -> str:
@@ -93,8 +93,8 @@ class Rules:
 
     def _has_cookie(self, headers: Mapping[str, str]) -> bool:
         with suppress(CookieError):
-            brought = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
-            return brought is not None and hmac.compare_digest(brought.value.encode(), self.cookie.encode())
+            sent = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
+            return sent is not None and hmac.compare_digest(sent.value.encode(), self.cookie.encode())
         return False
 
 
@@ -125,7 +125,7 @@ class Guard:
             await PlainTextResponse(reason + "\n", 403, headers=HEADERS)(scope, receive, send)
         elif token and scope["type"] == "http" and scope["method"] == "GET":
             rest = urlencode([(key, value) for key, value in query if key != "token"])
-            answer = RedirectResponse(_here(scope["path"]) + ("?" + rest if rest else ""), 303, headers=HEADERS)
+            answer = RedirectResponse(_local(scope["path"]) + ("?" + rest if rest else ""), 303, headers=HEADERS)
             answer.set_cookie(COOKIE, access.cookie, httponly=True, samesite="lax", max_age=30 * 86400)
             await answer(scope, receive, send)
         elif scope["type"] == "http" and (moved := moved_to(scope["path"], query)) is not None:
@@ -141,10 +141,10 @@ def moved_to(path: str, query: list[tuple[str, str]]) -> str | None:
         return None
     page, tab = MOVED.get(name, (FIRST, ""))
     rest = urlencode([*query, *([("tab", tab)] if tab else [])])
-    return _here(f"{base}/{'' if page == FIRST else page}") + ("?" + rest if rest else "")
+    return _local(f"{base}/{'' if page == FIRST else page}") + ("?" + rest if rest else "")
 
 
-def _here(path: str) -> str:
+def _local(path: str) -> str:
     """Return a path with one leading slash; two would name another server."""
     return "/" + path.lstrip("/\\")
 
@@ -160,7 +160,7 @@ def _with_policy(send: Send) -> Send:
 
 @asynccontextmanager
 async def lifespan(_app: Any) -> AsyncIterator[None]:
-    """Prepare the workers with the server, and limit the time of its end."""
+    """Start the fork server of the workers with the server, and limit the time of the shutdown."""
     visitors.loop = asyncio.get_running_loop()
     workers.prepare()
     try:

@@ -8,7 +8,7 @@ TOKEN, PROXY_HEADER = "TMMU_TOKEN", "TMMU_PROXY_HEADER"
 """Environment variables: access token; header that an authenticating proxy sets."""
 
 
-def is_here(host: str) -> bool:
+def is_loopback(host: str) -> bool:
     """Return whether a host name or address is loopback."""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback

@@ -66,7 +66,7 @@ def content(name: str) -> tuple[bytes, str]:
         raise UnreadableInput(why, source=f"{KIND}:{name[:12]}", hint=error.hint) from error
 
 
-# --- files that people opened ------------------------------------------------------------------------------------
+# --- opened files ------------------------------------------------------------------------------------------------
 
 
 def _of_store(read: Callable[[Store], T]) -> T | None:

@@ -7,7 +7,7 @@ from app.session.opening import Opened, content_of
 from app.session.planning import about
 from app.session.view_state import Choice
 from app.session.work import tasks
-from app.session.work.jobs import Job, desk
+from app.session.work.jobs import Job, job_table
 from app.session.work.workers import TaskCall
 from tmmu_core.planners.problem import Progress
 from tmmu_core.plans.making.request import PlanRequest
@@ -24,20 +24,20 @@ def runtime_of(opened: Opened) -> str:
 
 def known(choice: Choice) -> Job[measure_model.Measured] | None:
     """Return the run of this model at these sizes, if one was requested."""
-    return desk().known(_key(choice))
+    return job_table().known(_key(choice))
 
 
 def measured(choice: Choice, opened: Opened) -> Job[measure_model.Measured]:
     """Return the job that runs this model at these sizes."""
     call = TaskCall(tasks.measured, (*content_of(opened.source), dict(choice.dims) or None))
-    return desk().job(_key(choice), "running the model", functools.partial(desk().run_task, call))
+    return job_table().job(_key(choice), "running the model", functools.partial(job_table().run_task, call))
 
 
 def compared(written: bytes, opened: Opened) -> Job[measure_model.Measured]:
     """Return the job that runs a model in TensorFlow Lite Micro without and with the plan in ``written``."""
     call = TaskCall(tasks.measured, (*content_of(opened.source), None, "tflm", written))
     key = ("compare", opened.source, sha256(written).digest())
-    return desk().job(key, "running the model", functools.partial(desk().run_task, call))
+    return job_table().job(key, "running the model", functools.partial(job_table().run_task, call))
 
 
 def ours(choice: Choice, opened: Opened) -> Job[int] | None:
@@ -47,10 +47,10 @@ def ours(choice: Choice, opened: Opened) -> Job[int] | None:
         return None
 
     def run(progress: Progress) -> int:
-        made = desk().run_task(about(tasks.plan, opened, {}, PlanRequest(planner=measure_model.PLANNER)), progress)
+        made = job_table().run_task(about(tasks.plan, opened, {}, PlanRequest(planner=measure_model.PLANNER)), progress)
         return sum(arena.extent_bytes for arena in made.plan.arenas)
 
-    return desk().job(("ours", choice.source), "planning the live ranges", run)
+    return job_table().job(("ours", choice.source), "planning the live ranges", run)
 
 
 def _key(choice: Choice) -> tuple[object, ...]:

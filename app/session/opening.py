@@ -1,4 +1,4 @@
-"""Sources that can be opened: samples and uploaded files; and the error card of a rejected file."""
+"""Samples and uploaded files: their sources, reading, and the error card of a rejected file."""
 
 import hashlib
 import hmac
@@ -17,7 +17,7 @@ import streamlit as st
 
 from app.session import history
 from app.session.work import tasks, visitors
-from app.session.work.jobs import Job, desk
+from app.session.work.jobs import Job, job_table
 from app.session.work.workers import TaskCall
 from tmmu_core.base.app_package import project_path
 from tmmu_core.base.errors import ArenaTooSmall, TmmuError, UnreadableInput
@@ -35,13 +35,13 @@ from tmmu_core.plans.model import Plan
 READ_APART_FROM = 1 << 23
 """Size from which a file is read in a worker process, where reading can be cancelled."""
 SHARED = "TMMU_GALLERY"
-"""The environment variable that, set to ``shared``, lists every visitor's files for every visitor."""
+"""Environment variable; with the value ``shared``, all visitors see the files of all."""
 SAMPLES = project_path("sample_graphs")
 
 
 @dataclass(frozen=True)
 class Sample:
-    """A line of the gallery."""
+    """A sample of the gallery."""
 
     name: str
     """Name of the file without extensions, for links."""
@@ -53,7 +53,7 @@ class Sample:
 
 @dataclass(frozen=True, eq=False)
 class Opened:
-    """A file that was read: a graph to plan, a plain problem to plan, or a finished plan to look at."""
+    """A file that was read: a graph or a plain problem to plan, or a finished plan."""
 
     source: str
     name: str
@@ -80,7 +80,7 @@ class Opened:
 
 def open_source(source: str) -> Opened:
     """Read a sample or an uploaded file. Raises the reader's errors; ``UnreadableInput`` if there is no such source."""
-    return desk().remembered(("opened", source), lambda: read_bytes(*content_of(source), source))
+    return job_table().remembered(("opened", source), lambda: read_bytes(*content_of(source), source))
 
 
 PATIENCE = 0.4
@@ -91,9 +91,9 @@ def open_job(source: str) -> Job[Opened]:
     """Return the job that reads a source, at most :data:`PATIENCE` after its start; raises as :func:`open_source`."""
 
     def read(progress: Progress) -> Opened:
-        return desk().remembered(("opened", source), lambda: read_bytes(*content_of(source), source, progress))
+        return job_table().remembered(("opened", source), lambda: read_bytes(*content_of(source), source, progress))
 
-    job = desk().job(("open", source), "reading", read)
+    job = job_table().job(("open", source), "reading", read)
     job.wait(max(0.0, job.began + PATIENCE - time.monotonic()))
     return job
 
@@ -159,7 +159,7 @@ def files_at(path: Path) -> list[tuple[str, bytes]]:
 def read_bytes(data: bytes, name: str, source: str, progress: Progress | None = None) -> Opened:
     """Read bytes of any format. Raises ``TmmuError``."""
     call = TaskCall(tasks.read, (data, name))
-    thing = read_any(data, name) if len(data) < READ_APART_FROM else desk().run_task(call, progress)
+    thing = read_any(data, name) if len(data) < READ_APART_FROM else job_table().run_task(call, progress)
     if isinstance(thing, Graph):
         return Opened(source, thing.name or name, "graph", graph=thing)
     if isinstance(thing, Trace):
@@ -233,7 +233,7 @@ class Shelf:
         self._secret = secrets.token_bytes(32)
 
     def put(self, name: str, data: bytes, owner: str | None = None) -> str:
-        """Keep a file of ``owner`` (by default of whose page this is); its source. The oldest go when all is full."""
+        """Keep a file of ``owner`` (default: this visitor) and return its source; evict the oldest files if full."""
         owner = visitors.visitor() if owner is None else owner
         base = visible(name.replace("\\", "/").rpartition("/")[2])[-LONGEST_NAME:]  # without folders
         name = "file" if base.strip(". ") == "" else base

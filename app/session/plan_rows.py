@@ -33,7 +33,7 @@ def operators(shown: Shown) -> list[str] | None:
     return shown.solution.operators
 
 
-MOST_UNASKED = 12_000
+MOST_EAGER = 12_000
 """Maximum number of tensors whose origins are computed eagerly; larger plans compute them on request."""
 
 
@@ -83,8 +83,8 @@ def origins(shown: Shown) -> Origins | None:
 
 
 def has_layers(shown: Shown) -> bool:
-    """Return whether the rows of a plan of at most :data:`MOST_UNASKED` tensors belong to several layers."""
-    known = origins(shown) if len(shown.plan) <= MOST_UNASKED else None
+    """Return whether the rows of a plan of at most :data:`MOST_EAGER` tensors belong to several layers."""
+    known = origins(shown) if len(shown.plan) <= MOST_EAGER else None
     return known is not None and bool(known.modules.known_by) and len({layer for layer in known.layer if layer}) > 1
 
 
@@ -176,7 +176,7 @@ def over_steps(shown: Shown, span: tuple[int, int], arena: str) -> OverSteps:
 
 
 @remembered
-def decisions(shown: Shown, arena: str) -> Placed:
+def placement_order(shown: Shown, arena: str) -> Placed:
     """Return the order in which an arena's storages were placed."""
     own = {problem.arena: problem for problem in (shown.opened.problem, *shown.opened.others) if problem is not None}
     problem = own.get(arena) if shown.solution is None else problem_of(shown.solution, arena)
@@ -184,9 +184,9 @@ def decisions(shown: Shown, arena: str) -> Placed:
 
 
 @remembered
-def where_they_part(left: Shown, right: Shown, arena: str) -> Parting | None:
-    """Return the first placement in which two plans differ: in the order of both planners if equal, else by birth."""
-    one, two = decisions(left, arena), decisions(right, arena)
+def first_difference(left: Shown, right: Shown, arena: str) -> Parting | None:
+    """Return the first different placement of two plans, in their placement order if it is the same, else by birth."""
+    one, two = placement_order(left, arena), placement_order(right, arena)
     alike = one.by == two.by and one.own and two.own
     orders = (one.storages, two.storages) if alike else None
     return parting(left.plan, right.plan, arena, orders, one.by)

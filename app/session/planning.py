@@ -14,7 +14,7 @@ from app.session.opening import READ_APART_FROM, Opened, card_of, content_of, la
 from app.session.rank_sets import spec_of
 from app.session.view_state import Choice, from_query
 from app.session.work import tasks, visitors
-from app.session.work.jobs import Job, desk, running_job
+from app.session.work.jobs import Job, job_table, running_job
 from app.session.work.workers import Task, TaskCall, TaskContext, TaskNotFinished
 from tmmu_core.base.errors import ArenaTooSmall, TmmuError
 from tmmu_core.formats.open_file import read_at
@@ -40,13 +40,13 @@ BEST = "auto"
 PATIENCE = 2.5
 """Seconds that a page waits for a result before it shows progress."""
 LINEAR = ("slots", "naive", GIVEN)
-"""Planners whose time grows with the number of tensors and no faster."""
+"""Planners whose time is linear in the number of tensors."""
 HERE_UP_TO = 40_000
 """Number of tensors up to which plans are computed in the server; larger ones in a worker process."""
 JUDGED_HERE_UP_TO = 5_000
 """Number of tensors up to which a plan is verified in the server: faster than starting a process."""
 BY_FILE_FROM = 2_000
-"""Tensors from which a process reads a graph's file again, rather than be sent the graph."""
+"""Number of tensors from which a worker reads the graph's file again instead of receiving the graph."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +75,7 @@ class Shown:
 
     @property
     def key(self) -> str:
-        """Names the plan's content among all plans: for the keys of caches and components."""
+        """Key of the plan and its file, for caches and components."""
         return f"{self.plan.tmmu_plan_hash.hex()[:16]}.{self.plan.planner}.{self.opened.source}"
 
 
@@ -99,7 +99,7 @@ def open_files(files: list[tuple[str, bytes]], owner: str | None = None) -> tupl
                 first_plan = plan_job(Choice(source=source))
                 with suppress(TaskNotFinished):  # it was cancelled: the file is valid
                     if first_plan.wait(PATIENCE):
-                        first_plan.answer()  # a graph that cannot be planned is rejected like one that cannot be read
+                        first_plan.answer()  # reject a graph that cannot be planned
         except TmmuError as error:
             if not lacks_arenas(error):  # without declared arenas it can be opened, and the page offers to declare them
                 cards.append(card_of(error, f"{name} was not opened", name))
@@ -139,7 +139,7 @@ def spelled_out(choice: Choice, opened: Opened) -> Choice:
 
 def plan_job(choice: Choice) -> Job[Shown]:
     """Return the job that plans a choice; equal choices share one job."""
-    return desk().job(plan_key(choice), "planning", lambda progress: make_plan(choice, progress))
+    return job_table().job(plan_key(choice), "planning", lambda progress: make_plan(choice, progress))
 
 
 def plan_key(choice: Choice) -> tuple[Any, ...]:
@@ -173,8 +173,8 @@ def repeatable(job: Job[Shown], choice: Choice) -> Choice | None:
     if job.stopping and visitors.visitor() not in job.stopped_for:
         raise TaskNotFinished("another visitor stopped this search.", "Plan it again.")
     limited = choice.but(planner=made.planner, options=made.options)
-    desk().forget(plan_key(choice))
-    desk().share(plan_key(limited), job)
+    job_table().forget(plan_key(choice))
+    job_table().share(plan_key(limited), job)
     return limited
 
 
@@ -184,7 +184,7 @@ def _made(full: Choice, opened: Opened, progress: Progress) -> PlanningResult:
     count = len(subject.tensors) if isinstance(subject, Graph) else len(subject.problem)
     if full.planner in LINEAR and full.shard_spec is None and count <= HERE_UP_TO:
         return make_plan_anyway(subject, request, progress)
-    made: PlanningResult = desk().run_task(about(tasks.plan, opened, full.dims, request), progress)
+    made: PlanningResult = job_table().run_task(about(tasks.plan, opened, full.dims, request), progress)
     return made
 
 
@@ -203,9 +203,9 @@ def task_job(key: tuple[Any, ...], what: str, choice: Choice, task: Task, *argum
 
     def run(progress: Progress) -> Any:
         full, opened = opened_at(choice)
-        return desk().run_task(about(task, opened, full.dims, requested(full, opened), *arguments), progress)
+        return job_table().run_task(about(task, opened, full.dims, requested(full, opened), *arguments), progress)
 
-    return desk().job(key, what, run)
+    return job_table().job(key, what, run)
 
 
 def _finished(full: Choice, opened: Opened, plan: Plan) -> Shown:
@@ -215,7 +215,7 @@ def _finished(full: Choice, opened: Opened, plan: Plan) -> Shown:
 
 
 def requested(full: Choice, opened: Opened) -> PlanRequest:
-    """Return the request for the planner. A link's capacities for unused arenas are dropped with a warning."""
+    """Return the request for the planner, without capacities of unused arenas, which a link may contain."""
     request = full.request
     if opened.problem is not None:
         names = [problem.arena for problem in (opened.problem, *opened.others)]
@@ -246,12 +246,12 @@ def ranks_key(choice: Choice) -> tuple[Any, ...]:
 def keep_reviewed(choice: Choice, plan: Plan) -> None:
     """Keep the plan of a review file, so that its choice is not planned again."""
     full = spelled_out(choice, open_source(choice.source))
-    desk().kept.put(("reviewed", *full.problem), finished(plan).plan, owners={visitors.visitor()})
+    job_table().kept.put(("reviewed", *full.problem), finished(plan).plan, owners={visitors.visitor()})
 
 
 def _reviewed(full: Choice, opened: Opened) -> PlanningResult | None:
     """Return the plan of a review file for this choice, with liveness computed from the graph."""
-    plan = desk().kept.get(("reviewed", *full.problem))
+    plan = job_table().kept.get(("reviewed", *full.problem))
     if plan is None:
         return None
     quick = requested(full, opened).but(planner=DEFAULT_PLANNER, options={})
@@ -263,7 +263,7 @@ def _reviewed(full: Choice, opened: Opened) -> PlanningResult | None:
 
 def _known_rank(full: Choice) -> PlanningResult | None:
     """Return the plan of the rank, if all ranks are already planned."""
-    known = desk().known(ranks_key(full)) if full.shard_spec is not None else None
+    known = job_table().known(ranks_key(full)) if full.shard_spec is not None else None
     if known is None or not known.worked or full.rank >= known.answer().world_size:
         return None
     everybody: RankPlans = known.answer()
@@ -303,9 +303,9 @@ def best(full: Choice) -> dict[str, Any]:
 
 
 def compared_under(choice: Choice, planner: str) -> Choice:
-    """Return the choice under a planner that is compared with others: all of them look for the least extent.
+    """Return the choice with another planner, which minimises, so that the sizes of all planners are comparable.
 
-    With a capacity some planners stop as soon as everything fits, which answers another question.
+    Without this option, some planners stop as soon as the plan fits its capacity.
     """
     one = choice.under(planner)
     if planner in PLANNERS and (choice.capacities or choice.arenas) and "minimise" in PLANNERS[planner].options:
@@ -329,16 +329,16 @@ def every_planner(choice: Choice) -> Job[list[str]]:
                     job.stop(everything.stopped_for)
         return names
 
-    return desk().job(_all_key(choice), "all planners", run)
+    return job_table().job(_all_key(choice), "all planners", run)
 
 
 def go_on(choice: Choice) -> None:
     """Allow stopped planners to run again."""
-    desk().forget(_all_key(choice))
+    job_table().forget(_all_key(choice))
     for name in planners_for(open_source(choice.source)):
         key = plan_key(compared_under(choice, name))
-        if (job := desk().known(key)) is not None and job.stopping:
-            desk().forget(key)
+        if (job := job_table().known(key)) is not None and job.stopping:
+            job_table().forget(key)
 
 
 def _all_key(choice: Choice) -> tuple[Any, ...]:
@@ -355,14 +355,14 @@ def arenas_in_use(choice: Choice, opened: Opened) -> tuple[str, ...]:
         return (ONE_MEMORY,)
     if choice.arenas:
         return tuple(choice.arenas)
-    planned = desk().known(plan_key(choice)) if choice.shard_spec is None else None
+    planned = job_table().known(plan_key(choice)) if choice.shard_spec is None else None
     if planned is not None and planned.worked and (solution := planned.answer().solution) is not None:
         return tuple(solution.liveness.arenas)
     assert opened.graph is not None
     graph, request = opened.graph, PlanRequest(mode=choice.mode, preset=choice.preset)
     key = ("arenas", choice.source, choice.mode, choice.preset)
     try:
-        return desk().remembered(key, lambda: making_request.arenas_in_use(graph, request))
+        return job_table().remembered(key, lambda: making_request.arenas_in_use(graph, request))
     except ArenaTooSmall:
         return ()
 
@@ -389,22 +389,22 @@ def judgement(shown: Shown) -> Job[tasks.Judgement]:
         if shown.opened.kind == "graph" and shown.graph is open_source(shown.opened.source).graph:
             with suppress(TmmuError):  # the file was evicted, but the graph is still in memory
                 subject = tasks.File(*content_of(shown.opened.source))
-        answer: tasks.Judgement = desk().run_task(
+        answer: tasks.Judgement = job_table().run_task(
             TaskCall(tasks.judge, (subject, shown.plan, dims, cut_from)), progress
         )
         return answer
 
-    return desk().job(("judge", shown.key), "judging", judged)
+    return job_table().job(("judge", shown.key), "judging", judged)
 
 
 def known_judgement(shown: Shown) -> Job[tasks.Judgement] | None:
     """Return the job that verifies a plan if it was started."""
-    return desk().known(("judge", shown.key))
+    return job_table().known(("judge", shown.key))
 
 
 def compared(left: Shown, right: Shown) -> Comparison:
-    """``left`` is the baseline, ``right`` the candidate."""
-    return desk().remembered(
+    """Return the comparison of a baseline (``left``) with a candidate (``right``)."""
+    return job_table().remembered(
         ("compared", left.key, right.key),
         lambda: compare(left.opened.trace or left.plan, right.opened.trace or right.plan),
     )

@@ -5,7 +5,7 @@ from app.session.planning import about, opened_at, ranks_key, requested, task_jo
 from app.session.rank_sets import MOST_RANKS, spec_of
 from app.session.view_state import Choice
 from app.session.work import tasks
-from app.session.work.jobs import Job, desk
+from app.session.work.jobs import Job, job_table
 from app.session.work.workers import TaskNotFinished
 from tmmu_core.graph.sharding.shard_spec import read_spec
 from tmmu_core.planners.problem import Progress
@@ -36,15 +36,15 @@ def all_ranks(choice: Choice) -> Job[RankPlans]:
             )
         whole, opened = opened_at(choice.of_whole())
         request = requested(whole, opened).but(shard_spec=spec)
-        ranks: RankPlans = desk().run_task(about(tasks.ranks, opened, whole.dims, request), progress)
+        ranks: RankPlans = job_table().run_task(about(tasks.ranks, opened, whole.dims, request), progress)
         return ranks
 
-    return desk().job(ranks_key(choice), "planning the ranks", run)
+    return job_table().job(ranks_key(choice), "planning the ranks", run)
 
 
 def start_again(choice: Choice) -> None:
     """Allow the ranks to be planned again."""
-    desk().forget(ranks_key(choice))
+    job_table().forget(ranks_key(choice))
 
 
 def over_dim(choice: Choice, dim: str) -> Job[DimCurve]:

@@ -38,13 +38,13 @@ class Choice(PlanRequest):
     file: str = ""
     """Name of the file of ``source``, for a server without the file; empty for samples."""
     fit_kinds: str = ""
-    """The kinds of moves allowed there, with commas; empty for all that compute the same."""
+    """Kinds of changes that Fix may use, separated by commas; empty: all that do not change the results."""
     fit_dim: str = ""
     """Dimension whose largest size is searched."""
     baseline: str = ""
     """Baseline of Compare: ``planner:<name>``, or a source as above."""
     moves: str = ""
-    """The file of the moves that changed the baseline's graph into the current one, after a plan of Fix was opened."""
+    """Source of the file with the changes from the baseline's graph to this one, after a plan of Fix was opened."""
     swapped: bool = False
     tab: str = ""
     """The view of a page; empty, or one of another page: its first."""
@@ -69,23 +69,23 @@ class Choice(PlanRequest):
     radius: int | None = None
     """Maximum distance from the selection in edges."""
     opened: str = ""
-    """Levels opened there by hand, with commas, their names quoted and with slashes."""
+    """Modules that the user opened in Graph: paths of quoted names, separated by commas."""
     closed: str = ""
-    """Levels closed there by hand."""
+    """Modules that the user closed in Graph."""
     arena: str = ""
     """Shown arena; ``*``: all; empty: the largest."""
     shard: str = ""
-    """The shard spec that Ranks plans by, as JSON; empty for the first of its presets."""
+    """Shard spec of the view Ranks, as JSON; empty: the first preset."""
     look: int | None = None
-    """The rank that Ranks has opened."""
+    """Rank whose plan the view Ranks shows; ``None``: the largest."""
     dim: str = ""
-    """The dimension that Shapes varies; empty for the first."""
+    """Dimension of the view Shapes; empty: the first."""
     model: str = ""
-    """The model that History shows; empty for the first."""
+    """Model of the view History; empty: the first."""
     branch: str = ""
-    """Its branch; empty for ``main``, or that of the latest run."""
+    """Branch of the view History; empty: ``main``, or that of the latest run."""
     pick: str = ""
-    """The commit that the next click there is compared with."""
+    """Commit selected in History; the next click compares with it."""
 
     def under(self, planner: str) -> Self:
         """Return the choice with another planner, without the options of the old one."""
@@ -97,7 +97,7 @@ class Choice(PlanRequest):
 
     @property
     def problem(self) -> tuple[Any, ...]:
-        """The part that decides the plan, as a key."""
+        """The file and the request, which decide the plan, as a key."""
         return (self.source, *key_of(self.request))
 
 
@@ -184,11 +184,11 @@ def _read(name: str, text: str) -> Any:
 
 
 _LAST_EDGE = float(1 << 64)
-"""No drawing has a step, a byte, a slot or a row beyond."""
+"""Upper limit of the steps, bytes, slots and rows of a drawing."""
 
 
 def zoom_of(text: str) -> tuple[float, ...] | None:
-    """``(t0, t1, v0, v1)`` of a zoom as a choice holds it; ``None`` for the whole drawing. ``ValueError`` otherwise."""
+    """Parse the zoom of a choice to ``(t0, t1, v0, v1)``; ``None``: the whole drawing. Raises ``ValueError``."""
     if not text:
         return None
     parts = (part for part in text.split("~") if part.replace(".", "", 1).isdigit() and part.isascii())
@@ -199,18 +199,18 @@ def zoom_of(text: str) -> tuple[float, ...] | None:
 
 
 def tried_of(text: str) -> tuple[int, int]:
-    """Return ``(offset, birth)`` of a tried place. Raises ``ValueError`` for any other text."""
+    """Parse the tried place of a choice to ``(offset, birth)``. Raises ``ValueError``."""
     offset, _, birth = text.partition("~")
     return _count(offset), _count(birth)
 
 
 def tried_text(offset: int, birth: int) -> str:
-    """Return the text that a choice holds."""
+    """Return a tried place as the text of a choice."""
     return f"{max(0, offset)}~{max(0, birth)}"
 
 
 def span_of(text: str) -> tuple[int, int] | None:
-    """``(first, end)`` of a range of steps as a choice holds it; ``None`` without one. ``ValueError`` otherwise."""
+    """Parse the range of steps of a choice to ``(first, end)``; ``None`` without one. Raises ``ValueError``."""
     if not text:
         return None
     first, _, end = text.partition("~")
@@ -220,12 +220,12 @@ def span_of(text: str) -> tuple[int, int] | None:
 
 
 def span_text(ends: Sequence[int] | None) -> str:
-    """Return the text that a choice holds; "" for none."""
+    """Return a range of steps as the text of a choice; "" for none."""
     return "" if ends is None else f"{int(ends[0])}~{int(ends[1])}"
 
 
 def zoom_text(edges: Sequence[float] | None) -> str:
-    """Return the text that a choice holds: three decimals at most, ``""`` for the whole drawing."""
+    """Return a zoom as the text of a choice, with at most three decimals; "" for the whole drawing."""
     return "~".join(f"{max(0.0, edge):.3f}".rstrip("0").rstrip(".") for edge in edges) if edges else ""
 
 

@@ -12,7 +12,7 @@ from app.cli.console import STREAM, SUCCESS, UsageError, write_output
 from app.cli.options import argument, option
 from app.cli.resolve import modules_in
 from app.cli.stores import VARIABLE, StoreUrl, open_store
-from app.serving.serve import PROXY_HEADER, TOKEN, is_here
+from app.serving.serve import PROXY_HEADER, TOKEN, is_loopback
 from tmmu_core.base.extras import require
 from tmmu_core.formats.pytorch.snapshot.rank_table import snapshot_files
 
@@ -70,7 +70,7 @@ def explore_command(
     else:
         _reserve(port)
     token = os.environ.get(TOKEN, "")
-    if not (token or os.environ.get(PROXY_HEADER) or is_here(address)):
+    if not (token or os.environ.get(PROXY_HEADER) or is_loopback(address)):
         token = os.environ[TOKEN] = secrets.token_urlsafe(16)
     rest = ("/" + path if path else "") + (f"/?token={token}" if token else "")
     print(f"TMMU Plan Explorer: http://{address}:{port}{rest}  (Ctrl-C stops it)", flush=True)

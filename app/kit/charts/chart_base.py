@@ -100,7 +100,7 @@ def bytes_axis(top: int, **more: Any) -> dict[str, Any]:
 
 
 FEW_STEPS = 10
-"""Number of steps up to which Plotly would draw ticks at halves."""
+"""Number of steps up to which ticks are set at each step; Plotly would add halves."""
 
 
 def steps_axis(end: int) -> dict[str, Any]:

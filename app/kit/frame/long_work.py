@@ -26,10 +26,10 @@ REFRESH = 0.5
 def progress(
     job: Job[Any], title: str, *, follow: bool = False, cancel: Callable[[Job[Any]], None] | None = None
 ) -> None:
-    """Draw the progress of a job, its best result, its time and a stop button; the page reruns when the job ends.
+    """Draw the progress of a job, its best result, its time and a stop button; rerun the page when the job ends.
 
-    ``follow``: the page also runs when a part is done, for pages that show parts. ``cancel``: what the button does to a
-    job without a best result.
+    ``follow``: also rerun the page when a part is done. ``cancel``: callback of the button, for a job without a best
+    result.
     """
     begun = job.done, len(job.found)
 
@@ -92,7 +92,7 @@ def _course(found: Sequence[Improvement], nodes: int) -> None:
 
 
 def dim() -> None:
-    """Dim everything that is drawn after this on the page: it is the picture of the last result."""
+    """Dim everything that is drawn after this on the page, because it shows the last result."""
     st.html('<div class="tm-last" aria-hidden="true"></div>')
 
 

@@ -12,7 +12,7 @@ from app.session import opening, planning, state
 from app.session.opening import Opened
 from app.session.planning import Shown
 from app.session.view_state import Choice
-from app.session.work.jobs import Job, desk, remembered
+from app.session.work.jobs import Job, job_table, remembered
 from app.session.work.workers import TaskNotFinished
 from app.texts import certificate_text, markup, numbers, totals_text
 from tmmu_core.base.errors import TmmuError
@@ -77,7 +77,7 @@ def _meanwhile(
     state.write_link()  # a reload continues with this file
     long_work.progress(job, title, cancel=cancel)
     good = state.session().last_valid
-    known = None if good is None else desk().known(planning.plan_key(good))
+    known = None if good is None else job_table().known(planning.plan_key(good))
     if keeps_picture and known is not None and known.worked:
         long_work.dim()
         last: Shown = known.answer()
@@ -97,7 +97,7 @@ def _changed(answer: Shown) -> None:
     before = state.session().previous
     if before is None or answer.opened.plan is not None:
         return
-    job = desk().known(planning.plan_key(before))
+    job = job_table().known(planning.plan_key(before))
     if job is None or not job.worked:
         return
     controls.notice("changed", totals_text.changed(job.answer().plan, answer.plan), "previous")

@@ -92,7 +92,7 @@ def late_button(shown: Shown) -> None:
 def pick_layer(shown: Shown) -> None:
     """Draw the menu of layers if the plan has any: the chosen layer is marked in the map and filters the tables."""
     chosen = layer_of(state.choice().marked)
-    if not plan_rows.have_origins(shown) or (len(shown.plan) > plan_rows.MOST_UNASKED and chosen is None):
+    if not plan_rows.have_origins(shown) or (len(shown.plan) > plan_rows.MOST_EAGER and chosen is None):
         return
     known = plan_rows.origins(shown)
     names = sorted({layer for layer in known.layer if layer}, key=natural) if known is not None else []

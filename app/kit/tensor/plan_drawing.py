@@ -13,7 +13,7 @@ from app.kit import arena_focus
 from app.kit.download import pictures
 from app.kit.tensor import marks, why_here
 from app.session import state
-from app.session.plan_rows import MOST_UNASKED, bands, have_origins, operators, origins
+from app.session.plan_rows import MOST_EAGER, bands, have_origins, operators, origins
 from app.session.planning import Shown
 from app.session.view_state import COLOURS, VIEWS, span_of, span_text, zoom_of, zoom_text
 from app.session.work.jobs import remembered
@@ -32,7 +32,7 @@ def store(shown: Shown, baseline: Shown | None = None, key: str = "plan-bytes") 
 def _by_layers(shown: Shown) -> bool:
     chosen = state.choice()
     wanted = chosen.colour in ("module", "phase") or marks.layer_of(chosen.marked) is not None
-    return have_origins(shown) and (wanted or len(shown.plan) <= MOST_UNASKED)
+    return have_origins(shown) and (wanted or len(shown.plan) <= MOST_EAGER)
 
 
 @remembered

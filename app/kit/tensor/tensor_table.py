@@ -104,7 +104,7 @@ def by_size(plan: Plan, rows: np.ndarray) -> np.ndarray:
 def _frame(shown: Shown, search: str, arena: str | None, layer: str | None) -> tuple[pd.DataFrame, int]:
     """Return the table, and the number of rows that match."""
     plan = shown.plan
-    known = plan_rows.origins(shown) if layer is not None or len(plan) <= plan_rows.MOST_UNASKED else None
+    known = plan_rows.origins(shown) if layer is not None or len(plan) <= plan_rows.MOST_EAGER else None
     rows = matching(plan, search, arena)
     if layer is not None and known is not None:
         rows = rows[[known.layer[i] == layer for i in rows.tolist()]]

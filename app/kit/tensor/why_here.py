@@ -25,7 +25,7 @@ def panel(shown: Shown, name: str) -> None:
     """Draw the card "Why offset", and the form that tries another offset."""
     plan = shown.plan
     arena = plan.arenas[int(plan.arena[plan.row_of[name]])].name
-    order = plan_rows.decisions(shown, arena)
+    order = plan_rows.placement_order(shown, arena)
     st.html(address.linked(why_here_text.card(plan, why_here(plan, name, order.storages), order)))
     with st.expander("Try another place", expanded=bool(state.choice().tried)):
         _try(plan, name)
@@ -102,7 +102,7 @@ def turns(shown: Shown) -> list[int] | None:
     arena, plan, now = arena_focus.arena(shown), shown.plan, state.choice().turn
     if now is None or not arena or not 1 < plan.arena_of[arena].storages <= MOST_MARKED:
         return None
-    order = plan_rows.decisions(shown, arena)
+    order = plan_rows.placement_order(shown, arena)
     last = len(order.storages)
     now = max(1, min(now, last))
     with controls.row("turns"):
@@ -125,6 +125,6 @@ def turns(shown: Shown) -> list[int] | None:
 
 
 def _turn(shown: Shown, arena: str, to: int) -> None:
-    order = plan_rows.decisions(shown, arena)
+    order = plan_rows.placement_order(shown, arena)
     row = int(plan_rows.storages(shown).head[order.storages[to - 1]])
     state.choose(turn=to, selected=shown.plan.tensor_ids[row], marked="", search="")

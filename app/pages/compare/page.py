@@ -301,7 +301,7 @@ def body(left: Shown, right: Shown, found: Comparison, handle: Any) -> None:
     arena = arena_focus.of_plan(right.plan)
     if arena is not None:
         if arena in left.plan.arena_of:
-            st.html(address.linked(why_here_text.parted(plan_rows.where_they_part(left, right, arena), arena)))
+            st.html(address.linked(why_here_text.parted(plan_rows.first_difference(left, right, arena), arena)))
         st.html(markup.heading(f"Live bytes of {arena}, baseline → candidate"))
         fig = chart_base.phase_bands(compared_live_bytes(left.plan, right.plan, arena), plan_rows.bands(right))
         st.plotly_chart(fig, key=f"curves.{left.key}.{right.key}.{arena}", config=chart_base.CONFIG)

@@ -9,7 +9,7 @@ from app.kit.frame import long_work, page_frame
 from app.pages.fix import changes_view
 from app.session import planning, state
 from app.session.planning import Shown
-from app.session.work.jobs import desk
+from app.session.work.jobs import job_table
 from app.texts import certificate_text, markup, numbers, totals_text
 from tmmu_core.base.errors import TmmuError
 from tmmu_core.planners import PLANNERS, MemoryPlannerEntry
@@ -64,7 +64,7 @@ def results(shown: Shown) -> tuple[dict[str, Shown], dict[str, TmmuError]]:
     answers: dict[str, Shown] = {}
     refusals: dict[str, TmmuError] = {}
     for name in planning.planners_for(shown.opened):
-        job = desk().known(planning.plan_key(planning.compared_under(state.choice(), name)))
+        job = job_table().known(planning.plan_key(planning.compared_under(state.choice(), name)))
         if job is not None and job.finished:
             try:
                 answers[name] = job.answer()

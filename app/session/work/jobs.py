@@ -27,11 +27,11 @@ from tmmu_core.planners.problem import Progress
 T = TypeVar("T")
 GRACE = 5.0
 """Seconds that a job continues after its last visitor left, so that a reloaded tab finds it."""
-FAIR = 60.0
+FAIR_SHARE = 60.0
 """Seconds after which a search ends with its best so far if others wait for its worker."""
 FORGOTTEN = 60.0
 """Seconds after which a closed tab is forgotten; a tab with a broken connection is back by then."""
-LOOK = 0.5
+CHECK_EVERY = 0.5
 """Seconds between two checks for closed tabs."""
 
 
@@ -205,7 +205,7 @@ class JobTable:
         self.kept.put(("job", key), job, owners=set(job.visitors()))
 
     def forget(self, key: Hashable) -> None:
-        """Drop a finished job, so that the next request runs it again."""
+        """Remove a finished job, so that the next request runs it again."""
         with self._lock:
             if (job := self._jobs.get(key)) is not None and job.finished:
                 del self._jobs[key]
@@ -272,7 +272,7 @@ class JobTable:
     def _stop_longest(self) -> None:
         """Stop the oldest search that had its share of time; it keeps its best result."""
         for place in self._places:
-            if place.job is not None and not place.job.stopping and time.monotonic() - place.since > FAIR:
+            if place.job is not None and not place.job.stopping and time.monotonic() - place.since > FAIR_SHARE:
                 place.job.stop(place.job.visitors())
                 return
 
@@ -281,7 +281,7 @@ class JobTable:
     def _watch(self) -> None:
         """Abandon jobs without visitors, cache finished results, and evict what exceeds the limit."""
         while True:
-            time.sleep(min(LOOK, self._grace / 2))
+            time.sleep(min(CHECK_EVERY, self._grace / 2))
             now = time.monotonic()
             with self._lock:
                 for key, job in list(self._jobs.items()):
@@ -300,11 +300,11 @@ class JobTable:
                     del self._pages[one], self._left[one]
             for one in gone:
                 visitors.close_session(one)
-            self.kept.look()
+            self.kept.evict_left()
 
 
 @st.cache_resource(show_spinner=False)
-def desk() -> JobTable:
+def job_table() -> JobTable:
     """Return the job table of this server."""
     return JobTable()
 
@@ -320,6 +320,6 @@ def remembered(function: Callable[..., T]) -> Callable[..., T]:
     def cached(*arguments: Any) -> T:
         named = zip(names, arguments, strict=True)
         key = [getattr(value, "key", value) for name, value in named if not name.startswith("_")]
-        return desk().remembered((function.__module__, function.__qualname__, *key), lambda: function(*arguments))
+        return job_table().remembered((function.__module__, function.__qualname__, *key), lambda: function(*arguments))
 
     return cached

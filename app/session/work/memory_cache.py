@@ -1,7 +1,7 @@
 """Cache for graphs, plans and derived values, limited in bytes.
 
 The least recently used entry is evicted first. Entries of visitors are evicted soon after the last of them has left,
-because no one else may see them.
+because others must not see them.
 """
 
 import ctypes
@@ -116,7 +116,7 @@ class MemoryCache:
             return found
 
     def owned(self, key: Hashable, owners: Iterable[str]) -> None:
-        """Add an owner of a value; no effect for a missing or public value."""
+        """Add owners of a value; no effect for a missing or public value."""
         with self._lock:
             entry = self._entries.get(key)
             if entry is not None and entry.owners:
@@ -128,7 +128,7 @@ class MemoryCache:
         with self._lock:
             self._entries.pop(key, None)
 
-    def look(self) -> None:
+    def evict_left(self) -> None:
         """Evict values of visitors who have left."""
         gone = 0
         with self._lock:

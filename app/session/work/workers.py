@@ -76,7 +76,7 @@ class TaskCall:
 
 
 def prepare() -> None:
-    """Start the fork server, so that the first task does not wait for its imports."""
+    """Start the fork server now, because its imports take seconds."""
     if CAN_FORK:
         forkserver.ensure_running()
 
@@ -170,7 +170,7 @@ def _relay(
 
 def work(connection: Connection, task: Task, arguments: tuple[Any, ...]) -> None:
     """Run one task in this process, report progress, send the result."""
-    _stand_back()
+    _lower_priority()
     stopped = threading.Event()
     next_message = 0.0
     next_found = 0.0  # wait ten times the duration of the last message, so that the result is not delayed
@@ -213,7 +213,7 @@ def work(connection: Connection, task: Task, arguments: tuple[Any, ...]) -> None
         send("failure", traceback.format_exc())
 
 
-def _stand_back() -> None:
+def _lower_priority() -> None:
     """Lower the priority of this process, limit its memory, and leave Ctrl-C to the server."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with suppress(ImportError, OSError, ValueError, AttributeError):  # what Windows lacks

@@ -209,7 +209,7 @@ def test_tooltip_names_the_holder_of_a_shared_storage(draw: Draw) -> None:
     assert lines["memory held"] == "[0, 4) · 4 steps, last by v"
 
 
-# --- hands -----------------------------------------------------------------------------------------------------------
+# --- input -----------------------------------------------------------------------------------------------------------
 
 
 def test_hover_shows_exact_figures(draw: Draw) -> None:

@@ -1,20 +1,35 @@
-"""The canvas component inside a running Streamlit."""
+"""The canvas component inside a running Streamlit, the plans that a page keeps, and the script."""
 
+import base64
 import json
 import re
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, expect
 from streamlit.testing.v1 import AppTest
 
 from app.canvas.pack import Origin, pack_plan
+from app.canvas.script import (
+    DOOR,
+    VIEWER_DOOR,
+    WALK_DOOR,
+    WORKER,
+    WORKER_MODULES,
+    canvas_script,
+    ordered,
+    sources,
+)
 from benchmarks.canvas_plans import synthetic_plan
+from tests.app.canvas.plans import FOUR, plan_of
 from tests.support.paths import ROOT
 from tests.support.served import free_port, status
+from tmmu_core.planners import PLANNERS
 
 DEMO = ROOT / "benchmarks" / "canvas_page.py"
 
@@ -96,3 +111,42 @@ def test_range_dragged_over_the_curve_reaches_python(server: str, browser: Brows
     whole = [float(edge) for edge in (chart.get_attribute("data-window") or "").split(",")]
     assert whole[0] < low < high < whole[1]
     page.close()
+
+
+@pytest.mark.browser
+def test_every_plan_is_kept_for_its_chart(browser: Browser) -> None:
+    page = browser.new_page()
+    page.set_content("<body></body>")
+    page.add_script_tag(content=canvas_script())
+    several = [plan_of((*FOUR, (f"x{k}", "activations", k + 2, 8192, 64, 1, 2))) for k in range(2 * len(PLANNERS))]
+    waiting = page.evaluate(
+        """(texts) => { const bytes = texts.map((text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0)));
+             const tokens = bytes.map((b) => tmmuCanvas.keep(b));
+             return tokens.map((plan) => { const place = document.body.appendChild(document.createElement("div"));
+               return tmmuCanvas.show(place, { plan }, () => {}).root.classList.contains("waiting"); }); }""",
+        [base64.b64encode(pack_plan(plan).data).decode() for plan in several],
+    )
+    page.close()
+    assert waiting == [False] * len(several)
+
+
+WRITTEN = sorted(set(sources()) - {WORKER})
+"""The modules that are files here; the worker's is made of two of them and the library."""
+
+
+def test_folders_are_small_and_module_names_unique() -> None:
+    folders = Path(str(files("app.canvas") / "js"))
+    names = [path.name for path in folders.rglob("*.js")]
+    assert len(names) == len(set(names))
+    assert max(len(list(folder.glob("*.js"))) for folder in [folders, *folders.iterdir()]) <= 15
+
+
+def test_modules_follow_those_they_import() -> None:
+    reached = set()
+    for door in (DOOR, WALK_DOOR, VIEWER_DOOR):
+        names = [name for name, _ in ordered(sources(), door)]
+        reached |= set(names)
+        for name, text in ordered(sources(), door):
+            for needed in re.findall(r'from "\.[\w./]*/(\w+\.js)"', text):
+                assert names.index(needed) < names.index(name)
+    assert reached | set(WORKER_MODULES) == set(sources())

@@ -1,14 +1,27 @@
-"""Drawings of an arena as SVG in any size, light and dark."""
+"""Drawings of an arena as SVG, the printed report, and the Markdown summary."""
 
+import re
+import subprocess
 import xml.etree.ElementTree as ET
+from pathlib import Path
 
 import pytest
 
+from app.cli.main import run
 from app.kit.download.downloads import PICTURES, picture
-from app.report.pictures import LOOKS, Sheet, Theme
+from app.report.html_report import build_report
+from app.report.pdf import browser
+from app.report.pictures import LOOKS, Sheet, Theme, still
+from app.report.summary import markdown
 from app.session import planning
 from app.session.view_state import Choice
 from app.texts.palette import CATEGORIES, HUES
+from app.texts.short_names import shortener
+from tests.app.canvas.plans import plan_of
+from tests.support.build import residual
+from tests.support.paths import SAMPLES
+from tmmu_core.judge.finding import Finding, Verdict
+from tmmu_core.plans.making.engine import plan_graph
 
 SHOWN = planning.make_plan(Choice(source="sample:resnet50"))
 SVG = "{http://www.w3.org/2000/svg}"
@@ -54,3 +67,58 @@ def test_text_and_lines_have_enough_contrast() -> None:
             assert contrast(look.text, ground) >= 4.5
             assert contrast(look.soft, ground) >= 4.5
             assert contrast(look.ink, ground) >= 3
+
+
+RESNET = str(SAMPLES / "residual_block.tmmu.json")
+
+
+def test_still_map_has_a_box_per_storage() -> None:
+    root = ET.fromstring(still(plan_of(), "activations", "map", Sheet()))
+    titles = [title.text for title in root.iter("{http://www.w3.org/2000/svg}title")]
+    assert sorted(text.split(",")[0] for text in titles if text) == ["a", "b", "c"]
+
+
+def test_shortened_names_keep_the_layer_number() -> None:
+    names = [f"transformer.layers.{k}.attention.weight" for k in range(24)]
+    short = shortener(names)
+    assert short(names[11], 22) == "…11.attention.weight"
+    assert short(names[11], 8) == "…11…"
+    assert len({short(name, 10) for name in names}) == 24
+
+
+def test_labels_of_steps_do_not_overlap() -> None:
+    plan = plan_of(nodes=tuple(f"DEPTHWISE_CONV_2D_{k}" for k in range(17)))
+    texts = [
+        each for each in ET.fromstring(still(plan, "activations", "map", Sheet())).iter() if each.tag.endswith("}text")
+    ]
+    steps = [(float(each.get("x") or 0), each.text) for each in texts if (each.text or "").startswith("#")]
+    ends = [x + 7 * len(text or "") for x, text in steps]
+    assert len(steps) > 3
+    assert all(end < x for end, (x, _) in zip(ends, steps[1:], strict=False))
+
+
+@pytest.mark.browser
+def test_printed_report_has_its_plan(tmp_path: Path) -> None:
+    target = tmp_path / "plan.pdf"
+    assert run(["report", RESNET, "-o", str(target)]) == 0
+    data = target.read_bytes()
+    assert data.startswith(b"%PDF")
+    page = tmp_path / "page.html"
+    page.write_bytes(build_report(plan_graph(residual())))
+    program = browser()
+    assert program is not None
+    options = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}/u"]
+    dumped = subprocess.run([program, *options, "--dump-dom", page.as_uri()], capture_output=True, timeout=100).stdout
+    assert re.search(rb'<figure class="still"><svg.*?<rect', dumped, re.S)
+
+
+def test_summary_of_an_invalid_plan_begins_with_that() -> None:
+    red = Verdict((Finding("overlap", "error", "a and b share bytes", "a", "b"),), ("overlap",))
+    shown_text = markdown(plan_of(), red).decode()
+    assert shown_text.index("✗ **1 error**") < shown_text.index("| arena |")
+    assert "a and b share bytes" in shown_text
+
+
+def test_summary_of_a_plan_over_its_capacity_has_no_error() -> None:
+    over = Verdict((Finding("capacity", "error", "too large", "", ""),), ("capacity",))
+    assert "✓ verified" in markdown(plan_of(), over).decode()

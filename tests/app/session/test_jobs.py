@@ -173,7 +173,7 @@ def test_unwatched_job_yields_its_place(monkeypatch: pytest.MonkeyPatch, existin
 
 def test_search_that_had_its_time_yields_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(SERVER_WORKERS.variable, "1")
-    monkeypatch.setattr(jobs, "FAIR", 0.2)
+    monkeypatch.setattr(jobs, "FAIR_SHARE", 0.2)
     desk = JobTable()
     first = endless(desk, "first")
     assert until(lambda: first.done > 0)
@@ -242,7 +242,7 @@ def test_cache_is_limited_by_bytes_and_visitors(existing: set[str]) -> None:
     kept.owned("b", {"bob"})
     existing.discard("ann")
     for _ in range(2):
-        kept.look()
+        kept.evict_left()
         time.sleep(0.01)
     assert [key for key in "abc" if kept.get(key)] == ["b"]
 

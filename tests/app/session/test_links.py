@@ -1,9 +1,13 @@
+"""Links and review files restore a view."""
+
 from dataclasses import fields
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.session import opening, planning, review, state
+from app.session.review import Review
 from app.session.view_state import COLOURS, VIEWS, Choice, from_query, to_query, zoom_text
 from tmmu_core.graph.model import Graph
 from tmmu_core.plans.making.request import PlanRequest, arena_config
@@ -77,3 +81,12 @@ IN_USE = ("activations", "parameters")
 def test_chosen_capacity_declares_every_arena_in_use() -> None:
     config = arena_config(Graph(), PlanRequest(capacities={"activations": 4096}), IN_USE)
     assert config == {"activations": {"capacity_bytes": 4096}, "parameters": {}}
+
+
+def test_review_file_holds_the_moves_of_the_fit() -> None:
+    shown = planning.make_plan(Choice(source="sample:linear_chain"))
+    moves = opening.shelf().put("chain.moves.json", b"[]", "ann")
+    data = review.to_json(shown, "fits", Review(), f"graph=sample%3Alinear_chain&moves={moves}")
+    opening.shelf().drop(moves)
+    review.open_file(data, "chain.tmmu-review.json")
+    assert opening.content_of(state.choice().moves)[0] == b"[]"

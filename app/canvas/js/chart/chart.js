@@ -3,7 +3,7 @@
 import { drawGrid, drawPhases, drawTicks, ticksOf } from "../drawing/axes.js";
 import { css, paint } from "../base/colours.js";
 import { build, fill } from "./element.js";
-import { Hands } from "./chart_input.js";
+import { ChartInput } from "./chart_input.js";
 import { legendOf, statusOf } from "./legend.js";
 import { lookOf } from "../base/theme.js";
 import { namerOf } from "../plan/short_names.js";
@@ -69,7 +69,7 @@ export class Chart {
       this.look = null;
       this.soon("base");
     });
-    this.hands = new Hands(this);
+    this.input = new ChartInput(this);
     charts.add(this);
   }
 
@@ -86,8 +86,8 @@ export class Chart {
     for (const [name, value] of Object.entries(state)) {
       if (JSON.stringify(this.received[name]) === JSON.stringify(value)) continue;
       this.received[name] = value;
-      if (name === "selected" && this.answersAnOlderClick(value)) continue;
-      if (name === "zoom" && this.answersAZoom(value)) continue;
+      if (name === "selected" && this.confirmsOlderClick(value)) continue;
+      if (name === "zoom" && this.confirmsZoom(value)) continue;
       fresh[name] = value;
     }
     const before = this.selected;
@@ -97,15 +97,15 @@ export class Chart {
     if (elsewhere && this.scene && this.win) this.reveal(this.selected, true);
   }
 
-  /** Ignore the confirmation of an older click, so that it does not undo a newer one. */
-  answersAnOlderClick(selected) {
+  /** Whether the page confirms an older click, which must not undo a newer one. */
+  confirmsOlderClick(selected) {
     const k = this.sent.indexOf(selected), older = k >= 0 && k < this.sent.length - 1;
     this.sent = older ? this.sent.slice(k + 1) : [];
     return older;
   }
 
-  /** Return whether the page's zoom is new: neither the chart's own report nor a repetition. */
-  answersAZoom(zoom) {
+  /** Whether the page confirms a zoom that this chart sent. */
+  confirmsZoom(zoom) {
     const k = this.sentZooms.indexOf(JSON.stringify(zoom));
     this.sentZooms = this.sentZooms.slice(k + 1);
     return k >= 0;
@@ -180,7 +180,7 @@ export class Chart {
     return row < 0 ? null : { ...ghost, row };
   }
 
-  /** Whether a pixel is on a box that can be dragged: the ghost, or with alt the selected box. */
+  /** Return {row, offset, birth} of the ghost or, with alt, the selected box, if it is under a pixel; else null. */
   holdsGhost(x, y, alt) {
     const row = this.ghost?.row ?? (alt ? this.selected : -1);
     if (row < 0 || this.scene.view !== "map" || !this.wants?.("ghost")) return null;
@@ -328,6 +328,7 @@ export class Chart {
 
   // --- drawing, once a frame at most -----------------------------------------------------------------------------
 
+  /** Draw in the next frame: "over" the overlay, "base" also the picture, "layout" also after a resize. */
   soon(what) {
     const rank = { over: 1, base: 2, layout: 3 };
     this.due = rank[what] > (rank[this.due] ?? 0) ? what : this.due;
@@ -625,7 +626,7 @@ export class Chart {
     this.timers[event] = setTimeout(() => this.emit(event, value), wait);
   }
 
-  /** Linked charts follow at once, without a round trip to the server. */
+  /** Apply a change to the linked charts, without a request to the server. */
   share(part) {
     if (!this.state.link) return;
     for (const chart of charts) {

@@ -15,7 +15,7 @@ function lineOf([heading, text]) {
   return [el("span", { class: "head" }, heading), el("span", {}, text)];
 }
 
-export class Hands {
+export class ChartInput {
   constructor(chart) {
     this.chart = chart;
     this.fingers = new Map(); // pointer → [x, y]
@@ -25,7 +25,7 @@ export class Hands {
     on("pointerleave", () => this.onLeave());
     on("pointerdown", (e) => this.onDown(e));
     on("pointerup", (e) => this.onUp(e));
-    on("pointercancel", (e) => this.letGo(e));
+    on("pointercancel", (e) => this.endTouch(e));
     // The chart handles two fingers. One finger scrolls the page unless the chart can pan.
     for (const type of ["touchstart", "touchmove"]) on(type, holdTwo, { passive: false });
     on("wheel", (e) => this.onWheel(e), { passive: false });
@@ -123,7 +123,7 @@ export class Hands {
   }
 
   onUp(event) {
-    const { chart } = this, [x, y] = this.at(event), drag = this.letGo(event);
+    const { chart } = this, [x, y] = this.at(event), drag = this.endTouch(event);
     if (drag?.moved && drag.from !== undefined) chart.goSpan(chart.span);
     if (!drag || drag.moved) return;
     if (chart.strip && inside(chart.strip, x, y)) {
@@ -180,7 +180,7 @@ export class Hands {
   }
 
   /** Handle the end of a touch. A finger that remains after a pinch pans, and its end is not a click. */
-  letGo(event) {
+  endTouch(event) {
     this.fingers.delete(event.pointerId);
     const { drag, pinch } = this, [rest] = this.fingers.values();
     this.drag = this.pinch = null;

@@ -4,7 +4,7 @@ import { el } from "../chart/element.js";
 import { lookOf } from "../base/theme.js";
 import { STYLE } from "../base/style.js";
 import { paintGraph, SHADES } from "./graph_picture.js";
-import { Steps } from "./graph_input.js";
+import { GraphInput } from "./graph_input.js";
 import { WORKER } from "./worker.js";
 
 const READABLE = 1; // smallest zoom of the first view: labels have 11 pixels
@@ -54,7 +54,7 @@ class Walk {
     this.under = null; // under the pointer
     this.build();
     parent.append(this.root);
-    this.steps = new Steps(this);
+    this.input = new GraphInput(this);
     this.watch = new ResizeObserver(() => this.resize());
     this.watch.observe(this.stage);
   }
@@ -76,13 +76,9 @@ class Walk {
       button("PNG", "save the view as PNG", () => this.save()),
     );
     const legend = el("span", { class: "legend" });
-    const shade = el("i", {});
-    shade.style.cssText = `background:${SHADES.held}`;
-    const peak = el("i", {});
-    peak.style.cssText = `background:${SHADES.peak}`;
     legend.append(
-      el("span", {}, shade, "share of the bytes live at the peak"),
-      el("span", {}, peak, "▲ runs at the peak"),
+      el("span", {}, el("i", { style: `background:${SHADES.held}` }), "share of the bytes live at the peak"),
+      el("span", {}, el("i", { style: `background:${SHADES.peak}` }), "▲ runs at the peak"),
       el("span", {}, "⊞ closed module: click to open; click an open title to close"),
     );
     this.foot = el("div", { class: "foot" }, legend, this.status);
@@ -117,13 +113,13 @@ class Walk {
       while (layouts.size > KEPT) layouts.delete(layouts.keys().next().value);
     }
     if (this.data.shape !== shape) return undefined; // superseded
-    this.take(layouts.get(shape), shape);
+    this.applyLayout(layouts.get(shape), shape);
     this.root.dataset.took = Math.round(performance.now() - began);
     return undefined;
   }
 
   /** Apply a new layout and keep the clicked box at its place on the screen. */
-  take(layout, shape) {
+  applyLayout(layout, shape) {
     const before = this.anchor && this.before?.get(this.anchor), { x, y, scale } = this.view;
     this.layout = layout;
     this.shape = shape;

@@ -4,12 +4,12 @@ import { el } from "../chart/element.js";
 
 const STILL = 4; // pixels of movement that still count as a click
 
-export class Steps {
+export class GraphInput {
   constructor(walk) {
     this.walk = walk;
     this.down = new Map(); // pointer → [x, y]
     const { stage } = walk;
-    const on = (name, does) => stage.addEventListener(name, does.bind(this), { passive: false });
+    const on = (name, action) => stage.addEventListener(name, action.bind(this), { passive: false });
     on("pointerdown", this.press);
     on("pointermove", this.move);
     on("pointerup", this.release);
@@ -90,7 +90,7 @@ export class Steps {
   key(event) {
     const { walk } = this, { marks } = walk.data ?? { marks: {} };
     if (event.ctrlKey || event.metaKey || event.altKey || !walk.layout) return;
-    const does = {
+    const action = {
       ArrowDown: () => this.along(0, 1),
       ArrowUp: () => this.along(1, 0),
       ArrowRight: () => this.beside(1),
@@ -106,17 +106,17 @@ export class Steps {
       s: () => walk.goTo(marks.selected),
       p: () => walk.goTo(marks.peak),
     }[event.key];
-    if (!does) return;
+    if (!action) return;
     event.preventDefault();
     walk.root.classList.add("keyed");
-    does();
+    action();
   }
 
   /** Move the cursor along an edge, from its end `from` (0: source, 1: target) to the nearest box at the other end. */
   along(from, to) {
     const { walk } = this, here = this.here();
     const ends = walk.data.edges.filter((edge) => edge[from] === here).map((edge) => edge[to]);
-    this.stand(nearest(walk.layout.boxes, here, ends), "no box in this direction");
+    this.moveCursor(nearest(walk.layout.boxes, here, ends), "no box in this direction");
   }
 
   /** Move the cursor to the box beside it, at about the same height. */
@@ -126,7 +126,7 @@ export class Steps {
       const [bx, by, bw, bh] = boxes[k];
       return k !== here && by < y + h && by + bh > y && way * (bx + bw / 2 - x - w / 2) > 0;
     });
-    this.stand(nearest(boxes, here, level), "no box beside it");
+    this.moveCursor(nearest(boxes, here, level), "no box beside it");
   }
 
   here() {
@@ -134,7 +134,8 @@ export class Steps {
     return [cursor, marks.selected, marks.peak, 0].find((k) => k >= 0 && k < vertices.length) ?? 0;
   }
 
-  stand(vertex, otherwise) {
+  /** Move the cursor to a box, or report `otherwise`. */
+  moveCursor(vertex, otherwise) {
     const { walk } = this, before = walk.cursor;
     walk.cursor = vertex >= 0 ? vertex : this.here();
     walk.live.textContent = vertex >= 0 || before < 0 ? describe(walk.data, walk.cursor) : otherwise;

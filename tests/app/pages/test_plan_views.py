@@ -1,0 +1,186 @@
+"""Views of the page Plan: reuse cost, snapshot, measured runtime, and origins of a finished plan."""
+
+import json
+import pickle
+import time
+from html import unescape
+from random import Random
+
+import pandas as pd
+import pytest
+from onnx import TensorProto, helper
+from streamlit.testing.v1 import AppTest
+
+from app.session import opening
+from benchmarks.snapshot_writer import SnapshotWriter, Transformer, transformer_steps
+from tests.app.pages.run_page import html, opened
+from tests.formats.xla.test_xla import ASSIGNMENT, LIVE_RANGE
+from tests.formats.xla.test_xla_program import PROGRAM
+from tests.planners.test_reuse import document, instance_of
+from tests.runtime.test_measure import products
+from tests.tools.fuzz import flat_program
+from tmmu_core.planners.problem import UNLIMITED, Problem
+from tmmu_core.plans.analysis.reuse_costs import cost_curve, costly_reuses
+from tmmu_core.plans.making.instance import plan_problem
+
+
+def kernel() -> str:
+    """A problem whose least cost is above 0."""
+    rng = Random(7)
+    while True:
+        found = document(rng, ())
+        if (plan_problem(instance_of(found), planner="reuse").arenas[0].reuse_cost or 0) > 0:
+            return opening.shelf().put("kernel.json", json.dumps(found).encode())
+
+
+def test_view_shows_costs_reasons_and_curve() -> None:
+    at = opened("plan", graph=kernel(), tab="reuse")
+    assert "Reuse cost " in html(at)
+    assert ", proven least" in html(at)
+    assert "waits for the bytes of" in html(at)
+    assert "Why it is unavoidable" in html(at)
+    assert " more saves " in html(at)
+
+
+def test_costly_reuses_add_up_to_the_cost_of_the_plan() -> None:
+    rng = Random(7)
+    for _ in range(20):
+        plan = plan_problem(instance_of(document(rng, ("reserved",), 3)), planner="reuse")
+        assert sum(reuse.cost for reuse in costly_reuses(plan)) == plan.arenas[0].reuse_cost
+
+
+def test_curve_falls_from_bytes_without_cost() -> None:
+    problem: Problem = instance_of(document(Random(7), (), 6)).problem
+    points = cost_curve(problem)
+    assert problem.capacity < UNLIMITED
+    assert points[0].cost == 0
+    assert [point.extent for point in points] == sorted((point.extent for point in points), reverse=True)
+    assert [point.cost for point in points] == sorted({point.cost for point in points})
+    assert all(point.cost == point.bound for point in points)
+
+
+TINY = {"layers": 2, "width": 256, "tokens": 512, "vocabulary": 5000}
+
+
+def shelved(name: str, writer: SnapshotWriter) -> str:
+    return opening.shelf().put(name, pickle.dumps(writer.document()), "")
+
+
+def view(key: str) -> AppTest:
+    return opened("plan", graph=key, tab="snapshot")
+
+
+def test_snapshot_is_summed_by_category_line_and_stream() -> None:
+    at = view(shelved("run.pickle", transformer_steps(Transformer(**TINY))))
+    text = html(at)
+    assert "reserved," in text
+    assert "optimizer_state" in text
+    sums = next(control for control in at.get("button_group") if control.key == "w.sum-by")
+    sums.set_value("stream").run()
+    assert "stream 0" in html(at)
+
+
+def test_two_snapshots_are_compared_by_line() -> None:
+    small, large = (
+        shelved(f"{tokens}.pickle", transformer_steps(Transformer(**{**TINY, "tokens": tokens})))
+        for tokens in (512, 1024)
+    )
+    text = html(opened("compare", graph=large, baseline=small))
+    assert "model.py:40 Block.forward · activation" in text
+    assert "not comparable" not in text
+
+
+@pytest.mark.parametrize(("files", "baseline"), [("ab", "b"), ("aab", "b"), ("abc", ""), ("aa", "")])
+def test_two_files_of_the_command_line_are_compared_and_ranks_are_not(files: str, baseline: str) -> None:
+    def page(files: str) -> None:
+        import streamlit as st
+
+        from app.session import state
+
+        state.begin(tuple(f"file:{name}" for name in files))
+        st.text(state.choice().baseline.removeprefix("file:"))
+
+    assert AppTest.from_function(page, args=(files,)).run().text[0].value == baseline
+
+
+def test_file_with_offsets_in_several_arenas_is_shown() -> None:
+    values = [flat_program.tensor(0, (16,), memory=1), flat_program.tensor(64, (4,), memory=2)]
+    data = flat_program.program(values, [0], [1], [("aten::sum.out", [0, 1, 1])])
+    at = opened("plan", graph=opening.shelf().put("two.pte", data, ""))
+    assert not at.exception
+    assert "memory 2" in html(at)
+    assert any("planned 80 B; lower bound 80 B" in caption.value for caption in at.caption)
+
+
+def captions(at: AppTest) -> str:
+    return "\n".join(element.value for element in at.caption)
+
+
+def until(at: AppTest, shown_text: str) -> str:
+    """Run the page again until it shows the text."""
+    ends = time.monotonic() + 60
+    while shown_text not in captions(at) and time.monotonic() < ends:
+        time.sleep(0.2)
+        at.run()
+    return captions(at)
+
+
+def test_given_plan_is_compared_with_ours_and_the_bound() -> None:
+    shown_text = until(opened(graph="sample:xla_transformer_step"), "lower bound")
+    assert "The file's plan: 2.37 MiB (2,485,860 B); planned 2.25 MiB (2,354,708 B)" in shown_text
+    assert "lower bound 2.25 MiB (2,354,708 B)" in shown_text
+
+
+def test_model_is_run_on_request() -> None:
+    source = opening.shelf().put("products.onnx", products())
+    at = opened(graph=source)
+    assert "lower bound" not in captions(at)
+    at.button(key="measure").click().run()
+    assert not at.exception
+    shown_text = until(at, "lower bound")
+    assert "onnxruntime: " in shown_text
+    assert "lower bound 8.00 MiB (8,388,608 B)" in shown_text
+    assert any("Difference from the lower bound" in each.proto.body for each in at.get("html"))
+
+
+def xla_dump() -> str:
+    return opening.shelf().put("step.txt", (ASSIGNMENT + LIVE_RANGE + PROGRAM).encode())
+
+
+def test_card_and_columns_have_the_origin_of_a_storage() -> None:
+    at = opened(graph=xla_dump(), tensor="b")
+    assert not at.exception
+    card = html(at)
+    assert "&lt;img src=x onerror=" in card
+    assert "<img src=x" not in card
+    assert 'gpt/it\'s "model".py:7' in unescape(card)
+    table = next(frame.value for frame in at.dataframe if "module" in frame.value)
+    assert isinstance(table, pd.DataFrame)
+    row = table.set_index("tensor").loc["a"]
+    assert (row["operator"], row["module"], row["phase"]) == ("tanh", "GPT.h_0.mlp", "forward")
+
+
+def test_peak_is_grouped_by_operator_layer_and_phase() -> None:
+    at = opened("peak", graph=xla_dump())
+    assert not at.exception
+    group = next(each for each in at.get("button_group") if "peak-group" in str(each.key))
+    assert [option.content for option in group.proto.options] == ["layer", "operator", "role", "module", "phase"]
+
+
+def test_table_has_the_source_of_each_shape() -> None:
+    floats = TensorProto.FLOAT
+    body = helper.make_graph(
+        [helper.make_node("Relu", ["x"], ["h"]), helper.make_node("Neg", ["h"], ["y"])],
+        "g",
+        [helper.make_tensor_value_info("x", floats, [2, 3])],
+        [helper.make_tensor_value_info("y", floats, [2, 3])],
+    )
+    at = opened(graph=opening.shelf().put("m.onnx", helper.make_model(body).SerializeToString()), arena="*")
+    table = next(frame.value for frame in at.dataframe if "shape from" in frame.value.columns)
+    assert dict(zip(table["tensor"], table["shape from"], strict=True)) == {
+        "x": "declared",
+        "h": "inferred by onnx",
+        "y": "declared",
+    }
+    plain = opened(graph="sample:mixed_sizes", arena="*")
+    assert all("shape from" not in frame.value.columns for frame in plain.dataframe)
