@@ -6,7 +6,6 @@ from pathlib import Path
 import streamlit as st
 
 from app.kit import address
-from app.kit.frame import style
 from app.session import opening, planning, scenarios, state
 from app.session.pages import FIRST, PAGES
 from app.session.work import jobs, visitors
@@ -14,10 +13,18 @@ from app.session.work.workers import TaskNotFinished
 from tmmu_core.base.errors import TmmuError
 
 HERE = Path(__file__).resolve().parent
+CSS = HERE / "kit" / "frame" / "style.css"
+ICON = (
+    '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"><rect width="16" height="16" rx="2" fill="#12161c"/>'
+    '<rect x="2" y="9" width="7" height="5" fill="#0072B2"/><rect x="10" y="9" width="4" height="5" fill="#56B4E9"/>'
+    '<rect x="2" y="5" width="3" height="3" fill="#E69F00"/><rect x="6" y="2" width="5" height="6" fill="#009E73"/>'
+    '<rect x="12" y="4" width="2" height="4" fill="#CC79A7"/></svg>'
+)
+"""The page icon, inline because the explorer loads nothing from a network."""
 
 
 @st.cache_resource(show_spinner=False)
-def brought() -> tuple[tuple[str, ...], tuple[dict[str, object], ...]]:
+def files_of_command_line() -> tuple[tuple[str, ...], tuple[dict[str, object], ...]]:
     """Return ``(sources, refusals)`` of the files named on the command line, read once."""
     opened: list[str] = []
     cards: list[dict[str, object]] = []
@@ -25,9 +32,8 @@ def brought() -> tuple[tuple[str, ...], tuple[dict[str, object], ...]]:
         try:
             files = opening.files_at(Path(name))
         except OSError as error:
-            cards.append(
-                {"title": f"{name} was not opened", "message": f"{error.strerror}.", "hint": "Check the name."}
-            )
+            why = {"message": f"{error.strerror}.", "hint": "Check the name."}
+            cards.append({"title": f"{name} was not opened", **why})
             continue
         except TmmuError as error:
             cards.append(opening.card_of(error, f"{name} was not opened", name))
@@ -45,7 +51,7 @@ def hidden_pages() -> set[str]:
     job = opening.open_job(choice.source)
     if not job.worked:
         return {"scale"}
-    opened = job.answer()
+    opened = job.result()
     needs = {"graph": opened.graph, "scale": scenarios.scales(opened, choice)}
     return {name for name, needed in needs.items() if not needed}
 
@@ -53,11 +59,11 @@ def hidden_pages() -> set[str]:
 def draw() -> None:
     """Draw the page of the address: one run of the Streamlit script."""
     sys.setswitchinterval(0.001)  # a planner in a thread must not delay a click
-    st.set_page_config(page_title="TMMU Plan Explorer", page_icon=style.ICON, layout="wide")
-    style.apply()
-    sources, refused = brought()
+    st.set_page_config(page_title="TMMU Plan Explorer", page_icon=ICON, layout="wide")
+    st.html(CSS)
+    sources, refused = files_of_command_line()
     if any(card.get("code") == TaskNotFinished.CODE for card in refused):
-        brought.clear()  # nothing is wrong with the file: read it again
+        files_of_command_line.clear()  # nothing is wrong with the file: read it again
     if state.begin(sources):
         for refusal in refused:
             state.refuse(dict(refusal))

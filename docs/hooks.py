@@ -19,7 +19,7 @@ def on_config(config: Any) -> Any:
 
 def on_post_build(config: Any) -> None:
     """Write the page that opens plans without a server."""
-    from app.report.viewer import viewer_page
+    from app.report.html_report import viewer_page
 
     (Path(config["site_dir"]) / "viewer.html").write_bytes(viewer_page())
 

@@ -113,9 +113,7 @@ def print_ranks(found: Sequence[RankSummary]) -> None:
     for (most, reserved, error), ranks in sorted(alike.items(), key=lambda item: (-item[0][0], item[1][0].rank)):
         sizes = [error, ""] if error else [numbers.full_bytes(most), numbers.full_bytes(reserved)]
         other = None if error else first_difference(fullest, ranks[0])
-        differs = ""
-        if other is not None:
-            differs = f"{other[0]} ({other[1]}) {numbers.delta_bytes(other[2])}"
+        differs = "" if other is None else f"{other[0]} ({other[1]}) {numbers.delta_bytes(other[2])}"
         rows.append([numbers.runs([one.rank for one in ranks]), numbers.count(len(ranks)), *sizes, differs])
     columns = ("ranks", ">number", ">peak", ">reserved peak")
     table((*columns, "largest difference from the fullest rank"), rows)

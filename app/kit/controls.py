@@ -1,11 +1,14 @@
 """Rows of controls, buttons and menus that change the choice of the session."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 import streamlit as st
 
 from app.session import state
+from tmmu_core.base.errors import UnreadableInput
+
+T = TypeVar("T")
 
 
 def row(key: str | None = None) -> Any:
@@ -50,3 +53,20 @@ def choose_size(dim: str, size: int | None, usual: int) -> None:
     rest = {name: n for name, n in state.choice().dims.items() if name != dim}
     chosen = {} if size is None or size == usual else {dim: int(size)}
     state.choose(dims=dict(sorted({**rest, **chosen}.items())))
+
+
+def apply_text(widget: str, read: Callable[[str], T], apply: Callable[[T], None], title: str, hint: str = "") -> None:
+    """Parse the text of a widget and pass its value to ``apply``; keep an invalid text for correction, with an error.
+
+    ``read`` parses a text that is not empty, and "" to the value of an empty field. ``title``: title of the error.
+    """
+    text = str(state.widget_value(widget) or "").strip()
+    try:
+        value = read(text)
+    except (ValueError, UnreadableInput) as error:
+        state.draft(widget, text)
+        message = error.message if isinstance(error, UnreadableInput) else str(error)
+        state.refuse({"title": title, "message": message, "hint": hint})
+        return
+    state.draft(widget, "")
+    apply(value)

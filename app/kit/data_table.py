@@ -27,22 +27,22 @@ class Picks(NamedTuple):
 
 def pickable(frame: pd.DataFrame, picks: Picks, columns: dict[str, Any], *, height: int = HEIGHT) -> None:
     """Draw ``frame`` with the column configuration ``columns``, at most ``height`` pixels high."""
+
+    def picked() -> None:
+        event: Any = state.raw(picks.key)
+        clicked = event["selection"]["cells"] if event else []
+        picks.picked(clicked[0] if clicked else None)
+
     cells = [] if picks.marked is None else [picks.marked]
     state.put(picks.key, {"selection": {"rows": [], "columns": [], "cells": cells}})
     sheet(
         frame,
         key=picks.key,
         height=min(height, 38 + 28 * max(1, len(frame))),
-        on_select=lambda: picks.picked(_clicked(picks.key)),
+        on_select=picked,
         selection_mode="single-cell",
         column_config=columns,
     )
-
-
-def _clicked(key: str) -> tuple[int, str] | None:
-    event: Any = state.raw(key)
-    cells = event["selection"]["cells"] if event else []
-    return cells[0] if cells else None
 
 
 def sheet(frame: pd.DataFrame, **how: Any) -> None:
@@ -54,9 +54,7 @@ def harmless(frame: pd.DataFrame) -> pd.DataFrame:
     """Return ``frame`` with formula-like texts escaped by an apostrophe, except ``@inputs``."""
     shown = frame.copy()
     for name in shown.columns[[not pd.api.types.is_numeric_dtype(kind) for kind in shown.dtypes]]:
-        shown[name] = [_cell(cell) for cell in frame[name]]
+        shown[name] = [
+            for_cell(cell) if isinstance(cell, str) and cell != INPUTS_STEP else cell for cell in frame[name]
+        ]
     return shown
-
-
-def _cell(cell: Any) -> Any:
-    return for_cell(cell) if isinstance(cell, str) and cell != INPUTS_STEP else cell

@@ -14,7 +14,7 @@ import jinja2
 from markupsafe import Markup
 
 from app.canvas.pack import NO_ORIGIN, Origin, claim, pack_plan
-from app.canvas.script import canvas_script
+from app.canvas.script import canvas_script, viewer_script
 from app.report.pictures import ACCOUNT_LOOKS, LEDGER_HEIGHT, WIDTH, Sheet, Theme, ledger_figure, patterns, still
 from app.texts import certificate_text, glossary, numbers, totals_text
 from app.texts.palette import default_scheme, row_colours
@@ -141,6 +141,12 @@ def _template() -> jinja2.Template:
 def style() -> Markup:
     """Return the style sheet of a report."""
     return Markup((files(__package__) / "report.css").read_text(encoding="utf-8"))
+
+
+def viewer_page() -> bytes:
+    """Return a page (UTF-8) that opens finished plans and review files in the browser, without a server or network."""
+    page = (files(__package__) / "viewer.html").read_text(encoding="utf-8")
+    return page.replace("/* style */", style()).replace("/* script */", viewer_script()).encode()
 
 
 # --- template values ----------------------------------------------------------------------------------

@@ -99,7 +99,7 @@ def open_files(files: list[tuple[str, bytes]], owner: str | None = None) -> tupl
                 first_plan = plan_job(Choice(source=source))
                 with suppress(TaskNotFinished):  # it was cancelled: the file is valid
                     if first_plan.wait(PATIENCE):
-                        first_plan.answer()  # reject a graph that cannot be planned
+                        first_plan.result()  # reject a graph that cannot be planned
         except TmmuError as error:
             if not lacks_arenas(error):  # without declared arenas it can be opened, and the page offers to declare them
                 cards.append(card_of(error, f"{name} was not opened", name))
@@ -167,7 +167,7 @@ def repeatable(job: Job[Shown], choice: Choice) -> Choice | None:
 
     Raises :class:`TaskNotFinished` if it was stopped for other visitors only.
     """
-    made = job.answer().choice
+    made = job.result().choice
     if made.options.get(NODE_LIMIT) == choice.options.get(NODE_LIMIT):
         return None
     if job.stopping and visitors.visitor() not in job.stopped_for:
@@ -264,9 +264,9 @@ def _reviewed(full: Choice, opened: Opened) -> PlanningResult | None:
 def _known_rank(full: Choice) -> PlanningResult | None:
     """Return the plan of the rank, if all ranks are already planned."""
     known = job_table().known(ranks_key(full)) if full.shard_spec is not None else None
-    if known is None or not known.worked or full.rank >= known.answer().world_size:
+    if known is None or not known.worked or full.rank >= known.result().world_size:
         return None
-    everybody: RankPlans = known.answer()
+    everybody: RankPlans = known.result()
     plan = everybody.plan(full.rank)
     return PlanningResult(full, plan, replace(everybody.solution(full.rank), plan=plan), plan.ir_hash)
 
@@ -356,7 +356,7 @@ def arenas_in_use(choice: Choice, opened: Opened) -> tuple[str, ...]:
     if choice.arenas:
         return tuple(choice.arenas)
     planned = job_table().known(plan_key(choice)) if choice.shard_spec is None else None
-    if planned is not None and planned.worked and (solution := planned.answer().solution) is not None:
+    if planned is not None and planned.worked and (solution := planned.result().solution) is not None:
         return tuple(solution.liveness.arenas)
     assert opened.graph is not None
     graph, request = opened.graph, PlanRequest(mode=choice.mode, preset=choice.preset)

@@ -31,7 +31,7 @@ class Session:
     redirect: str = ""
     """Page to switch to after the callbacks of this run."""
     by_link: bool = False
-    """Whether a link started the session; cleared when the page has reported what the link lacks."""
+    """Whether a link started the session; false once the page has reported the missing items of the link."""
     last_valid: Choice | None = None
     """The last choice that could be planned."""
     previous: Choice | None = None

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from app.kit.frame.style import CSS
+from app.router import CSS
 from tests.browser.conftest import Visit, download, rest, still
 
 pytestmark = pytest.mark.browser

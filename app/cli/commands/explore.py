@@ -25,7 +25,7 @@ SERVE = MAIN.parent / "serving" / "serve.py"
 
 @dataclass(frozen=True)
 class Server:
-    """Where the server listens."""
+    """Address of the server."""
 
     port: int | None = option("Port [8501, or the next free one].", min=1, max=65535)
     address: str = option("Address to listen on; a non-local address requires a token.", "HOST", default="localhost")
@@ -41,7 +41,7 @@ def explore_command(
 ) -> int:
     """Open the explorer in the browser, with files or a sample. Ctrl-C stops it."""
     if viewer is not None:
-        from app.report.viewer import viewer_page
+        from app.report.html_report import viewer_page
 
         write_output(viewer, viewer_page(), "the page")
         return SUCCESS

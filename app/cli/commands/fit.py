@@ -32,7 +32,6 @@ from tmmu_core.fitting.layers import fitted_layers, fitted_peak
 from tmmu_core.fitting.move import KINDS
 from tmmu_core.fitting.problem.answer import ALLOWED, Allowed, Fitted
 from tmmu_core.fitting.problem.capacity import Capacity
-from tmmu_core.fitting.problem.lower_bounds import Need
 from tmmu_core.fitting.problem.planner_calls import extents, initial_candidate
 from tmmu_core.fitting.recipe import recipe as as_recipe
 from tmmu_core.fitting.search.fit_search import fit
@@ -210,7 +209,12 @@ def _print_fit(fitted: Fitted) -> None:
     elif fitted.answer == "cannot":
         print_lines(f"Does not fit: needs at least {bound}, capacity {capacity}.")
         counted = fitted.capacity.limited(start.plan)
-        print_lines(*(_need_text(need) for need in fitted.bound.needs if need.arena in counted))
+        for need in fitted.bound.needs:
+            if need.arena in counted:
+                step = f" at {need.step!r}" if need.step else ""
+                more = f" and {len(need.tensors) - 4} more" if len(need.tensors) > 4 else ""
+                who = f" ({', '.join(map(repr, need.tensors[:4]))}{more})" if need.tensors else ""
+                print_lines(f"  {need.arena}: {numbers.full_bytes(need.bytes)}{step}: {need.why}{who}")
     else:
         over = numbers.full_bytes(fitted.over_bytes)
         print_lines(f"Best plan found: {reached}, {over} over capacity. Lower bound: {bound}.")
@@ -235,19 +239,8 @@ def _print_fit(fitted: Fitted) -> None:
             saved, moved = numbers.full_bytes(move.bytes), numbers.full_bytes(move.cost.moved_bytes)
             rows.append([move.kind, move.what, saved, f"{move.cost.extra_flops:,}", moved])
         table(("change", "tensor or setting", ">saved", ">extra FLOPs", ">transferred"), rows)
-    _print_modules(fitted)
-    show_warnings(fitted.warnings)
-
-
-def _print_modules(fitted: Fitted) -> None:
-    """Print the bytes by module of a training step, and what binds its peak."""
     titles, rows = module_table(fitted)
     if rows:
         print_lines(peak_text(fitted))
         table((titles[0], *(f">{each}" for each in titles[1:])), rows)
-
-
-def _need_text(need: Need) -> str:
-    step = f" at {need.step!r}" if need.step else ""
-    shown = ", ".join(map(repr, need.tensors[:4])) + f" and {len(need.tensors) - 4} more" * (len(need.tensors) > 4)
-    return f"  {need.arena}: {numbers.full_bytes(need.bytes)}{step}: {need.why}" + f" ({shown})" * bool(shown)
+    show_warnings(fitted.warnings)

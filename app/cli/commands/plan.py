@@ -1,6 +1,6 @@
 """``tmmu plan``: plan a graph or an instance."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from app.cli.console import (
@@ -23,7 +23,6 @@ from tmmu_core.formats.planfile import plan_file
 from tmmu_core.formats.pytorch.snapshot.rank_table import snapshot_files, summaries
 from tmmu_core.graph.assumed_sizes import shape_sources_text
 from tmmu_core.graph.model import Graph
-from tmmu_core.planners.problem import PlainInstance
 from tmmu_core.plans.analysis.engine_costs import engine_instance, read_engines
 from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.plans.model import ASSUMED, UNPLANNED, Plan
@@ -31,9 +30,9 @@ from tmmu_core.plans.model import ASSUMED, UNPLANNED, Plan
 ENDINGS = {".json": "json", ".cbor": "cbor", ".csv": "csv", ".parquet": "parquet"}
 
 
-def write_plan(plan: Plan, name: str, writers: dict[str, Callable[[Plan], bytes]] = plan_file.WRITERS) -> None:
+def write_plan(plan: Plan, name: str) -> None:
     """Write a plan in the format of the file extension."""
-    write_output(name, writers[format_by_ending(name, ENDINGS, "json")](plan), "the plan")
+    write_output(name, plan_file.WRITERS[format_by_ending(name, ENDINGS, "json")](plan), "the plan")
 
 
 def _ranks(files: Sequence[tuple[int, Path]], *, json: bool) -> int:
@@ -45,13 +44,6 @@ def _ranks(files: Sequence[tuple[int, Path]], *, json: bool) -> int:
     else:
         print_ranks(found)
     return FINDING if any(one.error for one in found) else SUCCESS
-
-
-def _with_engines(opened: object, file: str, request: PlanRequest) -> PlainInstance:
-    """Return the problem of a graph with the penalties of an engine assignment."""
-    if not isinstance(opened, Graph):
-        raise UsageError("--engines needs a graph.", "Open a model, or give reuse penalties in the problem.")
-    return engine_instance(opened, read_engines(read_input(file), file), request)
 
 
 def plan_command(
@@ -70,7 +62,9 @@ def plan_command(
         return _ranks(files, json=json)
     opened = open_any(graph, request.dims)
     if engines is not None:
-        opened = _with_engines(opened, engines, request)
+        if not isinstance(opened, Graph):
+            raise UsageError("--engines needs a graph.", "Open a model, or give reuse penalties in the problem.")
+        opened = engine_instance(opened, read_engines(read_input(engines), engines), request)
         request = request.but(mode=None, preset=None, order=None, dims={}, one_memory=False)
     found = resolve_opened(opened, graph, request, plans_too=False)
     plan = sound(found, "export") if output is not None or json else found.plan

@@ -81,7 +81,7 @@ def sweep_command(
         presets=_words(wanted.presets, PRESETS) or (None,),
         alignments=_alignments(wanted.alignments) if wanted.alignments else (None,),
         planners=_words(wanted.planners, tuple(PLANNERS)) or ("slots", "naive"),
-        shards=_shards(wanted.shards) if wanted.shards else None,
+        shards=tuple(map(_shard, _commas(wanted.shards))) if wanted.shards else None,
         fits=tuple({ANY_ARENA: read_bytes_option("--capacities", n)} for n in _commas(wanted.fits)) or None,
         ranks=wanted.ranks,
     )
@@ -130,11 +130,9 @@ def _check(opened: Opened, name: str, request: PlanRequest, axes: Axes) -> None:
         refuse_graph_options(opened, request.but(mode=axes.modes[0], preset=axes.presets[0]))
 
 
-def _shards(text: str) -> tuple[tuple[str, Mapping[str, Any] | None], ...]:
+def _shard(file: str) -> tuple[str, Mapping[str, Any] | None]:
     read = OPTION_SPECS["shard_spec"].read
-    return tuple(
-        (spelled_out(n), None if n == "none" else read(read_input(n).decode("utf-8", "replace"))) for n in _commas(text)
-    )
+    return spelled_out(file), None if file == "none" else read(read_input(file).decode("utf-8", "replace"))
 
 
 # --- running -----------------------------------------------------------------------------------------------------

@@ -175,7 +175,7 @@ def report(shown: Shown, baseline: Shown | None, now: Review, *, dark: bool = Fa
     ``now`` is the review whose notes and decision it shows; ``embedded`` is a review file to put into it.
     """
     job = planning.judgement(shown)
-    judged = job.answer() if job.wait(60) else None
+    judged = job.result() if job.wait(60) else None
     return build_report(
         shown.solution or shown.plan,
         baseline=(baseline.solution or baseline.plan) if baseline else None,

@@ -10,7 +10,6 @@ from app.session import state
 from app.session.opening import Opened
 from app.session.view_state import Choice
 from app.texts import markup, numbers
-from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.base.escaping import for_markdown
 from tmmu_core.graph.assumed_sizes import reach
 from tmmu_core.graph.checks import resolve_dims
@@ -83,13 +82,10 @@ def draw(full: Choice, opened: Opened) -> None:
 
 def _alignment(now: int | None) -> None:
     def changed() -> None:
-        value = state.widget_value("alignment")
-        try:
-            size = value if value is None or isinstance(value, int) else parse_bytes(str(value).removesuffix("B"))
-        except ValueError as error:
-            state.refuse({"title": "Alignment not changed", "message": str(error)})
-            return
-        state.choose(alignment=size)
+        def read(text: str) -> int | None:
+            return parse_bytes(text.removesuffix("B"))
+
+        controls.apply_text("alignment", read, lambda n: state.choose(alignment=n), "Alignment not changed")
 
     st.selectbox(
         "Alignment of every arena",
@@ -103,23 +99,16 @@ def _alignment(now: int | None) -> None:
 
 
 def _declare() -> None:
-    text = str(state.widget_value("arenas") or "").strip()
-    try:
-        value = read_arenas_text(text) if text else None
-    except UnreadableInput as error:
-        state.draft("arenas", text)
-        state.refuse({"title": "Arenas not changed", "message": error.message, "hint": f"Example: {DECLARED}."})
-        return
-    state.draft("arenas", "")
-    state.choose(arenas=value)
+    def read(text: str) -> dict[str, Any] | None:
+        return read_arenas_text(text) if text else None
+
+    hint = f"Example: {DECLARED}."
+    controls.apply_text("arenas", read, lambda arenas: state.choose(arenas=arenas), "Arenas not changed", hint)
 
 
 def _size(label: str, name: str, value: int | None, if_empty: str) -> None:
     def changed() -> None:
-        try:
-            state.choose(**{name: parse_bytes(state.widget_value(name) or "")})
-        except ValueError as error:
-            state.refuse({"title": f"{label} not changed", "message": str(error)})
+        controls.apply_text(name, parse_bytes, lambda size: state.choose(**{name: size}), f"{label} not changed")
 
     st.text_input(
         label,
@@ -181,7 +170,7 @@ def _option(name: str, default: Any, value: Any) -> None:
         typed = "" if value is None else json.dumps(value, indent=1, ensure_ascii=False)
         st.text_area(
             f"{title}, as JSON",
-            key=state.set_widget(widget, state.draft(name) or typed),
+            key=state.set_widget(widget, state.draft(widget) or typed),
             placeholder=EXAMPLES.get(name, ""),
             height=120,
             **how | {"on_change": lambda: _read_option(name, default)},
@@ -194,19 +183,16 @@ def _set_option(name: str, value: Any, default: Any) -> None:
 
 
 def _read_option(name: str, default: Any) -> None:
-    text = str(state.widget_value(f"option.{name}") or "").strip()
-    try:
+    def read(text: str) -> Any:
         refuse_odd_json(text, f"option {name}")
-        value = json.loads(text) if text else None
-    except (ValueError, UnreadableInput) as error:  # ValueError also for more digits than Python reads
-        message = "The text is not JSON."
-        if isinstance(error, UnreadableInput):
-            message = error.message
-        elif isinstance(error, json.JSONDecodeError):
-            message = f"The text is not JSON: {error.msg} at line {error.lineno}, column {error.colno}."
-        state.draft(name, text)
-        hint = f"Write it like {EXAMPLES[name]}." if name in EXAMPLES else ""
-        state.refuse({"title": f"The option {name} was not changed", "message": message, "hint": hint})
-        return
-    state.draft(name, "")
-    _set_option(name, value, default)
+        try:
+            return json.loads(text) if text else None
+        except json.JSONDecodeError as error:
+            where = f"at line {error.lineno}, column {error.colno}"
+            raise ValueError(f"The text is not JSON: {error.msg} {where}.") from error
+        except ValueError as error:  # more digits than Python reads
+            raise ValueError("The text is not JSON.") from error
+
+    hint = f"Write it like {EXAMPLES[name]}." if name in EXAMPLES else ""
+    title = f"The option {name} was not changed"
+    controls.apply_text(f"option.{name}", read, lambda value: _set_option(name, value, default), title, hint)

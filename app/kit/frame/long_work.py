@@ -67,7 +67,7 @@ def result(job: Job[T], title: str, failed: str, *, source: str = "", patience: 
         progress(job, title, follow=True)
         return None
     try:
-        return job.answer()
+        return job.result()
     except TmmuError as error:
         st.html(markup.error_card(card_of(error, failed, source)))
         return None

@@ -45,7 +45,7 @@ def shown(*, of_digests: bool = False, keeps_picture: bool = False) -> Shown:
         draw_errors([])
         return _meanwhile(job, f"Planning {opened.name} with {chosen.planner or DEFAULT_PLANNER}", keeps_picture)
     try:
-        answer = job.answer()
+        answer = job.result()
         _stopped(job, chosen)
     except TmmuError as error:
         card = opening.card_of(error, "These settings could not be planned", opened.name)
@@ -80,7 +80,7 @@ def _meanwhile(
     known = None if good is None else job_table().known(planning.plan_key(good))
     if keeps_picture and known is not None and known.worked:
         long_work.dim()
-        last: Shown = known.answer()
+        last: Shown = known.result()
         return last
     long_work.skeleton()
     st.stop()
@@ -100,7 +100,7 @@ def _changed(answer: Shown) -> None:
     job = job_table().known(planning.plan_key(before))
     if job is None or not job.worked:
         return
-    controls.notice("changed", totals_text.changed(job.answer().plan, answer.plan), "previous")
+    controls.notice("changed", totals_text.changed(job.result().plan, answer.plan), "previous")
 
 
 def limited_choice(job: Job[Shown], chosen: Choice) -> Choice | None:
@@ -256,7 +256,7 @@ def _open(chosen: Choice, keeps_picture: bool) -> Opened | Shown:
         draw_errors([])
         return _meanwhile(job, f"Reading {name}, {numbers.short_bytes(size)}", keeps_picture, _close)
     try:
-        opened = job.answer()
+        opened = job.result()
         if chosen.source.startswith("file:") and not chosen.file:
             state.choose(file=opening.label_of(chosen.source)[0])
         return opened
@@ -288,7 +288,7 @@ def _last_good(chosen: Choice) -> Shown:
     if good.problem == chosen.problem or not job.wait(planning.PATIENCE):
         st.stop()
     try:
-        answer = job.answer()
+        answer = job.result()
     except TmmuError:
         st.stop()
     with st.container(horizontal=True, vertical_alignment="center"):

@@ -10,7 +10,6 @@ from app.session import planning, state
 from app.session.opening import Opened
 from app.session.view_state import Choice
 from app.texts import numbers
-from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.graph.quantities import pair_texts, parse_bytes
 from tmmu_core.planners import PLANNERS
 from tmmu_core.plans.making.request import ANY_ARENA
@@ -69,12 +68,20 @@ def _memory_limit(full: Choice, fixed: str) -> None:
     """Draw the limit of one memory that holds all arenas; limits of single arenas are written as on a command line."""
     pairs = ((None if name == ANY_ARENA else name, size) for name, size in sorted(full.capacities.items()))
     listed = [_short(text) for text in pair_texts(pairs)]
+
+    def read(text: str) -> dict[str, int]:
+        capacities: dict[str, int] = OPTION_SPECS["capacities"].read(text) if text else {}
+        return capacities
+
+    def changed() -> None:
+        controls.apply_text("limit", read, lambda sizes: state.choose(capacities=sizes), "Memory limit not changed")
+
     st.text_input(
         "Memory limit",
         key=state.set_widget("limit", state.draft("limit") or ", ".join(listed)),
         placeholder="e.g. 512KiB, 8GiB",
         help=fixed or "One memory for all arenas, in bytes, KiB, MiB or GiB; one arena: activations=8MiB; empty: none.",
-        on_change=_limit,
+        on_change=changed,
         disabled=bool(fixed),
         width=200,
     )
@@ -85,19 +92,6 @@ def _short(pair: str) -> str:
     name, _, size = pair.rpartition("=")
     short = numbers.round_bytes(int(size))
     return f"{name}{'=' * bool(name)}{short if parse_bytes(short) == int(size) else size}"
-
-
-def _limit() -> None:
-    text = str(state.widget_value("limit") or "").strip()
-    try:
-        capacities = OPTION_SPECS["capacities"].read(text) if text else {}
-    except (ValueError, UnreadableInput) as error:
-        state.draft("limit", text)
-        message = error.message if isinstance(error, UnreadableInput) else str(error)
-        state.refuse({"title": "Memory limit not changed", "message": message})
-        return
-    state.draft("limit", "")
-    state.choose(capacities=capacities)
 
 
 def _variant(full: Choice, fixed: str) -> None:

@@ -37,6 +37,12 @@ TERM_OF = {
     "view of": "view",
 }
 """Column → its term in the glossary, if they differ."""
+NUMBERS = {
+    **{name: f"{name} (B)" for name in ("size", "padded", "offset", "backing")},
+    **{name: name for name in ("first write", "freed", "steps", "held steps", "idle steps", "bytes × idle steps")},
+    **{name: name for name in ("tensors", "busy steps", "unused bytes × steps", "bytes in", "bytes out")},
+}
+"""Column of numbers → its title."""
 NAMING = ("view of",)
 """Columns whose cells name another tensor, which a click selects."""
 
@@ -196,25 +202,11 @@ def selectable(frame: pd.DataFrame, key: str, selected: str, *, height: int) -> 
 def explained(frame: pd.DataFrame) -> dict[str, Any]:
     """Return the column configuration, with glossary definitions as hover text; ``a → b`` in a column is text."""
     config: dict[str, Any] = {
-        "tensor": st.column_config.TextColumn(width="medium"),
-        "size": st.column_config.NumberColumn("size (B)", format="localized"),
-        "padded": st.column_config.NumberColumn("padded (B)", format="localized", help="Size with padding."),
-        "offset": st.column_config.NumberColumn("offset (B)", format="localized"),
-        "first write": st.column_config.NumberColumn(format="localized"),
-        "freed": st.column_config.NumberColumn(format="localized"),
-        "steps": st.column_config.NumberColumn(format="localized"),
-        "operator": st.column_config.TextColumn(width=130),
-        "held steps": st.column_config.NumberColumn(format="localized"),
-        "idle steps": st.column_config.NumberColumn(format="localized"),
-        "bytes × idle steps": st.column_config.NumberColumn(format="localized"),
-        "tensors": st.column_config.NumberColumn(format="localized"),
-        "busy steps": st.column_config.NumberColumn(format="localized"),
-        "hex": st.column_config.TextColumn("offset (hex)"),
-        "backing": st.column_config.NumberColumn("backing (B)", format="localized"),
-        "unused bytes × steps": st.column_config.NumberColumn(format="localized"),
-        "bytes in": st.column_config.NumberColumn("bytes in", format="localized"),
-        "bytes out": st.column_config.NumberColumn("bytes out", format="localized"),
+        name: st.column_config.NumberColumn(label, format="localized") for name, label in NUMBERS.items()
     }
+    config["tensor"] = st.column_config.TextColumn(width="medium")
+    config["operator"] = st.column_config.TextColumn(width=130)
+    config["hex"] = st.column_config.TextColumn("offset (hex)")
     for name in frame.columns:
         if "format" in config.get(name, {}).get("type_config", {}) and not is_numeric_dtype(frame[name].dtype):
             config[name] = st.column_config.TextColumn(config[name]["label"])

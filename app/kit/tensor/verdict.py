@@ -25,7 +25,7 @@ def mark(shown: Shown) -> str:
         if shown.verdict is None or shown.verdict.ok:
             return '<span class="soft">verifying …</span>'
         return f'<span class="bad">✗ invalid: {numbers.count(len(shown.verdict.errors), "error")}</span>'
-    judged = job.answer()
+    judged = job.result()
     if _only_over(judged):
         return ""
     failed = len(judged.verified.errors) or len(judged.lint.errors)
@@ -62,7 +62,7 @@ def findings(shown: Shown) -> None:
     job = planning.known_judgement(shown)
     if job is None or not job.finished:
         return
-    judged = job.answer()
+    judged = job.result()
     known = {(f.message, f.tensor, f.other) for f in judged.verified.findings}
     own = [f for f in judged.lint.findings if (f.message, f.tensor, f.other) not in known]
     listed = [*judged.verified.findings, *own]  # most rules of lint repeat those of the verifier

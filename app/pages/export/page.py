@@ -68,7 +68,7 @@ def _baseline() -> Shown | None:
     if target is None:
         return None
     job = planning.plan_job(target)
-    return job.answer() if job.wait(planning.PATIENCE) and job.worked else None
+    return job.result() if job.wait(planning.PATIENCE) and job.worked else None
 
 
 def link(shown: Shown) -> None:

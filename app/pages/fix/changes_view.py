@@ -70,7 +70,7 @@ def claim(search: Job[Fitted], capacity: Capacity, today: Plan) -> str:
     limit = limit_text(capacity)
     if not search.worked:
         return f"Needs {numbers.short_bytes(capacity.taken(today))}, limit {limit}"
-    fitted = search.answer()
+    fitted = search.result()
     best = fitted.best
     if fitted.answer == "fits":
         taken = numbers.short_bytes(capacity.taken(best.plan if best.moves else today))
@@ -163,7 +163,7 @@ def _curve(fitted: Fitted) -> tuple[tuple[Candidate, ...], bool]:
     job = fitting.whole_curve(state.choice(), _kinds())
     if not job.finished:
         return fitted.curve, False
-    return (pareto([*fitted.curve, *job.answer()]) if job.worked else fitted.curve), True
+    return (pareto([*fitted.curve, *job.result()]) if job.worked else fitted.curve), True
 
 
 def _minimum_button(whole: bool) -> None:
@@ -189,7 +189,7 @@ def _chosen() -> Candidate | None:
     if move is None:
         return None
     job = fitting.alone(state.choice(), move)
-    return job.answer() if job.wait(planning.PATIENCE) and job.worked else None
+    return job.result() if job.wait(planning.PATIENCE) and job.worked else None
 
 
 def _previewed(fitted: Fitted, points: tuple[Candidate, ...], key: str) -> Candidate:

@@ -101,7 +101,7 @@ def chosen(job: Job[WhatIf]) -> Move | None:
     wanted = state.raw(CHOSEN)
     if not wanted or not job.worked:
         return None
-    return next((move for move in job.answer().moves if (move.kind, move.what) == wanted), None)
+    return next((move for move in job.result().moves if (move.kind, move.what) == wanted), None)
 
 
 def _choose(listed: tuple[Move, ...], cell: tuple[int, str] | None) -> None:

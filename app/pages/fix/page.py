@@ -46,31 +46,31 @@ def planners(shown: Shown) -> None:
     """Run all planners, one after the other, and list their plans."""
     job = planning.every_planner(state.choice())
     job.wait(planning.PATIENCE)
-    answers, refusals = results(shown)
-    st.html(markup.claim(claim(shown, {name: answer.plan for name, answer in answers.items()})))
+    plans, refusals = results(shown)
+    st.html(markup.claim(claim(shown, plans)))
     if not job.finished:
         long_work.progress(job, "Running all planners", follow=True)
     elif job.stopping:
         about = "Stopped planners keep their best plan until they run again."
         st.button("Run the remaining planners", on_click=planning.go_on, args=(state.choice(),), help=about)
-    st.html(_table(shown, answers, refusals))
-    if shown.choice.planner in answers and answers[shown.choice.planner].plan.layout_hash != shown.plan.layout_hash:
+    st.html(_table(shown, plans, refusals))
+    if shown.choice.planner in plans and plans[shown.choice.planner].layout_hash != shown.plan.layout_hash:
         st.caption("With a memory limit, a search stops when everything fits. The table shows the smallest plans.")
-    _courses(answers, arena_focus.arena(shown))
+    _courses(plans, arena_focus.arena(shown))
 
 
-def results(shown: Shown) -> tuple[dict[str, Shown], dict[str, TmmuError]]:
+def results(shown: Shown) -> tuple[dict[str, Plan], dict[str, TmmuError]]:
     """Return ``(plans, errors)`` of the planners that have finished."""
-    answers: dict[str, Shown] = {}
+    plans: dict[str, Plan] = {}
     refusals: dict[str, TmmuError] = {}
     for name in planning.planners_for(shown.opened):
         job = job_table().known(planning.plan_key(planning.compared_under(state.choice(), name)))
         if job is not None and job.finished:
             try:
-                answers[name] = job.answer()
+                plans[name] = job.result().plan
             except TmmuError as error:
                 refusals[name] = error
-    return answers, refusals
+    return plans, refusals
 
 
 def claim(shown: Shown, plans: dict[str, Plan]) -> str:
@@ -100,10 +100,10 @@ def _order(plan: Plan, name: str) -> tuple[int, int, str]:
     return totals(plan).extent_bytes, int(plan.metrics.get("allocation_time_ns", 0)), name
 
 
-def _table(shown: Shown, answers: dict[str, Shown], refusals: dict[str, TmmuError]) -> str:
-    ordered = sorted(answers, key=lambda name: (_own_memories(name), *_order(answers[name].plan, name)))
+def _table(shown: Shown, plans: dict[str, Plan], refusals: dict[str, TmmuError]) -> str:
+    ordered = sorted(plans, key=lambda name: (_own_memories(name), *_order(plans[name], name)))
     arena = arena_focus.arena(shown)
-    rows = [_row(name, answers[name].plan, arena) for name in ordered]
+    rows = [_row(name, plans[name], arena) for name in ordered]
     for name, error in refusals.items():
         rows.append([markup.esc(name), f'<span class="soft">{markup.esc(_why(shown, name, error))}</span>'])
     head = ("planner", totals_text.EXTENT, "above the lower bound", "gap", "optimality", "planning time", "layout")
@@ -135,19 +135,19 @@ def _why(shown: Shown, name: str, error: TmmuError) -> str:
     return " ".join(filter(None, (f"failed: {getattr(error, 'message', error)}", error.hint)))
 
 
-def _courses(answers: dict[str, Shown], arena: str) -> None:
+def _courses(plans: dict[str, Plan], arena: str) -> None:
     """Draw the progress of each search; ``auto`` repeats the search that it picked and is left out."""
     drawn: list[tuple[Moment, ...]] = []
-    for name, answer in answers.items():
-        points = course(answer.plan, arena) if arena in answer.plan.arena_of else ()
+    for name, plan in plans.items():
+        points = course(plan, arena) if arena in plan.arena_of else ()
         if len(points) < 2 or points in drawn:
             continue
         drawn.append(points)
-        nodes = answer.plan.notes[arena].get("nodes")
+        nodes = plan.notes[arena].get("nodes")
         left = "proven minimal" if points[-1].bound == points[-1].extent else "gap not closed"
         st.html(markup.heading(f"{name}: size and proven bound of {arena}, over search nodes", left))
         fig = search_course(points, nodes if isinstance(nodes, int) else 0)
-        st.plotly_chart(fig, key=f"course.{name}.{arena}.{answer.key}", config=CONFIG)
+        st.plotly_chart(fig, key=f"course.{name}.{arena}.{plan.tmmu_plan_hash.hex()}", config=CONFIG)
 
 
 page()

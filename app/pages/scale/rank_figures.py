@@ -1,4 +1,4 @@
-"""Figures of the page Ranks: heat map of all ranks and arenas, shares of one rank."""
+"""Figures of the view Ranks: heat map of all ranks and arenas, shares of one rank."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from app.kit.charts.chart_base import LINE, TextFigure, bytes_axis, figure
+from app.kit.charts.chart_base import LINE, LIVE, TextFigure, bytes_axis, figure
 from app.texts import numbers
 from tmmu_core.graph.sharding.shard_spec import ShardSpec
 from tmmu_core.plans.making.ranks import RankPlans
@@ -177,28 +177,15 @@ def shares(rows: Sequence[tuple[str, int, int]]) -> go.Figure:
     fig = figure(44 + 40 * len(rows))
     names = [name for name, _, _ in rows][::-1]
     whole, mine = [w for _, w, _ in rows][::-1], [m for _, _, m in rows][::-1]
-    fig.add_trace(
-        go.Bar(
-            y=names,
-            x=whole,
-            orientation="h",
-            marker={"color": "rgba(125,136,150,0.25)", "line": {"color": LINE, "width": 1}},
-            customdata=[numbers.full_bytes(n) for n in whole],
-            hovertemplate="%{y}, whole graph: %{customdata}<extra></extra>",
-        )
-    )
-    fig.add_trace(
-        go.Bar(
-            y=names,
-            x=mine,
-            orientation="h",
-            width=0.45,
-            marker={"color": "#0072B2"},
-            customdata=[(numbers.full_bytes(m), numbers.percent(m, w)) for w, m in zip(whole, mine, strict=True)],
-            hovertemplate="%{y}, this rank: %{customdata[0]}, %{customdata[1]} of the whole<extra></extra>",
-        )
-    )
+    parts = [numbers.percent(m, w) for w, m in zip(whole, mine, strict=True)]
+    grey = {"color": "rgba(125,136,150,0.25)", "line": {"color": LINE, "width": 1}}
+    for sizes, label, width, marker in (
+        (whole, "whole graph: %{customdata[0]}", None, grey),
+        (mine, "this rank: %{customdata[0]}, %{customdata[1]} of the whole", 0.45, {"color": LIVE}),
+    ):
+        texts = list(zip(map(numbers.full_bytes, sizes), parts, strict=True))
+        hover = {"customdata": texts, "hovertemplate": f"%{{y}}, {label}<extra></extra>"}
+        fig.add_trace(go.Bar(x=sizes, y=names, orientation="h", width=width, marker=marker, **hover))
     fig.update_xaxes(bytes_axis(max([*whole, *mine, 1])), fixedrange=True)
     fig.update_yaxes(fixedrange=True, automargin=True)
-    fig.update_layout(barmode="overlay", bargap=0.25, margin={"l": 80, "r": 14, "t": 4, "b": 26})
-    return fig
+    return fig.update_layout(barmode="overlay", bargap=0.25, margin={"l": 80, "r": 14, "t": 4, "b": 26})

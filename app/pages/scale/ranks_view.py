@@ -29,7 +29,7 @@ def draw(graph: Graph) -> None:
     chosen = chosen.of_whole().but(shard=chosen.shard or rank_sets.compact(rank_sets.presets(graph)[0].text))
     job = scenarios.all_ranks(chosen)
     job.wait(planning.PATIENCE)
-    found = job.answer() if job.worked else None
+    found = job.result() if job.worked else None
     if found is not None:
         st.html(markup.claim(claim(chosen, found), chips(found)))
     else:
@@ -51,7 +51,7 @@ def draw(graph: Graph) -> None:
 def refused(job: Job[RankPlans], chosen: Choice) -> None:
     """Draw the error of the shard spec."""
     try:
-        job.answer()
+        job.result()
     except TmmuError as error:
         st.html(markup.error_card(opening.card_of(error, "The ranks could not be planned", "shard spec")))
     if job.stopping:
@@ -120,7 +120,7 @@ def claim(chosen: Choice, found: RankPlans) -> str:
     sentence += f"{who} needs {numbers.short_bytes(most)}"
     job = planning.plan_job(chosen)
     if job.wait(planning.PATIENCE) and job.worked:
-        whole = sum(arena.extent_bytes for arena in job.answer().plan.arenas)
+        whole = sum(arena.extent_bytes for arena in job.result().plan.arenas)
         sentence += f", {numbers.percent(most, whole)} of the whole graph's {numbers.short_bytes(whole)}"
     return sentence
 
@@ -188,7 +188,7 @@ def opened_rank(chosen: Choice, found: RankPlans) -> None:
         st.caption(f"The link opens rank {linked:,}, which this mesh does not have: the largest rank is shown.")
     job = planning.plan_job(chosen.but(shard_spec=rank_sets.spec_of(chosen.shard), rank=look))
     job.wait(60)
-    mine = job.answer()
+    mine = job.result()
     others = len(found.classes[int(found.class_of[look])].ranks) - 1
     alike = numbers.count(others, "other rank has", "other ranks have") if others else "no other rank has"
     notes = (f"{alike} the same graph", verdict.mark(mine), *verdict.facts(mine))
@@ -233,7 +233,7 @@ def body(chosen: Choice, mine: Shown, handle: PlanHandle) -> None:
         job = planning.plan_job(chosen)
         if job.finished and job.worked:
             st.html(markup.heading("Whole graph → this rank", "grey: whole graph; blue: this rank"))
-            whole = job.answer().plan.arena_of
+            whole = job.result().plan.arena_of
             rows = [
                 (arena.name, whole[arena.name].extent_bytes, arena.extent_bytes)
                 for arena in mine.plan.arenas

@@ -52,14 +52,14 @@ class Job(Generic[T]):
         self.found: list[Any] = []
         """Intermediate results, each better than those before it."""
         self.waiters: dict[str | Job[Any], int] = {}
-        """Who requested it (a visitor, or a job that needs it) → the visitor's latest page that did."""
+        """Requester (a visitor, or a job that needs this one) → the latest page of the visitor that requested it."""
         self.left_at: float | None = None
         """Time at which the last of them left; ``None`` while one is connected."""
         self.stopped_for: set[str] = set()
         """Visitors who stopped it; only they see its result."""
         self.error: BaseException | None = None
         self._abandoned, self._finished = False, threading.Event()
-        self._answer: T | None = None
+        self._result: T | None = None
         self._work: Callable[[Progress], T] | None = work
         self._thread = threading.Thread(target=self._run, name=f"job: {what}", daemon=True)
 
@@ -71,7 +71,7 @@ class Job(Generic[T]):
         _thread.job = self
         try:
             assert self._work is not None
-            self._answer = self._work(self._progress)
+            self._result = self._work(self._progress)
         except Abandoned:
             self.error = TaskNotFinished(f"{self.what}: cancelled, because its page was closed.", "Start it again.")
         except BaseException as error:  # raised when the result is read
@@ -113,12 +113,12 @@ class Job(Generic[T]):
         """Wait up to ``seconds`` for the end; return whether it has ended."""
         return self._finished.wait(seconds)
 
-    def answer(self) -> T:
+    def result(self) -> T:
         """Return the result of a finished job; raises the job's error."""
         assert self.finished, f"{self.what!r} has not ended"
         if self.error is not None:
             raise self.error
-        return self._answer  # type: ignore[return-value]
+        return self._result  # type: ignore[return-value]
 
     def visitors(self) -> dict[str, int]:
         """Visitors who wait for it, directly or through a job that needs it → the latest page that requested it."""

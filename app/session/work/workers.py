@@ -216,7 +216,7 @@ def work(connection: Connection, task: Task, arguments: tuple[Any, ...]) -> None
 def _lower_priority() -> None:
     """Lower the priority of this process, limit its memory, and leave Ctrl-C to the server."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    with suppress(ImportError, OSError, ValueError, AttributeError):  # what Windows lacks
+    with suppress(ImportError, OSError, ValueError, AttributeError):  # not available on Windows
         if os.environ.get(ENV_RENICE, "") != "0":
             os.nice(NICENESS)
         import resource

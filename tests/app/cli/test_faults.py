@@ -122,10 +122,8 @@ def test_bad_arena_configuration_is_rejected(tmmu: Tmmu, tmp_path: Path, config:
         ("plan", CHAIN, "--arenas", "/no/such/file.json"),
         ("trace", str(SAMPLES / "golden" / "linear_chain.inference.trace.jsonl"), "--mode", "forward"),
         ("compare", CHAIN),
-        ("compare", "-", "-"),
         ("gate", CHAIN),
         ("gate", CHAIN, "--max-growth", "1"),
-        ("gate", CHAIN, "--max-gap", "-1"),
         ("gate", CHAIN, "--max-extent", "nowhere=5"),
         ("sweep", CHAIN, "--planner", "slots"),
         ("sweep", CHAIN, "--alignments", "many"),
@@ -182,27 +180,6 @@ def test_internal_error_is_distinct_from_verdicts(tmmu: Tmmu, monkeypatch: pytes
 
 
 @pytest.mark.slow
-def test_console_script_has_the_exit_code() -> None:
-    tmmu = [sys.executable, "-m", "app.cli.main"]
-    assert subprocess.run([*tmmu, "plan", CHAIN], capture_output=True, check=False).returncode == 0
-    assert subprocess.run([*tmmu, "plan", "/no/file"], capture_output=True, check=False).returncode == 2
-
-
-@pytest.mark.slow
-def test_closed_reader_is_no_error() -> None:
-    read, write = os.pipe()
-    os.close(read)
-    done = subprocess.run(
-        [sys.executable, "-m", "app.cli.main", "trace", str(SAMPLES / "resnet50.tmmu.json.gz")],
-        stdout=write,
-        stderr=subprocess.PIPE,
-        check=False,
-    )
-    os.close(write)
-    assert (done.returncode, done.stderr) == (0, b"")
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [
@@ -213,6 +190,7 @@ def test_closed_reader_is_no_error() -> None:
         (["lint", CHAIN], 0),
         (["verify", "tampered.json"], 1),
         (["plan", "/no/file"], 2),
+        (["trace", str(SAMPLES / "resnet50.tmmu.json.gz")], 0),
     ],
 )
 def test_closed_pipe_keeps_the_exit_code(tmp_path: Path, arguments: list[str], code: int) -> None:

@@ -91,7 +91,7 @@ def searched(chosen: Choice, capacity: Capacity) -> Fitted:
     """What a search ends with."""
     job = fitting.search(chosen, capacity, frozenset(ALLOWED))
     assert job.wait(120)
-    return job.answer()
+    return job.result()
 
 
 def test_capacity_of_one_arena_is_fitted_and_kept() -> None:
@@ -118,7 +118,7 @@ def test_opened_plan_keeps_options_that_its_graph_lacks(options: dict[str, Any],
     chosen = Choice(source="sample:mixed_sizes", **options)
     fitted = fitting.search(chosen, Capacity(1), frozenset(kinds))
     assert fitted.wait(120)
-    best = fitted.answer().best
+    best = fitted.result().best
     shown = planning.make_plan(Choice(**fitting.applied_changes(best, chosen, "mixed_sizes")))
     assert extents(shown.plan) == extents(best.plan)
     assert [a.alignment_bytes for a in shown.plan.arenas] == [a.alignment_bytes for a in best.plan.arenas]

@@ -45,7 +45,7 @@ def test_stopped_job_keeps_its_result() -> None:
     assert begun.wait(5)
     job.stop()
     assert job.wait(5)
-    assert job.answer() >= 1
+    assert job.result() >= 1
 
 
 def test_error_of_a_job_is_raised_to_its_caller() -> None:
@@ -55,7 +55,7 @@ def test_error_of_a_job_is_raised_to_its_caller() -> None:
     job = started("fail", fail)
     assert job.wait(5)
     with pytest.raises(ValueError, match="no"):
-        job.answer()
+        job.result()
 
 
 # --- work in processes, and whose it is ----------------------------------------------------------------------------
@@ -110,7 +110,7 @@ def test_heavy_job_runs_in_a_process_that_ends_with_its_visitor(
     assert job.wait(60)
     assert until(lambda: not working & processes())
     with pytest.raises(TaskNotFinished, match="cancelled"):
-        job.answer()
+        job.result()
     assert desk.known("searching") is None
 
 
@@ -147,7 +147,7 @@ def test_stopped_search_returns_its_best_plan(existing: set[str]) -> None:
     assert until(lambda: job.done > 0)
     job.stop()
     assert job.wait(60)
-    assert job.answer().plan.arenas[0].extent_bytes > 0
+    assert job.result().plan.arenas[0].extent_bytes > 0
 
 
 @pytest.mark.slow
@@ -179,7 +179,7 @@ def test_search_that_had_its_time_yields_its_place(monkeypatch: pytest.MonkeyPat
     assert until(lambda: first.done > 0)
     second = endless(desk, "second")
     assert first.wait(60)
-    assert first.answer() > 0
+    assert first.result() > 0
     assert until(lambda: second.done > 0)
     second.abandon()
     assert second.wait(60)
@@ -220,7 +220,7 @@ def test_error_of_a_worker_is_raised_unchanged() -> None:
     job = desk.job("a", "planning", lambda progress: desk.run_task(TaskCall(tasks.plan, (instance, request)), progress))
     assert job.wait(60)
     with pytest.raises(InvalidIrShapes) as raised:
-        job.answer()
+        job.result()
     with pytest.raises(InvalidIrShapes) as here:
         make_plan(instance, request)
     assert raised.value.record() == here.value.record()
@@ -231,7 +231,7 @@ def test_worker_over_its_memory_limit_is_reported() -> None:
     job = desk.job("a", "eating", lambda progress: desk.run_task(TaskCall(eat, ()), progress))
     assert job.wait(60)
     with pytest.raises(TaskNotFinished, match="more memory"):
-        job.answer()
+        job.result()
 
 
 def test_cache_is_limited_by_bytes_and_visitors(existing: set[str]) -> None:
@@ -273,7 +273,7 @@ def test_stopped_search_has_a_link_that_repeats_it(monkeypatch: pytest.MonkeyPat
     (link,) = [text for name, text in to_query(limited).items() if name == "options"]
     assert f"max_nodes={limited.options['max_nodes']}" in link.replace('"', "").replace(":", "=")
     again = planning.make_plan(from_query(to_query(limited))[0])
-    assert again.plan.tmmu_plan_hash == job.answer().plan.tmmu_plan_hash
+    assert again.plan.tmmu_plan_hash == job.result().plan.tmmu_plan_hash
     assert f"--option max_nodes={limited.options['max_nodes']}" in repeat_command.command(again)
     assert not planning.plan_job(choice).finished
     planning.plan_job(choice).abandon()

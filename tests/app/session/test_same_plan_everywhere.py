@@ -236,5 +236,5 @@ def test_verdict_is_the_same_in_server_and_worker(sample: str, monkeypatch: pyte
     job = planning.judgement(shown)
     assert job.wait(60)
     inside = tasks.judge(TaskContext(lambda *_: True), shown.graph, shown.plan, None)
-    assert job.answer() == inside
+    assert job.result() == inside
     assert inside.verified.ok
