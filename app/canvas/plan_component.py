@@ -50,8 +50,7 @@ class Picture:
     arena: str | None = None
     """The one shown; ``None``: all on one byte scale."""
     selected: str | None = None
-    compared: str | None = None
-    """Tensor ids."""
+    """Id of the selected tensor."""
     search: str = ""
     marked: Sequence[int] | None = None
     """Rows that are highlighted without a search."""
@@ -67,7 +66,6 @@ class Picture:
     """Outline the tensors that differ in the handle's baseline."""
     draw_baseline_itself: bool = False
     """The baseline instead of the plan, for two canvases side by side."""
-    transposed: bool = False
     height: int = 520
     """Pixels of the drawing."""
     room: int = 0

@@ -12,11 +12,11 @@ from pathlib import Path
 
 ENTRY = "tmmuCanvas"
 """Global name of the plan script: an object with ``decode, keep, show, streamlit``."""
-DOOR = "page.js"
+PLAN_MODULE = "page.js"
 """The module whose exports are that object."""
-WALK_ENTRY, WALK_DOOR = "tmmuWalk", "graph_chart.js"
+WALK_ENTRY, WALK_MODULE = "tmmuWalk", "graph_chart.js"
 """The same for the graph drawing, a separate script that reports do not need."""
-VIEWER_ENTRY, VIEWER_DOOR = "tmmuViewer", "viewer.js"
+VIEWER_ENTRY, VIEWER_MODULE = "tmmuViewer", "viewer.js"
 """The same for the page that opens plan files without a server."""
 WORKER = "worker.js"
 """A generated module: the text of the layout worker."""
@@ -33,24 +33,24 @@ _LIST = re.compile(r"^export \{([^}]*)\};\n", re.M)
 @cache
 def canvas_script() -> str:
     """Return JavaScript that defines ``globalThis.tmmuCanvas``; a second run keeps the first object."""
-    return _joined(ENTRY, DOOR)
+    return _joined(ENTRY, PLAN_MODULE)
 
 
 @cache
 def walk_script() -> str:
     """Return JavaScript that defines ``globalThis.tmmuWalk``."""
-    return _joined(WALK_ENTRY, WALK_DOOR)
+    return _joined(WALK_ENTRY, WALK_MODULE)
 
 
 @cache
 def viewer_script() -> str:
     """Return JavaScript that defines ``globalThis.tmmuViewer``: ``open`` a file in the page."""
-    return _joined(VIEWER_ENTRY, VIEWER_DOOR)
+    return _joined(VIEWER_ENTRY, VIEWER_MODULE)
 
 
-def _joined(entry: str, door: str) -> str:
-    body = "\n".join(_scoped(name, text) for name, text in ordered(sources(), door))
-    return f'globalThis.{entry} ??= (() => {{\n"use strict";\n{body}\nreturn {_variable(door)};\n}})();\n'
+def _joined(entry: str, module: str) -> str:
+    body = "\n".join(_scoped(name, text) for name, text in ordered(sources(), module))
+    return f'globalThis.{entry} ??= (() => {{\n"use strict";\n{body}\nreturn {_variable(module)};\n}})();\n'
 
 
 def sources() -> dict[str, str]:
@@ -66,8 +66,8 @@ def library() -> str:
     return (files(__package__) / "vendor" / LAYOUT).read_text(encoding="utf-8")
 
 
-def ordered(modules: dict[str, str], door: str = DOOR) -> list[tuple[str, str]]:
-    """Return the modules that ``door`` needs, each after its imports. Raises ``ValueError`` for an import cycle."""
+def ordered(modules: dict[str, str], module: str = PLAN_MODULE) -> list[tuple[str, str]]:
+    """Return the modules that ``module`` needs, each after its imports. Raises ``ValueError`` for an import cycle."""
     done: dict[str, str] = {}
     open_: list[str] = []
 
@@ -81,7 +81,7 @@ def ordered(modules: dict[str, str], door: str = DOOR) -> list[tuple[str, str]]:
             visit(needed)
         done[open_.pop()] = modules[name]
 
-    visit(door)
+    visit(module)
     return list(done.items())
 
 

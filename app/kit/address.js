@@ -1,9 +1,9 @@
 // Browser history, navigation links that follow the selection, and files dropped on the page.
 //
 // Streamlit 1.67 writes st.query_params always with pushState and widgets bound to the query always with replaceState.
-// Back has to undo a selection but not a zoom, the canvas is not a widget that can be bound, and a page is opened first
-// without and then with its query. So this script decides which writes make a history entry. The links of Streamlit's
-// navigation have no query: with it, a page that is opened in a new tab keeps the graph.
+// Back must undo a selection but not a zoom, and a page is opened first without and then with its query. Therefore this
+// script decides which writes make a history entry. It also adds the query to the links of Streamlit's navigation, so
+// that a page in a new tab shows the same graph.
 
 const QUIET = "zoom";
 const LINKS = ["stTopNavLink", "stSidebarNavLink", "stTopNavDropdownLink", "stPageLink-NavLink"];

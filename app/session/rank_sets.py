@@ -35,7 +35,7 @@ class Preset:
     """A spec to begin with."""
 
     name: str
-    text_about: str
+    about: str
     spec: dict[str, Any]
 
     @property
@@ -71,12 +71,12 @@ def presets(graph: Graph) -> tuple[Preset, ...]:
         ),
         Preset(
             "Fully sharded 8",
-            "parameters, gradients and optimiser state are dealt out by rows",
+            "parameters, gradients and optimizer state are split by rows",
             {"mesh": mesh(dp=8), "contracts": sharded},
         ),
         Preset(
             "128 × 8",
-            "1,024 ranks: tensor parallel 8 inside, gradients and optimiser state dealt out over 128 outside",
+            "1,024 ranks: tensor parallel 8 inside, gradients and optimizer state split over 128 outside",
             {"mesh": mesh(dp=128, tp=8), **tensors, "contracts": both},
         ),
         Preset("Fully sharded 1,024", "one axis of 1,024 ranks", {"mesh": mesh(dp=1024), "contracts": sharded}),

@@ -79,7 +79,7 @@ def editor(graph: Graph, chosen: Choice) -> None:
         label_visibility="collapsed",
     )
     if now is not None:
-        st.caption(for_markdown(f"{now.name}: {now.text_about}."))
+        st.caption(for_markdown(f"{now.name}: {now.about}."))
     st.text_area(
         "Shard spec as JSON",
         key=state.set_widget("shard-text", text),

@@ -187,7 +187,7 @@ def ranks(context: TaskContext, subject: Subject, request: PlanRequest) -> RankP
         return True
 
     planned = plan_ranks_anyway(_graph_of(context, subject), request, report)
-    _ = planned.plan_hashes  # a thousand hashes are work too: not when the page is drawn
+    _ = planned.plan_hashes  # computed here, because a thousand hashes would delay the page
     return planned
 
 

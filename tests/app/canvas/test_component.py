@@ -16,9 +16,9 @@ from streamlit.testing.v1 import AppTest
 
 from app.canvas.pack import Origin, pack_plan
 from app.canvas.script import (
-    DOOR,
-    VIEWER_DOOR,
-    WALK_DOOR,
+    PLAN_MODULE,
+    VIEWER_MODULE,
+    WALK_MODULE,
     WORKER,
     WORKER_MODULES,
     canvas_script,
@@ -143,7 +143,7 @@ def test_folders_are_small_and_module_names_unique() -> None:
 
 def test_modules_follow_those_they_import() -> None:
     reached = set()
-    for door in (DOOR, WALK_DOOR, VIEWER_DOOR):
+    for door in (PLAN_MODULE, WALK_MODULE, VIEWER_MODULE):
         names = [name for name, _ in ordered(sources(), door)]
         reached |= set(names)
         for name, text in ordered(sources(), door):

@@ -61,16 +61,16 @@ def test_error_of_a_job_is_raised_to_its_caller() -> None:
 # --- work in processes, and whose it is ----------------------------------------------------------------------------
 
 
-def searching(desk: JobTable) -> Job[PlanningResult]:
+def searching(table: JobTable) -> Job[PlanningResult]:
     """A search that does not end in anybody's time: 10^15 nodes of a hard instance."""
     instance = planning.planning_input(planning.open_source("sample:D"))
     question = TaskCall(tasks.plan, (instance, PlanRequest(planner="exact", options={"budget": 10**15})))
-    return desk.job("searching", "searching", lambda progress: desk.run_task(question, progress))
+    return table.job("searching", "searching", lambda progress: table.run_task(question, progress))
 
 
-def endless(desk: JobTable, key: str = "endless") -> Job[int]:
+def endless(table: JobTable, key: str = "endless") -> Job[int]:
     """Work that goes on until it is asked to stop."""
-    return desk.job(key, "counting", lambda progress: desk.run_task(TaskCall(count, ()), progress))
+    return table.job(key, "counting", lambda progress: table.run_task(TaskCall(count, ()), progress))
 
 
 def processes() -> set[int]:
@@ -100,9 +100,9 @@ def existing() -> set[str]:
 def test_heavy_job_runs_in_a_process_that_ends_with_its_visitor(
     monkeypatch: pytest.MonkeyPatch, existing: set[str]
 ) -> None:
-    desk, before = JobTable(existing.__contains__, grace=0.1), processes()
+    table, before = JobTable(existing.__contains__, grace=0.1), processes()
     visiting(monkeypatch, "ann")
-    job = searching(desk)
+    job = searching(table)
     assert until(lambda: job.done > 0)
     working = processes() - before
     assert len(working) == 1
@@ -111,14 +111,14 @@ def test_heavy_job_runs_in_a_process_that_ends_with_its_visitor(
     assert until(lambda: not working & processes())
     with pytest.raises(TaskNotFinished, match="cancelled"):
         job.result()
-    assert desk.known("searching") is None
+    assert table.known("searching") is None
 
 
 def test_job_of_two_visitors_continues_for_the_second(monkeypatch: pytest.MonkeyPatch, existing: set[str]) -> None:
-    desk = JobTable(existing.__contains__, grace=0.1)
+    table = JobTable(existing.__contains__, grace=0.1)
     for one in ("ann", "bob"):
         visiting(monkeypatch, one)
-        job = endless(desk)
+        job = endless(table)
     assert until(lambda: job.done > 0)
     existing.discard("ann")
     time.sleep(0.5)
@@ -128,13 +128,13 @@ def test_job_of_two_visitors_continues_for_the_second(monkeypatch: pytest.Monkey
 
 
 def test_abandoned_job_runs_again_for_the_next_visitor(monkeypatch: pytest.MonkeyPatch, existing: set[str]) -> None:
-    desk = JobTable(existing.__contains__, grace=0.1)
+    table = JobTable(existing.__contains__, grace=0.1)
     visiting(monkeypatch, "ann")
-    job = endless(desk)
+    job = endless(table)
     existing.discard("ann")  # the page is reloaded: this visitor does not come back
     assert job.wait(60)
     visiting(monkeypatch, "bob")
-    again = endless(desk)
+    again = endless(table)
     assert again is not job
     assert until(lambda: again.done > 0)
     existing.discard("bob")
@@ -153,18 +153,18 @@ def test_stopped_search_returns_its_best_plan(existing: set[str]) -> None:
 @pytest.mark.slow
 def test_unwatched_job_yields_its_place(monkeypatch: pytest.MonkeyPatch, existing: set[str]) -> None:
     monkeypatch.setenv(SESSION_WORKERS.variable, "1")
-    desk = JobTable(existing.__contains__, grace=0.1)
+    table = JobTable(existing.__contains__, grace=0.1)
     visiting(monkeypatch, "ann")
-    first = endless(desk, "first")
+    first = endless(table, "first")
     assert until(lambda: first.done > 0)
-    second = endless(desk, "second")
+    second = endless(table, "second")
     assert until(lambda: second.doing == "waiting for a free worker")
     visiting(monkeypatch, "bob")
-    others = endless(desk, "bob's")
+    others = endless(table, "bob's")
     assert until(lambda: others.done > 0)
     visiting(monkeypatch, "ann")
-    desk.new_page()
-    assert endless(desk, "second") is second
+    table.new_page()
+    assert endless(table, "second") is second
     assert first.wait(60)
     assert until(lambda: second.done > 0)
     existing.clear()
@@ -174,10 +174,10 @@ def test_unwatched_job_yields_its_place(monkeypatch: pytest.MonkeyPatch, existin
 def test_search_that_had_its_time_yields_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(SERVER_WORKERS.variable, "1")
     monkeypatch.setattr(jobs, "FAIR_SHARE", 0.2)
-    desk = JobTable()
-    first = endless(desk, "first")
+    table = JobTable()
+    first = endless(table, "first")
     assert until(lambda: first.done > 0)
-    second = endless(desk, "second")
+    second = endless(table, "second")
     assert first.wait(60)
     assert first.result() > 0
     assert until(lambda: second.done > 0)
@@ -216,8 +216,10 @@ def test_error_of_a_worker_is_raised_unchanged() -> None:
         planning.planning_input(planning.open_source("sample:A")),
         PlanRequest(options={"order": "no order"}),
     )
-    desk = JobTable()
-    job = desk.job("a", "planning", lambda progress: desk.run_task(TaskCall(tasks.plan, (instance, request)), progress))
+    table = JobTable()
+    job = table.job(
+        "a", "planning", lambda progress: table.run_task(TaskCall(tasks.plan, (instance, request)), progress)
+    )
     assert job.wait(60)
     with pytest.raises(InvalidIrShapes) as raised:
         job.result()
@@ -227,8 +229,8 @@ def test_error_of_a_worker_is_raised_unchanged() -> None:
 
 
 def test_worker_over_its_memory_limit_is_reported() -> None:
-    desk = JobTable()
-    job = desk.job("a", "eating", lambda progress: desk.run_task(TaskCall(eat, ()), progress))
+    table = JobTable()
+    job = table.job("a", "eating", lambda progress: table.run_task(TaskCall(eat, ()), progress))
     assert job.wait(60)
     with pytest.raises(TaskNotFinished, match="more memory"):
         job.result()
@@ -258,8 +260,8 @@ def test_derived_values_do_not_evict_a_value_above_the_limit(existing: set[str])
 
 
 def test_stopped_search_has_a_link_that_repeats_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    desk = JobTable(lambda _: True)
-    monkeypatch.setattr(planning, "desk", lambda: desk)
+    table = JobTable(lambda _: True)
+    monkeypatch.setattr(planning, "job_table", lambda: table)
     choice = Choice(source="sample:D", planner="exact")
     visiting(monkeypatch, "ann")
     job = planning.plan_job(choice)
