@@ -263,7 +263,7 @@ def test_wheel_zooms_at_the_cursor(draw: Draw) -> None:
     page = draw(plan_of(), view="map")
     x, y = map(round, pixel(page, "b"))
     point = """([x, y]) => { const b = charts[0].stage.getBoundingClientRect();
-                 return charts[0].dataAt(x - b.left, y - b.top); }"""
+                 return charts[0].plane.at(x - b.left, y - b.top); }"""
     before = page.evaluate(point, [x, y])
     page.mouse.move(x, y)
     page.mouse.wheel(0, -300)
