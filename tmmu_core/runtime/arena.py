@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tmmu_core.base.errors import AlignmentViolation, AllocationFailure
 from tmmu_core.graph.arenas import check_alignment
-from tmmu_core.plans.figures.live_bytes import align_up
+from tmmu_core.planners.columns import align_up
 
 U8 = NDArray[np.uint8]
 

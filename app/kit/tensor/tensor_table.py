@@ -17,8 +17,9 @@ from app.session.work.jobs import remembered
 from app.texts import glossary, markup, numbers, tensor_text
 from tmmu_core.base.escaping import natural
 from tmmu_core.graph.assumed_sizes import SHAPE_SOURCES
+from tmmu_core.planners.columns import align_up
 from tmmu_core.plans.analysis.plan_notes import residences
-from tmmu_core.plans.figures.live_bytes import align_up, arena_number
+from tmmu_core.plans.figures.live_bytes import arena_number
 from tmmu_core.plans.model import Plan
 
 MOST_ROWS, HEIGHT = 5_000, 330

@@ -26,10 +26,10 @@ from typing import Literal, get_args
 
 import numpy as np
 
+from tmmu_core.planners.columns import align_up
 from tmmu_core.plans.figures.live_bytes import (
     CurvePoints,
     PlanStorages,
-    align_up,
     arena_number,
     curve_points_of,
     live_bytes_of,

@@ -267,8 +267,3 @@ def held_by_writer(plan: Plan, index: GraphIndex, step: int, arena: str) -> tupl
     size = own.size[alive].astype(np.int64)
     np.add.at(by_node, writer[writer >= 0], size[writer >= 0])
     return by_node, int(size[writer < 0].sum())
-
-
-def align_up(value: int, alignment: int) -> int:
-    """Return the least multiple of ``alignment`` (bytes) that is ≥ ``value``; not checked against 2^64 − 1."""
-    return -(-value // alignment) * alignment

@@ -38,7 +38,9 @@ def spread_over_memories(
     np.maximum.at(grids, granted.storage_of[members], widths[members])
     granted = replace(granted, storages=replace(granted.storages, alignment=grids))
     liveness = without_handoffs(granted)
-    problem = _problem(liveness)
+    in_one_arena = replace(liveness.storages, arena=np.zeros(len(grids), np.int32))
+    everything = replace(liveness, arenas=("all",), storages=in_one_arena)
+    (problem,) = arena_problems(everything, {"all": Arena(alignment_bytes=1)})
     residency = place(problem, [_facts(liveness, s, memory) for s in range(len(problem))], platform)
 
     number = {region.name: k for k, region in enumerate(residency.regions)}
@@ -73,22 +75,6 @@ def _platform(options: Mapping[str, Any], config: ArenaConfig) -> Platform:
         ]
         options = {**options, "memories": msgspec.to_builtins(memories)}
     return read_platform(options)
-
-
-def _problem(liveness: Liveness) -> Problem:
-    """Return all storages of all arenas as one problem."""
-    storages, tensors = liveness.storages, liveness.timeline.graph.tensors
-    heads = storages.head.tolist()
-    return Problem(
-        arena="all",
-        ids=tuple([tensors[head].id for head in heads]),
-        birth=storages.birth,
-        death=storages.death,
-        size=storages.size,
-        alignment=storages.alignment,
-        must_not_alias=storages.must_not_alias if len(storages.must_not_alias) else None,
-        roles=tuple([tensors[head].role for head in heads]),
-    )
 
 
 def _facts(liveness: Liveness, storage: int, memory: Mapping[str, Memory]) -> Facts:

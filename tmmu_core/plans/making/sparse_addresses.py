@@ -16,8 +16,9 @@ import numpy as np
 
 from tmmu_core.base.errors import U64_MAX, AddressCollision, AllocationOverflow
 from tmmu_core.base.extras import need
+from tmmu_core.planners.columns import align_up
 from tmmu_core.plans.canonical import plan_digests
-from tmmu_core.plans.figures.live_bytes import align_up, slot_numbers, storages_of
+from tmmu_core.plans.figures.live_bytes import slot_numbers, storages_of
 from tmmu_core.plans.model import I64, Plan
 
 ADDRESSING = "blake3_sparse"
