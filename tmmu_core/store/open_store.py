@@ -7,7 +7,7 @@
     sweeps   ── sweep_points         the request, and the rows of each finished point
     files                            files opened in the explorer, so that links survive a restart
 
-SQLite is one file with a write-ahead log: readers never wait, a writer locks at its start and waits for its turn.
+SQLite is one file with a write-ahead log: readers never wait, a writer waits for the lock when it starts.
 Tables are created in one transaction behind the same lock, so that one of several processes creates a new store.
 """
 
@@ -31,7 +31,7 @@ VERSION = "0001"
 
 
 class U64(sql.TypeDecorator[int]):
-    """Integers 0 … 2^64 − 1 in a signed 64-bit column: those above 2^63 − 1 are stored as negative numbers."""
+    """Integers 0 … 2^64 − 1 in a signed 64-bit column; numbers above 2^63 − 1 are stored as negative ones."""
 
     impl = sql.BigInteger
     cache_ok = True
@@ -118,7 +118,7 @@ FILES = sql.Table(
 LOCK = 0x746D6D75
 """Key of the advisory lock for creating tables in PostgreSQL: "tmmu"."""
 LOCK_TIMEOUT = 120.0
-"""Seconds that a SQLite writer waits for its turn."""
+"""Seconds that a SQLite writer waits for the lock."""
 
 SERVERS = {"postgres": "postgresql+psycopg", "postgresql": "postgresql+psycopg", "sqlite": "sqlite+pysqlite"}
 
@@ -177,7 +177,7 @@ def _set_up_sqlite(connection: Any, _: Any) -> None:
 
 
 def _begin_sqlite(connection: sql.Connection) -> None:
-    # A reader cannot become a writer after another write: writers lock at their start.
+    # A reader cannot become a writer after another transaction has written, so writers take the lock first.
     writes = connection.get_execution_options().get("tmmu_writes", False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 

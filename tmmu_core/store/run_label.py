@@ -22,7 +22,7 @@ from tmmu_core.plans.model import Plan
 MAIN = "main"
 """Default branch."""
 PREFIX = "store:"
-"""Prefix of a reference where a file name is possible too."""
+"""Prefix of a reference in an argument that may also be a file name."""
 LONGEST = 200
 """Maximum characters of the name of a model, commit or branch."""
 
@@ -41,9 +41,9 @@ class Label:
         for what in ("model", "commit", "branch"):
             check_name(what, getattr(self, what))
         if "@" in self.commit:
-            raise StoreFault(f"the commit {self.commit!r} holds an @.", hint="Write MODEL@COMMIT.")
+            raise StoreFault(f"the commit {self.commit!r} contains an @.", hint="Write MODEL@COMMIT.")
         if self.at.tzinfo is None:
-            raise StoreFault("a time without its zone could be any.", hint="Write it as 2026-01-31T12:00:00+00:00.")
+            raise StoreFault("the time has no time zone.", hint="Write it as 2026-01-31T12:00:00+00:00.")
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Run:
 
     @property
     def series(self) -> tuple[str, str, str, str, str]:
-        """Runs with equal keys are compared: model, branch, planner, mode, preset."""
+        """Key of the runs that are compared with this one: model, branch, planner, mode, preset."""
         return self.model, self.branch, self.planner, self.mode, self.preset
 
     @property

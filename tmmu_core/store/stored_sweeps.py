@@ -13,7 +13,7 @@ from tmmu_core.store.run_label import instant
 from tmmu_core.store.store import Store
 
 FINE, REFUSED, DIED = 0, 1, 2
-"""Values of ``failed``: the point has rows; a row has a reproducible error; the worker died."""
+"""Values of ``failed``: no error; a reproducible error in a row; the worker died."""
 
 
 @dataclass(frozen=True)

@@ -19,14 +19,14 @@ from tmmu_core.plans.making.request_options import written
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """A file as it was read: a worker needs no file system of ours."""
+    """The name and the bytes of a file, so that a worker on another machine needs no access to it."""
 
     name: str
     data: bytes
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of name and bytes: the name decides how some formats are read."""
+        """SHA-256 of name and bytes; some formats are recognised by the name."""
         return hashlib.sha256(self.name.encode("utf-8", "backslashreplace") + b"\0" + self.data).hexdigest()
 
 
@@ -35,15 +35,15 @@ class Point:
     """One requested plan or fit."""
 
     number: int
-    """Its place among the rows."""
+    """Its position among the points."""
     source: int
     request: PlanRequest
     ranks: bool = False
-    """All ranks of the shard spec: a row for those that run the same graph."""
+    """Whether to plan all ranks of the shard spec, with one row per class of equal ranks."""
     fits: Mapping[str, int] | None = None
     """Fit these capacities (arena, or ``""`` for all together, → bytes) instead of planning."""
     head: Mapping[str, Any] = field(default_factory=dict)
-    """The first columns of its rows: the request."""
+    """The first columns of its rows, which describe the request."""
 
     def key(self, sources: Sequence[Source]) -> str:
         """Return a key of the point and of everything that its rows depend on."""
@@ -59,7 +59,7 @@ class Done:
     number: int
     rows: tuple[dict[str, Any], ...]
     died: bool = False
-    """Whether every worker that ran the point was killed. A retry may succeed."""
+    """Whether every worker that ran the point died; a retry may succeed."""
 
     @property
     def failed(self) -> bool:
@@ -84,10 +84,10 @@ class Axes:
 def points_of(
     request: PlanRequest, axes: Axes, sizes: Sequence[Sequence[tuple[str, int] | None]], names: Sequence[str]
 ) -> tuple[Point, ...]:
-    """All combinations, in the order of the rows: source, mode, preset, alignment, planner, size, shards, capacity.
+    """Return all combinations, sorted by source, mode, preset, alignment, planner, size, shards, capacity.
 
-    ``sizes``: per source, the points ``(dimension, size)`` to plan it at; ``names``: per source, what its rows call it,
-    ``""`` where there is one alone.
+    ``sizes``: per source, the values ``(dimension, size)`` to plan; ``names``: per source, its name in the rows, or
+    ``""`` for a single source.
     """
     found: list[Point] = []
     for source, name in enumerate(names):
@@ -112,7 +112,7 @@ def points_of(
 
 
 def name_of_sweep(sources: Sequence[Source], points: Sequence[Point]) -> str:
-    """16 hexadecimal digits: equal for equal sources, points and version."""
+    """Return 16 hexadecimal digits that depend on sources, points and version."""
     whole = hashlib.sha256()
     for point in points:
         whole.update(point.key(sources).encode())

@@ -1,9 +1,9 @@
 """Reuse penalties of a graph whose nodes run on several engines: DMA, matrix and vector units, or streams.
 
-Each engine runs its nodes in execution order; engines wait for each other only where data flows. A buffer may be
-written over another one's bytes once every node that uses the other has finished. That is certain where each of them
-is the writer's ancestor through data and engine order; otherwise the writer needs a further wait, and the pair has a
-penalty. Source: Böhnlein et al. 2026, "DSA with reuse penalties" (cross-pipe penalties).
+Each engine runs its nodes in execution order; engines wait for each other only for data. A buffer may reuse the bytes
+of another one after all nodes that use the other have finished. No wait is needed if each of these nodes is an ancestor
+of the writer by data or engine order; otherwise the writer must wait, and the pair has a penalty. Source: Böhnlein et
+al. 2026, "DSA with reuse penalties" (cross-pipe penalties).
 """
 
 from collections.abc import Iterable
@@ -35,7 +35,7 @@ class Engines(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cost: int = 1
     """Penalty of a wait between two engines."""
     costs: dict[str, int] = {}
-    """``engine>engine``: penalty where the second one waits for the first."""
+    """``first>second`` → penalty of a wait of the second engine for the first."""
 
 
 def read_engines(data: bytes, source: str) -> Engines:
@@ -69,7 +69,7 @@ def engine_instance(graph: Graph, engines: Engines, request: PlanRequest) -> Pla
 
 
 class _Waits:
-    """Which nodes have finished when a node begins."""
+    """The nodes that have finished when a node begins, by data and engine order."""
 
     def __init__(self, solution: Solution, engines: Engines) -> None:
         plan, self.engines = solution.plan, engines

@@ -29,7 +29,7 @@ GROWTH: Mapping[Measure, str] = {
 
 @dataclass(frozen=True)
 class Limit:
-    """The maximum of a measure; of ``reuse``, the minimum."""
+    """The maximum of a measure, or for ``reuse`` the minimum."""
 
     what: Measure
     amount: Fraction
@@ -102,7 +102,7 @@ def _arena_settings(plan: Plan, before: Plan) -> list[str]:
 
 
 def baseline_warning(plan: Plan, before: Plan) -> str:
-    """Return the limits of the comparison: settings that differ, and unknown lower bounds; "" without any."""
+    """Return why a comparison is limited: settings that differ, and unknown lower bounds; "" without any."""
     differences = made_differently(plan, before)
     texts = [f"the baseline was planned differently: {'; '.join(differences)}"] if differences else []
     if not _bounds_are_known(plan, before):
@@ -111,7 +111,7 @@ def baseline_warning(plan: Plan, before: Plan) -> str:
 
 
 def _bounds_are_known(*plans: Plan) -> bool:
-    """Return whether no plan is a digest, whose claimed bounds cannot be recomputed."""
+    """Return whether all plans have rows. A digest has none, so its bounds cannot be recomputed."""
     return all(len(plan) or not any(arena.storages for arena in plan.arenas) for plan in plans)
 
 
@@ -133,7 +133,7 @@ def _checks(plan: Plan, limit: Limit, before: Plan | None) -> Iterator[Check]:
         )
     value, of = _figure(plan, limit)
     ok = value >= limit.amount * of if limit.what == "reuse" else value <= limit.amount * of
-    if limit.what == "gap":  # below a bound one of the two figures is false, and the other arenas' may not hide it
+    if limit.what == "gap":  # an extent below its bound is an error, which the gaps of other arenas must not hide
         ok = ok and not any(a.over_bound_bytes < 0 for a in plan.arenas if limit.arena in (ALL, a.name))
     yield Check(limit.what, limit.arena, value, of, limit.amount, ok)
 

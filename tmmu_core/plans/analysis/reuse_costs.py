@@ -1,4 +1,4 @@
-"""Reuses that a plan pays for, and the least reuse cost for each capacity (contract §12, "Reuse costs")."""
+"""Active reuse penalties of a plan, and the least reuse cost for each capacity (contract §12, "Reuse costs")."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -18,7 +18,7 @@ EFFORT = {"rounds": 4_000, "work": 300_000_000}
 
 @dataclass(frozen=True)
 class CostlyReuse:
-    """Two rows that share bytes at a price; ``first`` is freed before ``second`` is written, if their lives differ."""
+    """Two rows that share bytes for a penalty. If their lives differ, ``first`` is freed before ``second`` begins."""
 
     first: int
     second: int
@@ -29,7 +29,7 @@ class CostlyReuse:
 
 
 def costly_reuses(plan: Plan) -> list[CostlyReuse]:
-    """Return every active penalty of a plan, the most expensive first, at the live parts next to each other in time."""
+    """Return every active penalty of a plan, the highest first, each for the two live parts closest in time."""
     found: list[CostlyReuse] = []
     for a, b, cost in plan.constraints.reuse_penalties if plan.constraints is not None else ():
         pairs = [
@@ -60,7 +60,7 @@ def _rows(plan: Plan, name: str) -> Iterator[int]:
 
 @dataclass(frozen=True)
 class CostPoint:
-    """With ``extent`` bytes or more, up to the next point, the least reuse cost found is ``cost``."""
+    """The least reuse cost found for capacities from ``extent`` bytes up to the next point."""
 
     extent: int
     cost: int
