@@ -14,7 +14,7 @@ import cbor2
 import msgspec
 
 from tmmu_core.base.errors import InvalidIrShapes
-from tmmu_core.graph.dtypes import canonical as one_name
+from tmmu_core.graph.dtypes import canonical as canonical_dtype
 from tmmu_core.graph.model import GRAPH_SCHEMA, SCOPING, Arena, Graph, Node, Tensor
 
 SlotRow = tuple[str, str, int]
@@ -72,7 +72,7 @@ def ir_hash(graph: Graph) -> bytes:
         raise InvalidIrShapes(f"the graph has no hash: {error}.", reason="not_canonical") from error
 
 
-NOT_HASHED = {"sidecar": "", "shapes_from": {}, "origins": {}, "ranges": {}, "notes": ()}
+NOT_HASHED = {"sidecar": "", "shapes_from": {}, "origins": {}, "ranges": {}}
 """Fields of a graph that are in no hash, at their defaults."""
 
 
@@ -80,7 +80,7 @@ def ir_object(graph: Graph) -> dict[str, Any]:
     """Return the normalised native form of a graph, without default values."""
     return _changed(
         graph,
-        **{name: default for name, default in NOT_HASHED.items() if hasattr(graph, name)},
+        **NOT_HASHED,
         ir_schema=graph.ir_schema or GRAPH_SCHEMA,
         dims={name: _changed(dim) for name, dim in graph.dims.items()},
         tensors=tuple([_tensor(tensor) for tensor in graph.tensors]),
@@ -104,7 +104,7 @@ def _changed(value: msgspec.Struct, **replaced: Any) -> dict[str, Any]:
 
 def _tensor(t: Tensor) -> dict[str, Any]:
     view, shard = t.view and _changed(t.view), t.shard and _changed(t.shard)
-    return _changed(t, dtype=one_name(t.dtype) or t.dtype, view=view, shard=shard)
+    return _changed(t, dtype=canonical_dtype(t.dtype) or t.dtype, view=view, shard=shard)
 
 
 def _node(n: Node) -> dict[str, Any]:

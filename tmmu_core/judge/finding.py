@@ -17,7 +17,7 @@ class Finding:
     """One violated rule (``error``), or a condition to know about (``warning``)."""
 
     rule: str
-    """A key of ``verify.RULES``, or the name of a rule in ``lint.RULES``."""
+    """A key of ``verify.RULES`` or of ``lint.RULES``."""
     severity: Severity
     message: str
     """One sentence with the tensors, arenas and figures concerned."""
@@ -30,13 +30,13 @@ class Finding:
 
 @dataclass(frozen=True)
 class Certificate:
-    """The part of an arena's certificate that a reader recomputed."""
+    """The part of an arena's certificate that the judge recomputed."""
 
     arena: str
     status: str
-    """``optimal`` where the extent equals the recomputed bound; ``claimed`` where the file claims a larger bound."""
+    """``optimal``: the extent equals the recomputed bound. ``claimed``: the file claims a larger bound."""
     lower_bound_bytes: int
-    """At most the bound of the file: a plan may leave out an in-place reuse that the problem permits."""
+    """At most the bound of the file, whose problem may permit more in-place reuse than the rows show."""
     claimed_bytes: int | None
     """The bound that the file claims, where it is larger."""
     witness: tuple[str, ...] = ()

@@ -68,7 +68,7 @@ class ArenaPlannerEntry(PlannerEntry):
             )
         rest, kept = (problem, None) if self.has_slots else without_empty(problem)
         packing: Packing = self.call(rest, options, progress)
-        offset = np.zeros(len(problem), np.uint64)  # where they lie that have no bytes, unless it is given
+        offset = np.zeros(len(problem), np.uint64)  # of storages without bytes, unless it is fixed
         if problem.fixed is not None:
             offset = np.maximum(problem.fixed, 0).astype(np.uint64)
         if self.has_slots and problem.fixed is not None:

@@ -71,7 +71,7 @@ def bound_of(cols: Columns) -> Bound:
     most = cols.live_bytes(padded).tolist() if coarse and cols.odd is None and cols.small else None
     for column in fullest[:MAX_MOMENTS] if coarse or cols.odd is not None else ():
         if most is not None and most[column] <= best.bytes:
-            continue  # sizes padded to their own alignments are a limit of the grid bound
+            continue  # the grid bound is at most the sum of the padded sizes
         alive = _alive(cols, column)
         step = int(cols.births[column])
         ended = _refused_handoffs(cols, alive, step)

@@ -22,7 +22,7 @@ SAFE = 2**62
 """Sums of aligned sizes below this keep all offsets within int64."""
 
 NEVER, HANDOFF = 0, 1
-"""Kinds of odd conflict: never share a byte; share bytes only at exactly the same offset."""
+"""Kinds of conflict without overlap in time: no common byte; common bytes only at the same offset."""
 
 
 class ConflictTable:
@@ -58,6 +58,7 @@ class Columns:
     odd: ConflictTable | None = None
     """Per storage, ``(other, NEVER | HANDOFF)``: conflicts without overlap in time. ``None``: none."""
     memo: dict[str, Any] = field(default_factory=dict)
+    """Values that bounds and planners cache."""
 
     def __len__(self) -> int:
         return len(self.size)
@@ -186,17 +187,18 @@ def _check_fixed(cols: Columns) -> None:
     for lo, hi, i in sorted(parts):
         now = [(end, j) for end, j in now if end > lo]
         for _, j in now:
-            _refuse_collision(cols, i, j, exact_ok=False)
+            _refuse_collision(cols, i, j, may_coincide=False)
         now.append((hi, i))
     for i in given:
         for j, kind in cols.odd[i] if cols.odd is not None else ():
             if j > i and cols.fixed[j] >= 0:
-                _refuse_collision(cols, i, j, exact_ok=kind == HANDOFF)
+                _refuse_collision(cols, i, j, may_coincide=kind == HANDOFF)
 
 
-def _refuse_collision(cols: Columns, i: int, j: int, exact_ok: bool) -> None:
+def _refuse_collision(cols: Columns, i: int, j: int, may_coincide: bool) -> None:
+    """Raise ``InvalidIrShapes`` where two fixed storages overlap, except at one offset if they ``may_coincide``."""
     a, b = cols.fixed[i], cols.fixed[j]
-    if i == j or (exact_ok and a == b) or a + cols.size[i] <= b or b + cols.size[j] <= a:
+    if i == j or (may_coincide and a == b) or a + cols.size[i] <= b or b + cols.size[j] <= a:
         return
     one, two = cols.problem.ids[min(i, j)], cols.problem.ids[max(i, j)]
     raise InvalidIrShapes(

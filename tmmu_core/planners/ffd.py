@@ -32,13 +32,13 @@ def ffd(problem: Problem, options: Mapping[str, Any], progress: Progress | None 
     at: dict[int, _Region] = {}  # no other storage joins a region of fixed offsets
     for i in given:
         at.setdefault(cols.fixed[i], _Region(cols.fixed[i], set())).tenants.add(i)
-    top = alone = max((cols.fixed[i] + cols.size[i] for i in given), default=0)
+    top = unshared_end = max((cols.fixed[i] + cols.size[i] for i in given), default=0)
     lows, highs = cols.part_lo.tolist(), cols.part_hi.tolist()
     regions: list[_Region] = []
     for i in order:
         if cols.fixed[i] >= 0:
             continue
-        alone = align_up(alone, cols.align[i]) + cols.size[i]
+        unshared_end = align_up(unshared_end, cols.align[i]) + cols.size[i]
         rows = range(cols.part_of[i], cols.part_of[i + 1])
         life = sum((1 << highs[row]) - (1 << lows[row]) for row in rows)
         barred = {j for j, kind in cols.odd[i] if kind != HANDOFF} if cols.odd is not None else set()
@@ -58,5 +58,5 @@ def ffd(problem: Problem, options: Mapping[str, Any], progress: Progress | None 
         for i in region.tenants:
             offset[i] = region.offset
     shared = sum(len(region.tenants) * (len(region.tenants) - 1) // 2 for region in regions)
-    notes = {"regions": len(regions), "sharing_pairs": shared, "saved_bytes": alone - extent_of(cols, offset)}
+    notes = {"regions": len(regions), "sharing_pairs": shared, "saved_bytes": unshared_end - extent_of(cols, offset)}
     return Packing(finished(cols, offset), notes=notes)

@@ -28,7 +28,7 @@ from tmmu_core.planners.problem import Problem
 NEVER = 2**63 - 1
 """Death of a block that is never freed."""
 BY_ITSELF, BY_PREFERENCE = -2, -1
-"""Origin of a placement without a rule: the tensor itself, or the order of the memories."""
+"""Deciders other than a rule: the tensor names its memory; the order of the memories."""
 
 
 @dataclass(frozen=True)
@@ -178,6 +178,7 @@ class _Placing:
         return first + [_Try(name, name) for name in self.memory if name not in {each.memory for each in first}]
 
     def _rule(self, i: int) -> int:
+        """Return the number of the first rule that matches storage ``i``, else ``BY_PREFERENCE``."""
         size, ids, facts = int(self.problem.size[i]), self.problem.ids, self.facts[i]
         roles = {facts.role, self.problem.roles[i] if self.problem.roles else facts.role}
         for k, rule in enumerate(self.platform.rules):
@@ -271,4 +272,5 @@ def filled(regions: Sequence[Region], name: str) -> int:
 
 
 def _by_region(region: Region) -> tuple[int, str]:
+    """Sort key: region-id order."""
     return ROLES.index(region.role), region.memory

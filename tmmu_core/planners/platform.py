@@ -4,7 +4,7 @@ Impossible options are rejected before anything is placed: a memory without room
 copy into a read-only memory, contradicting rules.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -15,8 +15,10 @@ from tmmu_core.base.struct_types import register_types
 from tmmu_core.graph.model import ROLES as TENSOR_ROLES
 
 ROLES = ("scratch", "persistent", "constant")
+KNOWN_ROLES = (*ROLES, *TENSOR_ROLES)
+"""Roles that a rule may name."""
 READ_ONLY_ROLES = frozenset({"parameter", "constant"})
-"""Roles of tensors that no node writes; a storage with only these is a constant."""
+"""Roles of tensors that no node writes. A storage is constant if its members have only these roles."""
 BASE_ALIGNMENT = 16
 """Smallest base alignment of an arena, in bytes."""
 
@@ -51,7 +53,7 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def conditions(self) -> tuple[Any, ...]:
-        """The conditions; two rules with the same conditions must name the same memories."""
+        """All conditions. Two rules with equal conditions must name the same memories."""
         return self.role, self.operator, self.name, self.min_size, self.max_size
 
 
@@ -73,8 +75,13 @@ def read_platform(options: Mapping[str, Any]) -> Platform:
         platform = msgspec.convert({k: v for k, v in options.items() if v is not None}, Platform)
     except msgspec.ValidationError as error:
         raise _bad(f"{error}.", strict.field_hint(error, Platform)) from error
+    declared = [memory.name for memory in platform.memories]
     for rule in platform.rules:
-        _refuse_unknown_names(rule, [memory.name for memory in platform.memories])
+        if rule.role is not None and rule.role not in KNOWN_ROLES:
+            raise _bad(f"there is no role {rule.role!r}.", strict.closest_hint(rule.role, KNOWN_ROLES))
+        for name in (rule.memory, rule.constant_destination_memory or rule.memory):
+            if name not in declared:
+                raise _bad(f"memory {name!r} is not declared.", strict.closest_hint(name, declared))
     for wrong in (*_wrong_values(msgspec.to_builtins(platform)), *_wrong_memories(platform), *_wrong_rules(platform)):
         raise _bad(wrong)
     return platform
@@ -123,15 +130,6 @@ def _wrong_rules(platform: Platform) -> Iterator[str]:
         other = platform.rules[before]
         if (other.memory, other.constant_destination_memory) != (rule.memory, to):
             yield f"rules {before + 1} and {k + 1} contradict each other: equal conditions, but different memories."
-
-
-def _refuse_unknown_names(rule: Rule, memories: Sequence[str]) -> None:
-    """Raise ``InvalidIrShapes`` for an unknown role and for a memory that is not declared."""
-    if rule.role is not None and rule.role not in (*ROLES, *TENSOR_ROLES):
-        raise _bad(f"there is no role {rule.role!r}.", strict.closest_hint(rule.role, (*ROLES, *TENSOR_ROLES)))
-    for wanted in (rule.memory, rule.constant_destination_memory or rule.memory):
-        if wanted not in memories:
-            raise _bad(f"memory {wanted!r} is not declared.", strict.closest_hint(wanted, memories))
 
 
 def _bad(what: str, hint: str = "") -> InvalidIrShapes:
@@ -183,10 +181,8 @@ BOARDS: dict[str, tuple[str, list[dict[str, Any]]]] = {
 }
 """Board → source of the figures (public datasheets and manuals), and memories in order of preference."""
 
-CONSTANTS_STAY = ({"role": "constant", "memory": "FLASH"},)
-"""Default rules of a board: constants are read where they are stored."""
-
 
 def options_of(board: str) -> dict[str, Any]:
     """Return the options of ``helia`` for a board."""
-    return {"memories": BOARDS[board][1], "rules": list(CONSTANTS_STAY)}
+    constants_stay = {"role": "constant", "memory": "FLASH"}  # they are read where they are stored
+    return {"memories": BOARDS[board][1], "rules": [constants_stay]}

@@ -3,8 +3,8 @@
 No single order is best on real traces (the best of six is 0–6 % above the bound); all of them cost twelve near-linear
 runs. The list of runs is fixed and the first of equals wins, so the result is deterministic.
 
-A run that ends less than one alignment above the bound is repeated with the *crown* placed last: of the storages of
-the bound's witness only the topmost may end off the grid, and it should be the one that saves most by it.
+A run that ends less than one alignment above the bound is repeated with another storage, the *crown*, placed last: of
+the storages of the bound's witness only the topmost one needs no padding, so it should be the one with most padding.
 """
 
 from collections.abc import Iterable, Mapping
@@ -61,7 +61,10 @@ def best_greedy(
     enough = max(bound.bytes, goal)
     todo = list(runs)
     sequences: dict[str, list[int]] = {}
-    crown, grid = _crown(cols, bound)
+    grid = min((cols.align[i] for i in bound.witness), default=0)
+    movable = (i for i in bound.witness if cols.fixed[i] < 0)
+    padding, crown = max(((align_up(cols.size[i], grid) - cols.size[i], -i) for i in movable), default=(0, 0))
+    crown = -crown if padding else -1
     best: Best | None = None
     for made, (order, fit) in enumerate(todo, 1):
         if order not in sequences:
@@ -87,11 +90,3 @@ def best_greedy(
                 return replace(best, stopped=made < len(todo))
     assert best is not None
     return best
-
-
-def _crown(cols: Columns, bound: Bound) -> tuple[int, int]:
-    """Return the witness storage that saves most by ending off the grid, and the grid; (−1, 0): none."""
-    free = [i for i in bound.witness if cols.fixed[i] < 0]
-    grid = min((cols.align[i] for i in bound.witness), default=0)
-    gain, crown = max(((align_up(cols.size[i], grid) - cols.size[i], -i) for i in free), default=(0, 0))
-    return (-crown, grid) if gain else (-1, 0)

@@ -100,7 +100,15 @@ class _Climb:
             self.extent, self.offset = extent, offsets
         return extent, offsets
 
+    def _overlap_in_time(self, i: int, j: int) -> bool:
+        """Return whether two storages have overlapping live ranges."""
+        cols = self.cols
+        rows = (slice(cols.part_of[k], cols.part_of[k + 1]) for k in (i, j))
+        one, other = ((cols.part_lo[row], cols.part_hi[row]) for row in rows)
+        return bool(((one[0][:, None] < other[1]) & (other[0] < one[1][:, None])).any())
+
     def _neighbour(self, raw: list[int]) -> list[int]:
+        """Return a neighbour of the order, drawn by four random words."""
         cols, offsets, order = self.cols, self.offsets, list(self.order)
         ends = [at + size for at, size in zip(offsets, cols.size, strict=True)]
         if raw[0] % 8 == 7:
@@ -110,16 +118,10 @@ class _Climb:
         top = [i for i, end in enumerate(ends) if end == self.here]
         moved = top[raw[1] % len(top)]
         if raw[0] % 8 >= 4:
-            under = [i for i, end in enumerate(ends) if end == offsets[moved] and _overlap_in_time(cols, i, moved)]
+            touching = [i for i, end in enumerate(ends) if end == offsets[moved]]
+            under = [i for i in touching if self._overlap_in_time(i, moved)]
             moved = under[raw[3] % len(under)] if under else moved
         where = order.index(moved)
         del order[where]
         order.insert(raw[2] % max(where, 1), moved)
         return order
-
-
-def _overlap_in_time(cols: Columns, i: int, j: int) -> bool:
-    """Return whether two storages have overlapping live ranges."""
-    rows = (slice(cols.part_of[k], cols.part_of[k + 1]) for k in (i, j))
-    one, other = ((cols.part_lo[row], cols.part_hi[row]) for row in rows)
-    return bool(((one[0][:, None] < other[1]) & (other[0] < one[1][:, None])).any())

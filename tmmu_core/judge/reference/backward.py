@@ -5,11 +5,11 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from tmmu_core.graph.dtypes import FLOATING, canonical
-from tmmu_core.graph.model import Graph, Node, Tensor, View
+from tmmu_core.graph.model import Graph, Node, Tensor
 from tmmu_core.graph.operators import operator_of
 
 
-def grad(name: str) -> str:
+def grad_id(name: str) -> str:
     """Return the id of the gradient of a tensor, or of the backward node of a node."""
     return f"{name}@grad"
 
@@ -35,22 +35,26 @@ def with_backward(graph: Graph, order: Sequence[str], retain: bool) -> tuple[Gra
         inputs = _distinct(node.inputs[i] for i in sorted({i for i, _ in edges}))
         # The first contribution writes a gradient; later ones accumulate into it. The gradient of an output without
         # contributions comes from the loss: this node writes it.
-        reads = [grad(name) for name in (*outputs, *inputs) if name in begun]
+        reads = [grad_id(name) for name in (*outputs, *inputs) if name in begun]
         fresh = [tensors[name] for name in (*outputs, *inputs) if name not in begun]
-        writes = [grad(of.id) for of in fresh]
-        begun |= {of.id: Tensor(grad(of.id), of.shape, of.dtype, role="gradient", shard=of.shard) for of in fresh}
+        writes = [grad_id(of.id) for of in fresh]
+        begun |= {of.id: Tensor(grad_id(of.id), of.shape, of.dtype, role="gradient", shard=of.shard) for of in fresh}
+        inplace = node.inplace
+        if inplace is not None and not isinstance(inplace, str):  # grad(in) may reuse grad(out) where out may reuse in
+            pairs = dict.fromkeys((grad_id(node.outputs[o]), grad_id(node.inputs[i])) for i, o in inplace)
+            inplace = tuple((reads.index(x), writes.index(y)) for x, y in pairs if x in reads and y in writes)
         backward.append(
             Node(
-                node_id=grad(node.node_id),
+                node_id=grad_id(node.node_id),
                 instr=node.instr and f"{node.instr}_GRAD",
                 # A node without gradient edges needs no operand.
                 inputs=(*reads, *(saved_operands(node, marked) if retain and edges else ())),
                 outputs=tuple(writes),
                 phase="backward",
-                inplace=_reversed_permission(node, reads, writes),
+                inplace=inplace,
             )
         )
-    lasting = [grad(t.id) for t in graph.tensors if t.role == "parameter" and t.id in begun]
+    lasting = [grad_id(t.id) for t in graph.tensors if t.role == "parameter" and t.id in begun]
     joint = msgspec.structs.replace(
         graph,
         tensors=(*graph.tensors, *begun.values()),
@@ -66,7 +70,7 @@ def _distinct(names: Iterable[str]) -> list[str]:
 
 
 def gradient_edges(node: Node) -> list[tuple[int, int]]:
-    """Return the declared (input, output) positions with a gradient; by default all pairs."""
+    """Return the declared (input, output) positions with a gradient [all pairs]."""
     everywhere = [(i, o) for i in range(len(node.inputs)) for o in range(len(node.outputs))]
     return list(node.grad_edges) or everywhere
 
@@ -103,17 +107,7 @@ def saved_operands(node: Node, marked: set[str]) -> list[str]:
     return _distinct(both[needs])
 
 
-def _reversed_permission(
-    node: Node, reads: Sequence[str], writes: Sequence[str]
-) -> str | tuple[tuple[int, int], ...] | None:
-    """Return the in-place permission of the backward node: grad(in) may reuse grad(out) where out may reuse in."""
-    if node.inplace is None or isinstance(node.inplace, str):
-        return node.inplace
-    pairs = [(grad(node.outputs[o]), grad(node.inputs[i])) for i, o in node.inplace]
-    return tuple((reads.index(x), writes.index(y)) for x, y in dict.fromkeys(pairs) if x in reads and y in writes)
-
-
-def again(name: str) -> str:
+def remat_id(name: str) -> str:
     """Return the id of the recomputed tensor, or of the recomputing node."""
     return f"{name}@remat"
 
@@ -126,7 +120,14 @@ def with_remat(graph: Graph, order: Sequence[str]) -> tuple[Graph, list[str]]:
     dropped = {name for name in producer if tensors[name].remat} - set(graph.outputs)
 
     def renamed(names: Iterable[str]) -> tuple[str, ...]:
-        return tuple(again(name) if name in dropped else name for name in names)
+        return tuple(remat_id(name) if name in dropped else name for name in names)
+
+    def copy_of(tensor: Tensor) -> Tensor:
+        view = tensor.view
+        if view is not None and view.base_tensor_uid in dropped:
+            view = msgspec.structs.replace(view, base_tensor_uid=remat_id(view.base_tensor_uid))
+        marks = {"alias_group_id": None, "saved_for_backward": False, "remat": False}
+        return msgspec.structs.replace(tensor, id=remat_id(tensor.id), view=view, **marks)
 
     copies: dict[str, Tensor] = {}
     inserted: dict[str, Node] = {}
@@ -138,16 +139,16 @@ def with_remat(graph: Graph, order: Sequence[str]) -> tuple[Graph, list[str]]:
             for source in _to_recompute(node, dropped, producer, inserted):
                 inserted[source.node_id] = msgspec.structs.replace(
                     source,
-                    node_id=again(source.node_id),
+                    node_id=remat_id(source.node_id),
                     inputs=renamed(source.inputs),
-                    outputs=tuple(map(again, source.outputs)),
+                    outputs=tuple(map(remat_id, source.outputs)),
                     phase="backward",
                     inplace="none",
                     in_place_write=(),
                     grad_edges=(),
                 )
-                copies |= {output: _copy_of(tensors[output], dropped) for output in source.outputs}
-                joint.append(again(source.node_id))
+                copies |= {output: copy_of(tensors[output]) for output in source.outputs}
+                joint.append(remat_id(source.node_id))
             readers[node_id] = msgspec.structs.replace(node, inputs=renamed(node.inputs))
         joint.append(node_id)
     # The backward pass reads the recomputed tensor, so the original is not saved.
@@ -164,7 +165,7 @@ def with_remat(graph: Graph, order: Sequence[str]) -> tuple[Graph, list[str]]:
 def _to_recompute(
     reader: Node, dropped: set[str], producer: Mapping[str, Node], inserted: Mapping[str, Node]
 ) -> list[Node]:
-    """Return the nodes to run again before ``reader``, in order; a node that ran again already is left out."""
+    """Return the nodes to recompute before ``reader``, in order, without those of ``inserted``."""
     plan: dict[str, Node] = {}
 
     def has_run(node: Node) -> bool:
@@ -178,16 +179,7 @@ def _to_recompute(
             if has_run(node):
                 pending.pop()
             elif missing:
-                pending += missing  # the last one is made first
+                pending += missing  # the last one is recomputed first
             else:
                 plan[node.node_id] = node
     return list(plan.values())
-
-
-def _copy_of(tensor: Tensor, dropped: set[str]) -> Tensor:
-    view = tensor.view
-    if view is not None and view.base_tensor_uid in dropped:
-        view = View(again(view.base_tensor_uid), view.byte_offset, view.byte_length, view.stride_desc)
-    return msgspec.structs.replace(
-        tensor, id=again(tensor.id), view=view, alias_group_id=None, saved_for_backward=False, remat=False
-    )

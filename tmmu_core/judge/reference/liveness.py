@@ -48,7 +48,7 @@ class Lives:
 
     @property
     def birth(self) -> Mapping[str, int]:
-        """Tensor → the step of its birth."""
+        """Tensor → its birth."""
         return self.ranges.birth
 
     @cached_property

@@ -20,7 +20,7 @@ from tmmu_core.judge.reference.backward import with_backward, with_remat
 
 @dataclass(frozen=True)
 class Sizes:
-    """Per tensor id: the shape in numbers, the bytes, and the bytes of its row."""
+    """By tensor id: the shape in numbers, the bytes, and the bytes of its row in a plan."""
 
     shape: dict[str, tuple[int, ...]]
     nbytes: dict[str, int]
@@ -150,7 +150,7 @@ def refuse(reason: str, *, tensor: str | None = None, node_id: str | None = None
 
 
 def roots(graph: Graph) -> tuple[dict[str, str], dict[str, int]]:
-    """Return per tensor its root and its byte offset from the root (§3)."""
+    """Return the root of each tensor, and its byte offset from the root (§3)."""
     view = {tensor.id: tensor.view for tensor in graph.tensors}
     root = {name: name for name, seen in view.items() if seen is None}
     offset = dict.fromkeys(root, 0)
@@ -216,7 +216,7 @@ def _by_default(waits_for: Mapping[str, set[str]]) -> list[str]:
 
 
 def _as_given(graph: Graph, given: Sequence[str], waits_for: Mapping[str, set[str]]) -> list[str]:
-    """Check a given order; nodes outside the timeline are skipped, so that one order serves all modes."""
+    """Check a given order and return its nodes of the timeline: one order is valid for all modes."""
     known = {node.node_id for node in graph.nodes}
     order: list[str] = []
     done: set[str] = set()

@@ -99,11 +99,11 @@ def certificates(facts: PlanFacts, lives: Lives | None = None, *, configured: bo
         here = np.flatnonzero(blocks.arena == number)
         # The largest storage may have no live step in a problem with gaps.
         largest = [int(here[np.argmax(blocks.size[here])])] if len(here) else []
-        reasons = [_of(blocks, largest, -1)]
+        bounds = [_side_by_side(blocks, largest, -1)]
         if not blocks.may_share:
             peak, _ = most_together(blocks.birth[here], blocks.death[here], blocks.size[here])
-            reasons = [_of_witness(blocks, here, arena), _of(blocks, blocks.alive(here, peak), peak), *reasons]
-        found.append(_limited(arena, *reasons, cost_bound=costs.of(number)))
+            bounds = [_of_witness(blocks, here, arena), _side_by_side(blocks, blocks.alive(here, peak), peak), *bounds]
+        found.append(_limited(arena, *bounds, cost_bound=costs.of(number)))
     return tuple(found)
 
 
@@ -127,18 +127,18 @@ def supported(plan: Plan, found: tuple[Certificate, ...]) -> Plan:
     return replace(plan, arenas=tuple(arenas), metrics=metrics)
 
 
-Reason = tuple[int, tuple[str, ...], int]
-"""A lower bound in bytes, its witness and step."""
+Bound = tuple[int, tuple[str, ...], int]
+"""A lower bound in bytes, its witness, and the step at which the witness is live."""
 
 
-def _limited(arena: ArenaSummary, *reasons: Reason, cost_bound: int = 0) -> Certificate:
+def _limited(arena: ArenaSummary, *bounds: Bound, cost_bound: int = 0) -> Certificate:
     """Return the part of the file's certificate that the recomputed bounds support."""
     claim = arena.least_bytes_claimed
     stated = arena.reuse_cost_lower_bound
     cost = None if stated is None else min(stated, cost_bound)
-    best = max(reason[0] for reason in reasons)
+    best = max(bounds)[0]
     bound = min(best, claim if arena.status == CLAIMED else arena.bound_bytes)
-    _, witness, step = next((reason for reason in reasons if reason[0] == bound), (bound, (), -1))
+    _, witness, step = next((each for each in bounds if each[0] == bound), (bound, (), -1))
     if claim > bound:  # keep the witness of the file: with the graph it may suffice
         witness, step = (arena.witness, arena.witness_step) if arena.witness else (witness, step)
         status = INCOMPLETE if arena.status == INCOMPLETE else CLAIMED
@@ -152,7 +152,7 @@ def _limited(arena: ArenaSummary, *reasons: Reason, cost_bound: int = 0) -> Cert
     return Certificate(arena.name, status, bound, None, witness, step, cost)
 
 
-def _of_witness(blocks: Blocks, here: I64, arena: ArenaSummary) -> Reason:
+def _of_witness(blocks: Blocks, here: I64, arena: ArenaSummary) -> Bound:
     """Return the bound of the file's witness: storages live at its step, and storages in conflict with all of these."""
     among, step = set(here.tolist()), arena.witness_step
     alive = set(blocks.alive(here, step))
@@ -166,11 +166,11 @@ def _of_witness(blocks: Blocks, here: I64, arena: ArenaSummary) -> Reason:
         own = [block for block in blocks.parts.get(name, ()) if block in among]
         if len(own) == 1 and all(blocks.conflict(own[0], other) for other in chosen.values()):
             chosen[name] = own[0]
-    bound, _, at = _of(blocks, list(chosen.values()), step)
+    bound, _, at = _side_by_side(blocks, list(chosen.values()), step)
     return bound, tuple([name for name in arena.witness if name in chosen]), at
 
 
-def _of(blocks: Blocks, rows: list[int], step: int) -> Reason:
-    """Return the bound of storages side by side; 0 without any."""
+def _side_by_side(blocks: Blocks, rows: list[int], step: int) -> Bound:
+    """Return the bound of storages that cannot share bytes; 0 without any."""
     bound = side_by_side(blocks.size[rows].tolist(), blocks.alignment[rows].tolist())
     return bound, tuple([blocks.names[row] for row in rows]), step if rows else -1

@@ -15,11 +15,12 @@ capacity. Where the two meet, the packing is optimal.
 :mod:`.lns`                large neighbourhood search (destroy and repair) on the remaining gap
 =========================  ==========================================================================
 
-*Peak first*: where live bytes are mostly far below the bound, the few storages alive near the peak decide whether the
-bound can be met. Their search is short, and greedy runs place the others around them. A failure proves nothing.
+*Peak first*: where live bytes are mostly far below the bound, the few storages live near the peak decide whether an
+extent equal to the bound is possible. Their search is short, and greedy runs place the others around them. Where this
+fails, nothing is proven.
 
-*Components*: storages that conflict with no storage outside are packed separately. They share the budget; each is
-searched only until it is as low as another component needs anyway.
+*Components*: storages that conflict with no storage outside are packed separately. They share the budget; the search of
+a component ends when its extent is at most that of another one.
 
 The budget is a number of nodes and random numbers are raw Philox words: the same input gives the same packing on every
 machine. A node costs O(entries) in the worst case, about ten microseconds on the MiniMalloc instances.
@@ -60,7 +61,7 @@ LEVELS = (12, 14, 13, 15, 11)
 OPENINGS = (3, 0)
 """Branching orders tried at each level, as indices into :data:`.branching.OPENING_WEIGHTS`."""
 NODES = (64, 4)
-"""Node budget of an attempt: a constant, and this many per storage of the peak."""
+"""Nodes of an attempt: a constant, and nodes per storage of the peak."""
 
 
 def exact(problem: Problem, options: Mapping[str, Any], progress: Progress | None = None) -> Packing:
@@ -196,7 +197,8 @@ def pack_peak_first(cols: Columns, bound: Bound, request: SearchRequest) -> list
         return None
     live = np.asarray(cols.live_bytes(), np.int64)
     for level in LEVELS:
-        peak = _alive_in(cols, np.flatnonzero(live >= target // 16 * level))
+        moments = np.flatnonzero(live >= target // 16 * level)
+        peak = np.flatnonzero(np.searchsorted(moments, cols.part_hi) > np.searchsorted(moments, cols.part_lo))
         if not 0 < len(peak) * MAX_PEAK_SHARE <= len(cols):
             continue
         model = search_model(columns(subproblem(cols.problem, peak)), tuple([(i,) for i in range(len(peak))]))
@@ -212,11 +214,6 @@ def pack_peak_first(cols: Columns, bound: Bound, request: SearchRequest) -> list
             if best is not None:
                 return best
     return None
-
-
-def _alive_in(cols: Columns, moments: I64) -> I64:
-    """Return the storages alive at one of the moments (columns of compressed time), ascending."""
-    return np.flatnonzero(np.searchsorted(moments, cols.part_hi) > np.searchsorted(moments, cols.part_lo))
 
 
 def _around(cols: Columns, bound: Bound, peak: I64, found: list[int], target: int) -> list[int] | None:
@@ -271,10 +268,6 @@ class _Component:
     offset: list[int]
     search: ComponentSearch | None = None
 
-    def can_improve(self, floor: int) -> bool:
-        """Return whether a search may lower the extent: none was made, is complete, or had as low a floor."""
-        return self.search is None or self.search.is_open or self.search.floor > floor
-
     def lower(self, request: SearchRequest, budget: int, proven: int) -> int:
         """Search with a budget of nodes; return the bound proven for the whole problem."""
         assert self.search is not None
@@ -308,7 +301,9 @@ def pack_components(cols: Columns, whole: Bound, offset: list[int], request: Sea
     while len(parts) > 1 and int(notes["nodes"]) < request.budget and not notes.get("told_to_stop"):
         top = max(part.extent for part in parts)
         floor = max([proven, *(part.extent for part in parts if part.extent < top)])
-        highest = next((part for part in parts if part.extent == top and part.can_improve(floor)), None)
+        # A search that is complete for a floor as low as this one cannot lower the extent.
+        can_improve = (part for part in parts if not part.search or part.search.is_open or part.search.floor > floor)
+        highest = next((part for part in can_improve if part.extent == top), None)
         if highest is None or top <= max(floor, goal):
             break
         if highest.search is None or not highest.search.is_open:

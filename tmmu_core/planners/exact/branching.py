@@ -1,14 +1,14 @@
 """Branching orders: which unit goes first among equal offsets, learned from the conflicts of earlier attempts.
 
-The nodes that an order needs are heavy-tailed, so attempts are many and short: an order that finds a packing mostly
-does so within three to ten nodes per storage (decision 5). Static orders from the literature come first (MiniMalloc,
-ASPLOS '23): fullest section, lifetime and area of a unit. Each attempt counts conflicts per section; the next attempt
-of that order puts the units of the sections with most conflicts first (weighted-degree branching: Boussemart et al.,
-ECAI 2004); counts decay. A packing found adds one order: units that lie low in it first. Every order is used in both
-directions of time.
+The number of nodes that an order needs is heavy-tailed, so attempts are many and short: an order that finds a packing
+mostly does so within three to ten nodes per storage (decision 5). Static orders from the literature come first
+(MiniMalloc, ASPLOS '23): fullest section, lifetime and area of a unit. Each attempt counts conflicts per section; the
+next attempt of that order puts the units of the sections with most conflicts first (weighted-degree branching:
+Boussemart et al., ECAI 2004); counts decay. A packing adds one order: the units that lie low in it first. Every order
+is used in both directions of time.
 
 Learned attempts have the lengths of the Luby sequence. Every :data:`STATIC_EVERY`-th attempt follows a static order
-without weights; these double their length each round (geometric restarts), so no order is given up for good.
+without weights. The length of these attempts doubles each round (geometric restarts), so no order is dropped.
 
 Integers and raw Philox words only: the same on every machine.
 """
@@ -113,13 +113,13 @@ class BranchingOrder:
         return self._static[direction, order]
 
     def next_attempt(self, target: int) -> Attempt:
-        """Return the next attempt at a capacity; another capacity than the last allows failed orders again."""
+        """Return the next attempt at a capacity. At a new capacity all orders may be tried again."""
         if target != self.target:
             self.target = target
             self.tried.clear()
-        if self._repeat is not None:  # what has just succeeded may well do so once more
-            again, self._repeat = self._repeat, None
-            return again
+        if self._repeat is not None:  # an order that found a packing often finds the next one
+            successful, self._repeat = self._repeat, None
+            return successful
         self.turn += 1
         if self.openings and self.turn <= len(OPENING_WEIGHTS):
             return Attempt(self._weighted(OPENING_WEIGHTS[self.turn - 1], None), OPENING_NODES, -1)
@@ -132,12 +132,16 @@ class BranchingOrder:
         self.learned_attempts += 1
         round_, direction = divmod(round_, len(DIRECTIONS))
         nodes = RESTART_NODES * luby(round_ + 1)
-        rank = self._learned_rank(at, direction)
-        name = rank.tobytes()
-        if self.tried.get(name, 0) >= nodes:  # nothing new was learnt
-            rank = self._random_rank()
+        worst = self.model.greatest(self._failures[at][self.model.section])
+        # Weights in half powers of two; a finer scale lets chance decide.
+        level = np.asarray([2 * log2_fixed(1 + int(n)) >> 12 for n in worst], dtype=np.int64)
+        rank = _ranks(np.lexsort((self._rank(direction, at), -level)))
+        if self.tried.get(rank.tobytes(), 0) >= nodes:  # this order has failed with as many nodes
+            raw = [int(x) for x in self._draws.random_raw(4)]
+            noise = (self._draws.random_raw(len(self.model)) % np.uint64(1 << 16)).astype(np.int64)
+            rank = self._weighted((raw[0] % 512, raw[1] % 128, raw[2] % 128, raw[3] % 128), noise)
         else:
-            self.tried[name] = nodes
+            self.tried[rank.tobytes()] = nodes
         return Attempt(rank, nodes, at)
 
     def follow_packing(self, offset: list[int]) -> None:
@@ -153,17 +157,6 @@ class BranchingOrder:
             self._repeat = next_attempt
         if next_attempt.order >= 0:
             self._failures[next_attempt.order] = self._failures[next_attempt.order] // WEIGHT_DECAY + failures
-
-    def _learned_rank(self, order: int, direction: int) -> I64:
-        worst = self.model.greatest(self._failures[order][self.model.section])
-        # Weights in half powers of two; a finer scale lets chance decide.
-        level = np.asarray([2 * log2_fixed(1 + int(n)) >> 12 for n in worst], dtype=np.int64)
-        return _ranks(np.lexsort((self._rank(direction, order), -level)))
-
-    def _random_rank(self) -> I64:
-        raw = [int(x) for x in self._draws.random_raw(4)]
-        noise = (self._draws.random_raw(len(self.model)) % np.uint64(1 << 16)).astype(np.int64)
-        return self._weighted((raw[0] % 512, raw[1] % 128, raw[2] % 128, raw[3] % 128), noise)
 
 
 def _ranks(order: I64) -> I64:

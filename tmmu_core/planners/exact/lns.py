@@ -9,7 +9,7 @@ The budget is a number of iterations, never time.
 
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from math import isqrt
 
 import numpy as np
@@ -82,11 +82,13 @@ class LnsRun:
         state, room = self.state, (capacity - self.base) // self.step
         if not min(len(state.unit), 1) <= room < moves.MAX_STEPS or (self.fixed_ends > capacity).any():
             return None
-        loop = _search_loop(state, max(room, 1), iterations, self.stop)
-        found = (
-            loop() if watch is None else watched(loop, self.stop, lambda: watch(int(state.progress[moves.ITERATION])))
-        )
-        if not found:
+        loops, limits = library(), (max(room, 1), iterations, MEAN_DESTROYED, self.stop)
+        loop: Callable[[], bool] = partial(moves.destroy_and_repair, state, *limits)
+        if loops is not None:
+            fields = dict(zip(("capacity", "iterations", "mean_destroyed", "stop"), limits, strict=True))
+            sections = int(state.run.max(initial=0))
+            loop = partial(native.destroy_and_repair, loops, sections, **state._asdict(), **fields)
+        if not (loop() if watch is None else watched(loop, self.stop, lambda: watch(self.iterations))):
             return None
         offsets = (state.work[moves.OFFSET, :-1] * self.step + self.base).tolist()
         offset_of = {**self.bottom, **dict(zip(self.units, offsets, strict=True))}
@@ -188,15 +190,6 @@ def canonical_direction(model: Model, tables: Tables, units: list[int]) -> tuple
     return unit, first, end_of, rows is backwards
 
 
-def _search_loop(state: moves.LnsState, capacity: int, iterations: int, stop: I64) -> Callable[[], bool]:
-    """Return the loop of the native library, else of :func:`.lns_moves.destroy_and_repair`."""
-    loops = library()
-    if loops is None:
-        return lambda: bool(moves.destroy_and_repair(state, capacity, iterations, MEAN_DESTROYED, stop))
-    limits = {"capacity": capacity, "iterations": iterations, "mean_destroyed": MEAN_DESTROYED, "stop": stop}
-    return lambda: native.destroy_and_repair(loops, int(state.run.max(initial=0)), **state._asdict(), **limits)
-
-
 @cache
 def temperatures() -> I64:
     """Return an array of shape (STAGES + 1,): geometric cooling, times 2^10, by integer square roots."""
@@ -247,11 +240,11 @@ Run = tuple[int, int, int]
 
 
 def run_schedule(low: int, grain: int, normal: int, extent: int) -> Generator[Run, tuple[int, int], None]:
-    """Yield each run after the last node; receives the extent after it and the fewest units it omitted.
+    """Yield the runs after the last node; each is answered by the extent after it and the fewest units it omitted.
 
     Runs of ``normal`` iterations bisect between ``low``, the bound or the goal, and the extent. Then long runs: at the
-    low end while few units are omitted, bisecting again, and a very long one at the low end. Long runs have numbers of
-    their own: their random states do not depend on the runs before.
+    low end while few units are omitted, bisecting again, and a very long one at the low end. The numbers of long runs,
+    and so their random states, do not depend on the runs before.
     """
 
     def middle() -> int:

@@ -88,7 +88,7 @@ def units_of(cols: Columns, taken: Sequence[tuple[int, int]]) -> tuple[tuple[int
             return None
         joined = (*members[one], *members[two])
         given, grid = {cols.fixed[a] for a in joined if cols.fixed[a] >= 0}, max(cols.align[a] for a in joined)
-        if len(given) > 1 or any(at % grid for at in given):  # all of a chain lie where one of it must
+        if len(given) > 1 or any(at % grid for at in given):  # a fixed offset is that of the whole unit
             return None
         members[one] += members.pop(two)
         for a in members[one]:
@@ -119,15 +119,15 @@ def greedy_handoffs(cols: Columns) -> tuple[tuple[int, int], ...]:
 
 
 def search_model(cols: Columns, units: tuple[tuple[int, ...], ...], *, pairs: bool = True) -> Model:
-    """Return the model of given units. ``pairs=False`` lets storages of untaken in-place reuses overlap: a
-    relaxation.
-    """
+    """Return the model of units; with ``pairs=False`` a relaxation without the conflicts of untaken in-place reuse."""
     unit_of = np.empty(len(cols), dtype=np.int64)
     for u, members in enumerate(units):
         for i in members:
             unit_of[i] = u
     moments, storage, section = _time_sections(cols)
-    others = [*_pair_sections(cols, unit_of, pairs), *_lone_sections(cols)]
+    # A storage without live steps has no conflicts, but needs an offset: it has a section of its own.
+    lone = [((0, 2, i), (i,)) for i in range(len(cols)) if cols.part_of[i] == cols.part_of[i + 1]]
+    others = [*_pair_sections(cols, unit_of, pairs), *lone]
     if others:
         keys = [*((column, 0, 0) for column in moments.tolist()), *(key for key, _ in others)]
         place = np.empty(len(keys), dtype=np.int64)
@@ -136,7 +136,8 @@ def search_model(cols: Columns, units: tuple[tuple[int, ...], ...], *, pairs: bo
         storage = np.concatenate([storage, np.array([i for i, _ in more], dtype=np.int64)])
         section = place[np.concatenate([section, np.array([k for _, k in more], dtype=np.int64)])]
     unit, height = unit_of[storage], cols.sizes[storage]
-    if not _is_ascending(unit, section):  # as they are where each storage is a unit and time alone makes sections
+    ascends = (unit[1:] > unit[:-1]) | ((unit[1:] == unit[:-1]) & (section[1:] > section[:-1]))
+    if not ascends.all():  # they ascend where each storage is a unit and all conflicts are overlaps in time
         by_unit = np.lexsort((height, section, unit))
         section, height = section[by_unit], height[by_unit]
     entry_of = np.zeros(len(units) + 1, dtype=np.int64)
@@ -159,11 +160,6 @@ def common_step(sizes: Iterable[int], given: Iterable[int], grids: Iterable[int]
     while odd := [each for each in grids if step % each and each % step]:
         step = gcd(step, *odd)
     return step
-
-
-def _is_ascending(one: I64, two: I64) -> bool:
-    """Return whether the pairs ascend strictly."""
-    return bool(((one[1:] > one[:-1]) | ((one[1:] == one[:-1]) & (two[1:] > two[:-1]))).all())
 
 
 Section = tuple[tuple[int, int, int], tuple[int, ...]]
@@ -194,11 +190,6 @@ def _pair_sections(cols: Columns, unit_of: I64, pairs: bool) -> list[Section]:
                 later = max((int(cols.part_lo[row]) for row in held), default=0)
                 found.append(((later, 1, len(found)), (i, j)))
     return found
-
-
-def _lone_sections(cols: Columns) -> list[Section]:
-    """Return a section for each storage without live steps: it has no conflicts, but needs an offset."""
-    return [((0, 2, i), (i,)) for i in range(len(cols)) if cols.part_of[i] == cols.part_of[i + 1]]
 
 
 def _in_conflict(cols: Columns, i: int, j: int) -> bool:

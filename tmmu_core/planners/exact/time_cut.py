@@ -16,7 +16,7 @@ from tmmu_core.planners.columns import Columns, columns
 from tmmu_core.planners.exact.branch_and_bound import BUDGET_SPENT, FOUND, INFEASIBLE, Searcher, Watch
 from tmmu_core.planners.exact.branching import BranchingOrder, luby
 from tmmu_core.planners.exact.search_model import search_model
-from tmmu_core.planners.problem import I64, subproblem
+from tmmu_core.planners.problem import subproblem
 
 MIN_SIDE_RATIO = 8
 """A moment is a cut if each side has at least this many times the number of storages that cross it."""
@@ -73,7 +73,11 @@ class TimeCutSearch:
         verdict, spent = FOUND, 0
         edges = [0, *self.at, len(self.cols.births)]
         for k in range(len(edges) - 1)[::direction]:
-            here, piece = self._piece(edges[k], edges[k + 1], offset)
+            begin, end = edges[k], edges[k + 1]
+            here = np.flatnonzero((self.cols.part_lo < end) & (self.cols.part_hi > begin))
+            low, high = np.maximum(self.cols.part_lo[here], begin), np.minimum(self.cols.part_hi[here], end)
+            pins = offset[here] if (offset[here] >= 0).any() else None
+            piece = columns(replace(subproblem(self.cols.problem, here), birth=low, death=high, fixed=pins))
             verdict, nodes, found = self._search((k, direction), piece, target, min(share, budget - spent), watch)
             spent += nodes
             if found is None:
@@ -81,17 +85,10 @@ class TimeCutSearch:
             offset[here] = found
         return FOUND, spent, offset.tolist()
 
-    def _piece(self, begin: int, end: int, offset: I64) -> tuple[I64, Columns]:
-        """Return the storages live in a window, and their packing problem; placed storages keep their offsets."""
-        here = np.flatnonzero((self.cols.part_lo < end) & (self.cols.part_hi > begin))
-        low, high = np.maximum(self.cols.part_lo[here], begin), np.minimum(self.cols.part_hi[here], end)
-        pins = offset[here] if (offset[here] >= 0).any() else None
-        return here, columns(replace(subproblem(self.cols.problem, here), birth=low, death=high, fixed=pins))
-
     def _search(
         self, name: tuple[int, int], piece: Columns, target: int, allowed: int, watch: Watch | None
     ) -> tuple[int, int, list[int] | None]:
-        """Return the verdict, nodes and offsets of attempts at a piece; one with fixed storages is never refuted."""
+        """Run attempts at a piece; return as :meth:`solve`. A piece with fixed storages is never INFEASIBLE."""
         model = search_model(piece, tuple((i,) for i in range(len(piece))))
         searcher = Searcher(model)
         branching = self.branching.setdefault(name, BranchingOrder(model, openings=False))

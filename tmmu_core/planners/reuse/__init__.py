@@ -2,8 +2,8 @@
 
 A reuse penalty is a pair of buffers with a cost that is paid once where their bytes overlap: on hardware with
 asynchronous engines the second one then waits for the first (Böhnlein et al. 2026, "DSA with reuse penalties").
-:mod:`.local_search` finds placements, :mod:`.cost_bound` bounds the cost from below.
-The same input gives the same placement on every machine: budgets are counts, and all numbers are integers.
+:mod:`.local_search` finds placements, :mod:`.cost_bound` bounds the cost from below. The same input gives the same
+placement on every machine: budgets are counts, and all numbers are integers.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from tmmu_core.planners.columns import count_option
 from tmmu_core.planners.exact import exact
 from tmmu_core.planners.meter import Meter, metered
 from tmmu_core.planners.problem import I64, U64, UNLIMITED, Packing, Problem, Progress, ReuseTerms, subproblem
-from tmmu_core.planners.reuse.cost_bound import Parts, bounding_cliques, is_infeasible, merged, searched
+from tmmu_core.planners.reuse.cost_bound import bounding_cliques, is_infeasible, merged, searched
 from tmmu_core.planners.reuse.local_search import Placement, repair
 from tmmu_core.planners.reuse.reuse_model import ReuseModel, reuse_model
 
@@ -29,8 +29,8 @@ PROOF_NODES = 50_000
 RESTARTS = 3
 """Runs of the local search with other random numbers."""
 FEW = 100
-"""Maximum number of units for restarts of the local search. With more units it runs ``LONGER`` times the rounds, from
-a packing and from the greedy placement."""
+"""Maximum number of units for restarts of the local search. With more units there are no restarts but ``LONGER`` times
+the rounds, from a packing and from the greedy placement."""
 LONGER = 10
 WORK = 4_000_000_000
 """Offsets that the exhaustive search may compare for an arena: a few seconds."""
@@ -56,7 +56,7 @@ def plan_reuse(problem: Problem, options: Mapping[str, Any], progress: Progress 
     if observed_by_all(problem) and not (problem.reuse and problem.reuse.penalties):
         return replace(auto(problem, {}, meter), cost_bound=0)
     best = (len(model) + 1, 0, [-1] * len(model))
-    starts = [_first(model)]
+    starts = [first_placement(model)]
     if -1 in starts[0] and observed_by_all(problem):
         packed = auto(problem, {}, meter)
         if (packed.lower_bound or 0) > problem.capacity:
@@ -80,19 +80,14 @@ def plan_reuse(problem: Problem, options: Mapping[str, Any], progress: Progress 
         offset = _lowered(problem, model, offset, meter)
     cost = Placement(model, offset).cost() + model.unavoidable
     at = np.array(offset, np.uint64)[model.unit_of] if len(problem) else np.zeros(0, np.uint64)
-    return Packing(at, cost_bound=bound, cost_witness=_names(problem, model, parts), notes={"reuse_cost": cost})
-
-
-def _names(problem: Problem, model: ReuseModel, parts: Parts) -> tuple[tuple[str, ...], ...] | None:
-    """Return the groups by the ids of their largest storages."""
-    largest = {
-        u: problem.ids[i] for i, u in reversed([*enumerate(model.unit_of.tolist())]) if problem.size[i] == model.size[u]
-    }
-    return tuple([tuple([largest[u] for u in units]) for _, units in parts]) or None
+    units = reversed([*enumerate(model.unit_of.tolist())])
+    largest = {u: problem.ids[i] for i, u in units if problem.size[i] == model.size[u]}  # names the unit
+    witness = tuple([tuple([largest[u] for u in group]) for _, group in parts]) or None
+    return Packing(at, cost_bound=bound, cost_witness=witness, notes={"reuse_cost": cost})
 
 
 def observed_by_all(problem: Problem) -> bool:
-    """Return whether every planner of bytes observes the constraints of the problem: no term is given but penalties."""
+    """Return whether every planner of bytes observes the constraints: there are none but penalties."""
     terms = problem.reuse or ReuseTerms()
     return not (terms.colocations or terms.exclusions or terms.reserved)
 
@@ -165,7 +160,7 @@ def _lowered(problem: Problem, model: ReuseModel, offset: list[int], meter: Mete
     return _units(model, found.offset) if lower else offset
 
 
-def _first(model: ReuseModel) -> list[int]:
+def first_placement(model: ReuseModel) -> list[int]:
     """Return a first placement: units by size and number of edges, each at the lowest of its cheapest offsets."""
     place = Placement(model)
     degree: I64 = np.diff(model.first)
@@ -190,11 +185,13 @@ def settled(model: ReuseModel, offset: list[int]) -> list[int]:
 
 
 def _too_small(problem: Problem, bound: int | None = None) -> ArenaTooSmall:
-    what = "no placement was found that keeps every constraint of arena" if bound is None else "no placement fits arena"
-    least = "" if bound is None else f": at least {bound:,} B are needed (proven)"
+    where = f"arena {problem.arena!r} of {problem.capacity:,} B"
+    message = f"no placement was found that keeps every constraint of {where}."
+    if bound is not None:
+        message = f"no placement fits {where}: at least {bound:,} B are needed (proven)."
     softer = "" if problem.must_not_alias is None else ", or turn separations into reuse penalties"
     return ArenaTooSmall(
-        f"{what} {problem.arena!r} of {problem.capacity:,} B{least}.",
+        message,
         arena=problem.arena,
         capacity=problem.capacity,
         required=bound or problem.capacity + 1,

@@ -59,7 +59,7 @@ def bounding_cliques(model: ReuseModel) -> Parts:
     seeds = sorted(units, key=lambda unit: (-len(near[unit]), unit))[:MOST_SEEDS]
     while True:
         paying = {unit for pair, weight in soft.items() if weight for unit in pair}
-        found = [_from(model, seed, near, soft) for seed in seeds if seed in paying]
+        found = [_clique_from(model, seed, near, soft) for seed in seeds if seed in paying]
         best = max(found, key=lambda one: (one[0], -len(one[1])), default=(0, []))
         if not best[0]:
             return parts
@@ -69,10 +69,10 @@ def bounding_cliques(model: ReuseModel) -> Parts:
 
 
 def searched(model: ReuseModel, parts: Parts, offset: list[int], work: int) -> Parts:
-    """Return the groups, those of a component replaced by it where an exhaustive search proves more.
+    """Return the groups; where an exhaustive search of a component proves more, it replaces the groups inside it.
 
-    The search takes the units of the component that have penalties, then all of them. ``offset`` is a placement,
-    whose cost is the upper bound. ``work``: see :func:`least_cost`.
+    The units of the component that have penalties are searched, then all of them. ``offset`` is a placement, whose
+    cost is the upper bound. ``work``: see :func:`least_cost`.
     """
     place = Placement(model, offset)
     paying = [u for u, edges in enumerate(place.edges) if any(weight != HARD for *_, weight in edges)]
@@ -118,7 +118,7 @@ def _component(place: Placement, first: int) -> set[int]:
     return found
 
 
-def _from(model: ReuseModel, seed: int, near: list[set[int]], soft: dict[Pair, int]) -> tuple[int, list[int]]:
+def _clique_from(model: ReuseModel, seed: int, near: list[set[int]], soft: dict[Pair, int]) -> tuple[int, list[int]]:
     """Return the largest bound of the cliques that grow from ``seed``, and its clique."""
     size = model.size.tolist()
     clique, open_units, best = [seed], set(near[seed]), (0, [seed])
@@ -157,7 +157,7 @@ def clique_bound(model: ReuseModel, clique: list[int], soft: dict[Pair, int]) ->
     cost = 0
     for weight, reach in sorted(offers, key=lambda one: ((one[0] << SHIFT) // one[1], one)):
         part = min(need, reach)
-        cost += -(-weight * part // reach)  # only the last pair counts in part
+        cost += -(-weight * part // reach)  # a fraction of the weight for the last pair only
         need -= part
     return cost
 
@@ -208,8 +208,8 @@ def edges_between(model: ReuseModel, units: list[int]) -> Edges:
 def least_cost(model: ReuseModel, chosen: list[int], upper: int, work: int) -> tuple[int, int]:
     """Return a lower bound of the penalties between the chosen units, and the work that is left.
 
-    The bound is the least cost; ``upper`` where no placement costs less, or none exists; 0 where the search needs more
-    than ``work``, counted in offsets that are compared.
+    The bound is the least cost, at most ``upper`` (also where no placement exists); 0 where the search needs more than
+    ``work``, counted in offsets that are compared.
     """
     edges = edges_between(model, chosen)
     twin = {v: u for v in chosen for u in chosen if u < v and _are_twins(model, edges, chosen, u, v)}
@@ -261,7 +261,7 @@ class Search:
             for (a, b), between in edges.items()
             for mine, theirs, _ in between
         )
-        """Whether the mirror image of a placement is one too: the first unit then needs half of its offsets."""
+        """Whether the mirror image of each placement is a placement: half of the first unit's offsets suffice."""
         self.least = [0] * (self.units + 1)
         """Least cost of the units from each position on."""
 

@@ -110,6 +110,7 @@ def weight_matrix(model: ReuseModel) -> I64:
 
 
 def _plain(place: Placement, rounds: int, threshold: int, seed: int, bound: int) -> tuple[int, int, list[int]]:
+    """Return the result of :func:`repair` in plain Python."""
     offset, state = place.offset, seed
 
     def draw() -> int:
@@ -126,7 +127,7 @@ def _plain(place: Placement, rounds: int, threshold: int, seed: int, bound: int)
         out = _ruin(place, 1 + draw() % MOST_OUT, draw)
         old = {u: at for u, at in out.items() if at >= 0}
         paid = 0
-        for u, at in old.items():  # in the order of removal: each pays what those before it have not
+        for u, at in old.items():  # a penalty between two of them is counted for the first one
             paid += place.price(u, at)
             offset[u] = -1
         units = list(out)
