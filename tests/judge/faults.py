@@ -9,10 +9,11 @@ from random import Random
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tmmu_core.judge.canonical_hashes import hash_of, layout_hash, plan_hash
 from tmmu_core.judge.verifier.row_columns import PlanFacts
-from tmmu_core.plans.model import ArenaSummary, Plan
+from tmmu_core.plans.model import Plan
 
 Fault = Callable[[Plan, Random], Plan | None]
 
@@ -92,40 +93,79 @@ def refigured(plan: Plan) -> Plan:
     return replace(plan, arenas=tuple(arenas), metrics={**plan.metrics, **metrics})
 
 
-def _row(plan: Plan, choice: Random) -> int | None:
-    return choice.randrange(len(plan)) if len(plan) else None
+Rows = NDArray[np.bool_]
 
 
-def _arena(plan: Plan, choice: Random, **changes: Callable[[ArenaSummary], int]) -> Plan | None:
-    if not plan.arenas:
-        return None
-    at = choice.randrange(len(plan.arenas))
-    arena = replace(plan.arenas[at], **{name: change(plan.arenas[at]) for name, change in changes.items()})
-    return replace(plan, arenas=(*plan.arenas[:at], arena, *plan.arenas[at + 1 :]))
+def cell(
+    column: str, value: Callable[[Plan, int], Any], where: Callable[[Plan], Rows] = lambda plan: plan.size >= 0
+) -> Fault:
+    """Return a fault that changes the cell of one random row of a column, among the rows ``where`` [all]."""
+
+    def alter(plan: Plan, choice: Random) -> Plan | None:
+        rows = np.flatnonzero(where(plan))
+        if not len(rows):
+            return None
+        row = int(choice.choice(rows))
+        return changed(plan, column, row, int(value(plan, row)))
+
+    return alter
+
+
+def figure(name: str, by: int) -> Fault:
+    """Return a fault that adds ``by`` to a figure of one random arena."""
+
+    def alter(plan: Plan, choice: Random) -> Plan | None:
+        if not plan.arenas:
+            return None
+        at = choice.randrange(len(plan.arenas))
+        arena = replace(plan.arenas[at], **{name: getattr(plan.arenas[at], name) + by})
+        return replace(plan, arenas=(*plan.arenas[:at], arena, *plan.arenas[at + 1 :]))
+
+    return alter
+
+
+def lasts(plan: Plan) -> Rows:
+    """The rows that live longer than a step."""
+    return plan.death - plan.birth > 1
+
+
+CELLS: dict[str, Fault] = {
+    "offset_moved_up": cell("offset", lambda plan, i: plan.offset[i] + plan.alignment[i]),
+    "offset_moved_down": cell(
+        "offset", lambda plan, i: plan.offset[i] - plan.alignment[i], lambda plan: plan.offset >= plan.alignment
+    ),
+    "offset_moved_one_byte": cell("offset", lambda plan, i: int(plan.offset[i]) + 1),
+    "death_too_early": cell("death", lambda plan, i: plan.death[i] - 1, lasts),
+    "death_too_late": cell("death", lambda plan, i: plan.death[i] + 1, lambda plan: plan.death < plan.steps),
+    "birth_too_late": cell("birth", lambda plan, i: plan.birth[i] + 1, lasts),
+    "birth_too_early": cell("birth", lambda plan, i: plan.birth[i] - 1, lambda plan: plan.birth > 0),
+    "range_emptied": cell("death", lambda plan, i: plan.birth[i]),
+    "size_grown": cell("size", lambda plan, i: int(plan.size[i]) + 1),
+    "size_shrunk": cell("size", lambda plan, i: int(plan.size[i]) - 1, lambda plan: plan.size > 0),
+    "alignment_odd": cell("alignment", lambda plan, i: 48),
+    "arena_swapped": cell(
+        "arena",
+        lambda plan, i: (plan.arena[i] + 1) % len(plan.arenas),
+        lambda plan: (plan.size >= 0) & (len(plan.arenas) > 1),
+    ),
+    "generation_changed": cell("generation", lambda plan, i: plan.generation[i] + 1),
+}
+
+FIGURES: dict[str, Fault] = {
+    "extent_shrunk": figure("extent_bytes", -1),
+    "peak_understated": figure("peak_live_bytes", -1),
+    "slots_understated": figure("slots", -1),
+    "max_live_overstated": figure("max_live", 1),
+    "committed_understated": figure("committed_bytes", -1),
+}
+"""Faults that are gone once all figures are recomputed."""
 
 
 # --- rows --------------------------------------------------------------------------------------------------------
 
 
-def offset_moved_up(plan: Plan, choice: Random) -> Plan | None:
-    """One row lies a grid step higher."""
-    row = _row(plan, choice)
-    return None if row is None else changed(plan, "offset", row, int(plan.offset[row] + plan.alignment[row]))
-
-
-def offset_moved_down(plan: Plan, choice: Random) -> Plan | None:
-    """One row lies a grid step lower."""
-    rows = np.flatnonzero(plan.offset >= plan.alignment)
-    if not len(rows):
-        return None
-    row = int(choice.choice(rows))
-    return changed(plan, "offset", row, int(plan.offset[row] - plan.alignment[row]))
-
-
-def offset_moved_one_byte(plan: Plan, choice: Random) -> Plan | None:
-    """One row lies a byte higher."""
-    row = _row(plan, choice)
-    return None if row is None else changed(plan, "offset", row, int(plan.offset[row]) + 1)
+def _row(plan: Plan, choice: Random) -> int | None:
+    return choice.randrange(len(plan)) if len(plan) else None
 
 
 def storage_moved(plan: Plan, choice: Random) -> Plan | None:
@@ -140,68 +180,6 @@ def storage_moved(plan: Plan, choice: Random) -> Plan | None:
     offset = plan.offset.copy()
     offset[members] = [int(o) + shift for o in offset[members]]
     return replace(plan, offset=offset)
-
-
-def death_brought_forward(plan: Plan, choice: Random) -> Plan | None:
-    """One range ends a step too early."""
-    rows = np.flatnonzero(plan.death - plan.birth > 1)
-    return None if not len(rows) else changed(plan, "death", row := int(choice.choice(rows)), int(plan.death[row]) - 1)
-
-
-def death_put_off(plan: Plan, choice: Random) -> Plan | None:
-    """One range ends a step too late."""
-    rows = np.flatnonzero(plan.death < plan.steps)
-    return None if not len(rows) else changed(plan, "death", row := int(choice.choice(rows)), int(plan.death[row]) + 1)
-
-
-def birth_put_off(plan: Plan, choice: Random) -> Plan | None:
-    """One range begins a step too late."""
-    rows = np.flatnonzero(plan.death - plan.birth > 1)
-    return None if not len(rows) else changed(plan, "birth", row := int(choice.choice(rows)), int(plan.birth[row]) + 1)
-
-
-def birth_brought_forward(plan: Plan, choice: Random) -> Plan | None:
-    """One range begins a step too early."""
-    rows = np.flatnonzero(plan.birth > 0)
-    return None if not len(rows) else changed(plan, "birth", row := int(choice.choice(rows)), int(plan.birth[row]) - 1)
-
-
-def range_emptied(plan: Plan, choice: Random) -> Plan | None:
-    """One range is empty."""
-    row = _row(plan, choice)
-    return None if row is None else changed(plan, "death", row, int(plan.birth[row]))
-
-
-def size_grown(plan: Plan, choice: Random) -> Plan | None:
-    """One row is a byte larger."""
-    row = _row(plan, choice)
-    return None if row is None else changed(plan, "size", row, int(plan.size[row]) + 1)
-
-
-def size_shrunk(plan: Plan, choice: Random) -> Plan | None:
-    """One row is a byte smaller."""
-    rows = np.flatnonzero(plan.size > 0)
-    return None if not len(rows) else changed(plan, "size", row := int(choice.choice(rows)), int(plan.size[row]) - 1)
-
-
-def alignment_odd(plan: Plan, choice: Random) -> Plan | None:
-    """One row has the alignment 48."""
-    row = _row(plan, choice)
-    return None if row is None else changed(plan, "alignment", row, 48)
-
-
-def arena_swapped(plan: Plan, choice: Random) -> Plan | None:
-    """One row has another arena."""
-    row = _row(plan, choice)
-    if row is None or len(plan.arenas) < 2:
-        return None
-    return changed(plan, "arena", row, (int(plan.arena[row]) + 1) % len(plan.arenas))
-
-
-def generation_changed(plan: Plan, choice: Random) -> Plan | None:
-    """One row has another generation."""
-    row = _row(plan, choice)
-    return None if row is None else changed(plan, "generation", row, int(plan.generation[row]) + 1)
 
 
 def storages_joined(plan: Plan, choice: Random) -> Plan | None:
@@ -353,11 +331,6 @@ def a_step_more(plan: Plan, choice: Random) -> Plan | None:
     return replace(plan, steps=plan.steps + 1)
 
 
-def extent_shrunk(plan: Plan, choice: Random) -> Plan | None:
-    """An arena states a smaller extent."""
-    return _arena(plan, choice, extent_bytes=lambda a: a.extent_bytes - 1)
-
-
 def capacity_too_small(plan: Plan, choice: Random) -> Plan | None:
     """An arena holds a byte less than its plan needs."""
     used = [i for i, arena in enumerate(plan.arenas) if arena.extent_bytes]
@@ -366,26 +339,6 @@ def capacity_too_small(plan: Plan, choice: Random) -> Plan | None:
     at = choice.choice(used)
     arena = replace(plan.arenas[at], capacity_bytes=plan.arenas[at].extent_bytes - 1)
     return replace(plan, arenas=(*plan.arenas[:at], arena, *plan.arenas[at + 1 :]))
-
-
-def peak_understated(plan: Plan, choice: Random) -> Plan | None:
-    """An arena states a smaller peak."""
-    return _arena(plan, choice, peak_live_bytes=lambda a: a.peak_live_bytes - 1)
-
-
-def slots_understated(plan: Plan, choice: Random) -> Plan | None:
-    """An arena states one slot less."""
-    return _arena(plan, choice, slots=lambda a: a.slots - 1)
-
-
-def max_live_overstated(plan: Plan, choice: Random) -> Plan | None:
-    """An arena states one more live storage."""
-    return _arena(plan, choice, max_live=lambda a: a.max_live + 1)
-
-
-def committed_understated(plan: Plan, choice: Random) -> Plan | None:
-    """An arena commits a byte less."""
-    return _arena(plan, choice, committed_bytes=lambda a: a.committed_bytes - 1)
 
 
 def _altered(name: str) -> Fault:
@@ -416,21 +369,26 @@ IN_HASHES: dict[str, Fault] = {
     "mode_changed": _mode_changed,
     "rank_changed": _rank_changed,
 }
-"""Found because a hash does not fit; not hashed anew."""
+"""Faults that are found by a hash; the hashes are not recomputed."""
 
 IN_CONTENT: dict[str, Fault] = {
-    fault.__name__: fault
-    for fault in (
-        *(offset_moved_up, offset_moved_down, offset_moved_one_byte, storage_moved),
-        *(death_brought_forward, death_put_off, birth_put_off, birth_brought_forward, range_emptied),
-        *(size_grown, size_shrunk, alignment_odd, arena_swapped, generation_changed),
-        *(storages_joined, storage_split, row_lost, wrong_view, wrong_base),
-        *(slot_merged, slot_opened, handoff_dropped, handoff_invented, order_swapped, a_step_more),
-        *(extent_shrunk, capacity_too_small, peak_understated, slots_understated, max_live_overstated),
-        committed_understated,
-    )
+    **CELLS,
+    **FIGURES,
+    **{
+        fault.__name__: fault
+        for fault in (
+            *(
+                storage_moved,
+                storages_joined,
+                storage_split,
+                row_lost,
+                wrong_view,
+                wrong_base,
+                slot_merged,
+                slot_opened,
+            ),
+            *(handoff_dropped, handoff_invented, order_swapped, a_step_more, capacity_too_small),
+        )
+    },
 }
-"""Found although every hash fits."""
-
-FIGURES = ("extent_shrunk", "peak_understated", "slots_understated", "max_live_overstated", "committed_understated")
-"""Those that counting all figures anew mends."""
+"""Faults that are found although every hash fits."""
