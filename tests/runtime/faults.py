@@ -36,24 +36,6 @@ def overlap(solution: Solution) -> Iterator[Fault]:
                     yield partial(changed, plan, "offset", rows, moved)
 
 
-def shortened(solution: Solution) -> Iterator[Fault]:
-    """A live range that begins a step late or ends a step early; a view's begins with its base."""
-    plan = solution.plan
-    for row in [row for row, base in enumerate(plan.base_tensor_uids) if base is None]:
-        yield partial(changed, plan, "death", row, plan.death[row] - 1)
-        yield partial(changed, plan, "birth", row, plan.birth[row] + 1)
-
-
-def wrong_view(solution: Solution) -> Iterator[Fault]:
-    """A view that does not lie where it should in its base."""
-    plan = solution.plan
-    for row in [row for row, base in enumerate(plan.base_tensor_uids) if base is not None]:
-        for by in {int(plan.alignment[row]), int(plan.size[row])} - {0}:
-            yield partial(changed, plan, "offset", row, int(plan.offset[row]) + by)
-            if int(plan.offset[row]) >= by:
-                yield partial(changed, plan, "offset", row, int(plan.offset[row]) - by)
-
-
 def taken_over(plan: Plan, rows: Any, onto: Any, giver: int, handoff: tuple[int, str, str]) -> Plan:
     """The plan with a storage moved onto the giver's, whose life ends there, told as a hand-off."""
     moved = changed(changed(plan, "offset", rows, onto), "death", giver, handoff[0])
@@ -84,7 +66,7 @@ def illegal_in_place(solution: Solution) -> Iterator[Fault]:
                     yield partial(taken_over, plan, rows, onto, giver, (step, x, y))
 
 
-KINDS = {f.__name__: f for f in (overlap, shortened, wrong_view, illegal_in_place)}
+KINDS = {f.__name__: f for f in (overlap, illegal_in_place)}
 
 
 def starts(plan: Plan) -> Any:

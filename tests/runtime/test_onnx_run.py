@@ -75,6 +75,3 @@ def test_difference_names_step_tensor_and_reader():
     spoilt = faults.changed(plan, "offset", plan.row_of["s"], plan.offset[plan.row_of["w"]])
     first = arena_run(oracle, spoilt).differences[0]
     assert (first.node_id, first.tensor, first.when, first.step, first.byte) == ("add", "w", "read", 1, 0)
-
-
-# --- by eye ------------------------------------------------------------------------------------------------------

@@ -1,21 +1,20 @@
-"""Memory measured by a runtime, compared with the plan of the same graph.
+"""Memory that a runtime uses for a model, beside the plan of the same graph.
 
-::
+``theirs`` is the figure of the runtime, ``ours`` the extent of the plan by ``PLANNER``, ``bound`` a lower bound of all
+plans.
 
-    theirs   onnxruntime    resident memory that a run adds, arena on (first run), with its pattern (second run), arena
-                            off (any run)
-             LiteRT         its arena, to the byte (``measure_litert``)
-             TensorFlow     the smallest arena in which it runs, with and without our plan in the model, to the byte
-             Lite Micro     (:mod:`.runtime_child`)
-             PyTorch eager  what its allocator held, and of that the tensors, operator by operator (``torch_eager``)
-             ExecuTorch     the arenas that its program requires: planned ahead, so read, not run
-    ours     the extent of the plan of the graph that runs by ``PLANNER``
-    bound    lower bound of every plan of that graph
+=====================  ====================================================================================
+onnxruntime            resident memory that a run adds: the first run with the arena, the second one with its
+                       memory pattern, and runs without the arena
+LiteRT                 its arena, to the byte
+TensorFlow Lite Micro  the smallest arena in which the model runs, with and without our plan in it, to the byte
+PyTorch eager          bytes that its allocator held, and those of tensors, operator by operator
+ExecuTorch             the arenas that its program declares: they are read, the program is not run
+=====================  ====================================================================================
 
-onnxruntime's is read from the kernel, which counts pages of 4 KiB in batches of some dozens: it holds the scratch of
-kernels and the results, and not the inputs, which the caller owns; a page of an arena that nothing wrote is not in it.
-Ours holds the inputs and no scratch. It is not to be had to the byte from outside: compare figures by their size, not
-by their digits.
+The figure of onnxruntime includes scratch memory of kernels and the results. It excludes the inputs, which the caller
+owns, and pages of the arena that nothing wrote. Ours includes the inputs and no scratch memory. The kernel counts
+resident pages of 4 KiB in batches, so these figures are not exact to the byte.
 """
 
 import json
@@ -95,7 +94,7 @@ class Measured:
 ONNXRUNTIME, LITERT, EAGER, EXECUTORCH = "onnxruntime", "LiteRT", "PyTorch eager", "ExecuTorch"
 MICRO = "TensorFlow Lite Micro"
 CHOICES = {"tflm": MICRO}
-"""Runtimes that are measured only where they are named: name → the runtime."""
+"""Values of the option ``--runtime`` → runtime."""
 PARTS = {
     ONNXRUNTIME: (("pattern", "memory pattern block, outside the arena"),),
     LITERT: (("beyond_tensors", "scratch memory of kernels around the tensors"),),
@@ -106,6 +105,7 @@ PARTS = {
         ("temporary", "tables that it needs while it loads the model"),
     ),
 }
+"""Runtime → figures that are part of its difference from the lower bound, with descriptions."""
 REST = {
     ONNXRUNTIME: "scratch memory of kernels, alignment and gaps, minus the inputs, which the caller owns",
     LITERT: "scratch of kernels between the tensors, gaps, alignment, and in-place reuse that the runtime does not use",
@@ -113,6 +113,7 @@ REST = {
     EXECUTORCH: "gaps in its plan, and sizes rounded up to its alignment",
     MICRO: "gaps in its plan, scratch memory of kernels, and in-place reuse that it does not use",
 }
+"""Runtime → description of the rest of the difference."""
 
 
 def measure(
@@ -129,7 +130,7 @@ def measure(
     ``in_order`` runs an ONNX model in the order of its nodes, without optimizations. ``with_own_plan`` is the model
     with the plan that TensorFlow Lite Micro runs for comparison [a plan by ``PLANNER``].
 
-    Raises ``UnreadableInput`` where it cannot be run, and as reading does.
+    Raises ``UnreadableInput`` for a model that cannot be read or run.
     """
     which = runtime_of(data)
     if runtime:
@@ -166,11 +167,10 @@ def _onnxruntime(data: bytes, name: str, dims: dict[str, int] | None, in_order: 
     point = {**{k: d.max for k, d in graph.dims.items()}, **graph.assumed, **(dims or {})}
     tensors, taken = {tensor.id: tensor for tensor in graph.tensors}, for_the_runtime(data)
     inputs = [[i, tensors[i].dtype, [point.get(str(d), d) for d in tensors[i].shape]] for i in graph.inputs]
-    runs = run_onnx(taken, name, inputs, arena=True, in_order=in_order)
-    off = run_onnx(taken, name, inputs, arena=False, in_order=in_order)["grown"]
+    runs, without_arena = (run_onnx(taken, name, inputs, arena=arena, in_order=in_order) for arena in (True, False))
     (arena, pattern, _), (reserved, more, _) = runs["grown"], runs["reserved"]
     figures = {"arena": arena, "arena_reserved": reserved, "pattern": pattern, "pattern_reserved": more}
-    figures["no_arena"] = min(off[1:])
+    figures["no_arena"] = min(without_arena["grown"][1:])
     run = None
     with suppress(TmmuError):  # the rewritten model may have operators that no reader knows
         if not in_order:

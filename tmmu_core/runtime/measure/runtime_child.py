@@ -1,8 +1,8 @@
 """Child process that runs a model in a runtime and measures its memory.
 
-``python -m tmmu_core.runtime.measure.runtime_child NAME`` reads a line of JSON and the model from standard input, and
-writes the result as JSON; of an exception, the first line of its text as ``failed``. The functions of
-:data:`MEASUREMENTS` get the values of the JSON object as arguments.
+``python -m tmmu_core.runtime.measure.runtime_child NAME`` reads a line of JSON and the model from standard input. It
+calls a function of :data:`MEASUREMENTS` with the model and the values of the JSON object as arguments, and writes the
+result as JSON. Where the function raises, ``failed`` is the first line of the error.
 """
 
 import json
@@ -15,7 +15,9 @@ from base64 import b64encode
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
+from itertools import accumulate
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 RUNS = 3
@@ -32,7 +34,7 @@ Place = tuple[int, int]
 
 
 def serve(measurement: Callable[..., Any]) -> None:
-    """Read one request from standard input, call ``measurement``, and write the result."""
+    """Read a request from standard input, call ``measurement``, and write the result."""
     head, _, model = sys.stdin.buffer.read().partition(b"\n")
     out, sys.stdout = sys.stdout, sys.stderr  # what a runtime prints is not part of the result
     try:
@@ -44,7 +46,7 @@ def serve(measurement: Callable[..., Any]) -> None:
 
 @contextmanager
 def printed_to(lines: list[str]) -> Iterator[None]:
-    """Add the output of native code on standard error."""
+    """Add to ``lines`` what native code writes to standard error."""
     kept = os.dup(2)
     with tempfile.TemporaryFile() as file:
         os.dup2(file.fileno(), 2)
@@ -67,12 +69,12 @@ def resident(what: str) -> int:
 
 
 def grown(model: bytes, inputs: list[list[Any]], arena: bool, in_order: bool) -> dict[str, Any]:
-    """Return, for each of three runs, ``grown``: the growth of the peak resident set, and ``reserved``: by how much the
-    arena was extended; all in bytes. ``outputs`` is a hash.
+    """Run the model three times; return the growth of the peak resident set and of the arena in each, in bytes.
 
-    Weights are loaded before the first reading, so that the growth is tensors, kernel scratch and results. Linux only:
-    the peak of the resident set is reset through ``/proc/self/clear_refs``. ``arena`` enables the arena and its memory
-    pattern; ``in_order`` keeps the order of the nodes in the file, without optimizations.
+    Keys: ``grown``, ``reserved`` and ``outputs``, a hash. Weights are loaded before the first run, so that the growth
+    is tensors, kernel scratch and results. Linux only: the peak of the resident set is reset through
+    ``/proc/self/clear_refs``. ``arena`` enables the arena and its memory pattern; ``in_order`` keeps the order of the
+    nodes in the file, without optimizations.
     """
     import numpy as np
     import onnxruntime as ort
@@ -141,7 +143,7 @@ def litert_arena(model: bytes) -> dict[str, int]:
     for each in interpreter.get_tensor_details():
         try:
             array = interpreter.tensor(each["index"])()
-        except ValueError:  # it has no bytes: fused away, or optional
+        except ValueError:  # a fused or optional tensor has no bytes
             continue
         if isinstance(array, np.ndarray) and array.nbytes and int(array.ctypes.data) not in file:
             first = int(array.ctypes.data)
@@ -175,7 +177,7 @@ def _around(places: Sequence[Place], holding: set[int]) -> Place:
 
 
 def compared(models: bytes, length: int) -> dict[str, Any]:
-    """Return the figures of two models, the first of which has ``length`` bytes, and whether their outputs are equal.
+    """Return the figures of two models, and whether their outputs are equal. The first has ``length`` bytes.
 
     The figures are those that the runtime's recording allocator prints, and the smallest arena in which the model loads
     and runs: an arena holds head and tail, and while the model is loaded temporary tables of the allocator, which may
@@ -276,7 +278,9 @@ def measure_program(data: bytes, point: dict[str, int]) -> dict[str, Any]:
             result = program(*program.example)
         del result
     inputs = sum(tensor.untyped_storage().nbytes() for tensor in program.example)
-    return {"tensors": watch.peak, "allocated": inputs + _allocated(profile), "inputs": inputs, "steps": watch.steps}
+    events = sorted(profile.profiler.kineto_results.events(), key=lambda event: event.start_ns())
+    live = accumulate((event.nbytes() for event in events if event.name() == "[memory]"), initial=0)
+    return {"tensors": watch.peak, "allocated": inputs + max(live), "inputs": inputs, "steps": watch.steps}
 
 
 def _eager_program(data: bytes, point: dict[str, int]) -> Any:
@@ -297,7 +301,7 @@ def _eager_program(data: bytes, point: dict[str, int]) -> Any:
                 if tensor not in outputs:
                     freed.setdefault(k, []).append(tensor)
             for k, node in enumerate(nodes):
-                single: Any = _SingleNode(node)
+                single: Any = SimpleNamespace(nodes=[node])
                 super()._run(single, values)
                 for tensor in freed.get(k, ()):
                     values.pop(tensor, None)
@@ -345,13 +349,6 @@ def _storage_watch(weights: list[Any], inputs: Any) -> Any:
     return StorageWatch()
 
 
-class _SingleNode:
-    """A program body of one operation."""
-
-    def __init__(self, node: Any) -> None:
-        self.nodes = [node]
-
-
 def _tensor_names(value: Any) -> set[str]:
     """Return the tensors that an argument or a result names."""
     found: set[str] = set()
@@ -365,16 +362,6 @@ def _tensor_names(value: Any) -> set[str]:
         elif isinstance(part, list):
             pending += part
     return found
-
-
-def _allocated(profile: Any) -> int:
-    """Return the peak of the CPU allocator above its start, from the events of a profile."""
-    live = peak = 0
-    for event in sorted(profile.profiler.kineto_results.events(), key=lambda each: each.start_ns()):
-        if event.name() == "[memory]":
-            live += event.nbytes()
-            peak = max(peak, live)
-    return peak
 
 
 MEASUREMENTS: dict[str, Callable[..., Any]] = {
