@@ -88,14 +88,14 @@ def by_family() -> list[list[str]]:
 def warm(count: int, way: str) -> dict[str, Any]:
     """One row, in this process."""
     import tmmu
-    from tmmu_core.library.pack import instance_of
+    from tmmu_core.library.pack import problem_of
     from tmmu_core.planners.columns import columns
     from tmmu_core.planners.greedy import by_size, place
     from tmmu_core.planners.native.load import library
 
     lower, upper, size = buffers(count)
-    instance, _ = instance_of({"lower": lower, "upper": upper, "size": size, "alignment": 1}, None)
-    cols = columns(instance.problem)
+    problem, _ = problem_of({"lower": lower, "upper": upper, "size": size, "alignment": 1}, None)
+    cols = columns(problem)
     order = by_size(cols)
     packed = tmmu.pack(lower, upper, size)
     assert (library() is not None) == (way == "native")

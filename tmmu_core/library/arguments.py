@@ -22,7 +22,7 @@ from tmmu_core.formats.planfile.trace import Trace
 from tmmu_core.graph.model import Graph
 from tmmu_core.graph.native.unpacking import read_whole
 from tmmu_core.graph.quantities import parse_bytes, parse_percent
-from tmmu_core.judge.verifier.finished_plan import finished as judged
+from tmmu_core.judge.verifier.finished_plan import finished
 from tmmu_core.planners.problem import GIVEN, PlainInstance, Progress
 from tmmu_core.plans.analysis.gate import ALL, GROWTH, Limit, Measure
 from tmmu_core.plans.making.make import PlanningResult, make_plan
@@ -96,18 +96,6 @@ def _read(data: bytes, name: str, dims: Mapping[str, int] | None) -> Opened:
     return read_at(found, dims, data, name) if isinstance(found, Graph) and dims else found
 
 
-def verified(plan: Plan, *, complete: bool = True) -> Plan:
-    """Return a plan from a file; its arenas are ``invalid`` if it does not verify."""
-    return judged(plan, complete=complete).plan
-
-
-def plan_of(trace: Trace) -> Plan:
-    """Return the plan of a trace. Raises ``UnreadableInput`` for a digest."""
-    if not trace.complete:
-        raise UnreadableInput("the trace is a digest without tensors.", hint="Give the plan or the full trace.")
-    return trace.plan
-
-
 def made_of(found: Opened, request: PlanRequest, progress: Progress | None = None) -> PlanningResult:
     """Plan a graph or an instance. Offsets of an instance file are verified.
 
@@ -119,7 +107,7 @@ def made_of(found: Opened, request: PlanRequest, progress: Progress | None = Non
     if idle is not None:
         raise UnreadableInput(f"it is an instance without a graph: it has no {idle}.", hint=f"Omit the {idle}.")
     made = make_plan(found, request, progress)
-    return replace(made, plan=verified(made.plan)) if made.request.planner == GIVEN else made
+    return replace(made, plan=finished(made.plan).plan) if made.request.planner == GIVEN else made
 
 
 def request_of(given: Mapping[str, Any]) -> PlanRequest:

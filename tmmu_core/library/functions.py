@@ -13,7 +13,7 @@ from tmmu_core.formats.planfile.compare_plans import compare as compare_plans
 from tmmu_core.formats.planfile.trace import Trace
 from tmmu_core.graph.model import Graph, Mode, Preset
 from tmmu_core.judge.finding import Verdict
-from tmmu_core.judge.verifier.finished_plan import finished as judged
+from tmmu_core.judge.verifier.finished_plan import finished
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.library.arguments import (
     FIELDS,
@@ -29,10 +29,9 @@ from tmmu_core.library.arguments import (
     open_source,
     request_of,
     suggest_options,
-    verified,
 )
 from tmmu_core.library.fit_result import Fit
-from tmmu_core.library.pack import ARENA, Packed, Relations, instance_of
+from tmmu_core.library.pack import ARENA, Packed, problem_of, with_relations
 from tmmu_core.library.plan_result import Plan, as_plan, fit_graph
 from tmmu_core.planners.problem import PlainInstance, Progress
 from tmmu_core.plans import model
@@ -74,8 +73,8 @@ def read(source: Source, *, dims: Mapping[str, int] | None = None) -> Graph | Pl
     """
     found = open_source(source, dims)
     if isinstance(found, Trace):
-        return replace(found, plan=Plan.of(verified(found.plan, complete=found.complete)))
-    return Plan.of(verified(found)) if isinstance(found, model.Plan) else found
+        return replace(found, plan=Plan.of(finished(found.plan, complete=found.complete).plan))
+    return Plan.of(finished(found).plan) if isinstance(found, model.Plan) else found
 
 
 @suggest_options
@@ -353,13 +352,12 @@ def pack(
     >>> tmmu.pack([0, 5], [5, 9], [4, 4], capacity=8, reuse_penalties=[[0, 1, 3]]).reuse_cost
     0
     """
-    columns: dict[str, ArrayLike | None] = {"lower": lower, "upper": upper, "size": size, "alignment": alignment}
-    relations = Relations(separations, colocations, pinned, reuse_penalties)
-    limit = None if capacity is None else amount_of_bytes("capacity", capacity)
-    instance, row_of_buffer = instance_of(columns, limit, relations)
+    columns = {"lower": lower, "upper": upper, "size": size, "alignment": alignment}
+    problem, row_of_buffer = problem_of(columns, None if capacity is None else amount_of_bytes("capacity", capacity))
+    problem = with_relations(problem, row_of_buffer, separations, colocations, pinned, reuse_penalties)
     options: dict[str, Any] = {} if minimise is None else {"minimise": minimise}
-    made = make_plan(instance, PlanRequest(planner=planner, options=options))
-    rows = np.array([made.plan.row_of[name] for name in instance.problem.ids], np.int64)
+    made = make_plan(PlainInstance("arrays", problem), PlanRequest(planner=planner, options=options))
+    rows = np.array([made.plan.row_of[name] for name in problem.ids], np.int64)
     offset = made.plan.offset[rows[row_of_buffer]] if len(rows) else np.zeros(0, np.uint64)
     assert not made.plan.arenas or made.plan.arenas[0].name == ARENA
     return Packed(offset, Plan.of(made.plan, made))
@@ -430,6 +428,6 @@ def verify(plan: Source, graph: Graph | None = None) -> Verdict:
     """
     found = plan if isinstance(plan, model.Plan) else open_source(plan)
     if isinstance(found, Trace) and not found.complete:
-        return judged(found.plan, complete=False).verdict
+        return finished(found.plan, complete=False).verdict
     checked = as_plan(found)
     return checked.verify(graph) if isinstance(checked, Plan) else verify_plan(checked, graph)

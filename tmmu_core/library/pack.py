@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.library.plan_result import Plan
-from tmmu_core.planners.problem import UNLIMITED, PlainInstance, Problem, ReuseTerms
+from tmmu_core.planners.problem import UNLIMITED, Problem, ReuseTerms
 
 ARENA = "arena"
 
@@ -66,42 +66,40 @@ class Packed:
         return self.plan._repr_html_()
 
 
-@dataclass(frozen=True)
-class Relations:
-    """Constraints and costs between buffers, by index, as they are given to :func:`tmmu.pack`."""
-
-    separations: ArrayLike | None = None
-    colocations: ArrayLike | None = None
-    pinned: Mapping[int, int] | None = None
-    reuse_penalties: ArrayLike | None = None
-
-    def applied(self, problem: Problem, row_of_buffer: NDArray[np.int64]) -> Problem:
-        """Return the problem with these constraints."""
-        if all(value is None for value in vars(self).values()):
-            return problem
-        fixed = np.full(len(problem), -1, np.int64)
-        hint = "Give {number of a buffer: offset in bytes}."
-        pinned: Any = self.pinned or {}
-        if not isinstance(pinned, Mapping):
-            raise _fault(f"pinned is a {type(pinned).__name__}, not a mapping.", hint)
-        for buffer, offset in pinned.items():
-            are_whole = isinstance(buffer, (int, np.integer)) and isinstance(offset, (int, np.integer))
-            if not are_whole or not 0 <= buffer < len(problem) or not 0 <= offset < UNLIMITED // 2:
-                raise _fault(f"pinned has the entry {buffer!r}: {offset!r}.", hint)
-            fixed[row_of_buffer[buffer]] = offset
-        apart = _pairs("separations", self.separations, 2, row_of_buffer)
-        together = _pairs("colocations", self.colocations, 2, row_of_buffer)
-        paid = _pairs("reuse_penalties", self.reuse_penalties, 3, row_of_buffer)
-        return replace(
-            problem,
-            must_not_alias=apart if len(apart) else None,
-            fixed=fixed if (fixed >= 0).any() else None,
-            reuse=ReuseTerms(tuple(map(tuple, together.tolist())), (), tuple(map(tuple, paid.tolist()))),
-        )
+def with_relations(
+    problem: Problem,
+    row_of_buffer: NDArray[np.int64],
+    separations: ArrayLike | None,
+    colocations: ArrayLike | None,
+    pinned: Mapping[int, int] | None,
+    reuse_penalties: ArrayLike | None,
+) -> Problem:
+    """Return the problem with the constraints and costs between buffers that :func:`tmmu.pack` was given, by index."""
+    if separations is None and colocations is None and pinned is None and reuse_penalties is None:
+        return problem
+    fixed = np.full(len(problem), -1, np.int64)
+    hint = "Give {number of a buffer: offset in bytes}."
+    offset_of: Any = pinned or {}
+    if not isinstance(offset_of, Mapping):
+        raise _fault(f"pinned is a {type(offset_of).__name__}, not a mapping.", hint)
+    for buffer, offset in offset_of.items():
+        are_whole = isinstance(buffer, (int, np.integer)) and isinstance(offset, (int, np.integer))
+        if not are_whole or not 0 <= buffer < len(problem) or not 0 <= offset < UNLIMITED // 2:
+            raise _fault(f"pinned has the entry {buffer!r}: {offset!r}.", hint)
+        fixed[row_of_buffer[buffer]] = offset
+    apart = _pairs("separations", separations, 2, row_of_buffer)
+    together = _pairs("colocations", colocations, 2, row_of_buffer)
+    paid = _pairs("reuse_penalties", reuse_penalties, 3, row_of_buffer)
+    return replace(
+        problem,
+        must_not_alias=apart if len(apart) else None,
+        fixed=fixed if (fixed >= 0).any() else None,
+        reuse=ReuseTerms(tuple(map(tuple, together.tolist())), (), tuple(map(tuple, paid.tolist()))),
+    )
 
 
 def _pairs(name: str, given: ArrayLike | None, width: int, row_of_buffer: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return one argument as rows of ``width`` integers, the first two being storages; refuses bad ones."""
+    """Return an argument as rows of ``width`` integers, the first two being storages. Raises ``UnreadableInput``."""
     table = np.zeros((0, width), np.int64) if given is None else _integers(name, given)
     table = table.reshape(0, width) if table.shape == (0,) else table
     if table.ndim != 2 or table.shape[1] != width:
@@ -120,14 +118,12 @@ def _pairs(name: str, given: ArrayLike | None, width: int, row_of_buffer: NDArra
     return np.concatenate([row_of_buffer[pairs], table[:, 2:]], axis=1)
 
 
-def instance_of(
-    columns: dict[str, ArrayLike | None], capacity: int | None, relations: Relations | None = None
-) -> tuple[PlainInstance, NDArray[np.int64]]:
-    """Return the instance, rows in the normative order, and the row of each buffer.
+def problem_of(columns: dict[str, ArrayLike], capacity: int | None) -> tuple[Problem, NDArray[np.int64]]:
+    """Return the problem, rows in the normative order, and the row of each buffer.
 
     Raises ``UnreadableInput`` for arrays that do not match and for values out of range.
     """
-    integers = {name: _integers(name, value) for name, value in columns.items() if value is not None}
+    integers = {name: _integers(name, value) for name, value in columns.items()}
     n = len(integers["lower"])
     if integers["alignment"].ndim == 0:
         integers["alignment"] = np.full(n, int(integers["alignment"]), np.int64)
@@ -155,8 +151,7 @@ def instance_of(
         alignment=alignment[order].astype(np.uint64),
         capacity=UNLIMITED if capacity is None else capacity,
     )
-    row_of_buffer = np.argsort(order)
-    return PlainInstance("arrays", (relations or Relations()).applied(problem, row_of_buffer)), row_of_buffer
+    return problem, np.argsort(order)
 
 
 def _integers(name: str, value: ArrayLike) -> NDArray[np.int64]:
