@@ -72,8 +72,8 @@ def ir_hash(graph: Graph) -> bytes:
         raise InvalidIrShapes(f"the graph has no hash: {error}.", reason="not_canonical") from error
 
 
-NOT_HASHED = {"sidecar": "", "shapes_from": {}, "origins": {}, "ranges": {}}
-"""Fields of a graph that are in no hash, at their defaults."""
+NOT_HASHED = {"sidecar": "", "shapes_from": {}, "origins": {}, "ranges": {}, "notes": ()}
+"""Fields of a graph (``notes``: of one that was read) that are in no hash, at their defaults."""
 
 
 def ir_object(graph: Graph) -> dict[str, Any]:
