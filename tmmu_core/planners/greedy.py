@@ -4,10 +4,10 @@ Storages are placed one after another in a fixed order; the fit chooses among th
 whole lifetime. Orders and fits are those of the literature: size and breadth (Pisarchyk & Lee 2020), area and length
 (dynamic storage allocation and strip packing), first fit in birth order with a free list.
 
-The loop has two executions with the same result. Plain Python walks the gaps between the placed storages that conflict.
-The native library does the same for few neighbours or few storages. For many it has a segment tree over compressed
-time, whose nodes hold merged address ranges: of the storages that cover a node, and of those that overlap it. A
-lifetime is O(log k) nodes, so a run visits O(n log k) range lists.
+The loop has two forms with the same result. Plain Python walks the gaps between the placed storages that conflict. The
+native library does the same for few neighbours or few storages; for many it has a segment tree over compressed time,
+whose nodes hold two merged lists of address ranges: of the storages that cover a node, and of those that overlap it. A
+lifetime is O(log k) nodes, so a run visits O(n log k) lists.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -240,7 +240,7 @@ def _place(cols: Columns, sequence: Sequence[int], tightest: bool) -> list[int]:
             at = free_gap([(offset[j], offset[j] + cols.size[j]) for j in near], size, align, tightest=tightest)
             for j, kind in odd:
                 here, end = offset[j], offset[j] + size
-                # A reused place is the tightest possible gap; for the lowest fit it must also be lower.
+                # In-place reuse is the tightest possible fit; for the lowest fit its offset must also be lower.
                 if kind != HANDOFF or here % align or not (tightest or here < at):
                     continue
                 if all(o == j or offset[o] + cols.size[o] <= here or end <= offset[o] for o in near):

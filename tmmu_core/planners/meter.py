@@ -18,9 +18,9 @@ class Meter:
     """
 
     def __init__(self, progress: Progress | None, limit: int | None = None) -> None:
-        self.limit, self.used = limit, 0
-        self.halted = False
+        self.limit, self.used, self.halted = limit, 0, False
         self.watched = progress is not None
+        """Whether a user may stop the search."""
         self._progress = progress
         self._improved = getattr(progress, "improved", None)
 

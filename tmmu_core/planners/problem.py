@@ -23,8 +23,6 @@ UNLIMITED = 2**64 - 1
 Progress = Callable[[str, int, int], bool]
 """``progress(what, done, of) -> keep_going``, called by long planners (``of`` is 0 when unknown); a planner stops at
 ``False`` and returns its best result."""
-
-
 Pairs = tuple[tuple[int, int], ...]
 
 
@@ -58,8 +56,8 @@ class Problem:
     Two storages conflict, and must not share a byte, if their live parts overlap in time (``[birth, death)`` without
     their gaps) or if they are in ``must_not_alias``. In-place reuse (hand-off, contract §1): where ``handoff_from[j]
     == i``, storage i is last read by the step that writes j (``death[i] == birth[j]``), and j may lie at exactly i's
-    offset; at any other offset the two conflict. Slot planners satisfy this without effort: slots are disjoint, and a
-    slot has one offset.
+    offset; at any other offset the two conflict. Planners of slots need no check: slots are disjoint, and a slot has
+    one offset.
     """
 
     arena: str

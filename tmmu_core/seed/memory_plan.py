@@ -1,7 +1,7 @@
 """heliaAOT's memory plan: the result of ``helia`` as the classes of that document.
 
-They add no rule and no figure. :class:`GreedyMemoryPlanner` calls the engine; :func:`memory_plan` converts a plan's
-rows to allocations, arenas and lifetimes; the render plan is derived from the plan (``MemoryPlan.plan``).
+:class:`GreedyMemoryPlanner` calls the engine; :func:`memory_plan` converts a plan's rows to allocations, arenas and
+lifetimes. The render plan is made from ``MemoryPlan.plan``.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class MemoryPlannerType(StrEnum):
 
 @dataclass(frozen=True)
 class TensorBinding:
-    """Place of a tensor: offset in an arena of a role in a memory, and the memory that stores its bytes."""
+    """Place of a tensor: arena (role and memory), offset in it, and the memory that stores the tensor's bytes."""
 
     role: ArenaRole
     memory: MemoryType
@@ -111,7 +111,7 @@ class MemoryConstraint:
 
 @dataclass(frozen=True)
 class TensorAttributes:
-    """Memory of a tensor. A constant has the memory that stores it, and the one it is read from if it differs."""
+    """Memory of a tensor; of a constant, the memory that stores it, and the one it is read from if it differs."""
 
     memory: MemoryType
     constant_destination_memory: MemoryType | None = None

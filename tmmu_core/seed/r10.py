@@ -1,10 +1,9 @@
 """r10's memory planner: lifetimes in, an :class:`AllocationPlan` out, a :class:`MemoryBinding` on top.
 
-First-fit decreasing over whole regions, as :mod:`~tmmu_core.planners.ffd` does it for arenas, without
-fixed offsets and in-place reuse. Tensors are taken largest first, ties by id; each is placed in the
-first region with an aligned offset and no overlapping lifetime; otherwise a new region opens at the next aligned
-offset. A lifetime is a bit mask over the intervals between births and deaths, so one ``and`` tests all tensors of a
-region.
+First-fit decreasing over whole regions, as in :mod:`~tmmu_core.planners.ffd`, without fixed offsets and in-place reuse.
+Tensors are placed largest first, ties by id, each in the first region with an aligned offset and no overlapping
+lifetime, or else in a new region at the next aligned offset. A lifetime is a bit mask over the intervals between births
+and deaths, so one ``and`` tests all tensors of a region.
 """
 
 from __future__ import annotations
@@ -50,16 +49,14 @@ class TensorLifetime:
 
 @dataclass(frozen=True)
 class SharingOpportunity:
-    """Two tensors that can share a region, as an analyzer found; their order has no meaning."""
+    """Two tensors that can share a region, found by an analyzer. Their order has no meaning."""
 
     first: str
     second: str
 
 
 class SharingPairs(Collection[tuple[str, str]]):
-    """All pairs of tensors in one region, the earlier placed first; computed on demand, because there can be very
-    many.
-    """
+    """All pairs of tensors in one region, the earlier placed first; computed on demand, as they may be many."""
 
     def __init__(self, tenants: Sequence[Sequence[str]]) -> None:
         self.tenants = tenants
@@ -183,7 +180,7 @@ _Row = tuple[int, str, int, int, int]
 
 
 def _masks(rows: Sequence[_Row]) -> tuple[list[int], int]:
-    """Per life the stretches of time it is alive in, as bits; and the most bytes alive in one of them."""
+    """Return the lifetimes as bit masks over intervals of time, and the peak of the live bytes."""
     steps = sorted({step for row in rows for step in row[2:4]})
     place = {step: k for k, step in enumerate(steps)}
     change = [0] * len(steps)

@@ -93,7 +93,7 @@ def check_graph(plan: Plan, graph: Graph, lives: Lives, cut_from: bytes | None =
 
 
 def check_tensors(plan: Plan, lives: Lives) -> Iterator[Finding]:
-    """Check rules ``tensors``, ``arena`` and ``live_range``: one row per tensor, with what the graph gives it."""
+    """Check rules ``tensors``, ``arena`` and ``live_range``: one row per tensor, with the properties in the graph."""
     run, death = lives.run, {**lives.unhanded_death, **{x: step for step, x, _ in plan.handoffs}}
     for name in lives.birth:
         if name not in plan.row_of:

@@ -125,7 +125,7 @@ class Unit:
 
 
 class CostBounds:
-    """The bound of every arena of a plan."""
+    """Lower bounds of the reuse cost, one per arena of a plan. A penalty counts in one group of a witness only."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan, self.terms, self.rows = plan, plan.constraints or Constraints(), rows_by_name(plan)
@@ -191,7 +191,7 @@ class CostBounds:
 
 
 def counted(units: list[Unit], edges: Edges, capacity: int, reserved: tuple[tuple[int, int], ...]) -> int:
-    """Return the least cost by counting, 0 where two units may share bytes at no cost.
+    """Return a lower bound of the cost by counting cells; 0 where two units may share bytes at no cost.
 
     Offsets rounded down to whole cells of ``cell`` bytes, the greatest common divisor, keep every constraint.
     """

@@ -99,7 +99,7 @@ def conflicting_rows(plan: Plan) -> Mask:
         return rows
     facts = PlanFacts(plan)
     hit = np.zeros(facts.storages, np.bool_)
-    # The sweep skips a storage after its first overlap; its other overlaps are found by comparison with all.
+    # The sweep drops a storage at its first overlap: its other overlaps are found by comparison with all storages.
     found = [(a, b) for _, a, b, _, _ in overlaps(facts)]
     hit[[storage for pair in found for storage in pair]] = True
     skipped = sorted({b for _, b in found})

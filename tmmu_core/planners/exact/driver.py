@@ -35,7 +35,7 @@ TARGET_STEPS = (3, 4, 5, 6, 7, 7, 7, 7)
 MAX_ENUMERATED_HANDOFFS = 5
 """In-place reuses up to which every choice of them is searched."""
 LNS_TURNS = 8
-"""Without a goal, a run of large neighbourhood search at the bound follows each of so many parts of the nodes."""
+"""Without a goal, the nodes are split into this many parts, each followed by a large neighbourhood search."""
 MIN_TURN_NODES = 5_000
 """Fewest nodes between two turns; with fewer, the runs begin after the last node."""
 
@@ -133,7 +133,7 @@ class ComponentSearch:
     cols: Columns
     bound: int
     floor: int
-    """Extent of another component: no lower extent is needed, and no lower bound counts."""
+    """Extent of another component: a lower extent or bound of this one changes nothing."""
     extent: int
     offset: list[int]
     variants: list[_Variant]
@@ -185,7 +185,7 @@ class ComponentSearch:
         return found
 
     def proven_bound(self) -> int:
-        """Return the bound where it is above the floor, else 0."""
+        """Return the bound if it is above the floor, else 0."""
         return self.bound if self.bound > self.floor else 0
 
 
@@ -223,7 +223,7 @@ def search(component: ComponentSearch, request: SearchRequest) -> None:
         if not open_variants:
             break
         if attempts and not meter("exact", before + spent, before + allowed):
-            meter.halt(1)  # the next attempt is cut short, so that this one counts
+            meter.halt(1)  # the attempts so far count; the next one ends after a node
         if meter.ended():
             notes["told_to_stop"] = True
             break
@@ -357,5 +357,5 @@ def _next_target(component: ComponentSearch, variant: _Variant, goal: int) -> tu
 
 
 def round_up(at: int, grain: int) -> int:
-    """Return the next multiple of any number."""
+    """Return the next multiple of ``grain``, which need not be a power of two."""
     return -(-at // grain) * grain

@@ -1,6 +1,6 @@
 """Integer tables of the branch and bound: one row per unit, section or event.
 
-Few wide tables: the native library takes the address of each.
+Tables are few and wide, because each is one argument of the native library.
 """
 
 from collections.abc import Sequence
@@ -21,15 +21,13 @@ SECTION, HEIGHT, OWNER = range(3)
 # section.
 OTHER, OWN_HEIGHT, OTHER_HEIGHT = range(3)
 
-# Columns of ``State.unit`` and ``State.section`` that have a meaning before or after the search.
+# Columns of ``State.unit`` and ``State.section`` that are set before the search or read after it.
 LOW, LEVEL, HOLE, FILLER = 0, 3, 4, 7
 OPEN_BYTES, OPEN_UNITS, LOWEST, SECOND_LOWEST, FAILURES = 0, 1, 2, 3, 5
 
 
 class Tables(NamedTuple):
-    """Constant tables of n units in m sections. Rows of a unit in other tables begin where its row in ``unit``
-    points.
-    """
+    """Constant tables of n units in m sections; ``unit`` has the first row of each unit in the other tables."""
 
     unit: I64
     """(n + 1, 8): ``ENTRIES … TWIN``; ``FIXED``: offset or −1; ``TWIN``: next identical unit or −1."""
@@ -49,7 +47,7 @@ class State(NamedTuple):
     """Tables that the native search changes, and from which the plain one begins."""
 
     unit: I64
-    """(n, 14): ``LOW``: lower bound of the offset, or the offset of a packing that was found; −1: none yet."""
+    """(n, 14): ``LOW``: lower bound of the offset, and the offset of a packing that was found."""
     section: I64
     """(m, 6): unplaced bytes and units, the two lowest of these, number of conflicts."""
     order: I64
