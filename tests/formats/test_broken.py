@@ -30,7 +30,7 @@ def opened(name: str) -> None:
 
 
 def is_dump(name: str) -> bool:
-    """Whether the file is a dump of XLA, which holds a plan and no graph."""
+    """Return whether the file is an XLA dump, which has a plan and no graph."""
     return name.startswith("xla_")
 
 

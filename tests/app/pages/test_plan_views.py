@@ -14,8 +14,7 @@ from streamlit.testing.v1 import AppTest
 from app.session import opening
 from benchmarks.snapshot_writer import SnapshotWriter, Transformer, transformer_steps
 from tests.app.pages.run_page import html, opened
-from tests.formats.xla.test_xla import ASSIGNMENT, LIVE_RANGE
-from tests.formats.xla.test_xla_program import PROGRAM
+from tests.formats.xla.test_xla import ASSIGNMENT, LIVE_RANGE, PROGRAM
 from tests.planners.test_reuse import document, instance_of
 from tests.runtime.test_measure import products
 from tests.tools.fuzz import flat_program

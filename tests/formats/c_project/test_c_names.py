@@ -1,4 +1,4 @@
-"""Names in C: legal in C11 and C++17 and unique, whatever a model calls its memories and tensors."""
+"""Names in C are legal in C11 and C++17 and unique for any names of memories and tensors."""
 
 import re
 

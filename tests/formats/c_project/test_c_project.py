@@ -1,6 +1,7 @@
 """A plan as a C project: built by C and C++ compilers, under the sanitizers, and run; an edited byte is detected."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -12,10 +13,10 @@ import numpy as np
 import pytest
 
 from tests.plans.test_helia import awkward, model
-from tests.support.build import graph, node, tensor
+from tests.support.build import chain, graph, node, tensor
 from tests.support.paths import DATA, ROOT, SAMPLES
 from tmmu_core.base.errors import InvalidIrShapes
-from tmmu_core.formats.c_project.c_export import Blobs, c_project, write_project
+from tmmu_core.formats.c_project.c_export import MANIFEST, Blobs, c_project, write_project
 from tmmu_core.formats.c_project.render_plan import RenderMemoryPlan, build_render_plan
 from tmmu_core.formats.open_file import read_graph_file
 from tmmu_core.formats.weights import constants_of
@@ -217,6 +218,44 @@ def test_constant_without_bytes_is_rejected_by_name() -> None:
         rendered(model(), {"other": b""})
 
 
+# --- a folder with other files -----------------------------------------------------------------------------------
+
+
+def export(folder: Path, prefix: str, length: int = 2) -> None:
+    write_project(folder, c_project(build_render_plan(plan_graph(chain(length)).plan, module_prefix=prefix)))
+
+
+def test_another_model_removes_the_sources_of_the_first(tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    export(folder, "first")
+    assert "first_memory.c" in {*os.listdir(folder)}
+    export(folder, "second")
+    assert not [name for name in {*os.listdir(folder)} if name.startswith("first")]
+    assert "second_memory.c" in {*os.listdir(folder)}
+    assert {*os.listdir(tmp_path)} == {"out"}
+
+
+def test_files_of_the_user_are_kept(tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    export(folder, "model")
+    (folder / "main.c").write_text("int main(void) { return 0; }\n")
+    (folder / "build").mkdir()
+    (folder / "build" / "a.o").write_bytes(b"object")
+    (folder / "link").symlink_to("main.c")
+    export(folder, "other")
+    assert (folder / "main.c").read_text().startswith("int main")
+    assert (folder / "build" / "a.o").read_bytes() == b"object"
+    assert (folder / "link").is_symlink()
+
+
+def test_damaged_manifest_removes_nothing(tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    export(folder, "model")
+    (folder / MANIFEST).write_text('{"files": 5}')
+    export(folder, "other")
+    assert {"model_memory.c", "other_memory.c"} <= {*os.listdir(folder)}
+
+
 # --- models -------------------------------------------------------------------------------------------------------
 
 TWO_MEMORIES = {
@@ -322,7 +361,7 @@ def test_model_runs_on_a_cortex_m_in_the_memories_of_its_plan(tmp_path: Path, bl
 EXAMPLE = ROOT / "docs" / "examples" / "firmware"
 INT8_MODELS = ("hello_world_int8", "kws_ref_model", "person_detect", "vww_96_int8")
 OUTPUTS = BOARD_FILES / "outputs.json"
-"""Per model, what TensorFlow Lite Micro returns for the four inputs of ``main.c``."""
+"""Model → outputs of TensorFlow Lite Micro for the four inputs of ``main.c``."""
 
 
 def example_sources(folder: Path, name: str) -> list[Path]:

@@ -39,7 +39,7 @@ class T:
 
 @dataclass
 class Op:
-    """An operator; ``options`` are (table, its fields), ``second`` where they stand in the newer union."""
+    """An operator; ``options`` are (table, its fields), with ``second`` in the newer union."""
 
     code: str
     inputs: tuple[int, ...]
@@ -235,7 +235,7 @@ COMPILED = model(
     [T("x", (16,), "INT8"), T("y", (4,), "INT8"), T("commands", (8,), "UINT8", bytes(8)), T("scratch", (64,), "UINT8")],
     [Op("CUSTOM", (2, 3, 0), (1,), custom="ethos-u")],
 )
-"""What Vela makes: one operator with its commands, and scratch memory that nothing writes."""
+"""A model as Vela writes it: one operator with its commands, and scratch memory that nothing writes."""
 
 
 def test_tensors_that_vela_placed_in_scratch_memory_are_views_of_it() -> None:

@@ -1,4 +1,4 @@
-"""Wherever a model's weights are, only the model is opened; locations outside its folder are rejected."""
+"""External weights are not opened, and locations outside of the model's folder are rejected."""
 
 import contextlib
 import os

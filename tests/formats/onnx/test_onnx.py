@@ -27,7 +27,7 @@ def value(name: str, shape: Shape, dtype: int = FLOAT) -> onnx.ValueInfoProto:
 
 
 def op(operator: str, reads: str, writes: str, **attributes: object) -> onnx.NodeProto:
-    """A node; ``_`` stands for an operand that is left out."""
+    """A node; ``_`` is an omitted operand."""
     names = [[name.replace("_", "") for name in side.split()] for side in (reads, writes)]
     return helper.make_node(operator, *names, **attributes)
 

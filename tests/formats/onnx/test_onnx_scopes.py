@@ -417,7 +417,7 @@ def test_published_scan_gives_its_published_results(published: dict[str, Any], n
     run = NestedRun(case.model, graph, plan_graph(graph).plan, feeds)
     results = run.run()
     assert run.differences == []
-    # Bits of a product depend on how numpy lays operands out, so the results are held to the case's own tolerance.
+    # The last bits of a product depend on numpy's memory layout, so results have the tolerance of the published case.
     for here, existing in zip(results, case.data_sets[0][1], strict=True):
         np.testing.assert_allclose(here, existing, rtol=case.rtol, atol=case.atol)
 

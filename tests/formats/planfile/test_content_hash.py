@@ -150,7 +150,7 @@ def test_digest_and_plan_are_identical_in_every_encoding() -> None:
 
 
 def test_digests_of_one_layout_differ_in_live_ranges_alone() -> None:
-    """With a slot for each storage the layout depends on no range: the presets differ in nothing else."""
+    """With a slot for each storage, the layout does not depend on live ranges, in which alone the presets differ."""
     kept = plan_graph(training(), mode="forward", preset="train_full", planner="naive").plan
     dropped = plan_graph(training(), mode="forward", preset="inference", planner="naive").plan
     assert kept.layout_hash == dropped.layout_hash

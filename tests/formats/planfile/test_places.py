@@ -1,4 +1,4 @@
-"""What a plan places (slots, bytes or hashed addresses) is a key of every file; without it, it is derived."""
+"""Every file states whether a plan places slots, bytes or hashed addresses; without the key it is derived."""
 
 from dataclasses import replace
 from typing import Any

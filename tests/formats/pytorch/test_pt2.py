@@ -145,7 +145,7 @@ HOSTILE: dict[str, Callable[[Path], bytes]] = {
 STAND_IN = """
 import pickle, sys, types
 from pathlib import Path
-Path({mark!r}).touch()  # a tracing child may load PyTorch; what must not be is in the functions below
+Path({mark!r}).touch()  # a tracing child may load PyTorch; it must not call the functions below
 def load(*args, **options):
     Path({ran!r}).touch()
     raise RuntimeError
@@ -162,7 +162,7 @@ def test_opening_a_hostile_program_executes_nothing(kind: str, tmp_path: Path) -
     data = HOSTILE[kind](mark)
     refusal = pytest.raises(UnreadableInput, match="is not a formula of sizes")
     with refusal if kind == "formulas" else contextlib.nullcontext():
-        read_bytes(data, "innocent.onnx", "upload:1")  # what the explorer does with an upload
+        read_bytes(data, "innocent.onnx", "upload:1")  # as the explorer opens an upload
     assert not mark.exists()
 
 

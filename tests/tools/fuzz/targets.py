@@ -18,7 +18,7 @@ from onnx import ModelProto
 from tests.formats.onnx.test_onnx_scopes import CASES
 from tests.formats.pytorch.test_kineto_trace import PROFILE
 from tests.formats.xla.test_xla import ASSIGNMENT, LIVE_RANGE
-from tests.formats.xla.test_xla_program import PROGRAM as HLO
+from tests.formats.xla.test_xla import PROGRAM as HLO
 from tests.planners.test_reuse import KINDS
 from tests.planners.test_reuse import document as structured_document
 from tests.plans.examples import chain_plan, views_graph
