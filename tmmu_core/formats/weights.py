@@ -30,9 +30,8 @@ def constants_of(path: Path, graph: Graph) -> Constants:
             return _found(begins, graph, path, path.name)  # members are read through its table, not copied
         return _found(unpacking.mapped_file(path), graph, None if begins.startswith(GZIP) else path, path.name)
     except OSError as error:
-        raise UnreadableInput(
-            f"the file cannot be opened: {(error.strerror or str(error)).lower()}.", source=str(path)
-        ) from error
+        what = f"the file cannot be opened: {(error.strerror or str(error)).lower()}."
+        raise UnreadableInput(what, source=str(path)) from error
 
 
 def constants_in(data: bytes, graph: Graph, name: str = "") -> Constants:

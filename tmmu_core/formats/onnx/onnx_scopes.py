@@ -28,10 +28,8 @@ from tmmu_core.formats.onnx.onnx_model import SUBGRAPHS, attribute_of, bodies_of
 
 SCOPE = "tmmu.scope"
 """Operator set of the nodes that open and close scopes. Their attributes are numbers of operands by kind."""
-
 UNBOUNDED = 2**31 - 1
-"""Trip counts from this on mean "until the condition is false"."""
-
+"""Minimum trip count that means "until the condition is false"."""
 _BODIES = {"If": ("then_branch", "else_branch"), "Loop": ("body",), "Scan": ("body",)}
 _SCAN_FROM = 9
 """Earlier versions of Scan have a batch axis and lengths."""
@@ -50,7 +48,7 @@ class Origin:
 
 
 def branch(number: int, taken: bool) -> str:
-    """Return the name of one branch of the ``number``-th If."""
+    """Return the name of a branch of the If with this number."""
     return f"{number}:{'then' if taken else 'else'}"
 
 
@@ -64,13 +62,9 @@ class Flat:
     def ids(self, positions: Sequence[int]) -> list[str]:
         """Return unique ids of the nodes at ``positions``: name, or operator and position, with the scope's prefix."""
         rows = [(self.origins[k], self.model.graph.node[k]) for k in positions]
-        prefixes = [origin.scope + "/" if origin.scope else "" for origin, _ in rows]
-        return unique_ids(
-            [
-                (origin.position, node.name, prefix + node.op_type)
-                for prefix, (origin, node) in zip(prefixes, rows, strict=True)
-            ]
-        )
+        operators = [f"{origin.scope}/{node.op_type}".removeprefix("/") for origin, node in rows]
+        names = zip(rows, operators, strict=True)
+        return unique_ids([(origin.position, node.name, operator) for (origin, node), operator in names])
 
 
 def flatten(model: onnx.ModelProto, source: str = "") -> Flat:
@@ -95,11 +89,11 @@ def flatten(model: onnx.ModelProto, source: str = "") -> Flat:
 
 
 Names = ChainMap[str, str]
-"""A body's names, innermost first → flat names. Other names are of the model's own graph."""
+"""Name in a body → flat name, innermost body first. Other names are those of the model's own graph."""
 
 
 class _Flattening:
-    """State of one flattening."""
+    """The nodes, weights and declarations that one call of :func:`flatten` has emitted."""
 
     def __init__(self, model: onnx.ModelProto, source: str) -> None:
         self.source = source

@@ -42,7 +42,7 @@ KINDS = ("moved", "resized", "retimed", "other_arena", "redescribed", "added", "
 
 @dataclass(frozen=True)
 class Difference:
-    """One place (a JSON path into the plan file) with different values."""
+    """Two different values at one JSON path of a plan file."""
 
     path: str
     left: Any
@@ -51,7 +51,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class TensorChange:
-    """The change of one tensor; a row is ``None`` in a plan without the tensor."""
+    """The change of one tensor; the row of a plan without it is ``None``."""
 
     tensor_id: str
     kinds: tuple[str, ...]
@@ -61,7 +61,7 @@ class TensorChange:
 
 @dataclass(frozen=True)
 class ArenaChange:
-    """One arena's figures in both plans; ``None`` in a plan without the arena."""
+    """The figures of one arena in both plans; ``None`` for a plan without it."""
 
     name: str
     left: ArenaSummary | None

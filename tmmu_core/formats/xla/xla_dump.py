@@ -296,8 +296,8 @@ def _carried(rows: list[Buffer], phis: set[str]) -> list[Buffer]:
 def _settled(rows: list[Buffer]) -> list[Buffer]:
     """Return the rows without overlaps in bytes and steps.
 
-    An overlap at the one step of the earlier row's last read is an in-place reuse; rows that overlap longer are merged
-    into one storage.
+    Two rows that overlap only at the last read of the earlier one are an in-place reuse. Rows that overlap at more
+    steps are merged into one storage.
     """
     settled: list[Buffer | None] = []
     columns = np.zeros((3, len(rows)), np.int64)  # death, offset, end; no settled row is born after a new one

@@ -11,7 +11,7 @@ import io
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -91,8 +91,7 @@ class Program:
     def at(self, point: Mapping[str, int]) -> Program:
         """Return the program with these values of open sizes: symbol → number."""
         moved = any(self.symbols.get(symbol) != size for symbol, size in point.items() if symbol not in self.by_data)
-        changed = {"symbols": {**self.symbols, **point}, "elsewhere": self.elsewhere or moved}
-        return Program(**{**vars(self), **changed})
+        return replace(self, symbols={**self.symbols, **point}, elsewhere=self.elsewhere or moved)
 
     def size(self, size: Size, what: str) -> int:
         """Return the value of a size. Raises ``UnreadableInput``; ``what`` is its subject in the message."""

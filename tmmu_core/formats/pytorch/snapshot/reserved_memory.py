@@ -50,10 +50,10 @@ def reserved_over_time(events: Events, segments: Sequence[Segment]) -> Reserved:
 
 
 def layout(blocks: Device, most: int | None) -> tuple[I64, str]:
-    """Return offsets of all blocks, within ``most`` bytes (if that is known) where a placement is found, and a note.
+    """Return the offsets of all blocks, and a note.
 
-    The first of these that fits is used: the addresses themselves, joined; whole segments, each at one offset during
-    its life; single blocks.
+    The first placement within ``most`` bytes is used: the allocator's addresses without gaps between regions; whole
+    segments, each at one offset; single blocks. If none fits, or ``most`` is unknown, it is the first one.
     """
     events = blocks.events
     mapped = np.frombuffer(events.action, np.uint8) == MAP
@@ -87,7 +87,7 @@ def _joined(starts: I64, ends: I64, addresses: I64) -> tuple[I64, int]:
 
 
 def _by_segment(blocks: Device, most: int) -> I64 | None:
-    """Return the offsets with whole segments; ``None`` if it needs more than ``most`` bytes or a block has none."""
+    """Return offsets with whole segments placed; ``None`` for more than ``most`` bytes or a block without segment."""
     rects = _rectangles(blocks.events, blocks.segments)
     if rects is None:
         return None
@@ -100,7 +100,7 @@ def _by_segment(blocks: Device, most: int) -> I64 | None:
 
 
 def _rectangles(events: Events, segments: Sequence[Segment]) -> list[tuple[int, int, int, int]] | None:
-    """Return ``(start, end, first step, step after the last)`` per segment; ``None`` if parts of one are released."""
+    """Return ``(start, end, birth, death)`` of each segment; ``None`` if a part of a segment is released."""
     open_: dict[int, tuple[int, int]] = {}
     found = []
     step = 0
@@ -122,7 +122,7 @@ def _rectangles(events: Events, segments: Sequence[Segment]) -> list[tuple[int, 
 
 
 def _homes(blocks: Device, start: I64, end: I64, birth: I64, death: I64) -> I64 | None:
-    """Return the segment of each block, by its address and its first step; ``None`` if one has none."""
+    """Return the segment of each block, by its address and birth; ``None`` if a block has no segment."""
     homes = np.full(len(blocks.address), -1, np.int64)
     changes = sorted({*birth.tolist(), *death.tolist()})
     times = np.maximum(np.searchsorted(changes, blocks.birth, side="right") - 1, 0)
@@ -138,7 +138,7 @@ def _homes(blocks: Device, start: I64, end: I64, birth: I64, death: I64) -> I64 
 
 
 def _packed(birth: I64, death: I64, size: I64, tie: I64, most: int) -> I64 | None:
-    """Return offsets within ``most`` bytes that the quick planners find, else ``None``."""
+    """Return offsets within ``most`` bytes from a fast planner; ``None`` if it finds none."""
     if len(birth) > PACKED_UP_TO:
         return None
     ids = tuple(map(str, range(len(birth))))

@@ -98,11 +98,11 @@ register_types(_Document[Any], _Document[msgspec.Raw])
 
 
 class Events:
-    """The events of one device that change or exhaust memory, in order, as columns of one length."""
+    """The events of one device that allocate, free, reserve or release memory or fail, as columns of one length."""
 
     def __init__(self, events: Iterable[Event[Any]] = (), stacks: Stacks | None = None) -> None:
         self.action, self.addr, self.size, self.stack = array("B"), array("q"), array("q"), array("i")
-        """An :data:`OOM` has the bytes that the device has left as its address."""
+        """The address of an :data:`OOM` is the number of free bytes of the device."""
         self.lane = array("i")
         """Row of :attr:`lanes`."""
         self.lanes: dict[Lane, int] = {}
@@ -307,7 +307,7 @@ def _traced(events: Events, rows: Sequence[Any]) -> tuple[set[int], int]:
 
 
 def _active(segments: Sequence[Segment]) -> Iterator[tuple[int, tuple[Block, Segment]]]:
-    """Yield ``(address, (block, its segment))`` of allocated blocks; one without address follows the one before it."""
+    """Yield ``(address, (block, its segment))`` of allocated blocks; a block without address follows the last one."""
     for segment in segments:
         end = segment.address
         for block in segment.blocks:
