@@ -1,9 +1,9 @@
-/* Generated from a memory plan: the arenas, and what is done before the first run. */
+/* Generated from a memory plan: the arenas, their binding, and the hydration of constants. */
 #include "«p»_memory.h"
 
 #include <string.h>
 
-/* 1: the program keeps no room for arenas; the caller binds each of them. */
+/* 1: the program contains no arenas; the caller binds each of them. */
 #ifndef «P»_EXTERNAL_ARENAS
 #define «P»_EXTERNAL_ARENAS «'0' if fits_image else '1'»
 #endif
@@ -112,7 +112,7 @@ int «p»_is_written(«p»_region_t region) {
     return «P»_OK;
 }
 
-/* SHA-256, as FIPS 180-4 writes it. */
+/* SHA-256 (FIPS 180-4). */
 static const uint32_t rounds[64] = {
     0x428a2f98u, 0x71374491u, 0xb5c0fbcfu, 0xe9b5dba5u, 0x3956c25bu, 0x59f111f1u, 0x923f82a4u, 0xab1c5ed5u,
     0xd807aa98u, 0x12835b01u, 0x243185beu, 0x550c7dc3u, 0x72be5d74u, 0x80deb1feu, 0x9bdc06a7u, 0xc19bf174u,

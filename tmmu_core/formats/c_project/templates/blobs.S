@@ -1,4 +1,4 @@
-/* Generated from a memory plan: the constants' bytes, from the files beside. */
+/* Generated from a memory plan: the constants' bytes, from the .bin files in this folder. */
 /*% for arena, name, blob in blobs %*/
     .section .rodata.«name.blob»,"a",%progbits
     .balign «arena.alignment»

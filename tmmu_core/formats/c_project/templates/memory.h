@@ -51,7 +51,7 @@ extern const uint64_t «p»_region_alignment[];
 extern const «p»_slot_t «p»_tensors[];
 extern const char «p»_plan_hash[];
 
-/* Named by the regions and by where tensors lie: what refers to it links with this plan, or not at all. */
+/* The name contains hashes of the regions and of the tensors' places: code that uses it links with this plan only. */
 #define «P»_PLAN_SYMBOL «plan_symbol»
 extern const uint32_t «plan_symbol»;
 
@@ -64,20 +64,20 @@ typedef enum {
 /*% endfor %*/
 } «p»_status_t;
 
-/* The regions' memory, by region id; a cold constant's is read only. NULL where the caller binds it. */
+/* Address of each region, by region id; NULL if the caller binds it. Constants that are not staged are read only. */
 extern uint8_t *«p»_arena_buffers[];
 /*% for region in r.blob_of %*/
 extern const uint8_t «r.region_names[region].blob»[];
 /*% endfor %*/
 
-/* Give a region its memory, or a staged region the bytes that it is hydrated from. */
+/* Set the address of a region, or of the bytes that are copied to a staged region. */
 «p»_status_t «p»_bind(«p»_region_t region, void *base);
 «p»_status_t «p»_bind_source(«p»_region_t region, const void *source);
 
-/* Whether the model writes the region; constants it only reads. */
+/* Return whether the model writes the region: 0 for constants. */
 int «p»_is_written(«p»_region_t region);
 
-/* Before the first run: check every constant's bytes by their hash, and copy those that are staged. */
+/* Check the hash of every constant's bytes and copy staged constants; call it before the first run. */
 «p»_status_t «p»_hydrate_constants(void);
 void «p»_sha256(const void *data, uint64_t size, uint8_t digest[32]);
 

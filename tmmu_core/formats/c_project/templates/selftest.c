@@ -1,4 +1,4 @@
-/* Generated from a memory plan: hydrates, and checks every constant's bytes and every bound. 0: all is as planned. */
+/* Generated from a memory plan: hydrates the constants, checks their bytes and all bounds, and returns 0 on success. */
 #include "«p»_memory.h"
 
 #include <stdio.h>
@@ -23,7 +23,7 @@ static const check_t checks[] = {
 /*% endfor %*/
 };
 
-/* The plan that these arenas were made for: a symbol of that very name, or no linking. */
+/* This links only with the arenas of the same plan. */
 static const uint32_t *const made_for = &«P»_PLAN_SYMBOL;
 
 static int failed(const char *what, unsigned long which) {
@@ -44,7 +44,7 @@ static int constants_are_right(void) {
     return 1;
 }
 
-/* Arenas that are the caller's to bind get memory of their own here. */
+/* Allocate and bind an arena that the caller of the model binds. */
 static int bound(unsigned region) {
     size_t alignment = (size_t)«p»_region_alignment[region];
     size_t size = (size_t)«p»_region_size[region];
@@ -98,7 +98,7 @@ int main(void) {
             return failed("address of tensor", k);
         }
     }
-    /* Every byte of what the model writes is filled, arena by arena; the constants and every other arena stay. */
+    /* Fill every arena that the model writes, and check that no other arena changes. */
     for (unsigned region = 0; region < regions; region++) {
         if («p»_is_written((«p»_region_t)region)) {
             memset(«p»_arena_buffers[region], (int)(0x5au ^ (region & 0xffu)),
