@@ -10,7 +10,7 @@ from tmmu_core.formats.planfile.compare_plans import KINDS, compare
 from tmmu_core.plans.analysis.gate import in_common
 from tmmu_core.plans.figures.metrics import totals
 from tmmu_core.plans.model import Plan
-from tmmu_core.store.find_growth import Blame, Share, blame
+from tmmu_core.store.find_growth import GrowthCauses, Share, growth_causes
 
 BAR = 40
 """Length of the longest bar in characters."""
@@ -60,12 +60,12 @@ def markdown(change: Change) -> str:
     plans = [after] if before is None else [after, before]
     warnings = [for_markdown(text) for text in change.warnings]
     counted: list[tuple[str, int]] = []
-    grown: list[Blame] = []
+    grown: list[GrowthCauses] = []
     if before is not None:
         warnings = [*filter(None, [another_model(before, after, code)]), *warnings]
         found = compare(before, after)
         counted = [(kind, found.totals[kind][0]) for kind in KINDS if found.totals[kind][0]]
-        blamed = [blame(before, after, arena.name) for arena in found.arenas]
+        blamed = [growth_causes(before, after, arena.name) for arena in found.arenas]
         grown = [one for one in blamed if one.grown_bytes or one.shares]
     return rendered(
         "pull_request.md.j2",
@@ -95,5 +95,5 @@ def _bars(after: Plan, before: Plan | None) -> list[str]:
     return [f"{name:<11}  {'█' * -(-n * BAR // most):<{BAR}}  {numbers.full_bytes(n)}" for name, n in rows]
 
 
-def _largest(one: Blame) -> list[Share]:
+def _largest(one: GrowthCauses) -> list[Share]:
     return sorted(one.shares, key=lambda share: (-abs(share.grown_bytes), share.tensor_id))[:MOST_TENSORS]

@@ -11,7 +11,7 @@ from tmmu_core.graph.model import StorageOrigin
 from tmmu_core.graph.modules.module_paths import Modules, modules_of, modules_of_rows
 from tmmu_core.liveness.idle_time import Idle, idle_of
 from tmmu_core.liveness.timeline import Stretch, phases_from_known, phases_of
-from tmmu_core.plans.analysis.why_offset import Parting, parting
+from tmmu_core.plans.analysis.why_offset import PlacementDifference, first_different_placement
 from tmmu_core.plans.figures.live_bytes import (
     PlanStorages,
     arena_number,
@@ -184,12 +184,12 @@ def placement_order(shown: Shown, arena: str) -> Placed:
 
 
 @remembered
-def first_difference(left: Shown, right: Shown, arena: str) -> Parting | None:
+def first_difference(left: Shown, right: Shown, arena: str) -> PlacementDifference | None:
     """Return the first different placement of two plans, in their placement order if it is the same, else by birth."""
     one, two = placement_order(left, arena), placement_order(right, arena)
     alike = one.by == two.by and one.own and two.own
     orders = (one.storages, two.storages) if alike else None
-    return parting(left.plan, right.plan, arena, orders, one.by)
+    return first_different_placement(left.plan, right.plan, arena, orders, one.by)
 
 
 @remembered

@@ -1,7 +1,7 @@
 """HTML card "Why this offset": slot, placement order, buffers below, lowest free offset. Pure."""
 
 from app.texts.markup import fragment
-from tmmu_core.plans.analysis.why_offset import Ghost, Parting, WhyHere
+from tmmu_core.plans.analysis.why_offset import Ghost, PlacementDifference, WhyHere
 from tmmu_core.plans.making.placement_order import Placed
 from tmmu_core.plans.model import Plan
 
@@ -44,7 +44,7 @@ def tried(plan: Plan, ghost: Ghost) -> str:
     return fragment("tried_place", plan=plan, ghost=ghost, most=MOST)
 
 
-def parted(found: Parting | None, arena: str) -> str:
+def parted(found: PlacementDifference | None, arena: str) -> str:
     """Return the first placement that differs between two plans."""
     order = "" if found is None else ORDER_WORDS.get(found.by, found.by)
     return fragment("parting", found=found, arena=arena, order=order)

@@ -6,7 +6,7 @@ from hypothesis import given
 from tests.support.build import chain, graph, node, tensor
 from tests.support.strategies import Case, plannable_cases
 from tmmu_core.graph.model import Graph
-from tmmu_core.plans.analysis.why_offset import ghost, parting, why_here
+from tmmu_core.plans.analysis.why_offset import first_different_placement, ghost, why_here
 from tmmu_core.plans.figures.live_bytes import storages_of
 from tmmu_core.plans.making.engine import Solution, plan_graph
 from tmmu_core.plans.making.placement_order import placed_in, problem_of
@@ -77,11 +77,11 @@ def test_ghost_has_its_conflicts_and_extent() -> None:
 
 def test_first_decision_that_differs_is_found() -> None:
     slots, greedy = solved("slots").plan, solved("greedy").plan
-    found = parting(slots, greedy, "activations")
+    found = first_different_placement(slots, greedy, "activations")
     assert found is not None
     assert (found.alike, found.left, found.right, found.left_offset, found.right_offset) == (0, "x", "x", 0, 64)
     assert found.by == "birth"
-    assert parting(slots, slots, "activations") is None
+    assert first_different_placement(slots, slots, "activations") is None
 
 
 @pytest.mark.parametrize("planner", ["slots", "naive", "greedy", "portfolio", "search", "exact", "ffd", "auto"])

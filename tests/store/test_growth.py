@@ -12,9 +12,9 @@ from tmmu_core.plans.model import Plan
 from tmmu_core.store.find_growth import (
     Measure,
     between,
-    blame,
+    comparable_runs,
     culprit,
-    like_the_latest,
+    growth_causes,
 )
 from tmmu_core.store.run_label import Run, run_of
 
@@ -55,7 +55,7 @@ def test_good_and_bad_commits_are_named_by_prefixes() -> None:
 
 def test_commits_are_compared_with_the_planner_of_the_latest_run() -> None:
     history = [run("c1", 5), run("c1", 7, planner="naive"), run("c2", 5, planner="greedy"), run("c3", 6)]
-    assert [(r.commit, r.planner) for r in like_the_latest(history)] == [
+    assert [(r.commit, r.planner) for r in comparable_runs(history)] == [
         ("c1", "slots"),
         ("c2", "greedy"),
         ("c3", "slots"),
@@ -66,7 +66,7 @@ def test_commits_are_compared_with_the_planner_of_the_latest_run() -> None:
 
 
 def test_grown_and_new_tensors_are_named_with_their_bytes() -> None:
-    found = blame(plan_of({"a": 1, "b": 2}), plan_of({"a": 1, "b": 5, "new": 1}), "activations")
+    found = growth_causes(plan_of({"a": 1, "b": 2}), plan_of({"a": 1, "b": 5, "new": 1}), "activations")
     assert [(s.tensor_id, s.grown_bytes) for s in found.shares] == [("b", 3 * 128), ("new", 128)]
     assert (found.grown_bytes, found.slack_bytes) == (4 * 128, 0)
 
@@ -75,7 +75,7 @@ def test_worse_packing_is_no_growth_of_tensors() -> None:
     lines = {"a": 1, "b": 2}
     before, after = plan_of(lines), plan_of(lines)
     after = replace(after, arenas=tuple(replace(x, extent_bytes=x.extent_bytes + 256) for x in after.arenas))
-    found = blame(before, after, "activations")
+    found = growth_causes(before, after, "activations")
     assert (found.shares, found.slack_bytes) == ((), 256)
 
 
@@ -85,7 +85,7 @@ LINES = st.dictionaries(st.sampled_from("abcdef"), st.integers(1, 6), min_size=1
 @given(LINES, LINES)
 def test_shares_sum_up_to_the_growth_of_the_peak(one: dict[str, int], two: dict[str, int]) -> None:
     before, after = plan_of(one), plan_of(two)
-    found = blame(before, after, "activations")
+    found = growth_causes(before, after, "activations")
     peaks = [_peak(plan) for plan in (before, after)]
     assert sum(share.grown_bytes for share in found.shares) == peaks[1] - peaks[0]
     assert found.slack_bytes + peaks[1] - peaks[0] == found.grown_bytes

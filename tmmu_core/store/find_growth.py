@@ -64,7 +64,7 @@ class Share(Growth):
 
 
 @dataclass(frozen=True)
-class Blame:
+class GrowthCauses:
     """The growth of one arena, by cause."""
 
     arena: str
@@ -85,7 +85,7 @@ class Blame:
         return self.grown_bytes - (self.peak_bytes[1] - self.peak_bytes[0])
 
 
-def like_the_latest(runs: Sequence[Run]) -> tuple[Run, ...]:
+def comparable_runs(runs: Sequence[Run]) -> tuple[Run, ...]:
     """Return the runs in the series of the latest run; of a commit without such a run, its latest run."""
     if not runs:
         return ()
@@ -144,7 +144,7 @@ def _at(runs: Sequence[Run], commit: str) -> int:
     return found[-1]
 
 
-def blame(before: Plan, after: Plan, arena: str) -> Blame:
+def growth_causes(before: Plan, after: Plan, arena: str) -> GrowthCauses:
     """Return the causes of the growth of ``arena``. O(n log n)."""
     (one, held_before), (two, held_after) = _held(before, arena), _held(after, arena)
     shares = [
@@ -155,7 +155,7 @@ def blame(before: Plan, after: Plan, arena: str) -> Blame:
     shares.sort(key=lambda share: (-share.grown_bytes, share.tensor_id.encode("utf-8", "surrogatepass")))
     first, last = (plan.arena_of[arena].extent_bytes if arena in plan.arena_of else 0 for plan in (before, after))
     peaks = sum(held_before.values()), sum(held_after.values())
-    return Blame(arena, (first, last), peaks, (one, two), tuple(shares))
+    return GrowthCauses(arena, (first, last), peaks, (one, two), tuple(shares))
 
 
 def _held(plan: Plan, arena: str) -> tuple[int, dict[str, int]]:

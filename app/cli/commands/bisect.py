@@ -12,7 +12,7 @@ from app.texts import numbers
 from tmmu_core.base import strict
 
 if TYPE_CHECKING:
-    from tmmu_core.store.find_growth import Blame, Measure, Step
+    from tmmu_core.store.find_growth import GrowthCauses, Measure, Step
     from tmmu_core.store.run_label import Run
 
 
@@ -57,13 +57,13 @@ def bisect_command(
         raise UsageError(f"no run has an arena {arena!r}.", f"The last run has {known}.")
     query = find_growth.Measure(figure, arena)
     found = find_growth.culprit(chosen, query)
-    blamed: list[Blame] = []
+    blamed: list[GrowthCauses] = []
     differ = ""
     if found is not None:
         before, after = opened_store.plan(found.before), opened_store.plan(found.after)
         differ = "; ".join(opened_store.planned_differently(found.before, found.after))
         names = (arena,) if arena is not None else find_growth.grown_arenas(found.before, found.after, figure)
-        blamed = [find_growth.blame(before, after, name) for name in names]
+        blamed = [find_growth.growth_causes(before, after, name) for name in names]
     if json:
         steps = [_step(step) for step in find_growth.steps_of(chosen, query)]
         record: dict[str, Any] = {"model": model, "figure": figure, "arena": arena, "runs": len(chosen)}
@@ -78,12 +78,12 @@ def bisect_command(
 
 def _series(runs: tuple[Run, ...], branch: str | None, planner: str | None) -> tuple[Run, ...]:
     """Return one run per commit of a branch [main, or the latest run's], in the series of the latest run."""
-    from tmmu_core.store.find_growth import like_the_latest
+    from tmmu_core.store.find_growth import comparable_runs
 
     here = only(runs, branch, planner)
     if branch is None and here:
         here = only(here, "main", None) or only(here, here[-1].branch, None)
-    return like_the_latest(here)
+    return comparable_runs(here)
 
 
 # --- as text ----------------------------------------------------------------------------------------------------
@@ -106,7 +106,7 @@ def _print_growth(runs: tuple[Run, ...], query: Measure, found: Step | None, dif
     print_lines(f"{text}: {change}", previous)
 
 
-def _print_causes(blamed: list[Blame], limit: int) -> None:
+def _print_causes(blamed: list[GrowthCauses], limit: int) -> None:
     for one in blamed:
         before, after = one.peak_bytes
         print_lines(
@@ -132,7 +132,7 @@ def _step(step: Step) -> dict[str, Any]:
     return {**sides, **figures}
 
 
-def _blame(one: Blame, limit: int) -> dict[str, Any]:
+def _blame(one: GrowthCauses, limit: int) -> dict[str, Any]:
     figures = ("arena", "extent_bytes", "peak_bytes", "peak_steps", "grown_bytes", "slack_bytes")
     return {
         **{name: getattr(one, name) for name in figures},

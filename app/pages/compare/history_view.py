@@ -56,7 +56,7 @@ def _of(keeper: Store) -> None:
 
 def _runs(keeper: Store, model: str) -> tuple[Run, ...]:
     """Return the runs of the chosen branch that are comparable with its latest run, as in ``tmmu bisect``."""
-    from tmmu_core.store.find_growth import like_the_latest
+    from tmmu_core.store.find_growth import comparable_runs
     from tmmu_core.store.run_label import MAIN
 
     runs = keeper.runs(model)
@@ -64,7 +64,7 @@ def _runs(keeper: Store, model: str) -> tuple[Run, ...]:
     branch = state.choice().branch
     branch = branch if branch in branches else MAIN if MAIN in branches else runs[-1].branch
     runs = tuple(run for run in runs if run.branch == branch)
-    return like_the_latest(runs)[-MOST_RUNS:]
+    return comparable_runs(runs)[-MOST_RUNS:]
 
 
 def _claim(keeper: Store, runs: tuple[Run, ...]) -> str:

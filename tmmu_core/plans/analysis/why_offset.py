@@ -197,7 +197,7 @@ def on_grid(plan: Plan, tensor_id: str, offset: int) -> int:
 
 
 @dataclass(frozen=True)
-class Parting:
+class PlacementDifference:
     """The first different placement of two plans of one problem. ``None`` on a side: no further placement."""
 
     alike: int
@@ -211,9 +211,9 @@ class Parting:
     right_offset: int | None
 
 
-def parting(
+def first_different_placement(
     left: Plan, right: Plan, arena: str, orders: tuple[Sequence[int], Sequence[int]] | None = None, by: str = "birth"
-) -> Parting | None:
+) -> PlacementDifference | None:
     """Return the first different placement in ``arena``; ``None`` if all are equal or a plan lacks the arena.
 
     ``orders`` holds the storages of the arena as each side placed them, ``by`` the name of that order. Without orders,
@@ -228,5 +228,5 @@ def parting(
         placed.append([(plan.tensor_ids[s.head[i]], int(s.offset[i])) for i in order])
     for alike, (a, b) in enumerate(zip_longest(*placed, fillvalue=(None, None))):
         if a != b:
-            return Parting(alike, by if orders else "birth", a[0], b[0], a[1], b[1])
+            return PlacementDifference(alike, by if orders else "birth", a[0], b[0], a[1], b[1])
     return None
