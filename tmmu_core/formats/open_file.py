@@ -74,7 +74,7 @@ READERS: tuple[Reader, ...] = (
     ),
     Reader(
         *("executorch-trace", "ExecuTorch memory trace", "instance", _JSON),
-        *("formats.edge.executorch:read_trace", "formats.edge.executorch:refuses_trace"),
+        *("formats.edge.executorch:read_trace", f"{_SIGNATURES}_executorch_trace"),
     ),
     Reader(
         *("torch-profile", "PyTorch profiler trace with memory events", "instance", _JSON),

@@ -1,10 +1,12 @@
-"""Recognise ONNX models, and snapshots and profiler traces of PyTorch, without loading their slow readers."""
+"""Recognise ONNX models, and snapshots and traces of PyTorch and ExecuTorch, without loading their readers."""
 
 from tmmu_core.graph.native import document
 
 GRAPH_FIELD = 7
 MODEL_FIELDS = {1: 0, 2: 2, 3: 2, 4: 2, 5: 0, 6: 2, 7: 2, 8: 2, 14: 2, 20: 2, 25: 2, 26: 2}
 """Field number → protobuf wire type of a ModelProto (0: varint, 2: length-delimited)."""
+MEMORY_EVENTS = "memory_allocation"
+"""Category of the memory events of an ExecuTorch trace."""
 
 
 def refuses_onnx(data: bytes) -> str:
@@ -57,3 +59,11 @@ def refuses_profile(data: bytes) -> str:
     if data.lstrip()[:1] != b"{" or b'"traceEvents"' not in data:
         return 'it is not a JSON object with "traceEvents"'
     return "" if b'"[memory]"' in data else 'its "traceEvents" have no "[memory]" event'
+
+
+def refuses_executorch_trace(data: bytes) -> str:
+    """Return why bytes are not a memory trace of ExecuTorch's profiler; ``""`` if they are."""
+    if document.kind(data) != "json":
+        return "it does not begin like a JSON object" if data else "the file is empty"
+    known = b'"traceEvents"' in data[:4096] and MEMORY_EVENTS.encode() in data
+    return "" if known else f'it has no "traceEvents" of the category {MEMORY_EVENTS}'

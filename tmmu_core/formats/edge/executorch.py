@@ -35,13 +35,11 @@ from tmmu_core.base import limits
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.base.struct_types import register_types
 from tmmu_core.formats.allocator_plan import LAST_BYTE, LiveRange, arena_names, instance_of, peak_of, stem_of
-from tmmu_core.graph.native import document
+from tmmu_core.formats.signatures import MEMORY_EVENTS
 from tmmu_core.planners.problem import PlainInstance
 
 HINT = "Write the program again with ExecuTorchProgramManager.write_to_file."
 TRACE_HINT = "Write it with generate_memory_trace(…, enable_memory_offsets=True)."
-MEMORY_EVENTS = "memory_allocation"
-"""Category of the memory events of a trace."""
 WIDTHS = (1, 1, 2, 4, 8, 2, 4, 8, 4, 8, 16, 1, 1, 1, 4, 2, 1, 1, 1, 1, 1, 1, 2, 1, 1, 1, 1, 2, 4, 8)
 """``ScalarType`` → bytes of an element."""
 TENSOR, TENSORS, OPTIONAL_TENSORS = 5, 10, 11
@@ -339,14 +337,6 @@ class _Trace(msgspec.Struct):
 
 
 register_types(_Event, _Trace)
-
-
-def refuses_trace(data: bytes) -> str:
-    """Return why bytes are not a memory trace of ExecuTorch's profiler; ``""`` if they are."""
-    if document.kind(data) != "json":
-        return "it does not begin like a JSON object" if data else "the file is empty"
-    known = b'"traceEvents"' in data[:4096] and MEMORY_EVENTS.encode() in data
-    return "" if known else f'it has no "traceEvents" of the category {MEMORY_EVENTS}'
 
 
 def read_trace(data: bytes, name: str = "") -> PlainInstance:
