@@ -202,7 +202,8 @@ def limit_of(name: str, what: Measure, value: Any, arena: str = ALL) -> Limit:
 def growths_of(given: Mapping[str, Any]) -> list[Limit]:
     """Return the growth limits of live peak, extent and lower bound, from the options of all, peak and extent.
 
-    The default of peak and extent is the option of all; that of the lower bound is the limit of the peak; then 0.
+    An option that is not given has the value of another one: peak and extent that of all, the lower bound that of all,
+    then of the peak. Without any it is 0.
     """
     overall, peak, extent = given
     options = {

@@ -62,19 +62,20 @@ def executorch_pass(
 
 
 def _algorithm(planning: Any, planner: str) -> Callable[..., Any]:
-    """Return an algorithm for a ``MemoryPlanningAlgorithmSuite``. Raises as for an unknown planner."""
+    """Return an algorithm for a ``MemoryPlanningAlgorithmSuite``. Raises ``InvalidIrShapes`` for an unknown planner."""
     planner_named(planner)
 
     def tmmu(alignment: int, specs: Iterable[Any], graph_module: Any, signature: Any, extra_padding: int) -> Any:
         memories: dict[int, list[Any]] = defaultdict(list)
-        inner = []
+        inner = []  # tensors inside another one
         for spec in specs:
             spec.realign(alignment)
             if spec.storage_base is None:
                 memories[spec.mem_id or ACTIVATIONS].append(spec)
             else:
                 inner.append(spec)
-        before = list(getattr(graph_module, "input_mem_buffer_sizes", None) or ())  # of the bodies of control flow
+        # Bytes that the bodies of control flow need.
+        before = list(getattr(graph_module, "input_mem_buffer_sizes", None) or ())
         sizes = before + [0] * (max(memories, default=ACTIVATIONS) + 1 - len(before))
         found = planning.MemoryAlgoResult({}, sizes)
         for number, own in memories.items():

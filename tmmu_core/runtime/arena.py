@@ -18,7 +18,7 @@ from tmmu_core.planners.columns import align_up
 U8 = NDArray[np.uint8]
 
 PAGE = mmap.PAGESIZE
-# Python names the flag since 3.12; on Linux its value is one and the same for x86, ARM and RISC-V.
+# Python has the flag since 3.12; on Linux its value is the same for x86, ARM and RISC-V.
 _LINUX_NORESERVE = 0x4000 if platform.machine() in ("x86_64", "aarch64", "arm64", "riscv64") else 0
 _NORESERVE = getattr(mmap, "MAP_NORESERVE", _LINUX_NORESERVE if sys.platform == "linux" else 0)
 _FLAGS = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NORESERVE

@@ -117,8 +117,8 @@ def join_views_and_alias_groups(run: Run, groups: Groups) -> None:
     names = dict.fromkeys(groups.leaders())
     for name in sorted(names):
         if run.root[name] not in names:  # its address is base + byte_offset, but the base has no address
-            makers = [node.node_id for node in run.graph.nodes if name in node.outputs]
-            refuse("view_of_nothing", tensor=name, node_id=makers[0] if makers else "")
+            producer = next((node.node_id for node in run.graph.nodes if name in node.outputs), "")
+            refuse("view_of_nothing", tensor=name, node_id=producer)
     representative: dict[str, str] = {}
     for name in names:
         tensor = run.tensors[name]

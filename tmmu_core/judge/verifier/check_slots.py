@@ -42,8 +42,8 @@ def check_slots(facts: PlanFacts) -> Iterator[Finding]:
 def check_slot_offsets(facts: PlanFacts, lives: Lives | None) -> Iterator[Finding]:
     """Check rule ``slot_offset``: ``offset_{k+1} = align_up(offset_k + slot_size_k, align_{k+1})``.
 
-    The alignment of each storage is that of the graph (``lives``). Without it that of the rows is used. A view's may be
-    its own or that of its dtype, so both are accepted.
+    The alignment of each storage is that of the graph (``lives``), or without it that of the rows. The row of a view
+    may have the view's alignment or that of its dtype: both are accepted.
     """
     plan, slots = facts.plan, facts.slots
     possible = _grids(facts, lives)

@@ -103,7 +103,7 @@ class PlanFacts:
 
     @cached_property
     def held_until(self) -> I64:
-        """The step after the last one at which the storage owns its bytes: not the step that reuses them."""
+        """The step after the last one at which the storage owns its bytes: as ``read_until``, without taken reuse."""
         held = self.read_until.copy()
         for giver, (step, taker) in self.granted.items():
             if self.takes_over(giver, taker):

@@ -84,29 +84,14 @@ def search(loops: ctypes.CDLL, events: int, levels: int, **fields: Any) -> int:
     ``events`` and ``levels`` are rows of tables. Other threads can read ``nodes`` and set ``stop``.
     """
     n, sections = len(fields["unit"]), len(fields["section"])
-    changed, holes, placed = np.zeros((3, n), np.int64)
-    unit_of_level, offset_of_level, second_branch, conflict_levels = np.zeros((4, levels), np.int64)
-    call = call_of(
-        "search",
-        n=n,
-        sections=sections,
-        events=events,
-        max_levels=levels - 1,
-        event=np.zeros((events, 6), np.int64),
-        changed=changed,
-        dirty=np.zeros(sections, np.int64),
-        holes=holes,
-        placed=placed,
-        filled=np.zeros((levels, 3), np.int64),
-        conflict_levels=conflict_levels,
-        counters=np.zeros(9, np.int64),
-        unit_of_level=unit_of_level,
-        offset_of_level=offset_of_level,
-        second_branch=second_branch,
-        trail_marks=np.empty((levels, 3), np.int64),
-        nogoods=np.empty((levels - 1) * levels // 2 + 1, np.uint8),
-        **fields,
-    )
+    shapes: dict[str, Any] = {"dirty": sections, "counters": 9, "event": (events, 6)}
+    shapes |= dict.fromkeys(("changed", "holes", "placed"), n)
+    shapes |= dict.fromkeys(("conflict_levels", "unit_of_level", "offset_of_level", "second_branch"), levels)
+    shapes |= dict.fromkeys(("filled", "trail_marks"), (levels, 3))
+    tables: dict[str, Any] = {name: np.zeros(shape, np.int64) for name, shape in shapes.items()}
+    tables["nogoods"] = np.empty((levels - 1) * levels // 2 + 1, np.uint8)
+    counts = {"n": n, "sections": sections, "events": events, "max_levels": levels - 1}
+    call = call_of("search", **counts, **tables, **fields)
     return run(loops, "search", call)
 
 

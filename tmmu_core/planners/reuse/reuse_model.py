@@ -2,8 +2,8 @@
 
 Buffers at one offset (colocations) are one unit. Two units have a hard edge where members must not share a byte (live
 together, or separated), and an edge per reuse penalty between members. An edge holds the sizes that matter: it is
-active where ``[a, a + mine)`` and ``[b, b + theirs)`` overlap, ``a`` and ``b`` being the offsets of the units. Of the
-hard pairs of two units the widest sizes suffice, since all of them begin at the same two offsets.
+active where ``[a, a + mine)`` and ``[b, b + theirs)`` overlap, ``a`` and ``b`` being the offsets of the units. All
+pairs of members of two units begin at the same two offsets, so one hard edge with the greatest sizes is enough.
 """
 
 from collections.abc import Iterable
