@@ -9,12 +9,7 @@ from hypothesis import strategies as st
 
 from tests.support.build import graph, node, tensor
 from tmmu_core.base.cbor import cbor_canonical
-from tmmu_core.judge.canonical_hashes import (
-    encode,
-    ir_hash,
-    ir_object,
-    plan_hash,
-)
+from tmmu_core.judge.canonical_hashes import encode, ir_hash, ir_object, plan_hash
 
 
 def test_every_nan_has_one_encoding() -> None:

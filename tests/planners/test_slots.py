@@ -9,24 +9,15 @@ from tmmu_core.base.errors import U64_MAX, AllocationOverflow, InvalidIrShapes
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.planners import ARENA_PLANNERS, PLANNERS
 from tmmu_core.planners.problem import PlainInstance, Problem
-from tmmu_core.planners.slots import (
-    assign_slots,
-    plan_naive,
-    plan_slots,
-    slot_offsets,
-    slot_sizes,
-)
+from tmmu_core.planners.slots import assign_slots, plan_naive, plan_slots, slot_offsets, slot_sizes
 from tmmu_core.plans.making.make import make_plan
 from tmmu_core.plans.making.request import PlanRequest
 
 HALF = 2**63
 
 
-def test_slot_is_reused_at_the_death_of_its_tenant() -> None:
+def test_lowest_slot_that_is_free_at_birth_is_taken_whatever_its_size() -> None:
     assert assign_slots(problem((0, 2, 8), (2, 4, 8), (4, 5, 8))).tolist() == [0, 0, 0]
-
-
-def test_lowest_free_slot_is_taken_whatever_its_size() -> None:
     p = problem((0, 1, 64), (0, 2, 32), (1, 3, 8), (2, 3, 32))
     assert assign_slots(p).tolist() == [0, 1, 0, 1]
     assert [column.tolist() for column in slot_sizes(p, assign_slots(p))] == [[64, 32], [1, 1]]
@@ -38,10 +29,7 @@ def test_slots_are_adjacent_and_aligned() -> None:
     assert packing.offset.tolist() == [0, 16, 24]
     assert packing.slot is not None
     assert packing.slot.tolist() == [0, 1, 2]
-
-
-def test_empty_storage_takes_one_byte() -> None:
-    assert plan_slots(problem((0, 2, 0), (0, 2, 0)), {}).offset.tolist() == [0, 1]
+    assert plan_slots(problem((0, 2, 0), (0, 2, 0)), {}).offset.tolist() == [0, 1]  # an empty storage takes a byte
 
 
 def test_naive_gives_every_storage_a_slot() -> None:
