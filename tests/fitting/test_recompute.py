@@ -321,6 +321,21 @@ def long_chain(count: int) -> PlanInput:
     return step(*forward, first, *backward, tensors=[*map(T, h), *gradients], outputs=("g0",))
 
 
+def test_tensor_without_bytes_is_kept() -> None:
+    plan_input = long_chain(16)
+    nodes = {node.node_id: node for node in plan_input.graph.nodes}
+    nodes["f0"] = F("f0", "Relu", "x", "h0 empty")
+    nodes["b0"] = B("b0", "Mul", "x g1 empty", "g0")
+    graph = msgspec.structs.replace(
+        plan_input.graph, tensors=(*plan_input.graph.tensors, T("empty", 0)), nodes=tuple(nodes.values())
+    )
+    model = recompute_model(PlanInput(graph))
+    capacity = run(model, Choice.nothing(model)).total - 8 * KIB
+    moves = next(lower(PlanInput(graph), None, Capacity(capacity)), ())
+    assert moves
+    assert not any("empty" in drop for move in moves for drop in move.details["drops"])
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("tensors", "further_runs"), [(8, 9), (7, 10), (6, 11), (5, 15)])
 def test_long_chain_goes_below_what_one_cut_reaches(tensors: int, further_runs: int) -> None:

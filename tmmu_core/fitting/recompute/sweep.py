@@ -182,7 +182,8 @@ def idle_at(model: RecomputeModel, run: Run, step: int, arena: int, useless: Col
     """
     lives = run.lives
     there = np.flatnonzero((lives.birth < step) & (lives.last > step))
-    there = there[model.droppable[lives.of[there]] & (model.arena[lives.of[there]] == arena)]
+    of = lives.of[there]
+    there = there[model.droppable[of] & (model.arena[of] == arena) & (model.size[of] > 0)]
     reading = np.repeat(np.arange(len(lives.node)), np.diff(lives.read_ptr))
     reads = lives.reads[: len(reading)]
     used, following = np.full(len(lives.of), -1, np.int64), np.full(len(lives.of), -1, np.int64)
