@@ -23,7 +23,7 @@ from tmmu_core.library.fit_result import Fit
 from tmmu_core.library.plan_result import Plan
 from tmmu_core.planners.problem import Progress
 from tmmu_core.plans.figures.live_bytes import storages_of
-from tmmu_core.plans.making.make import PlanningResult
+from tmmu_core.plans.making.make import PlanningResult, make_plan
 from tmmu_core.plans.making.request import PlanRequest
 
 KINDS: tuple[Kind, ...] = ("order", "recompute", "offload")
@@ -105,7 +105,7 @@ class TorchFit(Fit[Plan]):
     @cached_property
     def eager_peak_bytes(self) -> int:
         """Peak of the live bytes of eager PyTorch: what the step needs today."""
-        return _peak_bytes(initial_candidate(self.step.eager, REQUEST).plan)
+        return _peak_bytes(make_plan(self.step.eager, REQUEST.but(planner="greedy", options={})).plan)
 
     @cached_property
     def least_bytes(self) -> int:
@@ -353,8 +353,10 @@ def _fitted_with(
         found = fit(start, limit, allowed, progress)
         if found.answer != "fits" and nearest is not None:
             break
-        real = initial_candidate(sized(found.best.fitted_graph, device), request)
-        found = replace(found, capacity=capacity, best=replace(real, moves=found.best.moves))
+        graph = sized(found.best.fitted_graph, device)
+        if graph != found.best.fitted_graph:
+            found = replace(found, best=replace(initial_candidate(graph, request), moves=found.best.moves))
+        found = replace(found, capacity=capacity)
         if found.answer != "fits" or not found.over_bytes:
             return found
         if nearest is None or found.over_bytes < nearest.over_bytes:

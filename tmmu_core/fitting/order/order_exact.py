@@ -133,21 +133,21 @@ class OrderStates:
     def lower_bound(self) -> Peaks:
         """Return by arena a lower bound of the peak: the most bytes that a unit needs in every order."""
         count, many = len(self.model), len(self.size)
-        above = np.zeros((count, count), np.float32)
+        above = np.zeros((count, count), np.bool_)
         for unit in range(count):  # units come in a valid order
             for p in bits(self.before[unit]):
-                above[unit] = np.maximum(above[unit], above[p])
-                above[unit, p] = 1
-        touches = np.zeros((many, count), np.float32)
-        for s, touchers in enumerate(self.touchers):
-            touches[s, bits(touchers)] = 1
-        begun = (touches @ above.T > 0) | np.array(self.initial, np.bool_)[:, None]
-        after = touches @ above > 0
-        mine = touches > 0
+                above[unit] |= above[p]
+                above[unit, p] = True
+        below, same_or_above = np.ascontiguousarray(above.T), above | np.eye(count, dtype=np.bool_)
+        begun, after, mine, all_before = np.zeros((4, many, count), np.bool_)
+        for s, touchers in enumerate(map(bits, self.touchers)):
+            begun[s], after[s] = below[touchers].any(0), above[touchers].any(0)
+            mine[s, touchers], all_before[s] = True, same_or_above[touchers].all(0)
+        begun |= np.array(self.initial, np.bool_)[:, None]
         needed = mine | np.array(self.held, np.bool_)[:, None] | after
         # A unit of one node creates a storage that all others touch after it.
         single = np.array([len(nodes) == 1 for nodes in self.model.units], np.bool_)
-        first = mine & single & (touches @ (1 - above - np.eye(count, dtype=np.float32)) == 0)
+        first = mine & single & all_before
         there = (begun & needed) | first
         found = [0] * self.width
         sizes, arenas = np.array(self.size, np.int64), np.array(self.arena_of, np.int64)

@@ -94,14 +94,16 @@ def initial_candidate(graph: Graph, request: PlanRequest, progress: Progress | N
         token=None,
         seed=None,
     )
+    planner = open_ended.spelled_out(graph).planner or DEFAULT_PLANNER
+    if not isinstance(planner_named(planner), MemoryPlannerEntry):  # only the order is needed, the packing follows
+        open_ended = open_ended.but(planner="greedy", options={})
     made = make_plan(graph, open_ended, progress)
     assert made.solution is not None
     arenas = arena_config(graph, open_ended, tuple(arena.name for arena in made.plan.arenas))
-    assert made.request.planner is not None
     lowered = lower_graph(made.solution.liveness.timeline, request.dims)
     if request.is_one_memory:  # the fitted graph names the memory, so that it is planned without options
         lowered = in_one_memory(lowered)
-    plan_input = PlanInput(lowered, made.request.planner, request.options, arenas)
+    plan_input = PlanInput(lowered, planner, request.options, arenas)
     warnings = (*_warnings(request), *made.warnings, *input_warnings(made.plan))
     return Candidate(plan_input, (), solve_input(plan_input), warnings)
 
