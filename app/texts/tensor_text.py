@@ -1,4 +1,4 @@
-"""HTML cards of a tensor and of the largest buffers at a step. Pure."""
+"""HTML cards of a tensor, of its offset, and of the largest buffers at a step. Pure."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,9 @@ from tmmu_core.liveness.why_live import Explanation, explain
 from tmmu_core.planners.columns import align_up
 from tmmu_core.plans.analysis.peak_lines import line_of
 from tmmu_core.plans.analysis.plan_notes import Residence, residences
+from tmmu_core.plans.analysis.why_offset import Ghost, PlacementDifference, WhyHere
 from tmmu_core.plans.making.engine import Solution
+from tmmu_core.plans.making.placement_order import Placed
 from tmmu_core.plans.model import Plan
 
 MOST_AT_PEAK = 12
@@ -25,6 +27,20 @@ MOST = 6
 """Names listed before "and N more"."""
 NAME_LETTERS = 26
 """Letters of a name in a list, so that it fits into one line of the card."""
+ORDER_WORDS = {
+    "birth": "in order of first write",
+    "size": "largest first",
+    "area": "by bytes × steps",
+    "length": "longest live range first",
+    "size_length": "by bytes × first writes during the live range",
+    "breadth": "buffers of the peak step first",
+    "offset": "from the bottom up",
+}
+FIT_WORDS = {
+    "slot": "the lowest free slot",
+    "lowest": "the lowest offset free for its whole live range",
+    "tightest": "the tightest gap",
+}
 
 
 @dataclass(frozen=True)
@@ -181,3 +197,32 @@ def largest(
 def nothing_selected(*, walking: bool = False) -> str:
     """Return the card shown without a selection: how to select."""
     return fragment("nothing_selected", walking=walking)
+
+
+# --- the offset of a storage ----------------------------------------------------------------------------------------
+
+
+def why_offset(plan: Plan, why: WhyHere, placed: Placed) -> str:
+    """Return the card of a storage."""
+    below = [(wall.start, wall.end, wall) for wall in why.walls] + [(start, end, None) for start, end in why.rooms]
+    return fragment(
+        "why_card",
+        plan=plan,
+        why=why,
+        placed=placed,
+        most=MOST,
+        order=ORDER_WORDS.get(placed.by, placed.by),
+        fit=FIT_WORDS.get(placed.fit, placed.fit),
+        below=sorted(below, key=lambda part: -part[0]),
+    )
+
+
+def tried_place(plan: Plan, ghost: Ghost) -> str:
+    """Return the conflicts and the arena size for another place."""
+    return fragment("tried_place", plan=plan, ghost=ghost, most=MOST)
+
+
+def first_difference(found: PlacementDifference | None, arena: str) -> str:
+    """Return the first placement that differs between two plans."""
+    order = "" if found is None else ORDER_WORDS.get(found.by, found.by)
+    return fragment("parting", found=found, arena=arena, order=order)

@@ -9,7 +9,7 @@ from app.kit import address, arena_focus, controls
 from app.session import plan_rows, state
 from app.session.planning import Shown
 from app.session.view_state import tried_of, tried_text
-from app.texts import numbers, why_here_text
+from app.texts import numbers, tensor_text
 from tmmu_core.base.escaping import for_markdown
 from tmmu_core.plans.analysis.why_offset import Ghost, ghost, on_grid, why_here
 from tmmu_core.plans.model import Plan
@@ -26,7 +26,7 @@ def panel(shown: Shown, name: str) -> None:
     plan = shown.plan
     arena = plan.arenas[int(plan.arena[plan.row_of[name]])].name
     order = plan_rows.placement_order(shown, arena)
-    st.html(address.linked(why_here_text.card(plan, why_here(plan, name, order.storages), order)))
+    st.html(address.linked(tensor_text.why_offset(plan, why_here(plan, name, order.storages), order)))
     with st.expander("Try another place", expanded=bool(state.choice().tried)):
         _try(plan, name)
 
@@ -46,7 +46,7 @@ def _try(plan: Plan, name: str) -> None:
     if now is None:
         st.caption("Or hold Alt in the arena map and drag the selected box.")
         return
-    st.html(address.linked(why_here_text.tried(plan, now)))
+    st.html(address.linked(tensor_text.tried_place(plan, now)))
     controls.button("Undo", "untried", {"tried": ""})
 
 
@@ -117,7 +117,7 @@ def turns(shown: Shown) -> list[int] | None:
         row = int(plan_rows.storages(shown).head[order.storages[now - 1]])
         where = f"{numbers.short_bytes(int(plan.size[row]))} at 0x{int(plan.offset[row]):X}"
         name = for_markdown(numbers.shortened(plan.tensor_ids[row], 40))
-        by = why_here_text.ORDER_WORDS.get(order.by, order.by)
+        by = tensor_text.ORDER_WORDS.get(order.by, order.by)
         st.markdown(f"Placement **{now:,}** of {last:,}, {by}: {name}, {where}")
         controls.button("Show all", "turn.all", {"turn": None})
     so_far = set(order.storages[:now])

@@ -16,7 +16,7 @@ from app.pages.fix import move_tables
 from app.pages.graph import graph_view
 from app.session import fitting, history, opening, plan_rows, planning, state
 from app.session.planning import Shown
-from app.texts import markup, numbers, why_here_text
+from app.texts import markup, numbers, tensor_text
 from app.texts import totals_text as totals
 from tmmu_core.formats.planfile.compare_plans import KINDS, Comparison, TensorChange
 from tmmu_core.graph.model import MODES, PRESETS
@@ -301,7 +301,7 @@ def body(left: Shown, right: Shown, found: Comparison, handle: Any) -> None:
     arena = arena_focus.of_plan(right.plan)
     if arena is not None:
         if arena in left.plan.arena_of:
-            st.html(address.linked(why_here_text.parted(plan_rows.first_difference(left, right, arena), arena)))
+            st.html(address.linked(tensor_text.first_difference(plan_rows.first_difference(left, right, arena), arena)))
         st.html(markup.heading(f"Live bytes of {arena}, baseline → candidate"))
         fig = chart_base.phase_bands(compared_live_bytes(left.plan, right.plan, arena), plan_rows.bands(right))
         st.plotly_chart(fig, key=f"curves.{left.key}.{right.key}.{arena}", config=chart_base.CONFIG)
