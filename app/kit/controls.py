@@ -58,7 +58,7 @@ def choose_size(dim: str, size: int | None, usual: int) -> None:
 def apply_text(widget: str, read: Callable[[str], T], apply: Callable[[T], None], title: str, hint: str = "") -> None:
     """Parse the text of a widget and pass its value to ``apply``; keep an invalid text for correction, with an error.
 
-    ``read`` parses a text that is not empty, and "" to the value of an empty field. ``title``: title of the error.
+    ``read`` returns the value of a text, and of "" for an empty field. ``title``: title of the error card.
     """
     text = str(state.widget_value(widget) or "").strip()
     try:
