@@ -187,13 +187,13 @@ def test_number_of_arenas_is_limited() -> None:
 
 
 def test_limit_of_a_packed_file_depends_on_its_packed_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[int] = []
-    monkeypatch.setattr(document, "refuse_many_values", lambda data, source, packed: asked.append(packed))
+    packed_sizes: list[int] = []
+    monkeypatch.setattr(document, "refuse_many_values", lambda data, source, packed: packed_sizes.append(packed))
     plain = native_file.encode_json(chain(2))
     packed = gzip.compress(plain)
     for data in (plain, packed):
         read_any(data)
-    assert asked == [0, len(packed)]
+    assert packed_sizes == [0, len(packed)]
 
 
 # --- other files -----------------------------------------------------------------------------------------------------

@@ -88,7 +88,7 @@ NAMES = st.lists(st.text(alphabet=LETTERS, max_size=20) | st.text(alphabet="ab",
 
 
 @given(NAMES, NAMES)
-def test_ids_are_looked_up_as_in_a_dictionary(texts, asked):
+def test_ids_are_looked_up_as_in_a_dictionary(texts, others):
     ids = Ids(texts)
     assert ids.distinct == (len(set(texts)) == len(texts))
     assert ids.ascending == all(a < b for a, b in pairwise(texts))
@@ -97,4 +97,4 @@ def test_ids_are_looked_up_as_in_a_dictionary(texts, asked):
     assert [ids.rank[i] for i in by_bytes] == list(range(len(texts)))
     if ids.distinct:
         number = {text: i for i, text in enumerate(texts)}
-        assert ids.numbers_of([*texts, *asked]).tolist() == [number.get(text, -1) for text in [*texts, *asked]]
+        assert ids.numbers_of([*texts, *others]).tolist() == [number.get(text, -1) for text in [*texts, *others]]

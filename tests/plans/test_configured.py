@@ -54,6 +54,6 @@ def test_memory_limit_beside_declared_arenas_is_rejected() -> None:
 def test_unknown_mode_or_preset_is_rejected_beside_arena_settings() -> None:
     unknown: tuple[dict[str, Any], ...] = ({"mode": "else", "alignment": 64}, {"preset": "else", "page_size": 64})
     for fields in unknown:
-        asked = PlanRequest(**fields)
+        request = PlanRequest(**fields)
         with pytest.raises(InvalidIrShapes, match=r"there is no (mode|preset) 'else'"):
-            make_plan(chain(2), asked)
+            make_plan(chain(2), request)

@@ -201,7 +201,7 @@ def test_sweeps_are_listed_latest_first(store: Store) -> None:
         store, "early", [stored_sweeps.StoredPoint(k, (swept(str(k)),), failed) for k, failed in enumerate((0, 1, 2))]
     )
     stored_sweeps.add(store, "late", [stored_sweeps.StoredPoint(7, (swept("7"),))])
-    listed = [(one.name, one.points, one.done, one.failed, one.asked["of"]) for one in stored_sweeps.sweeps(store)]
+    listed = [(one.name, one.points, one.done, one.failed, one.request["of"]) for one in stored_sweeps.sweeps(store)]
     assert listed == [("empty", 5, 0, 0, "empty"), ("late", 2, 1, 0, "late"), ("early", 3, 3, 2, "early")]
     assert [kept.number for kept in stored_sweeps.points(store, "early", last=2)] == [1, 2]
     assert [kept.rows for kept in stored_sweeps.points(store, "late")] == [(swept("7"),)]

@@ -56,7 +56,7 @@ def test_source_is_identified_by_name_and_bytes() -> None:
 def test_key_of_a_point_covers_everything_its_rows_depend_on() -> None:
     of = [Source("a", b"a"), Source("b", b"b")]
     request = PlanRequest()
-    asked = [
+    points = [
         Point(0, 0, request),
         Point(0, 1, request),
         Point(0, 0, request.but(seed=1)),
@@ -65,9 +65,9 @@ def test_key_of_a_point_covers_everything_its_rows_depend_on() -> None:
         Point(0, 0, request, fits={"x": 8, "y": 9}),
         Point(0, 0, request, head={"mode": None}),
     ]
-    assert len({point.key(of) for point in asked}) == len(asked)
-    assert Point(7, 0, request).key(of) == asked[0].key(of), "the key does not depend on the number"
-    assert Point(0, 0, request, fits={"y": 9, "x": 8}).key(of) == asked[5].key(of)
+    assert len({point.key(of) for point in points}) == len(points)
+    assert Point(7, 0, request).key(of) == points[0].key(of), "the key does not depend on the number"
+    assert Point(0, 0, request, fits={"y": 9, "x": 8}).key(of) == points[5].key(of)
 
 
 def test_row_has_the_figures_of_its_plan() -> None:
@@ -131,8 +131,8 @@ def test_row_without_a_plan_has_no_figures(point: Point, more: tuple[str, ...]) 
     assert row == {"mode": "m", "error": {"code_id": "X"}} | dict.fromkeys((*FIGURES, *more))
 
 
-def error_of(source: Source, **asked: Any) -> Any:
-    (row,) = work(source, Point(0, 0, PlanRequest(planner="slots"), **asked)).rows
+def error_of(source: Source, **fields: Any) -> Any:
+    (row,) = work(source, Point(0, 0, PlanRequest(planner="slots"), **fields)).rows
     return row["error"] and (row["error"]["code_id"], row["error"]["message"])
 
 

@@ -153,8 +153,8 @@ def scheduler(tmp_path: Path) -> Iterator[str]:
 
 @pytest.mark.slow
 def test_external_scheduler_is_used(tmmu: Any, scheduler: str) -> None:  # noqa: F811
-    asked = ("sweep", CHAIN, BLOCK, "--alignments", "48,64", "--json")
-    here, existing = (json.loads(tmmu(*asked, *how)[1]) for how in ((), ("--scheduler", scheduler)))
+    command = ("sweep", CHAIN, BLOCK, "--alignments", "48,64", "--json")
+    here, existing = (json.loads(tmmu(*command, *how)[1]) for how in ((), ("--scheduler", scheduler)))
     assert [*map(_untimed, existing["rows"])] == [*map(_untimed, here["rows"])]
 
 
@@ -164,9 +164,9 @@ def test_external_scheduler_is_used(tmmu: Any, scheduler: str) -> None:  # noqa:
 @pytest.mark.slow
 def test_killed_sweep_resumes_from_the_store(tmmu: Any, tmp_path: Path) -> None:  # noqa: F811
     url = f"sqlite:///{tmp_path / 'store.db'}"
-    asked = ["sweep", CHAIN, BLOCK, "--planners", "slots,naive,greedy,ffd"]
-    asked += ["--alignments", ",".join(str(2**k) for k in range(26)), "--workers", "0", "--store", url]
-    process = subprocess.Popen([sys.executable, "-m", "app.cli.main", *asked], cwd=ROOT, stdout=subprocess.DEVNULL)
+    command = ["sweep", CHAIN, BLOCK, "--planners", "slots,naive,greedy,ffd"]
+    command += ["--alignments", ",".join(str(2**k) for k in range(26)), "--workers", "0", "--store", url]
+    process = subprocess.Popen([sys.executable, "-m", "app.cli.main", *command], cwd=ROOT, stdout=subprocess.DEVNULL)
     until = time.monotonic() + SECONDS
     while not (tmp_path / "store.db").exists() or not _kept(url):
         assert time.monotonic() < until
@@ -174,7 +174,7 @@ def test_killed_sweep_resumes_from_the_store(tmmu: Any, tmp_path: Path) -> None:
     process.kill()
     process.wait()
     kept = _kept(url)
-    code, out, err = tmmu(*asked, "--json")
+    code, out, err = tmmu(*command, "--json")
     found = json.loads(out)
     assert (code, len(found["rows"])) == (0, 2 * 4 * 26)
     assert f"{kept:,} already stored" in err

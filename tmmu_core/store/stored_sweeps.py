@@ -32,15 +32,15 @@ class Sweep:
     name: str
     at: str
     """Time of its first start."""
-    asked: Mapping[str, Any]
+    request: Mapping[str, Any]
     points: int
     done: int
     failed: int
 
 
-def begin(store: Store, name: str, at: datetime, asked: Mapping[str, Any], points: int) -> None:
+def begin(store: Store, name: str, at: datetime, request: Mapping[str, Any], points: int) -> None:
     """Store a sweep; an existing one is kept."""
-    row = {"sweep": name, "at": instant(at), "asked": msgspec.json.encode(asked).decode(), "points": points}
+    row = {"sweep": name, "at": instant(at), "asked": msgspec.json.encode(request).decode(), "points": points}
     with store.writing() as connection:
         connection.execute(store.insert_missing(SWEEPS), row)
 
@@ -71,13 +71,13 @@ def points(store: Store, name: str, *, last: int | None = None) -> tuple[StoredP
 def sweeps(store: Store) -> tuple[Sweep, ...]:
     """Return all sweeps with their progress, latest first."""
     failed = func.coalesce(func.sum(cast(SWEEP_POINTS.c.failed > FINE, Integer)), 0)
-    asked = (
+    statement = (
         select(SWEEPS.c.sweep, SWEEPS.c.at, SWEEPS.c.asked, SWEEPS.c.points, func.count(SWEEP_POINTS.c.number), failed)
         .join(SWEEP_POINTS, SWEEP_POINTS.c.sweep == SWEEPS.c.sweep, isouter=True)
         .group_by(SWEEPS.c.sweep, SWEEPS.c.at, SWEEPS.c.asked, SWEEPS.c.points)
     )
     found = [
         Sweep(name, at, msgspec.json.decode(request), points, done, bad)
-        for name, at, request, points, done, bad in store.rows(asked)
+        for name, at, request, points, done, bad in store.rows(statement)
     ]
     return tuple(sorted(found, key=lambda one: (one.at, one.name), reverse=True))

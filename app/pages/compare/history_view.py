@@ -226,7 +226,7 @@ def _sweeps(keeper: Store) -> None:
 def _sweep(keeper: Store, sweep: Sweep) -> None:
     from tmmu_core.store import stored_sweeps
 
-    of = ", ".join(str(name) for name in sweep.asked.get("sources", ()))
+    of = ", ".join(str(name) for name in sweep.request.get("sources", ()))
     failed = f", {sweep.failed:,} failed" if sweep.failed else ""
     progress = f"{sweep.name}, {sweep.at[:16]}Z: {sweep.done:,} of {sweep.points:,} points{failed}; {of}"
     st.progress(min(1.0, sweep.done / max(1, sweep.points)), text=for_markdown(numbers.shortened(progress, 160)))

@@ -337,8 +337,8 @@ _REASONS: tuple[tuple[str, str, str], ...] = (
 _WORDS = {".role": ROLES, ".phase": PHASES, ".replan_policy": ("ABORT", "REPLAN_AT_SAFEPOINT")}
 
 
-def _wrong_field(error: msgspec.ValidationError, data: bytes, source: str, meant: tuple[str, str]) -> InvalidIrShapes:
-    """Return the error of a wrong field; ``meant``: the kind of document, and a hint or ""."""
+def _wrong_field(error: msgspec.ValidationError, data: bytes, source: str, about: tuple[str, str]) -> InvalidIrShapes:
+    """Return the error of a wrong field; ``about``: the kind of document, and a hint or ""."""
     what, _, place = str(error).partition(" - at `")
     path = place.rstrip("`") or "$"
     reason, hint = next((reason, hint) for start, reason, hint in _REASONS if what.startswith(start))
@@ -346,8 +346,8 @@ def _wrong_field(error: msgspec.ValidationError, data: bytes, source: str, meant
     words = next((words for field, words in _WORDS.items() if path.endswith(field)), ())
     if reason == "unknown_value" and words:
         hint = f"Use one of {', '.join(words)}."
-    refusal = InvalidIrShapes(f"{path}: {what}.", hint=meant[1] or hint, reason=reason, path=path)
-    refusal.fill(document=meant[0])
+    refusal = InvalidIrShapes(f"{path}: {what}.", hint=about[1] or hint, reason=reason, path=path)
+    refusal.fill(document=about[0])
     if source:
         refusal.fill(source=source)
     if element := re.match(r"\$\.(tensors|nodes)\[(\d+)\]", path):

@@ -104,6 +104,7 @@ def replan_session(
             hint = "Declare wider dimensions, or the policy REPLAN_AT_SAFEPOINT with a safepoint."
             what = f"iteration {number} leaves the shape envelope: {outside}."
             raise InvalidIrShapes(what, reason=reason, node_id="", hint=hint, iteration=number)
+        record = None
         if outside:
             dims |= {name: Dim(min(dims[name].min, size), max(dims[name].max, size)) for name, size in outside.items()}
             old, current = current, _planned(graph, dims, request or PlanRequest())
@@ -116,9 +117,7 @@ def replan_session(
                 "new_tmmu_plan_hash": current.solution.plan.tmmu_plan_hash.hex(),
                 "shape_envelope_hash": current.key[0].hex(),
             }
-            yield current._replace(replan=record)
-        else:
-            yield current
+        yield current._replace(replan=record)
 
 
 def _planned(graph: Graph, dims: Mapping[str, Dim], request: PlanRequest) -> Iteration:

@@ -167,12 +167,12 @@ def _columns(placed: Sequence[PackedArena], instance: PlainInstance) -> PlanColu
     alignment = np.concatenate([problem.alignment for problem in problems])
     lives = [live_parts(problem) for problem in problems]
     count = np.concatenate([np.diff(first) for first, _, _ in lives])
-    whose = np.repeat(np.arange(len(count)), count)
-    part = (np.arange(len(whose)) - np.repeat(np.cumsum(count) - count, count)).tolist()
+    owner = np.repeat(np.arange(len(count)), count)
+    part = (np.arange(len(owner)) - np.repeat(np.cumsum(count) - count, count)).tolist()
     names = [name for problem in problems for name in problem.ids]
-    ids = [names[i] + (f"@part{k}" if k else "") for i, k in zip(whose.tolist(), part, strict=True)]
+    ids = [names[i] + (f"@part{k}" if k else "") for i, k in zip(owner.tolist(), part, strict=True)]
     order = sorted(range(len(ids)), key=ids.__getitem__)
-    source = whose[order]
+    source = owner[order]
     birth, death = (np.concatenate([each[k] for each in lives])[order] for k in (1, 2))
     arena = np.repeat(np.arange(len(placed), dtype=np.int32), [len(problem) for problem in problems])[source]
     roles = [role for problem in problems for role in problem.roles or ("activation",) * len(problem)]
