@@ -1,7 +1,7 @@
 """Alignment moves: place tensors at smaller alignments, where the hardware allows it.
 
-The alignment of an arena is part of the arena configuration, not of the graph: plan with ``--alignment BYTES`` to
-repeat the result. It is never smaller than the widest element type of the graph.
+The fitted graph states an alignment that all arenas share; repeat others with ``--arenas FILE``. It is never smaller
+than the widest element type of the graph.
 """
 
 from collections.abc import Iterator

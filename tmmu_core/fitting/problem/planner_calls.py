@@ -30,8 +30,8 @@ class PlanInput:
     """A lowered graph with a planner and an arena configuration; mode, preset and sizes are in the graph."""
 
     graph: Graph
-    """With an ``execution_order``. Names ``planner`` unless it is the default, so that planning the graph alone
-    gives the same plan and hash.
+    """With an ``execution_order``. Names ``planner`` unless it is the default, and the alignment that all arenas
+    share, so that planning the graph alone gives the same plan and hash.
     """
     planner: str = "slots"
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -42,6 +42,10 @@ class PlanInput:
         planner = "" if self.planner == DEFAULT_PLANNER else self.planner
         if self.graph.planner != planner:
             object.__setattr__(self, "graph", msgspec.structs.replace(self.graph, planner=planner))
+        config = read_arenas(self.arenas)
+        shared = {arena.alignment_bytes for name, arena in config.items() if name != OFFLOAD_ARENA}
+        if len(shared) == 1 and shared != {self.graph.alignment or Arena().alignment_bytes}:
+            object.__setattr__(self, "graph", msgspec.structs.replace(self.graph, alignment=shared.pop()))
 
 
 @dataclass(frozen=True, eq=False)
