@@ -21,15 +21,10 @@ def refused(g: Graph, **how: object) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("length", [1, 2, 5, 40])
-def test_linear_chain_needs_one_slot(length: int) -> None:
-    (arena,) = solve(chain(length)).plan.arenas
-    assert arena.slots == 1
-
-
-@pytest.mark.parametrize("length", [1, 2, 5, 40])
-def test_chain_without_permission_needs_two_slots(length: int) -> None:
-    (arena,) = solve(chain(length, "none")).plan.arenas
-    assert arena.slots == 2
+@pytest.mark.parametrize(("inplace", "slots"), [(None, 1), ("none", 2)])
+def test_linear_chain_needs_one_slot_or_two_without_permission(length: int, inplace: str | None, slots: int) -> None:
+    (arena,) = solve(chain(length, inplace)).plan.arenas
+    assert arena.slots == slots
 
 
 def test_handoff_ends_the_input_at_the_step_of_its_taker() -> None:

@@ -76,13 +76,6 @@ def test_draft_plan_is_verified_linted_and_applied() -> None:
     assert applied.array("left").any()
 
 
-def test_draft_plan_is_read_back() -> None:
-    sparse = with_sparse_addresses(chain_plan(4, planner="naive"))
-    again = from_document(to_json(sparse))
-    assert (again.offset == sparse.offset).all()
-    assert again.places == "sparse"
-
-
 DRAFTS = bytes(range(64)) + b"and more"
 
 
