@@ -11,6 +11,7 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from functools import cache, partial
 from math import isqrt
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,12 +83,12 @@ class LnsRun:
         state, room = self.state, (capacity - self.base) // self.step
         if not min(len(state.unit), 1) <= room < moves.MAX_STEPS or (self.fixed_ends > capacity).any():
             return None
-        loops, limits = library(), (max(room, 1), iterations, MEAN_DESTROYED, self.stop)
-        loop: Callable[[], bool] = partial(moves.destroy_and_repair, state, *limits)
-        if loops is not None:
-            fields = dict(zip(("capacity", "iterations", "mean_destroyed", "stop"), limits, strict=True))
+        limits: dict[str, Any] = {"capacity": max(room, 1), "iterations": iterations}
+        limits |= {"mean_destroyed": MEAN_DESTROYED, "stop": self.stop}
+        loop: Callable[[], bool] = partial(moves.destroy_and_repair, state, **limits)
+        if (loops := library()) is not None:
             sections = int(state.run.max(initial=0))
-            loop = partial(native.destroy_and_repair, loops, sections, **state._asdict(), **fields)
+            loop = partial(native.destroy_and_repair, loops, sections, **state._asdict(), **limits)
         if not (loop() if watch is None else watched(loop, self.stop, lambda: watch(self.iterations))):
             return None
         offsets = (state.work[moves.OFFSET, :-1] * self.step + self.base).tolist()
