@@ -1,14 +1,17 @@
 """The largest size of a dimension at which the other moves make the plan fit."""
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 
+from tmmu_core.base.errors import ContractError
 from tmmu_core.fitting.moves.sizes import Largest, bisect_size, dim_bounds, with_size
 from tmmu_core.fitting.problem.answer import Allowed, Fitted
 from tmmu_core.fitting.problem.capacity import Capacity
 from tmmu_core.fitting.problem.planner_calls import Candidate, initial_candidate
 from tmmu_core.fitting.search.fit_search import fit
+from tmmu_core.fitting.search.sized_graph import sized_graph
 from tmmu_core.graph.assumed_sizes import reach, refuse_unused_dims
 from tmmu_core.graph.model import Dim, Graph
 from tmmu_core.planners.problem import Progress
@@ -23,8 +26,10 @@ class Rereading:
     """The sizes at which it can be read."""
     first: int
     """The size at which it was read."""
-    at: Callable[[int], Candidate]
-    """Returns the plan of the model at a size, before any move."""
+    read: Callable[[int], Graph]
+    """Returns the model at a size."""
+    planned: Callable[[Graph, int], Candidate]
+    """Returns the plan of the model as read at a size, before any move."""
 
 
 def rereading(
@@ -37,11 +42,14 @@ def rereading(
     if name not in graph.ranges:
         return None
 
-    def at(size: int) -> Candidate:
-        point = {**request.dims, name: size}
-        return initial_candidate(read(point), request.but(dims=point))
+    @cache
+    def read_at(size: int) -> Graph:
+        return read({**request.dims, name: size})
 
-    return Rereading(reach(graph, name), graph.dims[name].max, at)
+    def planned(at_size: Graph, size: int) -> Candidate:
+        return initial_candidate(at_size, request.but(dims={**request.dims, name: size}))
+
+    return Rereading(reach(graph, name), graph.dims[name].max, read_at, planned)
 
 
 def largest_that_fits(
@@ -54,21 +62,43 @@ def largest_that_fits(
 ) -> Largest:
     """Return the largest size of ``name`` within its bounds at which the allowed moves fit ``capacity``.
 
-    With ``again``, each size is planned from the model as read at that size. Raises ``InvalidIrShapes`` for
-    a dimension that the graph does not define (``unknown_dimension``) or no tensor uses (``unused_dim``).
+    Raises ``InvalidIrShapes`` for a dimension that the graph does not define (``unknown_dimension``) or no tensor uses
+    (``unused_dim``).
     """
     envelope = dim_bounds(start.plan_input, name)
     others = replace(allowed, kinds=allowed.kinds - {"sizes"})
 
-    @cache
-    def at(size: int) -> Fitted:
-        candidate = with_size(start, name, size) if again is None else again.at(size)
-        return fit(candidate, capacity, others, progress)
+    def search(planned: Callable[[int], Candidate]) -> Largest:
+        @cache
+        def at(size: int) -> Fitted:
+            return fit(planned(size), capacity, others, progress)
+
+        return bisect_size(envelope, at) if again is None else _largest_by_doubling(again.sizes, again.first, at)
 
     if again is not None:
-        return _largest_by_doubling(again.sizes, again.first, at)
+        return _largest_as_read(again, search)
     refuse_unused_dims(start.plan_input.graph, [name])
-    return bisect_size(envelope, at)
+    return search(lambda size: with_size(start, name, size))
+
+
+def _largest_as_read(again: Rereading, search: Callable[[Callable[[int], Candidate]], Largest]) -> Largest:
+    """Return the result of ``search`` over a model that is read at three sizes, and at the result.
+
+    Numbers between are quadratic in the size. Where the model differs at the result, it is read at every size.
+    """
+    near = max(2, again.sizes.min, min(again.first, again.sizes.max - 2))
+    if near + 2 <= again.sizes.max:
+        with suppress(ContractError):  # a size that cannot be read, or numbers that make no valid graph
+            graphs = [again.read(near + k) for k in range(3)]
+
+            def extended(size: int) -> Graph:
+                return sized_graph(graphs, size - near) or again.read(size)
+
+            found = search(lambda size: again.planned(extended(size), size))
+            size = again.sizes.min if found.size is None else found.size
+            if extended(size) == again.read(size):
+                return found
+    return search(lambda size: again.planned(again.read(size), size))
 
 
 def _largest_by_doubling(sizes: Dim, first: int, at: Callable[[int], Fitted]) -> Largest:

@@ -1,4 +1,4 @@
-"""The graph of a step at another size, from its graphs at neighbouring sizes."""
+"""The graph of a model at another size, from its graphs at neighbouring sizes."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -13,7 +13,7 @@ def sized_graph(graphs: Sequence[Graph], steps: int) -> Graph | None:
     """Return the graph ``steps`` sizes after the first one; every number is a polynomial of the size.
 
     ``graphs`` are those at consecutive sizes: two for numbers that are linear in it, three for quadratic ones. ``None``
-    where they differ in more than numbers, or a number would be negative: then the step at that size has to be traced.
+    where they differ in more than numbers, or a number would be negative: then the model has to be read at that size.
     """
     try:
         return msgspec.convert(_extended([msgspec.to_builtins(each) for each in graphs], steps), type(graphs[0]))
