@@ -407,6 +407,7 @@ def test_module_without_loss_returns_its_output() -> None:
     [
         ({"allow": "alignment"}, "cannot run the move 'alignment'"),
         ({"optimizer": "lion"}, "no optimizer 'lion'"),
+        ({"optimizer": torch.optim.LBFGS}, r"optimizer's step cannot be traced(.|\n)*closure(.|\n)*as reserve"),
         ({"capacity": {"activations": 1}}, "one memory"),
     ],
 )

@@ -42,6 +42,19 @@ def make_optimizer(given: Optimizer, parameters: list[Any]) -> Any:
     return optimizer
 
 
+def _first_steps(given: Optimizer, parameters: list[Any]) -> tuple[Any, int, int]:
+    """Return the optimizer after two steps, and the live bytes before and at the peak of the second."""
+    optimizer = make_optimizer(given, parameters)
+    for each in parameters:
+        each.grad = torch.zeros_like(each) if each.requires_grad else None
+    states = [each for state in optimizer.state.values() for each in state.values() if isinstance(each, torch.Tensor)]
+    gradients = [each.grad for each in parameters if each.grad is not None]
+    with LiveBytes([*parameters, *states, *gradients]) as live:
+        before = live.held_bytes
+        optimizer.step()
+    return optimizer, before, live.peak_bytes
+
+
 def with_optimizer(graph: Graph, module: Any, gradients: Mapping[str, str], given: Optimizer | None) -> Graph:
     """Return the graph with one node for the optimizer's step, which reads gradients, parameters and states.
 
@@ -55,19 +68,22 @@ def with_optimizer(graph: Graph, module: Any, gradients: Mapping[str, str], give
     with stand_ins.mode, torch.enable_grad():
         own = {names[id(each)]: stand_ins.of(each) for each in module.parameters()}
         learned = [each.detach().requires_grad_(each.requires_grad) for each in own.values()]
-        optimizer = make_optimizer(given, learned)
+        try:
+            optimizer, before, peak = _first_steps(given, learned)
+        except UnreadableInput:
+            raise
+        except Exception as error:  # whatever the optimizer's own code raises for these parameters, or without values
+            raise UnreadableInput(
+                f"the optimizer's step cannot be traced: {type(error).__name__}: {error}.",
+                hint="Leave the optimizer out, and give the bytes of its states and step as reserve.",
+            ) from error
         states = {
             f"{name}.{key}": value
             for name, each in zip(own, learned, strict=True)
             for key, value in optimizer.state.get(each, {}).items()
             if isinstance(value, torch.Tensor)
         }
-        for each in learned:
-            each.grad = torch.zeros_like(each) if each.requires_grad else None
-        with LiveBytes([*learned, *states.values(), *[each.grad for each in learned if each.grad is not None]]) as live:
-            before = live.held_bytes
-            optimizer.step()
-    workspace = Tensor(STEP, (live.peak_bytes - before,), "uint8", "workspace")
+    workspace = Tensor(STEP, (peak - before,), "uint8", "workspace")
     held = [
         Tensor(name, tuple(value.shape), str(value.dtype).removeprefix("torch."), "optimizer_state")
         for name, value in states.items()
