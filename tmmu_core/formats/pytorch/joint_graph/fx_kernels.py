@@ -1,7 +1,7 @@
 """Layouts and storages of PyTorch's real kernels, where its fake kernels differ or are missing.
 
-* The gradients of some losses, and the result of a batch normalization, are contiguous (or channels last), whatever the
-  layout of the input. A view that is valid only in the layout of the fake result would fail in the real step.
+* The gradients of some losses, and results and gradients of normalizations, are contiguous (or channels last), whatever
+  the layout of the input. A view that is valid only in the layout of the fake result would fail in the real step.
 * The second result of ``ctc_loss`` has a size that depends on the lengths. Lengths in tensors have no values here, so
   the width of padded targets is used, which is the largest.
 * A kernel that resizes its result keeps the storage: the scalar of ``mse_loss`` has the bytes of all losses before the
@@ -55,6 +55,13 @@ def _batch_norm(mode: Any, func: Any, given: torch.Tensor, *rest: Any, **named: 
     return torch.empty_like(given, memory_format=suggest_memory_format(given)), *statistics
 
 
+def _gradient_of_norm(mode: Any, func: Any, gradient: Any, given: torch.Tensor, *rest: Any, **named: Any) -> Any:
+    with mode:
+        first, *others = decomposition_table[func](gradient, given, *rest, **named)
+    layout = suggest_memory_format(given) if given.dim() > 3 else torch.contiguous_format
+    return None if first is None else torch.empty_like(first, memory_format=layout), *others
+
+
 def _ctc_loss(mode: Any, func: Any, scores: torch.Tensor, targets: Any, _: Any, lengths: Any, *rest: Any) -> Any:
     if not isinstance(lengths, torch.Tensor):
         longest = max(lengths, default=0)
@@ -69,6 +76,7 @@ def _ctc_loss(mode: Any, func: Any, scores: torch.Tensor, targets: Any, _: Any, 
 _KERNELS = {
     _gradient_of_loss: (aten.mse_loss_backward, aten.smooth_l1_loss_backward, aten.huber_loss_backward),
     _batch_norm: (aten.native_batch_norm, aten._native_batch_norm_legit, aten._native_batch_norm_legit_functional),
+    _gradient_of_norm: (aten.native_layer_norm_backward, aten.native_batch_norm_backward),
     _ctc_loss: (aten._ctc_loss,),
 }
 for _kernel, _packets in _KERNELS.items():
