@@ -96,7 +96,7 @@ def write_bytes(data: bytes) -> None:
 def print_error(error: TmmuError, *, as_json: bool, verbose: bool = False) -> None:
     """Write an error to standard error: as text, or as one record on one line.
 
-    With ``verbose`` the text lists the reason of every reader.
+    With ``verbose`` the text lists why each format reader rejected the file.
     """
     if as_json:
         record: Mapping[str, Any] = error.record()
@@ -122,7 +122,7 @@ UNRECOGNISED = "Unrecognised file format."
 
 
 def _unreadable(error: UnreadableInput, verbose: bool) -> str:
-    """Return message and fix, with the reason of the closest reader, or of all readers if ``verbose``."""
+    """Return message and fix, with the error of the format that matches best, or of all formats if ``verbose``."""
     near = nearest(error.tried, error.message, error.source)
     took = any(reason == error.message for _, reason in error.tried)
     message = error.message
@@ -165,9 +165,9 @@ def _sample_hint(name: str) -> str:
 
 
 def write_output(name: str, data: bytes, what: str) -> None:
-    """Write to a file, compressed for ``.gz``, and report it on standard error; to standard output for ``-``.
+    """Write ``data`` to the file ``name``, or to standard output for ``-``. Raises ``UnwritableOutput``.
 
-    Raises ``UnwritableOutput``.
+    A file that ends in ``.gz`` is compressed. A note on standard error reports the file and its size.
     """
     if name == STREAM:
         write_bytes(data)
@@ -178,7 +178,10 @@ def write_output(name: str, data: bytes, what: str) -> None:
 
 
 def format_by_ending(name: str, endings: Mapping[str, str], fallback: str) -> str:
-    """Return the format of a file name without ``.gz``; ``fallback`` for ``-``. Raises :class:`UsageError`."""
+    """Return the format that ``endings`` lists for a file name, or ``fallback`` for ``-``; ``.gz`` is ignored.
+
+    Raises :class:`UsageError` for another ending.
+    """
     if name == STREAM:
         return fallback
     for ending, format_ in endings.items():

@@ -39,7 +39,7 @@ MODULES |= dict.fromkeys(("trace", "checkpoint", "restore", "apply", "schema"), 
 
 INTERRUPTED = 130
 VERBOSE = ("-v", "--verbose")
-"""Options of every command: list the reasons of all readers for an unreadable file."""
+"""Options of every command: list why each format reader rejected an unreadable file."""
 
 WRITE_ERRORS = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO, errno.EBADF)
 
@@ -58,7 +58,7 @@ class TolerantFile(io.FileIO):
 
 
 def settle_streams() -> None:
-    """Replace the standard streams, so that a closed pipe, or an unwritable standard error, is not an error."""
+    """Replace the standard streams: writes to a closed pipe, and failed writes to standard error, are discarded."""
     while (spare := os.open(os.devnull, os.O_RDWR)) <= 2:
         pass  # fills descriptors 0 to 2, so that no file opened later gets one of them
     os.close(spare)
@@ -107,7 +107,7 @@ def build(commands: Sequence[str] = COMMANDS) -> typer.Typer:
         pretty_exceptions_enable=False,
         epilog="Resource limits of every command: "
         + ", ".join(f"--max-{limit.name} N" for limit in SHOWN_LIMITS)
-        + ". All limits: docs/reference/settings.md. For an unreadable file, -v lists the reasons of all readers.",
+        + ". All limits: docs/reference/settings.md. For an unreadable file, -v lists why each reader rejected it.",
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     for name in commands:
@@ -135,7 +135,7 @@ LOG = logging.getLogger("tmmu")
 
 
 class _Notes(logging.Handler):
-    """Write the core's messages, such as that a model will be run, to standard error."""
+    """Write the log messages of the core to standard error, for example before it runs a model."""
 
     def emit(self, record: logging.LogRecord) -> None:
         print_note(record.getMessage())
@@ -151,7 +151,7 @@ def run(arguments: Sequence[str]) -> int:
         refuse_unknown_settings()
         arguments = _apply_limits(arguments)
         first = next(iter(arguments), "")
-        tmmu = build((first,) if first in COMMANDS else COMMANDS)  # to import all takes longer than a small plan
+        tmmu = build((first,) if first in COMMANDS else COMMANDS)  # importing all takes longer than a small plan
         code = int(tmmu(list(arguments), standalone_mode=False, prog_name="tmmu") or SUCCESS)
         sys.stdout.flush()
         return code
@@ -203,7 +203,7 @@ def _usage(error: TyperException) -> UsageError:
 
 
 def main() -> None:
-    """The console script."""
+    """Run the command line of this process and exit with its code."""
     settle_streams()
     sys.exit(run(sys.argv[1:]))
 

@@ -104,7 +104,7 @@ def _two_tables(
 
 
 def print_ranks(found: Sequence[RankSummary]) -> None:
-    """Print a row for all ranks with equal snapshots, the fullest first, and the imbalance."""
+    """Print one row per group of ranks with equal peaks, highest first, then the difference from mean and minimum."""
     fullest = max(found, key=lambda one: one.peak)
     alike: dict[tuple[int, int, str], list[RankSummary]] = {}
     for one in found:
@@ -123,7 +123,7 @@ def print_ranks(found: Sequence[RankSummary]) -> None:
         "",
         f"{numbers.count(len(found), 'rank')}; fullest: rank {fullest.rank} ({fullest.file}), "
         f"{numbers.over_bound(fullest.peak - mean, mean)} above the mean, "
-        f"{numbers.over_bound(fullest.peak - least, least)} above the least",
+        f"{numbers.over_bound(fullest.peak - least, least)} above the minimum",
     )
 
 

@@ -1,6 +1,7 @@
 """A design review: notes, bookmarked views and a decision about a plan, in one file that holds the plan and its graph.
 
-The file is JSON, or an HTML report that holds the same JSON. Opening one restores the picture without planning again.
+The file is JSON, or an HTML report that holds the same JSON. Opening the file restores the view and the plan
+without a run of the planner.
 """
 
 from __future__ import annotations
@@ -90,7 +91,10 @@ _KEY = "tmmu.review"
 
 
 def current() -> Review:
-    """Return the review of the open file, with a store that of all its visitors; an empty one without notes."""
+    """Return the review of the open file; an empty review if there is none.
+
+    A server with a store keeps one review per file for all visitors. Without a store each session has its own.
+    """
     source, (of, own) = state.choice().source, state.raw(_KEY) or ("", Review())
     if (stored := history.kept_file(f"review:{source}")) is not None:
         return msgspec.structs.replace(msgspec.json.decode(stored[1], type=Review), author=own.author)
@@ -98,7 +102,7 @@ def current() -> Review:
 
 
 def change(edit: Callable[[Review], Review]) -> None:
-    """Edit the review of the open file; with a store, its latest version there."""
+    """Apply ``edit`` to the review of the open file: to the latest version in the store, or to that of the session."""
     source, before = state.choice().source, current()
 
     def edited(stored: bytes) -> bytes:
@@ -157,16 +161,16 @@ def add_view(name: str) -> None:
 
 
 def view_changes(view: View) -> dict[str, object]:
-    """Return the changes of the choice that show a bookmarked view of the open file."""
+    """Return the fields of :class:`.view_state.Choice` of a bookmarked view, except the open file (``source``)."""
     chosen, _ = from_query(dict(parse_qsl(view.link)))
     return {name: value for name, value in vars(chosen).items() if name != "source"}
 
 
 def to_json(shown: Shown, verdict: str, now: Review, link: str) -> bytes:
-    """Return the review file of a plan as JSON; ``link`` is the query of the view that it opens."""
+    """Return the review file of a plan as JSON. Opening the file shows the view of the query ``link``."""
     data, name = content_of(shown.opened.source)
     moves = b""
-    with suppress(TmmuError):  # the server no longer has them
+    with suppress(TmmuError):  # without the moves if the server deleted them
         if source := dict(parse_qsl(link)).get("moves"):
             moves = content_of(source)[0]
     return msgspec.json.encode(

@@ -11,7 +11,7 @@ _ENTRY = re.compile(r"^\s*(?:[-*|]\s*)?\*\*(?P<term>[^*]+?)\*\*\s*(?:\([^)]*\))?
 
 
 def parse(text: str) -> dict[str, str]:
-    """Parse term (lower case) → definition. An entry begins with its terms in bold and ends at a blank line."""
+    """Return term (lower case) → definition. An entry begins with its terms in bold and ends at a blank line."""
     entries: dict[str, str] = {}
     terms: list[str] = []
     for line in text.splitlines():
@@ -45,7 +45,10 @@ def _terms() -> tuple[re.Pattern[str], dict[str, str]]:
 
 
 def explained(html: str, once: bool = True) -> str:
-    """Mark the terms in escaped text with their definitions as hover text; with ``once`` only the first of each."""
+    """Return HTML text in which each term shows its definition on hover.
+
+    With ``once`` only the first occurrence of each term is marked. ``html`` must be escaped.
+    """
     finds, known = _terms()
     if not known:
         return html

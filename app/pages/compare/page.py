@@ -25,7 +25,7 @@ from tmmu_core.plans.model import ArenaSummary, Plan
 
 MOST_CHANGES, MOST_LINES = 5_000, 60
 FIRST = 8
-"""Baselines offered as buttons."""
+"""Number of baselines that are offered as buttons."""
 
 
 def page() -> None:
@@ -134,7 +134,7 @@ def _linked() -> None:
 
 
 def _baseline() -> Shown | None:
-    """Return the plan of the baseline; ``None`` with its progress or its error."""
+    """Return the plan of the baseline; ``None`` if it is not ready or failed. Draws the progress or the error."""
     target = planning.baseline_of(state.choice())
     assert target is not None
     job = planning.plan_job(target)

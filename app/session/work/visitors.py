@@ -11,14 +11,14 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 loop: asyncio.AbstractEventLoop | None = None
 """Event loop of the server, once it runs."""
 NOBODY = ""
-"""Owner of work outside of pages (server start, tests). Never leaves."""
+"""Owner of work outside of pages (server start, tests). Always connected."""
 
 
 _server = threading.local()
 
 
 def visitor() -> str:
-    """Return the tab whose page runs in this thread; :data:`NOBODY` for the server itself."""
+    """Return the session id of the tab whose page runs in this thread; :data:`NOBODY` for the server itself."""
     context = get_script_run_ctx(suppress_warning=True)
     return NOBODY if context is None or getattr(_server, "works", False) else context.session_id
 

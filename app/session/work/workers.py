@@ -1,7 +1,7 @@
-"""Worker processes with progress, stop and kill: one per task, ended with its result or with the server.
+"""Run each task in its own worker process; the caller gets progress and can stop or kill the task.
 
-The fork server of ``multiprocessing``, which has imported the tasks, forks them; without ``os.fork`` (Windows) they are
-spawned.
+A worker ends after its result, or when the server ends. The fork server of ``multiprocessing`` imports the tasks once
+and forks the workers. Without ``os.fork`` (Windows) workers are spawned.
 """
 
 import copyreg
@@ -39,7 +39,7 @@ CONTEXT.set_forkserver_preload([f"{__package__}.tasks"])
 
 
 class TaskNotFinished(TmmuError):
-    """A task ended without a result although its input is valid. It is never cached."""
+    """A task ended without a result although its input is valid. The error is never cached."""
 
     CODE = "NOT_DONE"
 
@@ -54,12 +54,12 @@ class TaskNotFinished(TmmuError):
 
 @dataclass
 class TaskContext:
-    """Interface of a running task: progress, intermediate results, and the graph that it is about."""
+    """Interface of a running task: callbacks for progress and intermediate results, and its graph."""
 
     progress: Progress
     found: Callable[[Any], None] = lambda _: None
     graph: Graph | None = None
-    """The graph that the caller has too; results refer to it instead of sending it."""
+    """The graph of :attr:`TaskCall.graph`: a result that contains it is sent with a reference in its place."""
 
 
 Task = Callable[..., Any]
@@ -68,7 +68,7 @@ Task = Callable[..., Any]
 
 @dataclass(frozen=True)
 class TaskCall:
-    """A task with its arguments; ``graph`` is that of the task's context."""
+    """A task with its arguments. ``graph`` is the graph that the server has and the task sets in its context."""
 
     task: Task
     arguments: tuple[Any, ...]
