@@ -22,7 +22,7 @@ Flatten = Callable[[Sequence[str], str], list[str]]
 
 
 class Host(Protocol):
-    """A reader to which the nodes of bodies are appended, in execution order."""
+    """Interface of a format reader that collects the nodes of bodies in execution order."""
 
     def like(self, tensor: str, name: str, *, row: bool = False) -> str:
         """Declare a tensor of the same shape and dtype, or of one row of it, and return its id."""
@@ -48,13 +48,16 @@ class Site:
     scope: str
     outputs: tuple[str, ...]
     views: tuple[str, ...] = ()
-    """Views of the results that appear with them."""
+    """Views of the results, written by the same closing node."""
 
 
 def branch(
     host: Host, site: Site, condition: Sequence[str], bodies: Sequence[tuple[str, Flatten]], arguments: Sequence[str]
 ) -> None:
-    """Append the named bodies of a conditional, or the body of a call, and the closing node; all have ``arguments``."""
+    """Append the named bodies of a conditional, or the body of a call, and the closing node.
+
+    Every body is called with ``arguments``.
+    """
     start = len(host.nodes)
     results = [flatten(arguments, f"{site.scope}/{name}") for name, flatten in bodies]
     reads = (*condition, *(result for each in results for result in each))
@@ -113,7 +116,11 @@ def repeat(host: Host, site: Site, what: Repeated) -> None:
 
 
 def _apart(host: Host, site: Site, result: str, place: str, states: Sequence[str]) -> str:
-    """Return ``result``, or a copy of it if it is another state, which is overwritten before it is copied."""
+    """Return ``result``, or a clone if it is a state other than ``place``.
+
+    The closing node writes the states one after the other. Without the clone it could overwrite ``result`` before it
+    copies it.
+    """
     if result == place or host.root(result) not in states:
         return result
     copy = host.like(result, f"{site.scope}/{place.rpartition('/')[2]}.copy")

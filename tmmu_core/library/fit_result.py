@@ -85,7 +85,7 @@ class Fit(Generic[P]):
         path = Path(path)
         if not {".json", ".cbor"} & set(path.suffixes):
             raise UnreadableInput(
-                "a graph is written as .tmmu.json or .tmmu.cbor, not as this suffix.", source=str(path)
+                "a graph file cannot have this suffix.", source=str(path), hint="Use .tmmu.json or .tmmu.cbor."
             )
         write_output_file(path, native_file.encode(self.graph, path.name))
         return path

@@ -47,9 +47,9 @@ def apply_offload(plan_input: PlanInput, *moves: Move) -> PlanInput:
 
 
 def single_moves(plan_input: PlanInput, solution: object) -> Iterator[Move]:
-    """Yield a move for each storage that is idle at an arena's peak and lowers it, most bytes first.
+    """Yield one move per storage that is idle at an arena's peak, if its offload lowers live bytes, most bytes first.
 
-    ``bytes`` comes from the live curve; ``solution`` is not needed.
+    ``Move.bytes`` is the change of live bytes, not of the arena size. ``solution`` is not used.
     """
     model, begun = recover_choice(plan_input)
     base = run(model, begun)
@@ -68,9 +68,9 @@ def single_moves(plan_input: PlanInput, solution: object) -> Iterator[Move]:
 def lower(
     plan_input: PlanInput, solution: object, goal: Capacity, report: Progress | None = None
 ) -> Iterator[tuple[Move, ...]]:
-    """Yield lists of moves: the cheapest that meets the goal by the live curve, then lists for tighter goals.
+    """Yield lists of moves: first the cheapest whose peak live bytes meet the goal, then lists for tighter goals.
 
-    If none meets the goal, yield the lowest list found. Each list is complete and lower than the one before.
+    If none meets the goal, yield the list with the lowest peak. Each list replaces the one before and has a lower peak.
     """
     model, begun = recover_choice(plan_input)
     base = run(model, begun)
@@ -143,7 +143,7 @@ def _offload_next(
 
 
 def _keep_unneeded(model: RecomputeModel, begun: Choice, choice: Choice, over: Over) -> tuple[Choice, Run]:
-    """Keep storages on the device again, largest first, as long as the goal is met."""
+    """Cancel offloads that the goal does not need, largest storage first."""
     found = run(model, choice)
     gone = np.flatnonzero(choice.away & ~begun.away)
     for s in gone[np.lexsort((gone, -model.size[gone]))][:KEPT].tolist():
@@ -195,7 +195,7 @@ def _moves(model: RecomputeModel, begun: Choice, choice: Choice) -> tuple[Move, 
 
 
 def _dropped_storages(new: Choice) -> list[int]:
-    """Return the dropped storages, ascending, including those that are offloaded again in another gap."""
+    """Return the dropped storages, ascending. A storage is listed once, even if it is offloaded in several gaps."""
     return sorted(set(new.pairs[1].tolist()))
 
 

@@ -30,8 +30,10 @@ class PlanInput:
     """A lowered graph with a planner and an arena configuration; mode, preset and sizes are in the graph."""
 
     graph: Graph
-    """With an ``execution_order``. Names ``planner`` unless it is the default, and the alignment that all arenas
-    share, so that planning the graph alone gives the same plan and hash.
+    """The graph, with an ``execution_order``. Planning it with default options gives the same plan and hash.
+
+    Therefore its field ``planner`` names a planner that is not the default, and its field ``alignment`` the alignment
+    that all arenas share.
     """
     planner: str = "slots"
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -71,7 +73,7 @@ class Candidate:
 
     @property
     def extent_bytes(self) -> int:
-        """Sum of the extents of this memory's arenas."""
+        """Sum of the extents of all arenas except ``offload``."""
         return sum(extents(self.plan).values())
 
     @property
@@ -88,7 +90,7 @@ class Candidate:
 def initial_candidate(graph: Graph, request: PlanRequest, progress: Progress | None = None) -> Candidate:
     """Return the initial candidate: ``graph`` lowered for ``request``, planned without capacities and quota.
 
-    Under a shard spec it is the share of the rank. Raises ``ContractError`` as planning does.
+    With a shard spec the candidate is the share of the rank. Raises ``ContractError`` as planning does.
     """
     open_ended = request.but(
         capacities={},
@@ -99,13 +101,13 @@ def initial_candidate(graph: Graph, request: PlanRequest, progress: Progress | N
         seed=None,
     )
     planner = open_ended.spelled_out(graph).planner or DEFAULT_PLANNER
-    if not isinstance(planner_named(planner), MemoryPlannerEntry):  # only the order is needed, the packing follows
+    if not isinstance(planner_named(planner), MemoryPlannerEntry):  # this plan gives only the order; solve_input packs
         open_ended = open_ended.but(planner="greedy", options={})
     made = make_plan(graph, open_ended, progress)
     assert made.solution is not None
     arenas = arena_config(graph, open_ended, tuple(arena.name for arena in made.plan.arenas))
     lowered = lower_graph(made.solution.liveness.timeline, request.dims)
-    if request.is_one_memory:  # the fitted graph names the memory, so that it is planned without options
+    if request.is_one_memory:  # the fitted graph names the memory: planning it needs no option
         lowered = in_one_memory(lowered)
     plan_input = PlanInput(lowered, planner, request.options, arenas)
     warnings = (*_warnings(request), *made.warnings, *input_warnings(made.plan))
@@ -113,7 +115,7 @@ def initial_candidate(graph: Graph, request: PlanRequest, progress: Progress | N
 
 
 def _warnings(request: PlanRequest) -> Iterator[str]:
-    """Options that have no effect on a fit."""
+    """Yield a warning for each group of options without effect on a fit."""
     given = written(request)
     options = [OPTION_SPECS[name].option for name in ("budget", "token", "seed", "addressing") if name in given]
     if options:
@@ -124,13 +126,13 @@ def _warnings(request: PlanRequest) -> Iterator[str]:
 
 
 def solve_input(plan_input: PlanInput, progress: Progress | None = None) -> Solution:
-    """Plan it. Raises ``ContractError`` as the engine does."""
+    """Return the plan of an input, without capacities. Raises ``ContractError`` as the engine does."""
     request = PlanRequest(planner=plan_input.planner, options=plan_input.options, arenas=_unlimited(plan_input.arenas))
     return solve(plan_input.graph, request, progress=progress)
 
 
 def extents_of(plan_input: PlanInput, known: dict[bytes, Packing] | None = None) -> dict[str, int]:
-    """Return arena → extent in bytes, planned without the columns of a plan.
+    """Return arena → extent in bytes; faster than :func:`solve_input`, because no plan with its rows is built.
 
     ``known`` caches optimal packings: a move leaves most arenas unchanged.
     """
@@ -167,7 +169,7 @@ def _packed(
 
 
 def extents(plan: Plan) -> dict[str, int]:
-    """Return arena → extent in bytes, for the arenas of this memory."""
+    """Return arena → extent in bytes, without the arena ``offload``."""
     return {arena.name: arena.extent_bytes for arena in plan.arenas if arena.name != OFFLOAD_ARENA}
 
 

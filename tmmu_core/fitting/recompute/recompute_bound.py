@@ -1,8 +1,8 @@
 """Storages that are live while a node runs, whatever is recomputed, offloaded or reordered.
 
-A storage that no allowed move drops is live from the first node that touches it to the last one. In another order that
-holds for a node between two of them in the data flow. Results of operators with unknown properties do not count: with
-these known, they could be dropped.
+A storage that no allowed move drops is live from the first node that touches it to the last one. If the order can
+change, it is live at each node that must run after one of these nodes and before another. Results of operators with
+unknown properties are left out: they could be dropped if the properties were known.
 """
 
 import numpy as np
@@ -15,7 +15,7 @@ from tmmu_core.fitting.recompute.recompute_model import recompute_model
 from tmmu_core.fitting.unknown import unknown_operators
 
 ORDERED_UP_TO = 2_500
-"""Nodes up to which the data flow is followed where the order can change."""
+"""Maximum number of units (:mod:`..order.order_model`). For more, the result lists no storages."""
 
 
 def always_live(start: Candidate, allowed: Allowed) -> list[list[int]]:

@@ -102,12 +102,12 @@ def _drops_in(
     index, storage_of = model.timeline.index, model.liveness.storage_of
     nodes = {node.node_id: node for node in graph.nodes}
     copy_of = {}
-    """Tensor as written → the recomputing run that computed its root."""
+    """Tensor of ``graph`` → the node that writes its root: the original or one of its recomputing runs."""
     root_in = {tensor.id: tensor for tensor in graph.tensors}
     maker = {name: node.node_id for node in graph.nodes for name in node.outputs}
 
     def storages(names: tuple[str, ...]) -> list[tuple[str, int]]:
-        """Return tensors as written with their storages, without generator states."""
+        """Return ``(tensor, its storage in the model)`` for tensors of ``graph``, without generator states."""
         originals = [(name, index.tensor_of.get(back.get(name, name))) for name in names]
         return [(name, int(storage_of[i])) for name, i in originals if i is not None]
 
@@ -120,9 +120,9 @@ def _drops_in(
         return copy_of[name]
 
     before: dict[str, str] = {}
-    """Node → itself, or the given node before which a copy runs."""
+    """Node → itself; for an added node, the next original node in the order."""
     last: dict[int, tuple[str, str]] = {}
-    """Storage → its life and the given node at which, or directly before which, it was last used."""
+    """Storage → its writer (:func:`life`) and the original node of its last use (:data:`before`)."""
     found: dict[Drop, None] = {}
     position = ""
     for node_id in reversed(graph.execution_order or ()):

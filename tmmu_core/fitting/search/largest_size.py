@@ -35,9 +35,9 @@ class Rereading:
 def rereading(
     graph: Graph, request: PlanRequest, name: str, read: Callable[[Mapping[str, int]], Graph]
 ) -> Rereading | None:
-    """Return how to read the model at other sizes of ``name``; ``None`` if its tensors use the dimension itself.
+    """Return how to read the model at other sizes of ``name``; ``None`` if its reader supports no other size.
 
-    ``read`` returns the graph at sizes by name.
+    ``read`` takes the size of each dimension by name and returns the graph.
     """
     if name not in graph.ranges:
         return None
@@ -82,9 +82,10 @@ def largest_that_fits(
 
 
 def _largest_as_read(again: Rereading, search: Callable[[Callable[[int], Candidate]], Largest]) -> Largest:
-    """Return the result of ``search`` over a model that is read at three sizes, and at the result.
+    """Return the result of ``search`` over graphs that are extrapolated from three sizes of the model.
 
-    Numbers between are quadratic in the size. Where the model differs at the result, it is read at every size.
+    Every number of the graph is taken as quadratic in the size. At the result the model is read once to check this. If
+    the graphs differ, the search is repeated with a graph that is read at each size.
     """
     near = max(2, again.sizes.min, min(again.first, again.sizes.max - 2))
     if near + 2 <= again.sizes.max:
@@ -102,7 +103,7 @@ def _largest_as_read(again: Rereading, search: Callable[[Callable[[int], Candida
 
 
 def _largest_by_doubling(sizes: Dim, first: int, at: Callable[[int], Fitted]) -> Largest:
-    """Return the largest size that fits, by doubling from ``first``: the largest of all may be too large to read."""
+    """Return the largest size that fits, by doubling from ``first``, because the largest allowed size can be huge."""
     best = at(first)
     if best.answer != "fits":
         return bisect_size(Dim(sizes.min, first), at)

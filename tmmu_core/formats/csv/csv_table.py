@@ -130,10 +130,12 @@ def _rows(data: bytes, name: str) -> Iterable[dict[str, Any]]:
     try:
         for k, row in enumerate(csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)):
             if k >= MOST_ROWS:
-                raise UnreadableInput(f"the table has more than {MOST_ROWS:,} rows.", source=name, hint="Cut it.")
+                raise UnreadableInput(
+                    f"the table has more than {MOST_ROWS:,} rows.", source=name, hint="Split the table."
+                )
             yield {str(key).strip(): value for key, value in row.items() if key is not None}
     except csv.Error as error:
-        raise UnreadableInput(f"no CSV: {error}.", source=name, hint="Close the quotes.") from error
+        raise UnreadableInput(f"the table is not valid CSV: {error}.", source=name, hint="Close the quotes.") from error
 
 
 def _objects(text: str, name: str) -> list[dict[str, Any]]:
@@ -181,7 +183,7 @@ def _plain(text: str, unit: str) -> str:
 
 
 def _merged(cells: list[dict[str, str]], name: str) -> list[dict[str, str]]:
-    """Return the rows, those of one alias as one row: from their first step to their last, with the largest size."""
+    """Return the rows with one row per alias: its live range covers all rows of the alias, its size is the largest."""
     first: dict[str, dict[str, str]] = {}
     kept = []
     for cell in cells:
@@ -194,6 +196,6 @@ def _merged(cells: list[dict[str, str]], name: str) -> list[dict[str, str]]:
             for field in ("upper", "size"):
                 same[field] = str(max(strict.whole_number(same[field]), strict.whole_number(cell[field])))
         except ValueError as error:
-            what = f'the rows of the alias "{cell["alias"][:80]}" contain a value that is no whole number.'
+            what = f'the rows of the alias "{cell["alias"][:80]}" contain a value that is not a whole number.'
             raise UnreadableInput(what, source=name, hint="Write digits only.") from error
     return kept

@@ -133,7 +133,7 @@ def run_of(
 
 
 def sizes_of(graph: Graph, dims: Mapping[str, int] | None = None) -> Sizes:
-    """Check a graph without its order, and return the sizes of its tensors at ``dims``. Raises as ``index_graph``."""
+    """Return the sizes of a graph's tensors at ``dims``. Raises for an invalid graph as ``index_graph``."""
     index = index_graph(graph, dims)
     nbytes = dict(zip(index.tensor_ids, index.nbytes.tolist(), strict=True))
     views = {tensor.id: tensor.view.byte_length for tensor in graph.tensors if tensor.view is not None}
@@ -216,7 +216,10 @@ def _by_default(waits_for: Mapping[str, set[str]]) -> list[str]:
 
 
 def _as_given(graph: Graph, given: Sequence[str], waits_for: Mapping[str, set[str]]) -> list[str]:
-    """Check a given order and return its nodes of the timeline: one order is valid for all modes."""
+    """Return the nodes of the timeline in the given order. Nodes of other modes in the order are skipped.
+
+    Raises for an invalid order.
+    """
     known = {node.node_id for node in graph.nodes}
     order: list[str] = []
     done: set[str] = set()

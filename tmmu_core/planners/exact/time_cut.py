@@ -1,8 +1,8 @@
-"""Time cuts: where few storages cross a moment, pack its two sides one after the other.
+"""Split a problem at steps that few storages cross, and pack the pieces one after the other.
 
-Two networks with a handful of buffers in common are almost two problems. The pieces are searched in the order of
-time, or in reverse; storages shared with an earlier piece are fixed there. If a later piece does not fit, the next
-try uses another order and the other direction.
+Two networks with few buffers in common are nearly independent. The pieces are searched in the order of time, or in
+reverse. Storages shared with an earlier piece keep their offsets from there. If a later piece does not fit, the next
+try uses another branching order and the other direction.
 
 A packing of all pieces is a packing of the whole. Infeasibility is proven only by a piece without fixed storages: it
 is a subset of the problem.
@@ -19,17 +19,17 @@ from tmmu_core.planners.exact.search_model import search_model
 from tmmu_core.planners.problem import subproblem
 
 MIN_SIDE_RATIO = 8
-"""A moment is a cut if each side has at least this many times the number of storages that cross it."""
+"""A step is a cut if each side has at least this many times the number of storages that cross it."""
 MIN_SIDE_STORAGES = 16
 """Minimum number of storages on each side of a cut that do not cross it."""
 TRY_NODES = 12_000
-"""Nodes of each piece in the shortest try; a multiple of the Luby sequence."""
+"""Search nodes per piece in the shortest try. Later tries multiply this by the Luby sequence."""
 
 
 def cut_columns(cols: Columns) -> list[int]:
-    """Return the columns before which few storages cross, ascending.
+    """Return the cuts, ascending: time columns (indices of ``cols.births``) at whose start few storages are live.
 
-    Empty where conflicts do not follow from time alone (gaps, in-place reuse, forbidden pairs) or offsets are fixed.
+    Empty if conflicts do not follow from time alone (gaps, in-place reuse, forbidden pairs) or offsets are fixed.
     """
     if not cols.plain:
         return []
@@ -54,7 +54,7 @@ def cut_columns(cols: Columns) -> list[int]:
 
 @dataclass
 class TimeCutSearch:
-    """Searches the pieces of a problem; every storage is a unit."""
+    """Search the pieces of a problem. Each storage is a unit of its own (:mod:`.search_model`)."""
 
     cols: Columns
     at: list[int]

@@ -18,7 +18,7 @@ EFFORT = {"rounds": 4_000, "work": 300_000_000}
 
 @dataclass(frozen=True)
 class CostlyReuse:
-    """Two rows that share bytes for a penalty. If their lives differ, ``first`` is freed before ``second`` begins."""
+    """Two rows that share bytes for a penalty. If their live ranges are disjoint, ``first`` is the earlier row."""
 
     first: int
     second: int
@@ -29,7 +29,10 @@ class CostlyReuse:
 
 
 def costly_reuses(plan: Plan) -> list[CostlyReuse]:
-    """Return every active penalty of a plan, the highest first, each for the two live parts closest in time."""
+    """Return every active penalty of a plan, the highest first.
+
+    For tensors with several live parts (one row each), the two parts closest in time are reported.
+    """
     found: list[CostlyReuse] = []
     for a, b, cost in plan.constraints.reuse_penalties if plan.constraints is not None else ():
         pairs = [
@@ -60,16 +63,16 @@ def _rows(plan: Plan, name: str) -> Iterator[int]:
 
 @dataclass(frozen=True)
 class CostPoint:
-    """The least reuse cost found for capacities from ``extent`` bytes up to the next point."""
+    """The least reuse cost found for capacities from ``extent`` bytes up to the next larger extent of the curve."""
 
     extent: int
     cost: int
     bound: int
-    """Lower bound of the cost for every capacity below the next point's extent."""
+    """Lower bound of the cost for every capacity below the next larger extent."""
 
 
 def cost_curve(problem: Problem) -> list[CostPoint]:
-    """Return the points of bytes against cost, from the least cost to the least bytes; at most ``MOST_POINTS``."""
+    """Return the curve of reuse cost over capacity, largest extent first; at most ``MOST_POINTS`` points."""
     points: list[CostPoint] = []
     capacity = UNLIMITED
     while len(points) < MOST_POINTS:

@@ -1,4 +1,4 @@
-"""Live bytes over the steps: of columns of births, deaths and sizes, and of the storages of a plan."""
+"""Live bytes at each step, computed from arrays (birth, death, size) or from the storages of a plan."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -52,7 +52,7 @@ def peak_of(curve: NDArray[Any]) -> tuple[int, int]:
 
 
 def peak_and_count(birth: I64, death: I64, size: U64, steps: int) -> tuple[int, int]:
-    """``(peak live bytes, max live)`` without a curve over all steps, which a plain instance may have 2^40 of."""
+    """Return ``(peak live bytes, max live)``. Memory is O(storages): an instance may have 2^40 steps."""
     _, birth, death, steps = _squeezed(birth, death, steps)
     count = np.bincount(birth, minlength=steps + 1) - np.bincount(death, minlength=steps + 1)
     return peak_of(live_bytes_of(birth, death, size, steps))[1], int(np.cumsum(count[:steps]).max(initial=0))
@@ -138,7 +138,7 @@ def _grouped(plan: Plan) -> PlanStorages:
     is_view = np.array([base is not None for base in plan.base_tensor_uids], np.bool_)
     head = np.zeros(n, np.int64)
     backwards = np.lexsort((np.arange(len(plan)), is_view, plan.birth))[::-1]
-    head[of[backwards]] = backwards  # the last write wins: the first-born
+    head[of[backwards]] = backwards  # a later assignment replaces an earlier one, so the first-born row remains
     birth = _gathered(np.minimum, np.iinfo(np.int64).max, of, plan.birth, n)
     death = _gathered(np.maximum, 0, of, plan.held_until, n)
     offset = _gathered(np.minimum, U64_MAX, of, plan.offset, n)
