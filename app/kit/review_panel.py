@@ -23,7 +23,7 @@ def flags(shown: Shown) -> list[tuple[int, str]]:
 
 
 def draw(shown: Shown) -> None:
-    """Draw the review, folded until it has something."""
+    """Draw the review; an empty review is folded."""
     now = review.current()
     count = len(now.notes) + len(now.views)
     answer = f", {now.decision.answer}" if now.decision else ""

@@ -54,7 +54,7 @@ class Shown:
     """The plan that the pages show, its inputs and its verdict."""
 
     choice: Choice
-    """With mode, preset and planner spelled out."""
+    """The choice with explicit mode, preset and planner."""
     opened: Opened
     plan: Plan
     solution: Solution | None = None

@@ -35,9 +35,9 @@ class Session:
     last_valid: Choice | None = None
     """The last choice that could be planned."""
     previous: Choice | None = None
-    """The choice before it, of the same file."""
+    """The valid choice before ``last_valid``, if it has the same file."""
     uploads: int = 0
-    """A number that changes after each upload; as part of the key it empties the widget."""
+    """Number of uploads. It is part of the key of the upload widget, so that the widget is empty after an upload."""
 
 
 def session() -> Session:

@@ -104,7 +104,10 @@ def _changed(answer: Shown) -> None:
 
 
 def limited_choice(job: Job[Shown], chosen: Choice) -> Choice | None:
-    """Return the choice with the node limit of a stopped search; run again where another visitor stopped it."""
+    """Return the choice with the node limit of a stopped search, or ``None``.
+
+    If another visitor stopped the search, the page runs again.
+    """
     try:
         return planning.repeatable(job, chosen)
     except TaskNotFinished:
@@ -112,7 +115,7 @@ def limited_choice(job: Job[Shown], chosen: Choice) -> Choice | None:
 
 
 def _stopped(job: Job[Shown], chosen: Choice) -> None:
-    """Put the node limit of a search that was stopped into the choice, and so into the link."""
+    """Set the node limit of a stopped search in the choice, so that the link repeats the plan."""
     if (limited := limited_choice(job, chosen)) is not None:
         state.choose(planner=limited.planner, options=limited.options, step=chosen.step)
         st.rerun()
@@ -131,7 +134,7 @@ def _limited(answer: Shown) -> None:
 
 
 def is_digest(side: Shown) -> bool:
-    """Return whether it is a trace without tensors."""
+    """Return whether a side is a digest (a trace without tensors)."""
     return side.opened.trace is not None and not side.opened.trace.complete
 
 

@@ -17,7 +17,10 @@ LARGE = 250_000
 
 
 def mark(shown: Shown) -> str:
-    """Return the verdict as HTML, "" for a plan that is only over a limit; the page runs again when it is ready."""
+    """Return the verdict as HTML; "" for a plan that is only over a limit.
+
+    Until the verdict is ready, a placeholder is returned; then the page runs again.
+    """
     is_small = len(shown.plan) < planning.JUDGED_HERE_UP_TO
     job = planning.judgement(shown) if is_small else planning.known_judgement(shown)
     if job is None or not job.wait(SHORT if is_small else 0):

@@ -65,7 +65,7 @@ class Box:
     tip: Tip
     hidden: int = 0
     held: float = 0.0
-    """Bytes live at the peak that it wrote, as a share of all bytes live at the peak (0 … 1)."""
+    """Bytes live at the peak that the vertex wrote, as a share of all bytes live at the peak (0 … 1)."""
 
 
 def draw(shown: Shown, key: str = "walk") -> None:

@@ -54,9 +54,9 @@ class Job(Generic[T]):
         self.waiters: dict[str | Job[Any], int] = {}
         """Requester (a visitor, or a job that needs this one) → the latest page of the visitor that requested it."""
         self.left_at: float | None = None
-        """Time at which the last of them left; ``None`` while one is connected."""
+        """Time at which the last visitor left; ``None`` while a visitor is connected."""
         self.stopped_for: set[str] = set()
-        """Visitors who stopped it; only they see its result."""
+        """Visitors who stopped the job; only they see the result of a stopped job."""
         self.error: BaseException | None = None
         self._abandoned, self._finished = False, threading.Event()
         self._result: T | None = None
@@ -87,7 +87,7 @@ class Job(Generic[T]):
         return not self.stopped_for
 
     def stop(self, visitors_: Iterable[str] | None = None) -> None:
-        """Stop the job with its best result for these visitors (default: the visitor of the running callback)."""
+        """Stop the job. Its best result is shown to ``visitors_`` (default: the visitor of the running callback)."""
         self.stopped_for |= {visitors.visitor()} if visitors_ is None else set(visitors_)
 
     def abandon(self) -> None:
@@ -96,17 +96,17 @@ class Job(Generic[T]):
 
     @property
     def stopping(self) -> bool:
-        """Whether a visitor stopped it."""
+        """Whether a visitor stopped the job."""
         return bool(self.stopped_for)
 
     @property
     def finished(self) -> bool:
-        """Whether it has a result or an error."""
+        """Whether the job has a result or an error."""
         return self._finished.is_set()
 
     @property
     def worked(self) -> bool:
-        """Whether it has a result."""
+        """Whether the job has a result."""
         return self.finished and self.error is None
 
     def wait(self, seconds: float) -> bool:
@@ -121,7 +121,7 @@ class Job(Generic[T]):
         return self._result  # type: ignore[return-value]
 
     def visitors(self) -> dict[str, int]:
-        """Visitors who wait for it, directly or through a job that needs it → the latest page that requested it."""
+        """Return the visitors who wait for the job, also through another job → the latest page that requested it."""
         found: dict[str, int] = {}
         for waiter, page in list(self.waiters.items()):
             if not isinstance(waiter, Job):
