@@ -60,7 +60,7 @@ class Operator:
     base: str
     overload: str
     is_gradient: bool = False
-    """Whether it is the synthesized backward step of the operator."""
+    """Whether the node is the synthesized backward step of the operator."""
     entry: Entry | None = None
     """``None`` for an unknown operator."""
 

@@ -90,7 +90,7 @@ def ir_object(graph: Graph) -> dict[str, Any]:
 
 @cache
 def _defaults(kind: type[msgspec.Struct]) -> dict[str, Any]:
-    """Return the fields of a struct with their defaults; a field without one never equals it."""
+    """Return field → default of a struct; a field without a default gets a value that equals nothing."""
     fields = msgspec.structs.fields(kind)
     return {f.name: {} if f.default_factory is not msgspec.NODEFAULT else f.default for f in fields}
 

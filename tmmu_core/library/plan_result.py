@@ -323,7 +323,7 @@ class Plan(model.Plan):
 
 @dataclass(frozen=True)
 class Gate:
-    """The result of :meth:`Plan.gate`; true if it is green."""
+    """The result of :meth:`Plan.gate`; true if it is :attr:`ok`."""
 
     verdict: Verdict
     checks: tuple[Check, ...]

@@ -18,17 +18,17 @@ class Idle:
     """Columns, one row per storage of a :class:`Liveness`. Steps; ranges are half-open."""
 
     held: I64
-    """Steps from birth to death."""
+    """Number of steps from birth to death."""
     idle: I64
-    """Steps at which no node uses it."""
+    """Number of steps at which no node uses the storage."""
     gap_from: I64
-    """First step of its longest idle stretch (the earliest of equals); its death without one."""
+    """First step of the longest idle range (the first of equal ones); the death if there is none."""
     gap_to: I64
-    """Step after that stretch."""
+    """Step after that idle range."""
     last: I64
-    """Last step at which it is used; −1: none."""
+    """Last step at which a node uses the storage; −1: none."""
     before: I64
-    """The use before the last; −1: none."""
+    """Step of the use before the last one; −1: none."""
 
 
 def idle_of(liveness: Liveness) -> Idle:

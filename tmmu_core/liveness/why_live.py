@@ -41,19 +41,19 @@ class Explanation:
     readers: tuple[Event, ...]
     """In step order, each node once."""
     reason: DeathReason
-    """Why it dies at its death."""
+    """Reason why the live range ends at this step."""
     sentence: str
     """The reason as text."""
     takes_over: str | None
-    """Tensor whose bytes it reuses in place."""
+    """Tensor whose bytes this tensor reuses in place."""
     granted_by: str | None
-    """Tensor that it may reuse in place, whether or not the planner did."""
+    """Tensor whose bytes this tensor may reuse in place, whether or not the planner did."""
     handed_to: str | None
-    """Tensor that may reuse its bytes in place."""
+    """Tensor that may reuse the bytes of this tensor in place."""
     handed_over: bool
-    """Whether that tensor uses its bytes."""
+    """Whether the tensor ``handed_to`` reuses them in this plan."""
     refusals: tuple[Refusal, ...]
-    """Refused in-place reuses of its bytes."""
+    """Refused in-place reuses of the bytes of this tensor."""
 
 
 def explain(liveness: Liveness, tensor_id: str) -> Explanation:

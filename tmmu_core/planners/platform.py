@@ -39,9 +39,9 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The memory of storages that meet all given conditions. The first rule that matches decides."""
 
     memory: str
-    """For constants, the source."""
+    """Memory of the storage; for constants, the memory that stores them."""
     constant_destination_memory: str | None = None
-    """For constants, the memory that kernels read if it differs: the arena is staged."""
+    """Memory from which kernels read constants, if it is another one; then the arena is staged."""
     role: str | None = None
     """``scratch``, ``persistent``, ``constant``, or a tensor role such as ``gradient``."""
     operator: str | None = None

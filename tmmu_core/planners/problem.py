@@ -199,9 +199,9 @@ class PlainInstance:
     notes: tuple[str, ...] = ()
     """Remarks of the reader."""
     made: Mapping[str, StorageOrigin] = field(default_factory=dict)
-    """By storage, its producer if the file names it; neither planned nor hashed."""
+    """Storage → its producer, if the file names one; neither planned nor hashed."""
     recorded: Recorded | None = None
-    """For the snapshot of an allocator."""
+    """The recording of the allocator, if the file is a snapshot."""
     others: tuple[Problem, ...] = ()
     """Further arenas with separate ids. Their offsets follow those of ``problem`` in ``packing``."""
 

@@ -140,7 +140,7 @@ class TensorRow:
     alias_group_id: str | None = None
     base_tensor_uid: str | None = None
     category: Category | None = None
-    """Of a plan from an allocator's snapshot; absent in the plan files of others."""
+    """Category of the tensor in a plan from an allocator's snapshot; absent in other plan files."""
 
 
 class Constraints(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -224,7 +224,7 @@ class Plan(PlanColumns):
     """Whether step 0 is ``@inputs``; then node k of ``execution_order`` runs at step k + 1."""
     execution_order: tuple[str, ...]
     arenas: tuple[ArenaSummary, ...]
-    """By name bytes."""
+    """Summaries of all arenas, sorted by name bytes."""
     metrics: dict[str, Any] = field(default_factory=dict)
     """Figures of contract §7; ``allocation_time_ns`` among them, never hashed and never compared."""
     notes: dict[str, Any] = field(default_factory=dict)

@@ -26,11 +26,11 @@ class _Delay:
 
     units: tuple[int, ...]
     saved: int
-    """Bytes at the peak, less those of operands that are held for it."""
+    """Bytes freed at the peak, minus the bytes of operands that stay live for the delayed units."""
     flops: int
-    """FLOPs of the operands that are not held."""
+    """FLOPs to recompute the operands that do not stay live."""
     needed: int
-    """Bytes that a node needs at most while the operands are made."""
+    """Most bytes that one node needs while the operands are recomputed and the delayed units run."""
 
 
 def delay_moves(base: Candidate, lowest: Candidate, step: int, over: int, *, keep_phases: bool) -> Iterator[Move]:

@@ -47,7 +47,10 @@ def peaks_outside(model: OrderModel, order: I64, begin: int, end: int) -> I64:
 
 
 def alone(model: OrderModel, order: I64) -> tuple[I64, I64]:
-    """Shape (units,) each: what each unit adds to the live bytes while it runs, and after it, run in ``order``."""
+    """Return two arrays of shape (units,): the live bytes that each unit adds while it runs, and after it has run.
+
+    The units run in ``order``.
+    """
     found = run_native("alone", model, order)
     if found is not None:
         return found

@@ -59,7 +59,7 @@ class OrderModel:
     initial: NDArray[np.bool_]
     """Live before the first node: an input."""
     touched_by: I64
-    """Shape (storages,): number of nodes that touch it."""
+    """Shape (storages,): number of nodes that touch the storage."""
     constant: I64
     """Shape (arenas,): bytes that are live at every step."""
     arenas: tuple[str, ...]

@@ -41,7 +41,7 @@ class Fitted:
     bound: LowerBound
     """Lower bound over all plans that the allowed moves can reach, by arena."""
     proven_bytes: int
-    """Lower bound of the sum over all arenas, where it is known to be higher."""
+    """Lower bound of the sum over all arenas; it can exceed the sum of ``bound``."""
     curve: tuple[Candidate, ...]
     """Candidates from the initial plan on, by rising cost and falling bytes."""
     flops: int

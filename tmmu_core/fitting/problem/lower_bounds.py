@@ -38,9 +38,9 @@ class Need:
     arena: str
     bytes: int
     step: str
-    """The node that needs it, ``@inputs`` or ``@outputs``; empty for a combined bound."""
+    """The node that needs these bytes, ``@inputs`` or ``@outputs``; empty for a combined bound."""
     tensors: tuple[str, ...]
-    """Ids of the storages that it consists of, without persistent ones."""
+    """Ids of the storages whose sizes add up to the bound, without persistent ones."""
     why: str
 
 

@@ -77,9 +77,9 @@ class Lives:
     of: I64
     """Shape (lives,): the storage."""
     birth: I64
-    """Shape (lives,): the step that computes it."""
+    """Shape (lives,): the step that loads, computes or copies back the storage."""
     last: I64
-    """Shape (lives,): the step of its last read."""
+    """Shape (lives,): the step of the last read."""
     node: I64
     """Shape (steps,): the position that runs; −1 for loading and copying."""
     further: NDArray[np.bool_]
@@ -385,7 +385,7 @@ def _live(model: RecomputeModel, lives: Lives, tables: Tables, arenas: int) -> I
 
 
 def _reused(model: RecomputeModel, lives: Lives, first_life: NDArray[np.bool_], tables: Tables) -> NDArray[np.bool_]:
-    """Return an array of shape (lives,): the output of the step that reads it last reuses its memory in place."""
+    """Return an array of shape (lives,): whether an output of the step of the last read reuses the memory in place."""
     runs = np.flatnonzero(lives.node >= 0)
     first_pair, after = model.pair_ptr[lives.node[runs]], model.pair_ptr[lives.node[runs] + 1]
     count = after - first_pair

@@ -112,9 +112,9 @@ def _offers(idle: list[Idle], model: RecomputeModel) -> Iterator[list[int]]:
 
 
 def _with_temporaries(idle: list[Idle], search: Search) -> Iterator[list[int]]:
-    """Yield the drop of each storage with those of the temporaries it was computed from.
+    """Yield, per idle storage, its drop together with the drops of the temporaries from which it was computed.
 
-    Where only the storage is dropped, a temporary stays live for its next run, at the same bytes.
+    If only the storage were dropped, a temporary of the same size would stay live for its recomputation.
     """
     model = search.model
     for each in idle:

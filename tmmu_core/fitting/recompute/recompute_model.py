@@ -44,10 +44,10 @@ class RecomputeModel:
     """Shape (positions,): node number in the index."""
     in_ptr: I64
     in_idx: I64
-    """Position → storages that it reads or adds a member to; each once, without persistent ones."""
+    """Position → storages that its node reads or adds a member to; each once, without persistent ones."""
     out_ptr: I64
     out_idx: I64
-    """Position → storages that it creates."""
+    """Position → storages that its node creates."""
     pair_ptr: I64
     pair_idx: I64
     """Position → *edges* (indices into ``in_idx``) whose storage the output may reuse, in order of priority."""
@@ -190,7 +190,7 @@ def _aligned_sizes(liveness: Liveness, config: Mapping[str, Arena]) -> tuple[I64
 
 
 HUBS = (4, 12)
-"""Degrees from which a node does not connect a part: it is a part by itself."""
+"""Minimum degrees of a hub. A hub does not connect its neighbours: it is a part of its own."""
 
 
 def connected_parts(model: RecomputeModel, nodes: Mask, hub: int = HUBS[0]) -> list[I64]:

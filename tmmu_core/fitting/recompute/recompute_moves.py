@@ -57,7 +57,7 @@ def _problem(plan_input: PlanInput) -> tuple[RecomputeModel, Choice]:
 
 
 def _cheapest(search: Search, found: Sequence[tuple[Mask, Point]]) -> tuple[Point | None, list[Point]]:
-    """Return the cheapest point within the goal, and the points before it."""
+    """Return the cheapest point that meets the goal, and the points from which it was improved."""
     if search.is_small:
         return search.exhausted(), []
     points = [settle(search, found), *search_sweeps(search, [point for _, point in found])]
@@ -161,10 +161,10 @@ def _nested_points(search: Search, found: Sequence[tuple[Mask, Point]]) -> list[
 
 
 def single_moves(plan_input: PlanInput, solution: object) -> Iterator[Move]:
-    """Yield a move for each storage that is idle at the peak and lowers it, most bytes first.
+    """Yield one move per storage that is idle at the peak, if its recomputation lowers live bytes, most bytes first.
 
-    Moves of all nodes of one operator come first where they save more than one node. ``bytes`` comes from the live
-    curve.
+    Moves of all nodes of one operator come first where they save more than one node. ``Move.bytes`` is the change of
+    live bytes, not of the arena size.
     """
     model, begun = _problem(plan_input)
     base = run(model, begun)

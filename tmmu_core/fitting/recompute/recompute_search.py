@@ -38,7 +38,7 @@ LEAST_TRIALS = 300
 
 GoOn = Callable[[], bool]
 Over = Callable[[Mapping[str, int]], int]
-"""Arena → bytes ↦ excess over the goal in bytes, 0 if they fit."""
+"""Function from arena sizes in bytes, by arena, to the excess over the goal in bytes; 0 if the arenas fit."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,9 +46,9 @@ class Point:
     """A choice and its simulation."""
 
     make: Callable[[], Choice]
-    """Returns the choice; it is stored compactly, because few of many are needed."""
+    """Function that creates the choice. A choice is large, and few of the points need theirs."""
     run: Run
-    """Without curves for all but a few points."""
+    """The simulation; only a few points keep its curves."""
 
     @property
     def choice(self) -> Choice:

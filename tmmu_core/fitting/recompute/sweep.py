@@ -19,7 +19,7 @@ from tmmu_core.fitting.recompute.recompute_search import Point, Search
 DISTANCES = (1, 0)
 """Exponents of the steps until the next use in the order of drops."""
 TRIMMED, IMPROVED = 6, 3
-"""Cheapest results whose unneeded drops are removed, and those of them that are improved."""
+"""Number of cheapest results from which unneeded drops are removed, and number of those that are then improved."""
 ROUNDS_OF = 32_000
 """Steps of a graph per round: a round removes at least this share (steps / this number) of the excess."""
 MOST_OPERANDS = 8
@@ -27,7 +27,7 @@ MOST_OPERANDS = 8
 MOST_TRIED = 1_000
 """Maximum number of simulations of one sweep."""
 MOST_REPLACED = 60
-"""Maximum number of drops of a result that are forbidden in turn."""
+"""Maximum number of drops of a result that are forbidden, one at a time."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,9 @@ def improve(search: Search, points: Iterable[Point | None]) -> Point | None:
 
 
 def sweep(search: Search, choice: Choice, distance: int, forbidden: frozenset[int] = frozenset()) -> Point:
-    """Return the point after drops, besides ``forbidden`` ones, until it fits the goal or no drop brings it closer.
+    """Add drops to ``choice`` until the goal is met or no drop helps, and return the point.
+
+    ``forbidden`` drops are not added.
 
     Each round ends with a later first step above the goal, fewer bytes there, or fewer bytes above it in all.
     """
@@ -161,7 +163,7 @@ def _cheapest_drops(search: Search, run: Run, step: int, idle: list[Idle], missi
 
 
 def _flops_to_restore(search: Search, available: list[bool], storage: int) -> int:
-    """Return the FLOPs of the producer of a storage and of all that is not available for it."""
+    """Return the FLOPs to recompute a storage, including those of its operands that are not available."""
     producer, flops, operands = search.columns
     seen: set[int] = set()
     total, pending = 0, [producer[storage]]

@@ -44,7 +44,7 @@ MOST_TRIED = 24
 CHEAP_PART = 100
 """A plan that fits for less than this part of the graph's FLOPs ends the search."""
 SMALL_PART = 100
-"""A move that saves less than this part of the bytes needed is left out where it can be."""
+"""A move that saves less than this part of the bytes needed is removed if the plan fits without it."""
 MOST_DELAYS = 4
 """Maximum number of orders with delayed results."""
 MOST_SINGLE_MOVES = 40
@@ -308,7 +308,7 @@ class _FitSearch:
             self.alternated(lowest)
 
     def alternated(self, lowest: Candidate) -> None:
-        """Search the order of the lowest candidate and its recomputation in turn, while that lowers it."""
+        """Alternate order search and recomputation on the lowest candidate, until the extent does not fall."""
         while not self.fits(self.best) and not self.watch.stopped:
             ordered = self.reordered(lowest)
             if ordered.extent_bytes >= lowest.extent_bytes:
@@ -317,7 +317,7 @@ class _FitSearch:
         self.delayed(lowest)
 
     def delayed(self, lowest: Candidate) -> None:
-        """Recompute after orders in which results that wait at the peak are computed after it."""
+        """Try orders that compute idle results after the peak, each combined with recomputation."""
         step, over = int(self.capacity.live(lowest.plan).argmax()), self.capacity.over(extents(lowest.plan))
         base = self.unordered
         if "planner" in self.allowed.kinds and base.plan_input.planner != BEST_PLANNER:
@@ -367,7 +367,7 @@ class _FitSearch:
         return found
 
     def lowered(self, base: Candidate, kind: Kind) -> Candidate:
-        """Plan the lists of moves of a kind until one fits; return it, or the lowest within the allowed cost."""
+        """Plan lists of moves of a kind until one fits. Return it, or the lowest candidate within the allowed cost."""
         lowest, is_small = base, len(base.plan_input.graph.nodes) <= SINGLE_MOVES_UP_TO
         fitting: Candidate | None = None
         for number, moves in enumerate(self.offers(base, kind)):

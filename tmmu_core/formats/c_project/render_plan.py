@@ -41,13 +41,13 @@ class RenderArena:
     alignment: int
     is_staged: bool
     name: str = ""
-    """The plan's arena."""
+    """Name of the plan's arena."""
     origin: int | None = None
-    """Start address of its memory, if the plan has it."""
+    """Start address of the region's memory, if the plan has it."""
 
     @property
     def has_buffer(self) -> bool:
-        """Whether the program contains its buffer: the model or hydration writes it."""
+        """Whether the program contains a buffer for the region, because the model or hydration writes there."""
         return self.role != "constant" or self.is_staged
 
 
@@ -71,7 +71,7 @@ class RenderConstantBlob:
     sidecar_filename: str
     size: int
     parts: tuple[RenderTensor, ...]
-    """By offset, without overlaps."""
+    """Tensors, sorted by offset. They do not overlap."""
     constants: Constants
 
     def chunks(self) -> Iterator[bytes]:
@@ -118,7 +118,7 @@ class RenderMemoryPlan:
     tensor_layout_hash: str = ""
     module_prefix: str = "model"
     tensors: tuple[RenderTensor, ...] = ()
-    """By tensor id bytes."""
+    """Tensors, sorted by tensor id bytes."""
     residences: tuple[Residence | None, ...] = ()
     """Per tensor of a plan over memories: the reason of its memory, and the cost of the next larger memory."""
 

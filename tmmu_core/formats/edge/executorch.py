@@ -138,11 +138,11 @@ class _Value:
     size: int
     label: str = ""
     birth: int = -1
-    """First step; −1 before an instruction uses it."""
+    """First step; −1 until an instruction that uses the value is read."""
     last: int = -1
     role: str = "activation"
     over: _Value | None = None
-    """The value whose bytes it shares, which itself shares no bytes of another value."""
+    """The value that owns the bytes, if this value shares those of another one."""
     names: list[str] = field(default_factory=list)
 
     def base(self) -> _Value:

@@ -82,7 +82,7 @@ class Operator:
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     bodies: tuple[int, ...] = ()
-    """Numbers of the subgraphs that it runs."""
+    """Numbers of the subgraphs that the operator runs."""
     variable: str = ""
     """The shared name of the variable of a ``VAR_HANDLE``."""
     is_custom: bool = False

@@ -73,7 +73,7 @@ class MicroModel:
         self.graph, reading = tflite.built(data, name)
         self.file = reading.file
         self.uses = [(use.subgraph.number, use.ids) for use in reading.uses]
-        """Of each use of a subgraph: its number, and the ids of its tensors by number."""
+        """Per use of a subgraph: the subgraph's number, and the ids of its tensors by number."""
         self.name = name or "the model"
         subgraphs = range(self.file.model.SubgraphsLength())
         self.counts = [len(self.file.subgraph(number).tensors) for number in subgraphs]

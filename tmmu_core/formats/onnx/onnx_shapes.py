@@ -222,7 +222,7 @@ def _factors(sizes: list[int | str | None], points: list[dict[str, int]]) -> tup
 ROUNDS = 64
 """Maximum rounds of inference and folding: each resolves one more computed shape."""
 LONG_VECTOR = 1 << 20
-"""Elements of a vector above which data propagation is off, as it is for ranges: it would write each element."""
+"""Maximum number of elements of a vector for data propagation, which would write each element."""
 
 
 def decided(model: onnx.ModelProto, name: str) -> dict[str, Array]:

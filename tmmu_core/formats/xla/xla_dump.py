@@ -53,7 +53,7 @@ class Buffer:
     """One storage of the plan; changed while the buffers of an allocation are merged."""
 
     names: deque[str]
-    """All its values, in the order in which they were merged."""
+    """Names of all values in the buffer, in the order in which they were merged."""
     birth: int
     death: int
     """Step after the last one."""
@@ -337,7 +337,7 @@ class Module:
     name: str
     """XLA's name with its number: ``module_0008.jit_step.cpu_after_optimizations``."""
     files: tuple[str, ...]
-    """Its buffer assignment, its live ranges and, if it exists and is not too large, its program's text."""
+    """Files of the module: buffer assignment, live ranges, and the program's text unless missing or too large."""
     size: int
     """Bytes of its buffer assignment, used to sort modules."""
 

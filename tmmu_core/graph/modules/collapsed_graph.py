@@ -48,9 +48,9 @@ class Vertex:
     item: int
     """Number of the node, level or tensor; −1 for the inputs."""
     level: int
-    """The open level that contains it."""
+    """The open level that contains the vertex."""
     members: int
-    """Number of nodes that it represents; 0 for inputs and tensors."""
+    """Number of nodes that the vertex represents; 0 for inputs and tensors."""
     inside: int
     """Number of tensors that are written and read inside only."""
     hidden: int
@@ -64,11 +64,11 @@ class Edge:
     source: int
     target: int
     tensors: tuple[int, ...]
-    """Ascending."""
+    """Tensor numbers, ascending."""
     nbytes: int
     """Bytes of these tensors, views included."""
     largest: int
-    """The largest of them."""
+    """Number of the largest of these tensors."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,9 +76,9 @@ class Collapsed:
     """Vertices, edges and the open levels that contain them."""
 
     vertices: tuple[Vertex, ...]
-    """By the position of the first node; inputs and tensors first."""
+    """Vertices, sorted by the position of their first node; inputs and tensors first."""
     edges: tuple[Edge, ...]
-    """By source, then target."""
+    """Edges, sorted by source, then target."""
     levels: tuple[int, ...]
     """Open levels with visible content except the root, parents first."""
     of_node: I64

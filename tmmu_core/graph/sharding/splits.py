@@ -28,7 +28,7 @@ class Read(NamedTuple):
 
     shape: tuple[int, ...]
     axis: int
-    """The split axis; −1 if it is whole."""
+    """The split axis; −1 if the operand is whole."""
     mesh: str = ""
     ahead: int = 1
     """Rows of the axes that a view has merged before the split axis: 8 for the heads of ``[8, 12] → [96]``."""

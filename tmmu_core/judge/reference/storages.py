@@ -10,7 +10,7 @@ from tmmu_core.judge.reference.schedule import Run, refuse, refuse_far
 
 
 class Ranges(NamedTuple):
-    """By tensor id: births, deaths, steps of the last read; and the tensors saved for the backward pass."""
+    """Birth, death and step of the last read by tensor id, and the tensors saved for the backward pass."""
 
     birth: Mapping[str, int]
     death: Mapping[str, int]

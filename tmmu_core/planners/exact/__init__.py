@@ -53,7 +53,7 @@ DEFAULT_BUDGET = 600_000
 PROGRESS_NOTE = "course"
 """Note with the rows of :class:`.driver.ProgressLog`."""
 MIN_STORAGES = 256
-"""With fewer storages, one search of all of them is as fast."""
+"""Minimum number of storages for a search that starts at the peak. Below it, one search of all is as fast."""
 MAX_PEAK_SHARE = 2
 """The peak has at most one of this many storages."""
 LEVELS = (12, 14, 13, 15, 11)
@@ -136,10 +136,11 @@ def always_live(cols: Columns) -> NDArray[np.bool_]:
 def _beside_always_live(
     cols: Columns, bound: Bound, always: NDArray[np.bool_], options: Mapping[str, Any], progress: Progress | None
 ) -> Packing:
-    """Pack the storages that are not always live, and the others below them, one of these above if that is lower.
+    """Pack the always live storages below the rest; one of them goes to the top if that lowers the extent.
 
-    In any packing the others divide the memory into bands at all steps. Bands can be moved together without loss, so
-    the result is optimal where the packing of the rest is. The one with the most padding saves it as the topmost.
+    In any packing the always live storages divide the memory into bands at all steps. Bands can be moved together
+    without loss, so the result is optimal if the packing of the rest is. The storage with the most padding goes to the
+    top, because the padding of the topmost storage is not part of the extent.
     """
     grid = cols.align[0]
     padded = -(-cols.sizes // grid) * grid
@@ -151,7 +152,7 @@ def _beside_always_live(
     extent = extent_of(inner, packing.offset.tolist())
 
     def together(least: int) -> tuple[int, bool]:
-        """Return the extent of all where the rest has ``least``, and whether the last of the others is the topmost."""
+        """Return the extent for an extent ``least`` of the rest, and whether an always live storage is on top."""
         above = -(-least // grid) * grid + base - spare
         return min(base + least, above), above < base + least
 

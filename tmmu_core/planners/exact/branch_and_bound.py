@@ -56,7 +56,7 @@ class _Level:
     unit: int
     offset: int
     marks: tuple[int, int, int]
-    """Numbers of events, placements and filled holes before it."""
+    """Numbers of events, placements and filled holes before the decision."""
     is_second_branch: bool = False
     nogood: set[int] = field(default_factory=set)
     """The levels that the first branch failed by."""

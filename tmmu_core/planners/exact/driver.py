@@ -85,9 +85,9 @@ class _Variant:
     bound: int
     searcher: Searcher
     branching: dict[str, BranchingOrder]
-    """By kind of target."""
+    """Kind of target → its branching order."""
     spent: dict[str, int]
-    """Nodes by kind of target."""
+    """Kind of target → search nodes spent on it."""
     target_step: int = 0
     """Index into :data:`TARGET_STEPS`."""
     time_cut: TimeCutSearch | None = None

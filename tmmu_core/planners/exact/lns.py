@@ -61,9 +61,9 @@ class LnsRun:
     """A run on a model: starts with all units omitted but those with a fixed offset."""
 
     state: moves.LnsState
-    """Of the units that are not stacked at the bottom."""
+    """State of the search over the units that are not stacked at the bottom."""
     units: list[int]
-    """Their numbers in the model (:func:`canonical_direction`)."""
+    """Unit of ``state`` → its number in the model (:func:`canonical_direction`)."""
     bottom: dict[int, int]
     """Unit → offset of the units that conflict with all others (:func:`stack_universal_units`)."""
     base: int

@@ -57,7 +57,7 @@ class Propagation:
         self.section_of, self.height, self.owner = tables.entry.T.tolist()
         rows = [tuple(row) for row in tables.neighbour.tolist()]
         self.neighbours: list[list[tuple[int, int, int]]] = [rows[a:b] for a, b in pairwise(neighbours)]
-        """Of each unit, ``(neighbour, own height, the neighbour's height)``."""
+        """Unit → ``(neighbour, height of the unit, height of the neighbour)`` of each neighbour."""
         mate, wall = tables.mate.tolist(), tables.wall.tolist()
         self.mates = [mate[a:b] for a, b in pairwise(mates)]
         self.walls = [wall[a:b] for a, b in pairwise(walls)]

@@ -52,7 +52,7 @@ class Explanation:
     headline: str
     """The bytes that the whole plan needs, against its limit."""
     reason: str
-    """Where the peak is, and why the plan is above its lower bound."""
+    """Step of the peak, and the reason why the plan exceeds its lower bound."""
     gap: Gap | None = None
     """The largest gap; ``None`` if no smaller plan exists."""
 

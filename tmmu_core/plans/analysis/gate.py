@@ -51,7 +51,7 @@ class Check:
     of: int
     """1; for a ratio its denominator."""
     limit: Fraction
-    """As in :class:`Limit`; for a growth, in bytes."""
+    """Value of the :class:`Limit`; a growth is converted to bytes."""
     ok: bool
 
 

@@ -48,7 +48,7 @@ class Residence:
     decided_by: str
     """``rule 2``, ``tensor`` (its own ``arena``) or ``order`` (the first memory that has room)."""
     spilled: str = ""
-    """Reason why it is not in its preferred memory; empty if it is."""
+    """Reason why the storage is not in its preferred memory; empty if it is."""
 
 
 def residences(plan: Plan) -> list[Residence | None]:

@@ -61,7 +61,7 @@ class WhyHere:
     turn: int | None
     """Its position in the placement order of its arena, from 0; ``None`` if the order is unknown."""
     of: int
-    """Storages of the arena."""
+    """Number of storages in the arena."""
     walls: tuple[Wall, ...]
     """Storages that block the bytes below, by start; only those placed earlier if the order is known."""
     rooms: tuple[tuple[int, int], ...]

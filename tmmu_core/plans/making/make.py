@@ -78,7 +78,7 @@ class PlanningResult:
     """A plan with its graph or instance and its liveness."""
 
     request: PlanRequest
-    """With mode, preset and planner filled in."""
+    """The request with explicit mode, preset and planner."""
     plan: Plan
     solution: Solution | None = None
     """``None`` for an instance, which has no graph."""

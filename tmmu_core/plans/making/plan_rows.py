@@ -123,7 +123,7 @@ class Placement:
     """Slot and offset of every storage, as columns over ``liveness.storages``."""
 
     liveness: Liveness
-    """With the in-place reuses that the planner used; the inputs of the others live one step longer."""
+    """Liveness after planning. The input of an in-place reuse that is not taken lives one step longer."""
     held: I64
     slot: I64
     offset: U64

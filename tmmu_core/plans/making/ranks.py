@@ -42,7 +42,7 @@ class RankPlans:
     """The global graph, as given."""
     spec: ShardSpec
     classes: tuple[RankClass, ...]
-    """By their first rank."""
+    """Rank classes, sorted by their first rank."""
     class_of: I64
     """Shape (world_size,): the class of each rank."""
 

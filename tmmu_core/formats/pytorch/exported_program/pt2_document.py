@@ -109,7 +109,7 @@ class End(msgspec.Struct, frozen=True):
 
     @property
     def called(self) -> str:
-        """The name of the parameter, buffer, constant or input that it is, or is written to."""
+        """The name of the parameter, buffer, constant or input that an input is, or that an output is written to."""
         return self.parameter_name or self.buffer_name or self.tensor_constant_name or self.user_input_name
 
 

@@ -36,9 +36,9 @@ class History(Recorded, Device):
     ids: tuple[str, ...]
     phase: I64
     lines: Sequence[str]
-    """By stack."""
+    """Source line of each stack."""
     paths: Sequence[tuple[str, ...]]
-    """By stack: the user's functions, from the outermost inwards."""
+    """The user's functions of each stack, from the outermost inwards."""
     reserved: Reserved
 
     @cached_property

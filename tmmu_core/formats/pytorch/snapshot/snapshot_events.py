@@ -218,7 +218,7 @@ class Device:
     free_stack: I64
     """Row of the freeing stack; 0: not recorded or not freed."""
     is_before: NDArray[np.bool_]
-    """Whether it began before the trace."""
+    """Whether the allocation began before the trace."""
     events: Events
     segments: Sequence[Segment]
     steps: int
