@@ -83,7 +83,8 @@ def cost_curve(problem: Problem) -> list[CostPoint]:
         extent = int((packing.offset + problem.size).max(initial=np.uint64(0)))
         point = CostPoint(extent, int(packing.notes.get("reuse_cost", 0)), packing.cost_bound or 0)
         if points and point.cost == points[-1].cost:
-            points.pop()  # the same cost in fewer bytes
+            # The same cost in fewer bytes. Only the older bound holds up to the next larger extent.
+            point = replace(point, bound=points.pop().bound)
         points.append(point)
         capacity = extent - 1
         if capacity < 0:
