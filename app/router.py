@@ -39,7 +39,7 @@ def files_of_command_line() -> tuple[tuple[str, ...], tuple[dict[str, object], .
             cards.append(opening.card_of(error, f"{name} was not opened", name))
             continue
         with visitors.as_server():
-            plans, refused = planning.open_files(files, visitors.NOBODY)
+            plans, refused = planning.open_files(files, visitors.SERVER)
         opened += plans
         cards += refused
     return tuple(opened), tuple(cards)

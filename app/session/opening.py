@@ -239,7 +239,7 @@ class Shelf:
         name = "file" if base.strip(". ") == "" else base
         digest = hashlib.sha256(data).digest()
         key = digest.hex()[:16]
-        if owner != visitors.NOBODY:
+        if owner != visitors.SERVER:
             key = hmac.new(self._secret, digest + owner.encode(), "sha256").hexdigest()[:32]
             history.keep_file(key, name, data)
         self._take(key, name, data, owner)
@@ -268,7 +268,7 @@ class Shelf:
 
     def names(self) -> list[tuple[str, str]]:
         """Return ``(source, name)`` of this visitor's uploads and of the server's files, newest first."""
-        mine = {visitors.NOBODY, visitors.visitor()}
+        mine = {visitors.SERVER, visitors.visitor()}
         everyone = os.environ.get(SHARED) == "shared"
         with self._lock:
             files = [(key, kept) for key, kept in self._files.items() if everyone or kept.owner in mine]

@@ -3,7 +3,11 @@
 Names of tensors, nodes, arenas, dimensions, graphs and files are free text (contract §8).
 """
 
+import csv
+import io
 import re
+from collections.abc import Iterable
+from typing import Any
 
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]()<>#+\-.!|~$:&=@/\"'^])")
 _ADDRESS = re.compile(r"(https?:|ftp:|mailto:|xmpp:|www|@)", re.I)
@@ -36,6 +40,18 @@ def for_cell(name: str) -> str:
     semicolons, and quotes count only at the start of a cell.
     """
     return _FORMULA.sub(r"\1'", name)
+
+
+def csv_text(rows: Iterable[Iterable[Any]]) -> str:
+    """Return rows as CSV text with ``\\n`` as line end.
+
+    A file with a carriage return in a cell has quotes around every cell: ``csv`` of Python 3.11 leaves that cell bare.
+    """
+    table = [list(row) for row in rows]
+    has_return = any(isinstance(cell, str) and "\r" in cell for row in table for cell in row)
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL if has_return else csv.QUOTE_MINIMAL).writerows(table)
+    return text.getvalue()
 
 
 def visible(name: str) -> str:

@@ -237,7 +237,7 @@ class JobTable:
     @contextmanager
     def _place(self, progress: Progress, job: Job[Any] | None) -> Iterator[None]:
         """Wait for a free worker and reserve it."""
-        visitor = visitors.visitor() if job is None else min(job.visitors(), default=visitors.NOBODY)
+        visitor = visitors.visitor() if job is None else min(job.visitors(), default=visitors.SERVER)
         place: _Place | None = None
         while place is None:
             with self._lock:

@@ -10,7 +10,7 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 loop: asyncio.AbstractEventLoop | None = None
 """Event loop of the server, once it runs."""
-NOBODY = ""
+SERVER = ""
 """Owner of work outside of pages (server start, tests). Always connected."""
 
 
@@ -18,9 +18,9 @@ _server = threading.local()
 
 
 def visitor() -> str:
-    """Return the session id of the tab whose page runs in this thread; :data:`NOBODY` for the server itself."""
+    """Return the session id of the browser tab that runs the current page. Outside of a page, return :data:`SERVER`."""
     context = get_script_run_ctx(suppress_warning=True)
-    return NOBODY if context is None or getattr(_server, "works", False) else context.session_id
+    return SERVER if context is None or getattr(_server, "works", False) else context.session_id
 
 
 @contextmanager
@@ -35,7 +35,7 @@ def as_server() -> Iterator[None]:
 
 def is_connected(visitor_: str) -> bool:
     """Return whether a tab is still open."""
-    if visitor_ == NOBODY:
+    if visitor_ == SERVER:
         return True
     try:  # no check first: the session may end in between
         return Runtime.instance().is_active_session(visitor_) is not False

@@ -1,5 +1,7 @@
 """Packing instances as CSV, as MiniMalloc and others write them."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import assume, given
@@ -81,6 +83,12 @@ def test_problem_round_trips(p: Problem) -> None:
     assert (again.ids, again.birth.tolist(), again.death.tolist()) == (p.ids, p.birth.tolist(), p.death.tolist())
     assert (again.size.tolist(), again.alignment.tolist()) == (p.size.tolist(), p.alignment.tolist())
     assert (again.gaps or ((),) * len(p)) == (p.gaps or ((),) * len(p))
+
+
+@pytest.mark.parametrize("name", ["a\rb", "a\nb", "a\r\nb", 'a"b', "a,b", "=a"])
+def test_id_with_special_characters_round_trips(name: str) -> None:
+    p = replace(problem((0, 2, 8)), ids=(name,))
+    assert read_csv(write_csv(p)).problem.ids == (name,)
 
 
 @given(problems())

@@ -22,6 +22,7 @@ import msgspec
 
 from tmmu_core.base import strict
 from tmmu_core.base.errors import UnreadableInput
+from tmmu_core.base.escaping import csv_text
 from tmmu_core.formats.allocator_plan import stem_of
 from tmmu_core.formats.csv import instance_csv
 from tmmu_core.graph.native import document
@@ -100,11 +101,8 @@ def read(data: bytes, columns: Mapping[str, str], name: str = "") -> PlainInstan
             cell[field] = _plain(cell[field], units.get(field, ""))
     merged = _merged(cells, name)
     keep = [field for field in FIELDS[:-1] if field in ("id", "lower", "upper", "size") or named[field] in present]
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(keep)
-    writer.writerows([[cell[field] for field in keep] for cell in merged])
-    found = instance_csv.read_csv(text.getvalue(), source=name)
+    text = csv_text([keep, *([cell[field] for field in keep] for cell in merged)])
+    found = instance_csv.read_csv(text, source=name)
     notes = list(found.notes)
     notes += [
         f'"{named[field]}" is read as {unit.upper()}iB because of its name' for field, unit in units.items() if unit

@@ -26,6 +26,7 @@ import numpy as np
 
 from tmmu_core.base import strict
 from tmmu_core.base.errors import U64_MAX, UnreadableInput
+from tmmu_core.base.escaping import csv_text
 from tmmu_core.formats.allocator_plan import file_name, normative_order
 from tmmu_core.graph.native import document
 from tmmu_core.planners.problem import U64, UNLIMITED, Packing, PlainInstance, Problem
@@ -201,11 +202,7 @@ def write_csv(problem: Problem, offset: U64 | Sequence[int] | None = None) -> st
         columns["offset"] = [int(at) for at in offset]
     elif problem.fixed is not None and (problem.fixed >= 0).any():
         columns["offset"] = [at if at >= 0 else "" for at in problem.fixed.tolist()]
-    text = io.StringIO()
-    table = csv.writer(text, lineterminator="\n")
-    table.writerow(columns)
-    table.writerows(zip(*columns.values(), strict=True))
-    return text.getvalue()
+    return csv_text([columns, *zip(*columns.values(), strict=True)])
 
 
 def _lines(data: str | bytes, source: str) -> Iterator[tuple[int, list[str]]]:
@@ -222,7 +219,7 @@ def _lines(data: str | bytes, source: str) -> Iterator[tuple[int, list[str]]]:
             if any(cell.strip() for cell in cells):
                 yield reader.line_num, cells
     except csv.Error as fault:
-        raise _refusal(source, reader.line_num, "", f"no CSV: {fault}", "Close the quotes.") from None
+        raise _refusal(source, reader.line_num, "", f"invalid CSV: {fault}", "Close the quotes.") from None
 
 
 class _Fault(Exception):

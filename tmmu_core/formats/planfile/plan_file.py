@@ -10,7 +10,6 @@ csv      the rows alone, for spreadsheets; cannot be read back
 :mod:`.plan_document` defines the document, :mod:`.plan_builder` reads it back.
 """
 
-import csv
 import io
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -21,7 +20,7 @@ import numpy as np
 
 from tmmu_core.base import strict
 from tmmu_core.base.errors import U64_MAX, InvalidIrShapes, UnreadableInput
-from tmmu_core.base.escaping import for_cell
+from tmmu_core.base.escaping import csv_text, for_cell
 from tmmu_core.base.extras import need
 from tmmu_core.formats.csv.instance_csv import write_csv
 from tmmu_core.formats.planfile.plan_builder import from_head
@@ -72,18 +71,16 @@ def to_csv(plan: Plan) -> bytes:
 
     A plan over memories has two more columns: the memory, and the rule that chose it.
     """
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
     memories = residences(plan)
     fields = [*ROW_FIELDS] if plan.categories else [*ROW_FIELDS[:-1]]
     fields += list(cells(None)) if memories else []
-    writer.writerow(fields)
+    lines: list[list[Any]] = [fields]
     for k, row in enumerate(row_documents(plan)):
         values = row | (cells(memories[k]) if memories else {})
         values["shape"] = "x".join(map(str, row["shape"]))
         written = ["" if values[field] is None else values[field] for field in fields]
-        writer.writerow([for_cell(cell) if isinstance(cell, str) else cell for cell in written])
-    return out.getvalue().encode()
+        lines.append([for_cell(cell) if isinstance(cell, str) else cell for cell in written])
+    return csv_text(lines).encode()
 
 
 def to_instance(plan: Plan, arena: str | None = None) -> bytes:
