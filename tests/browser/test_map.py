@@ -55,6 +55,17 @@ def test_modules_are_the_default_colour_and_phases_are_below_the_map(visit: Visi
     assert {"forward", "backward"} <= set(texts_drawn(page))
 
 
+def test_tooltip_is_shown_only_over_a_box(visit: Visit) -> None:
+    page = visit(graph="sample:residual_block")
+    canvas = page.locator(".tmmu-canvas[data-paintings]").first
+    tip = canvas.locator(".tip")
+    expect(tip).to_be_hidden()
+    page.mouse.move(*pixel_of(page, "c1"))
+    expect(tip).to_be_visible()
+    page.mouse.move(1, 1)
+    expect(tip).to_be_hidden()
+
+
 def test_layer_is_marked_and_lists_its_tensors(visit: Visit) -> None:
     page = visit(graph="sample:mobilenet_v2", colour="module", marked="layer:block3")
     canvas = page.locator(".tmmu-canvas[data-paintings]").first

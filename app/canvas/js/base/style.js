@@ -11,7 +11,7 @@ export const STYLE = `
 }
 .tmmu-canvas .claim { font-weight: 600; font-size: 14px; margin: 0 0 6px; overflow-wrap: anywhere; }
 .tmmu-canvas .bar { display: flex; flex-wrap: wrap; gap: 6px 10px; align-items: center; margin-bottom: 6px; }
-.tmmu-canvas :is(.claim, .foot, .bar, .overlay)[hidden] { display: none; }
+.tmmu-canvas :is(.claim, .foot, .bar, .overlay, .tip)[hidden] { display: none; }
 .tmmu-canvas .bar label { opacity: 0.9; white-space: nowrap; }
 .tmmu-canvas .grow { flex: 1; }
 .tmmu-canvas button, .tmmu-canvas select, .tmmu-canvas input[type=search] {
