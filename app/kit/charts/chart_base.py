@@ -74,7 +74,6 @@ def add_curve(
     colour: str,
     *,
     dash: str = "solid",
-    width: float = 1.6,
     hover: str = "",
     texts: Sequence[Any] | None = None,
     **how: Any,
@@ -84,7 +83,7 @@ def add_curve(
     if hover:
         data = [numbers.full_bytes(int(value)) for value in y] if texts is None else texts
         shown = {"customdata": data, "hovertemplate": f"{hover}<extra></extra>"}
-    line = {"shape": "hv", "width": width, "color": colour, "dash": dash}
+    line = {"shape": "hv", "width": 1.6, "color": colour, "dash": dash}
     fig.add_trace(go.Scatter(x=x, y=y, name=name, line=line, **{"mode": "lines", **shown, **how}))
 
 

@@ -45,7 +45,7 @@ def compared_live_bytes(baseline: Plan, candidate: Plan, arena: str) -> go.Figur
         hover = f"{name} #%{{x:,d}} %{{customdata[0]}}: %{{customdata[1]}}"
         label = f"{name}, arena size {numbers.short_bytes(extent)}"
         add_curve(fig, x, y, label, colour, dash=dash, texts=texts, hover=hover, **filled)
-        add_curve(fig, [0, plan.steps], [extent, extent], "", colour, dash=dash, width=1.4, showlegend=False)
+        add_curve(fig, [0, plan.steps], [extent, extent], "", colour, dash=dash, showlegend=False)
     fig.update_xaxes(steps_axis(max(baseline.steps, candidate.steps)))
     fig.update_yaxes(bytes_axis(top), fixedrange=True)
     return fig.update_layout(showlegend=True, legend=LEGEND, margin={**MARGIN, "b": 24})

@@ -129,8 +129,8 @@ def over_commits(runs: Sequence[Run], picked: int | None) -> go.Figure:
     """
     fig = figure(320)
     x = list(range(len(runs)))
-    add_curve(fig, x, [run.lower_bound_bytes for run in runs], "lower bound", LINE, dash="dot", width=1.4)
-    add_curve(fig, x, [run.peak_live_bytes for run in runs], "peak", LINE, width=1.4)
+    add_curve(fig, x, [run.lower_bound_bytes for run in runs], "lower bound", LINE, dash="dot")
+    add_curve(fig, x, [run.peak_live_bytes for run in runs], "peak", LINE)
     marker = {
         "size": [16 if k == picked else 9 for k in x],
         "color": LIVE,
@@ -145,7 +145,7 @@ def over_commits(runs: Sequence[Run], picked: int | None) -> go.Figure:
         "<br>lower bound %{customdata[5]}"
     )
     how: dict[str, Any] = {"mode": "lines+markers", "marker": marker, "texts": texts, "hover": hover}
-    add_curve(fig, x, [run.extent_bytes for run in runs], "arena size", LIVE, width=2, **how)
+    add_curve(fig, x, [run.extent_bytes for run in runs], "arena size", LIVE, **how)
     every = max(1, -(-len(runs) // EVERY_NAME))
     fig.update_xaxes(
         tickvals=x[::every],

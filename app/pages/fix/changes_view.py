@@ -382,7 +382,7 @@ def bytes_against_cost(curve: Sequence[Candidate], flops: int, capacity: Capacit
         "marker": marker,
         "cliponaxis": False,
     }  # the current plan is on the axis
-    add_curve(fig, x, y, "", LINE, width=1.2, texts=texts, hover=hover, **how)
+    add_curve(fig, x, y, "", LINE, texts=texts, hover=hover, **how)
     fig.add_hline(y=limit, line={"color": BAD, "width": 1.5, "dash": "dash"})
     fig.update_xaxes(title={"text": "extra FLOPs, %", "standoff": 4}, rangemode="tozero")
     fig.update_yaxes(bytes_axis(max([limit, *y])), fixedrange=True)

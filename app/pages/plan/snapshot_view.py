@@ -54,7 +54,7 @@ def _curve(shown: Shown, history: History, step: int) -> go.Figure:
         filled: dict[str, Any] = {"stackgroup": "live", "mode": "none", "fillcolor": CATEGORY_COLOURS[name]}
         chart_base.add_curve(fig, steps, values, name, CATEGORY_COLOURS[name], **filled)
     reserved = [history.reserved.at(at) for at in steps]
-    chart_base.add_curve(fig, steps, reserved, "reserved", chart_base.BAD, width=2)
+    chart_base.add_curve(fig, steps, reserved, "reserved", chart_base.BAD)
     fig.add_vline(step, line_width=1, line_dash="dot")
     fig.update_yaxes(chart_base.bytes_axis(max([*reserved, 1])), fixedrange=True)
     fig.update_layout(showlegend=True, legend={**chart_base.LEGEND, "traceorder": "normal"})
