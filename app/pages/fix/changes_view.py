@@ -331,7 +331,7 @@ def live_bytes_under(limit: int | None, today: U64, fitted: U64 | None) -> go.Fi
     """
     fig = figure(260)
     capacity = numbers.UNLIMITED if limit is None else limit
-    how: dict[str, Any] = {"width": 1.5, "hover": "%{x:.1f} % of the steps<br>%{customdata}"}
+    how: dict[str, Any] = {"hover": "%{x:.1f} % of the steps<br>%{customdata}"}
     x, y = _shares(today if fitted is None else fitted)
     top, name = max(y, default=0), "live" if limit is None else "live, within the limit"
     within = [min(value, capacity) for value in y]
