@@ -17,7 +17,8 @@ from typing import Any
 def share(a: Mapping[str, Any], b: Mapping[str, Any], offset: Mapping[int, int]) -> bool:
     """Return whether two buffers of one pool have a byte in common."""
     first, second = offset[a["id"]], offset[b["id"]]
-    return a["allowed_pools"] == b["allowed_pools"] and first < second + b["size"] and second < first + a["size"]
+    end = min(first + a["size"], second + b["size"])
+    return a["allowed_pools"] == b["allowed_pools"] and max(first, second) < end
 
 
 def live_together(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
@@ -42,9 +43,9 @@ def violations(problem: Mapping[str, Any], offset: Mapping[int, int]) -> Iterato
         at, end, pool = offset[number], offset[number] + buffer["size"], pools[buffer["allowed_pools"][0]]
         if at < 0 or at % buffer["alignment"]:
             yield f"buffer {number} is at {at}, misaligned"
-        if pool["capacity"] is not None and end > pool["capacity"]:
+        if buffer["size"] and pool["capacity"] is not None and end > pool["capacity"]:
             yield f"buffer {number} ends at {end}, past the capacity of {pool['name']}"
-        if any(at < r["end"] and r["begin"] < end for r in pool["reserved_ranges"]):
+        if any(max(at, r["begin"]) < min(end, r["end"]) for r in pool["reserved_ranges"]):
             yield f"buffer {number} uses reserved bytes"
     for a, b in combinations(buffers.values(), 2):
         pair = frozenset((a["id"], b["id"]))

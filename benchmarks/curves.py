@@ -16,7 +16,7 @@ from tmmu_core.base.atomic_files import replace_file
 from tmmu_core.formats.csv.instance_csv import read_csv
 from tmmu_core.planners import ARENA_PLANNERS
 from tmmu_core.planners.exact import PROGRESS_NOTE
-from tmmu_core.planners.problem import Problem
+from tmmu_core.planners.problem import Problem, packing_extent
 
 PICTURE = Path(__file__).resolve().parents[1] / "docs" / "pictures" / "curves.svg"
 WIDE, HIGH, ACROSS = 250, 170, 4
@@ -54,7 +54,7 @@ def run(name: str, problem: Problem) -> Curve:
     nodes = int(packing.notes["nodes"])
     rows = packing.notes.get(PROGRESS_NOTE)
     if rows is None:  # a greedy run met the bound
-        extent = int((packing.offset + problem.size).max())
+        extent = packing_extent(packing.offset, problem.size)
         rows = [[0, extent, extent]]
     return Curve(name, rows, nodes, seconds)
 

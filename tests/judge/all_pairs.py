@@ -14,7 +14,8 @@ def faults(plan: Plan) -> Iterator[str]:
     rows = list(plan.rows())
     extent = {arena.name: arena.extent_bytes for arena in plan.arenas}
     for row in rows:
-        if plan.places != "sparse" and row.offset_bytes + row.size_bytes > extent[row.arena]:
+        has_bytes = row.size_bytes and plan.places != "sparse"
+        if has_bytes and row.offset_bytes + row.size_bytes > extent[row.arena]:
             yield f"{row.tensor_id} ends outside {row.arena}"
     wholes = [whole(a, rows) for k, a in enumerate(rows) if not any(one_storage(a, b) for b in rows[:k])]
     for k, a in enumerate(wholes):

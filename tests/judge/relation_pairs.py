@@ -11,12 +11,12 @@ from tmmu_core.plans.model import Constraints, Plan, TensorRow
 def relation_faults(plan: Plan) -> Iterator[str]:
     """Yield a text for every violated separation, colocation, pin and reserved range, and for a wrong reuse cost."""
     terms, paid = plan.constraints or Constraints(), set()
-    rows = [row for row in plan.rows() if row.size_bytes]
+    rows = list(plan.rows())
     for a in rows:
         if terms.pinned.get(name_of(a), a.offset_bytes) != a.offset_bytes:
             yield f"{a.tensor_id} is not at its pinned offset"
         for low, high in terms.reserved.get(a.arena, ()):
-            if a.offset_bytes < high and low < a.offset_bytes + a.size_bytes:
+            if max(a.offset_bytes, low) < min(a.offset_bytes + a.size_bytes, high):
                 yield f"{a.tensor_id} uses reserved bytes"
         for b in rows:
             pair, share = (name_of(a), name_of(b)), share_bytes(a, b)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from tests.planners.packings import extent, faults, offsets, problem, problem_with, problems
 from tmmu_core.base.errors import AlignmentViolation, AllocationOverflow, InvalidIrShapes
+from tmmu_core.planners import ARENA_PLANNERS
 from tmmu_core.planners.columns import columns
 from tmmu_core.planners.greedy import FITS, ORDERS, greedy, place, place_native
 from tmmu_core.planners.native.load import library
@@ -115,7 +116,7 @@ def test_stopped_portfolio_keeps_its_best_packing() -> None:
 def test_fixed_offset_off_its_grid_is_rejected_by_name_and_step() -> None:
     p = problem_with(problem((3, 5, 8), (4, 6, 8), alignment=[8, 16]), fixed=np.array([8, 24]))
     with pytest.raises(AlignmentViolation, match="'t1' of arena 'arena' is fixed at offset 24") as caught:
-        columns(p)
+        ARENA_PLANNERS["greedy"].pack(p, {})
     shown_text = caught.value.diagnostics
     assert (caught.value.t, shown_text["tensor_id"], shown_text["logical_slot"]) == (4, "t1", -1)
 

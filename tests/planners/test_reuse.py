@@ -26,7 +26,7 @@ from tmmu_core.plans.making.make import make_plan
 from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.plans.model import Constraints, Plan
 
-KINDS = ("separations", "colocations", "temporal_exclusions", "pinned_allocations", "reserved", "intervals")
+KINDS = ("separations", "colocations", "temporal_exclusions", "pinned_allocations", "reserved", "intervals", "empty")
 CAPACITY = 7
 
 
@@ -38,11 +38,11 @@ def document(rng: Random, kinds: tuple[str, ...], buffers: int = 4) -> dict[str,
         lives = [{"lower": lower, "upper": lower + rng.randint(1, 3)}]
         if "intervals" in kinds and rng.random() < 0.5:
             lives.append({"lower": lives[0]["upper"] + 1, "upper": lives[0]["upper"] + 2})
-        size, alignment = rng.randint(1, 3), rng.choice((1, 1, 2))
+        size, alignment = rng.randint("empty" not in kinds, 3), rng.choice((1, 1, 2))
         row = {"id": k, "name": f"b{k}", "size": size, "alignment": alignment, "live_intervals": lives}
         rows.append(row | {"allowed_pools": [0]})
     pairs = [{"first": a, "second": b} for a, b in combinations(range(buffers), 2)]
-    some = {kind: rng.sample(pairs, 1) if kind in kinds else [] for kind in KINDS[:3]}
+    some = {kind: rng.sample(pairs, 1 + ("empty" in kinds)) if kind in kinds else [] for kind in KINDS[:3]}
     pin = {"buffer": rng.randrange(buffers), "pool": 0, "offset": 2 * rng.randrange(2)}
     pins = [{**pin, "exclusive_for_all_time": rng.random() < 0.3}] if "pinned_allocations" in kinds else []
     reserved = [{"begin": 3, "end": 4}] if "reserved" in kinds else []
@@ -96,7 +96,7 @@ def least_cost(found: dict[str, Any]) -> int | None:
         share = {
             (a, b)
             for a, b in combinations(range(len(rows)), 2)
-            if offsets[a] < offsets[b] + rows[b]["size"] and offsets[b] < offsets[a] + rows[a]["size"]
+            if max(offsets[a], offsets[b]) < min(offsets[a] + rows[a]["size"], offsets[b] + rows[b]["size"])
         }
         if share & hard or any(offsets[c["first"]] != offsets[c["second"]] for c in limits["colocations"]):
             continue
@@ -258,6 +258,11 @@ def test_plain_form_of_the_search_visits_the_same_nodes(monkeypatch: pytest.Monk
     assert native == [cost_bound.least_cost(model, list(range(8)), 30, 40_000) for model in models]
 
 
+def test_penalties_past_the_range_of_the_search_are_rejected() -> None:
+    with pytest.raises(ContractError, match=r"reuse penalties in arena .* over 2\^61"):
+        tmmu.pack([0, 4], [4, 8], [4, 4], capacity=7, reuse_penalties=[[0, 1, 2**62], [1, 0, 2**62]])
+
+
 def test_search_proves_a_cost_above_the_bound_of_cliques() -> None:
     """Five equal buffers, neighbours in a cycle paying 1: two places leave one neighbour pair together."""
     penalties = [[k, (k + 1) % 5, 1] for k in range(5)]
@@ -287,6 +292,40 @@ def test_pack_keeps_separations_colocations_and_pins() -> None:
     assert offset[3] == 14
     assert abs(offset[0] - offset[1]) >= 4
     assert packed.reuse_cost == packed.reuse_cost_lower_bound == 1
+
+
+def test_empty_buffer_binds_its_partners_to_one_offset() -> None:
+    packed = tmmu.pack([0, 0, 4, 0], [4, 4, 8, 8], [4, 0, 2, 4], colocations=[[0, 1], [1, 2]], pinned={3: 0})
+    assert [int(at) for at in packed] == [4, 4, 4, 0]
+    assert verify_plan(packed.plan).ok
+    for name, at in (("1", 0), ("2", 6)):
+        offset = packed.plan.offset.copy()
+        offset[packed.plan.row_of[name]] = at
+        rules = {finding.rule for finding in verify_plan(replace(packed.plan, offset=offset)).errors}
+        assert "constraint" in rules
+
+
+@pytest.mark.parametrize("relations", [{}, {"colocations": [[1, 2]]}])
+def test_pinned_empty_buffer_takes_no_byte_of_the_arena(relations: dict[str, Any]) -> None:
+    packed = tmmu.pack([0, 0, 0], [4, 4, 4], [4, 0, 0], capacity=4, pinned={1: 1000}, **relations)
+    assert (packed.extent_bytes, packed.optimal, int(packed[1])) == (4, True, 1000)
+    assert verify_plan(packed.plan).ok
+    with pytest.raises(ContractError, match="fixed at offset 1001"):
+        tmmu.pack([0, 0], [4, 4], [4, 0], alignment=4, pinned={1: 1001})
+
+
+def test_penalty_between_parts_of_two_colocations_is_avoided() -> None:
+    """The pair that pays is not covered by the conflict of the other members of the two units."""
+    packed = tmmu.pack(
+        [0, 4, 0, 8],
+        [4, 8, 4, 12],
+        [5, 3, 1, 9],
+        colocations=[[0, 1], [2, 3]],
+        pinned={0: 4},
+        reuse_penalties=[[1, 3, 5]],
+        capacity=20,
+    )
+    assert packed.reuse_cost == packed.reuse_cost_lower_bound == 0
 
 
 @pytest.mark.parametrize(

@@ -60,6 +60,14 @@ def test_alignment_past_64_bits_overflows() -> None:
         slot_offsets(p, assign_slots(p))
 
 
+@pytest.mark.parametrize("name", ["slots", "naive", "exact", "greedy", "ffd"])
+def test_overflow_names_an_alignment_above_all_sizes(name: str) -> None:
+    p = problem(*[(0, 2, 8)] * 3, alignment=[2**63] * 3)
+    with pytest.raises(AllocationOverflow) as refused:
+        ARENA_PLANNERS[name].pack(p, ARENA_PLANNERS[name].checked_options({}), None)
+    assert "Lower the alignment of 9,223,372,036,854,775,808 B" in refused.value.hint
+
+
 @pytest.mark.parametrize("name", ["slots", "naive"])
 def test_fixed_offset_is_kept_or_rejected(name: str) -> None:
     entry = ARENA_PLANNERS[name]

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from tmmu_core.base import strict
-from tmmu_core.base.errors import InvalidIrShapes
-from tmmu_core.planners.problem import Packing, Problem, Progress, without_empty
+from tmmu_core.base.errors import AlignmentViolation, InvalidIrShapes
+from tmmu_core.planners.problem import Packing, Problem, Progress, subproblem
 
 
 @dataclass(frozen=True)
@@ -50,10 +50,11 @@ class ArenaPlannerEntry(PlannerEntry):
     has_slots: bool = False
 
     def pack(self, problem: Problem, options: Mapping[str, Any], progress: Progress | None = None) -> Packing:
-        """Call the planner, with all storages if it has slots, else with those that have bytes.
+        """Call the planner, with all storages if it has slots, else with those that have bytes or are colocated.
 
-        Raises ``InvalidIrShapes``: ``fixed_offset`` where a slot is at another offset than a fixed one, and
-        ``planner_option`` for relations between storages that only the planner ``reuse`` observes.
+        The others are at their fixed offset, or at 0. Raises ``InvalidIrShapes``: ``fixed_offset`` where a slot is at
+        another offset than a fixed one, and ``planner_option`` for relations between storages that only the planner
+        ``reuse`` observes. Raises ``AlignmentViolation`` for a misaligned fixed offset.
         """
         terms = problem.reuse
         if terms is not None and self.name == "auto":
@@ -66,9 +67,13 @@ class ArenaPlannerEntry(PlannerEntry):
                 node_id="",
                 hint="Use --planner reuse.",
             )
-        rest, kept = (problem, None) if self.has_slots else without_empty(problem)
+        is_packed = (problem.size > 0) | self.has_slots
+        is_packed[[i for pair in terms.colocations for i in pair] if terms is not None else []] = True
+        kept = np.flatnonzero(is_packed)
+        _refuse_misaligned(problem)
+        rest = problem if is_packed.all() else subproblem(problem, kept)
         packing: Packing = self.call(rest, options, progress)
-        offset = np.zeros(len(problem), np.uint64)  # of storages without bytes, unless it is fixed
+        offset = np.zeros(len(problem), np.uint64)
         if problem.fixed is not None:
             offset = np.maximum(problem.fixed, 0).astype(np.uint64)
         if self.has_slots and problem.fixed is not None:
@@ -84,6 +89,22 @@ class ArenaPlannerEntry(PlannerEntry):
             return packing
         offset[kept] = packing.offset
         return replace(packing, offset=offset)
+
+
+def _refuse_misaligned(problem: Problem) -> None:
+    """Raise ``AlignmentViolation`` for a fixed offset that is not a multiple of its storage's alignment."""
+    fixed = [] if problem.fixed is None else problem.fixed.tolist()
+    for i, (at, grid) in enumerate(zip(fixed, problem.alignment.tolist(), strict=False)):
+        if at >= 0 and at % grid:
+            raise AlignmentViolation(
+                f"storage {problem.ids[i]!r} of arena {problem.arena!r} is fixed at offset {at}, "
+                f"which is not a multiple of its alignment {grid}.",
+                t=int(problem.birth[i]),
+                hint="Remove the fixed offset, or use a multiple of the alignment.",
+                arena=problem.arena,
+                logical_slot=-1,
+                tensor_id=problem.ids[i],
+            )
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tmmu_core.base import strict
-from tmmu_core.base.errors import U64_MAX, AlignmentViolation, AllocationOverflow, InvalidIrShapes
+from tmmu_core.base.errors import U64_MAX, InvalidIrShapes
 from tmmu_core.planners.problem import I64, U64, Problem, live_parts
 
 SAFE = 2**62
@@ -111,7 +111,7 @@ class Columns:
 
 
 def columns(problem: Problem) -> Columns:
-    """Prepare a problem. Raises AlignmentViolation or InvalidIrShapes for impossible fixed offsets."""
+    """Prepare a problem. Raises InvalidIrShapes for impossible fixed offsets."""
     n = len(problem)
     size = tuple(np.maximum(problem.size, np.uint64(1)).tolist())
     align = tuple(problem.alignment.tolist())
@@ -167,20 +167,8 @@ def _both_ways(pairs: I64, n: int) -> I64:
 
 
 def _check_fixed(cols: Columns) -> None:
-    """Reject fixed offsets that are misaligned or overlap."""
+    """Reject fixed offsets of storages that conflict and overlap."""
     given = [i for i, offset in enumerate(cols.fixed) if offset >= 0]
-    ids, arena = cols.problem.ids, cols.problem.arena
-    for i in given:
-        if cols.fixed[i] % cols.align[i]:
-            raise AlignmentViolation(
-                f"storage {ids[i]!r} of arena {arena!r} is fixed at offset {cols.fixed[i]}, "
-                f"which is not a multiple of its alignment {cols.align[i]}.",
-                t=int(cols.problem.birth[i]),
-                hint="Remove the fixed offset, or use a multiple of the alignment.",
-                arena=arena,
-                logical_slot=-1,
-                tensor_id=ids[i],
-            )
     rows = np.flatnonzero(np.array(cols.fixed)[cols.storage_of_part] >= 0)
     parts = zip(*(column[rows].tolist() for column in (cols.part_lo, cols.part_hi, cols.storage_of_part)), strict=True)
     now: list[tuple[int, int]] = []
@@ -242,15 +230,8 @@ def finished(cols: Columns, offset: Sequence[int]) -> U64:
     """Return the offsets as a uint64 column. Raises AllocationOverflow where a storage ends past 2^64 − 1."""
     for i, at in enumerate(offset) if extent_of(cols, offset) > U64_MAX else ():
         if at + cols.size[i] > U64_MAX:
-            raise AllocationOverflow(
-                f"storage {cols.problem.ids[i]!r} of arena {cols.problem.arena!r} would end past 2^64 − 1.",
-                t=int(cols.problem.birth[i]),
-                hint="Split the arena, or make the storages smaller.",
-                arena=cols.problem.arena,
-                offset=str(at),
-                size=str(cols.size[i]),
-                tensor_id=cols.problem.ids[i],
-            )
+            name, t = cols.problem.ids[i], int(cols.problem.birth[i])
+            raise cols.problem.overflow(f"storage {name!r}", at, cols.size[i], t=t, tensor_id=name)
     return np.asarray(offset, dtype=np.uint64)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tmmu_core.base.errors import AllocationOverflow
 from tmmu_core.graph.model import StorageOrigin
 
 I64 = NDArray[np.int64]
@@ -93,6 +94,21 @@ class Problem:
         """The number of storages with a fixed offset."""
         return 0 if self.fixed is None else int((self.fixed >= 0).sum())
 
+    def overflow(self, what: str, offset: int, size: int, **fields: Any) -> AllocationOverflow:
+        """Return the error that ``what``, of ``size`` bytes at ``offset``, ends past 2^64 − 1."""
+        grid = int(self.alignment.max(initial=1))
+        hint = "Split the arena, or make its storages smaller."
+        if grid > self.size.max(initial=0):
+            hint = f"Lower the alignment of {grid:,} B: it is larger than every storage."
+        return AllocationOverflow(
+            f"{what} of arena {self.arena!r} would end at byte {offset + size:,}, past 2^64 − 1.",
+            arena=self.arena,
+            offset=offset,
+            size=size,
+            hint=hint,
+            **fields,
+        )
+
     @property
     def assumptions(self) -> str:
         """The assumptions of a lower bound or a proof of optimality: ``at alignment 64 B with the 2 given offsets``."""
@@ -121,10 +137,15 @@ class Packing:
     """Deterministic facts about the run: scalars (nodes, order, fit …) and the ``course`` of a search."""
 
 
+def packing_extent(offset: U64, size: U64) -> int:
+    """Return the end of the highest storage that has bytes; 0 if none has."""
+    return int((offset + size).max(where=size > 0, initial=0))
+
+
 def without_empty(problem: Problem) -> tuple[Problem, I64]:
     """Return the problem of the storages that have bytes, and their indices (ascending).
 
-    A storage of zero bytes conflicts with nothing and lies at offset 0 (contract §11).
+    A storage of zero bytes takes no byte and conflicts with nothing (contract §11).
     """
     kept = np.flatnonzero(problem.size > 0)
     return (problem if len(kept) == len(problem) else subproblem(problem, kept)), kept

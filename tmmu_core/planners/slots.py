@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from tmmu_core.base.errors import U64_MAX, AllocationOverflow
+from tmmu_core.base.errors import U64_MAX
 from tmmu_core.planners.problem import I64, U64, Packing, Problem, Progress
 
 
@@ -88,12 +88,6 @@ def slot_offsets(problem: Problem, slot: I64) -> U64:
         offset = (end + alignment - 1) // alignment * alignment
         end = offset + size
         if end > U64_MAX:
-            raise AllocationOverflow(
-                f"slot {k} of arena {problem.arena!r} would end at byte {end:,}, past 2^64 − 1.",
-                arena=problem.arena,
-                offset=offset,
-                size=size,
-                hint="The tensors of this arena are too large together for 64-bit addresses.",
-            )
+            raise problem.overflow(f"slot {k}", offset, size)
         offsets[k] = offset
     return offsets

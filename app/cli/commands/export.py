@@ -57,6 +57,8 @@ DEFAULT_PLANNER = "auto"
 MODELS = (TFLM, ONNX)
 """Formats that contain the model with the plan."""
 FORMATS = (*EXPORTERS, PROJECT, *MODELS)
+PICTURES = ("html", "pdf", "md", "svg", "png")
+"""Names of formats that are not exported, for which the report is the answer."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,9 @@ def export_command(
     """Export a plan as a table, trace, instance, C code or for another viewer."""
     to, arena, model, output = wanted.to, wanted.arena, wanted.model, output or STREAM
     if to not in FORMATS:
-        raise UsageError(f"unknown format {to!r}.", strict.closest_hint(to, FORMATS))
+        report = f"tmmu report {plan} -o OUT.html writes the map and the figures; also .pdf and .md."
+        hint = report if to in PICTURES else strict.closest_hint(to, FORMATS)
+        raise UsageError(f"unknown format {to!r}.", hint)
     if arena is not None and to != "instance":
         raise UsageError(f"--arena has no effect on the format {to}.", "This format contains all arenas.")
     of_project = (("--blobs", wanted.blobs), ("--prefix", wanted.prefix), ("--model", None if to in MODELS else model))

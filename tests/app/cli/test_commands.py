@@ -152,6 +152,13 @@ def test_export_is_read_back(tmp_path: Path, format_: str) -> None:
     assert same_plan(plan, plan_graph(graph_of(VIEWS)).plan) == ()
 
 
+@pytest.mark.parametrize("format_", ["html", "svg"])
+def test_format_of_pictures_names_the_report(tmmu: Tmmu, format_: str) -> None:
+    code, _, error = tmmu("export", CHAIN, "--to", format_)
+    assert code == 2
+    assert f"tmmu report {CHAIN} -o OUT.html" in error
+
+
 def test_bounds_of_dimensions_are_given_to_convert(tmmu: Tmmu, tmp_path: Path) -> None:
     wide = tmp_path / "wide.tmmu.json"
     batches = str(SAMPLES / "dynamic_batch.tmmu.json")

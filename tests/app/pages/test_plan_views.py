@@ -3,6 +3,7 @@
 import json
 import pickle
 import time
+from dataclasses import replace
 from html import unescape
 from random import Random
 
@@ -19,6 +20,8 @@ from tests.planners.test_reuse import document, instance_of
 from tests.runtime.test_measure import products
 from tests.tools.fuzz import flat_program
 from tmmu_core.planners.problem import UNLIMITED, Problem
+from tmmu_core.planners.reuse import plan_reuse
+from tmmu_core.plans.analysis import reuse_costs
 from tmmu_core.plans.analysis.reuse_costs import cost_curve, costly_reuses
 from tmmu_core.plans.making.instance import plan_problem
 
@@ -56,6 +59,14 @@ def test_curve_falls_from_bytes_without_cost() -> None:
     assert [point.extent for point in points] == sorted((point.extent for point in points), reverse=True)
     assert [point.cost for point in points] == sorted({point.cost for point in points})
     assert all(point.cost == point.bound for point in points)
+
+
+def test_bound_of_a_point_holds_up_to_the_next_larger_extent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reuse_costs, "EFFORT", {"rounds": 500, "work": 0})
+    problem, capacity = instance_of(document(Random(94), (), 6)).problem, UNLIMITED
+    for point in cost_curve(problem):
+        assert point.bound == plan_reuse(replace(problem, capacity=capacity), reuse_costs.EFFORT).cost_bound
+        capacity = point.extent - 1
 
 
 TINY = {"layers": 2, "width": 256, "tokens": 512, "vocabulary": 5000}

@@ -91,6 +91,12 @@ def test_id_with_special_characters_round_trips(name: str) -> None:
     assert read_csv(write_csv(p)).problem.ids == (name,)
 
 
+@pytest.mark.parametrize("name", ["", " ", "a ", "\ta", "a\u3000"])
+def test_id_that_the_reader_would_change_is_not_written(name: str) -> None:
+    with pytest.raises(UnreadableInput, match="a CSV cannot hold the id"):
+        write_csv(replace(problem((0, 2, 8)), ids=(name,)))
+
+
 @given(problems())
 def test_plan_round_trips(p: Problem) -> None:
     assume(bool(np.diff(live_parts(p)[0]).all()))

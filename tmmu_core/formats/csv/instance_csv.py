@@ -186,8 +186,15 @@ def write_csv(problem: Problem, offset: U64 | Sequence[int] | None = None) -> st
     """Return a problem, or with ``offset`` a finished plan, as CSV that :func:`read_csv` reads back.
 
     The alignment and gap columns are omitted if they are empty. Without ``offset`` the fixed offsets are written.
-    Hand-offs and must-not-alias pairs cannot be written in this format.
+    Hand-offs and must-not-alias pairs cannot be written in this format. Raises ``UnreadableInput`` for an id that the
+    reader would change or refuse.
     """
+    for name in problem.ids:
+        if not name or name != name.strip():
+            what = (
+                f"a CSV cannot hold the id {name!r}, which {'is empty' if not name else 'begins or ends with a blank'}."
+            )
+            raise UnreadableInput(what, hint="Rename the tensor, or write the plan as JSON.")
     columns: dict[str, list[Any]] = {
         "id": list(problem.ids),
         "lower": problem.birth.tolist(),

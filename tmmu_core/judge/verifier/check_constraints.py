@@ -50,7 +50,7 @@ def check_constraints(plan: Plan) -> Iterator[Finding]:
             message = f'"{first}" and "{second}" are separated but share bytes.'
             yield error("constraint", message, tensor=first, other=second)
     for first, second in terms.colocations:
-        places = {(int(plan.arena[i]), begin[i]) for name in (first, second) for i in rows.get(name, ()) if size[i]}
+        places = {(int(plan.arena[i]), begin[i]) for name in (first, second) for i in rows.get(name, ())}
         if len(places) > 1:
             message = f'"{first}" and "{second}" are colocated but not at one offset.'
             yield error("constraint", message, tensor=first, other=second)
@@ -60,7 +60,7 @@ def check_constraints(plan: Plan) -> Iterator[Finding]:
                 yield error("constraint", f'"{name}" is pinned to {offset} but is at {begin[i]}.', tensor=name)
     for i, number in enumerate(plan.arena.tolist()):
         for low, high in terms.reserved.get(plan.arenas[number].name, ()):
-            if size[i] and begin[i] < high and low < begin[i] + size[i]:
+            if max(begin[i], low) < min(begin[i] + size[i], high):
                 name = plan.tensor_ids[i]
                 yield error("constraint", f'"{name}" uses the reserved bytes [{low}, {high}).', tensor=name)
 
@@ -180,6 +180,8 @@ class CostBounds:
         birth, death = self.plan.birth, self.plan.death
         for (x, mine), (y, theirs) in product(zip(a.names, a.sizes, strict=True), zip(b.names, b.sizes, strict=True)):
             pair = frozenset((x, y))
+            if not (mine and theirs):
+                continue
             rows = product(self.rows[x], self.rows[y])
             together = any(birth[i] < death[j] and birth[j] < death[i] for i, j in rows)
             if pair in self.separated or (together and pair not in self.excluded):

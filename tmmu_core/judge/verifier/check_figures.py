@@ -18,12 +18,15 @@ STATUSES = (OPTIMAL, "unproven", FEASIBLE, CLAIMED, INCOMPLETE, INVALID)
 def check_arenas(facts: PlanFacts) -> Iterator[Finding]:
     """Check rules ``bounds``, ``extent``, ``capacity`` and ``figures``."""
     plan = facts.plan
-    ends = facts.start + np.maximum(facts.size, np.uint64(plan.places != "bytes"))
+    backed = np.maximum(facts.size, np.uint64(plan.places != "bytes"))
+    ends = np.where(backed > 0, facts.start + backed, np.uint64(0))  # storages without bytes take none
     extents = np.array([min(max(arena.extent_bytes, 0), U64_MAX) for arena in plan.arenas], np.uint64)
     sparse, totals = plan.places == "sparse", plan.metrics.get("totals")
     # The one arena of a snapshot has at least the bytes that the allocator reserved.
     reserved = int(totals.get("reserved_peak_bytes", 0)) if isinstance(totals, dict) and len(plan.arenas) == 1 else 0
-    for i in np.flatnonzero(plan.offset + plan.size > extents[plan.arena]).tolist() if not sparse else ():
+    for i in (
+        np.flatnonzero((plan.size > 0) & (plan.offset + plan.size > extents[plan.arena])).tolist() if not sparse else ()
+    ):
         name, arena = plan.tensor_ids[i], plan.arenas[plan.arena[i]]
         message = f'"{name}" ends at {plan.offset[i] + plan.size[i]}, past the extent {arena.extent_bytes}.'
         yield error("bounds", message, tensor=name, arena=arena.name)

@@ -172,6 +172,8 @@ def _beside_always_live(
 def _reject_if_proven(problem: Problem, bound: int, max_live: int) -> None:
     if bound <= problem.capacity:
         return
+    if problem.capacity == UNLIMITED:
+        raise problem.overflow("the least packing", 0, bound)
     raise ArenaTooSmall(
         f"the capacity of arena {problem.arena!r} is {problem.capacity:,} B, at least {bound:,} B are needed.",
         hint=f"No planner can fit: at least {bound:,} B are needed {problem.assumptions} (proven). "

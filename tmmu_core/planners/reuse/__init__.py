@@ -17,7 +17,17 @@ from tmmu_core.planners.auto import auto
 from tmmu_core.planners.columns import count_option
 from tmmu_core.planners.exact import exact
 from tmmu_core.planners.meter import Meter, metered
-from tmmu_core.planners.problem import I64, U64, UNLIMITED, Packing, Problem, Progress, ReuseTerms, subproblem
+from tmmu_core.planners.problem import (
+    I64,
+    U64,
+    UNLIMITED,
+    Packing,
+    Problem,
+    Progress,
+    ReuseTerms,
+    packing_extent,
+    subproblem,
+)
 from tmmu_core.planners.reuse.cost_bound import bounding_cliques, is_infeasible, merged, searched
 from tmmu_core.planners.reuse.local_search import Placement, repair
 from tmmu_core.planners.reuse.reuse_model import ReuseModel, reuse_model
@@ -79,7 +89,7 @@ def plan_reuse(problem: Problem, options: Mapping[str, Any], progress: Progress 
     if observed_by_all(problem):
         offset = _lowered(problem, model, offset, meter)
     cost = Placement(model, offset).cost() + model.unavoidable
-    at = np.array(offset, np.uint64)[model.unit_of] if len(problem) else np.zeros(0, np.uint64)
+    at = np.where(model.size > 0, offset, model.empty_at).astype(np.uint64)[model.unit_of]
     units = reversed([*enumerate(model.unit_of.tolist())])
     largest = {u: problem.ids[i] for i, u in units if problem.size[i] == model.size[u]}  # names the unit
     witness = tuple([tuple([largest[u] for u in group]) for _, group in parts]) or None
@@ -104,7 +114,8 @@ def _needed(problem: Problem, meter: Meter) -> int | None:
 def relaxed(problem: Problem) -> Problem:
     """Return a problem for every planner of bytes that fits where ``problem`` fits.
 
-    It has no colocations and only one buffer of each exclusion. A reserved range is a buffer with a fixed offset.
+    It has no colocations, no storages without bytes, and only one buffer of each exclusion. A reserved range is a
+    buffer with a fixed offset.
     """
     terms, n = problem.reuse or ReuseTerms(), len(problem)
     reserved = merged([[*row] for row in terms.reserved], 1, 1)
@@ -131,6 +142,7 @@ def relaxed(problem: Problem) -> Problem:
         roles=(),
         reuse=None,
     )
+    dropped.update(i for i in range(n) if not size[i])
     order = sorted(set(range(len(ids))) - dropped, key=lambda i: (birth[i], -size[i], ids[i].encode()))
     return subproblem(both, np.array(order, np.int64))
 
@@ -156,7 +168,7 @@ def _lowered(problem: Problem, model: ReuseModel, offset: list[int], meter: Mete
     pairs = np.array(apart, np.int64).reshape(-1, 2)
     free = replace(problem, must_not_alias=pairs, reuse=None, capacity=UNLIMITED)
     found = auto(free, {"max_nodes": LOWER_NODES}, lambda *done: meter(*done))  # with a limit of its own
-    lower = int((found.offset + problem.size).max(initial=0)) < max(end, default=0)
+    lower = packing_extent(found.offset, problem.size) < max(end, default=0)
     return _units(model, found.offset) if lower else offset
 
 

@@ -39,6 +39,8 @@ class ReuseModel:
     mine: I64
     theirs: I64
     weight: I64
+    empty_at: I64
+    """Offset of each unit that has no bytes, which may lie outside of the capacity; the search places it at 0."""
     reserved: I64
     """Shape (r, 2): byte ranges without storages."""
     unavoidable: int
@@ -100,6 +102,8 @@ def _hard_edges(problem: Problem, terms: ReuseTerms, unit: list[int], pin: list[
     apart = () if problem.must_not_alias is None else problem.must_not_alias.tolist()
     hard, contradiction = dict[Pair, Pair](), ""
     for a, b in [*(pair for pair in live_together(problem) if pair not in free), *map(sorted, apart)]:
+        if not (sizes[a] and sizes[b]):
+            continue
         if unit[a] == unit[b]:
             contradiction = f'"{problem.ids[a]}" and "{problem.ids[b]}" are at one offset and must not share a byte'
             continue
@@ -113,19 +117,23 @@ def _hard_edges(problem: Problem, terms: ReuseTerms, unit: list[int], pin: list[
 
 
 def reuse_model(problem: Problem) -> ReuseModel:
-    """Return the model of a problem of storages with bytes."""
+    """Return the model of a problem. A storage without bytes has no edges; its alignment and fixed offset count."""
     terms, n = problem.reuse or ReuseTerms(), len(problem)
     unit = _units(n, terms.colocations)
     units = max(unit, default=-1) + 1
     sizes, grids = problem.size.tolist(), problem.alignment.tolist()
-    if sum(sizes) + max(grids, default=0) > LARGEST:
-        raise AllocationOverflow(
-            f"the storages of arena {problem.arena!r} take more than 2^61 B together.",
-            arena=problem.arena,
-            offset=0,
-            size=sum(sizes),
-            hint="Use another planner: reuse costs are weighed up to 2^61 B.",
-        )
+    for total, what in (
+        (sum(sizes) + max(grids, default=0), "the sizes and the largest alignment of the storages"),
+        (sum(cost for *_, cost in terms.penalties), "the reuse penalties"),
+    ):
+        if total > LARGEST:
+            raise AllocationOverflow(
+                f"{what} in arena {problem.arena!r} add up to {total:,}, over 2^61.",
+                arena=problem.arena,
+                offset=0,
+                size=total,
+                hint="Lower the largest of them.",
+            )
     fixed = [-1] * n if problem.fixed is None else problem.fixed.tolist()
     size, align, pin, pinned = [0] * units, [1] * units, [-1] * units, ""
     for i, u in enumerate(unit):
@@ -138,17 +146,20 @@ def reuse_model(problem: Problem) -> ReuseModel:
         if at >= 0 and at % grids[i]:
             pinned = f'"{problem.ids[i]}" is at {at}, which is no multiple of its alignment {grids[i]}'
         for begin, end in terms.reserved:
-            if at >= 0 and at < end and begin < at + sizes[i]:
+            if at >= 0 and max(at, begin) < min(at + sizes[i], end):
                 pinned = f'"{problem.ids[i]}" is at {at}, in the reserved range from {begin} to {end}'
     hard, together = _hard_edges(problem, terms, unit, pin)
     rows = [(i, j, s, t, HARD) for (i, j), (s, t) in hard.items()]
     unavoidable = 0
     for a, b, weight in terms.penalties:
-        i, j = unit[a], unit[b]
+        if not (sizes[a] and sizes[b]):
+            continue
+        (i, s), (j, t) = sorted([(unit[a], sizes[a]), (unit[b], sizes[b])])
+        first, second = hard.get((i, j), (0, 0))
         if i == j:
             unavoidable += weight
-        elif weight and not (hard.get((i, j), (0, 0)) >= (sizes[a], sizes[b]) and i < j):
-            rows.append((i, j, sizes[a], sizes[b], weight))
+        elif weight and not (first >= s and second >= t):
+            rows.append((i, j, s, t, weight))
     table = np.array(sorted([*rows, *((j, i, t, s, w) for i, j, s, t, w in rows)]), np.int64).reshape(-1, 5)
     other, mine, theirs, weight_of = (np.ascontiguousarray(column) for column in table[:, 1:].T)
     return ReuseModel(
@@ -156,7 +167,8 @@ def reuse_model(problem: Problem) -> ReuseModel:
         capacity=LARGEST if problem.capacity == UNLIMITED else min(problem.capacity, LARGEST),
         size=np.array(size, np.int64),
         align=np.array(align, np.int64),
-        pin=np.array(pin, np.int64),
+        pin=np.where(np.array(size) > 0, np.array(pin, np.int64), -1),
+        empty_at=np.maximum(pin, 0),
         first=np.searchsorted(table[:, 0], np.arange(units + 1)).astype(np.int64),
         other=other,
         mine=mine,

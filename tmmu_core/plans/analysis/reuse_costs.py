@@ -3,10 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from tmmu_core.base.errors import ArenaTooSmall
-from tmmu_core.planners.problem import UNLIMITED, Problem
+from tmmu_core.planners.problem import UNLIMITED, Problem, packing_extent
 from tmmu_core.planners.reuse import plan_reuse
 from tmmu_core.plans.model import Plan
 
@@ -80,7 +78,7 @@ def cost_curve(problem: Problem) -> list[CostPoint]:
             packing = plan_reuse(replace(problem, capacity=capacity), EFFORT)
         except ArenaTooSmall:
             break
-        extent = int((packing.offset + problem.size).max(initial=np.uint64(0)))
+        extent = packing_extent(packing.offset, problem.size)
         point = CostPoint(extent, int(packing.notes.get("reuse_cost", 0)), packing.cost_bound or 0)
         if points and point.cost == points[-1].cost:
             # The same cost in fewer bytes. Only the older bound holds up to the next larger extent.

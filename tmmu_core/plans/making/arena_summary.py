@@ -9,7 +9,7 @@ from tmmu_core.base.errors import U64_MAX, AllocationFailure, AllocationOverflow
 from tmmu_core.graph.model import ONE_MEMORY, Arena
 from tmmu_core.planners import ARENA_PLANNERS
 from tmmu_core.planners.bounds import lower_bound
-from tmmu_core.planners.problem import Packing, Problem
+from tmmu_core.planners.problem import Packing, Problem, packing_extent
 from tmmu_core.plans.figures import metrics
 from tmmu_core.plans.figures.live_bytes import peak_and_count, peak_together
 from tmmu_core.plans.making.plan_rows import PackedArena
@@ -118,7 +118,7 @@ def check_capacity(problem: Problem, summary: ArenaSummary, *, of_graph: bool = 
         way += OF_GRAPHS if of_graph else OF_INSTANCES
     elif problem.reuse is None and len(problem) <= TRIED_UP_TO:
         packing = ARENA_PLANNERS[TRIED].pack(problem, {}, None)
-        if int((packing.offset + problem.size).max()) <= summary.capacity_bytes:
+        if packing_extent(packing.offset, problem.size) <= summary.capacity_bytes:
             other, way = TRIED, f"It fits with --planner {TRIED}."
     limit = "the memory limit (--capacity)" if summary.name == ONE_MEMORY else f"the capacity of arena {summary.name!r}"
     raise ArenaTooSmall(

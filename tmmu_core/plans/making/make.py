@@ -21,7 +21,7 @@ from tmmu_core.graph.sharding.shard_spec import read_spec
 from tmmu_core.graph.sharding.splits import idle_rules
 from tmmu_core.planners import ARENA_PLANNERS
 from tmmu_core.planners.meter import Meter
-from tmmu_core.planners.problem import GIVEN, PlainInstance, Problem, Progress
+from tmmu_core.planners.problem import GIVEN, PlainInstance, Problem, Progress, packing_extent
 from tmmu_core.plans import canonical
 from tmmu_core.plans.making.engine import Solution, solve
 from tmmu_core.plans.making.instance import plan_problem
@@ -68,7 +68,7 @@ def better_than(plan: Plan, problems: Callable[[], Sequence[Problem]]) -> Better
     for problem in problems():
         entry = ARENA_PLANNERS[BETTER]
         packing = entry.pack(problem, entry.checked_options({}), meter)
-        found += int((packing.offset + problem.size).max(initial=0))
+        found += packing_extent(packing.offset, problem.size)
     saved = (extent - found) * 100 // extent
     return Better(BETTER, found, found <= bound, saved) if saved > 0 else None
 

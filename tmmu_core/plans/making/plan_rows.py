@@ -14,7 +14,7 @@ from tmmu_core.graph.index import GraphIndex, named
 from tmmu_core.graph.model import ROLES, Arena
 from tmmu_core.liveness.analyse import row_bytes
 from tmmu_core.liveness.live_model import I32, I64, U64, Liveness
-from tmmu_core.planners.problem import Packing, Problem, live_parts
+from tmmu_core.planners.problem import Packing, Problem, live_parts, packing_extent
 from tmmu_core.planners.slots import slot_sizes
 from tmmu_core.plans import canonical
 from tmmu_core.plans.figures import metrics
@@ -74,7 +74,7 @@ class PackedArena:
     slot: I64
     """Per storage, its slot; a number by (offset, birth, id) for planners without slots (contract §9)."""
     extent: int
-    """Bytes: the last offset + size."""
+    """Bytes: the end of the highest storage that has bytes."""
     held: I64
     """Per storage, the step after its last use as planned: the input of an in-place reuse that is not taken keeps its
     bytes through the step that reads it."""
@@ -96,7 +96,7 @@ def packed_arena(problem: Problem, packing: Packing) -> PackedArena:
         slot, sizes = packing.slot, slot_sizes(problem, packing.slot)[0][packing.slot]
     else:
         slot, sizes = _numbered_by_offset(problem, packing), problem.size
-    extent = int((packing.offset + sizes).max(initial=0))
+    extent = packing_extent(packing.offset, sizes)
     handoffs = np.zeros((0, 2), np.int64)
     if problem.handoff_from is not None:
         takers = np.flatnonzero(problem.handoff_from >= 0)
