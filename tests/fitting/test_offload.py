@@ -58,7 +58,7 @@ def test_offloaded_tensor_leaves_again_for_the_cost_of_the_way_back() -> None:
     plan_input = idle_twice()
     first = Move("offload", "", details={"drops": [["h", "fh"]]})
     after = apply_moves(plan_input, [first])
-    (move,) = single_moves(after, None)
+    (move,) = single_moves(after)
     assert move.tensors == ("h",)
     assert move.what == "offload 'h', idle for 3 steps"
     assert (move.cost.moved_bytes, move.cost.extra_steps) == (8 * KIB, 1)
@@ -66,7 +66,7 @@ def test_offloaded_tensor_leaves_again_for_the_cost_of_the_way_back() -> None:
     both = apply_moves(after, [move])
     assert both.graph == apply_moves(plan_input, [first, move]).graph
     sound(plan_input, both.graph)
-    found = lower(after, None, Capacity(12 * KIB))
+    found = lower(after, Capacity(12 * KIB))
     assert [drops for moves in found for m in moves for drops in m.details["drops"]] == [["h", "fi"]]
 
 
@@ -75,7 +75,7 @@ def test_third_of_the_activations_of_resnet50_is_offloaded() -> None:
     before = solve_input(plan_input).plan
     whole = sum(map(needed, before.arenas))
     goal = whole - needed(before.arena_of["activations"]) // 3
-    moves = next(lower(plan_input, None, Capacity(goal)))
+    moves = next(lower(plan_input, Capacity(goal)))
     after = apply_moves(plan_input, moves)
     solution = solve_input(after)
     assert sum(needed(arena) for arena in solution.plan.arenas if arena.name != "offload") <= goal
@@ -88,8 +88,8 @@ def test_third_of_the_activations_of_resnet50_is_offloaded() -> None:
 def test_recompute_continues_from_offloaded_tensors() -> None:
     plan_input = PlanInput(read_graph_file(SAMPLES / "resnet50_train_b32_224.tmmu.cbor.gz"))
     whole = run(*recover_choice(plan_input)).total
-    away = apply_moves(plan_input, next(lower(plan_input, None, Capacity(whole * 9 // 10))))
-    moves = next(lower_by_recomputing(away, None, Capacity(whole * 8 // 10)))
+    away = apply_moves(plan_input, next(lower(plan_input, Capacity(whole * 9 // 10))))
+    moves = next(lower_by_recomputing(away, Capacity(whole * 8 // 10)))
     after = run(*recover_choice(apply_moves(away, moves)))
     assert after.total <= whole * 8 // 10
     assert after.moved == run(*recover_choice(away)).moved

@@ -331,7 +331,7 @@ def test_tensor_without_bytes_is_kept() -> None:
     )
     model = recompute_model(PlanInput(graph))
     capacity = run(model, Choice.nothing(model)).total - 8 * KIB
-    moves = next(lower(PlanInput(graph), None, Capacity(capacity)), ())
+    moves = next(lower(PlanInput(graph), Capacity(capacity)), ())
     assert moves
     assert not any("empty" in drop for move in moves for drop in move.details["drops"])
 
@@ -344,7 +344,7 @@ def test_long_chain_goes_below_what_one_cut_reaches(tensors: int, further_runs: 
     arena = list(model.liveness.arenas).index("activations")
     gradients = run(model, Choice.nothing(model)).total - 17 * KIB
     capacity = tensors * KIB + gradients
-    moves = next(lower(plan_input, None, Capacity(capacity)), None)
+    moves = next(lower(plan_input, Capacity(capacity)), None)
     assert moves is not None
     after = apply_moves(plan_input, moves)
     sound(plan_input, after.graph)
@@ -361,7 +361,7 @@ def test_the_way_below_a_cut_begins_at_the_cut(tensors: int, capacity: int, furt
     gradients = (
         run(recompute_model(plan_input), Choice.nothing(recompute_model(plan_input))).total - (tensors + 1) * KIB
     )
-    moves = next(lower(plan_input, None, Capacity(capacity * KIB + gradients)), None)
+    moves = next(lower(plan_input, Capacity(capacity * KIB + gradients)), None)
     assert moves is not None
     after = apply_moves(plan_input, moves)
     sound(plan_input, after.graph)
@@ -386,7 +386,7 @@ def test_chain_with_temporaries_shrinks_to_a_few_tensors() -> None:
     tensors = [*map(T, h), *(T(f"t{k}") for k in range(12)), *(T(f"g{k}", role="gradient") for k in range(13))]
     plan_input = step(*forward, B("b", "Relu", h[-1], "g12"), *backward, tensors=tensors, outputs=("g0",))
     before = run(recompute_model(plan_input), Choice.nothing(recompute_model(plan_input))).total
-    moves = next(lower(plan_input, None, Capacity(before - 7 * KIB)), None)
+    moves = next(lower(plan_input, Capacity(before - 7 * KIB)), None)
     assert moves is not None
     sound(plan_input, apply_moves(plan_input, moves).graph)
 
@@ -396,7 +396,7 @@ def test_model_goes_below_its_lowest_cut() -> None:
     """One cut reaches 1,815,844,352 bytes. It costs 223 GFLOP from scratch and 45 from that cut."""
     graph = read_graph_file(SAMPLES / "resnet50_train_b32_224.tmmu.cbor.gz")
     plan_input = initial_candidate(graph, PlanRequest(mode="backward")).plan_input
-    moves = next(lower(plan_input, None, Capacity(1_725_052_134)), None)
+    moves = next(lower(plan_input, Capacity(1_725_052_134)), None)
     assert moves is not None
     found = run(*recover_choice(apply_moves(plan_input, moves)))
     assert found.valid
@@ -572,7 +572,7 @@ def test_half_of_the_activations_of_gpt2_cost_a_thousandth_more(gpt2: PlanInput)
     before = solve_input(gpt2).plan
     activations = needed(before.arena_of["activations"])
     rest = sum(map(needed, before.arenas)) - activations
-    moves = next(lower(gpt2, None, Capacity(rest + activations // 2)), None)
+    moves = next(lower(gpt2, Capacity(rest + activations // 2)), None)
     assert moves is not None
     after = apply_moves(gpt2, moves)
     solution = solve_input(after)
@@ -590,7 +590,7 @@ def test_half_of_the_activations_of_gpt2_cost_a_thousandth_more(gpt2: PlanInput)
 @pytest.mark.slow
 def test_moves_are_sorted_by_cost_and_lower_the_peak(gpt2: PlanInput) -> None:
     search = Search(recompute_model(gpt2), Capacity(0).over)
-    lists = list(lower(gpt2, None, Capacity(0)))
+    lists = list(lower(gpt2, Capacity(0)))
     costs = [sum(move.cost.extra_flops for move in moves) for moves in lists]
     gains = [sum(move.bytes for move in moves) for moves in lists]
     assert costs == sorted(costs)

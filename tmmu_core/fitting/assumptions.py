@@ -25,6 +25,6 @@ def assumptions(fitted: Fitted) -> Assumptions:
     """Return the assumptions of ``fitted``. O(tensors + operands)."""
     plan_input = fitted.start.plan_input
     model = recompute_model(plan_input)
-    held = [model.timeline.index.graph.nodes[int(k)].instr for k in model.node_at[np.flatnonzero(~model.makeable)]]
+    fixed = [model.timeline.index.graph.nodes[int(k)].instr for k in model.node_at[np.flatnonzero(~model.makeable)]]
     grids = {arena.name: arena.alignment_bytes for arena in fitted.best.plan.arenas}
-    return Assumptions(grids, dict(sorted(Counter(held).items())))
+    return Assumptions(grids, dict(sorted(Counter(fixed).items())))

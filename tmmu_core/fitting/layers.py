@@ -14,8 +14,8 @@ from tmmu_core.graph.modules.module_paths import modules_of
 from tmmu_core.plans.figures.live_bytes import alive_at
 
 COLUMNS = ("parameters", "gradients", "optimizer_state", "activations", "kept", "recomputed", "offloaded", "at_peak")
-"""Figures of a module in bytes; ``activations`` = kept + recomputed + offloaded: what the backward pass reads.
-``at_peak`` is what the module's operators hold at the peak, gradients included: the modules that bind it.
+"""Figures of a module in bytes. ``activations``, which the backward pass reads, = kept + recomputed + offloaded.
+``at_peak``: results of the module's operators that are live at the peak, gradients included.
 """
 
 
@@ -82,7 +82,7 @@ CHUNKED_LOSS = (
 
 
 def fitted_peak(fitted: Fitted) -> dict[str, Any]:
-    """Return what is live at the peak of the best plan, in the arenas that the capacity limits.
+    """Return the tensors that are live at the peak of the best plan, in the arenas that the capacity limits, by key.
 
     ``node`` and ``module`` run at the peak; ``tensors`` are ``(tensor, bytes, module)`` of all that are not persistent,
     largest first; ``modules`` their bytes by module, largest first; ``suggestion`` is a known remedy, or ``""``.
@@ -136,7 +136,7 @@ def _base(tensors: Mapping[str, Tensor], name: str) -> Tensor:
 
 
 def _read_in_backward(graph: Graph) -> set[str]:
-    """Storages, by the tensor that names them, that a node of the backward pass reads."""
+    """Return the names of the storages that nodes of the backward pass read."""
     tensors = {tensor.id: tensor for tensor in graph.tensors}
     read = [node.inputs for node in graph.nodes if node.phase == "backward" and node.instr != "tangent"]
     return {_base(tensors, name).id for inputs in read for name in inputs}

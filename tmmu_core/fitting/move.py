@@ -1,6 +1,6 @@
 """The value types of fitting: kinds of moves, their costs, and moves.
 
-``search/apply_moves.py`` applies a move to a plan input. Recomputing and copying nodes are ordinary nodes of the native
+``search/candidates.py`` applies a move to a plan input. Recomputing and copying nodes are ordinary nodes of the native
 format, so the result is planned, verified, run and compared like any graph.
 """
 

@@ -1,7 +1,7 @@
 """Alignment moves: place tensors at smaller alignments, where the hardware allows it.
 
-The fitted graph states an alignment that all arenas share; repeat others with ``--arenas FILE``. It is never smaller
-than the widest element type of the graph.
+The fitted graph contains the alignment if all arenas have the same one; otherwise repeat it with ``--arenas FILE``. An
+alignment is never smaller than the widest element type of the graph.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
-"""Delay moves: results that wait at the peak, such as gradients, are computed after it.
+"""Delay moves: compute results that are live but not used at the peak, such as gradients, after the peak.
 
-Their operands then have a longer gap, in which recomputation drops them: a gradient of a layer needs its activations,
-which are often cheaper to compute again than the gradient's bytes are to hold.
+Their operands then have a longer gap, in which recomputation drops them. It is often cheaper to recompute the
+activations of a layer than to keep its gradient.
 """
 
 from collections.abc import Iterable, Iterator
@@ -34,9 +34,10 @@ class _Delay:
 
 
 def delay_moves(base: Candidate, lowest: Candidate, step: int, over: int, *, keep_phases: bool) -> Iterator[Move]:
-    """Yield orders of ``base`` with results delayed that wait at ``step`` of ``lowest``, ``over`` bytes and more.
+    """Yield orders of ``base`` that delay results beyond ``step`` of ``lowest``, each with more units than the last.
 
-    ``lowest`` is a plan of the same nodes after recompute and order moves.
+    ``lowest`` is a plan of the same nodes after recompute and order moves. The first order saves ``over`` bytes, if
+    the delays suffice.
     """
     liveness = base.solution.liveness
     model = order_model(liveness, grids_of(base.plan_input), keep_phases=keep_phases)
@@ -79,9 +80,9 @@ def delay_moves(base: Candidate, lowest: Candidate, step: int, over: int, *, kee
 def _delays(
     model: OrderModel, recompute: RecomputeModel, done: set[int], at_peak: tuple[set[int], set[int]]
 ) -> list[_Delay]:
-    """Return what can run after the units ``done``, for each storage that waits at the peak.
+    """Return the possible delays of the units ``done``, for each storage that is not used at the peak.
 
-    ``at_peak`` are the storages that are live there, and those of them that wait.
+    ``at_peak``: the storages that are live at the peak, and those among them that are not used there.
     """
     live, waiting = at_peak
     touching: dict[int, set[int]] = {}
@@ -112,9 +113,10 @@ def _delays(
 
 
 def _operands(model: RecomputeModel, wanted: set[int], live: set[int], largest: int) -> tuple[int, int, int]:
-    """Return the bytes that are held, the FLOPs and the most bytes of a node, to have ``wanted`` from what is live.
+    """Return the cost of computing the storages ``wanted`` from the storages ``live``.
 
-    Storages of up to ``largest`` bytes are held.
+    The cost is (bytes of storages that stay live, FLOPs, most bytes of one node). Storages of up to ``largest`` bytes
+    stay live, the others are recomputed.
     """
     held = total = needed = 0
     seen, pending = set(live), sorted(wanted - live)

@@ -4,7 +4,7 @@ After the last use before a gap, node ``h@copy_out`` copies ``h`` to ``h@offload
 next use, ``h@back`` copies it back. The copy serves all later gaps. The cost is the bytes transferred; each move
 reports the idle steps.
 
-Gaps are those of recomputation (``recompute/recompute_model.py``), so that both kinds of moves combine in any order. A
+Recomputation has the same gaps (``recompute/recompute_model.py``), so that both kinds of moves combine in any order. A
 storage can be offloaded if no other tensor shares or overwrites it and it is neither persistent nor an output.
 """
 
@@ -46,10 +46,10 @@ def apply_offload(plan_input: PlanInput, *moves: Move) -> PlanInput:
     return replace(plan_input, graph=write_graph(model, with_drops(model, choice, drops, away=True)))
 
 
-def single_moves(plan_input: PlanInput, solution: object) -> Iterator[Move]:
+def single_moves(plan_input: PlanInput) -> Iterator[Move]:
     """Yield one move per storage that is idle at an arena's peak, if its offload lowers live bytes, most bytes first.
 
-    ``Move.bytes`` is the change of live bytes, not of the arena size. ``solution`` is not used.
+    ``Move.bytes`` is the change of live bytes, not of the arena size.
     """
     model, begun = recover_choice(plan_input)
     base = run(model, begun)
@@ -65,9 +65,7 @@ def single_moves(plan_input: PlanInput, solution: object) -> Iterator[Move]:
         yield _move(model, begun, choice, (base, found))
 
 
-def lower(
-    plan_input: PlanInput, solution: object, goal: Capacity, report: Progress | None = None
-) -> Iterator[tuple[Move, ...]]:
+def lower(plan_input: PlanInput, goal: Capacity, report: Progress | None = None) -> Iterator[tuple[Move, ...]]:
     """Yield lists of moves: first the cheapest whose peak live bytes meet the goal, then lists for tighter goals.
 
     If none meets the goal, yield the list with the lowest peak. Each list replaces the one before and has a lower peak.
@@ -81,7 +79,7 @@ def lower(
         over = scaled(goal, share)
         choice, found = _offload_until(model, choice, over, go_on)
         if not _excess(model, found, over):
-            lean, leaner = _keep_unneeded(model, begun, choice, over)
+            lean, leaner = _cancel_unneeded(model, begun, choice, over)
             if leaner.total < total:
                 total = leaner.total
                 yield _moves(model, begun, lean)
@@ -142,7 +140,7 @@ def _offload_next(
     return None
 
 
-def _keep_unneeded(model: RecomputeModel, begun: Choice, choice: Choice, over: Over) -> tuple[Choice, Run]:
+def _cancel_unneeded(model: RecomputeModel, begun: Choice, choice: Choice, over: Over) -> tuple[Choice, Run]:
     """Cancel offloads that the goal does not need, largest storage first."""
     found = run(model, choice)
     gone = np.flatnonzero(choice.away & ~begun.away)

@@ -67,7 +67,7 @@ def order_move(
 
 
 def other_orders(found: OrderMove, solution: Solution, limit: int) -> Iterator[Move]:
-    """Yield other orders with a sum of peaks within ``limit`` bytes: equal peaks can pack differently."""
+    """Yield other orders whose sum of peaks is at most ``limit`` bytes, because they may pack better."""
     model, seen = found.model, {found.ordered.order.tobytes()}
     for total, order in found.ordered.others:
         if total <= limit and order.tobytes() not in seen:
@@ -89,7 +89,7 @@ def _move(solution: Solution, model: OrderModel, units: list[int], method: str) 
 def views_late(solution: Solution, model: OrderModel, units: list[int]) -> list[int]:
     """Return the order with each view directly before the first unit that waits for it.
 
-    A view costs nothing. Where it runs earlier, what it views would have to be kept or recomputed for it.
+    A view costs nothing. If it ran earlier, its base would have to stay live, or be recomputed, for it.
     """
     index = solution.liveness.timeline.index
     successors = [model.succ_idx[a:b].tolist() for a, b in pairwise(model.succ_ptr.tolist())]

@@ -1,1 +1,1 @@
-"""Orders with a lower peak, on the storages as they are planned: ``best_order`` in ``searching.py``."""
+"""Search for execution orders with a lower peak: ``best_order`` in ``order_search.py``."""

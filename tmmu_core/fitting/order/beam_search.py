@@ -14,7 +14,7 @@ TRIED = 120_000
 
 
 def beam(walk: OrderStates, upper: int, go_on: Callable[[], bool], width: int = WIDTH) -> tuple[int, ...] | None:
-    """Return an order whose sum of peaks is below ``upper``; ``None`` if none is found. Constants are included."""
+    """Return an order whose sum of peaks, with constants, is below ``upper``; ``None`` if none is found."""
     count = len(walk.before)
     peaks, live = walk.start()
     ready = sum(1 << unit for unit, before in enumerate(walk.before) if not before)

@@ -3,7 +3,7 @@
 An order is an array of units. A storage is live from its first touch (write or read) to its last: ``left[s]`` counts
 the nodes that still have to touch storage s, ``born[s]`` records the first touch. Each loop runs in the native library
 (``planners/native/order.c``) where one is loaded, otherwise as plain Python on lists; both return the same orders.
-All sums stay within 64 bits (``model.LARGEST``).
+All sums stay within 64 bits (``order_model.LARGEST``).
 """
 
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class Measured:
     peaks: I64
     """Shape (arenas,): the most live bytes in each arena, persistent ones included."""
     where: I64
-    """Shape (arenas,): the first place in the order at which each arena has its peak; −1: at no unit's step."""
+    """Shape (arenas,): the first place in the order at which each arena has its peak; −1: before the first unit."""
 
     @property
     def total(self) -> int:
@@ -42,7 +42,7 @@ def measure(model: OrderModel, order: I64) -> Measured:
 
 
 def peaks_outside(model: OrderModel, order: I64, begin: int, end: int) -> I64:
-    """Shape (arenas,): peaks at the steps of all units except those at the places ``[begin, end)``."""
+    """Return an array of shape (arenas,): the peaks without the steps of the units at the places ``[begin, end)``."""
     return _measure(model, order, begin, end)[0] + model.constant
 
 
@@ -72,7 +72,7 @@ def lpmf(model: OrderModel, threshold: int = 0) -> I64:
 
 
 def successors(model: OrderModel) -> dict[str, I64]:
-    """Return the edges of the model as the native library takes them."""
+    """Return the successors of the units as arguments of the native library."""
     return {"edge_ptr": model.succ_ptr, "edge_idx": model.succ_idx, "waits_for": model.waits_for}
 
 

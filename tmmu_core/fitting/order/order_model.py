@@ -55,9 +55,9 @@ class OrderModel:
     """Shape (storages,): bytes, rounded up to the arena's alignment; 0 for persistent storages."""
     arena: I64
     held: NDArray[np.bool_]
-    """Never dies: an output."""
+    """Shape (storages,): whether it is an output, which is live to the end."""
     initial: NDArray[np.bool_]
-    """Live before the first node: an input."""
+    """Shape (storages,): whether it is an input, which is live before the first node."""
     touched_by: I64
     """Shape (storages,): number of nodes that touch the storage."""
     constant: I64
@@ -159,7 +159,9 @@ def order_model(
 
 
 def _touches(liveness: Liveness) -> tuple[I64, I64, dict[tuple[int, int], int]]:
-    """Return node → its storages (CSR, without persistent ones), and how many members it touches if several."""
+    """Return node → storages that it touches, as CSR without persistent ones, and (node, storage) → number of members
+    that it touches, if several.
+    """
     index = liveness.timeline.index
     nodes = len(index.node_ids)
     node = np.concatenate(

@@ -16,7 +16,7 @@ class Capacity:
     """Limits in bytes; arenas without a limit are unlimited."""
 
     total: int | None = None
-    """Limit of the sum over all arenas of this memory."""
+    """Limit of the sum of all arenas except ``offload``."""
     arenas: Mapping[str, int] = field(default_factory=dict)
     """Arena → its limit."""
 

@@ -94,7 +94,7 @@ def tight_in_place_nodes(liveness: Liveness) -> Iterator[str]:
             yield index.node_ids[int(liveness.timeline.node_at[step])]
 
 
-def single_moves(plan_input: PlanInput, solution: Solution) -> Iterator[Move]:
+def single_moves(plan_input: PlanInput) -> Iterator[Move]:
     """Yield one move per node."""
     for node_id, pairs in _missing(plan_input):
         yield _move(plan_input, {node_id: pairs})

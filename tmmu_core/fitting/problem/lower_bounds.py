@@ -3,7 +3,8 @@
 * **Step**: a node needs all its inputs and outputs at once, in any order, with recomputation and offload. Its inputs
   are live one step earlier too, so that with in-place reuse the larger of both moments counts.
 * **Ends**: all graph inputs are live at the start, all graph outputs at the end.
-* **Persistent** storages are live at every step; a storage that no move drops, between its first and its last use.
+* **Persistent** storages are live at every step. A storage that no move can drop is live between its first and its
+  last use.
 * **Order**: without recomputation and offload, the bound of the order search holds; with a fixed order, the plan's own.
 
 The extent of an arena is at least the largest of these, all storages but one rounded up to the alignment.

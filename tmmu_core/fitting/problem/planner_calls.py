@@ -59,7 +59,7 @@ class Candidate:
     """In the order in which they were applied."""
     solution: Solution
     warnings: tuple[str, ...] = ()
-    """Of the given graph and request: assumed sizes, parts without a plan, options and rules without effect."""
+    """Warnings about the input: assumed sizes, parts of the graph without a plan, options and rules without effect."""
 
     @property
     def plan(self) -> Plan:

@@ -29,9 +29,9 @@ class Choice:
     """The drops of storages that are recomputed or copied back before their next use."""
 
     drops: I64
-    """Ascending codes. position · storages + storage: dropped when the node at the position has run. −1 − edge: where
-    the node of this edge (an index into ``model.in_idx``) runs again, what it reads is dropped after the given node
-    that needs it.
+    """Ascending codes. ``position · storages + storage``: the storage is dropped after the node at the position.
+    ``−1 − edge`` (an index into ``model.in_idx``): after each recomputing run of the edge's node, the storage of the
+    edge is dropped, as soon as the node of the given order has run.
     """
     away: NDArray[np.bool_]
     """Shape (storages,): offloaded and copied back, instead of recomputed."""
@@ -72,7 +72,7 @@ class Choice:
 
 @dataclass(frozen=True, eq=False)
 class Lives:
-    """The lives of storages in a simulation: one more for each recomputation or copy back."""
+    """The lives of storages in a simulation. Each recomputation or copy back begins another life."""
 
     of: I64
     """Shape (lives,): the storage."""
@@ -173,7 +173,7 @@ def run(model: RecomputeModel, choice: Choice, tables: Tables | None = None) -> 
 
 
 class Tables:
-    """Arguments and results of simulations of one model, allocated for the longest that is not aborted."""
+    """Arguments and results of simulations of one model, allocated for the longest simulation."""
 
     def __init__(self, model: RecomputeModel) -> None:
         positions, storages = len(model.node_at), len(model.size)
@@ -370,7 +370,7 @@ class _Execution:
 def _live(model: RecomputeModel, lives: Lives, tables: Tables, arenas: int) -> I64:
     """Return an array of shape (arenas, steps): live bytes at each step, persistent ones left out.
 
-    A life ends one step after its last read, or at that step where its output reuses the memory in place.
+    A life ends one step after its last read, or at its last read if the node's output reuses the memory in place.
     """
     steps = len(lives.node)
     first_life = tables.first_life[: len(lives.of)]
@@ -398,7 +398,7 @@ def _reused(model: RecomputeModel, lives: Lives, first_life: NDArray[np.bool_], 
     permitted = np.flatnonzero((lives.last[life] == t) & (lives.birth[life] < t) & ~model.held[s] & ~kept)
     # Only the first permitted input of a step is reused, whatever its size.
     permitted = permitted[np.concatenate([[True], t[permitted][1:] != t[permitted][:-1]])[: len(permitted)]]
-    # A larger output may find the bytes behind it taken.
+    # The bytes behind the input may not be free for a larger output.
     fits = model.size[s[permitted]] >= model.size[model.out_idx[model.out_ptr[node[permitted]]]]
     reused = np.zeros(len(lives.of), np.bool_)
     reused[life[permitted]] = fits

@@ -33,7 +33,7 @@ class Boundary:
     gap_end: I64
     """Shape (storages,): position of the first use after the step; the last position if there is none."""
     gap_start: I64
-    """Shape (storages,): position of the last use up to the step, or of the birth; −1 for inputs without one."""
+    """Shape (storages,): position of the last use up to the step, else of the birth; −1 for unused inputs."""
 
 
 def boundary(model: RecomputeModel, position: int) -> Boundary:

@@ -17,7 +17,7 @@ from tmmu_core.fitting.recompute.sweep import Idle, idle_at, remove_drops
 MOST_STEPS = 40
 """Maximum number of steps above the goal whose idle storages are tried, from the peak down."""
 GOALS = ((100, 1), (100, 4), (104, 1), (110, 1), (120, 1), (150, 1))
-"""(percent, part): the goal as a percentage of the excess, and the part of the peak that one drop considers."""
+"""(percent, part): the goal as a percentage of the excess. A drop must lower the top 1/part of the peak."""
 TRIMMED = 3
 STRIDES = (1, 2, 3, 4, 6)
 """Subsets that are tried together: all idle storages, all but every second, all but every third, …."""

@@ -65,13 +65,13 @@ class RecomputeModel:
     """Shape (storages,): bytes, rounded up to the arena's alignment."""
     arena: I64
     kept_place: Mask
-    """Shape (storages,): its first life is not reused in place (saved, output)."""
+    """Shape (storages,): whether its first life is never reused in place, because it is saved or an output."""
     late: Mask
-    """Shape (positions,): after the forward pass."""
+    """Shape (positions,): whether the node is not in the forward pass."""
     held: Mask
-    """Shape (storages,): an output: live until the end."""
+    """Shape (storages,): whether it is an output, which is live until the end."""
     at_start: Mask
-    """Shape (storages,): an input: live from the first step."""
+    """Shape (storages,): whether it is an input, which is live from the first step."""
     expires: I64
     """Shape (positions,): first position that overwrites an input of the node, ``NEVER`` for most."""
     fixed: I64
@@ -162,7 +162,9 @@ def _storage_mask(liveness: Liveness, tensors: Mask) -> Mask:
 
 
 def _single_owner(liveness: Liveness, node_at: I64) -> Mask:
-    """Shape (storages,): one tensor without alias group, in-place write and ``must_not_alias``, besides its views."""
+    """Return an array of shape (storages,): whether a storage is one tensor and its views, without alias group,
+    in-place write and ``must_not_alias``.
+    """
     index, storage_of = liveness.timeline.index, liveness.storage_of
     tensors = index.graph.tensors
     members = np.flatnonzero((storage_of >= 0) & (index.base < 0))
@@ -236,7 +238,7 @@ def _may_run_again(node: Node) -> bool:
 
 
 def _pinned_by_views(liveness: Liveness, node_at: I64, free: Mask, reads: tuple[I64, I64]) -> list[int]:
-    """Return storages with a view whose node is not free to repeat, or reads other storages as well."""
+    """Return storages with a view whose node costs FLOPs to repeat, cannot be repeated, or reads other storages."""
     index, storage_of = liveness.timeline.index, liveness.storage_of.tolist()
     in_ptr, in_idx = reads
     found = []
@@ -253,7 +255,7 @@ def _pinned_by_views(liveness: Liveness, node_at: I64, free: Mask, reads: tuple[
 
 
 def _first_overwrites(liveness: Liveness, node_at: I64) -> I64:
-    """Shape (positions,): first position that overwrites an input of the node, except by the node itself."""
+    """Return an array of shape (positions,): the first position at which another node overwrites an input."""
     index = liveness.timeline.index
     roots = view_roots(index)[0]
     over: dict[int, int] = {}
@@ -289,7 +291,7 @@ def _adjacency(liveness: Liveness, node_at: I64) -> tuple[I64, I64, I64, I64]:
                 known[of[i]] = True
                 born.append(of[i])
             elif of[i] not in born:
-                used.append(of[i])  # a further member of a storage: its bytes are held until this one is made in them
+                used.append(of[i])  # a further member: the storage is live until the node writes it
         ins.append([s for s in dict.fromkeys(used) if not always[s]])
         outs.append(born)
     return (*_csr(ins), *_csr(outs))

@@ -66,13 +66,11 @@ def _cheapest(search: Search, found: Sequence[tuple[Mask, Point]]) -> tuple[Poin
     return improve(search, points), [each for each in points if each is not None]
 
 
-def lower(
-    plan_input: PlanInput, solution: object, goal: Capacity, report: Progress | None = None
-) -> Iterator[tuple[Move, ...]]:
+def lower(plan_input: PlanInput, goal: Capacity, report: Progress | None = None) -> Iterator[tuple[Move, ...]]:
     """Yield lists of moves: the cheapest that meets the goal by the live curve, then lists for tighter goals.
 
-    If none meets the goal, yield lists down to the lowest one, cheapest first. ``solution`` is not needed. Each list is
-    complete and lower than the one before.
+    If none meets the goal, yield lists down to the lowest one, cheapest first. Each list is complete and lower than the
+    one before.
     """
     model, begun = _problem(plan_input)
     if not model.droppable.any():
@@ -160,7 +158,7 @@ def _nested_points(search: Search, found: Sequence[tuple[Mask, Point]]) -> list[
     return search_nested(search, list({id(point): point for point in starts}.values()))
 
 
-def single_moves(plan_input: PlanInput, solution: object) -> Iterator[Move]:
+def single_moves(plan_input: PlanInput) -> Iterator[Move]:
     """Yield one move per storage that is idle at the peak, if its recomputation lowers live bytes, most bytes first.
 
     Moves of all nodes of one operator come first where they save more than one node. ``Move.bytes`` is the change of

@@ -2,11 +2,11 @@
 
 ::
 
-    cuts       minimum cuts across the peak, at increasing prices per kept byte; other full steps get a price as well
-    segments   the same, with what crosses the segments of the forward pass kept
+    cuts       minimum cuts across the peak, at increasing prices per kept byte; also priced at other full steps
+    segments   cuts that keep all storages between segments of the forward pass
     mixes      a knapsack over the parts between the cheapest cuts that fit and the lowest that do not (``settle.py``)
     one by one keep recomputed nodes instead, most expensive first
-    sweeps     drops from the first step that is too full on (``sweep.py``)
+    sweeps     drops at the first step above the goal, then at the next (``sweep.py``)
 
 Every choice is simulated (``live_curve.py``), so that the memory of recomputation itself is counted.
 """
@@ -146,7 +146,7 @@ class Search:
         return list(found.values())
 
     def _segmented(self) -> Iterator[tuple[bytes, tuple[Mask, Point]]]:
-        """Yield cuts that keep what crosses the segments of the forward pass, at increasing prices of the rest."""
+        """Yield cuts that keep the storages between segments of the forward pass, at rising prices of the others."""
         price = self._price({self.at.position: 1})
         for kept in segmentations(self.model, self.at):
             for rung in SEGMENT_PRICES:

@@ -1,9 +1,9 @@
-"""Segments: split the forward pass so that what is recomputed for one segment is read soon after.
+"""Segments: split the forward pass so that recomputed storages are read soon after their recomputation.
 
 A cut across the peak (``min_cut.py``) does not count the memory of a long chain that is recomputed at once: in a
-recurrent or deep network all of it is computed for its first reader and waits for the others. Here the storages that
-cross the boundary between two segments are kept, and recomputation starts from them (Chen et al. 2016). Dynamic
-programming finds the boundaries that keep the fewest bytes while no segment holds more than a limit.
+recurrent or deep network the first reader needs the whole chain, which then stays live for later readers. Here the
+storages that cross the boundary between two segments are kept, and recomputation starts from them (Chen et al. 2016).
+Dynamic programming finds the boundaries that keep the fewest bytes, with a limit on the bytes in a segment.
 """
 
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ NEVER = np.int64(2**62)
 
 
 def segmentations(model: RecomputeModel, at: Boundary) -> Iterator[Mask]:
-    """Yield masks of shape (storages,): what is kept between the segments, for falling limits of their bytes.
+    """Yield masks of shape (storages,): the storages kept between segments, for falling limits of a segment's bytes.
 
     O(cuts² + cuts · storages).
     """
@@ -59,7 +59,7 @@ def segmentations(model: RecomputeModel, at: Boundary) -> Iterator[Mask]:
 def _cuts(model: RecomputeModel, crossing: I64, last: I64, end: int) -> I64:
     """Return −1, the positions where the bytes that cross are a local minimum, and ``end``.
 
-    Where there is none, as in a chain of equal tensors, every position that no neighbour is below.
+    If no minimum is strict, as in a chain of equal tensors, it is every position without a lower neighbour.
     """
     change = np.zeros(end + 2, np.int64)
     np.add.at(change, model.producer[crossing], model.size[crossing])
@@ -74,7 +74,7 @@ def _cuts(model: RecomputeModel, crossing: I64, last: I64, end: int) -> I64:
 
 
 def _kept_bytes(model: RecomputeModel, cuts: I64, crossing: I64, last: I64) -> I64:
-    """Shape (cuts, cuts): bytes computed after the first cut and up to the second one that cross the second."""
+    """Return an array of shape (cuts, cuts): bytes computed between two cuts that cross the second one."""
     found = np.zeros((len(cuts), len(cuts)), np.int64)
     for j, p in enumerate(cuts[1:-1].tolist(), 1):
         over = crossing[(model.producer[crossing] <= p) & (last[crossing] > p)]

@@ -1,9 +1,9 @@
 """Improve cuts: mix their parts by a knapsack, and keep recomputed nodes instead.
 
-All layers of a network cost about the same per byte, so that they join a minimum cut at the same price: between two
-cuts lie choices that recompute some layers, and some layers in part. Each connected part of the difference of two cuts
-has options: all of it, what other cuts recompute of it, and single tensors with what they are computed from. Options
-are simulated alone, once for equal parts; the cheapest sum is an exact knapsack over their bytes and FLOPs.
+All layers of a network cost about the same per byte, so that they join a minimum cut at the same price. Choices that
+recompute only some layers, or parts of layers, lie between two cuts. Each connected part of the difference of two cuts
+has options: the whole part, the nodes of it that another cut recomputes, and single tensors with their operands. Each
+option is simulated alone, once for equal parts. An exact knapsack over bytes and FLOPs gives the cheapest combination.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,7 +14,7 @@ from tmmu_core.fitting.recompute.recompute_model import HUBS, I64, Mask, connect
 from tmmu_core.fitting.recompute.recompute_search import Point, Search
 
 MOST_ENDS = 3
-"""Cheapest cuts that fit, and lowest cuts that do not: the ends of mixes."""
+"""Maximum number of cheapest cuts that fit, and of lowest cuts that do not fit. Mixes are tried between them."""
 MOST_IMPROVED = 2
 """Maximum number of choices that are improved."""
 MOST_MIXES = 6
@@ -51,7 +51,7 @@ def _point_key(point: Point) -> tuple[int, int, int]:
 
 
 def _keep_one_by_one(search: Search, given: Pair) -> Pair:
-    """Keep the outputs of nodes where that fits and is cheaper: those of most FLOPs first, or most FLOPs per byte."""
+    """Keep the outputs of nodes if that fits and is cheaper: most FLOPs first, and most FLOPs per byte first."""
     nodes = np.flatnonzero(given[0])
     flops = search.model.node_flops[nodes]
     found = []
@@ -126,7 +126,7 @@ def _bytes_at_boundary(search: Search, nodes: Mask) -> int:
 
 
 def _options(search: Search, part: I64, masks: Sequence[Mask]) -> Iterator[Mask]:
-    """Yield masks over a part: those of the cuts, and those with one more node and its predecessors."""
+    """Yield the options of a part as masks: its nodes in each cut, alone or with one more node and its predecessors."""
     place = {n: k for k, n in enumerate(part.tolist())}
     producer, _, operands = search.columns
     closures = [np.zeros(len(part), np.bool_)]

@@ -1,8 +1,8 @@
 """Sweeps: drop idle storages from the first step to the last, wherever the live bytes exceed the goal.
 
 Dynamic tensor rematerialization (Kirisame et al. 2021) with known next uses: at the first step above the goal, the idle
-storages with the least FLOPs per byte and step until their next use are dropped, with the FLOPs of all that has to run
-again for them. Recomputed storages are dropped in the same way, so that chains shrink to a few tensors (Griewank 1992).
+storages with the least FLOPs per byte and step until their next use are dropped. The FLOPs are those of all nodes that
+run again. Recomputed storages are dropped in the same way, so that chains shrink to a few tensors (Griewank 1992).
 A sweep starts from a cut or from nothing. The cheapest results are improved: drops are removed where the plan still
 fits; one drop after the other is forbidden, and another sweep replaces it.
 """
@@ -21,7 +21,7 @@ DISTANCES = (1, 0)
 TRIMMED, IMPROVED = 6, 3
 """Number of cheapest results from which unneeded drops are removed, and number of those that are then improved."""
 ROUNDS_OF = 32_000
-"""Steps of a graph per round: a round removes at least this share (steps / this number) of the excess."""
+"""A round removes at least the share n / ``ROUNDS_OF`` of the excess in a graph of n steps."""
 MOST_OPERANDS = 8
 """Maximum depth at which operands of dropped storages are dropped too."""
 MOST_TRIED = 1_000
@@ -41,7 +41,7 @@ class Idle:
 
 
 def search_sweeps(search: Search, starts: Sequence[Point]) -> list[Point]:
-    """Return the points where sweeps from ``starts`` end; the cheapest that fit without drops that are not needed."""
+    """Return the results of sweeps from ``starts``; unneeded drops are removed from the cheapest that fit."""
     found: dict[tuple[int, int, int], Point] = {}
     last = search.weighed + search.most // 4
     for distance in DISTANCES:
@@ -108,7 +108,7 @@ def sweep(search: Search, choice: Choice, distance: int, forbidden: frozenset[in
 def _dropped(search: Search, point: Point, drops: Sequence[int], step: int, level: int) -> Point | None:
     """Return the point after ``drops`` at a step above the goal; ``None`` if it is not better.
 
-    What a dropped storage is computed from would wait for it instead: it is dropped as well.
+    The operands of a dropped storage would stay live for its recomputation, so they are dropped as well.
     """
     arena, lives = search.arena, point.run.lives
     known = set(lives.of[(lives.birth <= step) & (lives.last >= step)].tolist())

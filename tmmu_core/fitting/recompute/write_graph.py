@@ -206,7 +206,7 @@ class _Writer:
         self.order.append(node.node_id)
 
     def _look(self, view: int, k: int) -> None:
-        """Base a view on the current copy."""
+        """Make the current copy of its storage the base of a view."""
         s = self.storage[view]
         copy = self.current[s]
         self.name[view, copy] = self.tensors[view].id

@@ -1,7 +1,7 @@
 """Apply moves to a plan input, plan the result, and keep the best: ``APPLYING``, the table of kinds.
 
-A function takes the plan input and a move and returns the changed plan input. It reads only ``details``, ``tensors``
-and ``nodes`` of the move, so that a recipe gives the same result. Added nodes are part of the ``execution_order``.
+A function of the table returns a plan input after a move. It reads only ``details``, ``tensors`` and ``nodes`` of the
+move, so that a recipe gives the same result. Added nodes are part of the ``execution_order``.
 """
 
 from collections.abc import Callable, Iterable
@@ -65,8 +65,8 @@ def apply_moves(plan_input: PlanInput, moves: Iterable[Move]) -> PlanInput:
 PROPOSING: dict[Kind, str] = {"recompute": "tmmu_core.fitting.recompute", "offload": "tmmu_core.fitting.moves.offload"}
 """Kind of moves that cost compute or transfers → its module, imported at first use.
 
-* ``single_moves(plan_input, solution)`` yields single moves that may lower the peak, best first, without planning.
-* ``lower(plan_input, solution, capacity, report)`` yields complete lists of moves, cheapest first, each with a lower
+* ``single_moves(plan_input)`` yields single moves that may lower the peak, best first, without planning.
+* ``lower(plan_input, capacity, report)`` yields complete lists of moves, cheapest first, each with a lower
   peak than the one before.
 """
 
@@ -92,7 +92,7 @@ def plan_moves(base: Candidate, moves: tuple[Move, ...]) -> Candidate:
 
 
 def names_of(plan: Plan) -> tuple[str, ...]:
-    """Return the names of the arenas of this memory, sorted."""
+    """Return the names of all arenas except ``offload``, sorted."""
     return tuple(sorted(extents(plan)))
 
 

@@ -42,9 +42,9 @@ COSTLY: tuple[Kind, ...] = ("recompute", "offload")
 MOST_TRIED = 24
 """Maximum number of lists of moves of one kind that are planned."""
 CHEAP_PART = 100
-"""A plan that fits for less than this part of the graph's FLOPs ends the search."""
+"""A plan that fits for less than one part in this many of the graph's FLOPs ends the search."""
 SMALL_PART = 100
-"""A move that saves less than this part of the bytes needed is removed if the plan fits without it."""
+"""A move that saves less than one part in this many of the excess is removed if the plan fits without it."""
 MOST_DELAYS = 4
 """Maximum number of orders with delayed results."""
 MOST_SINGLE_MOVES = 40
@@ -164,7 +164,7 @@ class _FitSearch:
         return self.capacity.total is not None and proven > self.capacity.total
 
     def proven(self, bound: LowerBound) -> tuple[LowerBound, int]:
-        """Return the bound raised by what stays live, or by the proof over all orders where nothing is dropped."""
+        """Return the bound with storages that no move drops, or with the proof over all orders if no move drops any."""
         kinds = self.allowed.kinds
         if kinds & {"sizes", "alignment"}:
             return bound, 0
@@ -195,7 +195,7 @@ class _FitSearch:
         )
 
     def leave_out_small_moves(self) -> None:
-        """Remove moves that save less than 1 % of the needed bytes, if the plan still fits at no higher cost.
+        """Remove moves that save less than 1 % of the excess, if the plan still fits at no higher cost.
 
         A move that others depend on cannot be removed.
         """
@@ -392,7 +392,7 @@ class _FitSearch:
 
     def offers(self, base: Candidate, kind: Kind) -> Iterator[tuple[Move, ...]]:
         """Yield the lists of moves of a kind; under a cost limit, also the lowest within it."""
-        for moves in proposing(kind).lower(base.plan_input, base.solution, self.capacity, self.watch):
+        for moves in proposing(kind).lower(base.plan_input, self.capacity, self.watch):
             if self.exceeds_cost(total_cost((*base.moves, *moves))):
                 break
             yield moves
@@ -415,7 +415,7 @@ class _FitSearch:
                 break
             offers = [
                 move
-                for move in proposing(kind).single_moves(plan_input, base.solution)
+                for move in proposing(kind).single_moves(plan_input)
                 if move.bytes > 0 and not self.exceeds_cost(total_cost((*base.moves, *moves, move)))
             ]
             if not offers:

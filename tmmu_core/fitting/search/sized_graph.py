@@ -12,8 +12,8 @@ from tmmu_core.graph.model import Graph
 def sized_graph(graphs: Sequence[Graph], steps: int) -> Graph | None:
     """Return the graph ``steps`` sizes after the first one; every number is a polynomial of the size.
 
-    ``graphs`` are those at consecutive sizes: two for numbers that are linear in it, three for quadratic ones. ``None``
-    where they differ in more than numbers, or a number would be negative: then the model has to be read at that size.
+    ``graphs`` have consecutive sizes: two for linear numbers, three for quadratic ones. Returns ``None`` if
+    they differ in more than numbers or a number would be negative: the model must then be read at that size.
     """
     try:
         return msgspec.convert(_extended([msgspec.to_builtins(each) for each in graphs], steps), type(graphs[0]))
@@ -42,7 +42,7 @@ def _extended(values: list[Any], steps: int) -> Any:
 
 
 def _newton(values: list[int], steps: int) -> int:
-    """Return the polynomial through ``values`` at 0, 1, …, at ``steps``, by forward differences."""
+    """Return the value at ``steps`` of the polynomial with ``values`` at 0, 1, …, by forward differences."""
     number, binomial = 0, 1
     for k in range(len(values)):
         number += binomial * values[0]

@@ -86,11 +86,11 @@ def _offers(start: Candidate, kind: Kind, progress: Progress | None) -> Iterator
         yield from finer_alignments(plan_input, names_of(solution.plan))
     elif kind == "inplace":
         gains = in_place_gains_at_peak(solution.liveness)
-        for move in single_moves(plan_input, solution):
+        for move in single_moves(plan_input):
             if gains.get(move.nodes[0], 0):
                 yield replace(move, bytes=gains[move.nodes[0]])
     elif kind in PROPOSING:
-        yield from proposing(kind).single_moves(plan_input, solution)
+        yield from proposing(kind).single_moves(plan_input)
 
 
 def in_place_gains_at_peak(liveness: Liveness) -> dict[str, int]:
