@@ -42,8 +42,8 @@ def test_valid_platform_is_read(options: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ({"memories": []}, "memories need names of their own, at least one: []"),
-        ({"memories": [RAM, RAM]}, "memories need names of their own, at least one: ['RAM', 'RAM']"),
+        ({"memories": []}, "there must be at least one memory, and all names must differ: []"),
+        ({"memories": [RAM, RAM]}, "there must be at least one memory, and all names must differ: ['RAM', 'RAM']"),
         ({"memories": [{"name": "A", "max_size": 0}]}, "memory 'A' has a max_size of 0 B: no storage fits"),
         ({"memories": [{"name": "A", "origin": -1}]}, "memory 'A' begins at address -1"),
         ({"memories": [{"name": "A", "arena_alignment": 3}]}, "an alignment of 3 B is not a power of two"),

@@ -220,7 +220,7 @@ def _ends(timeline: Timeline, groups: Groups, planned: I64) -> U64:
 
 
 def _reject_misaligned(timeline: Timeline, groups: Groups, planned: I64) -> None:
-    """Reject the tensor of lowest id that is off its required alignment, or else off its dtype's alignment.
+    """Raise for the tensor of lowest id whose offset violates its required alignment, else that of its dtype.
 
     A view of a view can be aligned in its base and still misaligned in the storage (contract §3).
     """
@@ -231,6 +231,7 @@ def _reject_misaligned(timeline: Timeline, groups: Groups, planned: I64) -> None
         off = [i for i in inside if int(groups.offset[i]) % grids[i]]
         if off:
             i = min(off, key=ids.__getitem__)
-            message = f"tensor {ids[i]!r} lies at byte {groups.offset[i]} of its storage, off its {what}, {grids[i]} B."
+            place = f"tensor {ids[i]!r} lies at byte {groups.offset[i]} of its storage"
+            message = f"{place}, not at a multiple of its {what}, {grids[i]} B."
             hint = f"Choose byte offsets, of this view and its bases, that add up to a multiple of {grids[i]}."
             raise AlignmentViolation(message, tensor=ids[i], hint=hint, path=f"$.tensors[{i}].{field}")

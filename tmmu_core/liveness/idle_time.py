@@ -1,6 +1,6 @@
 """Idle time: steps at which storages are live but not used.
 
-A storage is *used* at a step whose node writes or reads one of its tensors; ``@inputs`` uses what it writes. ::
+A storage is *used* at a step whose node writes or reads one of its tensors; ``@inputs`` uses the graph inputs. ::
 
     birth ●────────────────────────●──● death        ● used     ─ idle
           write      idle stretch   read

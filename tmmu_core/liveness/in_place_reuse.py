@@ -1,7 +1,7 @@
 """In-place reuse (hand-off, buffer donation): when the last reader of x may write its output over x (contract §1).
 
-The candidates are the permitted pairs of input and output at the last read of the input. Each has the first condition
-that refuses it, or none; each node gets its first candidate without one.
+The candidates are the permitted pairs of input and output at the last read of the input. The first condition that a
+candidate violates refuses it. Each node is granted its first candidate that violates none.
 """
 
 import numpy as np

@@ -53,7 +53,7 @@ REFUSAL_WORDS: dict[str, str] = {
     "other_arena": "they are in different arenas",
     "already_taken": "the output reuses another input",
 }
-"""Conditions that refuse a permitted in-place reuse, in the order of the tests; each as a clause after "because"."""
+"""Condition that refuses a permitted in-place reuse → its text, a clause after "because"; in the order of the tests."""
 
 CONDITIONS: tuple[str, ...] = tuple(REFUSAL_WORDS)
 
@@ -80,7 +80,7 @@ class Storages:
     size: U64
     """Bytes: greatest end over the members."""
     alignment: U64
-    """Bytes: greatest alignment of the members; without the arena's."""
+    """Bytes: greatest alignment of the members; the alignment of the arena is not included."""
     arena: I32
     """Index into ``Liveness.arenas``."""
     persistent: NDArray[np.bool_]

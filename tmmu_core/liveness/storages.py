@@ -142,7 +142,7 @@ def _reject_views_of_unwritten(timeline: Timeline, ranges: Ranges) -> None:
 def _storage_offsets(timeline: Timeline, ranges: Ranges, placed: dict[int, int]) -> U64:
     """Return an array of shape (tensors,): bytes from the start of the storage.
 
-    ``placed`` holds those of tensors written in place; their views move with them. Raises ``AllocationOverflow`` past
+    ``placed``: tensor written in place → its offset, by which its views move too. Raises ``AllocationOverflow`` past
     2^64 − 1, for the lowest id.
     """
     offset, ids = ranges.view_offset.copy(), timeline.index.tensor_ids

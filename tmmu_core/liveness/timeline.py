@@ -215,15 +215,16 @@ class Stretch:
 
 
 def phases_of(timeline: Timeline) -> tuple[Stretch, ...]:
-    """Return the ranges, first to last; together they cover all steps. ``@inputs`` belongs to the next step."""
+    """Return the ranges of steps of one phase, in order; they cover all steps. ``@inputs`` has the phase of step 1."""
     nodes = timeline.graph.nodes
     return _stretches([nodes[node].phase if node >= 0 else None for node in timeline.node_at.tolist()])
 
 
 def phases_from_known(steps: int, known: Iterable[tuple[int, Phase | None]]) -> tuple[Stretch, ...]:
-    """Return the ranges of ``steps`` steps, given ``(step, phase)`` of some of them.
+    """Return the ranges of one phase over ``steps`` steps; ``known`` are ``(step, phase)`` of some of them.
 
-    A step without a phase belongs to the step before it, the first ones to the first known phase; empty without any.
+    A step without a phase has the phase of the step before it; the first steps have the first known phase. Without any
+    known phase the result is empty.
     """
     by_step = dict(sorted((step, phase) for step, phase in known if phase is not None))
     phases: list[Phase | None] = []

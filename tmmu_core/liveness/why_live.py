@@ -57,7 +57,7 @@ class Explanation:
 
 
 def explain(liveness: Liveness, tensor_id: str) -> Explanation:
-    """Return the facts about a tensor; ``KeyError`` if it is not in the graph or not planned."""
+    """Return the explanation of a live range. Raises ``KeyError`` for a tensor that is unknown or not planned."""
     timeline, index = liveness.timeline, liveness.timeline.index
     tensor = index.tensor_of[tensor_id]
     if liveness.birth[tensor] < 0:

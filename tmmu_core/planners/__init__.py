@@ -79,8 +79,8 @@ class ArenaPlannerEntry(PlannerEntry):
         if self.has_slots and problem.fixed is not None:
             for i in np.flatnonzero((problem.fixed >= 0) & (packing.offset != offset)).tolist():
                 raise InvalidIrShapes(
-                    f'planner {self.name!r} lays slots end to end and would put "{problem.ids[i]}" at '
-                    f"{packing.offset[i]}, where {offset[i]} is given.",
+                    f'planner {self.name!r} places slots one after another: "{problem.ids[i]}" would be at offset '
+                    f"{packing.offset[i]}, but is fixed at {offset[i]}.",
                     reason="fixed_offset",
                     node_id="",
                     hint="Choose a planner that places bytes, such as greedy.",

@@ -2,9 +2,9 @@
 
 * **live**: storages alive at one moment are pairwise disjoint, so their bytes add up (max live bytes).
 * **grid**: if all of them start at multiples of g, each but the topmost takes a multiple of g.
-* **hand-off**: a storage that cannot be reused in place (fixed elsewhere, or must not alias) is live together with
-  its successor at the step between them.
-* **never alias**: storages that must not alias any of those count as well, live or not.
+* **hand-off**: a storage whose in-place reuse is impossible (fixed elsewhere, or must not alias) counts at the step
+  at which its successor is born.
+* **never alias**: a storage that must not alias any of the counted storages counts too, live or not.
 * **fixed**: the end of a storage with a fixed offset.
 
 All are weighted cliques of the conflict graph. The first takes O(n log n) with its witness.

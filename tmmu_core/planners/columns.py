@@ -97,7 +97,7 @@ class Columns:
         return self.odd.first, *np.ascontiguousarray(self.odd.table.T)
 
     def live_bytes(self, sizes: NDArray[Any] | None = None) -> NDArray[Any]:
-        """Return the live bytes of each column of compressed time, of storages with these sizes [their own]."""
+        """Return the live bytes of each column of compressed time; ``sizes`` (n,) replaces the storages' sizes."""
         size = (self.sizes if sizes is None else sizes)[self.storage_of_part]
         change = np.zeros(len(self.births) + 1, size.dtype)
         np.add.at(change, self.part_lo, size)
@@ -206,9 +206,9 @@ def align_up(at: int, alignment: int) -> int:
 
 
 def free_gap(blocked: Iterable[tuple[int, int]], size: int, align: int, *, tightest: bool = False) -> int:
-    """Return the lowest offset of ``size`` free bytes, or that in the smallest gap; else above everything.
+    """Return the lowest offset of ``size`` free bytes; ``tightest``: that in the smallest gap.
 
-    ``blocked``: ranges ``[start, end)`` of bytes.
+    ``blocked``: ranges ``[start, end)`` of bytes. Without a gap, the offset is above all of them.
     """
     edge, best, smallest = 0, -1, -1
     for start, end in sorted(blocked):

@@ -4,8 +4,8 @@ Storages are taken largest first. Each joins the first region whose tenants it d
 is aligned for it; otherwise it opens a region at the next aligned offset. The first tenant is the largest, so later
 ones fit. Lifetimes are bit masks over compressed time. O(n · regions) mask operations.
 
-Notes: number of regions, pairs that share a region, and bytes saved compared with a region per storage. The same with
-r10's names is :mod:`~tmmu_core.seed.r10`.
+Notes: number of regions, pairs that share a region, and bytes saved compared with a region per storage.
+:mod:`~tmmu_core.seed.r10` returns these values under the names of r10.
 """
 
 from collections.abc import Mapping

@@ -10,10 +10,9 @@ memory, and the plan reports why::
                  └──────────────────────┘          └──────────────────────┘
 
 Persistent and constant arenas are filled by a bump allocator; scratch arenas by first fit over free blocks in birth
-order, after the whole-program arenas. A constant is *cold* when kernels read it where it is stored, *staged* when it
-is copied first; one arena has one source. The source of a staged arena takes room in the memory that stores it;
-arenas of one memory follow each other, aligned. A staged constant whose destination is full is read where it is
-stored. O(n · free blocks).
+order, after the whole-program arenas. A *cold* constant is read where it is stored; a *staged* constant is copied to
+another memory before the first run, and takes space in both. All constants of an arena are stored in one memory. The
+arenas of one memory follow each other, aligned. A constant whose destination is full stays cold. O(n · free blocks).
 """
 
 from collections.abc import Sequence
@@ -28,12 +27,12 @@ from tmmu_core.planners.problem import Problem
 NEVER = 2**63 - 1
 """Death of a block that is never freed."""
 BY_ITSELF, BY_PREFERENCE = -2, -1
-"""Deciders other than a rule: the tensor names its memory; the order of the memories."""
+"""Values of ``decided_by`` instead of a rule's number: the tensor names its memory; the order of the memories."""
 
 
 @dataclass(frozen=True)
 class Facts:
-    """Properties of one storage that rules match, beyond the problem's columns."""
+    """Properties of one storage that rules match and the problem does not contain."""
 
     role: str
     """One of :data:`ROLES`."""

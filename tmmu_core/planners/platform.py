@@ -100,7 +100,7 @@ def _wrong_values(value: Any) -> Iterator[str]:
 def _wrong_memories(platform: Platform) -> Iterator[str]:
     names = [memory.name for memory in platform.memories]
     if len(set(names)) != len(names) or not names:
-        yield f"memories need names of their own, at least one: {names}."
+        yield f"there must be at least one memory, and all names must differ: {names}."
     for memory in platform.memories:
         if memory.max_size is not None and memory.max_size < 1:
             yield f"memory {memory.name!r} has a max_size of {memory.max_size:,} B: no storage fits."

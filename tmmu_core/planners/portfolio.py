@@ -3,8 +3,8 @@
 No single order is best on real traces (the best of six is 0–6 % above the bound); all of them cost twelve near-linear
 runs. The list of runs is fixed and the first of equals wins, so the result is deterministic.
 
-A run that ends less than one alignment above the bound is repeated with another storage, the *crown*, placed last: of
-the storages of the bound's witness only the topmost one needs no padding, so it should be the one with most padding.
+A run that ends less than one alignment above the bound is repeated with one storage, the *crown*, placed last. The
+topmost storage needs no padding, so the crown is the storage of the bound's witness with the most padding.
 """
 
 from collections.abc import Iterable, Mapping

@@ -34,14 +34,14 @@ class ReuseTerms:
     colocations: Pairs = ()
     """Pairs at one offset."""
     exclusions: Pairs = ()
-    """Pairs that may share bytes although their live ranges overlap: they are never live together."""
+    """Pairs that may share bytes although their live ranges overlap, because no run uses both."""
     penalties: tuple[tuple[int, int, int], ...] = ()
     """``(i, j, cost)``: the cost is paid once where the byte ranges of the two overlap."""
     reserved: Pairs = ()
     """Reserved byte ranges of the arena."""
 
     def renumbered(self, number: I64) -> ReuseTerms:
-        """Return the terms of the storages whose ``number`` is not −1, with these indexes."""
+        """Return the terms with storage i renamed to ``number[i]``, without the terms of storages renamed to −1."""
         new = number.tolist()
 
         def kept(rows: Iterable[tuple[int, ...]]) -> tuple[Any, ...]:
@@ -57,8 +57,8 @@ class Problem:
     Two storages conflict, and must not share a byte, if their live parts overlap in time (``[birth, death)`` without
     their gaps) or if they are in ``must_not_alias``. In-place reuse (hand-off, contract §1): where ``handoff_from[j]
     == i``, storage i is last read by the step that writes j (``death[i] == birth[j]``), and j may lie at exactly i's
-    offset; at any other offset the two conflict. Planners of slots need no check: slots are disjoint, and a slot has
-    one offset.
+    offset; at any other offset the two conflict. Slot planners need no check: slots are disjoint, and a slot has one
+    offset.
     """
 
     arena: str
@@ -130,7 +130,7 @@ class Packing:
     stopped: bool = False
     """Whether the callback or a budget ended the search early."""
     cost_bound: int | None = None
-    """Lower bound of the reuse cost that the planner proved; ``None`` for planners that do not weigh it."""
+    """Lower bound of the reuse cost that the planner proved; ``None`` for planners that ignore reuse costs."""
     cost_witness: tuple[tuple[str, ...], ...] | None = None
     """Groups of storages, by id, that prove ``cost_bound``."""
     notes: Mapping[str, Any] = field(default_factory=dict)
@@ -202,12 +202,12 @@ GIVEN = "given"
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Recorded:
-    """Base class of an allocator's records beyond live ranges. Readers define subclasses."""
+    """Data of an allocator's recording in addition to live ranges. Readers define subclasses."""
 
     categories: tuple[str, ...]
     """Category of each storage in the recording."""
     reserved_peak_bytes: int | None
-    """Maximum number of bytes that it reserved; ``None`` where that is not recorded."""
+    """Maximum number of bytes that the allocator reserved; ``None`` if it was not recorded."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)

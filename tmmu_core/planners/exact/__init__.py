@@ -126,7 +126,10 @@ def exact_from(
 
 
 def always_live(cols: Columns) -> NDArray[np.bool_]:
-    """Return which storages are live at every step of a plain problem with one alignment; none where all are."""
+    """Return an array of shape (n,): whether each storage is live at every step.
+
+    All false if every storage is, and for problems that are not plain or have several alignments.
+    """
     if not cols.plain or not cols.small or len(set(cols.align)) > 1:
         return np.zeros(len(cols), np.bool_)
     always = (cols.part_lo == 0) & (cols.part_hi == len(cols.births))

@@ -1,8 +1,9 @@
-"""Branch and bound: can all units be packed below a capacity?
+"""Branch and bound: decide whether all units can be packed below a capacity.
 
-Depth first, from the bottom up. Choose a unit under which no unplaced unit fits. It can lie at its lowest offset if no
-other unit overlaps that place; else it lies above one of those that do: a *hole* that one of them must fill. These two
-branches form a *level*. After each decision, :mod:`.propagation` raises the lower bounds of the other offsets.
+Depth first, from the bottom up. Choose a unit under which no unplaced unit fits. First branch: no other unit overlaps
+the place at its lowest offset, and the unit lies there. Second branch: the place is a *hole* that another unit must
+fill, and the unit lies above. These two branches form a *level*. After each decision, :mod:`.propagation` raises the
+lower bounds of the other offsets.
 
 At a dead end, conflict analysis gives the levels that the conflict depends on (the nogood), and the search jumps back
 over all others. The next unit is the one with the lowest possible offset, so no order of units needs to be right for
@@ -40,7 +41,7 @@ FOUND, INFEASIBLE, BUDGET_SPENT, TABLES_FULL = 1, 0, -1, -2
 
 
 class FitQuery(NamedTuple):
-    """Does everything fit below ``capacity``?"""
+    """Arguments of a search for a packing of all units below ``capacity``."""
 
     capacity: int
     rank: I64
@@ -59,7 +60,7 @@ class _Level:
     """Numbers of events, placements and filled holes before the decision."""
     is_second_branch: bool = False
     nogood: set[int] = field(default_factory=set)
-    """The levels that the first branch failed by."""
+    """Levels that the conflict of the first branch depends on."""
 
 
 class PlainSearch(Propagation):
@@ -206,7 +207,7 @@ class Searcher:
         """
         query = FitQuery(capacity, rank, budget)
         verdict = TABLES_FULL
-        while verdict == TABLES_FULL:  # the number of raises is not known beforehand
+        while verdict == TABLES_FULL:  # the necessary number of rows is not known beforehand
             state = initial_state(self.model, self.tables)
             nodes = np.zeros(1, dtype=np.int64)
             verdict = self._search(state, query, nodes, watch)

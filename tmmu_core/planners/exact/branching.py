@@ -55,7 +55,7 @@ class Attempt:
     rank: I64
     nodes: int
     order: int
-    """Index into :data:`ORDERS`; one more: the order of the last packing; −1: an opening."""
+    """Index into :data:`ORDERS`; ``len(ORDERS)``: the order of the last packing; −1: an opening attempt."""
 
 
 @dataclass
@@ -133,7 +133,7 @@ class BranchingOrder:
         round_, direction = divmod(round_, len(DIRECTIONS))
         nodes = RESTART_NODES * luby(round_ + 1)
         worst = self.model.greatest(self._failures[at][self.model.section])
-        # Weights in half powers of two; a finer scale lets chance decide.
+        # Weights in steps of √2: a finer scale would rank by random differences.
         level = np.asarray([2 * log2_fixed(1 + int(n)) >> 12 for n in worst], dtype=np.int64)
         rank = _ranks(np.lexsort((self._rank(direction, at), -level)))
         if self.tried.get(rank.tobytes(), 0) >= nodes:  # this order has failed with as many nodes

@@ -37,7 +37,7 @@ MAX_ENUMERATED_HANDOFFS = 5
 LNS_TURNS = 8
 """Without a goal, the nodes are split into this many parts, each followed by a large neighbourhood search."""
 MIN_TURN_NODES = 5_000
-"""Fewest nodes between two turns; with fewer, the runs begin after the last node."""
+"""Minimum number of nodes between two turns; with fewer, large neighbourhood search begins after the last node."""
 
 
 class ProgressLog:
@@ -115,7 +115,9 @@ class _Variant:
 
 
 def search_models(cols: Columns) -> tuple[list[Model], Model | None]:
-    """Return a model for each choice of in-place reuses, most reuses first, and the relaxation if those are not all."""
+    """Return a model for each choice of in-place reuses, most reuses first; with too many choices, one model and the
+    relaxation.
+    """
     possible, choices, relaxation = possible_handoffs(cols), [greedy_handoffs(cols)], None
     if len(possible) > MAX_ENUMERATED_HANDOFFS:
         relaxation = search_model(cols, tuple((i,) for i in range(len(cols))), pairs=False)
@@ -257,7 +259,7 @@ def search(component: ComponentSearch, request: SearchRequest) -> None:
 
 @dataclass
 class _LnsRuns:
-    """Large neighbourhood search of a component's first variant, where its bound, or the goal, is near."""
+    """Large neighbourhood search of a component's first variant, if the extent is near its bound or the goal."""
 
     component: ComponentSearch
     request: SearchRequest
@@ -278,7 +280,7 @@ class _LnsRuns:
         return self.low + self.grain if self.request.goal else self.component.extent
 
     def next_run(self, spent: int, allowed: int) -> Run | None:
-        """Return the run that is due when so many of the nodes are spent; ``None`` where there is none.
+        """Return the run that is due after ``spent`` of the ``allowed`` nodes; ``None`` if none is due.
 
         The lengths of the turns follow the Luby sequence: how likely an iteration ends the search depends little on the
         length of its run.
@@ -297,7 +299,7 @@ class _LnsRuns:
         return self.low, luby(self.turns) * self.normal, self.turns
 
     def make(self, planned_run: Run, at: int, of: int) -> None:
-        """Make a run. Progress: from ``at`` towards ``of``."""
+        """Make a run, and report its progress from ``at`` towards ``of``."""
         variant, meter, notes = self.component.variants[0], self.request.meter, self.request.notes
         capacity, iterations, number = planned_run
         left, planned = meter.left(iterations + 1), planned_iterations(self.normal)

@@ -31,7 +31,7 @@ MAX_FAILURES = 2
 LONG_RUN_FACTOR = 12
 """Iterations of a long run, in multiples of a normal one: slower cooling finds tighter packings."""
 MAX_LONG_RUNS_AT_LOW, ALMOST_OMITTED = 3, 2
-"""Limits at the low end: number of long runs, and omitted units up to which they go on; then bisection again."""
+"""Limits of the long runs at the low end: their number, and the omitted units above which bisection continues."""
 MAX_LONG_RUNS = 4
 """Upper limit of long runs."""
 HOPELESS_OMITTED = 4
@@ -43,7 +43,7 @@ MIN_UNITS, FULL_BUDGET_UNITS, MAX_UNITS = 32, 256, 2_048
 """Below the first, branch and bound needs no help; up to the second, full iterations; beyond the last, the conflict
 matrix is too large."""
 NEAR_FRACTION = 8
-"""An extent is near the bound if it is above it by at most this fraction of it."""
+"""An extent is near the bound if it exceeds the bound by at most one part in this many."""
 MEAN_DESTROYED = 4
 """Units removed in an iteration, on average."""
 START_TEMPERATURE, END_TEMPERATURE = 300, 40
@@ -58,7 +58,7 @@ SEED = 747_796_405
 
 @dataclass
 class LnsRun:
-    """A run on a model: starts with all units omitted but those with a fixed offset."""
+    """A run on a model. At the start only units with a fixed offset are placed."""
 
     state: moves.LnsState
     """State of the search over the units that are not stacked at the bottom."""
@@ -212,7 +212,7 @@ def log_table_of() -> I64:
 
 @cache
 def noise_of(count: int) -> NDArray[np.int32]:
-    """Shape (2, count), random: 11 to 20, and 0 to 1,023."""
+    """Return an array of shape (2, count): random numbers from 11 to 20, and from 0 to 1,023."""
     rng, drawn = SEED, []
     for _ in range(count):
         rng, r = moves.draw(rng)
@@ -241,11 +241,11 @@ Run = tuple[int, int, int]
 
 
 def run_schedule(low: int, grain: int, normal: int, extent: int) -> Generator[Run, tuple[int, int], None]:
-    """Yield the runs after the last node; each is answered by the extent after it and the fewest units it omitted.
+    """Yield the runs after the last node; the caller sends the extent after each run and the fewest omitted units.
 
-    Runs of ``normal`` iterations bisect between ``low``, the bound or the goal, and the extent. Then long runs: at the
-    low end while few units are omitted, bisecting again, and a very long one at the low end. The numbers of long runs,
-    and so their random states, do not depend on the runs before.
+    Runs of ``normal`` iterations bisect between ``low`` (the bound or the goal) and the extent. Long runs follow: at
+    the low end while few units are omitted, then bisecting, then a very long run at the low end. The numbers of long
+    runs, and so their random states, do not depend on the runs before.
     """
 
     def middle() -> int:

@@ -39,7 +39,7 @@ STAGES = 1024
 TIME_FACTORS, BYTE_FACTORS = (48, 10, 144), (60, 300, 20)
 """Weights of distance in time and in bytes; each iteration draws one of three."""
 NOISE_PERIOD = 4096
-"""Each iteration uses consecutive columns of ``noise`` as factors of distances; this many possible first columns."""
+"""Number of possible first columns of ``noise``. Each iteration uses consecutive columns as factors of distances."""
 BY_LOWEST, BY_HIGHEST, BY_MIDDLE, KEEP_ORDER = range(4)
 """How placed units are sorted in an iteration: by lowest, highest or middle position, or not at all."""
 LOWEST, TIGHTEST, HIGHEST, WIDEST = range(4)

@@ -12,9 +12,9 @@ A conflict is a unit that ends above the capacity, a section whose lowest offset
 bound), or a hole that no unit can fill.
 
 *Conflict analysis* computes the decision levels that a conflict depends on (its nogood). The events are read backwards.
-Claims of the form "this unit lies at n or above" are collected per unit; the event that made a claim true replaces it
-by the claims it followed from, and adds the level of a decision it used. A claim that already held before the event
-stays as it is. Decisions that play no part are not in the nogood, so the search jumps back over them.
+Claims of the form "this unit lies at n or above" are collected per unit. The event that made a claim true is explained:
+the claims that caused the event replace the claim, and the level of its decision joins the nogood. A claim that held
+before the event stays as it is. The search jumps back over decisions that are not in the nogood.
 
 Every claim holds in all packings of least Σ height · offset among those that fit and contain the decisions:
 
@@ -77,15 +77,15 @@ class Propagation:
         """Entries by section, open ones first; and the row of each entry."""
         self.events: list[Event] = []
         self.changed: dict[int, int] = {}
-        """Raised units that wait, with their lower bound before."""
+        """Raised unit to propagate → its lower bound before."""
         self.dirty: dict[int, None] = {}
-        """Sections that wait."""
+        """Sections to propagate."""
         self.holes: list[int] = []
         """Units whose hole must be filled."""
         self.hole: dict[int, tuple[int, int]] = {}
-        """Offset and level of their holes."""
+        """Unit in ``holes`` → offset and level of its hole."""
         self.fillers: dict[int, tuple[int, int, int]] = {}
-        """Unit that ends lowest of those that can fill the hole, its lower bound then, and its end."""
+        """Unit in ``holes`` → the unit that can fill the hole with the lowest end, its lower bound, and its end."""
         self.filled: list[tuple[int, tuple[int, int]]] = []
         self.conflict = (NO_CANDIDATE, -1, -1)
         """Kind and operands: ``OFFSET_TOO_HIGH``, the unit and its least impossible offset; ``SECTION_TOO_FULL``, the

@@ -1,4 +1,4 @@
-"""The search model: units (what gets one offset) and sections (sets of pairwise conflicting units).
+"""The search model: units (storages with a common offset) and sections (sets of pairwise conflicting units).
 
 A *section* is a maximal set of storages alive at one moment, or a pair that conflicts without overlap in time (must
 not alias, in-place reuse not taken). A *unit* is a storage, or a chain of storages joined by in-place reuse; it has a

@@ -177,7 +177,9 @@ def lowest_allowed_offset(grid: int, walls: Sequence[Sequence[int]], at: int) ->
 
 
 def neighbour_table(entry_of: I64, entry: I64, first: I64, by_section: I64) -> tuple[I64, I64]:
-    """Return the units that share a section with each: first row per unit, and rows (other, own height, its height)."""
+    """Return the neighbours of each unit (units that share a section): the first row per unit, and the rows
+    ``OTHER, OWN_HEIGHT, OTHER_HEIGHT``.
+    """
     loops = library()
     if loops is not None:
         return native.neighbours(loops, entry_of, entry, first, by_section)

@@ -1,7 +1,7 @@
 """Compile the prebuilt libraries: ``python -m tmmu_core.planners.native.build`` (``make native``).
 
-Builds are reproducible: the same compiler writes the same bytes. Other machines are compiled for with Debian's cross
-compilers. A library whose compiler is missing is kept if its sources and flags have not changed.
+Builds are reproducible: the same compiler writes the same bytes. Debian's cross compilers build the libraries of other
+machines. A library whose compiler is missing is kept if its sources and flags have not changed.
 """
 
 import hashlib
