@@ -222,11 +222,11 @@ def requested(full: Choice, opened: Opened) -> PlanRequest:
         fitting = {name: n for name, n in request.capacities.items() if name in (*names, "")}
         return request.but(**_NOT_OF_INSTANCES, capacities=fitting)
     assert opened.graph is not None
-    if request.is_plain_about_arenas:
+    if request.has_no_arena_options:
         return request
     in_use = arenas_in_use(full, opened)
     capacities = {name: n for name, n in request.capacities.items() if name in (*in_use, ANY_ARENA)}
-    if not capacities and request.but(capacities={}).is_plain_about_arenas:
+    if not capacities and request.but(capacities={}).has_no_arena_options:
         return request.but(capacities={})
     config = arena_config(opened.graph, request.but(capacities=capacities), in_use)
     return request.but(arenas=config, alignment=None, capacities={}, page_size=None, one_memory=False)

@@ -156,7 +156,7 @@ class Constraints(msgspec.Struct, frozen=True, omit_defaults=True):
     colocations: tuple[tuple[str, str], ...] = ()
     """Pairs at one offset."""
     exclusions: tuple[tuple[str, str], ...] = ()
-    """Pairs that may share bytes although their live ranges overlap: they are never live together."""
+    """Pairs that may share bytes although their live ranges overlap, because no run uses both."""
     pinned: dict[str, int] = {}
     """Tensor → its offset."""
     reserved: dict[str, tuple[tuple[int, int], ...]] = {}

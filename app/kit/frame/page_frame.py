@@ -21,7 +21,7 @@ from tmmu_core.planners import PLANNERS, MemoryPlannerEntry
 from tmmu_core.planners.meter import OPTION as NODE_LIMIT
 from tmmu_core.planners.problem import GIVEN
 from tmmu_core.plans.analysis.explain_peak import Explanation, explain_peak
-from tmmu_core.plans.figures.metrics import over_limits, packing_may_do
+from tmmu_core.plans.figures.metrics import another_packing_may_fit, over_limits
 from tmmu_core.plans.making.request import DEFAULT_PLANNER
 
 
@@ -188,7 +188,7 @@ def _actions(answer: Shown, over: bool) -> None:
     best = planning.best(full)
     is_best = full.planner == best["planner"] and full.options == best["options"]
     if any(arena.open_bytes for arena in plan.arenas) and not is_best:
-        kind = "primary" if over and packing_may_do(plan, full.budget) else "secondary"
+        kind = "primary" if over and another_packing_may_fit(plan, full.budget) else "secondary"
         about = "Plan with auto: it selects a planner by problem size and searches for the smallest arenas."
         controls.button("Find the best plan", "next-best", best, kind=kind, icon=":material/star:", help=about)
     if over and answer.opened.graph is not None and state.session().page != "fix":

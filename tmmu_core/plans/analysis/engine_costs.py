@@ -22,7 +22,7 @@ from tmmu_core.plans.making.placement_order import problems_of
 from tmmu_core.plans.making.request import PlanRequest, with_arena_settings
 
 MOST_STORAGES = 2_000
-"""Maximum number of storages of an arena: penalties are pairs."""
+"""Maximum number of storages of an arena, because penalties are pairs of storages."""
 
 
 class Engines(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

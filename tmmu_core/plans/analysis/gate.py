@@ -89,7 +89,7 @@ def made_differently(plan: Plan, before: Plan) -> tuple[str, ...]:
 
 
 def _arena_settings(plan: Plan, before: Plan) -> list[str]:
-    """Return the settings that differ in arenas of both plans; without any, the arenas if their names differ."""
+    """Return the settings that differ in common arenas; if none differs, the names of the arenas, if these differ."""
     names = before.arena_of.keys(), plan.arena_of.keys()
     found = []
     for name in sorted(names[0] & names[1]):

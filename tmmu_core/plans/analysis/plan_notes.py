@@ -81,7 +81,7 @@ def cells(residence: Residence | None) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Moment:
-    """Until the next moment, stopping would have given ``extent`` and ``bound`` (bytes)."""
+    """The best extent and bound (bytes) from this point of a search to the next."""
 
     nodes: int
     """Search nodes visited up to this point."""

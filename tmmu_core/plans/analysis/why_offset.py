@@ -2,7 +2,7 @@
 
 Works on any finished :class:`Plan`. ::
 
-    offset │        ┌──────────┐  the storage: its place is legal, and so may lower ones be
+    offset │        ┌──────────┐  the storage; lower offsets may also be legal
            │   ┌────┴───┐ ┌────┤  walls: storages that are alive together with it
            │   └────────┘ │    │
            │  ░░░░░░░░░░  └────┘  rooms: free for its whole life, and too small for it (or misaligned)
@@ -198,7 +198,7 @@ def on_grid(plan: Plan, tensor_id: str, offset: int) -> int:
 
 @dataclass(frozen=True)
 class PlacementDifference:
-    """The first different placement of two plans of one problem. ``None`` on a side: no further placement."""
+    """The first different placement of two plans of one problem; ``None`` for a plan without further placements."""
 
     alike: int
     """Number of equal placements before it."""

@@ -66,7 +66,10 @@ def peak_together(birth: I64, death: I64, size: U64, steps: int) -> tuple[int, i
 
 
 def _squeezed(birth: I64, death: I64, steps: int) -> tuple[I64 | None, I64, I64, int]:
-    """Compress the steps to those with a birth or death if there are many more steps than storages."""
+    """Return ``(steps, births, deaths, number of steps)``, renumbered to the steps with a birth or death.
+
+    ``steps`` is ``None``, and nothing changes, unless there are many more steps than storages.
+    """
     if steps <= 8 * len(birth) + 1024:
         return None, birth, death, steps
     times, event = np.unique(np.concatenate([birth, death]), return_inverse=True)

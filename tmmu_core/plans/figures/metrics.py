@@ -166,7 +166,7 @@ def activation_retention(liveness: Liveness) -> tuple[int, int]:
     return exact_sum(index.nbytes[kept]), exact_sum(index.nbytes[counts])
 
 
-def packing_may_do(plan: Plan, budget: int | None = None) -> bool:
+def another_packing_may_fit(plan: Plan, budget: int | None = None) -> bool:
     """Return whether no lower bound exceeds its limit, so that another packing of the same lives may fit."""
     if any(arena.bound_bytes > arena.capacity_bytes for arena in plan.arenas):
         return False

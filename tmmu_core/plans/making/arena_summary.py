@@ -110,8 +110,7 @@ def check_capacity(problem: Problem, summary: ArenaSummary, *, of_graph: bool = 
         return
     bound = max(summary.bound_bytes, summary.proven_bytes or 0)
     planner = "exact" if problem.reuse is None else "reuse"
-    other, way = "unknown", f"The least that is proven to be needed is {bound:,} B: a search may fit, "
-    way += f"try --planner {planner}."
+    other, way = "unknown", f"The lower bound is {bound:,} B, so a search may fit: try --planner {planner}."
     if bound > summary.capacity_bytes:
         other = "no"
         way = f"No planner can fit: at least {bound:,} B are needed {problem.assumptions} (proven). "

@@ -36,14 +36,14 @@ T = TypeVar("T")
 BETTER = "auto"
 """Planner that is tried against the planner of the request."""
 MOST_STORAGES = 10_000
-"""Largest problem that is tried; a greedy run of this size takes about 0.2 seconds."""
+"""Maximum number of storages for which it is tried; a greedy run of this size takes about 0.2 seconds."""
 NODES, NODES_UP_TO = 500, 1_000
-"""Nodes of the search, and the most storages that are searched; beyond, one greedy run decides."""
+"""Nodes of the search, and the maximum number of storages for a search; beyond it, one greedy run decides."""
 
 
 @dataclass(frozen=True)
 class Better:
-    """A planner that needs less."""
+    """A planner that needs less memory than the plan's."""
 
     planner: str
     extent_bytes: int
@@ -54,7 +54,7 @@ class Better:
 
 
 def better_than(plan: Plan, problems: Callable[[], Sequence[Problem]]) -> Better | None:
-    """Return what ``auto`` finds in a short deterministic search, if it needs less than ``plan``.
+    """Return the result of ``auto`` in a short deterministic search, if it needs less memory than ``plan``.
 
     ``None`` if the plan is minimal, made by ``auto`` or large. ``problems`` returns one problem per arena.
     """
@@ -198,7 +198,7 @@ def make_plan_anyway(
 ) -> PlanningResult:
     """Return :func:`make_plan`, or, if a limit is exceeded, the unlimited plan labelled with the requested limits.
 
-    Raises everything else that planning raises; an arena that is not declared is still refused.
+    Raises the other errors of planning, also that for an undeclared arena.
     """
     made, is_over = _with_fallback(lambda changed: make_plan(source, changed, progress), request)
     if not is_over:

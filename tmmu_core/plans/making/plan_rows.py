@@ -1,4 +1,4 @@
-"""Packing problems from liveness, and a plan from packings: in-place reuse taken, columns, hashes."""
+"""Make the packing problems of a graph from its liveness, and the plan from the packings."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ def arena_problems(liveness: Liveness, config: Mapping[str, Arena]) -> list[Prob
     Raises ``UnreadableInput`` for more arenas than the limit.
     """
     if len(liveness.arenas) > limits.ceiling(limits.ARENAS):  # the cost is arenas × storages
-        raise limits.past(limits.ARENAS, "the tensors lie in many arenas", liveness.timeline.graph.name)
+        raise limits.past(limits.ARENAS, "the graph", liveness.timeline.graph.name)
     storages = liveness.storages
     index = liveness.timeline.index
     ids, role = index.tensor_ids, index.role
@@ -156,7 +156,7 @@ def merge_packings(liveness: Liveness, problems: Sequence[Problem], packings: Se
 
 
 def without_handoffs(liveness: Liveness, *, across_arenas: bool = False) -> Liveness:
-    """Return the liveness without in-place reuse, or only without that ``across_arenas``."""
+    """Return the liveness without in-place reuse; ``across_arenas``: only without reuse between different arenas."""
     storages = liveness.storages
     takers = np.flatnonzero(storages.handoff_from >= 0)
     if across_arenas:

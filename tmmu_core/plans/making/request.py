@@ -1,7 +1,7 @@
-"""The planning request.
+"""The planning request of the command line, pages, links, sweeps and reports.
 
-Command line, pages, links, sweeps and reports are made from it: a new option is a field here and a row in
-:mod:`~tmmu_core.plans.making.request_options`. :func:`~tmmu_core.plans.making.make.make_plan` makes the plan.
+A new option is a field here and a row in :mod:`~tmmu_core.plans.making.request_options`.
+:func:`~tmmu_core.plans.making.make.make_plan` makes the plan.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class PlanRequest:
         return self.token if self.token is not None else token_from_seed(self.seed or 0)
 
     @property
-    def is_plain_about_arenas(self) -> bool:
+    def has_no_arena_options(self) -> bool:
         """Whether the request has no arena option."""
         return self == self.but(arenas=None, alignment=None, page_size=None, capacities={}, one_memory=False)
 
@@ -173,7 +173,7 @@ def arena_config(
     is_graph = isinstance(source, Graph)
     own_alignment = source.alignment if isinstance(source, Graph) else 0
     options = request.but(arenas=None) if is_graph else request.but(arenas=None, one_memory=False)
-    if options.is_plain_about_arenas and not own_alignment:
+    if options.has_no_arena_options and not own_alignment:
         return declared
     names = in_use if in_use is not None else arenas_in_use(source, request)
     capacities = capacities_by_name(request.capacities, names)

@@ -282,9 +282,9 @@ def contradiction(request: PlanRequest) -> Contradiction | None:
         way_out = "The token is computed from the seed; give one of them."
         return Contradiction("--token and --seed exclude each other.", way_out, "seed")
     if request.world_size == 0:
-        return Contradiction("there is no world of 0 ranks.", "Give --world-size 1 or more.", "world_size")
+        return Contradiction("the number of ranks is 0.", "Give --world-size 1 or more.", "world_size")
     if request.shard_spec is None and request.rank >= world:
-        what = f"there is no rank {request.rank} in a world of {world}."
+        what = f"there is no rank {request.rank}; the number of ranks is {world}."
         return Contradiction(what, "Ranks count from 0.", "rank")
     return None
 

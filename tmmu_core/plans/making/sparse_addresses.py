@@ -97,7 +97,7 @@ def in_memory(plan: Plan) -> Plan:
         start.append(align_up(ends.get(arena, 0), max(alignment, plan.arenas[arena].alignment_bytes)))
         ends[arena] = start[-1] + size
         if ends[arena] > U64_MAX:
-            message = f"the slots of arena {plan.arenas[arena].name!r} end to end are past 2^64 − 1."
+            message = f"the slots of arena {plan.arenas[arena].name!r}, one after another, end past 2^64 − 1."
             raise AllocationOverflow(message, arena=plan.arenas[arena].name, offset=start[-1], size=size)
     arenas = [replace(arena, extent_bytes=ends.get(k, arena.extent_bytes)) for k, arena in enumerate(plan.arenas)]
     return _moved(plan, slots, start, places="slots", arenas=tuple(arenas))
