@@ -24,7 +24,7 @@ from tmmu_core.graph.modules.module_paths import modules_of
 from tmmu_core.graph.native import unpacking
 from tmmu_core.judge.finding import Verdict
 from tmmu_core.judge.lint import lint_verdict
-from tmmu_core.judge.verifier.finished_plan import believed
+from tmmu_core.judge.verifier.finished_plan import with_certificates
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.plans.analysis.explain_peak import explain_peak
 from tmmu_core.plans.analysis.plan_notes import remarks
@@ -93,7 +93,7 @@ def build_report(
         origin = origin or _origin(source)
     verified = verified if verified is not None else verify_plan(plan, graph)
     if any(error.rule != "capacity" for error in verified.errors):  # a plan over its capacity has correct figures
-        plan = believed(plan, verified)
+        plan = with_certificates(plan, verified)
     linted = linted if linted is not None else lint_verdict(plan, graph)
     origin, before_origin = origin or NO_ORIGIN, _origin(baseline) if isinstance(baseline, Solution) else NO_ORIGIN
     packed = pack_plan(plan, origin, baseline=before, baseline_origin=before_origin)

@@ -2,5 +2,5 @@
 
 It reads graphs, plans and the value types of liveness, and recomputes everything else slowly from the contract:
 :mod:`.reference.schedule` steps, :mod:`.reference.liveness` live ranges and storages, :mod:`.canonical_hashes` hashes.
-:mod:`.verifier` and :mod:`.lint` compare a plan with that.
+:mod:`.verifier` and :mod:`.lint` compare a plan with these results.
 """

@@ -73,7 +73,7 @@ def ir_hash(graph: Graph) -> bytes:
 
 
 NOT_HASHED = {"sidecar": "", "shapes_from": {}, "origins": {}, "ranges": {}, "notes": ()}
-"""Fields of a graph (``notes``: of one that was read) that are in no hash, at their defaults."""
+"""Field of a graph that is not hashed → its default."""
 
 
 def ir_object(graph: Graph) -> dict[str, Any]:
@@ -90,13 +90,13 @@ def ir_object(graph: Graph) -> dict[str, Any]:
 
 @cache
 def _defaults(kind: type[msgspec.Struct]) -> dict[str, Any]:
-    """Return field → default of a struct; a field without a default gets a value that equals nothing."""
+    """Return field → default of a struct; a field without a default gets a value that equals no other."""
     fields = msgspec.structs.fields(kind)
     return {f.name: {} if f.default_factory is not msgspec.NODEFAULT else f.default for f in fields}
 
 
 def _changed(value: msgspec.Struct, **replaced: Any) -> dict[str, Any]:
-    """Return the fields of a struct that differ from their defaults; ``replaced`` holds values in place of its own."""
+    """Return the fields of a struct that differ from their defaults; ``replaced`` replaces field values."""
     defaults = _defaults(type(value))
     own = {name: replaced[name] if name in replaced else getattr(value, name) for name in defaults}
     return {name: held for name, held in own.items() if held != defaults[name]}

@@ -9,7 +9,7 @@ Severity = Literal["error", "warning"]
 Examined = Literal["graph", "rows", "totals"]
 
 MOST_PER_RULE = 50
-"""The maximum number of findings per rule; one more finding counts the rest."""
+"""Maximum number of findings per rule; one further finding has the number of the omitted ones."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def summary(found: int, first: str) -> str:
 
 
 def shortened(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Return at most :data:`MOST_PER_RULE` findings per rule, then one that counts the rest."""
+    """Return at most :data:`MOST_PER_RULE` findings per rule, then one with the number of the omitted ones."""
     by_rule: dict[str, list[Finding]] = {}
     kept: list[Finding] = []
     for finding in findings:

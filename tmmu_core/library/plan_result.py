@@ -23,7 +23,7 @@ from tmmu_core.formats.planfile.compare_plans import Comparison, compare
 from tmmu_core.formats.planfile.trace import Trace
 from tmmu_core.graph.model import Graph
 from tmmu_core.judge.finding import Verdict
-from tmmu_core.judge.verifier.finished_plan import believed, finished
+from tmmu_core.judge.verifier.finished_plan import finished, with_certificates
 from tmmu_core.judge.verifier.verify import verdict_warnings, verify_plan
 from tmmu_core.library import arguments
 from tmmu_core.library.arguments import Amount, Capacities, Share, Source, suggest_options
@@ -183,9 +183,9 @@ class Plan(model.Plan):
             growths = {"max_growth": max_growth, "max_peak_growth": max_peak_growth}
             limits += arguments.growths_of({**growths, "max_extent_growth": max_extent_growth})
         if not limits:
-            raise ValueError("a gate without a limit can never be red. Give max_extent, max_peak, max_gap or baseline.")
+            raise ValueError("a gate without a limit cannot fail. Give max_extent, max_peak, max_gap or baseline.")
         verdict = self.verify(graph)
-        judged = self if self.made is not None else believed(self, verdict)
+        judged = self if self.made is not None else with_certificates(self, verdict)
         warnings = [*self.warnings, *(verdict_warnings(verdict) if self.made is None else ())]
         if before is not None:
             of_baseline = verify_plan(before)

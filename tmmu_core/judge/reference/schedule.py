@@ -20,12 +20,12 @@ from tmmu_core.judge.reference.backward import with_backward, with_remat
 
 @dataclass(frozen=True)
 class Sizes:
-    """By tensor id: the shape in numbers, the bytes, and the bytes of its row in a plan."""
+    """Shapes as integers, bytes, and bytes of the rows in a plan, by tensor id."""
 
     shape: dict[str, tuple[int, ...]]
     nbytes: dict[str, int]
     row_bytes: dict[str, int]
-    """A view's ``byte_length``; of other tensors their bytes."""
+    """The ``byte_length`` of a view; the bytes of other tensors."""
 
 
 @dataclass(frozen=True)

@@ -171,7 +171,7 @@ def _boxes(facts: PlanFacts, storages: list[int]) -> tuple[list[Box], list[int]]
     """Return the boxes of the storages, and the storage of each box.
 
     A storage that is reused in place at step k is read at k. At that step it uses all its bytes, or, if the reusing
-    storage is at the same offset, only those above that one's end.
+    storage is at the same offset, only its bytes above the end of that storage.
     """
     boxes: list[Box] = []
     owner: list[int] = []

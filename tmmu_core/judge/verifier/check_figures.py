@@ -68,7 +68,7 @@ def impossible(plan: Plan) -> Iterator[Finding]:
         if extent > arena.capacity_bytes:
             message = f"{name} needs {extent:,} bytes; its capacity is {arena.capacity_bytes:,}."
             yield error("capacity", message, arena=name)
-        shared = plan.constraints is not None and plan.constraints.exclusions  # live bytes may share bytes
+        shared = plan.constraints is not None and plan.constraints.exclusions  # live tensors may share bytes
         for bound, why in (
             (max(arena.lower_bound_bytes or 0, arena.proven_bytes or 0), "are the stated lower bound"),
             (0 if shared else arena.peak_live_bytes, "are live at one step"),

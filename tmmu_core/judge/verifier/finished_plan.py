@@ -50,10 +50,10 @@ def finished(plan: Plan, graph: Graph | None = None, *, complete: bool = True, *
         left_out = tuple((rule, "a digest has no rows") for rule in RULES if rule not in checked)
         findings = (*impossible(plan), *check_metrics(plan), *check_remarks(plan))
         verdict = Verdict(findings, checked, left_out, unsupported(plan), "totals")
-    return Finished(believed(plan, verdict), verdict)
+    return Finished(with_certificates(plan, verdict), verdict)
 
 
-def believed(plan: Plan, verdict: Verdict) -> Plan:
+def with_certificates(plan: Plan, verdict: Verdict) -> Plan:
     """Return ``plan`` with the recomputed certificates; arenas of an invalid plan get the status ``invalid``."""
     if verdict.ok:
         return supported(plan, verdict.certificates)

@@ -29,11 +29,11 @@ class Slots:
 class PlanFacts:
     """Columns per storage number; the plan's columns must pass ``check_columns``.
 
-    ``birth``, ``death``, ``start``, ``stop``, ``size``, ``alignment`` are the hulls of its rows in time and bytes.
-    ``first_row`` is the row that names it: the earliest birth, bases before views, then by id. ``arena`` and ``slot``
-    are those of this row. ``by_slot`` lists the storages by (arena, slot, birth, start); ``opens_slot``, in that order,
-    marks the first of each slot; ``slot_of`` is the row of ``slots``. ``end`` is the death of a storage that is live in
-    all steps, ``is_view`` a column of the rows.
+    ``birth``, ``death``, ``start``, ``stop``, ``size``, ``alignment`` are the hulls of the storage's rows in time and
+    bytes. ``first_row`` is the row that names the storage: the earliest birth, bases before views, then by id.
+    ``arena`` and ``slot`` are those of this row. ``by_slot`` lists the storages by (arena, slot, birth, start);
+    ``opens_slot``, in that order, marks the first of each slot; ``slot_of`` is the row of ``slots``. ``end`` is the
+    death of a storage that is live in all steps, ``is_view`` a column of the rows.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -103,7 +103,10 @@ class PlanFacts:
 
     @cached_property
     def held_until(self) -> I64:
-        """The step after the last one at which the storage owns its bytes: as ``read_until``, without taken reuse."""
+        """The step after the last one at which the storage owns its bytes.
+
+        This is ``read_until``, except for a storage whose bytes another one takes over.
+        """
         held = self.read_until.copy()
         for giver, (step, taker) in self.granted.items():
             if self.takes_over(giver, taker):
@@ -140,7 +143,7 @@ class PlanFacts:
 
 
 def _hull(extreme: np.ufunc, column: NDArray[Any], owner: I64, values: NDArray[Any]) -> NDArray[Any]:
-    """Return ``column`` with the extreme of its own value and the ``values`` of each owner."""
+    """Update the entry of each owner in ``column`` with its ``values`` by ``extreme``, and return ``column``."""
     extreme.at(column, owner, values)
     return column
 

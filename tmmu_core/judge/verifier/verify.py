@@ -48,7 +48,7 @@ OWN_RULES: dict[str, str] = {
     "slots_max_live": "there are as many slots as storages live together; planners other than slots may use more",
     "figures": "slots, max live, storages, peak live bytes, totals and ratios follow from the rows",
     "certificate": "a stated bound is that of its witness, and an optimal extent equals its bound",
-    "handoff": "in-place reuse is at the input's death and the output's birth, and marked as taken where it is",
+    "handoff": "in-place reuse is at the input's death and the output's birth, and is marked if and only if taken",
     "hash": "the hashes of order, layout and plan follow from the plan",
     "configuration": "arenas have the capacity, alignment and page size of their configuration",
     "constraint": "separations, colocations, pinned offsets and reserved ranges are observed",
@@ -281,7 +281,7 @@ _ARENA_FIELDS = ("capacity_bytes", "alignment_bytes", "page_size")
 def declared_configuration(plan: Plan) -> dict[str, dict[str, int]] | None:
     """Return the configuration that the plan's arenas declare; ``None`` where none reproduces its hash.
 
-    A configuration file may leave out each field everywhere, where it has its default, or nowhere.
+    A configuration file may contain a field for all arenas, for none, or only where the value is not the default.
     """
     default = Arena()
     for forms in product(("changed", "all", "none"), repeat=len(_ARENA_FIELDS)):
