@@ -16,7 +16,7 @@ from app.texts import numbers
 from app.texts.refusal_text import nearest, others
 from tmmu_core.base.app_package import project_path
 from tmmu_core.base.atomic_files import write_output_file
-from tmmu_core.base.errors import ContractError, Misuse, TmmuError, UnreadableInput, spelled_out
+from tmmu_core.base.errors import ContractError, Misuse, TmmuError, UnreadableInput, spelled_out, unopened
 from tmmu_core.base.escaping import for_log, visible
 from tmmu_core.graph.native.unpacking import pack, read_stream, read_whole
 
@@ -144,11 +144,8 @@ def read_input(name: str) -> bytes:
     try:
         return read_whole(Path(name))
     except OSError as error:
-        raise UnreadableInput(
-            f"the file cannot be opened: {(error.strerror or str(error)).lower()}.",
-            source=name,
-            hint=_sample_hint(name) or "Check the name and the permissions, or use - for standard input.",
-        ) from error
+        hint = _sample_hint(name) or "Check the name and the permissions, or use - for standard input."
+        raise unopened(error, name, hint) from error
 
 
 def _sample_hint(name: str) -> str:

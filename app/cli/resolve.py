@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from app.cli.console import STREAM, UsageError, print_lines, print_note, read_input, write_output
 from app.texts import numbers
-from tmmu_core.base.errors import UnreadableInput
+from tmmu_core.base.errors import unopened
 from tmmu_core.formats.open_file import Opened, read_any, read_at, refuse_unplannable
 from tmmu_core.formats.planfile.trace import Trace
 from tmmu_core.graph.model import Graph
@@ -120,8 +120,7 @@ def modules_in(folder: Path) -> tuple[Module, ...]:
     try:
         return xla_dump.modules(xla_dump.sizes_in(folder))
     except OSError as error:
-        why = f"the folder cannot be opened: {(error.strerror or str(error)).lower()}."
-        raise UnreadableInput(why, source=str(folder), hint="Check the name and the permissions.") from error
+        raise unopened(error, folder, what="the folder") from error
 
 
 def resolve(name: str, request: PlanRequest) -> Resolved:

@@ -20,7 +20,7 @@ from app.session.work import tasks, visitors
 from app.session.work.jobs import Job, job_table
 from app.session.work.workers import TaskCall
 from tmmu_core.base.app_package import project_path
-from tmmu_core.base.errors import ArenaTooSmall, TmmuError, UnreadableInput
+from tmmu_core.base.errors import ArenaTooSmall, TmmuError, UnreadableInput, unopened
 from tmmu_core.base.escaping import visible
 from tmmu_core.base.limits import SHELF_BYTES, ceiling
 from tmmu_core.formats.open_file import read_any
@@ -132,9 +132,7 @@ def content_of(source: str) -> tuple[bytes, str]:
     try:
         return path.read_bytes(), path.name
     except OSError as error:
-        why = f"{path.name} cannot be opened: {(error.strerror or str(error)).lower()}."
-        hint = "It came with the explorer: install that again, or open another."
-        raise UnreadableInput(why, source=source, hint=hint) from error
+        raise unopened(error, source, "Install the explorer again, or open another file.", path.name) from error
 
 
 def named(arguments: Sequence[str], script: Path) -> list[str]:

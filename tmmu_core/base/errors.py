@@ -82,6 +82,14 @@ class UnreadableInput(TmmuError):
         return record
 
 
+def unopened(
+    error: OSError, source: object, hint: str = "Check the name and the permissions.", what: str = "the file"
+) -> UnreadableInput:
+    """Return the error for a file that the operating system does not open."""
+    why = (error.strerror or str(error)).lower()
+    return UnreadableInput(f"{what} cannot be opened: {why}.", source=str(source), hint=hint)
+
+
 class MissingExtra(UnreadableInput):
     """A required package is not installed; ``hint`` is the command that installs it."""
 

@@ -45,7 +45,7 @@ def for_cell(name: str) -> str:
 def csv_text(rows: Iterable[Iterable[Any]]) -> str:
     """Return rows as CSV text with ``\\n`` as line end.
 
-    A file with a carriage return in a cell has quotes around every cell: ``csv`` of Python 3.11 leaves that cell bare.
+    If a cell has a carriage return, all cells are quoted, because ``csv`` of Python 3.11 does not quote that cell.
     """
     table = [list(row) for row in rows]
     has_return = any(isinstance(cell, str) and "\r" in cell for row in table for cell in row)

@@ -58,7 +58,7 @@ def field_hint(error: msgspec.ValidationError, shape: Any) -> str:
 
 
 def _inside(kind: inspect.Type, step: str = "") -> Iterator[Any]:
-    """Yield the types of the field ``.name`` or of the element ``[k]`` of a value; without a step, its names."""
+    """Yield the types of the field ``.name`` or the element ``[k]``; without a step, the names of fields or words."""
     for one in kind.types if isinstance(kind, inspect.UnionType) else (kind,):
         if isinstance(one, inspect.StructType | inspect.DataclassType):
             yield from (f.type if step else f.encode_name for f in one.fields if step in ("", f".{f.encode_name}"))

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import msgspec
 
 from tmmu_core.base import strict
-from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput
+from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput, unopened
 from tmmu_core.formats import signatures, unplannable
 from tmmu_core.formats.csv import csv_table, instance_csv
 from tmmu_core.formats.planfile.trace import Trace
@@ -138,7 +138,7 @@ def read_any(data: bytes, name: str = "", readers: Sequence[Reader] = READERS) -
             if isinstance(error, InvalidIrShapes):
                 raise
             error.source = error.source or name
-            later = [(other.name, other.refuses(plain) or "another reader took it") for other in readers[k + 1 :]]
+            later = [(other.name, other.refuses(plain) or "an earlier reader took it") for other in readers[k + 1 :]]
             error.tried = error.tried or (*tried, (reader.name, error.message), *later)
             raise
     _refuse_later(plain, name)
@@ -180,7 +180,7 @@ def read_graph(data: bytes, name: str = "") -> Graph:
 def read_within(data: bytes, envelopes: Mapping[str, Dim], name: str = "") -> Graph:
     """Return the graph in a file's bytes, with the bounds of named dimensions replaced by ``envelopes``.
 
-    Formats without bounds of their own infer their shapes from them again. Raises as :func:`read_graph`, and
+    Readers with ``takes_dims`` infer the shapes again with these bounds. Raises as :func:`read_graph`, and
     ``InvalidIrShapes`` (reason ``unknown_dim``) for a name that the graph does not have.
     """
     plain = unpacking.unpack(data, name)
@@ -218,6 +218,5 @@ def read_graph_file(path: str | Path) -> Graph:
     try:
         data = unpacking.read_whole(path)
     except OSError as error:
-        what = f"the file cannot be opened: {(error.strerror or str(error)).lower()}."
-        raise UnreadableInput(what, source=str(path), hint="Check the name and the rights.") from error
+        raise unopened(error, path) from error
     return read_graph(data, path.name)

@@ -4,7 +4,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from tmmu_core.base.errors import UnreadableInput
+from tmmu_core.base.errors import unopened
 from tmmu_core.formats import signatures
 from tmmu_core.formats.edge import tflite
 from tmmu_core.graph.constants import Constants
@@ -30,8 +30,7 @@ def constants_of(path: Path, graph: Graph) -> Constants:
             return _found(begins, graph, path, path.name)  # members are read through its table, not copied
         return _found(unpacking.mapped_file(path), graph, None if begins.startswith(GZIP) else path, path.name)
     except OSError as error:
-        what = f"the file cannot be opened: {(error.strerror or str(error)).lower()}."
-        raise UnreadableInput(what, source=str(path)) from error
+        raise unopened(error, path) from error
 
 
 def constants_in(data: bytes, graph: Graph, name: str = "") -> Constants:

@@ -11,10 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from tmmu_core.base.errors import UnreadableInput
+from tmmu_core.base.errors import UnreadableInput, unopened
 
 CHUNK = 1 << 20
 """Maximum number of bytes per chunk."""
+
+NOT_BESIDE = "Copy it to the folder of the model, with the name in the model."
+"""Hint for a missing file with constants."""
 
 
 class Piece(Protocol):
@@ -63,7 +66,7 @@ class InFile:
                 for at in range(self.start, end, CHUNK):
                     yield file.read(min(CHUNK, end - at))
         except OSError as error:
-            raise not_opened(self.path, error) from error
+            raise unopened(error, self.path, NOT_BESIDE) from error
 
 
 @dataclass(frozen=True)
@@ -123,13 +126,6 @@ def beside(folder: Path | None, location: str, what: str) -> Path:
         message = f'{what} is outside the model\'s folder: "{location[:80]}".'
         raise UnreadableInput(message, hint="Save the weights in the folder of the model, with a relative path.")
     return path
-
-
-def not_opened(path: Path, error: OSError) -> UnreadableInput:
-    """Return the error for a file that cannot be opened."""
-    message = f"the file with the constants' bytes cannot be opened: {(error.strerror or str(error)).lower()}."
-    hint = "Copy it to the folder of the model, with the name in the model."
-    return UnreadableInput(message, source=str(path), hint=hint)
 
 
 def cut_short(what: str, needed: int, length: int) -> UnreadableInput:

@@ -13,7 +13,7 @@ from typing import Any, ParamSpec, TypeAlias, TypeVar
 import msgspec
 
 from tmmu_core.base import strict
-from tmmu_core.base.errors import U64_MAX, UnreadableInput
+from tmmu_core.base.errors import U64_MAX, UnreadableInput, unopened
 from tmmu_core.fitting.move import KINDS
 from tmmu_core.fitting.problem.answer import ALLOWED, Allowed
 from tmmu_core.fitting.problem.capacity import Capacity
@@ -57,9 +57,7 @@ def open_source(source: Source, dims: Mapping[str, int] | None = None, example_i
         try:
             data = read_whole(path)
         except OSError as error:
-            why = (error.strerror or str(error)).lower()
-            hint = "Check the file name and its permissions."
-            raise UnreadableInput(f"the file cannot be opened: {why}.", source=str(path), hint=hint) from error
+            raise unopened(error, path) from error
         return _read(data, path.name, dims)
     if isinstance(source, bytes | bytearray | memoryview):
         return _read(bytes(source), "bytes", dims)
@@ -202,8 +200,8 @@ def limit_of(name: str, what: Measure, value: Any, arena: str = ALL) -> Limit:
 def growths_of(given: Mapping[str, Any]) -> list[Limit]:
     """Return the growth limits of live peak, extent and lower bound, from the options of all, peak and extent.
 
-    An option that is not given has the value of another one: peak and extent that of all, the lower bound that of all,
-    then of the peak. Without any it is 0.
+    Without its own option, a limit uses another one: peak and extent that of all; the lower bound that of all, else
+    that of the peak; else 0.
     """
     overall, peak, extent = given
     options = {
@@ -231,7 +229,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 SYNONYMS = {"capacities": "capacity"}
-"""Other names of an option."""
+"""Other name of an option → its name."""
 
 
 def suggest_options(function: Callable[P, R]) -> Callable[P, R]:

@@ -9,7 +9,7 @@ from tmmu_core.library.functions import pack
 from tmmu_core.planners import planner_named
 
 ACTIVATIONS = 1
-"""The memory of tensors that no pass assigned to another one; memory 0 is that of constants."""
+"""Number of the memory for tensors that no pass has assigned to a memory; memory 0 is for constants."""
 
 
 def executorch_pass(
@@ -22,8 +22,8 @@ def executorch_pass(
 ) -> Any:
     """Return a memory planning pass for ``ExecutorchBackendConfig(memory_planning_pass=…)``.
 
-    Live ranges are those of ExecuTorch: in nodes of its graph, which count the allocation of a tensor as a node of its
-    own, and without in-place reuse. Every memory id is planned for itself.
+    ExecuTorch computes the live ranges: in nodes of its graph, where the allocation of a tensor is a separate node,
+    without in-place reuse. Each memory is planned separately.
     Source: https://docs.pytorch.org/executorch/main/compiler-memory-planning.html
 
     Parameters

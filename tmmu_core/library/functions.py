@@ -238,23 +238,25 @@ def fit(
         Keep forward, backward and optimizer nodes separate [False].
     planner, mode, budget, arenas, alignment, page_size, one_memory, dims, order, options, preset, seed, token, \
 rank, world_size, shard_spec, addressing, progress : optional
-        As in :func:`plan`; of a module in training mode only ``progress`` and ``dims={"batch": (1, 256), "seq": 512}``:
-        sizes of the first two axes of its inputs (numbers, pairs, or ``Dim`` of ``torch.export``).
+        As in :func:`plan`. A module in training mode accepts only ``progress`` and
+        ``dims={"batch": (1, 256), "seq": 512}``: sizes of the first two axes of its inputs (numbers, pairs, or ``Dim``
+        of ``torch.export``).
     loss, optimizer, reserve, largest : optional
-        Of a module in training mode: a function from its output to what is differentiated; ``"sgd"``, ``"adam"``,
-        ``"adamw"``, an optimizer of ``torch.optim`` or a function of the parameters; bytes of the capacity that the
-        step may not use; and the dimension of which the largest size that fits is searched for.
+        For a module in training mode. ``loss``: a function from its output to the tensor to differentiate.
+        ``optimizer``: ``"sgd"``, ``"adam"``, ``"adamw"``, an optimizer of ``torch.optim`` or a function of the
+        parameters. ``reserve``: bytes of the capacity that the step must not use. ``largest``: the dimension whose
+        largest fitting size is searched.
 
     Returns
     -------
     Fit
-        True where it fits; ``answer`` is ``fits``, ``cannot`` (proven) or ``open``. Of a module in training mode a
-        ``TorchFit``, whose step runs as planned: ``compile``, ``partition_fn``, ``check``, ``layers``.
+        True if the graph fits; ``answer`` is ``fits``, ``cannot`` (proven) or ``open``. For a module in training mode,
+        a ``TorchFit``, whose step runs as planned: ``compile``, ``partition_fn``, ``check``, ``layers``.
 
     Raises
     ------
     UnreadableInput
-        The source holds no graph, or an option cannot be read.
+        The source has no graph, or an option cannot be read.
     TypeError
         An option is unknown; the message names the closest one.
 
@@ -274,14 +276,15 @@ rank, world_size, shard_spec, addressing, progress : optional
 
         if request.but(capacities={}) != PlanRequest():
             raise UnreadableInput(
-                "a module in training mode has no options of a plan.", hint="Fit the graph of the module with them."
+                "options of a plan do not apply to a module in training mode.",
+                hint="Fit the graph of the module with them.",
             )
         model = TorchModel(source, example_inputs, loss, optimizer)
         limits = capacity, reserve, module_moves(allow, max_cost)
         return fit_sized(model, limits, dims, largest, progress)
     if loss is not None or optimizer is not None or reserve or largest is not None:
         raise UnreadableInput(
-            "loss, optimizer, reserve and largest are of a PyTorch module in training mode.",
+            "loss, optimizer, reserve and largest need a PyTorch module in training mode.",
             hint="Call module.train(), or leave them out.",
         )
     found = open_source(source, request.dims, example_inputs)

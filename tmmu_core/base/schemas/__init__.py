@@ -1,6 +1,6 @@
-"""The JSON Schemas of everything that goes in and out, beside this file: of graphs, plans, traces and every ``--json``.
+"""The JSON Schemas of all inputs and outputs (graphs, plans, traces, every ``--json``), in this folder.
 
-Fields may be added within a schema's version; readers take what they know.
+Fields may be added within a schema's version; readers ignore unknown fields.
 ``tests/app/cli/test_schemas.py`` validates every output against them.
 """
 
@@ -25,5 +25,5 @@ def schema(name: str) -> dict[str, Any]:
 
 
 def title(name: str) -> str:
-    """Description in one sentence."""
+    """Return the description of a schema in one sentence."""
     return str(schema(name).get("title", ""))

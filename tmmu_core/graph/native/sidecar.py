@@ -13,10 +13,10 @@ from pathlib import Path
 import msgspec
 
 from tmmu_core.base import limits
-from tmmu_core.base.errors import UnreadableInput
+from tmmu_core.base.errors import UnreadableInput, unopened
 from tmmu_core.base.struct_types import register_types
 from tmmu_core.graph import dtypes
-from tmmu_core.graph.constants import Constants, InFile, beside, not_opened
+from tmmu_core.graph.constants import NOT_BESIDE, Constants, InFile, beside
 from tmmu_core.graph.model import Graph
 
 DTYPES = {
@@ -50,7 +50,7 @@ def constants(graph: Graph, where: Path | None, name: str = "") -> Constants:
     try:
         size = path.stat().st_size - start
     except OSError as error:  # the file was deleted after its head was read
-        raise not_opened(path, error) from error
+        raise unopened(error, path, NOT_BESIDE) from error
     pieces = {}
     for tensor in graph.tensors:
         if tensor.id in head:
