@@ -1,1 +1,1 @@
-"""Plans in and out: files, traces, checkpoints, render plans and C; and how two of them compare."""
+"""Readers and writers of graphs, packing instances and plans, one folder per tool."""

@@ -18,7 +18,7 @@ import msgspec
 from tmmu_core.graph.model import Node
 
 Flatten = Callable[[Sequence[str], str], list[str]]
-"""Append the nodes of a body to the graph: ids of its arguments and its scope → ids of its results."""
+"""Appends the nodes of a body: takes the ids of its arguments and its scope, returns the ids of its results."""
 
 
 class Host(Protocol):
@@ -129,8 +129,6 @@ def _apart(host: Host, site: Site, result: str, place: str, states: Sequence[str
 
 
 def _place(host: Host, scope: str, step: Node) -> None:
-    """Append a node of a scope; its id is that of the scope and the part of its operator after the dot."""
+    """Append a node of a scope. Its id is the scope and the part of its operator after the dot: ``loop_3/open``."""
     word = step.instr.partition(".")[2]
-    reads, writes = tuple(step.inputs), tuple(step.outputs)
-    name = f"{scope}/{word}" if word else scope
-    host.place(msgspec.structs.replace(step, node_id=name, inputs=reads, outputs=writes), scope)
+    host.place(msgspec.structs.replace(step, node_id=f"{scope}/{word}" if word else scope), scope)

@@ -52,7 +52,7 @@ class AddressRange(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Pool(msgspec.Struct):
-    """An arena."""
+    """A pool, which is read as an arena."""
 
     id: int
     name: str
@@ -61,7 +61,7 @@ class Pool(msgspec.Struct):
 
 
 class Buffer(msgspec.Struct):
-    """A tensor."""
+    """A buffer, which is read as a tensor."""
 
     id: int
     name: str
@@ -245,7 +245,7 @@ class _Reading:
         if not problems:
             raise self._fault("the problem has no buffers.", "$.problem.buffers", "Add at least one buffer.")
         has_banks = "bank_cost" in self.problem.objective.terms
-        notes = ("the objective's bank costs are not weighed.",) if has_banks else ()
+        notes = ("the objective's bank costs are ignored.",) if has_banks else ()
         return PlainInstance(name, problems[0], notes=notes, others=tuple(problems[1:]))
 
     def _problem(self, pool: int, apart: list[tuple[int, int]], fixed: list[int], terms: ReuseTerms) -> Problem:

@@ -33,7 +33,7 @@ class Unplannable:
     magic: tuple[bytes, ...] = ()
     """First bytes that no readable format has."""
     parts: tuple[tuple[bytes, bytes], ...] = ()
-    """``(first bytes, later bytes)``: either pair identifies a file that no reader opens."""
+    """``(first bytes, later bytes)``: a file that no reader opens has this format if it contains one of the pairs."""
     endings: tuple[str, ...] = ()
     """Endings of the names of files, folders, and files in folders."""
 
@@ -112,7 +112,7 @@ def by_magic(data: bytes) -> Unplannable | None:
 
 
 def recognised(data: bytes, name: str = "") -> Unplannable | None:
-    """Return the unplannable format of bytes that no reader takes, else of the name; ``None`` for an unknown one."""
+    """Return the format of a file that no reader opens, by its bytes, else by its name; ``None`` if it is unknown."""
     head = data[:HEAD].lstrip()
     by_parts = (each for each in FORMATS if any(head.startswith(start) and part in data for start, part in each.parts))
     return by_magic(data) or next(by_parts, None) or _by_ending(FORMATS, [name.lower().removesuffix(".gz")])

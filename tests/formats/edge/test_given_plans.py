@@ -198,7 +198,7 @@ def test_folder_of_one_module_opens_and_several_are_listed(tmp_path: Path, capsy
         (tmp_path / f"module_0002.jit_b-{ending}").write_bytes((GIVEN / f"xla_step-{ending}").read_bytes() + b"\n")
     assert run(["plan", str(tmp_path)]) == 2
     shown_text = capsys.readouterr().err
-    assert "the dump holds 2 modules" in shown_text
+    assert "the dump contains 2 modules" in shown_text
     assert shown_text.index("module_0002.jit_b-buffer-assignment.txt") < shown_text.index(
         "module_0001.jit_a-buffer-assignment.txt"
     )

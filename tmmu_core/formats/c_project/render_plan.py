@@ -26,7 +26,7 @@ ROLES = ("scratch", "persistent", "constant")
 
 
 class RenderIncomplete(InvalidIrShapes, ValueError):
-    """A plan without a place or bytes that code needs, or with wrong ones (reason ``render_incomplete``)."""
+    """Error for a plan whose offsets or constants' bytes are missing or wrong (reason ``render_incomplete``)."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ class RenderMemoryPlan:
     tensors: tuple[RenderTensor, ...] = ()
     """Tensors, sorted by tensor id bytes."""
     residences: tuple[Residence | None, ...] = ()
-    """Per tensor of a plan over memories: the reason of its memory, and the cost of the next larger memory."""
+    """Per tensor of a plan over memories: its memory, and the reason for it."""
 
     @property
     def all_arenas(self) -> tuple[RenderArena, ...]:

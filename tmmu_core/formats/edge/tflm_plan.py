@@ -2,9 +2,8 @@
 
 The metadata are 32-bit integers: version, number of subgraphs, number n of offsets, and n offsets in bytes from the
 start of the arena, one per tensor of each subgraph (tflite-micro, ``docs/memory_management.md``, pull request 1195).
-A tensor with −1 is placed by the runtime: constants, variables, and tensors that the runtime keeps for longer than the
-plan does. So the offsets are valid in the runtime's live ranges. It places the other tensors, and scratch buffers of
-kernels, around them.
+The runtime places tensors with the offset −1: constants, variables, and tensors that the runtime keeps for longer than
+the plan does. So the offsets are valid in the runtime's live ranges. It also places the scratch buffers of kernels.
 
 Live ranges are those of the runtime's allocator (``micro_allocation_info.cc``): every tensor of every subgraph has one
 place and one live range, however often its subgraph runs. Time is counted in scopes: an operator, or the entry into the
@@ -12,9 +11,9 @@ body of one. A tensor that an operator writes lives from that operator to its la
 operator live while its bodies run.
 
 Every other byte of the model is unchanged. A flatbuffer refers forward only, and its builder writes from the end to the
-start. So the builder gets the old bytes as if it had written them, and puts before them a new root table, new lists of
-buffers and metadata, and the entry. Two fields count from the start of the file, and the inserted bytes are added to
-them: the place of data behind the flatbuffer (``Buffer.offset``) and that of large custom options.
+start. So the builder starts with the old bytes, and writes before them a new root table, new lists of buffers and
+metadata, and the new metadata. Two fields count from the start of the file, so the number of inserted bytes is added to
+them: the place of data behind the flatbuffer (``Buffer.offset``), and that of large custom options.
 """
 
 import struct

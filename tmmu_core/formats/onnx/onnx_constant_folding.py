@@ -31,7 +31,7 @@ SELECTIONS = frozenset({"Concat", "Gather", "Identity", "Slice", "Squeeze", "Uns
 def with_values(model: onnx.ModelProto, found: Known) -> onnx.ModelProto | None:
     """Return the model with every foldable node replaced by its results; ``None`` if there is none.
 
-    ``found`` are the shapes known so far; a node without known result shape is folded only if it cannot grow.
+    ``found`` are the shapes known so far. A node without a known result shape is folded only if its result is small.
     """
     shapes = {value: shape for value in found if (shape := fixed_shape(found, value)) is not None}
     shapes |= {weight.name: tuple(weight.dims) for weight in model.graph.initializer}

@@ -24,12 +24,12 @@ Known = dict[str, Found]
 """Value → type and shape."""
 
 ELEMENTWISE_IN_FIRST: frozenset[str] = frozenset({"BatchNormalization"})
-"""Element-wise in the first input; the others hold a value per channel. Inference only."""
+"""Operators that are element-wise in their first input; other inputs have a value per channel. Inference only."""
 VIEWS: frozenset[str] = frozenset({"Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity", "Dropout"})
-"""The output has the bytes of the first input (``Dropout``: outside of training)."""
+"""Operators whose output has the bytes of the first input (``Dropout``: outside of training)."""
 SUBGRAPHS: frozenset[str] = frozenset({"If", "Loop", "Scan", "SequenceMap"})
 MEASURES: frozenset[str] = frozenset({"Shape", "Size"})
-"""Constant as soon as the shape of the input is."""
+"""Operators whose result depends on the shape of the input only."""
 _OUTSIDE = re.compile(r"[/\\]|[A-Za-z]:|(?:.*[/\\])?\.\.(?:[/\\]|$)", re.S)
 
 

@@ -71,7 +71,7 @@ from tmmu_core.graph.origin import known, scopes_path, source_of
 LOG = logging.getLogger("tmmu")
 
 OWN_WEIGHTS_FROM = 4
-"""IR version since which a weight need not be an input. Inference enforces it, writers do not."""
+"""First IR version in which a weight need not be an input. Shape inference enforces this rule, but writers break it."""
 _DATA_FIELDS = ("raw_data", "float_data", "int32_data", "int64_data", "double_data", "uint64_data")
 
 

@@ -88,7 +88,7 @@ def _next(node: onnx.NodeProto, find: Any, _: Values) -> Shapes:
 
 
 AT_MOST = "at_most"
-"""Attribute of a closing node: maximum trip count, where the model does not bound it."""
+"""Attribute of a closing node: the maximum trip count that the user gives, because the model has none."""
 
 
 def write_trip_limits(flat: Flat, envelopes: Mapping[str, Dim]) -> dict[str, Dim]:

@@ -32,7 +32,7 @@ UNBOUNDED = 2**31 - 1
 """Minimum trip count that means "until the condition is false"."""
 _BODIES = {"If": ("then_branch", "else_branch"), "Loop": ("body",), "Scan": ("body",)}
 _SCAN_FROM = 9
-"""Earlier versions of Scan have a batch axis and lengths."""
+"""First operator set in which ``Scan`` has no batch axis and no lengths."""
 
 
 @dataclass(frozen=True)
@@ -217,7 +217,7 @@ class _Flattening:
     def _copied(
         self, body: onnx.GraphProto, inner: Names, places: list[str], carried: list[str], at: Origin
     ) -> list[str]:
-        """Return a body's results. The carried value of another position is copied, because it is overwritten."""
+        """Return a body's results. A carried value that is the result of another position is copied first."""
         results: list[str] = []
         for value, place in zip(body.output, places, strict=True):
             result = _known(inner, value.name)
@@ -324,7 +324,7 @@ class Carried(NamedTuple):
 
 
 def carried_of(node: onnx.NodeProto) -> Carried:
-    """Return the operands of a loop's or scan's closing node; those of a loop are mixed with count and conditions."""
+    """Return the operands of the node that closes a loop or scan, without count and conditions of a loop."""
     states, stacked = (int(attribute_of(node, name) or 0) for name in ("states", "stacked"))
     loop = is_scope(node, "Loop.close")
     reads = node.input[3 if loop else 0 :]

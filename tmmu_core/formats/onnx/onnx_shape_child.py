@@ -1,4 +1,4 @@
-"""Subprocess of :mod:`.onnx_shape_run`: infers an ONNX model's shapes with onnxruntime, or runs it once to see them.
+"""Subprocess of :mod:`.onnx_shape_run`: infers an ONNX model's shapes with onnxruntime, or runs it to measure them.
 
 It has limits on time and memory. Standard input: a line of JSON, then the model. Standard output: the shapes as JSON.
 onnxruntime's profile contains each node that ran, in bodies too, with types and shapes of its outputs, once per

@@ -54,7 +54,7 @@ def missing_option() -> str:
 
 
 def for_the_runtime(model: bytes) -> bytes:
-    """Return ``model`` with an IR version that onnxruntime accepts; of a repeated protobuf field the last is valid."""
+    """Return ``model`` with an IR version that onnxruntime accepts; protobuf uses the last value of a field."""
     later = model[:1] == b"\x08" and RUNTIMES_IR < model[1] < 0x80
     return model + bytes((0x08, RUNTIMES_IR)) if later else model
 
@@ -199,7 +199,7 @@ def _largest(events: list[list[Any]], names: Mapping[str, list[str]]) -> Measure
 
 
 def complete(flat: Flat, facts: Facts, known: Measured, origin: ShapeFrom) -> None:
-    """Write ``known`` shapes of values without a shape into ``facts``, and the shapes of scopes that follow."""
+    """Add ``known`` shapes to ``facts`` where they are missing, and the shapes of scope nodes that follow from them."""
     element_of = {dtype: element for element, dtype in reversed(DTYPES.items())}
     whole: dict[str, Found] = {
         name: (element_of[dtypes.canonical(facts.dtype[name]) or ""], list(shape))

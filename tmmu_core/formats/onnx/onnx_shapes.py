@@ -1,4 +1,4 @@
-"""Infer the shapes of an ONNX model: symbolic where names suffice, else from several points of the dimensions.
+"""Infer the shapes of an ONNX model with named dimensions; other sizes are derived from inference at several sizes.
 
 Shape inference is that of the onnx package. Where it stops because a shape is *computed* (``Range``, ``Where``,
 ``ReduceProd`` of shapes), :mod:`.onnx_constant_folding` computes it and inference continues.
@@ -99,10 +99,10 @@ def named_dims(model: onnx.ModelProto, envelopes: Mapping[str, Dim]) -> Sizes:
     sizes = Sizes()
     letters = () if any("batch" in name.lower() for name in axes) else ("B", "N")
     for name, where in axes.items():
-        counts = where == {0} or "batch" in name.lower() or name in letters
-        sizes.dims[name] = envelopes.get(name) or (BATCH_ENVELOPE if counts else LENGTH_ENVELOPE)
+        is_batch = where == {0} or "batch" in name.lower() or name in letters
+        sizes.dims[name] = envelopes.get(name) or (BATCH_ENVELOPE if is_batch else LENGTH_ENVELOPE)
         if name not in envelopes:
-            sizes.assumed[name] = sizes.dims[name].min if counts else sizes.dims[name].max
+            sizes.assumed[name] = sizes.dims[name].min if is_batch else sizes.dims[name].max
     names = [dim.dim_param for _, dim in _declared_sizes(model)]
     sizes.dims |= {name: envelopes[name] for name in dict.fromkeys(names) if name in envelopes}
     return sizes
@@ -122,7 +122,7 @@ def size_without_input(model: onnx.ModelProto, value: str, dims: Mapping[str, Di
 
 
 def infer(model: onnx.ModelProto, sizes: Sizes, name: str) -> Facts:
-    """Return shapes with their names. A size that is not a plain name is derived from its values at several points.
+    """Return the shapes; a size that is neither a number nor a name is derived from its values at several points.
 
     If no name and no product of names gives a size, the size at the assumed dimensions is taken, and the dimensions
     that it depends on are fixed: ``sizes`` is narrowed.

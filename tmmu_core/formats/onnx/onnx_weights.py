@@ -47,7 +47,7 @@ def constants(data: Any, graph: Graph, where: Path | None, name: str = "") -> Co
 
 
 class _Reading:
-    """The constants of one model: weights, values of ``Constant`` nodes, and what depends on no graph input."""
+    """The constants of one model: weights, values of ``Constant`` nodes, and values computed from these alone."""
 
     def __init__(
         self, flat: onnx.ModelProto, stored: list[TensorProto], graph: Graph, where: Path | None, name: str
@@ -119,7 +119,7 @@ class _Reading:
 
 
 def _plain(proto: TensorProto) -> bytes:
-    """Return the bytes of a tensor whose numbers are in a typed field; a number there holds two of four bits."""
+    """Return the bytes of a tensor whose numbers are in a typed field; such a number has two 4-bit elements."""
     if proto.data_type in (TensorProto.INT4, TensorProto.UINT4, TensorProto.FLOAT4E2M1):
         return bytes(number & 0xFF for number in proto.int32_data)
     return numpy_helper.to_array(proto).tobytes()

@@ -7,7 +7,7 @@ contains the address of each slot once; a row contains the offset inside of its 
 equal checkpoints.
 
 Restoring recomputes the plan hash from the rows and refuses a file with another hash; a digest of the whole body covers
-live ranges and metrics. The driver maps the memory.
+live ranges and metrics. Restoring allocates no memory.
 """
 
 from typing import Any, cast

@@ -88,7 +88,7 @@ class Comparison:
     """Row in ``left``, or −1."""
     right_row: I64
     kinds: NDArray[np.uint8]
-    """Bit k: ``KINDS[k]``."""
+    """Bit k is set if the tensor has the change ``KINDS[k]``."""
     complete: bool = True
     """Whether both sides contain their tensors; a digest has only their hash."""
 
@@ -115,7 +115,7 @@ class Comparison:
 
     @property
     def invalid(self) -> tuple[str, ...]:
-        """The sides (``left``, ``right``) that do not verify: no memory can be laid out as they claim."""
+        """The sides (``left``, ``right``) whose plans are invalid."""
         sides = (("left", self.left), ("right", self.right))
         return tuple([name for name, plan in sides if any(arena.status == INVALID for arena in plan.arenas)])
 

@@ -200,20 +200,20 @@ def _head_fields(head: HeadDocument, source: str) -> dict[str, Any]:
 def from_head(head: HeadDocument, rows: Sequence[TensorRow], source: str = "") -> Plan:
     """Return :func:`build`'s plan, with a note if its content hash is missing or does not match.
 
-    The hash is computed from the plan that was read: a file may omit what follows from the rest.
+    The hash is computed from the plan that was read, because a file may omit values that follow from others.
     """
     plan = build(head, rows, source)
     if head.content_hash is None:
-        return unvouched(plan)
-    return noted(plan, "" if head_document(plan).content_hash == head.content_hash != "" else EDITED)
+        return noted_as_unhashed(plan)
+    return noted_change(plan, "" if head_document(plan).content_hash == head.content_hash != "" else EDITED)
 
 
-def noted(plan: Plan, changed: str) -> Plan:
+def noted_change(plan: Plan, changed: str) -> Plan:
     """Return ``plan`` with a note that describes a change of its file; ``plan`` itself if ``changed`` is empty."""
     return replace(plan, notes={**plan.notes, CHANGED: changed}) if changed else plan
 
 
-def unvouched(plan: Plan) -> Plan:
+def noted_as_unhashed(plan: Plan) -> Plan:
     """Return ``plan`` with a note that its file has no content hash, so that an edit of it cannot be detected."""
     return replace(plan, notes={**plan.notes, NO_CONTENT_HASH: "it has no content hash"})
 
@@ -264,7 +264,9 @@ def _is_numbered_by_offset(arena: np.ndarray[Any, Any], slot: I64, generation: I
 
 
 def _renewed(plan: Plan) -> Plan:
-    """Return a plan of the first version with today's figures; a figure that was wrong then is left to the judge."""
+    """Return a plan of the first version with recomputed figures. A figure that does not follow from the rows by the
+    rules of that version is kept, so that the verifier reports it.
+    """
     if "totals" in plan.metrics or not len(plan):
         return plan
     as_then = storages_of(replace(plan, taken=(True,) * len(plan.handoffs)))

@@ -81,7 +81,7 @@ class HandoffDocument(msgspec.Struct, rename={"source": "from"}):
 
 
 class HeadDocument(msgspec.Struct):
-    """All of a plan except its rows; keys in the order of §9."""
+    """The document without its rows; keys in the order of §9."""
 
     schema: str
     planner: str

@@ -24,7 +24,7 @@ import msgspec
 
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.base.struct_types import register_types
-from tmmu_core.formats.planfile.plan_builder import EDITED, build, noted, unvouched
+from tmmu_core.formats.planfile.plan_builder import EDITED, build, noted_as_unhashed, noted_change
 from tmmu_core.formats.planfile.plan_document import (
     ROW_FIELDS,
     HandoffDocument,
@@ -52,7 +52,7 @@ class Trace:
     """A trace that was read: its plan, and the fields that a plan does not have."""
 
     plan: Plan
-    """Without rows and hand-offs if ``complete`` is false."""
+    """The plan; without rows and hand-offs if ``complete`` is false."""
     trace_schema: str = TRACE_SCHEMA
     metric_schema: str = METRIC_SCHEMA
     complete: bool = True
@@ -259,13 +259,13 @@ def read_trace(data: bytes, source: str = "") -> Trace:
     header.metrics, header.notes = summary.metrics, summary.notes
     plan = build(header, [tensor.row() for tensor in tensors], source)
     if header.content_hash is None:
-        plan = unvouched(plan)
+        plan = noted_as_unhashed(plan)
     else:
         rows_hash = tensors_hash(plan) if complete else header.tensors_hash
         same = content_hash(_head(hashed[0], hashed[-1], replans), rows_hash) == header.content_hash != ""
-        plan = noted(plan, "" if same else EDITED)
+        plan = noted_change(plan, "" if same else EDITED)
     if not plan.remark(CHANGED):
-        plan = noted(plan, _wrong_backing(plan, {tensor.tensor_id: tensor.bytes for tensor in tensors}))
+        plan = noted_change(plan, _wrong_backing(plan, {tensor.tensor_id: tensor.bytes for tensor in tensors}))
     about = (header.trace_schema, header.metric_schema, complete, header.tensor_count)
     return Trace(plan, *about, replans, header.tensors_hash)
 

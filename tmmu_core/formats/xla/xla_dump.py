@@ -380,7 +380,7 @@ def only(found: Sequence[Module], folder: str) -> Module:
     if len(found) > LISTED:
         offered.append(f"  and {len(found) - LISTED} smaller ones")
     raise UnreadableInput(
-        f"the dump holds {len(found)} modules.",
+        f"the dump contains {len(found)} modules.",
         source=folder,
         hint="\n".join(["Open one of these files (largest first), or open the folder with tmmu explore:", *offered]),
     )
