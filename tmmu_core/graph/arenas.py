@@ -47,7 +47,7 @@ def refuse_unknown_arenas(config: Mapping[str, Any], graph: Graph) -> None:
 
 
 def unused_arenas(config: Mapping[str, Any], graph: Graph) -> tuple[tuple[str, ...], list[str]]:
-    """Return the arenas that roles or tensors of ``graph`` name, and those of ``config`` that are not among them."""
+    """Return the arenas that ``graph`` can use, and the arenas of ``config`` that it cannot use."""
     known = (*DEFAULT_ARENAS, "optimizer_state", OFFLOAD_ARENA)
     if config.keys() <= {*known} or {ONE_MEMORY} <= config.keys() <= {ONE_MEMORY, OFFLOAD_ARENA}:
         return known, []
@@ -56,13 +56,13 @@ def unused_arenas(config: Mapping[str, Any], graph: Graph) -> tuple[tuple[str, .
 
 
 def refuse_many(config: Mapping[str, Any]) -> None:
-    """Raise ``UnreadableInput`` for more arenas than the limit: the cost of each arena is that of all storages."""
+    """Raise ``UnreadableInput`` for more arenas than the limit, because each arena costs a pass over all storages."""
     if len(config) > ceiling(ARENAS):
         raise past(ARENAS, "the arena configuration")
 
 
 def as_given(config: Mapping[str, Arena | Mapping[str, Any]] | None) -> dict[str, Any]:
-    """Return the configuration as the plain mapping that is hashed, without defaults that were not given."""
+    """Return the configuration as a plain mapping for its hash, with only the fields that were given."""
     return {
         name: msgspec.to_builtins(arena) if isinstance(arena, Arena) else dict(arena)
         for name, arena in (config or {}).items()

@@ -24,8 +24,10 @@ MOST = 1 << 24
 
 
 def reach(graph: Graph, dim: str) -> Dim:
-    """Return the range of sizes that a user can set: that of the reader, if it can read the model again with another
-    size; else the declared envelope.
+    """Return the range of sizes that a user can choose for ``dim``.
+
+    The reader's range limits it if the model can be read again; else the declared envelope, which is widened if the
+    reader assumed the size.
     """
     bounds = graph.dims[dim]
     if dim in graph.ranges:

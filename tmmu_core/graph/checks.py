@@ -14,7 +14,7 @@ from tmmu_core.graph.model import PHASES, ROLES, Graph, Inplace, Tensor
 
 
 def refuse(reason: str, path: str, message: str, hint: str, **about: str) -> NoReturn:
-    """Raise ``InvalidIrShapes``; ``about`` are diagnostics, left out where they are empty."""
+    """Raise ``InvalidIrShapes``; ``about`` are diagnostics, of which empty ones are left out."""
     known: dict[str, Any] = {key: value for key, value in about.items() if value}
     raise InvalidIrShapes(message, hint=hint, reason=reason, path=path, **known)
 
@@ -159,7 +159,7 @@ def check_view(graph: Graph, i: int, known: dict[str, int], nbytes: Sequence[int
         refuse("view_out_of_bounds", path, message, hint, tensor=name)
     grid = dtypes.itemsize(dtype)
     if start % grid:
-        message = f'the view "{name}" starts at byte {start} of "{base}", off the {grid}-byte grid of {dtype}.'
+        message = f'the view "{name}" starts at byte {start} of "{base}", not at a multiple of {grid}.'
         hint = f"Give a byte_offset that is a multiple of {grid}."
         raise AlignmentViolation(message, hint=hint, tensor=name, path=f"{path}.byte_offset")
     return known[base]

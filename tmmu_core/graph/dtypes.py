@@ -27,7 +27,7 @@ i128:int128 u128:uint128 byte:uint8 char:int8 short:int16 int:int32 long:int64 h
 double:float64 brain:bfloat16 bf16:bfloat16 chalf:complex32 cfloat:complex64 cdouble:complex128
 f6e2m3fn:float6_e2m3fn f6e3m2fn:float6_e3m2fn float8e8m0:float8_e8m0fnu fp8:float8_e4m3fn
 """
-"""Spellings that follow no rule, with the one name."""
+"""Irregular spellings, each with the canonical name."""
 
 ALIASES: dict[str, str] = {
     **dict([pair.split(":") for pair in _WORDS.split()]),
@@ -44,7 +44,7 @@ ALIASES: dict[str, str] = {
         for prefix in ("f8", "fp8", "float8", "fp8_", "f8_")
     },
 }
-"""Other spellings, lower-case, → the one name. A dotted prefix (``torch.``, ``np.``, ``tf.``, ``jnp.``) is dropped."""
+"""Other spelling in lower case, without a prefix such as ``torch.`` or ``np.`` → canonical name."""
 
 FLOATING: frozenset[str] = frozenset(name for name in BITS if "float" in name or name.startswith("complex"))
 

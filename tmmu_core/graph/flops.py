@@ -2,10 +2,10 @@
 
 :mod:`.operator_table` names the formula of each operator; ``FORMULAS`` holds them.
 
-A multiplication and an addition of a contraction (matrix products, convolutions, attention) are two operations. Of
-everything else each arithmetic operation, comparison or elementary function (``exp``, ``tanh`` …) on an element is one.
-Moving bytes (views, copies, gathers, casts) costs none. An operator without formula, or with shapes that do not fit it,
-is unknown and listed by name; it is never counted as 0. All figures are integers of any size.
+In a contraction (matrix product, convolution, attention), each multiplication and each addition counts as one
+operation. In other operators, each arithmetic operation, comparison or elementary function (``exp``, ``tanh`` …) on an
+element counts as one; moving bytes (views, copies, gathers, casts) counts as 0. The cost of an operator without
+formula, or with shapes that do not match its formula, is unknown, not 0. All figures are integers of any size.
 """
 
 from collections import Counter
@@ -37,12 +37,12 @@ class Call:
         return prod(self.inputs[0])
 
     def filtered(self, weights: int, elements: int) -> int:
-        """Return 2 · ``weights`` for each of ``elements``, and an addition for each output if there is a bias."""
+        """Return 2 · weights · elements, plus an addition for each element of the result if there is a bias."""
         return 2 * weights * elements + (self.result if len(self.inputs) > 2 else 0)
 
 
 Formula = Callable[[Call], int | None]
-"""Shapes → operations; ``None``, ``IndexError`` or ``ValueError``: unknown, such as for missing operands."""
+"""Computes the number of operations; ``None``, ``IndexError`` or ``ValueError`` if unknown, as for missing operands."""
 
 
 def operations(instr: str, inputs: tuple[Shape, ...], outputs: tuple[Shape, ...]) -> int | None:
@@ -98,12 +98,12 @@ def _each(count: int) -> Formula:
 
 
 def _read(count: int) -> Formula:
-    """Return the formula of ``count`` operations for every element of the first input, such as of a reduction."""
+    """Return the formula of ``count`` operations for every element of the first input, as in a reduction."""
     return lambda call: count * call.operand
 
 
 def _fold(call: Call) -> int:
-    """``Sum``, ``Max`` …: of several inputs element by element, or of one along axes."""
+    """``Sum``, ``Max`` …: several inputs are combined element by element, or one input is reduced along axes."""
     widest = max(map(prod, call.inputs))
     return max(1, len(call.inputs) - 1) * call.result if call.result >= widest else call.operand
 
@@ -171,7 +171,7 @@ def _transposed_of_tflite(call: Call) -> int | None:
 
 
 def _convolution_backward(call: Call) -> int | None:
-    """(gradient, input, weights) → requested gradients: as forward for each; the bias' sum."""
+    """Inputs are the gradient, x and the weights. Each requested gradient costs a forward pass; the bias's, a sum."""
     gradient, x, w = call.inputs[:3]
     forward = _convolution(Call((x, w), (gradient,)))
     bias = prod(gradient) if any(len(made) == 1 for made in call.outputs) else 0
@@ -179,13 +179,16 @@ def _convolution_backward(call: Call) -> int | None:
 
 
 def _quantised_convolution(call: Call) -> int | None:
-    """(x, its scale, its zero point, weights, …)."""
+    """Inputs are x, its scale, its zero point, the weights, …; each element of the result is scaled and rounded."""
     found = _convolution(Call((call.inputs[0], call.inputs[3]), call.outputs))
     return None if found is None else found + 2 * call.result
 
 
 def _attention(first: int, of_keys: int, of_values: int, elementwise: int) -> Formula:
-    """q [B, H, S, D], k [B, G, L, D], v [B, G, L, E] from input ``first`` on: products with axis D and E, per score."""
+    """Return the formula for inputs q [B, H, S, D], k [B, G, L, D], v [B, G, L, E], which begin at input ``first``.
+
+    Each score costs ``of_keys`` products along D, ``of_values`` products along E and ``elementwise`` operations.
+    """
 
     def formula(call: Call) -> int | None:
         q, k, v = call.inputs[first : first + 3]
@@ -197,7 +200,7 @@ def _attention(first: int, of_keys: int, of_values: int, elementwise: int) -> Fo
 
 
 def _recurrent(gates: int) -> Formula:
-    """ONNX: X [T, B, I], W [directions, gates·H, I], R [directions, gates·H, H]; about 4 more for each gate's value."""
+    """ONNX: X [T, B, I], W [directions, gates·H, I], R [directions, gates·H, H]; 4 more per gate value."""
 
     def formula(call: Call) -> int | None:
         x, w, r = call.inputs[:3]
@@ -255,8 +258,8 @@ FORMULAS: dict[str, Formula] = {
     "transposeconv": _transposed_of_tflite,
     "convolutionbackward": _convolution_backward,
     "qlinearconv": _quantised_convolution,
-    # Forward: q·kᵀ, the softmax of it, its product with v. Backward, after the gradient: the scores again, then the
-    # gradients of v, of the scores, of q and of k.
+    # Forward: q·kᵀ, its softmax, and the product with v. Backward (input 0 is the gradient): the scores again, then
+    # the gradients of v, of the scores, of q and of k.
     "attention": _attention(0, 1, 1, 6),
     "attentionbackward": _attention(1, 3, 2, 8),
     "lstm": _recurrent(4),

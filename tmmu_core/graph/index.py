@@ -34,12 +34,12 @@ class Ids:
 
     @cached_property
     def ascending(self) -> bool:
-        """Whether they are strictly ascending by bytes, and therefore distinct."""
+        """Whether the ids ascend strictly by bytes, and are therefore distinct."""
         return all(map(lt, self.texts, islice(self.texts, 1, None)))
 
     @property
     def distinct(self) -> bool:
-        """Whether all are distinct."""
+        """Whether no id occurs twice."""
         return self.ascending or len(self.number) == len(self.texts)
 
     def numbers_of(self, ids: Sequence[str]) -> I64:
@@ -80,7 +80,7 @@ class GraphIndex:
     marked: I64
     """Ascending numbers of the tensors with fields other than id, shape, dtype and role."""
     nbytes: U64
-    """Shape (tensors,): bytes of each tensor at the dims' chosen point, sub-byte dtypes rounded up."""
+    """Shape (tensors,): bytes of each tensor with all dimensions resolved, sub-byte dtypes rounded up."""
     shapes: tuple[tuple[int, ...], ...]
     """Shapes with every named dimension resolved."""
     producer: I64
@@ -123,7 +123,7 @@ class GraphIndex:
 
     @cached_property
     def root(self) -> I64:
-        """Shape (tensors,): the tensor whose bytes an unwritten view shows; itself for other tensors."""
+        """Shape (tensors,): for a view that no node writes, the tensor that owns its bytes; else the tensor itself."""
         root = np.where((self.producer < 0) & (self.base >= 0), self.base, np.arange(len(self.base)))
         while (root != root[root]).any():
             root = root[root]
@@ -227,8 +227,8 @@ def _check(index: GraphIndex) -> None:
     if unmade.any():
         checks.refuse_unmade(graph, names.texts[int(unmade.argmax())])
     pairs = sum(len(graph.tensors[i].must_not_alias) for i in index.marked.tolist())
-    if pairs > limits.ceiling(limits.PAIRS):  # planner and bounds both read each
-        raise limits.past(limits.PAIRS, "the tensors are kept apart", graph.name)
+    if pairs > limits.ceiling(limits.PAIRS):  # the planner and the bounds read every pair
+        raise limits.past(limits.PAIRS, "the graph", graph.name)
     for i in index.marked.tolist():
         checks.check_marks(graph, i, names.number)
     for field in ("inplace", "in_place_write", "grad_edges"):
@@ -259,7 +259,10 @@ def _marked(graph: Graph) -> I64:
 
 
 def _sizes(graph: Graph, point: dict[str, int], dtype: I64, dtypes: int) -> tuple[tuple[tuple[int, ...], ...], U64]:
-    """Return shapes at ``point``, and bytes. Graphs repeat few (shape, dtype) pairs; each pair is computed once."""
+    """Return the shapes and the bytes of the tensors; ``point`` is the size of each named dimension.
+
+    Each distinct (shape, dtype) is computed once, because graphs have few of them.
+    """
     shapes = [tensor.shape for tensor in graph.tensors]
     which, _ = _codes(shapes)
     if dtypes > 1:
@@ -287,7 +290,7 @@ def _codes(values: Sequence[Hashable]) -> tuple[I64, list[Any]]:
 
 
 def _operands(graph: Graph, tensors: Ids, side: str, guess: I64 | None = None) -> tuple[I64, I64]:
-    """Return the nodes' ``inputs`` or ``outputs`` as CSR ``(ptr, idx)``; ``guess`` is tried as the ``idx`` first."""
+    """Return the nodes' ``inputs`` or ``outputs`` as CSR ``(ptr, idx)``; ``guess`` is an ``idx`` to try first."""
     names = [node.inputs for node in graph.nodes] if side == "inputs" else [node.outputs for node in graph.nodes]
     flat = list(chain.from_iterable(names))
     if len(flat) == len(names) and all(names):  # one each
@@ -317,15 +320,14 @@ def _ends(graph: Graph, tensors: Ids, side: str) -> NDArray[np.bool_]:
 
 
 def _set_bases(index: GraphIndex) -> None:
-    """Fill ``index.base`` with each view's declared base; every chain of views ends."""
+    """Set ``index.base`` to the declared base of each view. Raises ``LivenessCycle`` for a cycle of views."""
     graph, names, base = index.graph, index.tensor_names, index.base
     views = [i for i in index.marked.tolist() if graph.tensors[i].view is not None]
     if not views:
         return
     for i in views:
         base[i] = checks.check_view(graph, i, names.number, index.nbytes, index.shapes[i])  # type: ignore[arg-type]
-    # Pointer doubling: after k rounds every view looks 2^k bases further, so log2(longest chain) rounds end them all.
-    # What still looks at a view after more rounds than there are views runs in a circle.
+    # Pointer doubling: after k rounds ``far`` is the base 2^k levels up, which is no view unless there is a cycle.
     far = np.where(base >= 0, base, np.arange(len(base)))
     for _ in range(len(views).bit_length()):
         far = far[far]

@@ -29,7 +29,7 @@ ShapeFrom = Literal["declared", "onnx", "symbolic", "measured"]
 """Source of a shape: the file, the onnx package's inference, onnxruntime's symbolic inference, or one run."""
 
 INPUTS_STEP = "@inputs"
-"""Name of step 0 of a graph with ``inputs``, which writes all of them. It is in no order and in no hash."""
+"""Name of step 0 of a graph with ``inputs``, which writes all of them. Orders and hashes do not contain it."""
 
 GRAPH_SCHEMA = "uml_model_ir/1"
 
@@ -102,11 +102,11 @@ class Node(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
     unplanned: tuple[str, ...] = ()
     """Names of the bodies that the operator runs but the graph does not contain; the plan is then incomplete."""
     scope: str = ""
-    """The nested scope (the body of a loop or a branch) that it belongs to; ``outer/inner`` for a scope in another."""
+    """Name of the loop or branch body that contains the node; ``outer/inner`` for a nested body."""
     recomputes: str = ""
-    """The node that this node runs again."""
+    """Id of the node that this node runs again."""
     offloads: str = ""
-    """The tensor that this node copies to another memory, or back."""
+    """Id of the tensor that this node copies to another memory, or back."""
 
 
 SCOPING = ("scope", "recomputes", "offloads")
@@ -114,9 +114,8 @@ SCOPING = ("scope", "recomputes", "offloads")
 
 
 class Dim(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
-    """The envelope of a named dimension, both ends included. Plans use ``max`` unless a size is given.
-
-    If a reader assumed the envelope, :attr:`Graph.assumed` has the planned size.
+    """Smallest and largest size of a named dimension. Plans use ``max``, unless :attr:`Graph.assumed` or the caller
+    gives a size.
     """
 
     min: int = 0
@@ -124,16 +123,16 @@ class Dim(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields
 
 
 class Origin(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
-    """Origin of a node according to its file."""
+    """Module and source line of a node, from the model file."""
 
     module: tuple[str, ...] = ()
-    """The path of the module that computes it: ``("transformer", "h", "0", "mlp")``; empty for the outermost one."""
+    """Path of the module: ``("transformer", "h", "0", "mlp")``; empty for the outermost module."""
     source: str = ""
     """Source line, ``model.py:12``; empty if unknown."""
 
 
 class StorageOrigin(msgspec.Struct, frozen=True, gc=False):
-    """Producer of a storage of a finished plan without a graph, from accompanying files."""
+    """Module, operator and phase that produced a storage, for a plan without a graph; from files beside the plan."""
 
     origin: Origin = Origin()
     operator: str = ""
@@ -143,7 +142,7 @@ class StorageOrigin(msgspec.Struct, frozen=True, gc=False):
 
 
 class Graph(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, weakref=True):
-    """The graph to plan. Tensor and node ids are unique texts; ids are sorted by their bytes."""
+    """The graph to plan. Tensor ids and node ids are unique texts; ids compare by their UTF-8 bytes."""
 
     tensors: tuple[Tensor, ...] = ()
     nodes: tuple[Node, ...] = ()
@@ -155,12 +154,12 @@ class Graph(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
     assumed: dict[str, int] = {}
     """Sizes of named dimensions that a reader assumed; used unless others are given."""
     ranges: dict[str, Dim] = {}
-    """Named dimension → the sizes at which the model can be read again. In no hash and no file."""
+    """Named dimension → sizes with which the model file can be read again. Neither hashed nor written."""
     replan_policy: Literal["ABORT", "REPLAN_AT_SAFEPOINT"] = "ABORT"
     safepoints: tuple[str, ...] = ()
     execution_order: tuple[str, ...] | None = None
     sidecar: str = ""
-    """Name of a file in the same folder with the constants' bytes (safetensors, by tensor id). In no hash."""
+    """Name of a file in the same folder with the constants' bytes (safetensors, by tensor id). Not hashed."""
     shapes_from: dict[str, ShapeFrom] = {}
     """Tensor → source of its shape, if the model file lacks shapes. Not hashed."""
     planner: str = ""
@@ -168,7 +167,7 @@ class Graph(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
     alignment: int = 0
     """Default alignment of every arena, in bytes, as the runtime of the model requires; 0: 128."""
     origins: dict[str, Origin] = {}
-    """Node id → origin (module, source line), for nodes with a known one. In no hash: it does not affect a plan."""
+    """Node id → module and source line, if known. Not hashed."""
 
     def __repr__(self) -> str:
         size = f"{len(self.nodes):,} nodes, {len(self.tensors):,} tensors"
@@ -176,7 +175,7 @@ class Graph(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
 
 
 class AnnotatedGraph(Graph, frozen=True, omit_defaults=True, forbid_unknown_fields=True, weakref=True):
-    """A graph with remarks of its reader, which are in no hash and in no file."""
+    """A graph with notes of its reader. The notes are neither hashed nor written."""
 
     notes: tuple[str, ...] = ()
     """Sentences, such as how many tensors have no data type in the file."""
@@ -197,9 +196,9 @@ ArenaConfig = dict[str, Arena]
 """Arena name → arena. Empty: the three default arenas without limits."""
 
 OFFLOAD_ARENA = "offload"
-"""Another memory, to which tensors are copied while they are idle. It needs no declaration."""
+"""Name of the arena that holds offloaded tensors while they are idle. It needs no declaration."""
 
 ONE_MEMORY = "memory"
-"""The arena that holds all tensors where it is the only one that is configured (contract §12)."""
+"""Name of the arena that holds all tensors, if no other arena is configured (contract §12)."""
 
 DEFAULT_ARENAS: tuple[str, ...] = ("activations", "gradients", "parameters")

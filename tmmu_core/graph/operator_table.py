@@ -5,7 +5,8 @@ known), what the gradient reads (``nothing``, ``inputs``, ``outputs``, ``both`` 
 the operators' names.
 
 Names have no case, hyphens or underscores. ``hlo:`` or ``aten:`` before a name limits a row to that family, because the
-families give one name to different operators. ``loop.open`` is an operator with an overload of other properties.
+families give one name to different operators. A name with a dot (``loop.open``) is an overload whose properties differ
+from those of its operator.
 
 Traits:
 
@@ -13,7 +14,7 @@ Traits:
   shape and dtype may be overwritten.
 * ``random``: draws from a generator; a second run gives another result.
 * ``communicates``: exchanges data with other ranks.
-* ``effects``: has an effect outside its outputs (state, control flow with opaque bodies, output to a person).
+* ``effects``: has an effect outside its outputs (state, control flow with opaque bodies, printing).
 * ``statistics``: overwrites running statistics on which its other outputs do not depend.
 """
 
@@ -150,7 +151,7 @@ transposeconv inputs: transposeconv
 convolutionbackward inputs: convolutionbackward convolutionbackwardoverrideable
 qlinearconv inputs: qlinearconv
 attention inputs: attention
-# These take a dropout probability, and draw where it is not 0.
+# Operators with a dropout probability: random unless it is 0.
 attention inputs random: scaleddotproductattention scaleddotproductflashattention scaleddotproductflashattentionforcpu
   scaleddotproductefficientattention scaleddotproductcudnnattention flashattentionforward
   scaleddotproductattentionmathformps efficientattentionforward scaleddotproductfusedattentionoverrideable

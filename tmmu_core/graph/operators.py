@@ -81,7 +81,7 @@ class Operator:
 
     @property
     def is_elementwise(self) -> bool:
-        """Whether an input of the output's shape and dtype may be overwritten."""
+        """Whether the output may overwrite an input of the same shape and dtype."""
         return self._has("elementwise") and not self.is_gradient
 
     @property

@@ -14,7 +14,7 @@ LONGEST = 4096
 
 
 def path_of(text: str) -> tuple[str, ...]:
-    """Return ``transformer.h.0.mlp`` or ``transformer/h/0/mlp`` as a path."""
+    """Return the parts of a module name with dots or slashes: ``("h", "0", "mlp")`` for ``h.0.mlp``."""
     return tuple([part for part in _PARTS.split(text[:LONGEST]) if part])
 
 
@@ -25,14 +25,14 @@ def source_of(trace: str) -> str:
 
 
 def line_of(file: str, line: object) -> str:
-    """Return file name, folder name and line: ``gpt2/model.py:12``, without the rest of the path."""
+    """Return the last folder, the file name and the line: ``gpt2/model.py:12``."""
     return f"{'/'.join(_FOLDERS.split(file)[-2:])}:{line}"
 
 
 def stack_path(text: str) -> tuple[str, ...]:
-    """Return the innermost module of a saved ``nn_module_stack`` of PyTorch: ``key,path,class`` with semicolons.
+    """Return the innermost module of a saved PyTorch ``nn_module_stack``: ``key,path,class;key,path,class``.
 
-    Inside the ``forward`` of a wrapper a path may begin with ``L['self'].``, which is removed.
+    The prefix ``L['self'].``, which paths have inside the ``forward`` of a wrapper, is removed.
     """
     last = text[-LONGEST:].rpartition(";")[2].split(",")
     return path_of(last[1].removeprefix("L['self']")) if len(last) > 2 else ()
@@ -48,7 +48,7 @@ def saved_origin(metadata: Any) -> Origin:
 
 
 def scopes_path(text: str) -> tuple[str, ...]:
-    """Return the module of ``pkg.torch.onnx.name_scopes``, the operator's own name last: ``['', 'h.0', 'linear']``."""
+    """Return the module in ``pkg.torch.onnx.name_scopes``: ``h.0`` in ``['', 'h.0', 'linear']``."""
     scopes = _QUOTED.findall(text[:LONGEST])
     return path_of(scopes[-2]) if len(scopes) > 1 else ()
 

@@ -24,15 +24,15 @@ _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5, "e": 6}
 def parse_bytes(text: str) -> int | None:
     """Parse a number of bytes (``1.5 MiB``, ``64k``, ``0x1000``, ``1,048,576``); ``None`` for an empty text.
 
-    Units are binary, with or without the ``i``; a comma separates thousands. Raises ``ValueError`` with a sentence for
-    other texts and for more than 2^64 − 1 bytes.
+    Units are binary, with or without the ``i``; a comma separates thousands. Raises ``ValueError`` for other texts and
+    for more than 2^64 − 1 bytes.
     """
     word = text.strip().replace(",", "").replace("_", "").replace(" ", "").lower()
     if not word:
         return None
     found = _SIZE.fullmatch(word)
     if found is None or not (found["hex"] or found["whole"] or found["part"]) or ("," in text and not _parted(text)):
-        decimal = " One and a half is 1.5: a comma parts thousands." if "," in text else ""
+        decimal = " Write 1.5 with a point: a comma separates thousands." if "," in text else ""
         how = f"Write bytes, or a number with KiB, MiB or GiB.{decimal}"
         raise ValueError(f"“{text[:80]}” is not a size. {how}")
     if found["hex"]:
@@ -81,7 +81,7 @@ def parse_percent(text: str) -> Fraction:
 
 
 def read_pairs(text: str) -> list[tuple[str | None, str]]:
-    """Parse ``NAME=VALUE,…`` into ``(name, value)`` pairs in order; the name is ``None`` where a part has none.
+    """Parse ``NAME=VALUE,…`` into ``(name, value)`` pairs in order; the name is ``None`` for a value without name.
 
     A name with a comma, a quote or a space at an end is a JSON string: ``"a,b"=8``. Raises ``ValueError`` for a name
     that occurs twice.

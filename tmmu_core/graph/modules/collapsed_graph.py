@@ -1,8 +1,8 @@
 """The visible part of a graph: levels collapsed into one vertex each, or the neighbourhood of one vertex.
 
 A *vertex* is a node, a closed level, all graph inputs (loaded in one step), or a requested tensor without producer. An
-*edge* holds the tensors that one vertex writes and another reads. A closed level has only the number of the tensors
-inside it. Two levels that read from each other have two edges.
+*edge* holds the tensors that one vertex writes and another reads. Tensors inside a closed level are only counted. Two
+levels that read from each other have two edges.
 
 Collapsing is a quotient of the graph: paths between nodes remain paths between their vertices.
 """
@@ -108,7 +108,7 @@ class Collapsed:
 
 
 def writer_of(index: GraphIndex, tensor: int) -> int:
-    """Return the node that writes a tensor, or the base of an unwritten view; −1 for none."""
+    """Return the node that writes a tensor (for an unwritten view: its base); −1 for none."""
     return int(index.producer[index.root[tensor]])
 
 
@@ -169,7 +169,10 @@ def collapse(index: GraphIndex, tree: Tree, opened: Collection[Path], around: Vi
 
 
 def _passages(index: GraphIndex, code: I64, wanted: int) -> tuple[I64, I64, I64]:
-    """Return distinct ``(source, target, tensor)`` of all reads; of tensors without producer only ``wanted``."""
+    """Return distinct (source vertex, target vertex, tensor) columns of all reads.
+
+    Tensors without producer are left out, except graph inputs and ``wanted``.
+    """
     readers = np.repeat(np.arange(len(index.node_ids), dtype=np.int64), np.diff(index.in_ptr))
     root = index.root
     maker, tensor = index.producer[root[index.in_idx]], index.in_idx

@@ -42,7 +42,7 @@ class Modules:
     of_node: I64
     """Shape (nodes,): index into ``paths``."""
     of_tensor: I64
-    """Shape (tensors,): the module of the producer; a parameter's own module; else the root."""
+    """Shape (tensors,): the module of the producer; for a parameter, the module that owns it; else the root."""
     known_by: Literal["origins", "names", "parameters", ""]
     """Source of the modules; ``""``: the file has no such names."""
 
@@ -56,8 +56,8 @@ class Modules:
         """The layer of each path: its repeated block, else as many levels as :data:`MOST_LAYERS` allows."""
         blocks = self._blocks
         if any(blocks):
-            ways = {block[:k] for block in blocks for k in range(1, len(block))}
-            return tuple([".".join(path[: _leaves(path, ways)]) for path in self.paths])
+            prefixes = {block[:k] for block in blocks for k in range(1, len(block))}
+            return tuple([".".join(path[: _layer_depth(path, prefixes)]) for path in self.paths])
         deepest = max(map(len, self.paths))
         depth = next((k for k in range(deepest, 1, -1) if len({path[:k] for path in self.paths}) <= MOST_LAYERS), 1)
         return tuple([".".join(path[:depth]) for path in self.paths])
@@ -95,9 +95,9 @@ def starred(part: str) -> str:
     return _NUMBERED.sub("*", part)
 
 
-def _leaves(path: Path, ways: set[Path]) -> int:
-    """Return the depth of a layer: one name below the prefix that a path shares with the blocks."""
-    return next((k + 1 for k in range(len(path)) if path[: k + 1] not in ways), len(path))
+def _layer_depth(path: Path, prefixes: set[Path]) -> int:
+    """Return the depth of the layer that contains ``path``: one more than its longest prefix in ``prefixes``."""
+    return next((k + 1 for k in range(len(path)) if path[: k + 1] not in prefixes), len(path))
 
 
 def modules_of(index: GraphIndex, order: Iterable[int]) -> Modules:
@@ -161,7 +161,7 @@ def _owner(parameter: str) -> Path:
 
 
 def _by_parameters(index: GraphIndex, order: Sequence[int], known: Mapping[int, Path] | None = None) -> list[Path]:
-    """Return the modules of nodes by their parameters and neighbours; ``known`` are those from the file."""
+    """Return the modules of nodes by their parameters and neighbours; ``known``: node → module from the file."""
     known = known or {}
     by_node: list[Path] = [()] * len(index.node_ids)
     reads_own = [False] * len(index.node_ids)

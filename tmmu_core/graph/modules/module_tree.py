@@ -9,8 +9,8 @@
     block*  17 blocks                the level of a family beside other modules
     nodes 33–64, or h.32 … h.63      a range in execution order, in a level with too many children
 
-A level is omitted if it holds everything that its parent holds, or a single node. Ranges of nodes follow the execution
-order, so that they form no cycle.
+A level is omitted if it contains all nodes of its parent, or a single node. Ranges of nodes follow the execution order,
+so that they form no cycle.
 """
 
 from collections import Counter
@@ -30,7 +30,7 @@ STRETCH = "…"
 MOST_BESIDE = 40
 """Maximum number of nodes or levels below one level before they are grouped into ranges."""
 A_STRETCH = 32
-"""Number of nodes, or of ranges, in a range."""
+"""Maximum number of nodes or inner ranges in one range."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +70,7 @@ class Tree:
         return frozenset([path for path in self.paths if _is_stretch(path)])
 
     def opened(self, most: int) -> frozenset[Path]:
-        """Return the levels to open initially: whole depths, up to ``most`` visible boxes."""
+        """Return the levels that are open initially: all down to the depth at which ``most`` boxes are visible."""
         count = len(self.paths)
         below: list[list[int]] = [[] for _ in range(count)]
         for level in range(1, count):
@@ -188,7 +188,7 @@ def _with_stretches(path: Path, gathered: dict[Path, tuple[int, str]]) -> Path:
 
 
 def _parents_of_one_family(paths: Sequence[Path], families: Collection[tuple[Path, str]]) -> set[Path]:
-    """Return the parents whose children are blocks of one family; they represent the family."""
+    """Return the parents whose children are all blocks of one family."""
     below: dict[Path, set[str]] = {}
     for path in paths:
         for depth, part in enumerate(path):
@@ -197,7 +197,9 @@ def _parents_of_one_family(paths: Sequence[Path], families: Collection[tuple[Pat
 
 
 def _levels(path: Path, families: frozenset[tuple[Path, str]], family_parents: set[Path]) -> Path:
-    """Return a module's path with a level for the family of its outermost block, unless a parent represents it."""
+    """Return a module's path with a level for the family of its outermost block, unless the block's parent contains
+    only this family.
+    """
     block = block_of(path, families)
     if not block or block[:-1] in family_parents:
         return path

@@ -29,7 +29,7 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 DEEPEST = 200
-"""Lists and maps inside one another that a document may have."""
+"""Maximum nesting depth of lists and maps."""
 HEAD = 1024
 """Number of first bytes in which a NUL marks a binary file."""
 
@@ -76,7 +76,7 @@ def refuse_many_values(data: bytes, source: str = "", packed: int = 0) -> None:
 
     ``packed``: its compressed bytes; 0 for a file that is not compressed. One byte of a file, such as an empty list,
     can need sixty bytes in memory. Values are estimated: by the commas, brackets and lines of a text; in CBOR by the
-    bytes that can begin a list or a map, and a quarter of all bytes. Readers of binary formats count for themselves.
+    bytes that can begin a list or a map, and a quarter of all bytes. Readers of binary formats have their own checks.
     """
     ceiling, how = limits.values_of(packed or len(data), packed > 0), kind(data)
     if len(data) <= ceiling:
@@ -117,8 +117,9 @@ _SCHEMA = re.compile(r"\b(uml_model_ir|tmmu_[a-z]+)\b\D{0,24}(\d{1,9}(?:\.\d+)*)
 def refuse_later(fields: Mapping[str, Any], source: str) -> None:
     """Raise ``UnreadableInput`` if one of the top-level fields names a schema of a later version.
 
-    It is searched in all fields whose name contains ``schema`` or ``version``, because a later version may name the
-    field otherwise: the name of a schema with a version above 1, or, beside fields of this product, the number alone.
+    All fields whose name contains ``schema`` or ``version`` are searched, because a later version may rename the field.
+    Such a field names a later schema if it has a schema's name and a version above 1, or, in a file with fields of this
+    product, only a version above 1.
     """
     is_ours = any(key == "tensors" or key.startswith(("ir_schema", "tmmu_")) for key in fields)
     for key, value in fields.items():
@@ -212,7 +213,7 @@ def refuse_long_numbers(text: bytes, source: str) -> None:
     found: tuple[str, str] | None = None
     try:
         found = next(_long_numbers(msgspec.json.decode(text), "$"), None)
-    except msgspec.ValidationError as error:  # a number past what the decoder reads
+    except msgspec.ValidationError as error:  # a number that is too large for the decoder
         found = str(error).partition(" - at `")[2].rstrip("`") or "$", "a whole number"
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return

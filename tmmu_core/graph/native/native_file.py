@@ -208,7 +208,7 @@ def _plain(graph: Graph) -> dict[str, Any]:
 
 
 def _complete(graph: Graph) -> dict[str, Any]:
-    """Return the plain values of a file in its order; shape and dtype of a tensor are always written."""
+    """Return the plain values of a graph in the order of the file; shape and dtype of a tensor are always written."""
     plain = _plain(graph)
     if "tensors" in plain:
         plain["tensors"] = [
@@ -219,4 +219,4 @@ def _complete(graph: Graph) -> dict[str, Any]:
 
 
 DEFAULT_WORDS = {"tensors": (("dtype", "float32"), ("role", "activation")), "nodes": (("phase", "forward"),)}
-"""Rows → their fields of text whose default is not empty."""
+"""List of rows → (text field, default) of the fields whose default is not empty."""

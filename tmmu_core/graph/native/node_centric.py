@@ -28,7 +28,7 @@ Shape = tuple[int | str, ...]
 PER_OUTPUT = ("dtype", "role", "alias_group_id", "view", "saved_for_backward", "remat", "alignment", "arena", "shard")
 """Fields of a node that are one value for all outputs, or a list with one each."""
 SAME = ("node_id", "instr", "phase", "inplace", "in_place_write", "params", "grad_edges")
-"""Fields of a node that are those of the native format."""
+"""Fields of a node that are equal in the native format."""
 SAME_OF_GRAPH = ("name", "dims", "replan_policy", "safepoints", "execution_order")
 
 
@@ -68,7 +68,7 @@ class PortNode(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PortGraph(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A graph of the dialect, as its file has it. ``ir_schema_hash`` is ignored."""
+    """A file of the dialect. ``ir_schema_hash`` is ignored."""
 
     nodes: tuple[PortNode, ...]
     outputs: tuple[Port, ...] = ()
@@ -142,7 +142,7 @@ def _tensors(node: PortNode, k: int) -> list[Tensor]:
         message, hint = "sizes and shapes are mixed", "Give one shape, or a list of shapes, one for each output."
         raise _fault(node, f"{path}.shape_out", f"{path}.shape_out {named}: {message}.", hint, "wrong_type")
     if shapes and node.dtype is None:
-        hint = "Give the dtype of what the node writes: one for all outputs, or a list with one each."
+        hint = "Give the dtype of the outputs: one for all outputs, or a list with one each."
         raise _fault(node, f"{path}.dtype", f"{path}.dtype {named}: the field is missing.", hint, "missing_field")
     columns: dict[str, tuple[Any, ...]] = {}
     for field in PER_OUTPUT:
@@ -182,6 +182,6 @@ def _port(port: Port, widths: dict[str, int], path: str, reader: str) -> str:
     else:
         what = f'output {port.output_idx} of "{port.node_id}", which has {width}'
         hint = "Outputs are counted from 0; a node with several has a shape_out of several shapes."
-    who = f'the node "{reader}" reads' if reader else "the graph gives out"
+    who = f'the node "{reader}" reads' if reader else "a graph output is"
     about: dict[str, Any] = {"node_id": reader} if reader else {}
     raise InvalidIrShapes(f"{who} {what}.", hint=hint, reason="unknown_tensor", tensor=tensor, path=path, **about)

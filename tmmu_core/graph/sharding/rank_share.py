@@ -116,8 +116,8 @@ def view_on(
 ) -> tuple[Tensor, Split]:
     """Return a view inside this rank's part of its base, and its split.
 
-    Without an explicit split, a view of the whole base is split along the axis that gives it the bytes of the part: the
-    axis of the base's split is tried first, then the others in order. A view of a part keeps its relative offset.
+    Without an explicit split, a view of the whole base is split along an axis that gives the view as many bytes as the
+    base's part has; the axis of the base's split is tried first. A view of some bytes keeps its relative offset.
     """
     tensor, shape, base = sharding.graph.tensors[i], sharding.shapes[i], sharding.base(i)
     view = tensor.view
@@ -129,10 +129,10 @@ def view_on(
     length = tensor_bytes(shape, tensor.dtype) if view.byte_length is None else view.byte_length
     offset, wanted = view.byte_offset * share, length * share
     if not whole or offset % whole or wanted % whole:
-        raise _misfit(tensor, "it does not divide as its base does")
+        raise _misfit(tensor, "its bytes do not divide into equal shares")
     slowest = next((axis for axis, rows in enumerate(sharding.shapes[base]) if rows > 1), 0)
     if length != whole and any(axis <= slowest for axis, _ in base_split):  # only some ranks hold the part
-        raise _misfit(tensor, "it is a part of the rows that the split distributes")
+        raise _misfit(tensor, "it has only some of the rows that are split, so only some ranks have it")
     offset, wanted = offset // whole, wanted // whole
     strides = view.stride_desc if view.stride_desc is not None and 0 in view.stride_desc else None
     candidates = [sharding.splits[i]]
@@ -151,7 +151,7 @@ def view_on(
 
 
 def _numbers(tensor: Tensor, shape: Sequence[int]) -> tuple[int, ...]:
-    """Return a local shape in numbers; ``shape`` is the global one, for named dimensions that are not split."""
+    """Return a local shape as integers; the global ``shape`` gives the sizes of named dimensions."""
     return tuple(d if isinstance(d, int) else shape[axis] for axis, d in enumerate(tensor.shape))
 
 

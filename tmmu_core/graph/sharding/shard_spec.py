@@ -1,6 +1,6 @@
 """A shard spec: the mesh over which a graph is split, and the split axis of each tensor (TMMU v2 II.I).
 
-A spec is a JSON object; its hash covers the JSON without changes::
+A spec is a JSON object, which is hashed as given::
 
     {"mesh": [{"name": "dp", "size": 2}, {"name": "tp", "size": 4}],
      "tensors": {"embed": {"axis": 0, "mesh": "tp"}, "scale": null},
@@ -38,7 +38,7 @@ from tmmu_core.base import limits, strict
 from tmmu_core.base.errors import InvalidIrShapes
 
 Split = tuple[tuple[int, str], ...]
-"""(axis, mesh axis) pairs; empty where the tensor is whole on every rank."""
+"""(axis, mesh axis) pairs; empty if every rank has the whole tensor."""
 
 FIELDS = ("mesh", "tensors", "rules", "contracts")
 FOLLOW = "follow"

@@ -31,7 +31,7 @@ class Read(NamedTuple):
     """The split axis; −1 if the operand is whole."""
     mesh: str = ""
     ahead: int = 1
-    """Rows of the axes that a view has merged before the split axis: 8 for the heads of ``[8, 12] → [96]``."""
+    """Product of the sizes that a view merged in front of the split axis: 8 for ``[8, 12] → [96]``, split along 12."""
 
 
 def following_splits(
@@ -77,7 +77,7 @@ def _of_product(reads: Sequence[Read], shape: tuple[int, ...]) -> Read | None:
 
 
 def _carried(operator: str, read: Read, shape: tuple[int, ...]) -> Read | None:
-    """Return the split of an output with the elements or the rows of ``read``; ``None`` if it has none."""
+    """Return the split of an output that has the elements or rows of ``read``; ``None`` for an output that is whole."""
     before, axis, _, inner = read
     if operator in LOOKUPS and axis == 0:
         return None
@@ -114,7 +114,7 @@ def shard(graph: Graph, spec: ShardSpec, dims: Mapping[str, int] | None = None) 
     """
     known = {tensor.id: i for i, tensor in enumerate(graph.tensors)}
     for tensor_id in spec.tensors:
-        # The spec may name tensors that only another mode adds.
+        # The spec may name gradients and recomputed tensors, which this mode may not have.
         leaders = (tensor_id.removesuffix(end) for end in FOLLOWERS)
         if tensor_id not in known and not any(leader in known for leader in leaders):
             message = f"the shard spec names the tensor {tensor_id!r}, which the graph does not have."
@@ -162,9 +162,9 @@ def idle_rules(graph: Graph, spec: ShardSpec) -> list[str]:
 
 
 def _left_behind(sharding: Sharding, bases: Sequence[int]) -> set[int]:
-    """Return those of ``bases`` with a view that cannot follow their split on some rank.
+    """Return the members of ``bases`` with a view that cannot be split in the same way on every rank.
 
-    Bases with a view of explicit split are skipped: an error is raised when the view is cut.
+    Bases with a view of explicit split are skipped: :func:`view_on` raises an error for such a view.
     """
     views: dict[int, list[int]] = {base: [] for base in bases}
     for i in sharding.bases_first:
@@ -180,7 +180,7 @@ def _left_behind(sharding: Sharding, bases: Sequence[int]) -> set[int]:
 
 
 def _places_to_try(sharding: Sharding, base: int, followers: Sequence[int]) -> list[dict[str, int]]:
-    """Return one mesh coordinate for each distinct size of the parts, which change where a remainder ends."""
+    """Return mesh coordinates at which the shares of ``base`` and its views take all their different sizes."""
     split, shape = sharding.splits[base], sharding.shapes[base]
     nowhere = {name: 0 for name, _ in sharding.spec.mesh}
     if not any(shape[axis] % sharding.parts(mesh) for axis, mesh in split):
