@@ -1,4 +1,4 @@
-"""r10's memory planner: lifetimes in, an :class:`AllocationPlan` out, a :class:`MemoryBinding` on top.
+"""r10's memory planner: from lifetimes to an :class:`AllocationPlan` and its :class:`MemoryBinding`.
 
 First-fit decreasing over whole regions, as in :mod:`~tmmu_core.planners.ffd`, without fixed offsets and in-place reuse.
 Tensors are placed largest first, ties by id, each in the first region with an aligned offset and no overlapping
@@ -88,9 +88,10 @@ class AllocationPlan:
         return max((region.end for region in self.allocations.values()), default=0)
 
     def is_valid(self, lifetimes: Iterable[TensorLifetime]) -> bool:
-        """Return whether every lifetime has a region and no two tensors alive together have a byte in common.
+        """Return whether every lifetime has a region and no two tensors that are live together share a byte.
 
-        Each is compared with those that are alive at its birth. Touching is fine, in time and in space.
+        Each tensor is compared with the tensors that are live at its birth. Adjacent regions and lifetimes do not
+        overlap.
         """
         live: list[TensorLifetime] = []
         for life in sorted(lifetimes, key=lambda each: (each.birth, each.tensor_id)):
@@ -106,7 +107,7 @@ class AllocationPlan:
 
 @dataclass(frozen=True)
 class MemoryBinding:
-    """A plan laid over real memory: where in the address space each tensor's region begins."""
+    """The address of each tensor of a plan in memory."""
 
     model_id: str
     plan: AllocationPlan

@@ -86,7 +86,7 @@ class GrowthCauses:
 
 
 def comparable_runs(runs: Sequence[Run]) -> tuple[Run, ...]:
-    """Return the runs in the series of the latest run; of a commit without such a run, its latest run."""
+    """Return the runs in the series of the latest run, and the latest run of each commit that is not in the series."""
     if not runs:
         return ()
     alike = {run.commit for run in runs if run.series == runs[-1].series}

@@ -1,1 +1,1 @@
-"""Many plans at once: points as values, the work of one, and where they are worked (here, or on a Dask cluster)."""
+"""Sweeps: plan many combinations of options, in this process or on a Dask cluster."""

@@ -1,8 +1,7 @@
 """Run sweep points in this process, or in batches on a Dask cluster, with the same rows. An error becomes a row.
 
-A batch contains up to :data:`BATCH` points of one source. When a worker dies, Dask runs its batches again, and drops
-those that lose another worker. Their points run again at the end, one at a time: a point that loses its worker again
-gets an error row.
+A batch contains up to :data:`BATCH` points of one source. If a worker dies, Dask runs its batches once more. Points of
+batches whose worker dies again run at the end, one at a time. A point whose worker dies then gets an error row.
 """
 
 import time
@@ -231,7 +230,7 @@ def run_on(client: Any, sources: Sequence[Source], points: Sequence[Point]) -> I
 
 def _submit(client: Any, sources: Sequence[Source], key: str, batch: tuple[Point, ...]) -> Any:
     source = sources[batch[0].source]
-    held = client.submit(given, source, key=f"tmmu-source-{source.digest}")  # one task, whichever batch needs it
+    held = client.submit(given, source, key=f"tmmu-source-{source.digest}")  # one task for all batches of the source
     return client.submit(work_all, held, batch, key=key)
 
 
