@@ -13,7 +13,7 @@ import tmmu
 from benchmarks import checker
 from tests.judge import all_pairs
 from tests.judge.relation_pairs import relation_faults
-from tmmu_core.base.errors import ContractError, UnreadableInput
+from tmmu_core.base.errors import AllocationOverflow, ContractError, UnreadableInput
 from tmmu_core.formats import structured_problem
 from tmmu_core.formats.planfile.plan_file import to_json
 from tmmu_core.judge.verifier.verify import verify_plan
@@ -259,8 +259,14 @@ def test_plain_form_of_the_search_visits_the_same_nodes(monkeypatch: pytest.Monk
 
 
 def test_penalties_past_the_range_of_the_search_are_rejected() -> None:
-    with pytest.raises(ContractError, match=r"reuse penalties in arena .* over 2\^61"):
+    with pytest.raises(ContractError, match=r"reuse penalties of arena .* over 2\^61"):
         tmmu.pack([0, 4], [4, 8], [4, 4], capacity=7, reuse_penalties=[[0, 1, 2**62], [1, 0, 2**62]])
+
+
+@pytest.mark.parametrize("offset", [2**61, 2**62])
+def test_offset_past_the_range_of_the_search_is_no_proof(offset: int) -> None:
+    with pytest.raises(AllocationOverflow, match="fixed offsets and reserved ranges of arena 'arena' add up to"):
+        tmmu.pack([0, 0], [4, 4], [4, 4], pinned={0: offset}, colocations=[[0, 1]], separations=[[0, 1]])
 
 
 def test_search_proves_a_cost_above_the_bound_of_cliques() -> None:
@@ -312,6 +318,58 @@ def test_pinned_empty_buffer_takes_no_byte_of_the_arena(relations: dict[str, Any
     assert verify_plan(packed.plan).ok
     with pytest.raises(ContractError, match="fixed at offset 1001"):
         tmmu.pack([0, 0], [4, 4], [4, 0], alignment=4, pinned={1: 1001})
+
+
+def test_empty_buffer_inside_another_is_no_overlap() -> None:
+    found = document(Random(0), (), 4)
+    for row, size in zip(found["problem"]["buffers"], (4, 0, 2, 2), strict=True):
+        row |= {"size": size, "alignment": 1, "live_intervals": [{"lower": 0, "upper": 4}]}
+    limits = found["problem"]["constraints"]
+    limits["pinned_allocations"] = [{"buffer": k, "pool": 0, "offset": at} for k, at in ((0, 0), (1, 2))]
+    limits["temporal_exclusions"] = [{"first": 2, "second": 3}]
+    assert verify_plan(plan_problem(instance_of(found), planner="reuse")).ok
+
+
+def test_end_of_a_pinned_buffer_is_a_recomputed_bound() -> None:
+    packed = tmmu.pack([0, 4], [4, 8], [4, 4], pinned={0: 6})
+    certificate = verify_plan(packed.plan).certificates[0]
+    assert (certificate.status, certificate.lower_bound_bytes, certificate.witness) == ("optimal", 10, ("0",))
+
+
+def test_exclusion_in_one_pool_leaves_the_bounds_of_the_others() -> None:
+    found = document(Random(0), (), 3)
+    found["problem"]["pools"].append({"id": 1, "name": "L1", "capacity": None, "reserved_ranges": []})
+    for row, size, pool in zip(found["problem"]["buffers"], (2, 3, 4), (1, 1, 1), strict=True):
+        row |= {"size": size, "live_intervals": [{"lower": 0, "upper": 4}], "allowed_pools": [pool]}
+    for k in (3, 4):
+        found["problem"]["buffers"].append(
+            {**found["problem"]["buffers"][0], "id": k, "name": f"b{k}", "allowed_pools": [0]}
+        )
+    found["problem"]["constraints"]["temporal_exclusions"] = [{"first": 3, "second": 4}]
+    certificate = verify_plan(plan_problem(instance_of(found), planner="reuse")).certificates[0]
+    assert (certificate.arena, certificate.status, certificate.claimed_bytes) == ("L1", "optimal", None)
+
+
+def test_two_parts_of_a_buffer_count_once_in_a_witness() -> None:
+    found = document(Random(0), (), 1)
+    lives = [{"lower": 0, "upper": 2}, {"lower": 4, "upper": 6}]
+    found["problem"]["buffers"][0] |= {"size": 4, "alignment": 1, "live_intervals": lives}
+    plan = plan_problem(instance_of(found), planner="reuse")
+    forged = {"extent_bytes": 8, "lower_bound_bytes": 8, "witness": ("b0", "b0@part1"), "witness_step": 4}
+    arena = replace(plan.arenas[0], **forged)
+    moved = replace(plan, arenas=(arena,), offset=plan.offset + 4)
+    certificate = verify_plan(moved).certificates[0]
+    assert (certificate.status, certificate.lower_bound_bytes) == ("claimed", 4)
+
+
+@pytest.mark.parametrize("kinds", [("intervals",), ("separations",)])
+def test_id_of_a_live_part_is_rejected(kinds: tuple[str, ...]) -> None:
+    found = document(Random(0), kinds, 2)
+    found["problem"]["buffers"][1]["name"] = "b0@part1"
+    with pytest.raises(ContractError, match='the id "b0@part1" is that of a live part of "b0"'):
+        plan_problem(instance_of(found), planner="reuse")
+    found["problem"]["buffers"][0]["name"] = "other"
+    assert verify_plan(plan_problem(instance_of(found), planner="reuse")).ok
 
 
 def test_penalty_between_parts_of_two_colocations_is_avoided() -> None:

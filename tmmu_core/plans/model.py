@@ -39,6 +39,8 @@ GIVEN_OFFSETS = "given_offsets"
 """The offsets of the input that the plan, its bounds and its proofs keep."""
 READ = "read"
 """The remarks of the reader of a finished plan or an instance."""
+PART = "@part"
+"""The infix in the row ids of an instance's live parts, from the second part of a storage on."""
 REMARKS = (PLACES_DERIVED, CHANGED, NO_CONTENT_HASH, ASSUMED, UNPLANNED, GIVEN_OFFSETS, READ)
 
 PLACES: tuple[Places, ...] = get_args(Places)

@@ -85,6 +85,8 @@ def _write_instance(found: PlainInstance, name: str) -> int:
         raise UsageError(what, "Write one of them: tmmu export FILE --to instance --arena NAME.")
     offsets = None if found.packing is None else found.packing.offset
     write_output(name, instance_csv.write_csv(found.problem, offsets).encode(), "the instance")
+    if found.problem.reuse is not None:
+        print_note("the instance does not contain the capacity, constraints and reuse penalties of its pool")
     for line in (*found.notes, words.count(len(found.problem), "storage")) if name != STREAM else ():
         print_note(line)
     return SUCCESS

@@ -4,11 +4,13 @@ import io
 import json
 import re
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from app.cli.main import run
 from tests.app.cli.conftest import Tmmu
+from tests.planners.test_reuse import document
 from tests.support.paths import SAMPLES
 from tests.support.same_plan import same_plan
 from tmmu_core.formats.open_file import read_any
@@ -150,6 +152,14 @@ def test_export_is_read_back(tmp_path: Path, format_: str) -> None:
     plan = found.plan if isinstance(found, Trace) else found
     assert isinstance(plan, Plan)
     assert same_plan(plan, plan_graph(graph_of(VIEWS)).plan) == ()
+
+
+def test_convert_reports_lost_constraints(tmmu: Tmmu, tmp_path: Path) -> None:
+    problem = tmp_path / "kernel.json"
+    problem.write_text(json.dumps(document(Random(1), ("separations",))))
+    code, _, error = tmmu("convert", str(problem), "-o", str(tmp_path / "out.csv"))
+    assert code == 0
+    assert "does not contain the capacity, constraints and reuse penalties" in error
 
 
 @pytest.mark.parametrize("format_", ["html", "svg"])

@@ -5,6 +5,7 @@ live bytes, the largest storage, and the witness of the file where its storages 
 live ranges and must_not_alias pairs are those of the graph.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,9 +16,11 @@ from tmmu_core.judge.finding import Certificate
 from tmmu_core.judge.reference.liveness import Lives
 from tmmu_core.judge.verifier.check_constraints import CostBounds
 from tmmu_core.judge.verifier.check_figures import side_by_side
-from tmmu_core.judge.verifier.check_slots import PART
 from tmmu_core.judge.verifier.row_columns import I64, U64, PlanFacts, most_together
-from tmmu_core.plans.model import CLAIMED, FEASIBLE, INCOMPLETE, OPTIMAL, ArenaSummary, Constraints, Plan
+from tmmu_core.plans.model import CLAIMED, FEASIBLE, INCOMPLETE, OPTIMAL, PART, ArenaSummary, Constraints, Plan
+
+Bound = tuple[int, tuple[str, ...], int]
+"""A lower bound in bytes, its witness, and the step at which the witness is live."""
 
 
 @dataclass(frozen=True)
@@ -33,8 +36,8 @@ class Blocks:
     parts: dict[str, list[int]]
     """Name in a witness → its storages: one, or one per live part."""
     apart: frozenset[tuple[str, str]] = frozenset()
-    may_share: bool = False
-    """Whether storages of the plan may share bytes although their live ranges overlap (temporal exclusions)."""
+    sharing: frozenset[int] = frozenset()
+    """Arenas with storages that may share bytes although their live ranges overlap (temporal exclusions)."""
 
     def alive(self, here: I64, step: int) -> list[int]:
         """Return the storages among ``here`` that are live at ``step``."""
@@ -58,7 +61,8 @@ def _blocks_of_rows(facts: PlanFacts) -> Blocks:
     terms = plan.constraints or Constraints()
     apart = frozenset([pair for a, b in terms.separations for pair in ((a, b), (b, a))])
     columns = (facts.birth, facts.death, facts.size, facts.alignment, facts.arena)
-    return Blocks(*columns, names, parts, apart, bool(terms.exclusions))
+    excluded = {storage for pair in terms.exclusions for name in pair for storage in parts.get(name, ())}
+    return Blocks(*columns, names, parts, apart, frozenset([int(facts.arena[storage]) for storage in excluded]))
 
 
 def _blocks_of_graph(plan: Plan, lives: Lives, *, configured: bool) -> Blocks:
@@ -100,11 +104,20 @@ def certificates(facts: PlanFacts, lives: Lives | None = None, *, configured: bo
         # The largest storage may have no live step in a problem with gaps.
         largest = [int(here[np.argmax(blocks.size[here])])] if len(here) else []
         bounds = [_side_by_side(blocks, largest, -1)]
-        if not blocks.may_share:
+        if number not in blocks.sharing:
             peak, _ = most_together(blocks.birth[here], blocks.death[here], blocks.size[here])
             bounds = [_of_witness(blocks, here, arena), _side_by_side(blocks, blocks.alive(here, peak), peak), *bounds]
+        bounds += _ends_of_pins(plan, number)
         found.append(_limited(arena, *bounds, cost_bound=costs.of(number)))
     return tuple(found)
+
+
+def _ends_of_pins(plan: Plan, arena: int) -> Iterator[Bound]:
+    """Yield the end of each pinned tensor of an arena that has bytes."""
+    for name, offset in plan.constraints.pinned.items() if plan.constraints is not None else ():
+        row = plan.row_of.get(name, -1)
+        if row >= 0 and plan.arena[row] == arena and plan.size[row]:
+            yield offset + int(plan.size[row]), (name,), int(plan.birth[row])
 
 
 def unsupported(plan: Plan) -> tuple[Certificate, ...]:
@@ -125,10 +138,6 @@ def supported(plan: Plan, found: tuple[Certificate, ...]) -> Plan:
     if isinstance(metrics.get("totals"), dict):
         metrics["totals"] = {**metrics["totals"], "lower_bound_bytes": sum(arena.bound_bytes for arena in arenas)}
     return replace(plan, arenas=tuple(arenas), metrics=metrics)
-
-
-Bound = tuple[int, tuple[str, ...], int]
-"""A lower bound in bytes, its witness, and the step at which the witness is live."""
 
 
 def _limited(arena: ArenaSummary, *bounds: Bound, cost_bound: int = 0) -> Certificate:
@@ -163,10 +172,10 @@ def _of_witness(blocks: Blocks, here: I64, arena: ArenaSummary) -> Bound:
         chosen |= {name: own[0]} if own else {}
         left += [] if own else [name]
     for name in left if blocks.apart else ():
-        own = [block for block in blocks.parts.get(name, ()) if block in among]
-        if len(own) == 1 and all(blocks.conflict(own[0], other) for other in chosen.values()):
-            chosen[name] = own[0]
-    bound, _, at = _side_by_side(blocks, list(chosen.values()), step)
+        for block in among.intersection(blocks.parts.get(name, ())):
+            if all(blocks.conflict(block, other) for other in chosen.values()):
+                chosen[name] = block
+    bound, _, at = _side_by_side(blocks, list(set(chosen.values())), step)  # two names may be parts of one tensor
     return bound, tuple([name for name in arena.witness if name in chosen]), at
 
 

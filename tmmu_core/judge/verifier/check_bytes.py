@@ -168,13 +168,14 @@ def _all_pairs(boxes: list[Box]) -> Iterator[tuple[int, int]]:
 
 
 def _boxes(facts: PlanFacts, storages: list[int]) -> tuple[list[Box], list[int]]:
-    """Return the boxes of the storages, and the storage of each box.
+    """Return the boxes of the storages that have bytes, and the storage of each box.
 
     A storage that is reused in place at step k is read at k. At that step it uses all its bytes, or, if the reusing
     storage is at the same offset, only its bytes above the end of that storage.
     """
     boxes: list[Box] = []
     owner: list[int] = []
+    storages = [s for s in storages if facts.size[s]]
     birth, death = facts.birth.tolist(), facts.read_until.tolist()
     start, stop = facts.start.tolist(), facts.stop.tolist()
     for s in storages:

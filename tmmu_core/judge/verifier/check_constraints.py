@@ -7,8 +7,7 @@ from itertools import combinations, product
 from math import ceil, gcd, inf, lcm
 
 from tmmu_core.judge.finding import Finding, error
-from tmmu_core.judge.verifier.check_slots import PART
-from tmmu_core.plans.model import Constraints, Plan
+from tmmu_core.plans.model import PART, Constraints, Plan
 
 
 def rows_by_name(plan: Plan) -> dict[str, list[int]]:
@@ -16,7 +15,8 @@ def rows_by_name(plan: Plan) -> dict[str, list[int]]:
     found: dict[str, list[int]] = {}
     for row, tensor in enumerate(plan.tensor_ids):
         name, mark, number = tensor.rpartition(PART)
-        found.setdefault(name if mark and number.isdigit() else tensor, []).append(row)
+        is_part = mark and number.isdigit() and name in plan.row_of
+        found.setdefault(name if is_part else tensor, []).append(row)
     return found
 
 

@@ -8,9 +8,9 @@ import numpy as np
 from tmmu_core.base.errors import U64_MAX
 from tmmu_core.graph.model import Graph
 from tmmu_core.judge.finding import Finding, error
-from tmmu_core.judge.verifier.check_slots import PART, ends_end_to_end
+from tmmu_core.judge.verifier.check_slots import ends_end_to_end
 from tmmu_core.judge.verifier.row_columns import PlanFacts
-from tmmu_core.plans.model import CLAIMED, FEASIBLE, INCOMPLETE, INVALID, OPTIMAL, UNPLANNED, ArenaSummary, Plan
+from tmmu_core.plans.model import CLAIMED, FEASIBLE, INCOMPLETE, INVALID, OPTIMAL, PART, UNPLANNED, ArenaSummary, Plan
 
 STATUSES = (OPTIMAL, "unproven", FEASIBLE, CLAIMED, INCOMPLETE, INVALID)
 

@@ -8,9 +8,7 @@ from tmmu_core.base.extras import need
 from tmmu_core.judge.finding import Finding, error, warning
 from tmmu_core.judge.reference.liveness import Lives
 from tmmu_core.judge.verifier.row_columns import U64, PlanFacts
-
-PART = "@part"
-"""The infix in the row ids of an instance's live parts, from the second part of a storage on."""
+from tmmu_core.plans.model import PART
 
 
 def check_slots(facts: PlanFacts) -> Iterator[Finding]:

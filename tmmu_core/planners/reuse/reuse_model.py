@@ -122,19 +122,23 @@ def reuse_model(problem: Problem) -> ReuseModel:
     unit = _units(n, terms.colocations)
     units = max(unit, default=-1) + 1
     sizes, grids = problem.size.tolist(), problem.alignment.tolist()
+    fixed = [-1] * n if problem.fixed is None else problem.fixed.tolist()
+    reach = sum(sizes) + max(grids, default=0)
+    if problem.capacity > LARGEST:  # the capacity of the model, which must not exclude a placement
+        ends = [at for at, nbytes in zip(fixed, sizes, strict=True) if nbytes] + [end for _, end in terms.reserved]
+        reach = sum(sizes) + n * max(grids, default=0) + max([0, *ends])
     for total, what in (
-        (sum(sizes) + max(grids, default=0), "the sizes and the largest alignment of the storages"),
+        (reach, "the sizes, alignments, fixed offsets and reserved ranges"),
         (sum(cost for *_, cost in terms.penalties), "the reuse penalties"),
     ):
         if total > LARGEST:
             raise AllocationOverflow(
-                f"{what} in arena {problem.arena!r} add up to {total:,}, over 2^61.",
+                f"{what} of arena {problem.arena!r} add up to {total:,}, over 2^61.",
                 arena=problem.arena,
                 offset=0,
                 size=total,
                 hint="Lower the largest of them.",
             )
-    fixed = [-1] * n if problem.fixed is None else problem.fixed.tolist()
     size, align, pin, pinned = [0] * units, [1] * units, [-1] * units, ""
     for i, u in enumerate(unit):
         size[u], align[u] = max(size[u], sizes[i]), lcm(align[u], grids[i])

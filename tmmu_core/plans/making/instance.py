@@ -18,7 +18,7 @@ from tmmu_core.plans import canonical
 from tmmu_core.plans.figures.live_bytes import peak_together
 from tmmu_core.plans.making.arena_summary import check_capacity, summarise
 from tmmu_core.plans.making.plan_rows import PackedArena, assemble, packed_arena, storage_numbers
-from tmmu_core.plans.model import GIVEN_OFFSETS, READ, Constraints, Handoff, Plan, PlanColumns
+from tmmu_core.plans.model import GIVEN_OFFSETS, PART, READ, Constraints, Handoff, Plan, PlanColumns
 
 
 def plan_problem(
@@ -32,11 +32,13 @@ def plan_problem(
     """Plan every arena of an instance. An instance with complete offsets keeps them: it is a finished plan.
 
     A storage with gaps becomes one row per live part, ``id``, ``id@part1``, …, all at one offset: a row's
-    range covers no gap. Raises what the planner raises, ``ArenaTooSmall``, ``AllocationOverflow``.
+    range covers no gap. Raises what the planner raises, ``ArenaTooSmall``, ``AllocationOverflow``, and
+    ``InvalidIrShapes`` for an id that is also that of a live part.
     """
     started = time.perf_counter_ns()
     instance = given if isinstance(given, PlainInstance) else PlainInstance("", given)
     meter = metered(progress, options or {})
+    _refuse_ids_of_parts(instance.problems)
     if instance.packing is not None:
         planner, ends = GIVEN, np.cumsum([len(problem) for problem in instance.problems])
         packings = [Packing(offset) for offset in np.split(instance.packing.offset, ends[:-1])]
@@ -73,6 +75,18 @@ def plan_problem(
         constraints=constraints,
         notes=_notes(placed, instance),
     )
+
+
+def _refuse_ids_of_parts(problems: Sequence[Problem]) -> None:
+    """Raise ``InvalidIrShapes`` for an id that names a live part of another storage, where parts are told by ids."""
+    if all(problem.reuse is None and problem.gaps is None for problem in problems):
+        return
+    ids = {name for problem in problems for name in problem.ids}
+    for name in sorted(ids):
+        whole, mark, number = name.rpartition(PART)
+        if mark and number.isdigit() and whole in ids:
+            message = f'the id "{name}" is that of a live part of "{whole}".'
+            raise InvalidIrShapes(message, reason="id_of_part", node_id="", hint="Rename one of the two buffers.")
 
 
 def _notes(placed: Sequence[PackedArena], instance: PlainInstance) -> dict[str, Any]:
@@ -170,7 +184,7 @@ def _columns(placed: Sequence[PackedArena], instance: PlainInstance) -> PlanColu
     owner = np.repeat(np.arange(len(count)), count)
     part = (np.arange(len(owner)) - np.repeat(np.cumsum(count) - count, count)).tolist()
     names = [name for problem in problems for name in problem.ids]
-    ids = [names[i] + (f"@part{k}" if k else "") for i, k in zip(owner.tolist(), part, strict=True)]
+    ids = [names[i] + (f"{PART}{k}" if k else "") for i, k in zip(owner.tolist(), part, strict=True)]
     order = sorted(range(len(ids)), key=ids.__getitem__)
     source = owner[order]
     birth, death = (np.concatenate([each[k] for each in lives])[order] for k in (1, 2))
