@@ -9,6 +9,7 @@ pytest.importorskip("torch", reason="PyTorch is not installed: make test-torch")
 
 import torch
 from torch import Tensor, nn
+from torch.distributions import Normal
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
@@ -150,6 +151,31 @@ def aligned(step: Any, x: Tensor, labels: Tensor) -> Tensor:
     return functional.ctc_loss(made.view(24, 4, 32).log_softmax(-1), labels, torch.full((4,), 24), torch.full((4,), 5))
 
 
+def distributed(step: Any, x: Tensor) -> Tensor:
+    """Distributions and ``gaussian_nll_loss`` check values; buffers are assigned, and a part is compiled."""
+    made = step.body(x)
+    step.mean, step.count = 0.9 * step.mean + 0.1 * made.detach().mean(0), step.count + 1
+    drawn = Normal(made, step.compiled(x).exp()).rsample() - step.mean
+    step.last = drawn
+    return functional.gaussian_nll_loss(drawn, x, made.exp())
+
+
+def distribution() -> nn.Module:
+    compiled = torch.compile(blocks(), backend="eager")
+    return Step(distributed, body=blocks(), compiled=compiled, mean=torch.zeros(32), count=torch.zeros(()))
+
+
+def overlapping(step: Any, first: Tensor, second: Tensor, row: Tensor) -> Tensor:
+    """Inputs of one storage, one of them written, and an input that repeats its bytes."""
+    first.mul_(0.5)
+    return (step.body(first) + second + row).square().mean()
+
+
+def halves() -> tuple[Tensor, ...]:
+    both = torch.randn(96, 64)
+    return both[:, :32], both[:, 32:], torch.randn(1, 32).expand(ROWS)
+
+
 def with_attribute() -> nn.Module:
     step = Step(aligned, body=blocks())
     object.__setattr__(step, "scale", torch.rand(ROWS))
@@ -196,6 +222,8 @@ STEPS: dict[str, tuple[Callable[[], nn.Module], Callable[[], Any]]] = {
         with_attribute,
         lambda: (torch.randn(ROWS), torch.randint(1, 32, (4, 5))),
     ),
+    "distributions, assigned buffers and a compiled part": (distribution, lambda: torch.randn(ROWS)),
+    "inputs of one storage": (lambda: Step(overlapping, body=blocks()), halves),
     "hooks": (hooked, lambda: torch.randn(ROWS)),
     "tied embeddings": (tied, lambda: torch.randint(64, (96,))),
 }
@@ -226,14 +254,28 @@ def test_step_that_depends_on_values_is_refused_with_the_operator() -> None:
     def run(step: Any, x: Tensor) -> Tensor:
         return step.body(x[x[:, 0].nonzero()[:, 0]]).square().mean()
 
-    with pytest.raises(tmmu.TmmuError, match=r"nonzero(.|\n)*must not depend on the values"):
+    with pytest.raises(tmmu.TmmuError, match=r"nonzero.*, test_torch_kinds.py:\d+(.|\n)*must not depend on the values"):
         tmmu.fit(Step(run, body=blocks()).train(), "1GiB", example_inputs=torch.randn(ROWS))
 
 
-def test_compiled_part_is_refused_by_name() -> None:
-    module = nn.Sequential(nn.Linear(32, 32), torch.compile(blocks()))
-    with pytest.raises(tmmu.TmmuError, match=r"part '1' of the module is compiled(.|\n)*without torch.compile"):
-        tmmu.fit(module.train(), "1GiB", example_inputs=torch.randn(ROWS))
+def test_attribute_that_the_next_step_reads_is_refused_by_name() -> None:
+    def run(step: Any, x: Tensor) -> Tensor:
+        step.mean = 0.9 * step.mean + 0.1 * step.body(x).detach().mean(0)
+        return (step.body(x) - step.mean).square().mean()
+
+    module = Step(run, body=blocks()).train()
+    object.__setattr__(module, "mean", torch.zeros(32))
+    with pytest.raises(tmmu.TmmuError, match=r"attribute 'mean'(.|\n)*register_buffer"):
+        tmmu.fit(module, "1GiB", example_inputs=torch.randn(ROWS))
+
+
+def test_backward_pass_of_a_compiled_step_can_run_twice() -> None:
+    module, x = blocks(nn.Dropout(0.1)).train(), torch.randn(ROWS)
+    loss = tmmu.fit(module, "1GiB", example_inputs=x, loss=lambda made: made.square().mean()).compile()(x)
+    loss.backward(retain_graph=True)
+    once = [each.grad.clone() for each in module.parameters()]
+    loss.backward()
+    assert all(torch.equal(each.grad, 2 * grad) for each, grad in zip(module.parameters(), once, strict=True))
 
 
 def test_offloaded_tensors_return_from_host_memory_with_equal_results() -> None:

@@ -222,9 +222,10 @@ def test_check_leaves_the_module_and_the_generator_as_they_are() -> None:
         "adam",
         partial(torch.optim.AdamW, foreach=True),
         partial(torch.optim.AdamW, fused=True),
+        torch.optim.Adafactor,
         torch.optim.SGD([torch.zeros(1)], lr=0.1, momentum=0.9),
     ],
-    ids=["sgd", "adam", "adamw foreach", "adamw fused", "sgd with momentum"],
+    ids=["sgd", "adam", "adamw foreach", "adamw fused", "adafactor", "sgd with momentum"],
 )
 def test_optimizer_counts_in_plan_and_measurement(optimizer: Any) -> None:
     module = nn.Sequential(nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 256))

@@ -19,7 +19,12 @@ from torch.utils._pytree import tree_leaves
 
 from tmmu_core.fitting.pytorch.fx_optimizer import Optimizer, with_optimizer
 from tmmu_core.formats.pytorch.joint_graph import fx_origins
-from tmmu_core.formats.pytorch.joint_graph.fx_fake_tensors import StandIns, mode_of, value_checks_skipped
+from tmmu_core.formats.pytorch.joint_graph.fx_fake_tensors import (
+    StandIns,
+    attributes_kept,
+    mode_of,
+    value_checks_skipped,
+)
 from tmmu_core.formats.pytorch.joint_graph.fx_joint import WRAPPER
 from tmmu_core.formats.pytorch.joint_graph.fx_kernels import with_real_storage
 from tmmu_core.formats.pytorch.joint_graph.fx_trace import TRACING, Call, not_traceable
@@ -38,6 +43,7 @@ def eager_step(module: Any, call: Call, name: str, optimizer: Optimizer | None =
         TRACING,
         mode,
         value_checks_skipped(),
+        attributes_kept(module),
         stand_ins.inside(module),
         fx_origins.of_operators(module.module) as origin,
     ):

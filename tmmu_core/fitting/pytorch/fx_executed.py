@@ -110,9 +110,12 @@ class _Executed(Reading):
                 continue
             old, new = self.tensor_of[buffer.name], self.id_of[id(value if item is None else value[item])]
             after = f"{old}.updated"
-            self.tensors[after] = msgspec.structs.replace(self.tensors[old], id=after, view=None)
-            self.nodes.append(Draft(f"copy_to_{old}", "copy_", [old, new], [after], "forward", in_place_write=[(0, 0)]))
-            self.mutated[old] = after
+            copy = Draft(f"copy_to_{old}", "copy_", [old, new], [], "forward")
+            if self.tensors[old].view is None:  # a view's storage is held by the caller, and may have other views
+                self.tensors[after] = msgspec.structs.replace(self.tensors[old], id=after)
+                copy.outputs, copy.in_place_write = [after], [(0, 0)]
+                self.mutated[old] = after
+            self.nodes.append(copy)
             updated.append(new)
             while (view := self.tensors[new].view) is not None:
                 new = view.base_tensor_uid

@@ -6,6 +6,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from tmmu_core.base import strict
 from tmmu_core.base.errors import UnreadableInput
@@ -42,6 +43,15 @@ def make_optimizer(given: Optimizer, parameters: list[Any]) -> Any:
     return optimizer
 
 
+class _ReadOnes(TorchDispatchMode):
+    """Every value that the optimizer reads is one: fake tensors have none, and its memory does not depend on them."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.ops.aten._local_scalar_dense.default:
+            return 1.0 if args[0].is_floating_point() else 1
+        return func(*args, **(kwargs or {}))
+
+
 def _first_steps(given: Optimizer, parameters: list[Any]) -> tuple[Any, int, int]:
     """Return the optimizer after two steps, and the live bytes before and at the peak of the second."""
     optimizer = make_optimizer(given, parameters)
@@ -65,7 +75,7 @@ def with_optimizer(graph: Graph, module: Any, gradients: Mapping[str, str], give
         return graph
     stand_ins = StandIns(mode_of(module.parameters()), real=True)
     names = {id(each): name.removeprefix(WRAPPER) for name, each in module.named_parameters()}
-    with stand_ins.mode, torch.enable_grad():
+    with stand_ins.mode, _ReadOnes(), torch.enable_grad():
         own = {names[id(each)]: stand_ins.of(each) for each in module.parameters()}
         learned = [each.detach().requires_grad_(each.requires_grad) for each in own.values()]
         try:

@@ -19,6 +19,7 @@ from tmmu_core.fitting.pytorch.fx_optimizer import Optimizer, make_optimizer, wi
 from tmmu_core.fitting.pytorch.fx_rebuild import split, state_bytes
 from tmmu_core.fitting.pytorch.fx_runtime import generator_state, set_generator_state
 from tmmu_core.fitting.recompute.write_graph import STATE
+from tmmu_core.formats.pytorch.joint_graph.fx_fake_tensors import attributes_kept
 from tmmu_core.formats.pytorch.joint_graph.fx_trace import Call, exported
 from tmmu_core.graph.model import Graph
 
@@ -130,17 +131,19 @@ class TorchStep:
         """Restore parameters, gradients, buffers, inputs and the random generator on exit."""
         inputs = [each for each in tree_leaves((self.call.args, self.call.kwargs)) if isinstance(each, torch.Tensor)]
         kept = (*self.module.parameters(), *self.module.buffers(), *inputs)
-        state = [(tensor, tensor.detach().clone()) for tensor in kept]
+        state = [(tensor, tensor.detach().clone(), tensor._version) for tensor in kept]
         gradients = [(each, each.grad) for each in self.module.parameters()]
         generators = {where: generator_state(where) for where in {"cpu", self.device}}
         for each, _ in gradients:
             each.grad = None
         try:
-            yield
+            with attributes_kept(self.module):
+                yield
         finally:
             with torch.no_grad():
-                for tensor, before in state:
-                    tensor.copy_(before)
+                for tensor, before, version in state:
+                    if tensor._version != version:
+                        tensor.copy_(before)
             for each, gradient in gradients:
                 each.grad = gradient
             for where, before in generators.items():

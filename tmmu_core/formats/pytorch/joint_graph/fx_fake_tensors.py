@@ -7,7 +7,8 @@ the same device. The module gets its own tensors back afterwards.
 Version 5 of ``transformers`` checks whether position ids hold several packed sequences, and whether a padding mask
 masks anything; both read values. Its own check for traced tensors does not recognise those of AOTAutograd. The patch
 makes it return true: a row is one sequence, and a given mask is used. ``torch.nn.Transformer`` compares a mask with the
-causal one; the patch uses the mask unless ``is_causal`` is given. PyTorch redraws values outside of a truncated normal
+causal one; the patch uses the mask unless ``is_causal`` is given. ``torch.distributions`` and ``gaussian_nll_loss``
+raise for parameters out of range; the patch lets all pass. PyTorch redraws values outside of a truncated normal
 distribution; the patch skips it.
 
 A reentrant checkpoint cannot be traced. The patch calls its function: what is computed again is the fit's choice.
@@ -40,14 +41,25 @@ class _NoCheckpoint:
             return function(*args)
 
 
+def _without_check(*given: Any, **named: Any) -> Any:
+    with _replaced((("torch", "any", lambda value: False),)):
+        return _gaussian_nll_loss(*given, **named)
+
+
+_gaussian_nll_loss = torch.nn.functional.gaussian_nll_loss
 _WHILE_TRACED: tuple[tuple[str, str, Any], ...] = (
     ("transformers.utils.import_utils", "is_fake_tensor", lambda value: hasattr(value, "untyped_storage")),
     ("transformers.masking_utils", "find_packed_sequence_indices", lambda position_ids: None),
     ("torch.nn.modules.transformer", "_detect_is_causal_mask", lambda mask, is_causal=None, size=None: bool(is_causal)),
+    ("torch", "_is_all_true", lambda value: True),
+    ("torch.nn.functional", "gaussian_nll_loss", _without_check),
 )
 """(module, function, replacement while a model is traced)."""
-_WITHOUT_CHECKPOINTS = (("torch.utils.checkpoint", "CheckpointFunction", _NoCheckpoint),)
-"""The same, while an operator's recomputation must not be traced."""
+_IN_JOINT_GRAPH: tuple[tuple[str, str, Any], ...] = (
+    ("torch.utils.checkpoint", "CheckpointFunction", _NoCheckpoint),
+    ("torch._functorch._aot_autograd.graph_compile", "collect_bw_donated_buffer_idxs", lambda *given: []),
+)
+"""The same for a joint graph: recomputation is not traced, and a compiled step can run backward twice."""
 _WHILE_BUILT: tuple[tuple[str, str, Any], ...] = (
     ("torch.nn.init", "_no_grad_trunc_normal_", lambda tensor, *given, **named: tensor),
 )
@@ -153,6 +165,36 @@ def _tensors_in(value: Any, seen: set[int]) -> list[torch.Tensor]:
     return [found for each in inner for found in _tensors_in(each, seen)]
 
 
+@contextlib.contextmanager
+def attributes_kept(module: torch.nn.Module) -> Iterator[dict[str, torch.Tensor]]:
+    """Context manager: on exit, the module and its parts hold the parameters, buffers and attributes of before.
+
+    It yields a dict that then has the tensors among the attributes that the module replaced, by their path. Inside,
+    the parts that ``torch.compile`` compiled run as they are written.
+    """
+    before = [
+        (path, part, dict(part.__dict__), dict(part._parameters), dict(part._buffers))
+        for path, part in module.named_modules()
+    ]
+    replaced: dict[str, torch.Tensor] = {}
+    for part in module.modules():
+        if "_compiled_call_impl" in part.__dict__:
+            part._compiled_call_impl = None
+        if "_orig_mod" in part._modules:
+            part.__dict__["forward"] = part._modules["_orig_mod"].__call__
+    try:
+        yield replaced
+    finally:
+        for path, part, attributes, parameters, buffers in before:
+            for name, value in attributes.items():
+                if isinstance(value, torch.Tensor) and part.__dict__.get(name) is not value:
+                    replaced[f"{path}.{name}"] = value
+            part.__dict__.clear()
+            part.__dict__.update(attributes)
+            part._parameters.update(parameters)
+            part._buffers.update(buffers)
+
+
 # --- patches -----------------------------------------------------------------------------------------------------
 
 
@@ -161,14 +203,14 @@ def while_traced(train: bool = True) -> Iterator[None]:
     """Context manager: ``transformers`` reads no values, and the operators are those that eager mode runs."""
     with (
         value_checks_skipped(),
-        _replaced(_WITHOUT_CHECKPOINTS),
+        _replaced(_IN_JOINT_GRAPH),
         _kernels(_IN_PYTHON | (_IN_TRAINING if train else frozenset())),
     ):
         yield
 
 
 def value_checks_skipped() -> contextlib.AbstractContextManager[None]:
-    """Context manager: ``transformers``, if it is loaded, reads no values."""
+    """Context manager: PyTorch, and ``transformers`` if it is loaded, check no values."""
     return _replaced(_WHILE_TRACED)
 
 

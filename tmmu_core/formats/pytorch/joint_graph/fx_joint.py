@@ -156,15 +156,14 @@ class Reading(torch.fx.Interpreter):
         self.values.append(value)
 
     def _add(self, tensor_id: str, value: Any, role: Role) -> list[str]:
-        """Declare a tensor; return its id, preceded by the id of its storage if that is new and larger."""
+        """Declare a tensor; return its id, preceded by the id of its storage if that is new and of another size."""
         self._remember(value, tensor_id)
         self.value_of[tensor_id] = value
         layout, storage = _layout_of(value), value.untyped_storage()
         dtype, nbytes = str(value.dtype).removeprefix("torch."), int(storage.nbytes())
         known = self.storages.get(storage._cdata) if nbytes else None
-        if known is None and nbytes <= layout.own and not layout.offset:
-            is_dense = nbytes == layout.own and not layout.repeats
-            self.storages[storage._cdata] = _Storage(tensor_id, value, layout if is_dense else None)
+        if known is None and nbytes == layout.own and not layout.offset:
+            self.storages[storage._cdata] = _Storage(tensor_id, value, None if layout.repeats else layout)
             self.tensors[tensor_id] = Tensor(tensor_id, layout.shape, dtype, role)
             return [tensor_id]
         ids = [tensor_id]

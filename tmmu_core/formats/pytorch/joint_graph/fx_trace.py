@@ -3,16 +3,25 @@
 import contextlib
 import inspect
 import threading
+import traceback
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import PurePath
 from typing import Any, NamedTuple
 
 import torch
 from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 from torch.utils._pytree import tree_flatten_with_path, tree_leaves
 
+import tmmu_core
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.formats.pytorch.joint_graph import fx_origins
-from tmmu_core.formats.pytorch.joint_graph.fx_fake_tensors import StandIns, mode_of, opened, while_traced
+from tmmu_core.formats.pytorch.joint_graph.fx_fake_tensors import (
+    StandIns,
+    attributes_kept,
+    mode_of,
+    opened,
+    while_traced,
+)
 from tmmu_core.graph.model import Graph
 
 TRACING = threading.RLock()
@@ -94,20 +103,12 @@ def exported(
     except ImportError as error:
         what = f"PyTorch {torch.__version__} cannot trace a joint graph with descriptors."
         raise UnreadableInput(what, source=name, hint="Use a newer PyTorch; 2.13 is known to do.") from error
-    compiled = [path for path, part in module.module.named_modules() if "_orig_mod" in part._modules]
-    if compiled:
-        raise UnreadableInput(
-            f"the part {compiled[0]!r} of the module is compiled, and cannot be traced again.",
-            source=name,
-            hint="Give the module without torch.compile. The fitted step can be compiled.",
-        )
     tensors = [*module.parameters(), *module.buffers(), *tree_leaves((call.args, call.kwargs))]
     mode = mode_of(tensors)
     with contextlib.ExitStack() as stack:
         stack.enter_context(TRACING)
-        for part in module.modules():  # PyTorch does not restore them where a module has several names
-            for held in (part._parameters, part._buffers):
-                stack.callback(held.update, dict(held))
+        stack.enter_context(attributes_kept(module))  # PyTorch does not restore them where a module has several names
+        replaced = _watch_assignments(module, stack)
         stack.enter_context(mode)
         if torch.is_grad_enabled():  # oneDNN's LSTM saves nothing for a backward pass that autograd does not see
             stack.callback(torch._C._set_mkldnn_enabled, torch._C._get_mkldnn_enabled())
@@ -123,8 +124,48 @@ def exported(
             joint = aot_export_joint_with_descriptors(stack, module, args, kwargs)
         except Exception as error:  # whatever the model's own code raises under fake tensors
             raise not_traceable(error, name) from error
+        _refuse_state(joint.graph_module, replaced, name)
         _draw_in_memory_order(joint.graph_module, mode)
         yield joint, mode
+
+
+def _watch_assignments(module: Any, stack: contextlib.ExitStack) -> dict[str, Any]:
+    """Let forward passes inside ``stack`` write into a buffer what the module assigns to it, as ``copy_`` does.
+
+    Other attributes are restored after each pass. Return a dict of the tensors among them that were replaced.
+    """
+    replaced: dict[str, Any] = {}
+    run = module.forward
+
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        with attributes_kept(module) as found:
+            before = [(part, name, old) for part in module.modules() for name, old in part._buffers.items()]
+            result = run(*args, **kwargs)
+            for part, name, old in before:
+                new = part._buffers[name]
+                if isinstance(old, torch.Tensor) and isinstance(new, torch.Tensor) and new is not old:
+                    if new.shape != old.shape:
+                        raise ValueError(f"the shape of the buffer {name!r} changes in each step")
+                    with torch.no_grad():
+                        old.copy_(new)
+        replaced.update(found)
+        return result
+
+    module.forward = forward
+    stack.callback(delattr, module, "forward")
+    return replaced
+
+
+def _refuse_state(module: Any, replaced: dict[str, Any], name: str) -> None:
+    """Raise ``UnreadableInput`` for a tensor that the module reads and then replaces: the next step would read it."""
+    read = {id(getattr(module, node.target, None)) for node in module.graph.nodes if node.op == "get_attr"}
+    state = next((path for path, value in replaced.items() if id(value) in read), None)
+    if state is not None:
+        raise UnreadableInput(
+            f"the forward pass reads the attribute {state.removeprefix('module.')!r} and sets it for the next step.",
+            source=name,
+            hint="Register it as a buffer: register_buffer in __init__.",
+        )
 
 
 def _draw_in_memory_order(module: Any, mode: Any) -> None:
@@ -162,13 +203,22 @@ def _is_on_cpu(tensors: Sequence[Any]) -> bool:
 
 def not_traceable(error: Exception, name: str) -> UnreadableInput:
     """Return the error of a module whose own code raises ``error`` under fake tensors."""
-    line = next(iter(str(error).strip().splitlines()), "")
-    words = f"{type(error).__name__}{': ' if line else ''}{line}"
+    line = next(iter(str(error).strip().splitlines()), "").rstrip(".")
+    words = f"{type(error).__name__}{': ' if line else ''}{line}{_place(error)}"
     for mark, hint in _WAYS_OUT:
         if mark in words:
             return UnreadableInput(f"the module cannot be traced without data: {words}.", source=name, hint=hint)
     hint = _GIVE_INPUTS if "required positional argument" in words else _RUN_IT
     return UnreadableInput(f"the module cannot be traced: {words}.", source=name, hint=hint)
+
+
+def _place(error: Exception) -> str:
+    """Return where the model's code raised ``error``; a layer of PyTorch where it has no other code."""
+    files = [(PurePath(each.filename), each.lineno) for each in traceback.extract_tb(error.__traceback__)]
+    ours, torchs = PurePath(tmmu_core.__file__).parent, PurePath(torch.__file__).parent
+    model = [each for each in files if not {ours, torchs} & {*each[0].parents}]
+    layers = [each for each in files if torchs / "nn" in each[0].parents and each[0].stem != "module"]
+    return "".join(f", {path.name}:{line}" for path, line in (model or layers)[-1:])
 
 
 _VALUES = (
@@ -178,6 +228,10 @@ _VALUES = (
 _EXPERTS = (
     "A mixture of experts of transformers is traced in bfloat16 as it is, or with "
     'experts_implementation="batched_mm" in its configuration.'
+)
+_KERNELS = (
+    "Call functions without torch.compile; the fitted step can be compiled. Make a kernel of your own an operator: "
+    "torch.library.custom_op."
 )
 _WAYS_OUT = (
     (
@@ -197,6 +251,12 @@ _WAYS_OUT = (
     ),
     ("DataDependent", _VALUES),
     ("DynamicOutputShape", _VALUES),
+    (
+        "requires_grad flags of leaf",
+        "Set requires_grad before the fit, not in forward. Fit the losses of a GAN one by one.",
+    ),
+    ("dynamo-optimized", _KERNELS),
+    ("data pointer", _KERNELS),
     ("unbacked", "How often a loop runs must not depend on the values in its tensors: give it a fixed count."),
 )
 """Part of PyTorch's message → the fix."""
