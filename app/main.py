@@ -1,14 +1,14 @@
-"""The explorer's main module: ``streamlit run app/main.py -- [FILE…]`` (``tmmu explore`` does just that).
+"""The explorer's main module: ``streamlit run app/main.py -- [FILE…]``, the command that ``tmmu explore`` runs.
 
-Imported, it is the server with the middleware of ``serving``; run by that server as its script, it draws a page. A
-worker process imports the main module under the name ``__mp_main__`` and needs nothing of it.
+Streamlit imports this module to create the server with the middleware of ``serving``, and runs it as a script to draw a
+page. A worker process imports it under the name ``__mp_main__``, where it does nothing.
 """
 
 import sys
 from pathlib import Path
 
 ROOT = str(Path(__file__).resolve().parents[1])
-if ROOT not in sys.path:  # run as a script, the packages beside it must be found
+if ROOT not in sys.path:  # Streamlit runs this file as a script, without the folder of the packages in the path
     sys.path.insert(0, ROOT)
 
 if __name__ == "__main__":
@@ -21,5 +21,5 @@ elif __name__ != "__mp_main__":
 
     from app.serving import guard
 
-    PagesManager.uses_pages_directory = False  # the folder ``pages`` is ours: its pages are those of ``st.navigation``
+    PagesManager.uses_pages_directory = False  # st.navigation lists the pages, not the folder ``pages``
     app = App(__file__, middleware=guard.MIDDLEWARE, lifespan=guard.lifespan)

@@ -1,4 +1,4 @@
-"""The pages of the explorer: reads the files of the command line once, and draws the page of an address."""
+"""Open the files of the command line once, and draw the page of the current address."""
 
 import sys
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import streamlit as st
 
 from app.kit import address
-from app.session import opening, planning, scenarios, state
+from app.session import opening, page_jobs, planning, state
 from app.session.pages import FIRST, PAGES
 from app.session.work import jobs, visitors
 from app.session.work.workers import TaskNotFinished
@@ -20,12 +20,12 @@ ICON = (
     '<rect x="2" y="5" width="3" height="3" fill="#E69F00"/><rect x="6" y="2" width="5" height="6" fill="#009E73"/>'
     '<rect x="12" y="4" width="2" height="4" fill="#CC79A7"/></svg>'
 )
-"""The page icon, inline because the explorer loads nothing from a network."""
+"""The page icon, inline because the explorer loads no files from a network."""
 
 
 @st.cache_resource(show_spinner=False)
 def files_of_command_line() -> tuple[tuple[str, ...], tuple[dict[str, object], ...]]:
-    """Return ``(sources, refusals)`` of the files named on the command line, read once."""
+    """Open the files of the command line once; return ``(sources, error cards)``."""
     opened: list[str] = []
     cards: list[dict[str, object]] = []
     for name in opening.named(sys.argv, HERE / "main.py"):
@@ -46,24 +46,24 @@ def files_of_command_line() -> tuple[tuple[str, ...], tuple[dict[str, object], .
 
 
 def hidden_pages() -> set[str]:
-    """Return the pages that do not apply to the open file; not known while it is read."""
+    """Return the names of the pages that do not apply to the open file; only Scale while the file is read."""
     choice = state.choice()
     job = opening.open_job(choice.source)
     if not job.worked:
         return {"scale"}
     opened = job.result()
-    needs = {"graph": opened.graph, "scale": scenarios.scales(opened, choice)}
+    needs = {"graph": opened.graph, "scale": page_jobs.scales(opened, choice)}
     return {name for name, needed in needs.items() if not needed}
 
 
 def draw() -> None:
-    """Draw the page of the address: one run of the Streamlit script."""
+    """Draw the page of the current address, in one run of the Streamlit script."""
     sys.setswitchinterval(0.001)  # a planner in a thread must not delay a click
     st.set_page_config(page_title="TMMU Plan Explorer", page_icon=ICON, layout="wide")
     st.html(CSS)
     sources, refused = files_of_command_line()
     if any(card.get("code") == TaskNotFinished.CODE for card in refused):
-        files_of_command_line.clear()  # nothing is wrong with the file: read it again
+        files_of_command_line.clear()  # the file is valid, but reading was interrupted: read it again
     if state.begin(sources):
         for refusal in refused:
             state.refuse(dict(refusal))

@@ -1,1 +1,1 @@
-"""The one component that draws rectangles: lifetimes, slots and the arena map, on one 2-D canvas."""
+"""The canvas component, which draws lifetimes, slots and the arena map of a plan, and the drawing of the graph."""

@@ -1,4 +1,4 @@
-"""A plan as bytes for the canvas: typed columns, little-endian, strings as one UTF-8 pool with offsets. Pure.
+"""Pack a plan into bytes for the canvas: little-endian columns, and strings as UTF-8 with offsets.
 
 Layout of the bytes (every array starts at a multiple of 8)::
 
@@ -8,8 +8,8 @@ Layout of the bytes (every array starts at a multiple of 8)::
     header      JSON, UTF-8, padded with spaces
     arrays      at the header's [type, start, count] triples; start counts from the end of the header
 
-Integers are stored in the narrowest of u1, u2, u4, u8 that holds the column, so that a million boxes are about 20 MB
-plus their names. Every figure in the header comes from ``tmmu_core.plans.figures.metrics``; this file computes none.
+The integers of a column have the narrowest type of u1, u2, u4 and u8 that fits, so that a million boxes take about
+20 MB plus their names.
 """
 
 import hashlib
@@ -34,13 +34,13 @@ from tmmu_core.plans.model import INVALID, ArenaSummary, Plan
 MAGIC = b"TMMUCANV"
 VERSION = 1
 MOST_REUSES = 200
-"""Maximum number of reuses marked with their cost."""
+"""Maximum number of reuses that the map marks with their cost."""
 _NARROW = (("u1", 2**8), ("u2", 2**16), ("u4", 2**32))
 
 
 @dataclass(frozen=True)
 class Packed:
-    """Bytes for the browser. ``token`` names their content: equal bytes have equal tokens."""
+    """A packed plan for the browser. ``token`` is a digest of the bytes."""
 
     token: str
     data: bytes
@@ -50,10 +50,10 @@ class Packed:
 
 @dataclass(frozen=True, eq=False)
 class Origin:
-    """Origins of a plan's rows, one text per row each, and the phases of its steps."""
+    """Operator, layer and phase of each row of a plan, and the phases of its steps."""
 
     operators: Sequence[str] | None = None
-    """The operator that writes each row, ``""`` where none does."""
+    """The operator that writes each row; ``""`` for a row without an operator."""
     layers: Sequence[str] | None = None
     phases: Sequence[str] | None = None
     stretches: Sequence[tuple[str, int, int]] = ()
@@ -61,23 +61,23 @@ class Origin:
 
 
 class _Arrays:
-    """Collects arrays at 8-byte boundaries and returns their positions."""
+    """The arrays of a pack, stored one after the other at 8-byte boundaries."""
 
     def __init__(self) -> None:
         self.chunks: list[bytes] = []
         self.size = 0
 
     def add(self, values: NDArray[Any] | Sequence[int]) -> list[Any]:
-        """Store integers ≥ 0 in the narrowest type; return the triple for the header."""
+        """Store integers ≥ 0 in the narrowest type; return ``[type, start, count]`` for the header."""
         column = np.asarray(values)
         top = int(column.max()) if column.size else 0
         kind = next((name for name, limit in _NARROW if top < limit), "u8")
         return [kind, *self._append(column.astype("<" + kind).tobytes()), column.size]
 
     def pool(self, texts: Iterable[str]) -> dict[str, list[Any]]:
-        """Store strings as one blob with the end offset of each."""
+        """Store strings as one blob, with the end offset of each string; return their positions."""
         listed = list(texts)
-        # A lone surrogate cannot be written as UTF-8; it is drawn as a question mark, the plan keeps it.
+        # A lone surrogate cannot be written as UTF-8. The drawing shows a question mark instead.
         blob = "".join(listed).encode("utf-8", "replace")
         lengths = np.fromiter(map(len, listed), np.int64, len(listed))
         if len(blob) > lengths.sum():  # a character has several bytes
@@ -86,7 +86,7 @@ class _Arrays:
         return {"blob": ["u1", *self._append(blob), len(blob)], "ends": self.add(ends)}
 
     def table(self, values: Sequence[str]) -> dict[str, Any]:
-        """Store strings that repeat: each one once, and a code per row."""
+        """Store each distinct string once, with a code per row; return their positions."""
         codes = {value: code for code, value in enumerate(dict.fromkeys(values))}
         column = np.fromiter(map(codes.__getitem__, values), np.int64, len(values))
         return {"codes": self.add(column), "pool": self.pool(codes)}
@@ -105,9 +105,9 @@ NO_ORIGIN = Origin()
 def pack_plan(
     plan: Plan, origin: Origin = NO_ORIGIN, *, baseline: Plan | None = None, baseline_origin: Origin = NO_ORIGIN
 ) -> Packed:
-    """Pack ``plan`` (and the ``baseline`` it is compared with) for the canvas, each with the origins of its rows.
+    """Return ``plan``, and ``baseline`` if given, packed for the canvas with the origins of their rows.
 
-    Raises ``ValueError`` when a column's length is not the plan's.
+    Raises ``ValueError`` if a column of an origin has another length than the plan.
     """
     arrays = _Arrays()
     plans = [_pack_one(arrays, plan, baseline, origin)]
@@ -135,7 +135,7 @@ _CACHE: WeakKeyDictionary[Plan, dict[tuple[int, ...], tuple[tuple[Any, ...], Pac
 
 
 def packed_once(plan: Plan, origin: Origin, baseline: Plan | None, baseline_origin: Origin) -> Packed:
-    """Cached :func:`pack_plan`, by the identity of the plan object (plans are frozen)."""
+    """Return :func:`pack_plan` of the arguments, cached by the identity of the objects (plans are frozen)."""
     parts = (origin, baseline, baseline_origin)
     key = tuple(id(part) for part in parts)
     kept = _CACHE.setdefault(plan, {})
@@ -143,22 +143,22 @@ def packed_once(plan: Plan, origin: Origin, baseline: Plan | None, baseline_orig
     if hit is None:
         if len(kept) >= 4:
             kept.clear()
-        # The parts are kept with the bytes: an id() is unique only while its object exists.
+        # The cache keeps the objects of the key, because an id() is unique only while its object exists.
         packed = pack_plan(plan, origin, baseline=baseline, baseline_origin=baseline_origin)
         kept[key] = hit = (parts, Packed(packed.token, packed.data, () if baseline is None else (baseline,)))
     return Packed(hit[1].token, hit[1].data, (plan, *hit[1].plans))
 
 
 def claim(plan: Plan, arena: str) -> str:
-    """Title of an arena's chart: ``Peak 1.50 MiB at #104 conv_12; arena 1.66 MiB; gap 10.4 %``."""
+    """Return the title of an arena's chart: ``Peak 1.50 MiB at #104 conv_12; arena 1.66 MiB; gap 10.4 %``."""
     step, _ = peak_step_of(plan, arena) if plan.steps else (0, 0)
     return _claim(plan, plan.arena_of[arena], step)
 
 
 def matches(plan: Plan, text: str) -> NDArray[np.bool_]:
-    """Return the rows that a search finds: their id or their producer contains ``text``.
+    """Return a flag per row: whether its id or the id of its producer contains ``text``, as in the canvas.
 
-    Upper and lower case of the 26 Latin letters are one; an empty text finds nothing. The canvas searches the same way.
+    The case of the letters A to Z is ignored. An empty text matches no row.
     """
     if not text:
         return np.zeros(len(plan), np.bool_)
@@ -169,7 +169,7 @@ def matches(plan: Plan, text: str) -> NDArray[np.bool_]:
 
 
 def _nodes(plan: Plan) -> list[str]:
-    """Return ``plan.node_at(step)`` of all steps."""
+    """Return ``plan.node_at(step)`` for all steps."""
     named = [*([INPUTS_STEP] if plan.has_inputs_step else []), *plan.execution_order][: plan.steps]
     return named + [""] * (plan.steps - len(named))
 
@@ -191,9 +191,9 @@ def _claim(plan: Plan, arena: ArenaSummary, step: int) -> str:
 def picture_of(plan: Plan, beside: Plan | None = None) -> tuple[Plan, NDArray[np.int64] | None]:
     """Return ``(plan to draw, original step of each drawn step and of the end)``.
 
-    If there are many more steps than rows (an instance may have 2^62), only steps at which a range begins or ends are
-    drawn. Otherwise the plan is drawn unchanged and the second value is ``None``. Two plans drawn ``beside`` each other
-    have the same drawn steps.
+    If a plan has many more steps than rows (an instance may have 2^62 steps), only steps at which a live range begins
+    or ends are drawn. Otherwise the plan itself is returned, and the second value is ``None``. ``beside``: a second
+    plan that is drawn with the same steps.
     """
     plans = [plan] if beside is None else [plan, beside]
     if all(each.steps <= 8 * len(each) + 1024 for each in plans):
@@ -214,7 +214,7 @@ def picture_of(plan: Plan, beside: Plan | None = None) -> tuple[Plan, NDArray[np
 
 
 def _pack_one(arrays: _Arrays, whole: Plan, beside: Plan | None, origin: Origin) -> dict[str, Any]:
-    """Pack a plan; ``beside`` is the other plan of the drawing."""
+    """Pack a plan and return its header; ``beside`` is the other plan of the drawing."""
     plan, events = picture_of(whole, beside)
     columns = {"operator": origin.operators, "module": origin.layers, "phase": origin.phases}
     for name, column in columns.items():
@@ -267,13 +267,13 @@ def _pack_one(arrays: _Arrays, whole: Plan, beside: Plan | None, origin: Origin)
 
 
 def _reuses(plan: Plan) -> NDArray[np.int64]:
-    """Return the rows and the cost of the costliest reuses, as a flat list."""
+    """Return first row, second row and cost of the costliest reuses, as a flat array."""
     found = [(reuse.first, reuse.second, min(reuse.cost, 2**53)) for reuse in costly_reuses(plan)[:MOST_REUSES]]
     return np.array(found, np.int64).reshape(-1)
 
 
 def _arenas(arrays: _Arrays, whole: Plan, plan: Plan, events: NDArray[np.int64] | None) -> list[dict[str, Any]]:
-    """Pack the figures and live bytes of each arena."""
+    """Pack the live bytes of each arena and return the headers of the arenas."""
     points = curve_points_of(whole)
     steps = np.arange(max(1, plan.steps)) if events is None else events[: plan.steps]
     arenas = []

@@ -1,9 +1,9 @@
-"""The canvas as a Streamlit component: the plan's bytes are sent once, views are small JSON objects.
+"""The canvas as a Streamlit component. The bytes of a plan are sent to the browser once; each drawing is a JSON object.
 
 ::
 
-    handle = plan_store(plan, baseline=other, key="plan")  # once a page, outside any fragment
-    plan_canvas(handle, Picture(selected=tensor_id), {"select": ...}, key="map")  # as often as wanted
+    handle = plan_store(plan, baseline=other, key="plan")  # once per page, outside of fragments
+    plan_canvas(handle, Picture(selected=tensor_id), {"select": ...}, key="map")  # once per drawing
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +24,7 @@ Colour = Literal["role", "category", "slot", "arena", "operator", "module", "pha
 
 @dataclass(frozen=True)
 class PlanHandle:
-    """A plan whose bytes are in the page: ``plan_store`` makes it, ``plan_canvas`` draws it."""
+    """A plan whose bytes are in the browser. ``plan_store`` returns it, and ``plan_canvas`` draws it."""
 
     token: str
     plan: Plan
@@ -33,69 +33,69 @@ class PlanHandle:
 
 @dataclass(frozen=True)
 class Memory:
-    """Arenas laid end to end, the first at the bottom."""
+    """One memory that contains several arenas end to end, the first arena at the bottom."""
 
     arenas: Sequence[str]
     capacity: int | None = None
-    """Bytes of the memory; ``None`` if unknown."""
+    """Size of the memory in bytes; ``None`` if unknown."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Picture:
-    """View of a canvas. A passed value applies when it changes; changes by the user stay until then."""
+    """Settings of a canvas. A setting is applied only when its value changes; until then a change by the user stays."""
 
     view: View = "map"
     colour: Colour | None = None
-    """``None``: by slot in the slot view, by role in the others."""
+    """Colour scheme; ``None``: the default of the view."""
     arena: str | None = None
-    """The one shown; ``None``: all on one byte scale."""
+    """The shown arena; ``None``: all arenas with the same scale."""
     selected: str | None = None
     """Id of the selected tensor."""
     search: str = ""
     marked: Sequence[int] | None = None
-    """Rows that are highlighted without a search."""
+    """Rows to highlight if there is no search."""
     step: int | None = None
-    """The chosen step."""
+    """The selected step."""
     span: tuple[int, int] | None = None
-    """The chosen range of steps, half-open."""
+    """The selected range of steps, half-open."""
     flags: Sequence[tuple[int, str]] = ()
-    """Marked steps with their texts."""
+    """``(step, text)`` of each flag."""
     zoom: Sequence[float] | None = None
-    """Visible range ``(t0, t1, v0, v1)`` in steps and in bytes, slots or rows; ``None``: all."""
+    """Visible range ``(t0, t1, v0, v1)`` in steps, and in bytes, slots or rows; ``None``: the whole drawing."""
     show_baseline: bool = True
-    """Outline the tensors that differ in the handle's baseline."""
+    """Whether to outline the tensors that differ from the baseline of the handle."""
     draw_baseline_itself: bool = False
-    """The baseline instead of the plan, for two canvases side by side."""
+    """Whether to draw the baseline instead of the plan, for two canvases side by side."""
     height: int = 520
-    """Pixels of the drawing."""
+    """Minimum height of the drawing in pixels."""
     room: int = 0
-    """Pixels of the window beside the drawing: it fills the rest of the window's height, if that is more than
-    ``height``; 0: it does not."""
+    """Height in pixels that the drawing leaves free in the window; 0: the drawing is ``height`` pixels high."""
     toolbar: bool = True
     strip: bool = True
-    """The curve of live bytes above."""
+    """Whether the curve of live bytes is shown above the drawing."""
     heading: bool = True
-    """The title above and the legend below."""
+    """Whether title and legend are shown."""
     title: bool = True
-    """Whether the heading has a title."""
+    """Whether the title is shown with the legend."""
     reach: int = 0
-    """Minimum bytes that the map shows, so that several maps have one scale."""
+    """Minimum number of bytes on the axis of the map, so that several maps have the same scale."""
     memory: Memory | None = None
-    """Arenas that the map shows end to end, under one capacity."""
+    """The memory whose arenas the map shows end to end."""
     saved: tuple[int, int] | None = None
-    """Width and height of the saved PNG in pixels; ``None``: twice the drawn size."""
+    """Width and height of a saved PNG in pixels; ``None``: twice the size on the screen."""
     ghost: Mapping[str, Any] | None = None
-    """A storage tried at another place of the map, ``{id, offset, birth, conflicts, legal, extent}``."""
+    """A storage at a tried place: ``{id, offset, birth, conflicts, legal, extent}``."""
     link: str = "page"
-    """Canvases of the same group share selection, step and window without a server request. Empty: no group."""
+    """Name of a group of canvases with the same selection, step and visible range; empty: no group."""
 
 
 Listeners = Mapping[str, Callable[[Any], None]]
-"""Event → callback for its value, called before the next run.
+"""Event → function that is called with the value of the event, before the next run of the page.
 
-``select`` and ``compare``: ``{id, row, how}`` of the tensor, ``id`` is ``None`` for a cleared selection; ``step``: the
-step or ``None``; ``span``: ``[first, end]`` or ``None``; ``search``: the text; ``view``, ``colour``, ``arena``: the
-name or ``None``; ``zoom``: the window or ``None``; ``ghost``: ``{id, offset, birth}`` of the box dragged with Alt.
+Values: ``select`` and ``compare``: ``{id, row, how}`` of the tensor, with the ``id`` ``None`` for a cleared selection;
+``step``: the step or ``None``; ``span``: ``[first, end]`` or ``None``; ``search``: the text; ``view``, ``colour`` and
+``arena``: the name or ``None``; ``zoom``: the visible range or ``None``; ``ghost``: ``{id, offset, birth}`` of a box
+that was dragged with Alt.
 """
 
 
@@ -107,9 +107,9 @@ def plan_store(
     baseline_origin: Origin = NO_ORIGIN,
     key: str = "plan_store",
 ) -> PlanHandle:
-    """Send a plan's bytes (:func:`app.canvas.pack.pack_plan`) to the page once for all views.
+    """Send a plan, and a baseline if given, to the browser once; return the handle for :func:`plan_canvas`.
 
-    Call it outside any fragment. A ``baseline``, packed along, can be laid under the plan.
+    Call this function outside of fragments.
     """
     packed = packed_once(plan, origin, baseline, baseline_origin)
     _component()(key=key, data=packed.data, height="content")
@@ -117,10 +117,7 @@ def plan_store(
 
 
 def plan_canvas(plan: PlanHandle, picture: Picture, on: Listeners | None = None, *, key: str) -> None:
-    """Draw a plan. ``key`` keeps the canvas (its zoom, its focus) from run to run.
-
-    Nothing is returned: pass the page's own state, and let the listeners write into it.
-    """
+    """Draw a plan. ``on``: callbacks of its events. A canvas with the same ``key`` keeps its zoom and focus."""
     description = asdict(picture) | {"plan": plan.token, "events": sorted(on or {})}
     description["plan_index"] = 1 if description.pop("draw_baseline_itself") and plan.baseline is not None else 0
     for name, field in {"baseline": "show_baseline", "picture": "saved"}.items():
@@ -129,7 +126,7 @@ def plan_canvas(plan: PlanHandle, picture: Picture, on: Listeners | None = None,
     _component()(key=key, data=description, height="content", **changes)
 
 
-@cache  # the returned command registers the component again for a new runtime
+@cache
 def _component() -> Any:
     script = f"{canvas_script()}export default globalThis.{ENTRY}.streamlit;\n"
     return st.components.v2.component("tmmu_plan_canvas", js=script)

@@ -1,7 +1,7 @@
-"""The canvas script: the modules below ``js/`` joined into one text, for the explorer and for the report.
+"""Join the JavaScript modules below ``js/`` into one script for the explorer and for the report.
 
-The modules are plain JavaScript that a browser or a linter reads as it is. Each becomes a function scope, so that the
-result works inside a page without a network. Module names are unique, whatever their folder.
+Each module becomes the body of a function, so that the script works inline, without loading files. File names of
+modules must be unique across folders.
 """
 
 import json
@@ -11,19 +11,19 @@ from importlib.resources import files
 from pathlib import Path
 
 ENTRY = "tmmuCanvas"
-"""Global name of the plan script: an object with ``decode, keep, show, streamlit``."""
+"""Name of the global variable with the exports of :data:`PLAN_MODULE`."""
 PLAN_MODULE = "page.js"
-"""The module whose exports are that object."""
+"""The main module of the plan drawing."""
 WALK_ENTRY, WALK_MODULE = "tmmuWalk", "graph_chart.js"
-"""The same for the graph drawing, a separate script that reports do not need."""
+"""Name of the global variable and main module of the graph drawing."""
 VIEWER_ENTRY, VIEWER_MODULE = "tmmuViewer", "viewer.js"
-"""The same for the page that opens plan files without a server."""
+"""Name of the global variable and main module of the page that opens plan files without a server."""
 WORKER = "worker.js"
-"""A generated module: the text of the layout worker."""
+"""Name of a generated module that contains the script of the layout worker as a string."""
 WORKER_MODULES = ("layout.js", "worker_main.js")
-"""The modules that run in the worker, after the layout library."""
+"""The modules of the layout worker; its script begins with the layout library."""
 LAYOUT = "dagre.min.js"
-"""The layout library as published, with its licence in the same folder (``docs/decisions/03-one-canvas.md``)."""
+"""The unchanged layout library; its licence is in the same folder (``docs/decisions/03-one-canvas.md``)."""
 
 _IMPORT = re.compile(r'^import \{([^}]*)\} from "\.[\w./]*/(\w+\.js)";\n', re.M)
 _NAMED = re.compile(r"^export (?=(?:async )?(?:const|function|class) (\w+))", re.M)
@@ -32,7 +32,7 @@ _LIST = re.compile(r"^export \{([^}]*)\};\n", re.M)
 
 @cache
 def canvas_script() -> str:
-    """Return JavaScript that defines ``globalThis.tmmuCanvas``; a second run keeps the first object."""
+    """Return JavaScript that defines ``globalThis.tmmuCanvas`` if it is not defined."""
     return _joined(ENTRY, PLAN_MODULE)
 
 
@@ -44,7 +44,7 @@ def walk_script() -> str:
 
 @cache
 def viewer_script() -> str:
-    """Return JavaScript that defines ``globalThis.tmmuViewer``: ``open`` a file in the page."""
+    """Return JavaScript that defines ``globalThis.tmmuViewer``."""
     return _joined(VIEWER_ENTRY, VIEWER_MODULE)
 
 
@@ -54,7 +54,7 @@ def _joined(entry: str, module: str) -> str:
 
 
 def sources() -> dict[str, str]:
-    """Return the text of each module by file name."""
+    """Return file name → text of each module, including the generated module of the worker."""
     paths = Path(str(files(__package__) / "js")).rglob("*.js")
     found = {path.name: path.read_text(encoding="utf-8") for path in paths}
     worker = "\n".join([library(), *(_NAMED.sub("", found[name]) for name in WORKER_MODULES)])
@@ -67,7 +67,10 @@ def library() -> str:
 
 
 def ordered(modules: dict[str, str], module: str = PLAN_MODULE) -> list[tuple[str, str]]:
-    """Return the modules that ``module`` needs, each after its imports. Raises ``ValueError`` for an import cycle."""
+    """Return ``(name, text)`` of ``module`` and of all modules that it imports, each after its imports.
+
+    Raises ``ValueError`` for an import cycle.
+    """
     done: dict[str, str] = {}
     open_: list[str] = []
 

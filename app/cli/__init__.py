@@ -1,1 +1,1 @@
-"""The command line: a file per command, options shared in one place, the core's values in words or as JSON."""
+"""The command line ``tmmu``: the commands, their options, and their output as text or JSON."""

@@ -1,6 +1,6 @@
 """Output of the commands (tables, JSON, errors) and their exit codes (contract §10).
 
-On a terminal rich draws the tables. In a pipe a table is aligned text of any width without a frame, for cut and grep.
+On a terminal, rich draws the tables. In a pipe, a table is aligned text without a frame, for ``cut`` and ``grep``.
 """
 
 import json
@@ -22,14 +22,14 @@ from tmmu_core.graph.native.unpacking import pack, read_stream, read_whole
 
 SUCCESS, FINDING, BAD_INPUT, NOT_COMPARABLE = 0, 1, 2, 3
 INTERNAL_ERROR = 70
-"""Exit code of a program error (EX_SOFTWARE of sysexits)."""
+"""Exit code after a bug in tmmu (EX_SOFTWARE of sysexits)."""
 
 STREAM = "-"
 """File name of standard input and standard output."""
 
 
 class UsageError(Misuse):
-    """Invalid options or arguments."""
+    """Raised for invalid options or arguments."""
 
 
 def table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -58,7 +58,7 @@ def table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def print_lines(*lines: str) -> None:
-    """Print lines to standard output; control characters and line ends in names are escaped."""
+    """Print lines to standard output; control characters and line breaks in a line are escaped."""
     for line in lines:
         print(for_log(line))
 
@@ -70,7 +70,7 @@ def print_note(*lines: str) -> None:
 
 
 def write_json(value: Any) -> None:
-    """Write a value as indented JSON to standard output. ``value`` has types that msgspec encodes, and no bytes."""
+    """Write a value as indented JSON to standard output. ``value`` has only types that msgspec encodes, no bytes."""
     try:
         written = msgspec.json.encode(value)
     except UnicodeEncodeError:  # a file name that is not valid UTF-8
@@ -82,7 +82,7 @@ _IN_JSON = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]|#
 
 
 def _for_log(text: str) -> str:
-    """Escape the characters of a JSON text that a terminal or a CI log interprets as a command."""
+    """Return a JSON text in which characters that a terminal or a CI log would execute are escaped."""
     return _IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
@@ -94,9 +94,9 @@ def write_bytes(data: bytes) -> None:
 
 
 def print_error(error: TmmuError, *, as_json: bool, verbose: bool = False) -> None:
-    """Write an error to standard error: as text, or as one record on one line.
+    """Write an error to standard error: as text, or with ``as_json`` as a JSON record on one line.
 
-    With ``verbose`` the text lists why each format reader rejected the file.
+    ``verbose``: list the reasons of all format readers that rejected the file.
     """
     if as_json:
         record: Mapping[str, Any] = error.record()
@@ -122,7 +122,7 @@ UNRECOGNISED = "Unrecognised file format."
 
 
 def _unreadable(error: UnreadableInput, verbose: bool) -> str:
-    """Return message and fix, with the error of the format that matches best, or of all formats if ``verbose``."""
+    """Return message and fix for an unreadable file, with the reason of the closest reader (``verbose``: of all)."""
     near = nearest(error.tried, error.message, error.source)
     took = any(reason == error.message for _, reason in error.tried)
     message = error.message
@@ -134,7 +134,7 @@ def _unreadable(error: UnreadableInput, verbose: bool) -> str:
     if verbose:
         lines += [f"  not {readers}: {reason}" for readers, reason in others(error.tried, near if took else None)]
     shown = [visible(line) for line in lines]
-    return "\n".join([*shown, error.hint] if error.hint else shown)  # a hint may list files, a line each
+    return "\n".join([*shown, error.hint] if error.hint else shown)  # a hint may have several lines
 
 
 def read_input(name: str) -> bytes:
@@ -149,11 +149,11 @@ def read_input(name: str) -> bytes:
 
 
 def _sample_hint(name: str) -> str:
-    """Return a hint with the path of the sample of this name, or ""."""
+    """Return a hint with the path of the sample that has this name; "" without one."""
     folder, stem = project_path("sample_graphs"), Path(name).name.split(".")[0]
     try:
         listed = msgspec.json.decode((folder / "index.json").read_bytes())
-    except (OSError, msgspec.DecodeError):  # no catalogue, or one that is being written
+    except (OSError, msgspec.DecodeError):  # the list of samples is missing or incomplete
         return ""
     files = [Path(entry["file"]) for kind in ("samples", "instances") for entry in listed.get(kind, ())]
     return next(
@@ -175,9 +175,9 @@ def write_output(name: str, data: bytes, what: str) -> None:
 
 
 def format_by_ending(name: str, endings: Mapping[str, str], fallback: str) -> str:
-    """Return the format that ``endings`` lists for a file name, or ``fallback`` for ``-``; ``.gz`` is ignored.
+    """Return the format of a file name: ``endings`` maps a file extension to a format, before an optional ``.gz``.
 
-    Raises :class:`UsageError` for another ending.
+    Return ``fallback`` for ``-``. Raises :class:`UsageError` for an unknown extension.
     """
     if name == STREAM:
         return fallback

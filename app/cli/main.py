@@ -1,4 +1,4 @@
-"""``tmmu``: the command table and the mapping from exceptions to exit codes."""
+"""The entry point of ``tmmu``: the table of commands, and the exit code for each exception."""
 
 import errno
 import io
@@ -32,20 +32,20 @@ from tmmu_core.base.limits import (
 FIRST = ("plan", "fit", "compare", "gate", "report", "explore", "export", "measure", "record", "history")
 MORE = ("verify", "lint", "trace", "checkpoint", "restore", "apply", "convert", "sweep", "bisect", "schema")
 COMMANDS = (*FIRST, *MORE)
-"""Commands in the order of the help: those that most users need, then the specification's and rarely used ones."""
+"""Commands in the order of the help: first the commands that most users need."""
 MODULES = {"record": "history", "verify": "checks", "lint": "checks"}
 MODULES |= dict.fromkeys(("trace", "checkpoint", "restore", "apply", "schema"), "specification")
-"""Command → module in ``app.cli.commands``, if their names differ. The function of a command is ``…_command``."""
+"""Command → module in ``app.cli.commands``, for commands whose module has another name."""
 
 INTERRUPTED = 130
 VERBOSE = ("-v", "--verbose")
-"""Options of every command: list why each format reader rejected an unreadable file."""
+"""Names of the option that lists the reasons of all format readers for an unreadable file."""
 
 WRITE_ERRORS = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO, errno.EBADF)
 
 
 class TolerantFile(io.FileIO):
-    """A file that discards writes after its reader has closed the pipe."""
+    """A file that discards data after the reader of its pipe has closed the pipe."""
 
     ignored: type[OSError] = BrokenPipeError
 
@@ -58,9 +58,9 @@ class TolerantFile(io.FileIO):
 
 
 def settle_streams() -> None:
-    """Replace the standard streams: writes to a closed pipe, and failed writes to standard error, are discarded."""
+    """Replace the standard streams, so that data for a closed pipe or a failed standard error is discarded."""
     while (spare := os.open(os.devnull, os.O_RDWR)) <= 2:
-        pass  # fills descriptors 0 to 2, so that no file opened later gets one of them
+        pass  # occupy the descriptors 0 to 2, so that no other file gets one of them
     os.close(spare)
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         stream = getattr(sys, name) or open(number, "w" if number else "r", closefd=False)  # noqa: SIM115
@@ -76,7 +76,7 @@ def settle_streams() -> None:
 
 
 class Command(TyperCommand):
-    """A command that rejects empty values: an unset shell variable must not remove a limit silently."""
+    """A command that rejects empty values, because an unset shell variable must not remove a limit silently."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command. Raises :class:`UsageError` for an empty value."""
@@ -88,16 +88,16 @@ class Command(TyperCommand):
             if is_empty and source is not None and source.name == "COMMANDLINE":
                 is_option = parameter.param_type_name == "option"
                 what = parameter.opts[0] if is_option else str(parameter.metavar).strip("[].")
-                raise UsageError(f"{what} is empty.", "Set a value or omit the option; a shell variable may be unset.")
+                raise UsageError(f"{what} is empty.", "Set a value, or omit the option. A shell variable may be unset.")
         return super().invoke(ctx)
 
 
 SHOWN_LIMITS = (UNPACKED_BYTES, VALUES, TRACE_SECONDS, SERVER_WORKERS)
-"""Limits in ``tmmu --help``; the settings page lists all."""
+"""Limits that ``tmmu --help`` shows; ``docs/reference/settings.md`` lists all limits."""
 
 
 def build(commands: Sequence[str] = COMMANDS) -> typer.Typer:
-    """Return the command line as a typer application with these commands."""
+    """Return the typer application with these commands."""
     app = typer.Typer(
         name="tmmu",
         help="Plan, check and show the memory of tensor programs.",
@@ -107,7 +107,8 @@ def build(commands: Sequence[str] = COMMANDS) -> typer.Typer:
         pretty_exceptions_enable=False,
         epilog="Resource limits of every command: "
         + ", ".join(f"--max-{limit.name} N" for limit in SHOWN_LIMITS)
-        + ". All limits: docs/reference/settings.md. For an unreadable file, -v lists why each reader rejected it.",
+        + ". All limits: docs/reference/settings.md. With -v, the error of an unreadable file lists the reason of each "
+        "format reader.",
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     for name in commands:
@@ -135,14 +136,14 @@ LOG = logging.getLogger("tmmu")
 
 
 class _Notes(logging.Handler):
-    """Write the log messages of the core to standard error, for example before it runs a model."""
+    """Write the log messages of the core to standard error."""
 
     def emit(self, record: logging.LogRecord) -> None:
         print_note(record.getMessage())
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command line and return its exit code; exceptions become exit codes."""
+    """Run one command line and return its exit code. Errors are written to standard error."""
     as_json, verbose = "--json" in arguments, any(word in arguments for word in VERBOSE)
     if not LOG.handlers:
         LOG.addHandler(_Notes())
@@ -151,7 +152,7 @@ def run(arguments: Sequence[str]) -> int:
         refuse_unknown_settings()
         arguments = _apply_limits(arguments)
         first = next(iter(arguments), "")
-        tmmu = build((first,) if first in COMMANDS else COMMANDS)  # importing all takes longer than a small plan
+        tmmu = build((first,) if first in COMMANDS else COMMANDS)  # the import of all commands takes too long
         code = int(tmmu(list(arguments), standalone_mode=False, prog_name="tmmu") or SUCCESS)
         sys.stdout.flush()
         return code
@@ -168,7 +169,7 @@ def run(arguments: Sequence[str]) -> int:
             why = (error.strerror or str(error)).lower()
             full = UsageError(f"standard output cannot be written: {why}.", "Free space, or write to another file.")
             print_error(full, as_json=as_json)
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes it at exit
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes standard output at exit
             return BAD_INPUT
         traceback.print_exc()
         print("tmmu: internal error. This is a bug in tmmu; please report it with the traceback.", file=sys.stderr)
@@ -176,7 +177,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _apply_limits(arguments: Sequence[str]) -> list[str]:
-    """Set the limits of ``--max-NAME N`` and return the arguments without them and without ``-v``.
+    """Set the limits of the options ``--max-NAME N``, and return the arguments without these options and ``-v``.
 
     Raises ``UnreadableInput`` if N is not an integer.
     """
@@ -203,7 +204,7 @@ def _usage(error: TyperException) -> UsageError:
 
 
 def main() -> None:
-    """Run the command line of this process and exit with its code."""
+    """Run the command line of this process and exit with its exit code."""
     settle_streams()
     sys.exit(run(sys.argv[1:]))
 

@@ -1,8 +1,10 @@
-"""Declaration of the commands' options, each once.
+"""Declaration of the commands' options, and the conversion of declarations to parameters for typer.
 
-A command is a function. A parameter with an :func:`option` as default is an option; a parameter whose type is a
-dataclass of such fields is a group of options; a parameter ``request: PlanRequest`` is the planning options of
-contract §10, which are the fields of :class:`~tmmu_core.plans.making.request.PlanRequest`.
+A command is a function. Each of its parameters declares one of these:
+
+- an option, if the default is an :func:`option`;
+- a group of options, if the type is a dataclass whose fields are options;
+- the planning options of contract §10, if the type is :class:`~tmmu_core.plans.making.request.PlanRequest`.
 """
 
 import functools
@@ -21,11 +23,11 @@ from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.plans.making.request_options import OPTION_SPECS, OptionSpec, contradiction, option_pairs
 
 REQUIRED = MISSING
-"""Default of an option without which the command does not run."""
+"""Default of a required option."""
 
 
 def option(text: str, metavar: str | None = None, *names: str, default: Any = None, **more: Any) -> Any:
-    """Declare an option: its help, and its name if not that of the parameter or field."""
+    """Declare an option: its help text, and its names if they differ from the name of the parameter or field."""
     return field(default=default, metadata={"names": names, "shown": {"metavar": metavar, "help": text, **more}})
 
 
@@ -43,7 +45,7 @@ Out = Annotated[
 
 
 def with_options(command: Callable[..., int]) -> Callable[..., int]:
-    """Return the command with one parameter per option, as typer reads them."""
+    """Return the command as a function with one parameter per option, which typer can read."""
     own = inspect.signature(command, eval_str=True).parameters.values()
     groups: dict[str, Any] = {
         p.name: p.annotation for p in own if is_dataclass(p.annotation) and p.annotation is not PlanRequest
@@ -66,7 +68,7 @@ def with_options(command: Callable[..., int]) -> Callable[..., int]:
 
 
 def _expanded(parameter: inspect.Parameter) -> Iterator[inspect.Parameter]:
-    """Yield the options that a parameter of a command is."""
+    """Yield a typer parameter for each option that a parameter of a command declares."""
     kind = parameter.annotation
     if kind is PlanRequest:
         return
@@ -84,7 +86,7 @@ def _declared(name: str, kind: Any, declared: Field[Any]) -> inspect.Parameter:
     names, shown = declared.metadata.get("names"), declared.metadata["shown"]
     if names is None:
         return _parameter(name, kind, default, typer.Argument(**shown))
-    names = names or [f"--{name.replace('_', '-')}"] * (kind is bool)  # without --no-NAME
+    names = names or [f"--{name.replace('_', '-')}"] * (kind is bool)  # an explicit name adds no --no-NAME
     return _parameter(name, kind, default, typer.Option(*names, **shown))
 
 
@@ -104,7 +106,7 @@ NO_RUN = _parameter("no_run", bool, False, typer.Option("--no-run", help="Never 
 
 
 def _call_with_request(command: Callable[..., int], given: dict[str, Any], groups: Mapping[str, Any]) -> int:
-    """Call a command with the request that its planning options describe."""
+    """Call a command with the request that the planning options in ``given`` describe."""
     shared = {name: given.pop(name) for name in OPTION_SPECS}
     shared |= {name: "1" if shared[name] else None for name, spec in OPTION_SPECS.items() if spec.flag}
     inputs = [*given.items(), *(pair for group in groups.values() for pair in vars(group).items())]

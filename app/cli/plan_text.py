@@ -1,4 +1,4 @@
-"""A plan as text for a terminal or a pipe."""
+"""Print a plan, the lines of a snapshot, and the ranks of a job as text."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -19,7 +19,7 @@ ARENA_COLUMNS = (
 
 
 def print_plan(plan: Plan) -> None:
-    """Print a plan's name, explanation, assumed sizes, missing parts, arenas and hashes."""
+    """Print name, explanation, missing parts, counts, arenas and hashes of a plan."""
     name = (plan.ir_name or "unnamed", plan.mode, plan.preset, plan.planner, plan.remark(ASSUMED))
     print_lines(" · ".join(filter(None, name)), str(explain_peak(plan)), *certificate_text.missing(plan))
     counted = {"step": plan.steps, "tensor": len(plan), "buffer": sum(a.storages for a in plan.arenas)}
@@ -33,7 +33,7 @@ def print_plan(plan: Plan) -> None:
     remarks += [(arena.name, certificate_text.claimed(plan, arena)) for arena in proven]
     print_lines(*(f"{name}: {remark}" for name, remark in remarks if remark))
     if plan.places == "sparse":
-        print_lines("addresses  hashed (blake3_sparse): offsets are hashes; arena sizes are the sum of the slots")
+        print_lines("addresses  hashed (blake3_sparse): each offset is a hash; an arena size is the sum of its slots")
     print_lines(f"plan hash  {plan.tmmu_plan_hash.hex()}", f"layout     {plan.layout_hash.hex()}")
 
 
@@ -53,10 +53,10 @@ def _arena(plan: Plan, arena: ArenaSummary, peak: int | None) -> list[str]:
     ]
 
 
-# --- snapshots of an allocator ----------------------------------------------------------------------------------
+# --- allocator snapshots ----------------------------------------------------------------------------------------
 
 MOST_LINES = 10
-"""Lines of code in a table, unless more are requested."""
+"""Default maximum number of lines of code in a table."""
 
 
 def print_live_lines(plan: Plan) -> None:
@@ -97,14 +97,14 @@ def _two_tables(
     columns: Sequence[str],
     cells: Callable[[Change], list[str]],
 ) -> None:
-    """Print a table by category and one by line of code."""
+    """Print a table of the categories ``found[0]``, and a table of the lines of code ``found[1]``."""
     for heads, rows in (((titles[0],), found[0]), ((titles[1], "category"), found[1])):
         print_lines("")
         table((*heads, *columns), [[*filter(None, (one.line, one.category)), *cells(one)] for one in rows])
 
 
 def print_ranks(found: Sequence[RankSummary]) -> None:
-    """Print one row per group of ranks with equal peaks, highest first, then the difference from mean and minimum."""
+    """Print a row per group of ranks with equal peaks, highest peak first, and the gap of the highest peak."""
     fullest = max(found, key=lambda one: one.peak)
     alike: dict[tuple[int, int, str], list[RankSummary]] = {}
     for one in found:
@@ -128,7 +128,7 @@ def print_ranks(found: Sequence[RankSummary]) -> None:
 
 
 def rank_record(one: RankSummary, fullest: RankSummary) -> dict[str, Any]:
-    """Return a rank as JSON values."""
+    """Return the JSON record of a rank; ``fullest`` is the rank with the highest peak."""
     found, names = None if one.error else first_difference(fullest, one), ("line", "category", "growth_bytes")
     return {
         "rank": one.rank,

@@ -1,4 +1,4 @@
-"""From the name of a file to its plan: planned from a graph, or a finished plan that is read and verified."""
+"""Read the file that a command names, and return its plan: plan a graph or instance, or verify a finished plan."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tmmu_core.formats.xla.xla_dump import Module
 
 FIRST_FINDINGS = 5
-"""Findings printed for an invalid plan; ``tmmu verify`` prints all."""
+"""Maximum number of findings that a command prints for an invalid plan; ``tmmu verify`` prints all findings."""
 
 OPERATORS = {
     "apply": "UML_OS.TMMU.ApplyPlan_v1",
@@ -40,12 +40,12 @@ OPERATORS = {
     "export": "UML_OS.TMMU.MapToVirtualAddresses_v1",
     "record": "UML_OS.TMMU.PlanMemory_v2",
 }
-"""Command → the contract's operator in the error of an invalid plan."""
+"""Command → name of the contract's operator, for the error about an invalid plan."""
 
 
 @dataclass(frozen=True, eq=False)
 class Resolved:
-    """A plan and its source, as far as known."""
+    """A plan with its source and its verdict."""
 
     name: str
     plan: Plan
@@ -53,19 +53,19 @@ class Resolved:
     trace: Trace | None = None
 
     cut_from: bytes | None = None
-    """The ir_hash of the whole graph if the plan is of one rank."""
+    """The ir_hash of the whole graph, for the plan of a rank."""
     unused: tuple[str, ...] = ()
     """A warning for each part of the request that has no effect."""
     verdict: Verdict | None = None
-    """Verdict of a finished plan; ``None`` for a plan made by this command."""
+    """Verdict on a finished plan; ``None`` for a plan that this command computed."""
     ignored: tuple[str, ...] = ()
-    """Options in the command line that have no effect on a finished plan."""
+    """Options on the command line that have no effect on a finished plan."""
     made: PlanningResult | None = None
-    """The planned graph or instance; ``None`` for a finished plan."""
+    """Result of the planner; ``None`` for a finished plan."""
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Conditions that affect the result: assumed sizes, freed or fixed offsets, a missing content hash …"""
+        """Warnings about conditions that affect the result, such as assumed sizes or a missing content hash."""
         texts = [*plan_warnings(self.plan), *([] if self.verdict is None else verdict_warnings(self.verdict))]
         if self.ignored:
             texts.append(f"{', '.join(self.ignored)} has no effect on a finished plan.")
@@ -73,19 +73,19 @@ class Resolved:
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """The errors of a finished plan; empty if it is valid or made by this command."""
+        """The errors of a finished plan; empty for a valid plan and for a plan that this command computed."""
         return () if self.verdict is None else self.verdict.errors
 
     @property
     def graph(self) -> Graph | None:
-        """The planned graph: the input graph or the rank's share of it."""
+        """The planned graph: the input graph, or the share of a rank; ``None`` without a graph."""
         return self.solution.graph if self.solution else None
 
 
 def open_any(name: str, dims: Mapping[str, int] | None = None) -> Opened:
     """Read a file, or standard input for ``-``. Raises ``TmmuError``.
 
-    ``dims`` sets the open dimensions of a model that its reader would otherwise assume.
+    ``dims``: sizes of the model's open dimensions. The reader assumes the sizes of other open dimensions.
     """
     if name != STREAM:
         refuse_unplannable(Path(name))
@@ -109,7 +109,7 @@ def input_of(name: str) -> tuple[bytes, str]:
 
         for beside in xla_dump.companions(name):
             if os.path.exists(beside):
-                data += b"\n" + read_input(beside)  # the files of one module are one finished plan
+                data += b"\n" + read_input(beside)  # all files of an XLA module form one finished plan
     return data, "standard input" if name == STREAM else name
 
 
@@ -142,9 +142,10 @@ def resolve_opened(
     graph: Graph | None = None,
     **how: Any,
 ) -> Resolved:
-    """Return the plan of an opened file, as :func:`resolve`; ``plans_too=False`` rejects a finished plan.
+    """Return the plan of an opened file: plan a graph or instance, or verify a finished plan.
 
-    A finished plan is verified, with ``graph`` if given; ``how`` are further arguments of ``verify_plan``.
+    ``plans_too``: whether finished plans are accepted. ``graph``: graph to verify a finished plan against. ``how``:
+    further arguments of ``verify_plan``.
     """
     if isinstance(opened, Plan | Trace):
         if not plans_too:
@@ -171,13 +172,13 @@ def _finished(found: Resolved, graph: Graph | None = None, **how: Any) -> Resolv
 
 
 def refuse_graph_options(instance: PlainInstance, request: PlanRequest) -> None:
-    """Raise :class:`UsageError` for options that only a graph has."""
+    """Raise :class:`UsageError` if the request has options that apply only to graphs."""
     if (idle := idle_for_instance(request)) is not None:
         raise UsageError(f"{instance.name} is an instance without a graph: it has no {idle}.")
 
 
 def resolve_either(name: str, request: PlanRequest) -> Resolved:
-    """Return the plan of a file like :func:`resolve`; options that a finished plan ignores become warnings."""
+    """Return the plan of a file. For a finished plan, planning options become warnings instead of errors."""
     opened = open_any(name, request.dims)
     if not isinstance(opened, Plan | Trace):
         return resolve_opened(opened, name, request)
@@ -185,18 +186,18 @@ def resolve_either(name: str, request: PlanRequest) -> Resolved:
 
 
 def warnings_of(*sides: Resolved | None) -> list[str]:
-    """Return the warnings of all sides without duplicates."""
+    """Return the warnings of several plans without duplicates."""
     return list(dict.fromkeys(text for side in sides if side is not None for text in side.warnings))
 
 
 def note_input_warnings(found: Resolved) -> None:
-    """Write the warnings to standard error, without that about in-place reuse, for commands that list no warnings."""
+    """Write the warnings to standard error, except warnings about in-place reuse."""
     reuse = reuse_warnings(found.plan)
     show_warnings([text for text in found.warnings if not text.endswith(reuse)], on_stderr=True)
 
 
 def show_warnings(warnings: Sequence[str], *, on_stderr: bool = False) -> None:
-    """Print warnings below a command's text, or to standard error if standard output is a document."""
+    """Print warnings to standard output or, with ``on_stderr``, to standard error."""
     if on_stderr:
         print_note(*(f"warning: {text}" for text in warnings))
     elif warnings:
@@ -204,14 +205,14 @@ def show_warnings(warnings: Sequence[str], *, on_stderr: bool = False) -> None:
 
 
 def whole(found: Resolved) -> Plan:
-    """Return the plan with its rows. Raises :class:`UsageError` for a digest, which has none."""
+    """Return the plan. Raises :class:`UsageError` for a digest, which has no tensors."""
     if found.trace is not None and not found.trace.complete:
         raise UsageError(f"{found.name} is a digest without tensors.", "Pass the plan or a complete trace.")
     return found.plan
 
 
 def sound(found: Resolved, command: str) -> Plan:
-    """Return a valid plan. Raises :class:`UsageError` for a digest, ``ContractError`` for an invalid plan."""
+    """Return a valid plan. Raises :class:`UsageError` for a digest, and ``ContractError`` for an invalid plan."""
     plan = whole(found)
     if found.verdict is not None:
         refuse_invalid(plan, OPERATORS.get(command, OPERATORS["export"]), found.verdict)
@@ -219,25 +220,25 @@ def sound(found: Resolved, command: str) -> Plan:
 
 
 def write_graph(graph: Graph, name: str, what: str) -> None:
-    """Write a native graph file in the format of its extension; JSON to standard output."""
+    """Write a native graph file in the format of its file extension, or as JSON to standard output."""
     file = "-.json" if name == STREAM else name.removesuffix(".gz")
     write_output(name, native_file.encode(graph, file), what)
 
 
 def print_findings(found: Resolved) -> None:
-    """Print the first findings of an invalid finished plan; nothing for a valid one."""
+    """Print the first findings of an invalid finished plan."""
     if found.findings:
         print_lines("", f"INVALID: {found.name} has {numbers.count(len(found.findings), 'finding')}:")
         print_lines(*(f"  {finding.rule}: {finding.message}" for finding in found.findings[:FIRST_FINDINGS]))
 
 
 def _idle_options(request: PlanRequest) -> tuple[str, ...]:
-    """Return the planning options in the command line, all of which a finished plan ignores."""
+    """Return the planning options on the command line. They have no effect on a finished plan."""
     return tuple([OPTION_SPECS[field].option for field in written(request)])
 
 
 class _Bars:
-    """A progress callback that draws a bar per kind of work, with the best packing so far and its lower bound."""
+    """A progress callback that draws a bar per task, with the best arena size so far and its lower bound."""
 
     def __init__(self, bars: Any) -> None:
         self.bars, self.best, self.tasks = bars, "", dict[str, Any]()
@@ -249,14 +250,14 @@ class _Bars:
         return True
 
     def improved(self, arena: str, nodes: int, extent: int, bound: int) -> None:
-        """Show a better packing or bound of an arena from the next call on."""
+        """Set the arena size and the lower bound that the bars show."""
         del nodes
         self.best = f": {arena} {extent:,} B, lower bound {bound:,} B"
 
 
 @contextmanager
 def progress_on_terminal() -> Any:
-    """Yield a progress callback that draws on standard error; ``None`` if that is not a terminal."""
+    """Yield a progress callback that draws bars on standard error; ``None`` if standard error is not a terminal."""
     if not sys.stderr.isatty():
         yield None
         return

@@ -1,6 +1,6 @@
-"""Options and functions of the commands that use a store, and the ``store:MODEL@COMMIT`` references.
+"""Options and functions for commands that use a store, and references ``store:MODEL@COMMIT`` to stored plans.
 
-SQLAlchemy is imported only if a command opens a store.
+SQLAlchemy is imported only when a command opens a store.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Planner = Annotated[str | None, typer.Option("--planner", metavar="NAME", help="
 
 
 def open_store(url: str | None, *, create: bool = False) -> Store:
-    """Open the store of ``--store`` or of ``TMMU_STORE``. Raises ``StoreFault``, :class:`UsageError`."""
+    """Open the store at ``url`` (default: ``TMMU_STORE``). Raises ``StoreFault``, :class:`UsageError`."""
     url = url or os.environ.get(VARIABLE)
     if not url:
         raise UsageError("no store is given.", f"Use --store sqlite:///plans.db, or set {VARIABLE}.")
@@ -46,9 +46,9 @@ def open_store(url: str | None, *, create: bool = False) -> Store:
 
 
 def resolve_side(name: str, request: PlanRequest, url: str | None, beside: Plan | None = None) -> Resolved:
-    """Return the plan of a file or of a ``store:MODEL@COMMIT`` reference; a stored plan counts as finished.
+    """Return the plan of a file, or the stored plan of a reference ``store:MODEL@COMMIT``.
 
-    ``beside`` is the plan whose model is used if the reference names none.
+    A stored plan is a finished plan. ``beside``: plan whose model is used if the reference names no model.
     """
     if not name.startswith(PREFIX):
         return resolve_either(name, request)
@@ -61,12 +61,15 @@ def resolve_side(name: str, request: PlanRequest, url: str | None, beside: Plan 
 
 
 def names_model(name: str) -> bool:
-    """Return whether ``name`` is a file or a store reference that includes its model."""
+    """Return whether ``name`` is a file, or a store reference with a model."""
     return not name.startswith(PREFIX) or "@" in name
 
 
 def read_time(text: str | None) -> datetime:
-    """Parse ISO 8601 with a time zone or seconds since 1970; ``None`` is now. Raises :class:`UsageError`."""
+    """Parse a time in ISO 8601 with a time zone, or in seconds since 1970. Raises :class:`UsageError`.
+
+    Return the current time for ``None``.
+    """
     if text is None:
         return datetime.now(UTC)
     try:
@@ -85,7 +88,7 @@ def read_time(text: str | None) -> datetime:
 
 
 def only(runs: tuple[Run, ...], branch: str | None, planner: str | None) -> tuple[Run, ...]:
-    """Return the runs of this branch and planner; ``None`` matches all."""
+    """Return the runs with this branch and planner; ``None`` matches every branch or planner."""
     return tuple(
         run for run in runs if (branch is None or run.branch == branch) and (planner is None or run.planner == planner)
     )

@@ -1,22 +1,22 @@
 // Browser history, navigation links that follow the selection, and files dropped on the page.
 //
-// Streamlit 1.67 writes st.query_params always with pushState and widgets bound to the query always with replaceState.
-// Back must undo a selection but not a zoom, and a page is opened first without and then with its query. Therefore this
-// script decides which writes make a history entry. It also adds the query to the links of Streamlit's navigation, so
-// that a page in a new tab shows the same graph.
+// Streamlit 1.67 always uses pushState to write st.query_params, and always replaceState for widgets bound to the query.
+// The explorer needs another rule: Back undoes a selection but not a zoom, and a page that is opened without its query
+// gets the query in the same history entry. Therefore this script selects pushState or replaceState for each change of
+// the address. It also adds the query to Streamlit's navigation links, so that a page in a new tab shows the same graph.
 
 const QUIET = "zoom";
 const LINKS = ["stTopNavLink", "stSidebarNavLink", "stTopNavDropdownLink", "stPageLink-NavLink"];
 const NAVIGATION = LINKS.map((name) => `[data-testid="${name}"]`).join();
 
-/** The query without the parts that make no history entry. */
+/** Return the query without the zoom, whose changes create no history entry. */
 function withoutQuiet(search) {
   const query = new URLSearchParams(search);
   query.delete(QUIET);
   return query.toString();
 }
 
-/** Whether changing the address to `url` makes no history entry. */
+/** Return whether a change of the address to `url` creates no history entry. */
 function sameStep(url) {
   const now = window.location, next = new URL(url, now.href);
   if (next.pathname !== now.pathname) return false;
@@ -43,7 +43,7 @@ function onClick(event) {
 
 const listening = new WeakSet();
 
-/** Select the buffer whose box is clicked in a treemap: Streamlit forwards no clicks on treemaps. */
+/** Select the buffer whose box in a treemap is clicked. Streamlit does not forward clicks on treemaps. */
 function listen(plot) {
   if (listening.has(plot) || !plot.on) return;
   listening.add(plot);
@@ -58,7 +58,7 @@ const FILES = '.st-key-drop input[type="file"]';
 
 const hasFiles = (event) => event.dataTransfer?.types.includes("Files");
 
-/** Files dropped outside of an upload field open like files chosen in one. */
+/** Open files that are dropped outside of an upload field. */
 function onDrop(event) {
   document.body.classList.remove("tm-dropping");
   const input = document.querySelector(FILES);
@@ -70,14 +70,14 @@ function onDrop(event) {
 
 let chosen = null;
 
-/** Name the chosen files at once: reading and sending a large file takes seconds. */
+/** Show the names of the chosen files at once, because sending a large file takes seconds. */
 function onChange({ target }) {
   if (target.type !== "file" || !target.files.length) return;
   chosen = target;
   document.body.dataset.opening = `Opening ${Array.from(target.files, (file) => file.name).join(", ")} …`;
 }
 
-/** The server replaces the field when it has the files. */
+/** Remove the names of the files after the server has received them and replaced the upload field. */
 function clearOpening() {
   if (!chosen || chosen.isConnected) return;
   chosen = null;

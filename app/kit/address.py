@@ -1,4 +1,4 @@
-"""Browser history, navigation links with the query, and links that select a tensor."""
+"""The script for the browser history, for navigation links with the query, and for links that select a tensor."""
 
 from functools import cache
 from importlib.resources import files
@@ -20,14 +20,14 @@ def _component() -> Any:
 
 
 def follow() -> None:
-    """Mount the script on a page; it draws nothing."""
+    """Load the script ``address.js`` on the page. It draws nothing."""
     select = state.listener(KEY, "select", lambda name: state.choose(selected=str(name)))
     _component()(key=KEY, height="content", on_select_change=select)
 
 
 def linked(html: str) -> str:
-    """Return HTML with complete tensor links.
+    """Return HTML in which the tensor links have the query of the current view.
 
-    The script handles clicks. Without it (not yet loaded, or a new tab), the link opens the same view.
+    The script handles clicks on these links. In a new tab, or before the script is loaded, the query opens the view.
     """
     return complete_links(html, to_query(state.choice()))

@@ -1,4 +1,4 @@
-"""The selected arena and step of a page."""
+"""The arena and the step that a page shows."""
 
 import streamlit as st
 
@@ -9,13 +9,14 @@ from tmmu_core.plans.figures.live_bytes import peak_step_of
 from tmmu_core.plans.model import ArenaSummary, Plan
 
 ALL = "*"
-"""Arena of a choice that shows all arenas on one byte scale."""
+"""Value of ``Choice.arena`` for all arenas in one drawing."""
 
 
 def default_arena(plan: Plan) -> ArenaSummary | None:
-    """Return the arena with the most bytes over its limit, else over its lower bound.
+    """Return the arena with the most bytes over its limit; without one, the arena with the most bytes over its bound.
 
-    If no arena is over either, return the largest arena that reuses bytes, else the largest arena.
+    If every arena is within its limit and at its lower bound, return the largest arena that reuses bytes, else the
+    largest arena. Return ``None`` for a plan without arenas.
     """
 
     def rank(a: ArenaSummary) -> tuple[int, int, bool, int, str]:
@@ -26,13 +27,13 @@ def default_arena(plan: Plan) -> ArenaSummary | None:
 
 
 def largest(plan: Plan) -> str:
-    """Return the default arena, independent of the chosen one."""
+    """Return the name of the default arena; "" for a plan without arenas."""
     best = default_arena(plan)
     return best.name if best else ""
 
 
 def of_plan(plan: Plan) -> str | None:
-    """Return the chosen arena if the plan has it, else the default; ``None`` for a plan without arenas."""
+    """Return the chosen arena if the plan has it, else the default arena; ``None`` for a plan without arenas."""
     chosen = state.choice().arena
     if chosen in plan.arena_of:
         return chosen
@@ -64,7 +65,7 @@ def step_of(shown: Shown, arena_name: str) -> int:
 
 
 def step_controls(shown: Shown, arena_name: str) -> None:
-    """Draw the field of the step."""
+    """Draw the input field of the shown step."""
     st.number_input(
         "Step",
         min_value=0,

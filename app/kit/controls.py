@@ -1,4 +1,4 @@
-"""Rows of controls, buttons and menus that change the choice of the session."""
+"""Rows of controls, and controls that change the choice of the session."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
@@ -22,7 +22,7 @@ def button(label: str, key: str, changes: Mapping[str, Any], *, kind: Any = "ter
 
 
 def notice(key: str, html: str, field: str, *, css: str = "tm") -> None:
-    """Draw a message, and a button that clears the field of the session that it comes from."""
+    """Draw a message with a button that removes it. The button sets ``field`` of the session to ``None``."""
     with row(key):
         st.html(f'<div class="{css}" role="status" id="{key}">{html}</div>')
         clear = (state.session(), field, None)
@@ -30,10 +30,7 @@ def notice(key: str, html: str, field: str, *, css: str = "tm") -> None:
 
 
 def pick_view(names: Mapping[str, str]) -> str:
-    """Draw the switch between the views of a page, and return the chosen one, else the first.
-
-    ``names``: view → title.
-    """
+    """Draw the switch between the views of a page; return the chosen view, else the first. ``names``: view → title."""
     tab = state.choice().tab
     now = tab if tab in names else next(iter(names))
     if len(names) > 1:
@@ -49,16 +46,16 @@ def pick_view(names: Mapping[str, str]) -> str:
 
 
 def choose_size(dim: str, size: int | None, usual: int) -> None:
-    """Set the size of a dimension; ``usual`` is its size without a choice."""
+    """Set the size of a dimension in the choice; ``usual`` is its default size."""
     rest = {name: n for name, n in state.choice().dims.items() if name != dim}
     chosen = {} if size is None or size == usual else {dim: int(size)}
     state.choose(dims=dict(sorted({**rest, **chosen}.items())))
 
 
 def apply_text(widget: str, read: Callable[[str], T], apply: Callable[[T], None], title: str, hint: str = "") -> None:
-    """Parse the text of a widget and pass its value to ``apply``; keep an invalid text for correction, with an error.
+    """Parse the text of a widget and pass the value to ``apply``. For an invalid text, keep it and show an error card.
 
-    ``read`` returns the value of a text, and of "" for an empty field. ``title``: title of the error card.
+    ``read`` parses a text, also "". ``title`` and ``hint`` are of the error card.
     """
     text = str(state.widget_value(widget) or "").strip()
     try:

@@ -1,4 +1,4 @@
-"""Data tables: safe to download as CSV, and with rows that a click on any cell selects."""
+"""Data tables with a callback for clicked cells, and with cells that are safe in a spreadsheet after a download."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -15,18 +15,18 @@ HEIGHT = 330
 
 
 class Picks(NamedTuple):
-    """Selection of a table."""
+    """The selection of a table and its callback."""
 
     key: str
     """Widget key of the table."""
     marked: tuple[int, str] | None
-    """Row and column of the selected cell."""
+    """Row and column of the selected cell; ``None`` without one."""
     picked: Callable[[tuple[int, str] | None], None]
-    """Callback with the clicked cell, or ``None`` when the selection is cleared."""
+    """Called with row and column of the clicked cell, or with ``None`` when the selection is cleared."""
 
 
 def pickable(frame: pd.DataFrame, picks: Picks, columns: dict[str, Any], *, height: int = HEIGHT) -> None:
-    """Draw ``frame`` with the column configuration ``columns``, at most ``height`` pixels high."""
+    """Draw ``frame`` as a table with selectable cells. ``columns``: configuration; ``height``: maximum in pixels."""
 
     def picked() -> None:
         event: Any = state.raw(picks.key)
@@ -46,12 +46,15 @@ def pickable(frame: pd.DataFrame, picks: Picks, columns: dict[str, Any], *, heig
 
 
 def sheet(frame: pd.DataFrame, **how: Any) -> None:
-    """Draw ``frame``; ``how``: arguments of ``st.dataframe``, whose download does not escape spreadsheet formulas."""
+    """Draw ``frame`` with escaped formulas; ``how``: further arguments of ``st.dataframe``.
+
+    The download button of ``st.dataframe`` does not escape formulas.
+    """
     st.dataframe(harmless(frame), row_height=28, hide_index=True, **how)
 
 
 def harmless(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return ``frame`` with formula-like texts escaped by an apostrophe, except ``@inputs``."""
+    """Return ``frame`` with an apostrophe before texts that a spreadsheet reads as formulas, except ``@inputs``."""
     shown = frame.copy()
     for name in shown.columns[[not pd.api.types.is_numeric_dtype(kind) for kind in shown.dtypes]]:
         shown[name] = [

@@ -1,4 +1,4 @@
-"""The review of the open plan: notes, bookmarked views, decision, and its file."""
+"""The panel of the review: notes, bookmarked views, decision, and download of the review file."""
 
 from functools import partial
 
@@ -8,12 +8,12 @@ from app.kit import controls
 from app.kit.download import downloads
 from app.session import repeat_command, review, state
 from app.session.planning import Shown
-from app.texts import markup, numbers
+from app.texts import numbers
 from tmmu_core.base.escaping import for_markdown
 
 
 def flags(shown: Shown) -> list[tuple[int, str]]:
-    """Return the notes with a step, or with a tensor at its first write, as flags of the timeline."""
+    """Return a flag ``(step, text)`` for each note about a step or tensor; a tensor's flag is at its first write."""
     plan, found = shown.plan, []
     for note in review.current().notes:
         step = int(plan.birth[plan.row_of[note.tensor]]) if note.tensor in plan.row_of else note.step
@@ -23,12 +23,12 @@ def flags(shown: Shown) -> list[tuple[int, str]]:
 
 
 def draw(shown: Shown) -> None:
-    """Draw the review; an empty review is folded."""
+    """Draw the panel of the review. The panel of an empty review is folded."""
     now = review.current()
     count = len(now.notes) + len(now.views)
     answer = f", {now.decision.answer}" if now.decision else ""
     title = f"Review: {numbers.count(len(now.notes), 'note')}{answer}" if count or answer else "Review"
-    # A new key per file: an expander keeps whether it is open.
+    # One key per file, because an expander with the same key stays open or closed.
     with (
         st.container(key="review"),
         st.expander(title, expanded=bool(count or answer), key=f"review-{shown.opened.source}"),
@@ -64,7 +64,7 @@ def _new_note(shown: Shown) -> None:
         places["step"] = f"step {chosen.step}"
     places["plan"] = "the plan"
     with st.form("new-note", border=False, clear_on_submit=True):
-        place = st.radio("Note at", list(places), format_func=places.__getitem__, horizontal=True)
+        place = st.radio("Note about", list(places), format_func=places.__getitem__, horizontal=True)
         text = st.text_input("Note", placeholder="What to change, or why it is acceptable", max_chars=2_000)
         if st.form_submit_button("Add note") and text.strip():
             review.add_note(
@@ -125,5 +125,5 @@ def _files(shown: Shown, now: review.Review) -> None:
                 key=f"download.{name}",
                 on_click="ignore",
                 icon=":material/download:",
-                help=markup.esc("Holds graph, plan, views, notes and decision. Drop it on this page to open it."),
+                help="A file with graph, plan, views, notes and decision. To open the file, drop it on this page.",
             )

@@ -1,4 +1,4 @@
-"""Colours of a plan's rows in the view that is shown."""
+"""Colours of a plan's rows in the current view."""
 
 from collections.abc import Callable
 
@@ -23,7 +23,7 @@ def of_layers(shown: Shown) -> dict[str, str]:
 
 
 def of_rows(shown: Shown, view: str, own: str = "") -> Callable[[int], str]:
-    """Return row → colour of its box in a view; "" for phases and sizes. ``own``: the scheme if none is chosen."""
+    """Return row → colour of its box in ``view``; "" for the schemes phase and size. ``own``: the default scheme."""
     layers = known.layer if plan_rows.has_layers(shown) and (known := plan_rows.origins(shown)) is not None else None
     scheme = state.choice().colour or own or ("slot" if view == "slots" else default_scheme(shown.plan, layers))
     if scheme in ("phase", "size"):

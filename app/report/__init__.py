@@ -1,1 +1,1 @@
-"""The report as HTML, PDF and Markdown, and its still pictures."""
+"""Reports of a plan as HTML, PDF and Markdown, and SVG pictures of a plan."""

@@ -1,7 +1,7 @@
 """The report of a plan: one HTML file that works offline and can be printed.
 
-The canvas script of the explorer draws the plan from the same packed bytes (gzip, base64); still figures are SVG. The
-file contains no time and no machine name, so equal plans give equal bytes.
+The report contains the canvas script of the explorer and the packed plan (gzip, base64); other figures are SVG. Equal
+plans give equal files, because the report contains no time and no machine name.
 """
 
 import base64
@@ -37,11 +37,11 @@ from tmmu_core.plans.making.placement_order import problems_of
 from tmmu_core.plans.model import PLAN_SCHEMA, ArenaSummary, Plan
 
 ALIVE, LARGEST, HANDOFFS, CHANGED, FINDINGS = 120, 60, 200, 120, 40
-"""Maximum rows of each table; captions show the number of all rows."""
+"""Maximum number of rows of each table. The caption shows the number of all rows."""
 
 
 class Known(NamedTuple):
-    """Results that the caller has already computed: verdicts, the origins of all rows, and the limit of all arenas."""
+    """Values that the caller already has: verdicts, the origins of all rows, and the limit of all arenas together."""
 
     verified: Verdict | None = None
     linted: Verdict | None = None
@@ -65,7 +65,7 @@ class ReviewPart(NamedTuple):
     """``(kind, details, bytes saved)`` of the changes from Fix."""
     element: str = ""
     embedded: str = ""
-    """A review file, put into an element with this id, so that the report can be opened as a review."""
+    """A review file as JSON. The report contains it in the HTML element ``element`` and can be opened as a review."""
 
 
 NO_REVIEW = ReviewPart()
@@ -80,9 +80,9 @@ def build_report(
     theme: Theme = "light",
     review: ReviewPart = NO_REVIEW,
 ) -> bytes:
-    """Return the HTML report (UTF-8) of a plan, compared with ``baseline`` if given.
+    """Return the HTML report (UTF-8) of a plan, with a comparison to ``baseline`` if given.
 
-    Verdicts and origins that are not ``known`` are computed, with the graph if ``source`` is a ``Solution``.
+    Verdicts and origins that are not in ``known`` are computed. A ``Solution`` is verified against its graph.
     """
     verified, linted, origin, budget = known
     plan = source.plan if isinstance(source, Solution) else source
@@ -92,7 +92,7 @@ def build_report(
         graph, hint = source.graph, totals_text.better(better_than(plan, lambda: problems_of(source)))
         origin = origin or _origin(source)
     verified = verified if verified is not None else verify_plan(plan, graph)
-    if any(error.rule != "capacity" for error in verified.errors):  # a plan over its capacity has correct figures
+    if any(error.rule != "capacity" for error in verified.errors):  # figures of a plan over its capacity are correct
         plan = with_certificates(plan, verified)
     linted = linted if linted is not None else lint_verdict(plan, graph)
     origin, before_origin = origin or NO_ORIGIN, _origin(baseline) if isinstance(baseline, Solution) else NO_ORIGIN
@@ -144,7 +144,7 @@ def style() -> Markup:
 
 
 def viewer_page() -> bytes:
-    """Return a page (UTF-8) that opens finished plans and review files in the browser, without a server or network."""
+    """Return an HTML page (UTF-8) that opens finished plans and review files in the browser without a server."""
     page = (files(__package__) / "viewer.html").read_text(encoding="utf-8")
     return page.replace("/* style */", style()).replace("/* script */", viewer_script()).encode()
 
@@ -153,7 +153,7 @@ def viewer_page() -> bytes:
 
 
 def _arena(plan: Plan, summary: ArenaSummary, theme: Theme) -> dict[str, Any]:
-    """Return the values of an arena's section."""
+    """Return the template values of an arena's section."""
     ledger = waste_ledger(plan, summary.name)
     peak_step = peak_step_of(plan, summary.name)[0] if plan.steps else 0
     at_peak = alive_at(plan, peak_step, summary.name).tolist() if plan.steps else []
@@ -182,14 +182,17 @@ def _arena(plan: Plan, summary: ArenaSummary, theme: Theme) -> dict[str, Any]:
 
 
 def first_arena(plan: Plan) -> str | None:
-    """Return the arena to show first: activations or gradients if another arena is four times as large, else all."""
+    """Return the arena that a drawing shows first; ``None`` for all arenas.
+
+    If one arena of activations or gradients is less than a quarter of the largest arena, it is shown alone.
+    """
     most = max((arena.extent_bytes for arena in plan.arenas), default=0)
     moving = [a for a in plan.arenas if a.extent_bytes and a.name in ("activations", "gradients")]
     return moving[0].name if len(moving) == 1 and moving[0].extent_bytes * 4 < most else None
 
 
 def _origin(solution: Solution) -> Origin:
-    """Return operator and layer of each row."""
+    """Return the operator and the layer of each row."""
     timeline = solution.liveness.timeline
     tree = modules_of(timeline.index, timeline.node_at.tolist())
     layers = [tree.layers[tree.of_tensor[timeline.index.tensor_of[name]]] for name in solution.plan.tensor_ids]
@@ -197,7 +200,7 @@ def _origin(solution: Solution) -> Origin:
 
 
 def _judged(verified: Verdict, linted: Verdict) -> list[dict[str, Any]]:
-    """Return the values of both verdicts; an arena over its capacity is an error of both, and the plan is valid."""
+    """Return the template values of both verdicts. A plan whose only errors are exceeded capacities counts as valid."""
     over = {error.message for error in verified.errors if error.rule == "capacity"}
     rows = []
     for who, verdict in (("verifier", verified), ("lint", linted)):
@@ -234,7 +237,7 @@ def _comparison(comparison: Comparison) -> dict[str, Any]:
 
 
 def _moved(change: TensorChange, comparison: Comparison) -> tuple[str, str, str]:
-    """Return place, size and live range of a changed tensor, before and after."""
+    """Return offset, size and live range of a changed tensor as texts ``baseline → candidate``."""
     sides = []
     for row, plan in ((change.left, comparison.left), (change.right, comparison.right)):
         if row is None:
@@ -248,6 +251,6 @@ def _moved(change: TensorChange, comparison: Comparison) -> tuple[str, str, str]
 
 
 def _text(value: Any) -> str:
-    """Return a value of a comparison or of the plan's notes, shortened."""
+    """Return a value of a comparison or of a planner's note as text, cut to 160 characters."""
     text = value.hex() if isinstance(value, bytes) else numbers.UNKNOWN if value is None else str(value)
     return text if len(text) <= 160 else f"{text[:157]}…"

@@ -1,4 +1,4 @@
-"""The canvas of a plan in a notebook: an HTML fragment that needs no network and no extension."""
+"""The drawing of a plan in a notebook: HTML that needs no network and no notebook extension."""
 
 import base64
 import json
@@ -12,9 +12,9 @@ from tmmu_core.graph.native import unpacking
 from tmmu_core.plans.model import Plan
 
 HEIGHT = 420
-"""Height of the drawing, in pixels."""
+"""Height of the drawing in pixels."""
 ROOM = 110
-"""Height of the heading, the curve of live bytes and the legend."""
+"""Height of heading, curve of live bytes and legend in pixels."""
 
 _PAGE = """<!doctype html><meta charset="utf-8"><title>plan</title><body style="margin:0;background:#fff">
 <div id="map" style="font:14px system-ui,sans-serif"></div><script>{script}</script><script>
@@ -25,9 +25,9 @@ plan.then((token) => tmmuCanvas.show(map, {{ plan: token, ...state }}, () => {{}
 
 
 def notebook_view(plan: Plan, text: str) -> str:
-    """Return ``text`` and the arena map of a plan as HTML; the map shows tensors on hover and zooms with the wheel.
+    """Return HTML with ``text`` and an interactive arena map of a plan.
 
-    The map is a document in an ``iframe``: a notebook shows it where it runs scripts, that is in trusted notebooks.
+    The map is a document in an ``iframe``. It needs scripts, so only trusted notebooks show it.
     """
     packed = base64.b64encode(unpacking.pack(pack_plan(plan).data)).decode("ascii")
     page = escape(

@@ -1,4 +1,4 @@
-"""The report as PDF, printed by an installed browser in headless mode."""
+"""Convert the HTML report to PDF with an installed browser in headless mode."""
 
 import shutil
 import subprocess
@@ -12,12 +12,12 @@ SECONDS = 120
 
 
 def browser() -> str | None:
-    """Return the path of an installed browser that can print, or ``None``."""
+    """Return the path of an installed browser that can print; ``None`` without one."""
     return next((found for name in BROWSERS if (found := shutil.which(name))), None)
 
 
 def pdf(report: bytes) -> bytes:
-    """Return the report as PDF. Raises ``UnwritableOutput`` without a browser, and if it writes no file."""
+    """Return the report as PDF. Raises ``UnwritableOutput`` without a browser, or if the browser writes no file."""
     program = browser()
     if program is None:
         raise UnwritableOutput("a PDF needs a browser, and none is installed.", "Install Chromium, or write .html.")

@@ -1,4 +1,4 @@
-"""SVG drawings of an arena: memory map, slots and lifetimes like those of the canvas, and its waste ledger."""
+"""SVG drawings of an arena: memory map, slots, lifetimes, and the chart of live and unused bytes over the steps."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ OVER = "#D55E00"
 
 @dataclass(frozen=True)
 class Look:
-    """Colours of a picture in its own file."""
+    """Colours of a picture in a theme."""
 
     ground: str
     panel: str
@@ -55,7 +55,10 @@ LOOKS: dict[Theme, Look] = {
 
 @dataclass(frozen=True)
 class Sheet:
-    """Size in pixels and theme of a picture. Positions in its drawing area are shares of 1 from left and bottom."""
+    """Size in pixels and theme of a picture.
+
+    Positions in the drawing area are shares: 0 is the left or bottom edge, 1 the right or top edge.
+    """
 
     width: int = WIDTH
     height: int = HEIGHT
@@ -74,25 +77,25 @@ class Sheet:
         return self.width - _LEFT - _RIGHT, self.height - _TOP - _BOTTOM
 
     def x(self, share: float) -> float:
-        """Return the pixel of a horizontal position."""
+        """Return the x coordinate in pixels of a horizontal position."""
         return _LEFT + self.area[0] * share
 
     def y(self, share: float) -> float:
-        """Return the pixel of a vertical position."""
+        """Return the y coordinate in pixels of a vertical position."""
         return _TOP + self.area[1] * (1 - share)
 
     def level(self, share: float, dash: str = "") -> str:
-        """Return a horizontal line."""
+        """Return a horizontal line at a vertical position, as SVG."""
         dashes = f' stroke-dasharray="{dash}"' if dash else ""
         line = f'stroke="{self.look.ink}" stroke-width="1.6"{dashes} fill="none"'
         return f'<path d="M{_LEFT} {self.y(share):.1f}H{self.width - _RIGHT}" {line}/>'
 
     def mark(self, share: float, label: str) -> str:
-        """Return a label left of the drawing area."""
+        """Return a label left of the drawing area at a vertical position, as SVG."""
         return f'<text x="{_LEFT - 7}" y="{self.y(share) + 4:.1f}" text-anchor="end">{escape(label)}</text>'
 
     def steps(self, plan: Plan, steps: Sequence[int]) -> Iterator[str]:
-        """Yield labels of as many of the steps, drawn one per column, as there is room for."""
+        """Yield labels of the steps below the drawing area, as many as fit. Each step is one column."""
         every = max(1, -(-len(steps) // max(2, self.area[0] // STEP_LABEL)))
         for column in range(0, len(steps), every):
             x = self.x(column / len(steps))
@@ -102,7 +105,7 @@ class Sheet:
             yield f'<text x="{x:.1f}" y="{self.height - 16}">{escape(node)}</text>'
 
     def drawing(self, title: str, parts: Sequence[str]) -> Markup:
-        """Return the picture with its title; a separate file has a background."""
+        """Return the SVG picture of ``parts`` with a title. A picture in a separate file has a background."""
         size = f' width="{self.width}" height="{self.height}"' if self.whole else ""
         ground = f'<rect width="{self.width}" height="{self.height}" fill="{self.look.ground}"/>' if self.whole else ""
         return Markup(
@@ -117,7 +120,10 @@ class Sheet:
 
 @dataclass(frozen=True)
 class Drawn:
-    """The boxes of a picture: plan rows with vertical range ``low`` to ``high`` and live range, and the scale."""
+    """The boxes of a picture: per box the plan row, its vertical range ``low`` to ``high``, and its live range.
+
+    ``top`` is the upper end of the vertical axis.
+    """
 
     rows: NDArray[np.int64]
     low: NDArray[np.int64]
@@ -126,15 +132,15 @@ class Drawn:
     death: NDArray[np.int64]
     top: int
     of: int
-    """Number of all boxes."""
+    """Number of all boxes, including boxes that are not drawn."""
     noun: str
 
 
 def still(plan: Plan, arena: str, kind: Kind, sheet: Sheet, colour_of: Callable[[int], str] | None = None) -> Markup:
-    """Return a drawing of one arena: a box per buffer or tensor, red above the capacity.
+    """Return a drawing of one arena with a box per buffer or tensor; bytes above the capacity are red.
 
-    ``colour_of`` maps a row to its colour; without it, or for "", the colour is that of the role. Beyond ``MOST_BOXES``
-    the boxes with the most bytes × steps are drawn. Raises ``KeyError`` for an unknown arena.
+    ``colour_of``: row → colour; without it, or for "", the colour of the role. At most ``MOST_BOXES`` boxes are drawn,
+    most bytes × steps first. Raises ``KeyError`` for an unknown arena.
     """
     summary = plan.arena_of[arena]
     drawn = _drawn(plan, summary, kind)
@@ -185,7 +191,7 @@ def _drawn(plan: Plan, summary: ArenaSummary, kind: Kind) -> Drawn:
 
 
 def _top(extent: int, capacity: int) -> int:
-    """Return the bytes at the top of a drawing: the capacity where it is at most twice the arena size."""
+    """Return the bytes at the top of a drawing: arena size, or a larger capacity of at most twice the arena size."""
     return max(1, extent, capacity if capacity <= 2 * max(1, extent) else 0)
 
 
@@ -213,7 +219,7 @@ def _boxes(plan: Plan, drawn: Drawn, sheet: Sheet, capacity: int | None, colours
             yield f'<text {at} style="fill:{ink_on(parts[-1][2])}">{escape(label)}</text>'
 
 
-# --- the waste ledger ------------------------------------------------------------------------------------------------
+# --- live and unused bytes over the steps ----------------------------------------------------------------------------
 
 ACCOUNT_LOOKS = {
     "live": ("live", "#0072B2", ""),
@@ -222,11 +228,11 @@ ACCOUNT_LOOKS = {
     "holes": ("holes", "#CC79A7", "M0 6L6 0"),
     "tail": ("tail", "#DADFE4", ""),
 }
-"""Account → (name, colour, path of its pattern in a 6 × 6 tile)."""
+"""Use of bytes (``ACCOUNTS``) → (name, colour, SVG path of its pattern in a tile of 6 × 6 pixels)."""
 
 
 def patterns() -> Markup:
-    """Return the SVG patterns that the figures of a page share."""
+    """Return the SVG patterns that all charts of a page use."""
     tiles = "".join(
         f'<pattern id="p-{account}" width="6" height="6" patternUnits="userSpaceOnUse">'
         f'<path d="{path}" stroke="#0006" stroke-width="1.2" fill="none"/></pattern>'
@@ -237,7 +243,7 @@ def patterns() -> Markup:
 
 
 def drawn_steps(ledger: WasteLedger) -> NDArray[np.int64]:
-    """Return the steps to draw: all, or the step with the most live bytes of each of ``MOST_COLUMNS`` bins."""
+    """Return the steps to draw: all steps, or of each of ``MOST_COLUMNS`` bins the step with the most live bytes."""
     steps = len(ledger.live)
     if steps <= MOST_COLUMNS:
         return np.arange(steps, dtype=np.int64)
@@ -246,7 +252,7 @@ def drawn_steps(ledger: WasteLedger) -> NDArray[np.int64]:
 
 
 def ledger_figure(plan: Plan, ledger: WasteLedger, sheet: Sheet) -> Markup:
-    """Return the stacked chart of live bytes and the four kinds of waste over the steps."""
+    """Return the stacked chart of live bytes and of four kinds of unused bytes over the steps."""
     points, capacity = drawn_steps(ledger), plan.arena_of[ledger.arena].capacity_bytes
     top = _top(ledger.extent, capacity)
     point, most = peak_of(ledger.live)
@@ -296,7 +302,7 @@ def _account_areas(ledger: WasteLedger, points: NDArray[np.int64], sheet: Sheet,
 
 
 def _outline(values: NDArray[np.uint64], sheet: Sheet, top: int) -> list[tuple[float, float]]:
-    """Return the corners of a step function, one value per column."""
+    """Return the corners of a step curve in pixels; ``values`` has one value per column."""
     edges = [0, *(np.flatnonzero(np.diff(values)) + 1).tolist(), len(values)]
     heights = [sheet.y(int(values[start]) / top) for start in edges[:-1]]
     columns = [(sheet.x(start / len(values)), sheet.x(end / len(values))) for start, end in pairwise(edges)]

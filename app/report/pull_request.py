@@ -1,4 +1,4 @@
-"""The result of ``tmmu gate`` as Markdown for a pull request: bar chart, limits and changed tensors."""
+"""The result of ``tmmu gate`` as Markdown for a pull request: bar chart, checked limits and changed tensors."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,12 +15,13 @@ from tmmu_core.store.find_growth import GrowthCauses, Share, growth_causes
 BAR = 40
 """Length of the longest bar in characters."""
 MOST_CHECKS, MOST_ARENAS, MOST_TENSORS = 40, 6, 12
-"""Rows of each table: a GitHub comment has at most 65,536 characters, and the action appends 20,000 of a comparison."""
+"""Maximum number of rows of each table. A GitHub comment has at most 65,536 characters, of which the action uses 20,000
+for a comparison."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """One limit as texts."""
+    """A checked limit as texts."""
 
     what: str
     arena: str
@@ -31,7 +32,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Change:
-    """A plan, its baseline and its limits."""
+    """Content of the summary: a plan, its baseline and the checked limits."""
 
     after: Plan
     before: Plan | None
@@ -40,11 +41,11 @@ class Change:
     """URL of the comparison in an explorer."""
     name: str = ""
     warnings: Sequence[str] = ()
-    """Conditions that changed the answer."""
+    """Warnings about conditions that affect the result."""
 
 
 def another_model(before: Plan, after: Plan, quoted: Callable[[str], str] = str) -> str:
-    """Return a warning if the baseline has no tensor of this model, else ""."""
+    """Return a warning if baseline and plan have no tensor in common; else ""."""
     if before.ir_hash == after.ir_hash or in_common(after, before) or not len(after):
         return ""
     theirs, ours = quoted(before.ir_name or "a graph"), quoted(after.ir_name or "this graph")
@@ -87,7 +88,7 @@ def markdown(change: Change) -> str:
 
 
 def _bars(after: Plan, before: Plan | None) -> list[str]:
-    """Return a bar chart of baseline, plan and lower bound, on one scale."""
+    """Return the lines of a bar chart of baseline, plan and lower bound."""
     new = totals(after)
     rows = [] if before is None else [("baseline", totals(before).extent_bytes)]
     rows += [("plan", new.extent_bytes), ("lower bound", new.lower_bound_bytes)]

@@ -15,12 +15,12 @@ from tmmu_core.plans.model import Plan
 LARGEST = 8
 FINDINGS = 5
 LONGEST_NAME = 120
-"""Maximum characters of a name: a GitHub comment has at most 65,536."""
+"""Maximum number of characters of a name. A GitHub comment has at most 65,536 characters."""
 
 
 def rendered(template: str, **values: Any) -> str:
-    """Return the text of a Markdown template in this folder. Texts of others pass its filters ``code`` or ``md``."""
-    import jinja2  # not for every command
+    """Render a Markdown template of this folder. Its filters ``code`` and ``md`` escape names from files."""
+    import jinja2  # only commands with Markdown load it
 
     environment = jinja2.Environment(undefined=jinja2.StrictUndefined, trim_blocks=True, keep_trailing_newline=True)
     environment.filters.update(code=code, md=for_markdown, full=numbers.full_bytes, delta=numbers.delta_bytes)
@@ -36,7 +36,7 @@ def markdown(plan: Plan, verified: Verdict, title: str = "", better: Better | No
         plan=plan,
         title=title,
         explanation=str(explain_peak(plan)),
-        errors=[error for error in verified.errors if error.rule != "capacity"],  # the explanation reports that
+        errors=[error for error in verified.errors if error.rule != "capacity"],  # the explanation reports the capacity
         most_findings=FINDINGS,
         missing=certificate_text.missing(plan),
         remarks=remarks(plan),

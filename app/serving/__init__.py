@@ -1,1 +1,1 @@
-"""Access control and server process of the explorer."""
+"""Server process of the explorer and its access control."""

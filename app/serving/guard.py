@@ -1,8 +1,8 @@
 """Middleware that authorizes every request and adds the content security policy.
 
-On a loopback address, requests must use a loopback host name, which prevents DNS rebinding. On other addresses, or
-behind a reverse proxy, they need the token (``TMMU_TOKEN``) or the header of an authenticating proxy
-(``TMMU_PROXY_HEADER``); without either setting every request is rejected.
+A server on a loopback address accepts only requests to a loopback host name, which prevents DNS rebinding. If a token
+(``TMMU_TOKEN``) or the header of an authenticating proxy (``TMMU_PROXY_HEADER``) is set, requests need this token or
+header. A server on another address without either setting rejects every request.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from app.session.work import visitors, workers
 
 COOKIE = "tmmu_visitor"
 HEALTH = "/_stcore/health"
-"""Health check, open to all requests."""
+"""Path of the health check, which every request may read."""
 
 POLICY = "; ".join(
     (
@@ -59,7 +59,7 @@ SHUTDOWN = 5.0
 
 @dataclass(frozen=True)
 class Rules:
-    """Access rules of a server."""
+    """Access settings of a server."""
 
     address: str
     """Address that the server listens on."""
@@ -67,7 +67,7 @@ class Rules:
     proxy_header: str = ""
 
     def refusal(self, headers: Mapping[str, str], path: str, token: str) -> str:
-        """Return the reason to reject a request, or "". ``token``: the token in its URL."""
+        """Return the reason to reject a request; "" to accept it. ``token``: the token in the URL of the request."""
         if path.endswith(HEALTH):
             return ""
         origin = headers.get("origin")
@@ -88,7 +88,7 @@ class Rules:
 
     @property
     def cookie(self) -> str:
-        """Cookie value that replaces the token after the first request."""
+        """Value of the cookie that replaces the token in the URL after the first request."""
         return hashlib.sha256(b"tmmu visitor " + self.token.encode()).hexdigest()
 
     def _has_cookie(self, headers: Mapping[str, str]) -> bool:
@@ -99,13 +99,13 @@ class Rules:
 
 
 def rules() -> Rules:
-    """Return the configured rules."""
+    """Return the access settings of this server."""
     address = str(config.get_option("server.address") or "")
     return Rules(address, os.environ.get(TOKEN, ""), os.environ.get(PROXY_HEADER, "").lower())
 
 
 class Guard:
-    """Middleware: check requests and websockets against the rules and add headers to responses."""
+    """Middleware that checks requests and websockets against the rules, and adds headers to responses."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -135,7 +135,10 @@ class Guard:
 
 
 def moved_to(path: str, query: list[tuple[str, str]]) -> str | None:
-    """Return the address of a page under its name of an earlier version; the first page has no path of its own."""
+    """Return the current address for an address of an earlier version or of the first page; else ``None``.
+
+    The address of the first page is ``/``.
+    """
     base, _, name = path.rpartition("/")
     if name != FIRST and name not in MOVED:
         return None
@@ -145,7 +148,7 @@ def moved_to(path: str, query: list[tuple[str, str]]) -> str | None:
 
 
 def _local(path: str) -> str:
-    """Return a path with one leading slash; two would name another server."""
+    """Return a path with one leading slash. A redirect to a path with two would lead to another server."""
     return "/" + path.lstrip("/\\")
 
 
@@ -160,7 +163,7 @@ def _with_policy(send: Send) -> Send:
 
 @asynccontextmanager
 async def lifespan(_app: Any) -> AsyncIterator[None]:
-    """Start the fork server of the workers with the server, and limit the time of the shutdown."""
+    """Start the fork server of the workers at the start of the server, and limit the time of the shutdown."""
     visitors.loop = asyncio.get_running_loop()
     workers.prepare()
     try:

@@ -1,4 +1,4 @@
-"""The server process: ``streamlit run`` without the message ``Aborted!`` after Ctrl-C; settings of its access."""
+"""The server process: ``streamlit run`` without the message ``Aborted!`` after Ctrl-C; names of its access settings."""
 
 import ipaddress
 import sys

@@ -21,34 +21,34 @@ MOST_WITHOUT = 200
 
 
 def path_text(path: Path) -> str:
-    """Return the text of a level for links and the browser. Separators in names are quoted."""
+    """Return the path of a module as text for links and the browser, with quoted separators in names."""
     return "/".join([quote(part, safe="") for part in path])
 
 
 def paths_of(text: str) -> frozenset[Path]:
-    """Return the levels in the text of a choice, written by :func:`path_text` and separated by commas."""
+    """Return the module paths in the text of a choice: texts of :func:`path_text`, separated by commas."""
     return frozenset([tuple([unquote(part) for part in path.split("/")]) for path in text.split(",") if path])
 
 
 def without(text: str, path: str) -> str:
-    """Return the levels of a choice without ``path``."""
+    """Return the comma-separated paths of ``text`` without ``path``."""
     return ",".join([other for other in text.split(",") if other and other != path])
 
 
 def with_(text: str, path: str) -> str:
-    """Return the levels of a choice with ``path``."""
+    """Return the comma-separated paths of ``text`` with ``path`` at the end."""
     return f"{without(text, path)},{path}".lstrip(",")
 
 
 @remembered
 def tree(shown: Shown) -> Tree:
-    """Return the levels of the graph as run."""
+    """Return the module tree of the executed graph."""
     timeline = shown.timeline
     return tree_of(timeline.index, plan_rows.modules(shown), timeline.node_at.tolist())
 
 
 def way_of(shown: Shown, chosen: Choice) -> str:
-    """Return the part that is shown: :data:`MODEL`, or the nodes :data:`AROUND` the selection."""
+    """Return the part of the graph to show: :data:`MODEL`, or the nodes :data:`AROUND` the selection."""
     if chosen.walk:
         return chosen.walk
     nodes = len(shown.timeline.index.node_ids)
@@ -56,12 +56,12 @@ def way_of(shown: Shown, chosen: Choice) -> str:
 
 
 def walked(shown: Shown, chosen: Choice, peak_node: int) -> GraphView:
-    """Return the visible part for a choice. Without a selection, a neighbourhood is that of ``peak_node``."""
+    """Return the visible part of the graph. Without a selection, the neighbourhood of ``peak_node`` is shown."""
     index = shown.timeline.index
     tensor = index.tensor_of.get(chosen.selected, -1)
     around = way_of(shown, chosen) == AROUND
     radius = (RADIUS if chosen.radius is None else min(chosen.radius, MOST_RADIUS)) if around else None
-    # a whole model has one view for all selections, except tensors without a producer
+    # The drawing of a whole model is cached once for all selections, except tensors without a producer.
     has_producer = tensor >= 0 and index.producer[tensor] >= 0
     tensor, node = (tensor, peak_node if tensor < 0 else -1) if around else (-1 if has_producer else tensor, -1)
     request = ViewRequest(paths_of(chosen.opened), paths_of(chosen.closed), tensor, node, radius)
@@ -75,7 +75,7 @@ def _walked(shown: Shown, request: ViewRequest) -> GraphView:
 
 @remembered
 def _node_texts(shown: Shown) -> list[tuple[str, str]]:
-    """Return, per step, the largest tensor of its node, and all texts of the node in lower case."""
+    """Return ``(tensor, text)`` per step: the node's largest tensor, and its searchable text in lower case."""
     timeline = shown.timeline
     index, graph, rows = timeline.index, timeline.graph, []
     for number in timeline.node_at.tolist():
@@ -93,7 +93,7 @@ def _node_texts(shown: Shown) -> list[tuple[str, str]]:
 
 
 def found_steps(shown: Shown, text: str) -> dict[int, str]:
-    """Return step → tensor to select, for nodes with ``text`` in their name, operator, attributes or origin."""
+    """Return step → tensor to select, for each node whose name, operator, attributes or origin contain ``text``."""
     needle = text.strip().lower()
     if not needle:
         return {}
@@ -101,7 +101,7 @@ def found_steps(shown: Shown, text: str) -> dict[int, str]:
 
 
 def held(shown: Shown, found: GraphView, step: int, arena: str) -> tuple[int, ...]:
-    """Return, per vertex, the bytes of an arena that it wrote and that are live at a step."""
+    """Return, per vertex, the bytes that its nodes wrote to an arena and that are live at a step."""
     index = shown.timeline.index
     if not arena:
         return (0,) * len(found.collapsed.vertices)
@@ -109,6 +109,6 @@ def held(shown: Shown, found: GraphView, step: int, arena: str) -> tuple[int, ..
 
 
 def largest_of(shown: Shown, tensors: Iterable[int]) -> int:
-    """Return the largest tensor, the first of equal ones; −1 for none."""
+    """Return the largest tensor; of equally large tensors the first; −1 for no tensor."""
     size: Sequence[int] = shown.timeline.index.nbytes  # type: ignore[assignment]
     return max(tensors, key=lambda t: (int(size[t]), -t), default=-1)

@@ -1,4 +1,4 @@
-"""The store that this server was given (``--store``, or ``TMMU_STORE``): runs and sweeps for pages, plans for links."""
+"""Access to this server's store (``--store`` or ``TMMU_STORE``): recorded runs, their plans, and opened files."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _opened(at: str) -> Store:
 
 
 def latest_runs(model: str, most: int = 20) -> list[Run]:
-    """Return the latest runs of a model, newest first; [] without a store, or where it cannot be read."""
+    """Return the latest runs of a model, newest first; [] without a store, or if the store cannot be read."""
     return _of_store(lambda at: [*reversed(at.runs(model, last=most))]) or []
 
 
@@ -60,7 +60,8 @@ def content(name: str) -> tuple[bytes, str]:
             raise StoreFault("this server has no store.", hint="Start it with tmmu explore --store URL.")
         return keeper.document(digest), f"{name[:12]}.plan.cbor"
     except ValueError:
-        raise UnreadableInput(f"{name[:80]!r} names no plan.", hint="Open it from Compare, History.") from None
+        why = f"{name[:80]!r} is not the hash of a stored plan."
+        raise UnreadableInput(why, hint="Open the plan from Compare, History.") from None
     except TmmuError as error:
         why = getattr(error, "message", str(error))
         raise UnreadableInput(why, source=f"{KIND}:{name[:12]}", hint=error.hint) from error
@@ -70,7 +71,7 @@ def content(name: str) -> tuple[bytes, str]:
 
 
 def _of_store(read: Callable[[Store], T]) -> T | None:
-    """Return the result of ``read`` for the store; ``None`` without a store, or where it cannot be used."""
+    """Return ``read(store)``; ``None`` without a store, or if the store cannot be used."""
     with suppress(TmmuError):
         if (keeper := store()) is not None:
             return read(keeper)
@@ -78,12 +79,12 @@ def _of_store(read: Callable[[Store], T]) -> T | None:
 
 
 def keep_file(key: str, name: str, data: bytes) -> None:
-    """Keep an opened file, so that its link outlives this server."""
+    """Store an opened file, so that its link still works after a restart of the server."""
     _of_store(lambda at: at.keep_file(key, (name, data), datetime.now(UTC)))
 
 
 def kept_file(key: str) -> tuple[str, bytes] | None:
-    """Return ``(name, bytes)`` of a file that a server with this store opened; ``None`` if unknown."""
+    """Return ``(name, bytes)`` of a file that a server with this store opened; ``None`` for an unknown key."""
     return _of_store(lambda at: at.file(key))
 
 
@@ -93,5 +94,5 @@ def change_file(key: str, name: str, edit: Callable[[bytes], bytes]) -> bytes | 
 
 
 def drop_file(key: str) -> None:
-    """Delete an unused file."""
+    """Delete a file from the store."""
     _of_store(lambda at: at.drop_file(key))

@@ -1,4 +1,4 @@
-"""Samples and uploaded files: their sources, reading, and the error card of a rejected file."""
+"""Read samples and uploaded files, keep uploaded files, and make the error card of a rejected file."""
 
 import hashlib
 import hmac
@@ -33,9 +33,9 @@ from tmmu_core.planners.problem import Packing, Problem, Progress, Recorded
 from tmmu_core.plans.model import Plan
 
 READ_APART_FROM = 1 << 23
-"""Size from which a file is read in a worker process, where reading can be cancelled."""
+"""Minimum size in bytes of a file that is read in a worker process, where reading can be cancelled."""
 SHARED = "TMMU_GALLERY"
-"""Environment variable; with the value ``shared``, all visitors see the files of all."""
+"""Environment variable; with the value ``shared``, every visitor sees the files of all visitors."""
 SAMPLES = project_path("sample_graphs")
 
 
@@ -44,7 +44,7 @@ class Sample:
     """A sample of the gallery."""
 
     name: str
-    """Name of the file without extensions, for links."""
+    """Name of the sample's file without extensions. Links contain it."""
     title: str
     path: Path
     teaches: str
@@ -53,7 +53,7 @@ class Sample:
 
 @dataclass(frozen=True, eq=False)
 class Opened:
-    """A file that was read: a graph or a plain problem to plan, or a finished plan."""
+    """The content of a file: a graph or a plain problem to plan, or a finished plan."""
 
     source: str
     name: str
@@ -79,16 +79,19 @@ class Opened:
 
 
 def open_source(source: str) -> Opened:
-    """Read a sample or an uploaded file. Raises the reader's errors; ``UnreadableInput`` if there is no such source."""
+    """Read a sample or an uploaded file. Raises the reader's errors, and ``UnreadableInput`` for an unknown source."""
     return job_table().remembered(("opened", source), lambda: read_bytes(*content_of(source), source))
 
 
 PATIENCE = 0.4
-"""Seconds that a page waits for a file before it shows the progress."""
+"""Seconds that a page waits for a file before the page shows the progress."""
 
 
 def open_job(source: str) -> Job[Opened]:
-    """Return the job that reads a source, at most :data:`PATIENCE` after its start; raises as :func:`open_source`."""
+    """Return the job that reads a source; wait for it up to :data:`PATIENCE` after its start.
+
+    The result of the job raises the errors of :func:`open_source`.
+    """
 
     def read(progress: Progress) -> Opened:
         return job_table().remembered(("opened", source), lambda: read_bytes(*content_of(source), source, progress))
@@ -99,7 +102,7 @@ def open_job(source: str) -> Job[Opened]:
 
 
 def label_of(source: str) -> tuple[str, int]:
-    """Return ``(name, bytes)`` of a source, for texts; the source itself if it is no longer stored."""
+    """Return ``(file name, size in bytes)`` of a source; ``(source, 0)`` if the file is no longer stored."""
     try:
         data, name = content_of(source)
     except TmmuError:
@@ -121,7 +124,7 @@ def content_of(source: str) -> tuple[bytes, str]:
         kept = shelf().get(source)
         if kept is None:
             why = "the link names a file that is no longer on this server."
-            hint = "Open the file again; a file's link lives as long as the server that opened it."
+            hint = "Open the file again. The link of a file works until the server restarts."
             raise UnreadableInput(why, source=source, hint=hint)
         return kept[1], kept[0]
     paths = {sample.name: sample.path for sample in samples()}
@@ -136,7 +139,7 @@ def content_of(source: str) -> tuple[bytes, str]:
 
 
 def named(arguments: Sequence[str], script: Path) -> list[str]:
-    """Return the files that this server was started with; [] if ``script`` is not the script that runs."""
+    """Return the files on the command line of this server; [] if the server does not run ``script``."""
     runs = bool(arguments) and Path(arguments[0]).resolve() == script.resolve()
     return list(arguments[1:]) if runs else []
 
@@ -144,7 +147,7 @@ def named(arguments: Sequence[str], script: Path) -> list[str]:
 def files_at(path: Path) -> list[tuple[str, bytes]]:
     """Return ``(name, bytes)`` of the file at ``path``, or of each module or snapshot in a folder.
 
-    Raises ``OSError``, and ``UnreadableInput`` for one that changes while it is read.
+    Raises ``OSError``, and ``UnreadableInput`` for a file that changes while it is read.
     """
     if not os.path.isdir(path):
         return [(path.name, read_whole(path))]
@@ -178,7 +181,7 @@ def samples() -> tuple[Sample, ...]:
 
 
 def read_catalogue(folder: Path) -> tuple[Sample, ...]:
-    """Return the samples in ``index.json`` of ``folder``; none without a catalogue, or if it is incomplete."""
+    """Return the samples in ``index.json`` of ``folder``; () if the file is missing or is not JSON."""
     try:
         listed = msgspec.json.decode((folder / "index.json").read_bytes())
     except (OSError, msgspec.DecodeError):
@@ -197,16 +200,16 @@ def read_catalogue(folder: Path) -> tuple[Sample, ...]:
 
 @st.cache_resource(show_spinner=False)
 def golden() -> tuple[Path, ...]:
-    """Return the golden traces of the samples, by name."""
+    """Return the files with golden traces of the samples, sorted by name."""
     folder = SAMPLES / "golden"
     return tuple(sorted(p for p in folder.glob("*.trace.jsonl*") if p.is_file() and not p.name.startswith(".")))
 
 
-# --- the shelf ---------------------------------------------------------------------------------------------------
+# --- uploaded files ----------------------------------------------------------------------------------------------
 
 
 MOVES = ".moves.json"
-"""Suffix of files with the moves of an opened fit; they cannot be opened alone."""
+"""Suffix of files with the moves of an opened fit. The list of opened files leaves them out."""
 
 
 LONGEST_NAME = 255
@@ -219,10 +222,10 @@ class _Kept(NamedTuple):
 
 
 class Shelf:
-    """Uploaded files. Each has a secret key; anyone with its link can open it.
+    """Opened files by key. The key of an uploaded file is secret; anyone with the link of a file can open it.
 
-    Files given at the start of the server have the digest of their content as key, so their links outlive the server.
-    With a store, uploaded files are kept there and their links outlive the server too.
+    The key of a file on the server's command line is the digest of its content, so its link works after a restart.
+    With a store, uploaded files are stored too, and their links work after a restart.
     """
 
     def __init__(self, keep_bytes: int | None = None) -> None:
@@ -231,7 +234,7 @@ class Shelf:
         self._secret = secrets.token_bytes(32)
 
     def put(self, name: str, data: bytes, owner: str | None = None) -> str:
-        """Keep a file of ``owner`` (default: this visitor) and return its source; evict the oldest files if full."""
+        """Add a file of ``owner`` (default: this visitor) and return its source; evict the oldest files if needed."""
         owner = visitors.visitor() if owner is None else owner
         base = visible(name.replace("\\", "/").rpartition("/")[2])[-LONGEST_NAME:]  # without folders
         name = "file" if base.strip(". ") == "" else base
@@ -265,7 +268,7 @@ class Shelf:
         history.drop_file(source.removeprefix("file:"))
 
     def names(self) -> list[tuple[str, str]]:
-        """Return ``(source, name)`` of this visitor's uploads and of the server's files, newest first."""
+        """Return ``(source, name)`` of the files that this visitor may see, newest first."""
         mine = {visitors.SERVER, visitors.visitor()}
         everyone = os.environ.get(SHARED) == "shared"
         with self._lock:
@@ -275,7 +278,7 @@ class Shelf:
 
 @st.cache_resource(show_spinner=False)
 def shelf() -> Shelf:
-    """Return the shelf of opened files of this server."""
+    """Return the opened files of this server."""
     return Shelf()
 
 
@@ -283,12 +286,12 @@ def shelf() -> Shelf:
 
 
 def lacks_arenas(error: TmmuError) -> bool:
-    """Return whether a graph names an arena that is not declared."""
+    """Return whether the error is about an arena that the graph uses but does not declare."""
     return isinstance(error, ArenaTooSmall) and error.undeclared
 
 
 def arenas_named(graph: Graph) -> dict[str, dict[str, Any]]:
-    """Return every arena of a graph's tensors, by name or by role, without capacities."""
+    """Return an arena configuration without capacities, with an entry for each arena that the graph's tensors use."""
     by_role = {"gradient": "gradients"} | dict.fromkeys(PERSISTENT_ROLES, "parameters")
     roles = {by_role.get(tensor.role, "activations") for tensor in graph.tensors if tensor.arena is None}
     named = {tensor.arena for tensor in graph.tensors if tensor.arena is not None}
@@ -297,7 +300,7 @@ def arenas_named(graph: Graph) -> dict[str, dict[str, Any]]:
 
 
 def card_of(error: TmmuError, title: str, source: str = "") -> dict[str, Any]:
-    """Return an error as an error card: code, place, hint, and the whole record."""
+    """Return the fields of an error card: title, code, message, place, hint and the whole record of the error."""
     record: dict[str, Any] = error.record()
     diagnostics = record.get("diagnostics", {})
     place = record.get("place") or diagnostics.get("path") or ""

@@ -1,4 +1,4 @@
-"""The pages, in the order of the navigation: the one list of them."""
+"""The table of pages, in the order of the navigation."""
 
 PAGES: tuple[tuple[str, str], ...] = (
     ("plan", "Plan"),
@@ -8,7 +8,8 @@ PAGES: tuple[tuple[str, str], ...] = (
     ("scale", "Scale"),
     ("export", "Export"),
 )
-"""``(name, title)``: a page's file in ``views/`` and its address; its title. The first is where a session begins."""
+"""``(name, title)`` of each page. ``name`` is its folder in ``app/pages/`` and its address. A session begins with the
+first page."""
 
 FIRST = PAGES[0][0]
 MOVED = {

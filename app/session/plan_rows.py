@@ -1,4 +1,4 @@
-"""Facts of a plan's rows and storages for the pages: producers, places, live storages at a step."""
+"""Facts about the rows and storages of a plan for the pages: producers, phases, live storages, placement order."""
 
 from dataclasses import dataclass
 
@@ -25,7 +25,7 @@ from tmmu_core.plans.making.placement_order import Placed, placed_in, problem_of
 
 @remembered
 def operators(shown: Shown) -> list[str] | None:
-    """Return the operator that writes each row, ``""`` for none; ``None`` if unknown for the plan."""
+    """Return the operator that writes each row, ``""`` for none; ``None`` if the plan's file names no operators."""
     if shown.solution is None:
         made = shown.opened.made
         names = [made[name].operator if name in made else "" for name in shown.plan.tensor_ids] if made else []
@@ -34,12 +34,12 @@ def operators(shown: Shown) -> list[str] | None:
 
 
 MOST_EAGER = 12_000
-"""Maximum number of tensors whose origins are computed eagerly; larger plans compute them on request."""
+"""Maximum number of tensors of a plan whose origins are computed before a page needs them."""
 
 
 @dataclass(frozen=True, eq=False)
 class Origins:
-    """Origins of each row of a plan as texts; ``""`` without a producer."""
+    """Producer, layer, module and phase of each row of a plan; ``""`` for a row without a producer."""
 
     producer: list[str]
     layer: list[str]
@@ -49,13 +49,13 @@ class Origins:
 
 
 def have_origins(shown: Shown) -> bool:
-    """Return whether the origins of rows are known: from a graph, or from the file of a finished plan."""
+    """Return whether :func:`origins` are known, from the graph or from the file of a finished plan."""
     return shown.solution is not None or bool(shown.opened.made)
 
 
 @remembered
 def origins(shown: Shown) -> Origins | None:
-    """Return producer, layer, module and phase of each row; ``None`` if unknown for the plan."""
+    """Return producer, layer, module and phase of each row; ``None`` without a graph and without names in the file."""
     if not have_origins(shown):
         return None
     if shown.solution is None:
@@ -90,13 +90,13 @@ def has_layers(shown: Shown) -> bool:
 
 @remembered
 def modules(shown: Shown) -> Modules:
-    """Return the module tree of the graph as run."""
+    """Return the modules of the executed graph."""
     timeline = shown.timeline
     return modules_of(timeline.index, timeline.node_at.tolist())
 
 
 def phases(shown: Shown) -> tuple[Stretch, ...]:
-    """Return the phases of the steps; empty if there is only one."""
+    """Return the phases of the steps; () if the plan has only one phase."""
     if shown.solution is not None:
         found = phases_of(shown.timeline)
     else:
@@ -118,9 +118,9 @@ def storages(shown: Shown) -> PlanStorages:
 
 
 def storages_alive(shown: Shown, step: int, arena: str) -> list[tuple[int, int]]:
-    """Return ``(row of the head, bytes)`` of the storages of an arena that are live at a step, the largest first.
+    """Return ``(row of the first tensor, bytes)`` of the storages of an arena that are live at a step, largest first.
 
-    A view can outlive its base, so bytes are counted by storages: their sum is the live bytes of the step.
+    The sum of the bytes is the live bytes of the step. Tensors do not add up to it, because views share a storage.
     """
     s = storages(shown)
     alive = np.flatnonzero((s.arena == arena_number(shown.plan, arena)) & (s.birth <= step) & (step < s.death))
@@ -134,9 +134,9 @@ MOST_LATE = 8
 
 @remembered
 def freed_late(shown: Shown, arena: str) -> list[tuple[int, int, int]]:
-    """Return ``(row of the head, last read, use before it)`` of the buffers that only their last reader keeps.
+    """Return ``(row of the first tensor, last read, previous use)`` of the buffers that wait for their last read.
 
-    Sorted by bytes × steps between the two uses, at most :data:`MOST_LATE`; empty for a plan without a graph.
+    Sorted by bytes × steps of the wait, at most :data:`MOST_LATE`; [] for a plan without a graph.
     """
     if shown.solution is None or arena not in shown.solution.liveness.arenas:
         return []
@@ -150,10 +150,10 @@ def freed_late(shown: Shown, arena: str) -> list[tuple[int, int, int]]:
 
 @dataclass(frozen=True)
 class OverSteps:
-    """Bytes held by the buffers of an arena over a range of steps."""
+    """Bytes of the buffers of an arena in a range of steps."""
 
     rows: list[tuple[int, int, int]]
-    """``(row of the first tensor, bytes, steps held in the range)``, most bytes × steps first."""
+    """``(row of the first tensor, bytes, live steps in the range)``, most bytes × steps first."""
     byte_steps: int
     peak: int
     peak_step: int
@@ -185,7 +185,10 @@ def placement_order(shown: Shown, arena: str) -> Placed:
 
 @remembered
 def first_difference(left: Shown, right: Shown, arena: str) -> PlacementDifference | None:
-    """Return the first different placement of two plans, in their placement order if it is the same, else by birth."""
+    """Return the first different placement of two plans.
+
+    Placements are compared in placement order if both planners use the same rule, else in order of the first write.
+    """
     one, two = placement_order(left, arena), placement_order(right, arena)
     alike = one.by == two.by and one.own and two.own
     orders = (one.storages, two.storages) if alike else None

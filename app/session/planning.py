@@ -1,7 +1,7 @@
-"""Computation for the pages: plan, verify, compare, cache. Sources come from ``opening``.
+"""Plan, verify and compare for the pages.
 
-Long computations are cached by their inputs (a file's digest, a choice's problem, a plan's hash) and run as jobs
-(``jobs``), which can be watched and stopped. All figures come from the core.
+Long computations run as jobs (``jobs``), which a visitor can watch and stop. Results are cached by their inputs: the
+digest of the file, the request, the hash of the plan. All figures come from the core.
 """
 
 from collections.abc import Mapping
@@ -36,17 +36,17 @@ from tmmu_core.plans.making.request_options import OPTION_SPECS, json_text
 from tmmu_core.plans.model import Plan
 
 BEST = "auto"
-"""The planner of the best plan."""
+"""The planner of the button "Find the best plan"."""
 PATIENCE = 2.5
 """Seconds that a page waits for a result before it shows progress."""
 LINEAR = ("slots", "naive", GIVEN)
 """Planners whose time is linear in the number of tensors."""
 HERE_UP_TO = 40_000
-"""Number of tensors up to which plans are computed in the server; larger ones in a worker process."""
+"""Maximum number of tensors of a plan that is computed in the server process instead of a worker process."""
 JUDGED_HERE_UP_TO = 5_000
-"""Number of tensors up to which a plan is verified in the server: faster than starting a process."""
+"""Maximum number of tensors of a plan that is verified in the server process, faster than a new process starts."""
 BY_FILE_FROM = 2_000
-"""Number of tensors from which a worker reads the graph's file again instead of receiving the graph."""
+"""Minimum number of tensors of a graph that a worker reads from its file instead of receiving it pickled."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +54,7 @@ class Shown:
     """The plan that the pages show, its inputs and its verdict."""
 
     choice: Choice
-    """The choice with explicit mode, preset and planner."""
+    """The choice with explicit defaults."""
     opened: Opened
     plan: Plan
     solution: Solution | None = None
@@ -64,7 +64,7 @@ class Shown:
 
     @property
     def graph(self) -> Graph | None:
-        """The planned graph, if there is one: as given, or a rank's share of it."""
+        """The planned graph: as in the file, or a rank's share of it; ``None`` for a file without a graph."""
         return self.solution.graph if self.solution is not None else self.opened.graph
 
     @property
@@ -85,8 +85,8 @@ class Shown:
 def open_files(files: list[tuple[str, bytes]], owner: str | None = None) -> tuple[list[str], list[dict[str, Any]]]:
     """Open files for ``owner`` (default: the visitor of this page); return ``(sources, error cards)``.
 
-    A rejected file does not affect the others. The files of an XLA dump count as one per module. A large file is read
-    by the page that shows it, which reports its progress.
+    The other files are opened even if one is rejected. The files of one module of an XLA dump count as one file. A
+    large file is not read here: the page that shows it reads it and reports the progress.
     """
     opened: list[str] = []
     cards: list[dict[str, Any]] = []
@@ -97,13 +97,13 @@ def open_files(files: list[tuple[str, bytes]], owner: str | None = None) -> tupl
             if len(data) < READ_APART_FROM:
                 open_source(source)
                 first_plan = plan_job(Choice(source=source))
-                with suppress(TaskNotFinished):  # it was cancelled: the file is valid
+                with suppress(TaskNotFinished):  # a cancelled plan says nothing against the file
                     if first_plan.wait(PATIENCE):
                         first_plan.result()  # reject a graph that cannot be planned
         except TmmuError as error:
-            if not lacks_arenas(error):  # without declared arenas it can be opened, and the page offers to declare them
+            if not lacks_arenas(error):  # for a graph without declared arenas, the page offers to declare them
                 cards.append(card_of(error, f"{name} was not opened", name))
-                if source not in kept_before and not isinstance(error, TaskNotFinished):  # no page shows it yet
+                if source not in kept_before and not isinstance(error, TaskNotFinished):  # no page shows the file
                     shelf().drop(source)
                 continue
         opened.append(source)
@@ -120,7 +120,7 @@ def planning_input(opened: Opened) -> Graph | PlainInstance:
 
 
 def opened_at(choice: Choice) -> tuple[Choice, Opened]:
-    """Return the choice with explicit defaults, and the file as read at its sizes, where its reader assumed others."""
+    """Return the choice with explicit defaults and its file, read at the chosen sizes of its open dimensions."""
     opened = open_source(choice.source)
     full = spelled_out(choice, opened)
     if opened.graph is not None and opened.graph.assumed and full.dims:
@@ -138,13 +138,13 @@ def spelled_out(choice: Choice, opened: Opened) -> Choice:
 
 
 def plan_job(choice: Choice) -> Job[Shown]:
-    """Return the job that plans a choice; equal choices share one job."""
+    """Return the job that plans a choice. Equal choices share one job."""
     return job_table().job(plan_key(choice), "planning", lambda progress: make_plan(choice, progress))
 
 
 def plan_key(choice: Choice) -> tuple[Any, ...]:
-    """Return the key of the job that plans a choice; explicit defaults do not change it."""
-    with suppress(TmmuError, OSError):  # the job raises it
+    """Return the key of the job that plans a choice. A choice with explicit defaults has the same key."""
+    with suppress(TmmuError, OSError):  # the job raises the error
         choice = spelled_out(choice, open_source(choice.source))
     return ("plan", *choice.problem)
 
@@ -156,16 +156,16 @@ def make_plan(choice: Choice, progress: Progress | None = None) -> Shown:
         return _finished(full, opened, opened.plan)
     made = _known_rank(full) or _reviewed(full, opened) or _made(full, opened, progress or (lambda *_: True))
     if made.plan.planner_options.get(NODE_LIMIT) != full.options.get(NODE_LIMIT):
-        full = full.but(options=dict(made.plan.planner_options))  # it was stopped
+        full = full.but(options=dict(made.plan.planner_options))  # the search was stopped
     if full.planner == GIVEN:
         return _finished(full, opened, made.plan)
     return Shown(full, opened, made.plan, made.solution)
 
 
 def repeatable(job: Job[Shown], choice: Choice) -> Choice | None:
-    """Return the choice that repeats the plan of a stopped search, for everybody; ``None`` where none was stopped.
+    """Return the choice that repeats the plan of a stopped search; ``None`` if the search was not stopped.
 
-    Raises :class:`TaskNotFinished` if it was stopped for other visitors only.
+    The plan is cached for that choice. Raises :class:`TaskNotFinished` if only other visitors stopped the search.
     """
     made = job.result().choice
     if made.options.get(NODE_LIMIT) == choice.options.get(NODE_LIMIT):
@@ -189,11 +189,11 @@ def _made(full: Choice, opened: Opened, progress: Progress) -> PlanningResult:
 
 
 def about(task: Task, opened: Opened, dims: Mapping[str, int], *arguments: Any) -> TaskCall:
-    """Return the request of a task about ``opened``, with the sizes that its reader assumed."""
+    """Return the call of a task about the graph or problem of ``opened``, read at the sizes ``dims``."""
     subject: tasks.Subject = planning_input(opened)
     graph = subject if isinstance(subject, Graph) else None
     if graph is not None and len(graph.tensors) >= BY_FILE_FROM:
-        with suppress(TmmuError):  # the file was evicted, but the graph is still in memory
+        with suppress(TmmuError):  # an evicted file: send the graph, which is still in memory
             subject = tasks.File(*content_of(opened.source), dict(dims) if graph.assumed else None)
     return TaskCall(task, (subject, *arguments), graph)
 
@@ -209,13 +209,13 @@ def task_job(key: tuple[Any, ...], what: str, choice: Choice, task: Task, *argum
 
 
 def _finished(full: Choice, opened: Opened, plan: Plan) -> Shown:
-    """Return a finished plan from a file with its verdict (contract §11)."""
+    """Verify a finished plan from a file and return it with its verdict (contract §11)."""
     judged = finished(plan, complete=opened.trace is None or opened.trace.complete)
     return Shown(full, opened, judged.plan, verdict=judged.verdict)
 
 
 def requested(full: Choice, opened: Opened) -> PlanRequest:
-    """Return the request for the planner, without capacities of unused arenas, which a link may contain."""
+    """Return the request for the planner. Capacities of arenas that the graph does not use are left out."""
     request = full.request
     if opened.problem is not None:
         names = [problem.arena for problem in (opened.problem, *opened.others)]
@@ -238,19 +238,19 @@ _NOT_OF_INSTANCES = {name: value for name, value in vars(PlanRequest()).items() 
 def ranks_key(choice: Choice) -> tuple[Any, ...]:
     """Return the key of the plans of all ranks."""
     spec: Any = choice.shard
-    with suppress(TmmuError):  # the job raises it
+    with suppress(TmmuError):  # the job raises the error
         spec = json_text(choice.shard_spec or spec_of(choice.shard))
     return ("ranks", *choice.of_whole().problem, spec)
 
 
 def keep_reviewed(choice: Choice, plan: Plan) -> None:
-    """Keep the plan of a review file, so that its choice is not planned again."""
+    """Cache the plan of a review file for its choice, so that no planner runs."""
     full = spelled_out(choice, open_source(choice.source))
     job_table().kept.put(("reviewed", *full.problem), finished(plan).plan, owners={visitors.visitor()})
 
 
 def _reviewed(full: Choice, opened: Opened) -> PlanningResult | None:
-    """Return the plan of a review file for this choice, with liveness computed from the graph."""
+    """Return the cached plan of a review file for this choice, with liveness computed from the graph; else ``None``."""
     plan = job_table().kept.get(("reviewed", *full.problem))
     if plan is None:
         return None
@@ -262,7 +262,7 @@ def _reviewed(full: Choice, opened: Opened) -> PlanningResult | None:
 
 
 def _known_rank(full: Choice) -> PlanningResult | None:
-    """Return the plan of the rank, if all ranks are already planned."""
+    """Return the plan of the rank if all ranks are already planned; else ``None``."""
     known = job_table().known(ranks_key(full)) if full.shard_spec is not None else None
     if known is None or not known.worked or full.rank >= known.result().world_size:
         return None
@@ -289,7 +289,7 @@ def baseline_of(choice: Choice) -> Choice | None:
 
 
 def picking(full: Choice, planner: str | None) -> dict[str, Any]:
-    """Return the changes when a planner is selected: given offsets of the file become the baseline."""
+    """Return the fields to change when ``planner`` is selected. The offsets of the file become the baseline."""
     changes: dict[str, Any] = {"planner": planner}
     if full.planner == GIVEN and planner != GIVEN and not full.baseline:
         changes["baseline"] = f"planner:{GIVEN}"
@@ -297,15 +297,15 @@ def picking(full: Choice, planner: str | None) -> dict[str, Any]:
 
 
 def best(full: Choice) -> dict[str, Any]:
-    """Return the changes for the best plan: ``auto``, which minimises even if a capacity would stop it earlier."""
+    """Return the fields to change for the best plan: planner ``auto``, which minimises even below a capacity."""
     limited = bool(full.capacities or full.arenas)
     return picking(full, BEST) | {"options": {"minimise": True} if limited else {}}
 
 
 def compared_under(choice: Choice, planner: str) -> Choice:
-    """Return the choice with another planner, which minimises, so that the sizes of all planners are comparable.
+    """Return the choice with another planner and, if it has one, its option to minimise.
 
-    Without this option, some planners stop as soon as the plan fits its capacity.
+    Without the option, some planners stop as soon as the plan fits its capacity, and the sizes cannot be compared.
     """
     one = choice.under(planner)
     if planner in PLANNERS and (choice.capacities or choice.arenas) and "minimise" in PLANNERS[planner].options:
@@ -314,7 +314,7 @@ def compared_under(choice: Choice, planner: str) -> Choice:
 
 
 def every_planner(choice: Choice) -> Job[list[str]]:
-    """Return the job that runs all planners on the problem, one at a time so that their times are comparable."""
+    """Return the job that runs all planners on the problem, one after the other so that their times are comparable."""
     names = [name for name in planners_for(open_source(choice.source)) if name in PLANNERS]
 
     def run(progress: Progress) -> list[str]:
@@ -333,7 +333,7 @@ def every_planner(choice: Choice) -> Job[list[str]]:
 
 
 def go_on(choice: Choice) -> None:
-    """Allow stopped planners to run again."""
+    """Forget the plans of stopped planners, so that the planners run again."""
     job_table().forget(_all_key(choice))
     for name in planners_for(open_source(choice.source)):
         key = plan_key(compared_under(choice, name))
@@ -346,7 +346,7 @@ def _all_key(choice: Choice) -> tuple[Any, ...]:
 
 
 def arenas_in_use(choice: Choice, opened: Opened) -> tuple[str, ...]:
-    """Return the arenas that the choice's tensors need, by name, without their capacities."""
+    """Return the names of the arenas that the tensors of the choice use, sorted."""
     if opened.problem is not None:
         return tuple(sorted(problem.arena for problem in (opened.problem, *opened.others)))
     if opened.plan is not None:
@@ -387,7 +387,7 @@ def judgement(shown: Shown) -> Job[tasks.Judgement]:
             return tasks.judge(TaskContext(progress), shown.graph, shown.plan, dims, cut_from)
         subject: tasks.Subject | None = shown.graph
         if shown.opened.kind == "graph" and shown.graph is open_source(shown.opened.source).graph:
-            with suppress(TmmuError):  # the file was evicted, but the graph is still in memory
+            with suppress(TmmuError):  # an evicted file: send the graph, which is still in memory
                 subject = tasks.File(*content_of(shown.opened.source))
         answer: tasks.Judgement = job_table().run_task(
             TaskCall(tasks.judge, (subject, shown.plan, dims, cut_from)), progress
@@ -398,7 +398,7 @@ def judgement(shown: Shown) -> Job[tasks.Judgement]:
 
 
 def known_judgement(shown: Shown) -> Job[tasks.Judgement] | None:
-    """Return the job that verifies a plan if it was started."""
+    """Return the job that verifies a plan; ``None`` if it was not started."""
     return job_table().known(("judge", shown.key))
 
 

@@ -1,4 +1,4 @@
-"""Shard specs: texts, presets for any graph, and coordinates of a rank."""
+"""Shard specs of the view Ranks: presets, JSON text, and the coordinates of a rank."""
 
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -12,7 +12,7 @@ from tmmu_core.graph.native.document import refuse_repeated_keys
 from tmmu_core.graph.sharding.shard_spec import ShardSpec
 
 MOST_RANKS = 16_384
-"""Ranks up to which a page draws each."""
+"""Maximum number of ranks that a page draws."""
 
 MEGATRON: tuple[tuple[str, int], ...] = (
     ("*.c_attn.weight", 1),
@@ -27,12 +27,13 @@ MEGATRON: tuple[tuple[str, int], ...] = (
     ("*.attention.output.dense.weight", 1),
     ("*.output.dense.weight", 1),
 )
-"""Pattern → axis: the second matrix of a pair is split along the output axis of the first (Shoeybi et al., 2019)."""
+"""``(pattern of the weight's id, axis to split)`` of tensor parallelism (Shoeybi et al., 2019): the first matrix of a
+pair is split along its output axis, the second along its input axis."""
 
 
 @dataclass(frozen=True)
 class Preset:
-    """A spec to begin with."""
+    """A shard spec that the page offers."""
 
     name: str
     about: str
@@ -45,7 +46,7 @@ class Preset:
 
 
 def presets(graph: Graph) -> tuple[Preset, ...]:
-    """Return shard specs for a graph; each mesh includes the axes that the graph's tensors name."""
+    """Return shard specs for a graph. Each mesh has the mesh axes that the graph's tensors name."""
     own = sorted({tensor.shard.mesh for tensor in graph.tensors if tensor.shard is not None})
     ids = [tensor.id for tensor in graph.tensors if tensor.role == "parameter"]
 
@@ -66,7 +67,8 @@ def presets(graph: Graph) -> tuple[Preset, ...]:
     return (
         Preset(
             "Tensor parallel 8",
-            "weights, optimizer state, heads and MLP activations are split over 8 ranks; the residual stream is whole",
+            "weights, optimizer state, heads and MLP activations are split over 8 ranks; each rank has the whole "
+            "residual stream",
             {"mesh": mesh(tp=8), **tensors, "contracts": by_rows | followed},
         ),
         Preset(
@@ -84,7 +86,7 @@ def presets(graph: Graph) -> tuple[Preset, ...]:
 
 
 def pretty(spec: dict[str, Any]) -> str:
-    """Return a spec as JSON: a line per mesh axis, rule and contract."""
+    """Return a spec as JSON with one line per mesh axis, rule and contract."""
     parts = []
     for key, value in spec.items():
         text = _line(value)
@@ -104,7 +106,7 @@ def spec_of(text: str) -> dict[str, Any]:
     """Parse the JSON text of a spec. Raises ``UnreadableInput``; ``read_spec`` checks its content."""
     way = 'Write {"mesh": {"tp": 8}, "rules": [{"match": "*.weight", "axis": 0, "mesh": "tp"}]}, or choose a preset.'
     if not text.strip():
-        raise UnreadableInput("a rank is chosen, but no shard spec.", source="shard spec", hint=way)
+        raise UnreadableInput("a rank is chosen without a shard spec.", source="shard spec", hint=way)
     try:
         spec = msgspec.json.decode(text)
         refuse_repeated_keys(text.encode(), "shard spec")
@@ -124,6 +126,6 @@ def compact(text: str) -> str:
 
 
 def place(spec: ShardSpec, rank: int) -> str:
-    """Coordinates of a rank in the mesh: ``dp 3 · tp 1``."""
+    """Return the coordinates of a rank in the mesh: ``dp 3 · tp 1``."""
     at = spec.place(rank)
     return " · ".join(f"{name} {at[name]}" for name, size in spec.mesh if size > 1) or "alone"

@@ -1,4 +1,4 @@
-"""The ``tmmu`` command that repeats a plan to the byte, and the files that it reads."""
+"""The ``tmmu`` command that computes the shown plan again, byte for byte, and the files that the command reads."""
 
 import json
 import re
@@ -14,7 +14,7 @@ from tmmu_core.plans.making.request_options import OPTION_SPECS, capacity_texts,
 from tmmu_core.plans.model import Plan
 
 FILES = {"arenas": "arenas.json", "order": "order.json", "shard_spec": "shards.json"}
-"""Field of the request → the file that the command reads it from."""
+"""Field of the request → name of the file from which the command reads the field."""
 
 
 def command(shown: Shown) -> str:
@@ -28,7 +28,7 @@ def command(shown: Shown) -> str:
         spec = OPTION_SPECS[name]
         if name == "options":
             for key, value in request.options.items():
-                is_text = option_pairs([f"{key}={value}"]) == {key: value}  # read back unchanged without quotes
+                is_text = option_pairs([f"{key}={value}"]) == {key: value}  # the command line needs no quotes
                 text = value if is_text else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
                 parts += [spec.option, f"{key}={text}"]
         elif name == "capacities":
@@ -42,10 +42,10 @@ def command(shown: Shown) -> str:
 
 
 def _line(parts: Sequence[str]) -> str:
-    """Return the words as one shell command line that a terminal prints unchanged.
+    """Return the words as one shell command line without control characters.
 
-    A word with control characters is quoted by its character codes (``$'\\x15'``): a line editor would execute them
-    when the line is pasted.
+    Control characters are written as codes (``$'\\025'``), because a terminal would execute them when a user pastes
+    the line.
     """
     words = []
     for part in parts:
@@ -59,7 +59,7 @@ def _line(parts: Sequence[str]) -> str:
 
 
 def files(shown: Shown) -> dict[str, bytes]:
-    """Return name → bytes of the files that the command reads in addition to the graph."""
+    """Return name → content of the files that the command reads in addition to the graph."""
     if shown.opened.plan is not None:
         return {}
     request = _command_request(shown)
@@ -71,7 +71,7 @@ def files(shown: Shown) -> dict[str, bytes]:
 
 
 def _command_request(shown: Shown) -> PlanRequest:
-    """Return the request as command-line options."""
+    """Return the request that the options of the command describe."""
     request = requested(shown.choice, shown.opened)
     # Without --planner, the offsets in the file are used.
     return request.but(planner=None, options={}) if request.planner == GIVEN else request
@@ -96,7 +96,7 @@ def file_of(shown: Shown) -> str:
             return f"{SAMPLES.name}/{sample.path.relative_to(SAMPLES).as_posix()}"
     kept = shelf().get(shown.opened.source)
     name = kept[0] if kept is not None else shown.opened.name
-    return f"./{name}" if name.startswith("-") else name  # not an option, nor standard input
+    return f"./{name}" if name.startswith("-") else name  # "-" begins an option, and alone is standard input
 
 
 STEM_BYTES = 100

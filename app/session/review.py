@@ -1,7 +1,7 @@
-"""A design review: notes, bookmarked views and a decision about a plan, in one file that holds the plan and its graph.
+"""A design review: notes, bookmarked views and a decision about a plan.
 
-The file is JSON, or an HTML report that holds the same JSON. Opening the file restores the view and the plan
-without a run of the planner.
+A review file contains the review, the plan and its graph. It is JSON, or an HTML report with the same JSON inside.
+Opening the file restores the view and the plan without a run of the planner.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from tmmu_core.graph.native import unpacking
 
 SCHEMA = "tmmu_review/1"
 ELEMENT = "tmmu-review"
-"""Id of the element that holds the JSON in an HTML review."""
+"""Id of the HTML element that contains the JSON of a review."""
 ANSWERS = ("approved", "changes requested", "rejected")
 _EMBEDDED = re.compile(rb'<script type="application/json" id="' + ELEMENT.encode() + rb'">(.*?)</script>', re.S)
 
 
 class Note(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A note at a tensor, at a step, or at the plan."""
+    """A note about a tensor, about a step, or about the whole plan."""
 
     text: str
     tensor: str = ""
@@ -47,14 +47,14 @@ class Note(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class View(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A bookmarked view: the query of its link."""
+    """A bookmarked view: its name, and the query of its link."""
 
     name: str
     link: str
 
 
 class Decision(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The decision, its author and its date."""
+    """The decision about the plan, with its author and its date."""
 
     answer: Literal["approved", "changes requested", "rejected"]
     text: str = ""
@@ -93,7 +93,7 @@ _KEY = "tmmu.review"
 def current() -> Review:
     """Return the review of the open file; an empty review if there is none.
 
-    A server with a store keeps one review per file for all visitors. Without a store each session has its own.
+    A server with a store has one review per file for all visitors. Without a store, each session has its own review.
     """
     source, (of, own) = state.choice().source, state.raw(_KEY) or ("", Review())
     if (stored := history.kept_file(f"review:{source}")) is not None:
@@ -102,7 +102,7 @@ def current() -> Review:
 
 
 def change(edit: Callable[[Review], Review]) -> None:
-    """Apply ``edit`` to the review of the open file: to the latest version in the store, or to that of the session."""
+    """Replace the review of the open file by ``edit(review)``, in the store if there is one, else in the session."""
     source, before = state.choice().source, current()
 
     def edited(stored: bytes) -> bytes:
@@ -120,7 +120,7 @@ def sign(author: str) -> None:
 
 
 def merged(here: Review, other: Review) -> Review:
-    """Return the notes and views of both, and the decision of ``other`` if it has one."""
+    """Return the notes and views of both reviews, and the decision of ``other``, or of ``here`` if it has none."""
     return Review(
         notes=tuple(dict.fromkeys((*here.notes, *other.notes))),
         views=tuple(dict.fromkeys((*here.views, *other.views))),
@@ -129,12 +129,12 @@ def merged(here: Review, other: Review) -> Review:
 
 
 def today() -> str:
-    """Return the date, UTC."""
+    """Return today's date in UTC as ``YYYY-MM-DD``."""
     return datetime.now(UTC).date().isoformat()
 
 
 def add_note(text: str, *, tensor: str = "", step: int | None = None) -> None:
-    """Add a note by the current author."""
+    """Add a note of the current author to the review."""
     note = Note(text, tensor, step, current().author, today())
     change(lambda now: msgspec.structs.replace(now, notes=(*now.notes, note)))
 
@@ -170,7 +170,7 @@ def to_json(shown: Shown, verdict: str, now: Review, link: str) -> bytes:
     """Return the review file of a plan as JSON. Opening the file shows the view of the query ``link``."""
     data, name = content_of(shown.opened.source)
     moves = b""
-    with suppress(TmmuError):  # without the moves if the server deleted them
+    with suppress(TmmuError):  # the server may have evicted the file with the moves
         if source := dict(parse_qsl(link)).get("moves"):
             moves = content_of(source)[0]
     return msgspec.json.encode(

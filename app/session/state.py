@@ -1,7 +1,7 @@
 """State of one browser session; the only module that uses ``st.session_state``.
 
-The choice is the single source: widgets are set from it before they are drawn, callbacks change it, and the address
-bar shows it.
+The choice determines the page: widgets are set from the choice before they are drawn, callbacks change the choice, and
+the address bar shows it.
 """
 
 from collections.abc import Callable, Mapping
@@ -26,7 +26,7 @@ class Session:
     """Error cards, oldest first; each stays until it is dismissed or another file is opened."""
     notice: str = ""
     drafts: dict[str, str] = field(default_factory=dict)
-    """Input → its invalid text, kept for correction."""
+    """Name of an input → its invalid text, which the user can correct."""
     page: str = ""
     redirect: str = ""
     """Page to switch to after the callbacks of this run."""
@@ -35,7 +35,7 @@ class Session:
     last_valid: Choice | None = None
     """The last choice that could be planned."""
     previous: Choice | None = None
-    """The valid choice before ``last_valid``, if it has the same file."""
+    """The valid choice before ``last_valid``; ``None`` if it was about another file."""
     uploads: int = 0
     """Number of uploads. It is part of the key of the upload widget, so that the widget is empty after an upload."""
 
@@ -51,8 +51,8 @@ def session() -> Session:
 def begin(brought: tuple[str, ...] = ()) -> bool:
     """Read the link on the first run of a session; return whether this is the first run.
 
-    ``brought`` are the files of the command line: the first is opened if the link names no graph; if there are two,
-    the second is its baseline. Without link and files, :data:`LANDING` is shown.
+    ``brought`` are the files of the command line. If the link names no graph, the first file is opened, and the second
+    of two files becomes the baseline. Without a link and without files, :data:`LANDING` is shown.
     """
     if _SESSION in st.session_state:
         return False
@@ -76,7 +76,7 @@ def choice() -> Choice:
 
 
 def choose(**changes: Any) -> None:
-    """Change the choice; another graph or plan resets the fields that depend on it."""
+    """Change fields of the choice, and reset the fields that depend on the graph or plan if that changes."""
     here, old = session(), choice()
     if "baseline" in changes:
         changes = {"moves": "", **changes}
@@ -98,7 +98,7 @@ def choose(**changes: Any) -> None:
 
 
 def follow_history() -> None:
-    """Read the choice from the address after Back or Forward; an address without a graph changes nothing."""
+    """Read the choice from the address after the browser's Back or Forward, if the address names a graph."""
     context = get_script_run_ctx()
     query = st.query_params.to_dict()
     if context is None or not context.is_history_navigation or "graph" not in query:
@@ -116,14 +116,14 @@ def write_link() -> None:
 
 
 def show_page(page: str) -> None:
-    """Record the current page. A tried place is part of the first page."""
+    """Record the current page. Only the first page keeps a tried place."""
     session().page = page
     if page != FIRST and choice().tried:
         choose(tried="")
 
 
 def remember_valid(chosen: Choice) -> None:
-    """Store a choice that could be planned, and the previous one if it has the same file."""
+    """Store a choice that could be planned; the choice before it becomes ``previous`` if it has the same file."""
     here = session()
     before = here.last_valid
     if before is not None and before.problem != chosen.problem:
@@ -132,19 +132,19 @@ def remember_valid(chosen: Choice) -> None:
 
 
 def refuse(card: dict[str, Any]) -> None:
-    """Add an error card."""
+    """Add an error card; a card with the same content is replaced."""
     here = session()
     here.refusals = [*(old for old in here.refusals if old != card), card]
 
 
 def dismiss(n: int | None = None) -> None:
-    """Remove all error cards, or the ``n``-th."""
+    """Remove the ``n``-th error card; without ``n`` all error cards."""
     here = session()
     here.refusals = [] if n is None else [card for k, card in enumerate(here.refusals) if k != n]
 
 
 def draft(name: str, text: str | None = None) -> str:
-    """Return the invalid text of an input; with ``text``, store it."""
+    """Return the invalid text of an input; store ``text`` first if it is given."""
     if text is not None:
         session().drafts[name] = text
     return session().drafts.get(name, "")
@@ -161,14 +161,15 @@ def set_widget(name: str, value: Any) -> str:
 
 
 def widget_value(name: str) -> Any:
-    """Return the value of a widget in its callback."""
+    """Return the value of a widget, for its callback."""
     return st.session_state.get(f"w.{name}")
 
 
 def bound(name: str, value: Any, widget: str = "") -> dict[str, Any]:
-    """Set the value of a widget, and return its key and the callback that puts its value into a field of the choice.
+    """Set a widget to ``value``, and return the arguments ``key`` and ``on_change`` of the widget.
 
-    The widget has the name of the field unless ``widget`` is given. An empty widget sets the default of the field.
+    The callback writes the widget's value into the field ``name`` of the choice; an empty widget writes the default.
+    ``widget``: name of the widget if it differs from the field's.
     """
     widget = widget or name
 
@@ -180,7 +181,7 @@ def bound(name: str, value: Any, widget: str = "") -> dict[str, Any]:
 
 
 def clicked_point(key: str) -> dict[str, Any] | None:
-    """Return the point that was clicked in a chart; ``None`` without one."""
+    """Return the point of a chart that was clicked; ``None`` without a click."""
     event = raw(key)
     points = event["selection"]["points"] if event else []
     return points[0] if points else None
@@ -191,7 +192,7 @@ def listener(key: str, event: str, callback: Callable[[Any], None]) -> Callable[
 
     def called() -> None:
         happened = (raw(key) or {}).get(event)
-        if isinstance(happened, Mapping):  # a trigger comes wrapped, so that "cleared" differs from "did not happen"
+        if isinstance(happened, Mapping):  # the browser sends {"value": …}, so that None means "no event"
             callback(happened["value"])
 
     return called

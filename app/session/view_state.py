@@ -1,7 +1,7 @@
-"""The choices of a session as one value, and as the query of a link.
+"""The class of a session's choices, and their conversion to and from the query of a link.
 
-A link holds the whole state of the screen: graph, planning options, selection and view. Defaults are left out, except
-the graph, because the first graph differs between servers.
+A link contains the whole state of the screen: graph, planning options, selection and view. Fields with their default
+value are left out, except the graph, because servers start with different graphs.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,10 +26,10 @@ COLOURS = ("role", "category", "slot", "arena", "operator", "module", "phase", "
 
 @dataclass(frozen=True)
 class Choice(PlanRequest):
-    """State that a link holds: the request and the view.
+    """The state in a link: the planning request and the view.
 
-    Empty texts and ``None`` mean the default. A shard spec in the request shows its rank's share of
-    the graph; without one, the whole graph is shown.
+    Empty texts and ``None`` mean the default. With a shard spec in the request, the plan of one rank is shown; without
+    a shard spec, the plan of the whole graph.
     """
 
     source: str = FIRST_SAMPLE
@@ -38,57 +38,58 @@ class Choice(PlanRequest):
     file: str = ""
     """Name of the file of ``source``, for a server without the file; empty for samples."""
     fit_kinds: str = ""
-    """Kinds of changes that Fix may use, separated by commas; empty: all that do not change the results."""
+    """Kinds of changes that Fix may use, separated by commas; empty: all kinds that do not change the results."""
     fit_dim: str = ""
-    """Dimension whose largest size is searched."""
+    """Dimension for which Fix searches the largest size."""
     baseline: str = ""
-    """Baseline of Compare: ``planner:<name>``, or a source as above."""
+    """Baseline of Compare: a source as above, or ``planner:``, ``mode:``, ``preset:``, ``order:`` or ``link:`` with a
+    value."""
     moves: str = ""
-    """Source of the file with the changes from the baseline's graph to this one, after a plan of Fix was opened."""
+    """Source of the file with the changes from the baseline's graph to this graph. Set when a plan of Fix is opened."""
     swapped: bool = False
     tab: str = ""
-    """The view of a page; empty, or one of another page: its first."""
+    """The view of a page; empty or a view of another page: the first view."""
     view: str = "map"
     colour: str = ""
-    """Colour scheme; empty: the view's default (slots in the slot view, roles in the others)."""
+    """Colour scheme; empty: slots in the slot view, roles in the other views."""
     selected: str = ""
     search: str = ""
     marked: str = ""
-    """Marked tensors: ``witness`` of the lower bound, ``late`` for those freed late, ``layer:<name>`` of a layer."""
+    """Marked tensors: ``witness`` (of the lower bound), ``late`` (freed late) or ``layer:<name>`` (of a layer)."""
     step: int | None = None
     span: str = ""
-    """Chosen range of steps: ``first~end``, half-open; empty: none."""
+    """Chosen range of steps: ``first~end``, half-open; empty: no range."""
     tried: str = ""
-    """Tried place of the selected storage: ``offset~birth`` in bytes and steps; empty: none."""
+    """Tried place of the selected storage: ``offset~birth`` in bytes and steps; empty: no tried place."""
     turn: int | None = None
-    """Number of replayed placements; ``None``: all."""
+    """Number of placements that the replay shows; ``None``: all placements."""
     zoom: str = ""
-    """Visible range as ``t0~t1~v0~v1`` in steps and in bytes, slots or rows; empty: all."""
+    """Visible range of the drawing: ``t0~t1~v0~v1`` in steps, and in bytes, slots or rows; empty: the whole drawing."""
     walk: str = ""
-    """View of Graph: ``model`` (all levels) or ``around`` the selection; empty: chosen by the size of the graph."""
+    """View of Graph: ``model`` (whole model) or ``around`` (the selection); empty: chosen by the size of the graph."""
     radius: int | None = None
-    """Maximum distance from the selection in edges."""
+    """Maximum distance from the selection in edges, for ``around``."""
     opened: str = ""
     """Modules that the user opened in Graph: paths of quoted names, separated by commas."""
     closed: str = ""
     """Modules that the user closed in Graph."""
     arena: str = ""
-    """Shown arena; ``*``: all; empty: the largest."""
+    """Shown arena; ``*``: all arenas; empty: the largest arena."""
     shard: str = ""
-    """Shard spec of the view Ranks, as JSON; empty: the first preset."""
+    """Shard spec of the view Ranks as JSON; empty: the first preset."""
     look: int | None = None
-    """Rank whose plan the view Ranks shows; ``None``: the largest."""
+    """Rank whose plan the view Ranks shows; ``None``: the rank with the largest plan."""
     dim: str = ""
-    """Dimension of the view Shapes; empty: the first."""
+    """Dimension of the view Shapes; empty: the first dimension."""
     model: str = ""
-    """Model of the view History; empty: the first."""
+    """Model of the view History; empty: the first model."""
     branch: str = ""
-    """Branch of the view History; empty: ``main``, or that of the latest run."""
+    """Branch of the view History; empty: ``main``, or the branch of the latest run."""
     pick: str = ""
-    """Commit selected in History; the next click compares with it."""
+    """Commit selected in History. The next click on a commit compares the two."""
 
     def under(self, planner: str) -> Self:
-        """Return the choice with another planner, without the options of the old one."""
+        """Return the choice with another planner, without the options of the current planner."""
         return self.but(planner=planner, options=self.options if planner == self.planner else {})
 
     def of_whole(self) -> Self:
@@ -97,19 +98,19 @@ class Choice(PlanRequest):
 
     @property
     def problem(self) -> tuple[Any, ...]:
-        """The file and the request, which decide the plan, as a key."""
+        """A key of the fields that determine the plan: the file and the request."""
         return (self.source, *key_of(self.request))
 
 
 LANDING = Choice(capacities={"activations": 8 << 20}, colour="operator")
-"""Sample of an address without a query: a network whose plan exceeds the memory but can be made to fit."""
+"""The choice for an address without a query: a network whose plan exceeds its memory limit but can be made to fit."""
 
 _VIEWED = tuple(field for field in fields(Choice) if field.name not in OPTION_SPECS)
 _NUMBERS = ("step", "look", "turn", "radius")
 NAMES = {"source": "graph", "selected": "tensor", "search": "q"} | {
     name: spec.link for name, spec in OPTION_SPECS.items() if spec.link
 }
-"""Field → its name in a link, where the two differ."""
+"""Field → its name in a link, for the fields with another name there."""
 
 WALKS = ("model", "around")
 _ALLOWED: dict[str, tuple[str, ...]] = {
@@ -123,7 +124,7 @@ _ALLOWED: dict[str, tuple[str, ...]] = {
 
 
 def to_query(choice: Choice) -> dict[str, str]:
-    """Return the query of a link; only fields that differ from the default."""
+    """Return the query of a link: the graph, and each field that differs from its default."""
     query = {"graph": choice.source} | {NAMES.get(name, name): text for name, text in written(choice).items()}
     for field in _VIEWED:
         value = getattr(choice, field.name)
@@ -138,7 +139,7 @@ def from_query(query: Mapping[str, str]) -> tuple[Choice, tuple[str, ...]]:
     complaints: list[str] = []
     known = {NAMES.get(field.name, field.name): field.name for field in fields(Choice)}
     if "capacity" not in query:
-        known["fit"] = "capacities"  # the memory limit in links of earlier versions
+        known["fit"] = "capacities"  # links of earlier versions
     for key, text in query.items():
         name = known.get(key)
         if name is None:
@@ -150,7 +151,7 @@ def from_query(query: Mapping[str, str]) -> tuple[Choice, tuple[str, ...]]:
             complaints.append(f"The link has {key}={text!r}: {error}")
         except UnreadableInput as error:
             complaints.append(f"The link has {key}={text!r}: {error.message}")
-    if "rank" in values and not {"shard_spec", "world_size"} & values.keys():  # name in links of earlier versions
+    if "rank" in values and not {"shard_spec", "world_size"} & values.keys():  # links of earlier versions
         try:
             values["shard_spec"] = spec_of(values.get("shard", ""))
         except UnreadableInput as error:
@@ -184,17 +185,17 @@ def _read(name: str, text: str) -> Any:
 
 
 _LAST_EDGE = float(1 << 64)
-"""Upper limit of the steps, bytes, slots and rows of a drawing."""
+"""Upper limit of an edge of the visible range, in steps, bytes, slots or rows."""
 
 
 def zoom_of(text: str) -> tuple[float, ...] | None:
-    """Parse the zoom of a choice to ``(t0, t1, v0, v1)``; ``None``: the whole drawing. Raises ``ValueError``."""
+    """Parse the zoom of a choice to ``(t0, t1, v0, v1)``; ``None`` for the whole drawing. Raises ``ValueError``."""
     if not text:
         return None
     parts = (part for part in text.split("~") if part.replace(".", "", 1).isdigit() and part.isascii())
     edges = tuple(round(float(part), 3) for part in parts)  # with the precision of a link
     if len(edges) != 4 or edges[0] >= edges[1] or edges[2] >= edges[3] or max(edges) > _LAST_EDGE:
-        raise ValueError("a part of a drawing is t0~t1~v0~v1, in whole numbers or decimals that rise.")
+        raise ValueError("write four numbers t0~t1~v0~v1 with t0 < t1 and v0 < v1.")
     return edges
 
 
@@ -215,12 +216,12 @@ def span_of(text: str) -> tuple[int, int] | None:
         return None
     first, _, end = text.partition("~")
     if _count(first) >= _count(end):
-        raise ValueError("a range of steps is first~end, two rising whole numbers.")
+        raise ValueError("write two whole numbers first~end with first < end.")
     return _count(first), _count(end)
 
 
 def span_text(ends: Sequence[int] | None) -> str:
-    """Return a range of steps as the text of a choice; "" for none."""
+    """Return a range of steps as the text of a choice; "" for no range."""
     return "" if ends is None else f"{int(ends[0])}~{int(ends[1])}"
 
 

@@ -8,7 +8,7 @@ from tmmu_core.plans.model import FEASIBLE, GIVEN_OFFSETS, INCOMPLETE, UNPLANNED
 
 
 def certificate(plan: Plan, arena: str) -> str:
-    """Return the card of an arena's optimality: status, lower bound and planner note."""
+    """Return the card of an arena's optimality as HTML: status, lower bound and note of the planner."""
     summary = plan.arena_of[arena]
     sentences = (claimed(plan, summary), held(plan, summary), planner_remark(plan, arena))
     label = "not proven" if summary.status in (FEASIBLE, UNPROVEN) else summary.status
@@ -16,7 +16,7 @@ def certificate(plan: Plan, arena: str) -> str:
 
 
 def claimed(plan: Plan, summary: ArenaSummary) -> str:
-    """Return the status in one or two sentences."""
+    """Return the optimality status of an arena in one or two sentences."""
     bound, extent = summary.bound_bytes, summary.extent_bytes
     possible = f"At most {numbers.short_bytes(summary.open_bytes)} can still be saved."
     if summary.reuse_cost is not None:
@@ -39,14 +39,14 @@ def claimed(plan: Plan, summary: ArenaSummary) -> str:
 
 
 def missing(plan: Plan) -> list[str]:
-    """Return a sentence about parts of the graph without a plan; [] for a complete plan."""
+    """Return a text about the parts of the graph that are not planned, as a list; [] for a complete plan."""
     if not plan.incomplete:
         return []
     return [f"incomplete: {plan.remark(UNPLANNED) or 'a part of the graph is not planned'}"]
 
 
 def held(plan: Plan, summary: ArenaSummary) -> str:
-    """Return the lower bound and its witness as text."""
+    """Return a sentence about the lower bound and the buffers that prove it."""
     bound = numbers.short_bytes(summary.bound_bytes)
     beyond = ""
     if summary.proven_bytes is not None:
@@ -63,7 +63,7 @@ def held(plan: Plan, summary: ArenaSummary) -> str:
 
 
 def witness_rows(plan: Plan, summary: ArenaSummary) -> list[int]:
-    """Return the rows of the buffers in an arena's witness, with their parts and views, in order."""
+    """Return the rows of the buffers that prove an arena's lower bound, with their parts and views, sorted."""
     rows: list[int] = []
     for name in summary.witness:
         part, k = name, 0
@@ -76,7 +76,7 @@ def witness_rows(plan: Plan, summary: ArenaSummary) -> list[int]:
 
 
 def planner_of(plan: Plan, arena: str) -> str:
-    """Return the planner with its options and, for ``auto``, the planner it chose: ``auto → exact``."""
+    """Return the planner with its options and, for ``auto``, the chosen planner: ``auto → exact``."""
     options = [
         f"{name}={value}" if isinstance(value, int | str) else name
         for name, value in sorted(plan.planner_options.items())
@@ -86,7 +86,7 @@ def planner_of(plan: Plan, arena: str) -> str:
 
 
 def planner_remark(plan: Plan, arena: str) -> str:
-    """Return why ``auto`` chose a planner, or how much region sharing saved; "" for other planners."""
+    """Return the reason for the choice of ``auto``, or the bytes saved by region sharing; "" for other planners."""
     notes = dict(plan.notes.get(arena) or {})
     if "sharing_pairs" in notes:
         shared, saved = int(notes["sharing_pairs"]), int(notes["saved_bytes"])

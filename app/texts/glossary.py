@@ -1,4 +1,4 @@
-"""Definitions of ``docs/glossary.md`` for hover help."""
+"""The definitions in ``docs/glossary.md``, shown as hover texts."""
 
 import re
 from functools import cache
@@ -36,7 +36,7 @@ def definitions() -> dict[str, str]:
 
 @cache
 def _terms() -> tuple[re.Pattern[str], dict[str, str]]:
-    """Return a pattern of all terms and their plurals, longest first, and term → definition."""
+    """Return ``(pattern, term → definition)``; the pattern finds all terms and their plurals, longest first."""
     known = {form: text for term, text in definitions().items() for form in (term, f"{term}s")}
     known |= definitions()
     longest = "|".join(re.escape(form) for form in sorted(known, key=lambda form: (-len(form), form)))
@@ -45,9 +45,9 @@ def _terms() -> tuple[re.Pattern[str], dict[str, str]]:
 
 
 def explained(html: str, once: bool = True) -> str:
-    """Return HTML text in which each term shows its definition on hover.
+    """Return ``html`` with the definition of each glossary term as hover text.
 
-    With ``once`` only the first occurrence of each term is marked. ``html`` must be escaped.
+    ``html`` must be escaped. With ``once``, only the first occurrence of each term has a hover text.
     """
     finds, known = _terms()
     if not known:
@@ -65,5 +65,5 @@ def explained(html: str, once: bool = True) -> str:
 
 
 def define(term: str) -> str:
-    """Return the definition of a term, or ""."""
+    """Return the definition of a term; "" for an unknown term."""
     return definitions().get(term.lower(), "")

@@ -1,4 +1,4 @@
-"""HTML fragments: titles, the table of arenas, cards, tables. Names from files are escaped by :func:`esc`."""
+"""HTML fragments: titles, tables, the table of arenas and cards. Texts are escaped, unless a parameter is HTML."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ PERSISTENT_COLOUR = "#8A8F98"
 
 
 def esc(text: object) -> str:
-    """Escape a text for HTML."""
+    """Return a text escaped for HTML."""
     return escape(str(text), quote=True)
 
 
 def link_to(tensor_id: str, text: str) -> str:
-    """Return ``text`` (HTML) as a link that selects a tensor; :func:`complete_links` adds the rest of the query."""
+    """Return ``text`` (HTML) as a link that selects a tensor; :func:`complete_links` adds the query of the page."""
     href = f"{_LINK}{quote(tensor_id, safe='', errors='replace')}"
     return f'<a href="{esc(href)}" data-go="{esc(tensor_id)}" title="select {esc(tensor_id)}">{text}</a>'
 
 
 def complete_links(html: str, query: Mapping[str, str]) -> str:
-    """Add ``query`` to the links of tensors, so that they keep the page and its settings."""
+    """Return ``html`` with ``query`` added to the tensor links, so that a link keeps the settings of the page."""
     of_tensor = ("tensor", "tried")
     rest = urlencode({key: value for key, value in query.items() if key not in of_tensor}, errors="replace")
     return html.replace(f'href="{_LINK}', f'href="?{esc(rest)}&amp;tensor=') if rest else html
@@ -59,24 +59,24 @@ _LINK = "?tensor="
 
 
 def help_on(label: str, definition: str) -> str:
-    """Return a label with its definition as hover text."""
+    """Return a label as HTML with its definition as hover text."""
     return f'<abbr title="{esc(definition)}">{esc(label)}</abbr>' if definition else esc(label)
 
 
 def size(nbytes: int) -> str:
-    """Return bytes in short form, with the exact number as hover text."""
+    """Return a byte count in short form as HTML, with the exact count as hover text."""
     return f'<span title="{words.exact_bytes(nbytes)}">{words.short_bytes(nbytes)}</span>'
 
 
 def headline(text: str, why: str, *, mark: str = "", bad: bool = False) -> str:
-    """Return the first line of a page: the need of the plan and its reason. ``mark`` is the verdict as HTML."""
+    """Return the first line of a page: memory that the plan needs, and the reason. ``mark``: the verdict as HTML."""
     css = ' class="bad"' if bad else ""
     inner = f'<h1{css}>{explained(esc(text))}</h1> <span class="why">{explained(esc(why))}</span>'
     return f'<div class="tm tm-headline">{mark} {inner}</div>'
 
 
 def claim(title: str, notes: Iterable[str] = ()) -> str:
-    """Return the title of a view, which states its result, with notes (HTML) on its right."""
+    """Return the title of a view with notes (HTML) on its right. The title states the result of the view."""
     return f'<div class="tm tm-claim"><h2>{explained(esc(title))}</h2>{chips(notes)}</div>'
 
 
@@ -92,13 +92,13 @@ def heading(title: str, note: str = "") -> str:
 
 
 def picture(svg: str, what: str) -> str:
-    """Return a picture as wide as the page, with an alternative text."""
+    """Return an SVG picture as an image of full width; ``what`` is its alternative text."""
     coded = b64encode(svg.encode()).decode()
     return f'<img class="tm-picture" alt="{esc(what)}" src="data:image/svg+xml;base64,{coded}">'
 
 
 def empty(title: str, sentence: str) -> str:
-    """Return the placeholder of an empty page or section."""
+    """Return the text of an empty page or section: its title, and a sentence about the next action."""
     return f'<div class="tm tm-empty"><strong>{esc(title)}</strong>{explained(esc(sentence))}</div>'
 
 
@@ -106,13 +106,13 @@ def empty(title: str, sentence: str) -> str:
 
 
 def fragment(name: str, **values: Any) -> str:
-    """Return the HTML of a template in this folder; all values are escaped."""
+    """Render the template ``name.html.j2`` in this folder; all values are escaped."""
     return str(_environment().get_template(f"{name}.html.j2").render(values))
 
 
 @cache
 def _environment() -> jinja2.Environment:
-    import jinja2  # not for every command
+    import jinja2  # only commands with HTML load it
 
     def tensor(name: str, letters: int = 0, text: str = "") -> Markup:
         shown = text or (words.shortened(name, letters) if letters else name)
@@ -132,7 +132,7 @@ def _environment() -> jinja2.Environment:
 
 
 def strip(arenas: Sequence[ArenaSummary], define: Mapping[str, str], *, slots: bool = True) -> str:
-    """Return the table of arenas, with bars on one byte scale. ``define``: term → hover text."""
+    """Return the table of arenas with a bar per arena. ``define``: term → hover text."""
     limits = (a.capacity_bytes for a in arenas if a.capacity_bytes < words.UNLIMITED)
     return fragment(
         "arenas",
@@ -147,7 +147,7 @@ def strip(arenas: Sequence[ArenaSummary], define: Mapping[str, str], *, slots: b
 
 
 def error_card(card: Mapping[str, Any]) -> str:
-    """Return an error card: code, place and fix; other readers' reasons and the record are folded."""
+    """Return the card of an error: code, message, place and fix, with a folded part of further details."""
     near = nearest(card.get("tried", ()), str(card["message"]), str(card.get("source", "")))
     rest, record = others(card.get("tried", ()), near), card.get("record")
     folded = [words.count(sum(readers.count(",") + 1 for readers, _ in rest), "other reader")] if rest else []
@@ -189,7 +189,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: Iterab
 
 
 def scrolling(kind: str, name: str, body: str) -> str:
-    """Return a table that scrolls horizontally if needed, also by keyboard. ``body`` is HTML."""
+    """Return a table with the rows ``body`` (HTML). A table wider than the page can be scrolled by keyboard too."""
     return f'<div class="tm {kind}" tabindex="0" role="region" aria-label="{name}"><table>{body}</table></div>'
 
 
@@ -208,7 +208,7 @@ TERM_OF = {
     "reuses": "taken",
     "spilled": "spill",
 }
-"""Card label → glossary term, where the two differ."""
+"""Label of a card → glossary term, for labels that differ from their term."""
 
 
 def definition_list(rows: Iterable[tuple[str, str]]) -> str:

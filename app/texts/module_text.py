@@ -1,4 +1,4 @@
-"""Bytes of a fitted training step by module, as a table of the command line and of the page Fix."""
+"""The table of a fitted training step's bytes by module, for the command line and the page Fix."""
 
 from app.texts import numbers
 from tmmu_core.fitting.layers import COLUMNS, fitted_layers, fitted_peak, grouped_layers
@@ -6,7 +6,7 @@ from tmmu_core.fitting.problem.answer import Fitted
 
 
 def module_table(fitted: Fitted) -> tuple[list[str], list[list[str]]]:
-    """Return the titles and the rows, one for each group of equal modules; no rows without a backward pass.
+    """Return ``(titles, rows)`` with a row per group of equal modules; no rows for a graph without a backward pass.
 
     Columns in which every module has 0 bytes are left out.
     """
@@ -23,6 +23,6 @@ def module_table(fitted: Fitted) -> tuple[list[str], list[list[str]]]:
 
 
 def peak_text(fitted: Fitted) -> str:
-    """Return the node and module at the peak, and a known remedy: ``Peak: mm_6 in blocks.3. …``."""
+    """Return the node and module at the peak, and a suggestion to lower it: ``Peak: mm_6 in blocks.3. …``."""
     peak = fitted_peak(fitted)
     return f"Peak: {peak['node']} in {peak['module'] or 'the model'}. {peak['suggestion']}".rstrip()

@@ -1,7 +1,7 @@
-"""Numbers as text, equal on every page, in the report and on the command line.
+"""The text formats of numbers on the pages, in the report and on the command line.
 
-Bytes have the exact count (``1.50 MiB (1,572,864 B)``), offsets are decimal and hex, steps have their node
-(``#104 conv_12``), ranges are half-open (``[104, 131)``). Unknown values are ``unknown``, never 0.
+Bytes: ``1.50 MiB (1,572,864 B)``. Offsets: decimal and hexadecimal. Steps: ``#104 conv_12``. Half-open ranges:
+``[104, 131)``. An unknown value is ``unknown``, never 0.
 """
 
 import re
@@ -13,10 +13,10 @@ from tmmu_core.graph.quantities import short_bytes as short_bytes
 
 UNKNOWN = "unknown"
 UNLIMITED = 2**64 - 1
-"""Capacity that means no limit (contract §4)."""
+"""Value of a capacity without a limit (contract §4)."""
 
 NO_SLOTS = "–"
-"""Text for slot figures of a plan without slots."""
+"""Text of a slot figure for a plan without slots."""
 WHY_NO_SLOTS = "This planner assigns offsets, not slots."
 
 
@@ -38,7 +38,7 @@ def round_bytes(n: int) -> str:
 
 
 def capacity(n: int | None) -> str:
-    """Return a capacity; ``unlimited`` for none."""
+    """Return a capacity as bytes, or ``unlimited``."""
     return UNKNOWN if n is None else "unlimited" if n >= UNLIMITED else full_bytes(n)
 
 
@@ -62,7 +62,7 @@ def count(n: int | None, noun: str = "", plural: str = "") -> str:
 
 
 def grouped(text: object) -> str:
-    """Add thousands separators to the numbers in a planner's note."""
+    """Return a text with thousands separators in its numbers."""
     return re.sub(r"(?<![\w.,^])\d{4,}(?![\w.])", lambda found: f"{int(found[0]):,}", str(text))
 
 
@@ -85,7 +85,7 @@ def ratio(value: float | None) -> str:
 
 
 def step(t: int | None, node: str = "") -> str:
-    """Return a step and its node: ``#104 conv_12``, ``#12,288``."""
+    """Return a step, with its node if given: ``#104 conv_12``, ``#12,288``."""
     if t is None or t < 0:
         return UNKNOWN
     return f"#{t:,} {node}".rstrip()
@@ -102,12 +102,12 @@ def short_hash(digest: bytes | None) -> str:
 
 
 def shape(dims: Iterable[int | str]) -> str:
-    """Return a shape: ``1 × 64 × 56 × 56``; ``scalar`` for an empty one."""
+    """Return a shape: ``1 × 64 × 56 × 56``; ``scalar`` for an empty shape."""
     return " × ".join(str(d) for d in dims) or "scalar"
 
 
 def takes(arena: str) -> str:
-    """Return subject and verb of a sentence about an arena: ``activations take``, ``arena takes``."""
+    """Return the beginning of a sentence about an arena's size: ``activations take``, ``arena takes``."""
     return f"{arena} take" if arena.endswith("s") else f"{arena} takes"
 
 
@@ -126,7 +126,7 @@ def ordinal(n: int) -> str:
 
 
 def of(shown: int, total: int, noun: str) -> str:
-    """Return ``250 of 1,204 tensors``, or ``all 17 tensors``."""
+    """Return the number of shown items: ``250 of 1,204 tensors``, or ``all 17 tensors``."""
     return f"all {count(total, noun)}" if shown == total else f"{shown:,} of {count(total, noun)}"
 
 
@@ -136,14 +136,14 @@ def change(before: str, after: str) -> str:
 
 
 def gap(extent: int | None, bound: int | None) -> str:
-    """Return how far an arena size is above its lower bound, in percent."""
+    """Return the gap between an arena size and its lower bound, in percent of the bound."""
     if extent is None or bound is None:
         return UNKNOWN
     return over_bound(extent - bound, bound)
 
 
 def over_bound(over: int, bound: int) -> str:
-    """Return a gap in percent; ``impossible`` below 0, because no valid plan is below a lower bound."""
+    """Return a gap of ``over`` bytes in percent of the bound; ``impossible`` for a size below the lower bound."""
     return "impossible" if over < 0 else percent(over, bound)
 
 
@@ -161,7 +161,7 @@ def runs(ranks: Sequence[int], most: int = 4) -> str:
 
 
 def unknown_operators(found: Sequence[UnknownOperator]) -> str:
-    """Return ``Unknown operators (kept in order, not recomputed): my.op (2 nodes, 1.00 KiB).``"""
+    """Return a list of operators: ``Unknown operators (kept in order, not recomputed): my.op (2 nodes, 1.00 KiB).``"""
     names = [f"{one.name or '(no name)'} ({count(one.nodes, 'node')}, {short_bytes(one.bytes)})" for one in found[:8]]
     names += [f"{len(found) - 8} more"] * (len(found) > 8)
     return f"Unknown operators (kept in order, not recomputed): {', '.join(names)}."

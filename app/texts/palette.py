@@ -1,4 +1,4 @@
-"""Colours of a plan's rows, equal on all pages, in the canvas and in exported pictures."""
+"""Colours of a plan's rows. Pages, canvas and exported pictures use the same colours."""
 
 from collections.abc import Callable, Sequence
 
@@ -11,10 +11,10 @@ CATEGORIES = (
 )
 """Equal to ``CATEGORIES`` in ``colours.js``. Colours close to the orange of bytes over a limit come last."""
 HUES = ("#4B99D7", "#E48AB3", "#1EAA8C", "#9DA2F5", "#A0952F", "#2ABFD4", "#AF7AC3", "#84BD71")
-"""Colours of layers and slots, repeated; equal to ``HUES`` in ``colours.js``.
+"""Colours of layers and slots, used in turn; equal to ``HUES`` in ``colours.js``.
 
-All have the same chroma. 285 degrees of hue are used: those not close to the orange of bytes over a limit. Each colour
-is 3/8 of that range after the one before, so that consecutive colours differ clearly.
+All colours have the same chroma. Hues close to the orange of bytes over a limit are not used; consecutive colours are
+3/8 of the other 285 degrees apart, so that they differ clearly.
 """
 OTHER = "#8A8F98"
 CATEGORY_COLOURS = {
@@ -28,15 +28,15 @@ CATEGORY_COLOURS = {
 
 
 def ink_on(colour: str) -> str:
-    """Return black or white, whichever has more contrast with ``#rrggbb``."""
+    """Return the text colour, black or white, with more contrast to the background ``#rrggbb``."""
     red, green, blue = (int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5))
     return "#000" if 0.2126 * red**2.2 + 0.7152 * green**2.2 + 0.0722 * blue**2.2 > 0.2 else "#fff"
 
 
 def ranked(plan: Plan, operators: Sequence[str]) -> list[str]:
-    """Return the operators sorted by the bytes that they write, most first, then by their first row.
+    """Return the operators sorted by the bytes that they write, most bytes first, then by their first row.
 
-    ``operators`` has one name per row, "" for none. Views write no bytes.
+    ``operators`` has one name per row, or "". Views write no bytes.
     """
     wrote: dict[str, tuple[int, int]] = {}
     """Operator → (negative number of bytes, first row), the sort key."""
@@ -59,19 +59,19 @@ def layer_colours(plan: Plan, layers: Sequence[str]) -> dict[str, str]:
 
 
 def operator_colours(plan: Plan, operators: Sequence[str]) -> dict[str, str]:
-    """Return the colour of each of the first operators; all others have ``OTHER``."""
+    """Return operator → colour for the operators that write most bytes; other operators have the colour ``OTHER``."""
     return dict(zip(ranked(plan, operators), CATEGORIES, strict=False))
 
 
 def default_scheme(plan: Plan, layers: Sequence[str] | None) -> str:
-    """Return the default scheme: category for an allocator snapshot, module if there are several, else operator."""
+    """Return the default scheme: category for a snapshot, module for a graph with several modules, else operator."""
     return "category" if plan.categories else "module" if len(set(layers or ()) - {""}) > 1 else "operator"
 
 
 def row_colours(
     plan: Plan, scheme: str, operators: Sequence[str] | None = None, layers: Sequence[str] | None = None
 ) -> Callable[[int], str]:
-    """Return row → colour in a scheme of the canvas; by role where the plan has no values for the scheme."""
+    """Return row → colour in a scheme of the canvas; colours by role if the plan lacks the data of the scheme."""
     if scheme == "category" and plan.categories:
         return lambda row: CATEGORY_COLOURS[plan.categories[row]]
     if scheme == "operator" and operators is not None:

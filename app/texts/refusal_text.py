@@ -1,11 +1,11 @@
-"""Selection and grouping of readers for the error of an unreadable file."""
+"""The most likely reader of an unreadable file, and the reasons of the other readers, for its error."""
 
 from collections.abc import Sequence
 
 from tmmu_core.formats.open_file import GRAPH_READERS, READERS
 
 Tried = Sequence[tuple[str, str]]
-"""``(reader, reason)``, in the order of the attempts."""
+"""``(reader, reason why it rejected the file)``, in the order of the attempts."""
 
 _GRAPHS = {reader.name for reader in GRAPH_READERS}
 
@@ -13,7 +13,7 @@ _GRAPHS = {reader.name for reader in GRAPH_READERS}
 def nearest(tried: Tried, message: str, source: str) -> tuple[str, str] | None:
     """Return the row of the most likely reader, or ``None``.
 
-    That is the reader that recognized the bytes, whose reason is the error itself; otherwise a reader of the file's
+    The most likely reader is the one whose reason is the error ``message``. Without one, it is a reader of the file's
     extension, graph formats first.
     """
     took = [row for row in tried if row[1] == message]
@@ -26,7 +26,7 @@ def nearest(tried: Tried, message: str, source: str) -> tuple[str, str] | None:
 
 
 def others(tried: Tried, near: tuple[str, str] | None) -> list[tuple[str, str]]:
-    """Return the other readers as ``(readers, reason)``, grouped by reason."""
+    """Return all readers except ``near`` as ``(readers, reason)``, grouped by reason."""
     by_reason: dict[str, list[str]] = {}
     for row in tried:
         if row != near:

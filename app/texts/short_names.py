@@ -1,4 +1,4 @@
-"""Names shortened to a width: words that many names share are left out first, so that "layers.11" keeps its number."""
+"""Shorten names to a number of letters. Words that many names share are omitted first: "layers.11" keeps its number."""
 
 import re
 from collections import Counter
@@ -10,7 +10,7 @@ _PART = re.compile(r"[A-Za-z0-9]+|[^A-Za-z0-9]")
 
 
 def shortener(names: Iterable[str]) -> Callable[[str, int], str]:
-    """Return ``short(name, letters)`` for names of a plan; "…" replaces the omitted words."""
+    """Return a function ``short(name, letters)`` for the names of a plan; "…" replaces omitted words."""
     holders = Counter(part for name in names for part in set(_PART.findall(name)))
 
     def short(name: str, letters: int) -> str:
@@ -28,7 +28,7 @@ def shortener(names: Iterable[str]) -> Callable[[str, int], str]:
 
 
 def _elided(parts: list[str], kept: set[int]) -> str:
-    """Return the kept words with their separators, and "…" for the removed words."""
+    """Return the words ``kept`` with their separators, and "…" in place of the other words."""
     text, between = "", ""
     for k, part in enumerate(parts):
         if not part.isalnum():

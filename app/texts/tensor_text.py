@@ -1,4 +1,4 @@
-"""HTML cards of a tensor, of its offset, and of the largest buffers at a step. Pure."""
+"""HTML cards of a tensor, of its offset, and of the largest buffers at a step."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -24,9 +24,9 @@ from tmmu_core.plans.model import Plan
 
 MOST_AT_PEAK = 12
 MOST = 6
-"""Names listed before "and N more"."""
+"""Maximum number of names in a list before "and N more"."""
 NAME_LETTERS = 26
-"""Letters of a name in a list, so that it fits into one line of the card."""
+"""Maximum number of letters of a name in a list, so that the name fits into one line of the card."""
 ORDER_WORDS = {
     "birth": "in order of first write",
     "size": "largest first",
@@ -45,7 +45,7 @@ FIT_WORDS = {
 
 @dataclass(frozen=True)
 class Neighbours:
-    """The tensors that use the same slot before and after; ``None`` at either end."""
+    """The previous and next tensor of the same slot (``None`` for no such tensor), and the number of its tensors."""
 
     before: str | None
     after: str | None
@@ -65,7 +65,7 @@ def neighbours(plan: Plan, tensor_id: str) -> Neighbours:
 
 
 def _in_order(plan: Plan, mask: Any) -> list[int]:
-    """Return rows by birth, bases before their views."""
+    """Return the rows in ``mask`` sorted by first write, a base before its views."""
     rows = np.flatnonzero(mask)
     views = np.array([plan.base_tensor_uids[r] is not None for r in rows], np.bool_)
     found: list[int] = rows[np.lexsort((rows, views, plan.birth[rows]))].tolist()
@@ -73,7 +73,7 @@ def _in_order(plan: Plan, mask: Any) -> list[int]:
 
 
 def explanation(solution: Solution | None, tensor_id: str) -> Explanation | None:
-    """Return the reasons for a tensor's live range; ``None`` for a plan without its graph."""
+    """Return the reasons for a tensor's live range; ``None`` for a plan without a graph."""
     if solution is None:
         return None
     try:
@@ -85,9 +85,9 @@ def explanation(solution: Solution | None, tensor_id: str) -> Explanation | None
 def details(
     plan: Plan, solution: Solution | None, tensor_id: str, idle: Idle | None = None, made: StorageOrigin | None = None
 ) -> str:
-    """Return the card of one tensor. ``made`` names its producer if the plan has no graph.
+    """Return the card of one tensor. ``made``: its producer, for a plan without a graph.
 
-    Raises ``KeyError`` for a tensor that the plan does not have.
+    Raises ``KeyError`` for a tensor that is not in the plan.
     """
     at, memories = plan.row_of[tensor_id], residences(plan)
     row, why, memory = plan.row(at), explanation(solution, tensor_id), memories[at] if memories else None
@@ -113,7 +113,7 @@ def details(
 
 
 def _origin(solution: Solution | None, tensor_id: str, made: StorageOrigin | None) -> list[tuple[str, str]]:
-    """Return ``(label, text)`` of the producer's module and source line, if the file has them."""
+    """Return ``(label, text)`` of the producer's operator, phase, module and source line; "" for missing data."""
     rows, origin = [], Origin()
     if solution is not None:
         index = solution.liveness.timeline.index
@@ -125,7 +125,11 @@ def _origin(solution: Solution | None, tensor_id: str, made: StorageOrigin | Non
 
 
 def _reuses(plan: Plan, why: Explanation | None, tensor_id: str) -> list[tuple[str | None, str | None, bool]]:
-    """Return ``(source, None, taken)`` of memory that the tensor can reuse, ``(None, target, taken)`` of its own."""
+    """Return the possible in-place reuses of and by a tensor.
+
+    ``(source, None, taken)``: the tensor can reuse the memory of ``source``. ``(None, target, taken)``: ``target`` can
+    reuse its memory. ``taken``: whether the plan uses this reuse.
+    """
     if why is not None:
         found: list[tuple[str | None, str | None, bool]] = []
         if why.handed_to:
@@ -137,7 +141,10 @@ def _reuses(plan: Plan, why: Explanation | None, tensor_id: str) -> list[tuple[s
 
 
 def _buffer(plan: Plan, solution: Solution | None, tensor_id: str) -> dict[str, Any] | None:
-    """Return the tensors of a buffer, its live range and why it is freed; ``None`` for a buffer of one tensor."""
+    """Return the tensors of a buffer, its live range, its last tensor and why the buffer is freed.
+
+    Return ``None`` for a buffer of one tensor.
+    """
     mask = plan.storage == plan.storage[plan.row_of[tensor_id]]
     rows = [plan.row(r) for r in _in_order(plan, mask)]
     if len(rows) < 2:
@@ -148,7 +155,7 @@ def _buffer(plan: Plan, solution: Solution | None, tensor_id: str) -> dict[str, 
 
 
 def _idle(plan: Plan, solution: Solution, tensor_id: str, idle: Idle) -> list[tuple[str, str]]:
-    """Return ``(label, text)`` for the steps at which the buffer is held but not used, and how to free it earlier."""
+    """Return ``(label, text)`` about the idle steps of a buffer, and about a way to free it earlier."""
     liveness = solution.liveness
     k = int(liveness.storage_of[liveness.timeline.index.tensor_of[tensor_id]])
     steps, held = int(idle.idle[k]), int(idle.held[k])
@@ -160,13 +167,13 @@ def _idle(plan: Plan, solution: Solution, tensor_id: str, idle: Idle) -> list[tu
     if last >= 0 and before >= 0 and last - before > 1 and not bool(liveness.storages.persistent[k]):
         saved = numbers.short_bytes(int(liveness.storages.size[k]))
         who, then = (numbers.step(t, numbers.shortened(plan.node_at(t), 30)) for t in (last, before))
-        earlier = f"Without the read by {who}, its {saved} are free after {then}, {last - before:,} steps earlier"
-        rows.append(("free earlier", f"{earlier}. Recompute it for that read, or offload it in between."))
+        earlier = f"Without the read by {who}, {saved} are free after {then}, {last - before:,} steps earlier"
+        rows.append(("free earlier", f"{earlier}. Recompute the tensor for this read, or offload it until then."))
     return rows
 
 
 def placed_by(residence: Residence | None) -> str:
-    """Return the reason for the memory: ``rule 2``, ``its own arena`` or ``the order of the memories``; "" for none."""
+    """Return the reason why a tensor is in its memory: ``rule 2``, ``its own arena``, ``the order of the memories``."""
     decider = "" if residence is None else residence.decided_by
     return {"order": "the order of the memories", "tensor": "its own arena"}.get(decider, decider)
 
@@ -174,9 +181,10 @@ def placed_by(residence: Residence | None) -> str:
 def largest(
     plan: Plan, where: tuple[str, int], storages: Sequence[tuple[int, int]], colour_of: Callable[[int], str]
 ) -> str:
-    """Return a card of the largest buffers live in an arena at a step, given as (row of the first tensor, bytes).
+    """Return a card of the largest buffers that are live in an arena at a step.
 
-    ``colour_of`` maps a row to the colour of its box on the map, or ``""``.
+    ``where``: arena and step. ``storages``: ``(row of the first tensor, bytes)`` of the live buffers. ``colour_of``:
+    row → colour of its box on the map, or ``""``.
     """
     arena, step = where
     groups: dict[object, list[tuple[int, int]]] = {}
@@ -195,7 +203,7 @@ def largest(
 
 
 def nothing_selected(*, walking: bool = False) -> str:
-    """Return the card shown without a selection: how to select."""
+    """Return the card shown without a selected tensor. ``walking``: for the page Graph."""
     return fragment("nothing_selected", walking=walking)
 
 
@@ -203,7 +211,7 @@ def nothing_selected(*, walking: bool = False) -> str:
 
 
 def why_offset(plan: Plan, why: WhyHere, placed: Placed) -> str:
-    """Return the card of a storage."""
+    """Return the card that explains the offset of a storage."""
     below = [(wall.start, wall.end, wall) for wall in why.walls] + [(start, end, None) for start, end in why.rooms]
     return fragment(
         "why_card",
@@ -218,11 +226,11 @@ def why_offset(plan: Plan, why: WhyHere, placed: Placed) -> str:
 
 
 def tried_place(plan: Plan, ghost: Ghost) -> str:
-    """Return the conflicts and the arena size for another place."""
+    """Return the conflicts and the arena size for a tried place, as HTML."""
     return fragment("tried_place", plan=plan, ghost=ghost, most=MOST)
 
 
 def first_difference(found: PlacementDifference | None, arena: str) -> str:
-    """Return the first placement that differs between two plans."""
+    """Return the first placement that is different in two plans, as HTML."""
     order = "" if found is None else ORDER_WORDS.get(found.by, found.by)
     return fragment("parting", found=found, arena=arena, order=order)

@@ -1,4 +1,4 @@
-"""Texts for the totals of all arenas and for in-place reuse. Pure."""
+"""Texts about the totals of all arenas, exceeded limits, and the differences between two plans."""
 
 from collections.abc import Callable
 
@@ -13,7 +13,7 @@ COST = "reuse cost"
 
 
 def rows(plan: Plan, name: Callable[[str], str] = str) -> tuple[tuple[str, str], ...]:
-    """Return ``(name, figure)`` of each total. ``name`` escapes node names."""
+    """Return ``(name, figure)`` of each total. ``name``: function that escapes the name of a node."""
     sums = totals(plan)
     least = sum(arena.reuse_cost_lower_bound or 0 for arena in plan.arenas)
     cost = () if sums.reuse_cost is None else ((COST, reuse_cost(sums.reuse_cost, least)),)
@@ -65,7 +65,7 @@ def peak_at(plan: Plan) -> str:
 
 
 def better(found: Better | None, option: str = "--planner auto") -> str:
-    """Return the hint of a planner that needs less: ``auto needs 7.20 MiB, 25 % less: add --planner auto``."""
+    """Return a hint about a planner that needs less memory: ``auto needs 7.20 MiB, 25 % less: add --planner auto``."""
     if found is None:
         return ""
     size = ("" if found.is_least else "at most ") + numbers.short_bytes(found.extent_bytes)
@@ -73,7 +73,7 @@ def better(found: Better | None, option: str = "--planner auto") -> str:
 
 
 def handoffs(plan: Plan) -> str:
-    """Return the number of in-place reuses: ``66 of 118 possible``, or ``3`` if all are used."""
+    """Return the number of in-place reuses of a plan: ``66 of 118 possible``, or ``3`` if the plan uses all."""
     granted, taken = len(plan.handoffs), sum(plan.taken)
     return f"{taken:,}" if taken == granted else f"{taken:,} of {granted:,} possible"
 
@@ -92,6 +92,6 @@ def changed(before: Plan, after: Plan) -> str:
 
 
 def how(plan: Plan, other: Plan) -> str:
-    """Return the planner, with mode and preset where the other plan's differ."""
+    """Return the planner of a plan, with its mode and its preset if ``other`` has another mode or preset."""
     differs = [getattr(plan, name) for name in ("mode", "preset") if getattr(plan, name) != getattr(other, name)]
     return " ".join([plan.planner, *differs])

@@ -1,1 +1,1 @@
-"""The commands, one module each or one for a group of small ones."""
+"""The commands of ``tmmu``. A module has one command or a group of small commands."""

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class BisectOptions:
-    """The compared runs and the figure."""
+    """Options that select the runs and the figure."""
 
     good: str | None = option("Commit before the increase [first run].", "COMMIT")
     bad: str | None = option("Commit after the increase [last run].", "COMMIT")
-    figure: str = option("extent, peak or bound.", "NAME", default="extent")
+    figure: str = option("Figure to compare: extent (arena size), peak or bound.", "NAME", default="extent")
     arena: str | None = option("Arena [sum of all arenas].", "NAME")
     limit: int = option("Number of tensors to list.", default=20, min=0)
 
@@ -37,8 +37,8 @@ def bisect_command(
 ) -> int:
     """Find the commit that increased a model's memory.
 
-    Runs of one branch are compared, if possible with equal planner, mode and preset. Changed plan settings are listed:
-    they also change the size.
+    Only runs of one branch with equal planner, mode and preset are compared, if there are such runs. The output lists
+    changed plan settings, because these also change the size.
 
     Exit code: 0 no growth, 1 growth.
     """
@@ -77,7 +77,7 @@ def bisect_command(
 
 
 def _series(runs: tuple[Run, ...], branch: str | None, planner: str | None) -> tuple[Run, ...]:
-    """Return one run per commit of a branch [main, or the latest run's], in the series of the latest run."""
+    """Return the comparable runs of a branch; the default is main, or the branch of the latest run."""
     from tmmu_core.store.find_growth import comparable_runs
 
     here = only(runs, branch, planner)

@@ -1,4 +1,4 @@
-"""``tmmu verify`` and ``tmmu lint``: check a plan with the judge, which shares no code with the planners."""
+"""``tmmu verify`` and ``tmmu lint``: check a plan. The checks share no code with the planners."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -28,7 +28,7 @@ def verify_command(plan: Source, request: PlanRequest, graph: AgainstGraph = Non
     """Check that a plan is valid.
 
     Rules cover overlaps, alignment, bounds, capacity, slots and hashes. A graph is planned first. Use --graph to check
-    the live ranges of a finished plan against its graph, with --shard if the plan is of one rank.
+    the live ranges of a finished plan against its graph. For the plan of a rank, add --shard.
 
     Exit code: 0 valid, 1 invalid.
     """
@@ -75,10 +75,10 @@ def lint_command(plan: Source, request: PlanRequest, graph: AgainstGraph = None,
 
 
 def resolve_with_graph(name: str, graph: str | None, request: PlanRequest) -> tuple[Resolved, Graph | None]:
-    """Return the plan to check and its graph, or ``None`` without one.
+    """Return ``(plan to check, its graph or None)``.
 
-    For a finished plan, ``--dims``, ``--arenas`` and, with its graph, ``--shard`` describe how it was made; other
-    planning options are rejected.
+    For a finished plan, ``--dims``, ``--arenas`` and, with ``--graph``, ``--shard`` are the settings that its planner
+    used. Other planning options are rejected.
     """
     opened = open_any(name, request.dims)
     query = request
@@ -91,7 +91,7 @@ def resolve_with_graph(name: str, graph: str | None, request: PlanRequest) -> tu
         raise UsageError(f"{name} is not a finished plan.", "Use --graph only with a finished plan.")
     against = open_any(graph, request.dims)
     if not isinstance(against, Graph):
-        raise UsageError(f"{graph} is not a graph.", "Pass the graph that the plan was made from.")
+        raise UsageError(f"{graph} is not a graph.", "Pass the graph of the plan.")
     plan, cut_from = opened if isinstance(opened, Plan) else opened.plan, None
     if request.shard_spec is not None:
         cut_from = ir_hash(against)
@@ -101,20 +101,20 @@ def resolve_with_graph(name: str, graph: str | None, request: PlanRequest) -> tu
 
 
 def _share(plan: Plan, graph: Graph, request: PlanRequest) -> Graph:
-    """Return the part of ``graph`` that the plan's rank runs."""
+    """Return the share of ``graph`` that the rank of the plan executes."""
     under = request.but(rank=plan.rank, world_size=plan.world_size)
     return plan_rank(graph, _as_planned(under, plan, graph)).graph
 
 
 def _as_planned(request: PlanRequest, plan: Plan, graph: Graph) -> PlanRequest:
-    """Return the request with mode, preset and order of a plan, without the nodes that planning inserted."""
+    """Return the request with mode, preset and order of a plan. Nodes that the planner inserted are left out."""
     own = {node.node_id for node in graph.nodes}
     order = tuple(node for node in plan.execution_order if node in own)
     return request.but(mode=plan.mode, preset=plan.preset, order=order)
 
 
 def solved_like(found: Resolved, graph: Graph, request: PlanRequest) -> Solution:
-    """Return the graph planned with the plan's mode, preset and order, for its liveness."""
+    """Return the solution of a plan; for a finished plan, plan ``graph`` with the same mode, preset and order."""
     if found.solution is not None:
         return found.solution
     query = _as_planned(PlanRequest(token=found.plan.replay_token, dims=request.dims), found.plan, graph)
@@ -124,7 +124,7 @@ def solved_like(found: Resolved, graph: Graph, request: PlanRequest) -> Solution
 
 
 def report_findings(findings: Sequence[Finding], headlines: Sequence[str], as_json: bool, **more: Any) -> int:
-    """Print findings, ``headlines`` and ``warnings``; return the exit code: 1 if a finding is an error."""
+    """Print headlines, findings and warnings; return the exit code: 1 if a finding is an error."""
     red = any(finding.severity == "error" for finding in findings)
     if as_json:
         write_json({"ok": not red, **more, "findings": [asdict(finding) for finding in findings]})

@@ -21,12 +21,12 @@ from tmmu_core.plans.model import ArenaSummary, Plan, TensorRow
 def compare_command(
     request: PlanRequest,
     a: str = argument("Baseline: plan, trace, checkpoint, graph or store:MODEL@COMMIT.", "A"),
-    b: str = argument("Candidate, of the same kinds.", "B"),
+    b: str = argument("Candidate: plan, trace, checkpoint, graph or store:MODEL@COMMIT.", "B"),
     limit: int = option("Number of changed tensors to list.", default=20, min=0),
     store: StoreUrl = None,
     json: AsJson = False,
 ) -> int:
-    """Compare two plans. Graphs are planned first, with the options of the command.
+    """Compare two plans. A graph is planned first, with the options of the command.
 
     Exit code: 0 identical, 1 different or an invalid plan, 3 not comparable.
     """
@@ -46,7 +46,7 @@ def compare_command(
 
 
 def _sides(a: str, b: str, request: PlanRequest, store: str | None) -> tuple[Resolved, Resolved]:
-    """Return both sides. A store reference without a model uses the model of the other side, which is read first."""
+    """Return the plans of A and B. A store reference without a model uses the model of the other plan."""
     if not names_model(a) and names_model(b):
         right = resolve_side(b, request, store)
         return resolve_side(a, request, store, right.plan), right
@@ -62,14 +62,14 @@ def _findings(side: Resolved) -> list[dict[str, Any]]:
 
 
 def print_comparison(verdict: Comparison, limit: int, baseline: Plan, candidate: Plan) -> None:
-    """Print the comparison."""
+    """Print the verdict, the first difference, and the tables of arenas, totals and changed tensors."""
     if not verdict.comparable:
         print_lines("not comparable: " + "; ".join(_reason(d) for d in verdict.incomparable))
     elif verdict.identical:
         print_lines("identical: same order, same layout, same live ranges")
     else:
         print_lines(verdict.word)
-    if verdict.first is not None and not verdict.lines:  # rows of two snapshots have nothing in common but their lines
+    if verdict.first is not None and not verdict.lines:  # the rows of two snapshots cannot be compared one by one
         print_lines(f"first divergence at {verdict.first.path}: {_sides_of(verdict.first)}")
     for difference in verdict.certificates:
         name, _, figure = difference.path.removeprefix("$.arenas.").rpartition(".")
@@ -82,7 +82,7 @@ def print_comparison(verdict: Comparison, limit: int, baseline: Plan, candidate:
     for difference in verdict.context:
         print_lines(f"context {difference.path[2:]}: {_sides_of(difference)}")
     if not verdict.complete:
-        print_lines("one side is a digest: its live ranges, slots and offsets are compared by their hashes")
+        print_lines("one of the plans is a digest: live ranges, slots and offsets are compared by their hashes")
     if verdict.identical:
         return
     print_lines("")
@@ -154,7 +154,7 @@ def _place(row: TensorRow | None, plan: Plan) -> str:
 
 
 def as_json(verdict: Comparison, limit: int) -> dict[str, Any]:
-    """Return the comparison as JSON values; all keys are present for every verdict."""
+    """Return the JSON record of the comparison. Every record has all keys."""
     return {
         "comparable": verdict.comparable,
         "identical": verdict.identical,

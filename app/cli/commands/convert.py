@@ -22,19 +22,19 @@ from tmmu_core.planners.problem import PlainInstance
 
 @dataclass(frozen=True)
 class ConvertOptions:
-    """Sizes of the input, and the second output."""
+    """Options for the sizes of the input, for tables, and for the sidecar file."""
 
-    dims: str | None = option("Range of each named dimension, ends included, or one size.", "B=1:8,T=512")
+    dims: str | None = option("Range of each named dimension (FIRST:LAST), or its size.", "B=1:8,T=512")
     columns: str | None = option("Read a CSV or JSON table with these columns.", "size=BYTES,lower=FROM")
-    sidecar: str | None = option("Also write the bytes of constants, as safetensors next to the graph.", "FILE")
+    sidecar: str | None = option("Also write the values of constants to a safetensors file next to the graph.", "FILE")
 
 
 def convert_command(model: Source, wanted: ConvertOptions, output: Out = STREAM, json: AsJson = False) -> int:
     """Convert a model to a native graph file.
 
-    Extensions: .json, .cbor, and .gz of either. Allocator snapshots, XLA dumps and, with --columns, tables have live
-    ranges but no graph; they become an instance (.csv). Open dimensions are assumed (batch 1 of 1 to 8, others 512)
-    unless --dims sets them.
+    The file extension selects the format: .json, .cbor, .json.gz or .cbor.gz. Allocator snapshots, XLA dumps and, with
+    --columns, tables have live ranges but no graph, and are written as an instance (.csv). An open dimension that
+    --dims does not set has the size 512, the batch the size 1 and the range 1 to 8.
     """
     columns, dims, sidecar = wanted.columns, wanted.dims, wanted.sidecar
     if columns is not None:
@@ -65,7 +65,7 @@ def convert_command(model: Source, wanted: ConvertOptions, output: Out = STREAM,
 
 
 def _with_sidecar(graph: Graph, model: str, sidecar: str) -> Graph:
-    """Write the sidecar and return the graph that names it. Raises :class:`UsageError` and ``UnreadableInput``."""
+    """Write the sidecar file, and return the graph with its name. Raises :class:`UsageError`, ``UnreadableInput``."""
     path = Path(sidecar)
     held = constants_of(Path(model), graph)
     if not held:
@@ -82,7 +82,7 @@ def _write_instance(found: PlainInstance, name: str) -> int:
     if found.others:
         arenas = ", ".join(problem.arena for problem in found.problems)
         what = f"an instance has one arena, and {found.name} has {len(found.problems)}: {arenas}."
-        raise UsageError(what, "Write one of them: tmmu export FILE --to instance --arena NAME.")
+        raise UsageError(what, "Write one arena with tmmu export FILE --to instance --arena NAME.")
     offsets = None if found.packing is None else found.packing.offset
     write_output(name, instance_csv.write_csv(found.problem, offsets).encode(), "the instance")
     if found.problem.reuse is not None:
@@ -101,7 +101,7 @@ def _columns(text: str) -> dict[str, str]:
 
 
 def _envelopes(text: str) -> dict[str, Dim]:
-    """Parse ``B=1:8,T=512`` to a range for each name. Raises :class:`UsageError`."""
+    """Parse ``B=1:8,T=512`` to dimension → range. Raises :class:`UsageError`."""
     found: dict[str, Dim] = {}
     try:
         pairs = read_pairs(text)

@@ -25,10 +25,10 @@ SERVE = MAIN.parent / "serving" / "serve.py"
 
 @dataclass(frozen=True)
 class Server:
-    """Address of the server."""
+    """Options for the address of the server."""
 
-    port: int | None = option("Port [8501, or the next free one].", min=1, max=65535)
-    address: str = option("Address to listen on; a non-local address requires a token.", "HOST", default="localhost")
+    port: int | None = option("Port [8501, or the next free port].", min=1, max=65535)
+    address: str = option("Address to listen on. A non-local address requires a token.", "HOST", default="localhost")
     base_path: str = option(f"URL path behind a reverse proxy [${BASE_PATH}].", "PATH", default="")
 
 
@@ -51,12 +51,13 @@ def explore_command(
     for name in names:
         if os.path.isdir(name):
             if not (modules_in(Path(name)) or snapshot_files(Path(name))):
-                raise UsageError(f"{name} has neither an XLA dump nor PyTorch snapshots.", "Pass the files in it.")
+                what = f"the folder {name} has neither an XLA dump nor PyTorch snapshots."
+                raise UsageError(what, "Pass single files.")
         elif not os.path.isfile(name):
             raise UsageError(f"file not found: {name}.", "Check the name.")
     require("streamlit", "the explorer")
     if store or os.environ.get(VARIABLE):
-        open_store(store, create=True).close()  # report errors now, not on every page
+        open_store(store, create=True).close()  # report an error here instead of on every page
         os.environ[VARIABLE] = store or os.environ[VARIABLE]
     port, address = server.port, server.address
     path = (server.base_path or os.environ.get(BASE_PATH, "")).strip("/")
@@ -66,24 +67,22 @@ def explore_command(
         port = free_port(address)
     elif not is_free(address, port):
         what = f"port {port} is in use at {address}."
-        raise UsageError(what, "Set another --port, or omit it for the next free one.")
-    else:
-        _reserve(port)
+        raise UsageError(what, "Set another --port, or omit the option for the next free port.")
     token = os.environ.get(TOKEN, "")
     if not (token or os.environ.get(PROXY_HEADER) or is_loopback(address)):
         token = os.environ[TOKEN] = secrets.token_urlsafe(16)
     rest = ("/" + path if path else "") + (f"/?token={token}" if token else "")
     print(f"TMMU Plan Explorer: http://{address}:{port}{rest}  (Ctrl-C stops it)", flush=True)
-    # exec: signals to this process reach the server.
+    # With exec, signals to this process reach the server.
     os.execv(sys.executable, arguments(names, no_browser, port, address))
 
 
 def free_port(address: str, first: int = FIRST_PORT) -> int:
-    """Return the first free port from ``first`` that no other starting explorer has reserved."""
+    """Return the first free port from ``first`` on. Raises :class:`UsageError` if there is none."""
     for port in range(first, 65536):
-        if _reserve(port) and is_free(address, port):
+        if is_free(address, port):
             return port
-    raise UsageError("no port is free.", "Set one with --port.")
+    raise UsageError("no port is free.", "Set a port with --port.")
 
 
 def is_free(address: str, port: int) -> bool:
@@ -101,29 +100,14 @@ def is_free(address: str, port: int) -> bool:
     return True
 
 
-def _reserve(port: int) -> bool:
-    """Reserve a port until this process ends; return false if another explorer reserved it.
-
-    The server needs seconds until it listens; another explorer could choose the same port in that time.
-    """
-    with socket.socket(getattr(socket, "AF_UNIX", socket.AF_INET)) as mark:
-        try:
-            mark.bind(f"\0tmmu-explore-{port}")  # abstract socket, Linux only
-        except (OSError, TypeError, ValueError) as error:
-            return getattr(error, "errno", None) != errno.EADDRINUSE
-        mark.set_inheritable(True)  # survives exec
-        mark.detach()
-    return True
-
-
 def arguments(names: list[str], no_browser: bool, port: int, address: str) -> list[str]:
     """Return the command line of the server."""
     return [
-        *(sys.executable, "-P"),  # neither the script's folder nor the current one is searched for modules
+        *(sys.executable, "-P"),  # import no modules from the script's folder or the current folder
         *(str(SERVE), "run", str(MAIN)),
         *("--server.port", str(port)),
         *("--server.address", address),
-        *("--server.fileWatcherType", "none"),  # the sources do not change while it runs
+        *("--server.fileWatcherType", "none"),  # the source files do not change
         *("--runner.postScriptGC", "false"),  # a full collection after each click takes longer than the click
         *("--server.headless", "true" if no_browser else "false"),
         *("--server.showEmailPrompt", "false"),

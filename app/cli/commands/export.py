@@ -40,7 +40,7 @@ EXPORTERS: dict[str, Callable[[Plan], bytes]] = {
     "c-header": lambda plan: c_header(_render(plan)).encode(),
     "c-source": lambda plan: c_source(_render(plan)).encode(),
 }
-"""Format → writer; the last three write the render plan."""
+"""Format → function that writes a plan in this format."""
 
 
 def _render(plan: Plan, constants: Constants | None = None, prefix: str | None = None) -> RenderMemoryPlan:
@@ -49,13 +49,13 @@ def _render(plan: Plan, constants: Constants | None = None, prefix: str | None =
 
 
 PROJECT = "c-project"
-"""The format that is a folder."""
+"""Name of the format that writes a folder."""
 TFLM, ONNX = "tflm", "onnx"
 SHOWN_NAMES = 5
 DEFAULT_PLANNER = "auto"
-"""The planner of a plan that a runtime executes."""
+"""Planner of ``--to tflm``."""
 MODELS = (TFLM, ONNX)
-"""Formats that contain the model with the plan."""
+"""Formats that write the model with the plan in it."""
 FORMATS = (*EXPORTERS, PROJECT, *MODELS)
 PICTURES = ("html", "pdf", "md", "svg", "png")
 """Names of formats that are not exported, for which the report is the answer."""
@@ -63,7 +63,7 @@ PICTURES = ("html", "pdf", "md", "svg", "png")
 
 @dataclass(frozen=True)
 class ExportOptions:
-    """The format, and options of single formats."""
+    """The output format, and options of single formats."""
 
     to: str = option(f"Output format: {', '.join(FORMATS)}.", "FORMAT", default=REQUIRED)
     arena: str | None = option("Arena to export, for the format instance.", "NAME")
@@ -103,7 +103,7 @@ def export_command(
 
 
 def _write_model(name: str, to: str, request: PlanRequest, model: str | None, output: str) -> int:
-    """Write the model of a plan, or of a graph that is planned here, with the plan in it."""
+    """Write the model file with a plan in it: with a finished plan, or with a new plan of the model."""
     data, source = input_of(name)
     opened = read_any(data, source)
     if isinstance(opened, Graph) and request.dims:
@@ -114,7 +114,7 @@ def _write_model(name: str, to: str, request: PlanRequest, model: str | None, ou
             raise UsageError(f"{name} is a model, so --model has no effect.", "Omit --model.")
         data, source = input_of(model)
     elif not isinstance(opened, Graph):
-        raise UsageError(f"{name} does not contain a model.", "Add the model's file with --model.")
+        raise UsageError(f"{name} does not contain a model.", "Pass the model file with --model.")
     if refuses(data):
         raise UsageError(f"{source} is not a {ending} model.", f"--to {to} writes a plan into a {ending} file.")
     return (_write_tflm if to == TFLM else _write_onnx)((name, opened), (data, source), request, output)
@@ -134,12 +134,12 @@ def _write_tflm(given: tuple[str, Opened], model: tuple[bytes, str], request: Pl
         more = f" and {len(written.left) - SHOWN_NAMES} others" if len(written.left) > SHOWN_NAMES else ""
         print_note(f"left to the runtime: {', '.join(written.left[:SHOWN_NAMES])}{more}")
         if not isinstance(given[1], Graph):
-            print_note("the runtime keeps these longer than the plan; export the model to place them")
+            print_note("the runtime keeps these tensors longer than the plan; export the model file to place them")
     return SUCCESS
 
 
 def _write_onnx(given: tuple[str, Opened], model: tuple[bytes, str], request: PlanRequest, output: str) -> int:
-    """Write the order of a plan or of a fitted graph; for a model, the order with the lowest peak."""
+    """Write an ONNX model with the order of a plan or of a fitted graph; for a model alone, with the lowest peak."""
     from tmmu_core.formats.onnx.onnx_model import external_files, with_order
 
     (name, opened), (data, source) = given, model
@@ -150,7 +150,7 @@ def _write_onnx(given: tuple[str, Opened], model: tuple[bytes, str], request: Pl
     if not isinstance(opened, Graph):
         plan = sound(resolve_opened(opened, name, request), "export")
         if plan.ir_hash != ir_hash(structs.replace(graph, name=plan.ir_name)):
-            raise UsageError(f"the plan {name} is of another model than {source}.", "Pass the model it was made from.")
+            raise UsageError(f"the plan {name} is not a plan of the model {source}.", "Pass the model of the plan.")
         order = plan.execution_order
     elif opened is not graph or request.order:
         order = initial_candidate(opened, request).plan.execution_order
@@ -164,7 +164,7 @@ def _lowest_order(graph: Graph, request: PlanRequest) -> tuple[str, ...]:
     start = initial_candidate(graph, request)
     found = order_move(start.plan_input, start.solution)
     if found is None or found.move is None:
-        print_note("no order with a lower peak was found; the order is that of the file")
+        print_note("no order with a lower peak was found; the nodes keep the order of the file")
         return start.plan.execution_order
     ordered, weights = found.ordered, sum(found.model.constant.tolist())
     before, after, bound = (size - weights for size in (ordered.tried["given"], ordered.peak, ordered.bound))
@@ -176,11 +176,11 @@ def _lowest_order(graph: Graph, request: PlanRequest) -> tuple[str, ...]:
 
 
 def _constants(found: Resolved, model: str | None) -> Constants:
-    """Return the bytes of the constants, from the file of ``--model`` or else from the planned file."""
+    """Return the values of the constants from the file of ``--model``, or without ``--model`` from the planned file."""
     if model is not None:
         opened = open_any(model)
         if not isinstance(opened, Graph):
-            raise UsageError(f"{model} does not contain a model.", "Pass the file that the plan was made from.")
+            raise UsageError(f"{model} does not contain a model.", "Pass the model file of the plan.")
         held = constants_of(Path(model), opened)
         if not held:
             what = f"{model} does not contain bytes of constants."
@@ -203,5 +203,5 @@ def _write_project(render: RenderMemoryPlan, name: str, blobs: str) -> int:
         raise UsageError(what, "Check the folder and the permissions.") from error
     print_note(f"wrote the plan as {PROJECT} to {name} ({numbers.short_bytes(written)})")
     if render.constant_arenas and not render.constant_blobs:
-        print_note("the constants' bytes are not known: the program binds them (add them with --model)")
+        print_note("the project has no values of constants: the program must bind them, or add them with --model")
     return SUCCESS

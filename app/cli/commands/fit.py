@@ -1,4 +1,4 @@
-"""``tmmu fit``: find the cheapest changes that make a graph fit a capacity, or prove that none do."""
+"""``tmmu fit``: find the cheapest changes with which a graph fits a memory limit, or prove that it cannot fit."""
 
 import signal
 from collections.abc import Iterator
@@ -46,7 +46,7 @@ from tmmu_core.plans.canonical import ir_hash
 from tmmu_core.plans.making.request import ANY_ARENA, PlanRequest
 
 EXIT_CODE = {"fits": SUCCESS, "cannot": FINDING, "open": NOT_COMPARABLE}
-"""Answer → exit code; ``open``: the search found neither a plan that fits nor a proof that none exists."""
+"""Answer → exit code; ``open``: the search ended without a plan that fits and without a proof that none exists."""
 
 
 @dataclass(frozen=True)
@@ -65,15 +65,15 @@ class FitOptions:
 def fit_command(graph: Source, request: PlanRequest, wanted: FitOptions, json: AsJson = False) -> int:
     """Make a graph fit into a memory limit (--capacity).
 
-    BYTES limits one memory for all tensors, ARENA=BYTES one arena. Offloaded tensors are in the arena "offload", which
-    has no limit. Ctrl-C stops the search and keeps the best result.
+    --capacity BYTES limits one memory for all tensors; --capacity ARENA=BYTES limits one arena. Offloaded tensors are
+    in the arena "offload", which has no limit. Ctrl-C stops the search and keeps the best result.
 
     Exit code: 0 fits, 1 cannot fit, 3 unknown.
     """
     output, recipe, largest, mesh = wanted.output, wanted.recipe, wanted.largest, wanted.mesh
     opened = open_any(graph, request.dims)
     if not isinstance(opened, Graph):
-        raise UsageError(f"{graph} does not contain a graph.", "Pass a graph: fit changes its nodes.")
+        raise UsageError(f"{graph} does not contain a graph.", "Pass a graph, because fit changes nodes.")
     if output == STREAM and (json or recipe == STREAM):
         raise UsageError("standard output can be used only once.", "Write one of the outputs to a file.")
     capacity = _capacity(request)
@@ -109,7 +109,7 @@ def _search(
     limits: tuple[Capacity, Allowed],
     progress: Progress,
 ) -> tuple[Fitted, int | None]:
-    """Return the fit, and the size found for ``--largest`` or ``--mesh``."""
+    """Return ``(fit, size)``; ``size`` is the size found for ``--largest`` or ``--mesh``, or ``None``."""
     (file, graph), (largest, mesh) = source, sought
     if mesh is not None:
         fewest = smallest_mesh(graph, request, mesh, limits, progress)
@@ -125,7 +125,7 @@ def _search(
 
 
 def _capacity(request: PlanRequest) -> Capacity:
-    """Return the limits of ``--capacity``, or else those of the arena configuration."""
+    """Return the limits of ``--capacity``, or without ``--capacity`` the limits of the arena configuration."""
     given = dict(request.capacities)
     total = given.pop(ANY_ARENA, None)
     if total is not None and given:
@@ -141,7 +141,7 @@ def _capacity(request: PlanRequest) -> Capacity:
 
 @contextmanager
 def _interruptible() -> Iterator[Progress]:
-    """Yield a progress callback. The first Ctrl-C stops the search and keeps the best result, the second one exits."""
+    """Yield a progress callback that returns ``False`` after the first Ctrl-C. The second Ctrl-C ends the command."""
     stopped = False
 
     def stop(number: int, frame: FrameType | None) -> None:
@@ -159,7 +159,7 @@ def _interruptible() -> Iterator[Progress]:
             return not stopped
 
         before = None
-        with suppress(ValueError):  # signals reach the main thread only
+        with suppress(ValueError):  # only the main thread can set a signal handler
             before = signal.signal(signal.SIGINT, stop)
         try:
             yield progress
@@ -169,7 +169,7 @@ def _interruptible() -> Iterator[Progress]:
 
 
 def as_json(fitted: Fitted) -> dict[str, Any]:
-    """Return the result as the JSON record of contract §11."""
+    """Return the JSON record of the result (contract §11)."""
     cost, total = fitted.best.cost, fitted.capacity.total
     return {
         "answer": fitted.answer,

@@ -28,18 +28,18 @@ ALL = "all arenas"
 CHECKED = {
     "graph": "rows and graph",
     "rows": "rows, not the graph (--graph MODEL)",
-    "totals": "totals only: a digest has no rows",
+    "totals": "totals only, because a digest has no rows",
     "planned": "planned by this command",
 }
-"""Scope of the check → its text."""
+"""Scope of the verification → its text."""
 
 
 @dataclass(frozen=True)
 class GateOptions:
-    """The limits, the baseline and the outputs."""
+    """Options for the limits, the baseline and the outputs."""
 
     max_extent: list[str] | None = option(
-        "Maximum size of all arenas together, or of one. Repeatable.", "[ARENA=]BYTES"
+        "Maximum size of all arenas together, or of one arena. Repeatable.", "[ARENA=]BYTES"
     )
     max_gap: list[str] | None = option("Maximum arena size above the lower bound. Repeatable.", "[ARENA=]PERCENT")
     max_peak: list[str] | None = option("Maximum live bytes at one step. Repeatable.", "[ARENA=]BYTES")
@@ -60,7 +60,7 @@ class GateOptions:
     explorer: str | None = option("URL of an explorer with the same store, for a link in the summary.", "URL")
 
     def texts(self, names: Sequence[str]) -> dict[str, Any]:
-        """Return option → its texts."""
+        """Return option → text or texts on the command line."""
         return {name: getattr(self, name[2:].replace("-", "_")) for name in names}
 
 
@@ -72,7 +72,7 @@ AMOUNTS: dict[str, core.Measure] = {
     "--min-reuse": "reuse",
     "--max-reuse-cost": "reuse cost",
 }
-"""Option that limits one figure → its measure."""
+"""Option → the figure that it limits."""
 
 
 def gate_command(
@@ -85,9 +85,9 @@ def gate_command(
 ) -> int:
     """Fail if a plan exceeds limits (for CI).
 
-    At least one limit or --graph is required. Finished plans are verified first, with --graph also against their graph;
-    an invalid plan fails. Gaps use the recomputed lower bound, not one that a file claims. --baseline store:BRANCH is
-    the latest run on that branch that plans this graph, with the same planner if there is one.
+    At least one limit or --graph is required. A finished plan is verified first, with --graph also against its graph.
+    An invalid plan fails. Gaps are relative to the recomputed lower bound, not to a bound that a file claims.
+    --baseline store:BRANCH is the latest run of this graph on the branch, with the same planner if there is such a run.
 
     Exit code: 0 passed, 1 failed.
     """
@@ -102,7 +102,7 @@ def gate_command(
         whole(judged)
     before = None if limits.baseline is None else resolve_side(limits.baseline, request, store, judged.plan)
     checks = _checks(limits, judged, before)
-    if before is not None and not judged.ignored:  # the options apply to the candidate
+    if before is not None and not judged.ignored:  # the planning options have an effect on the candidate
         before = replace(before, ignored=())
     if limits.out is not None:
         write_out(Path(limits.out), judged, before, checks, _link(limits.explorer, store, judged.plan, before))
@@ -114,7 +114,7 @@ def gate_command(
 
 
 def _checks(limits: GateOptions, judged: Resolved, before: Resolved | None) -> list[Check]:
-    """Return validity and completeness; if both hold, also the limits (figures of an invalid plan are meaningless)."""
+    """Return the checks of validity and completeness and, for a valid and complete plan, the checks of the limits."""
     found = judged.plan
     checks: list[Check] = []
     for side in (judged, before):
@@ -139,7 +139,7 @@ def _checks(limits: GateOptions, judged: Resolved, before: Resolved | None) -> l
 
 
 def _checked(side: Resolved) -> str:
-    """Return the scope of the check, a key of :data:`CHECKED`."""
+    """Return the scope of the verification, a key of :data:`CHECKED`."""
     return "planned" if side.verdict is None else side.verdict.examined
 
 
@@ -208,7 +208,7 @@ def _warnings(after: Resolved, before: Resolved | None) -> list[str]:
 
 
 def error_commands(after: Resolved, before: Resolved | None, checks: Sequence[Check]) -> str:
-    """Return an ``::error`` command of GitHub Actions for each exceeded limit, with the planners."""
+    """Return an ``::error`` command of GitHub Actions for each exceeded limit."""
     file = for_annotation(after.name, is_property=True)
     planners = f"planned by {after.plan.planner}" + (f", baseline by {before.plan.planner}" if before else "")
     lines = []
@@ -243,7 +243,7 @@ def write_out(folder: Path, after: Resolved, before: Resolved | None, checks: Se
 
 
 def _link(explorer: str | None, url: str | None, after: Plan, before: Resolved | None) -> str:
-    """Return the URL of the comparison in an explorer, or "" if its store does not contain both plans."""
+    """Return the URL of the comparison in an explorer; "" if the store does not contain both plans."""
     if explorer is None:
         return ""
     if urlsplit(explorer).scheme not in ("http", "https"):

@@ -1,4 +1,4 @@
-"""``tmmu record`` and ``tmmu history``: store the plan of a commit, and list the sizes over the commits."""
+"""``tmmu record`` and ``tmmu history``: store the plan of a commit, and list the sizes of all commits."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RunOptions:
-    """The commit of a recorded plan."""
+    """Options that label a recorded plan."""
 
     label: str = option("Model and commit of the plan.", "MODEL@COMMIT", "--as", default=REQUIRED)
     branch: str = option("Branch of the commit.", "NAME", default="main")
@@ -88,10 +88,9 @@ def history_command(
 
 
 def _changes(store: Store, runs: Sequence[Run]) -> list[tuple[int, str]]:
-    """Return the growth of each run in bytes, and the plan settings that changed.
+    """Return ``(growth in bytes, changed plan settings)`` of each run, compared to the previous run of its series.
 
-    A run is compared with the last one of its series; the first of a series, only in its settings, with the last run
-    of its branch.
+    The first run of a series has the growth 0. Its settings are compared to the previous run of its branch.
     """
     latest: dict[tuple[str, ...], Run] = {}
     found = []
@@ -118,7 +117,7 @@ def in_runs(runs: Sequence[Run], changes: Sequence[tuple[int, str]]) -> None:
 
 
 def in_lines(lines: Sequence[Line]) -> None:
-    """Print every series with its last change."""
+    """Print a table with a row per series of runs and its last change."""
     if not lines:
         print_lines("no runs are recorded")
         return

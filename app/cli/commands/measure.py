@@ -16,11 +16,11 @@ FIGURES = {
     "arena": "arena",
     "head": "head: activations and scratch memory of kernels",
     "tail": "tail: data that the runtime keeps",
-    "temporary": "more while the model is loaded",
+    "temporary": "temporary: only while the model is loaded",
     "arena_with_plan": "with our plan: arena",
     "head_with_plan": "with our plan: head",
     "tail_with_plan": "with our plan: tail",
-    "temporary_with_plan": "with our plan: more while the model is loaded",
+    "temporary_with_plan": "with our plan: temporary",
     "arena_reserved": "arena, reserved",
     "pattern": "memory pattern block, second run",
     "pattern_reserved": "memory pattern block, reserved",
@@ -33,29 +33,28 @@ FIGURES = {
     "planned": "arenas planned in the program file",
 }
 ABOUT = {
-    "onnxruntime": "The runtime's figure is resident memory with kernel scratch, counted in batches of pages: "
-    "it is off by up to 256 KiB. Reserved bytes are exact. The plan has inputs and no scratch.",
-    "LiteRT": "The runtime's figure is the exact arena of LiteRT's own kernels; memory of XNNPACK is not visible.",
-    "TensorFlow Lite Micro": "The arena is the smallest in which the model runs here; on a 32-bit device its tail is "
-    "smaller.",
-    "ExecuTorch": "The runtime's figure is the plan in the file; memory of delegates is not in it.",
-    "PyTorch eager": "The runtime's figure is of this program run operator by operator; each value is freed after its "
-    "last read.",
+    "onnxruntime": "The figure of onnxruntime is resident memory, including scratch memory of kernels, and is accurate "
+    "to 256 KiB. Reserved bytes are exact. The plan includes the inputs, but no scratch memory.",
+    "LiteRT": "The figure of LiteRT is the exact arena of its own kernels. The memory of XNNPACK cannot be measured.",
+    "TensorFlow Lite Micro": "The arena is the smallest arena in which the model runs on this machine. On a 32-bit "
+    "device, the tail is smaller.",
+    "ExecuTorch": "The figure of ExecuTorch is the plan in the file. The plan does not include memory of delegates.",
+    "PyTorch eager": "The program is run operator by operator, and each value is freed after its last read.",
 }
 
 
 def measure_command(
     model: Source,
     dims: str = option("Sizes of open dimensions [the assumed sizes].", "B=1,T=16", default=""),
-    runtime: str = option(f"Runtime: {', '.join(RUNTIMES)} [that of the file].", "NAME", default=""),
+    runtime: str = option(f"Runtime: {', '.join(RUNTIMES)} [the runtime of the file format].", "NAME", default=""),
     in_order: bool = option("Run an ONNX model in the order of its nodes, without optimizations.", default=False),
     json: AsJson = False,
 ) -> int:
     """Compare a plan with the memory that the model's runtime uses.
 
     ONNX runs with onnxruntime (extra "run"), TensorFlow Lite with LiteRT (pip install ai-edge-litert), exported PyTorch
-    programs in eager mode on the CPU (extra "torch"). ExecuTorch programs are not run: the file states its arenas.
-    --runtime tflm runs a model in TensorFlow Lite Micro (extra "tflm"), without and with a plan in it.
+    programs in eager mode on the CPU (extra "torch"). ExecuTorch programs are not run, because the file contains its
+    arena sizes. --runtime tflm runs a model in TensorFlow Lite Micro (extra "tflm"), without and with our plan.
     """
     from tmmu_core.runtime.measure.measure_model import measure
 

@@ -31,12 +31,12 @@ ENDINGS = {".json": "json", ".cbor": "cbor", ".csv": "csv", ".parquet": "parquet
 
 
 def write_plan(plan: Plan, name: str) -> None:
-    """Write a plan in the format of the file extension."""
+    """Write a plan to the file ``name`` in the format of its extension."""
     write_output(name, plan_file.WRITERS[format_by_ending(name, ENDINGS, "json")](plan), "the plan")
 
 
 def _ranks(files: Sequence[tuple[int, Path]], *, json: bool) -> int:
-    """Print the snapshots of the ranks of a job; 1 if one of them cannot be read."""
+    """Print a table of the ranks' snapshots; return the exit code: 1 if a snapshot cannot be read."""
     found = list(summaries(files))
     if json:
         fullest = max(found, key=lambda one: one.peak)
@@ -51,12 +51,12 @@ def plan_command(
     request: PlanRequest,
     output: Out = None,
     json: AsJson = False,
-    engines: str | None = option("JSON: engines of the nodes; weighs waits between them.", "FILE"),
+    engines: str | None = option("JSON file with the engine of each node; reuse between engines costs waits.", "FILE"),
 ) -> int:
     """Plan the memory of a graph or a packing instance.
 
-    Offsets in an instance file are verified. If they are invalid, no plan is written and the exit code is 1.
-    A folder with PyTorch snapshots of the ranks of a job gives a table of the ranks.
+    The offsets in an instance file are verified. If they are invalid, no plan is written and the exit code is 1.
+    For a folder with one PyTorch snapshot per rank, a table of the ranks is printed.
     """
     if files := snapshot_files(Path(graph)):
         return _ranks(files, json=json)
@@ -85,7 +85,7 @@ def plan_command(
             print_live_lines(plan)
         hint = totals_text.better(better)
         print_lines(*([f"hint: {hint}"] if hint else []))
-        shown = (plan.remark(ASSUMED), plan.remark(UNPLANNED))  # by print_plan
+        shown = (plan.remark(ASSUMED), plan.remark(UNPLANNED))  # print_plan shows these warnings
         show_warnings([text for text in found.warnings if not text.endswith(tuple(filter(None, shown)))])
     print_findings(found)
     return FINDING if found.findings else SUCCESS

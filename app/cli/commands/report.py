@@ -16,7 +16,7 @@ FORMS = {".html": "html", ".htm": "html", ".pdf": "pdf", ".md": "md"}
 
 @dataclass(frozen=True)
 class ReportOptions:
-    """The file and its contents."""
+    """Options for the report file and its contents."""
 
     output: str = option(
         "Write to this file (.html, .pdf, .md); - writes to standard output.", "FILE", *OUTPUT, default=REQUIRED
@@ -31,10 +31,10 @@ def report_command(
 ) -> int:
     """Write a report of a plan (HTML, PDF or Markdown).
 
-    .html, or no extension, is one file that works offline. .pdf needs an installed Chrome or Chromium. .md is a short
-    summary for a pull request.
+    A file with the extension .html, or without one, is an HTML report that works offline. .pdf needs an installed
+    Chrome or Chromium. .md is a short summary for a pull request.
 
-    Exit code: 0; 1 if the plan is invalid, which the report shows.
+    Exit code: 0 valid plan, 1 invalid plan.
     """
     from app.report.html_report import Known, build_report
     from app.report.pdf import pdf
@@ -66,6 +66,6 @@ def report_command(
         )
         write_output(output, pdf(data) if form == "pdf" else data, "the report")
     if not verified.ok:
-        print_note(f"{plan} is an invalid plan, as its report shows: {verified}")
+        print_note(f"{plan} is an invalid plan: {verified}")
         return FINDING
     return SUCCESS

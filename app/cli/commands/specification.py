@@ -34,12 +34,12 @@ def trace_command(
     graph: Source,
     request: PlanRequest,
     output: Out = STREAM,
-    digest: bool = option("Write hashes of the tensors instead of a record for each.", default=False),
+    digest: bool = option("Write hashes instead of a record per tensor.", default=False),
     json: AsJson = False,
 ) -> int:
     """Write the trace of a plan.
 
-    It has a header, a record per tensor and a summary.
+    A trace has a header, a record per tensor and a summary.
     """
     found = resolve(graph, request)
     if found.findings:
@@ -64,12 +64,12 @@ def checkpoint_command(
     note_input_warnings(found)
     if against is None:
         what = f"{graph} does not name the producers of tensors."
-        raise UsageError(what, "Pass the graph, or use --graph with the plan's graph.")
+        raise UsageError(what, "Pass the graph, or the graph of the plan with --graph.")
     plan = sound(found, "checkpoint")
     solved = solved_like(found, against, request)
     if found.plan.ir_hash != (found.cut_from or solved.plan.ir_hash):
         what = f"{graph} is not a plan of {of}: the ir_hash differs."
-        raise UsageError(what, "Pass the graph that the plan was made from.")
+        raise UsageError(what, "Pass the graph of the plan.")
     write_output(output, checkpoint(plan, solved.liveness), "the checkpoint")
     return SUCCESS
 
@@ -88,21 +88,21 @@ def restore_command(
     if json and output != STREAM:
         write_bytes(plan_file.to_json(plan))
     elif output != STREAM:
-        print_lines("restored: the recomputed plan hash equals the stored one", "")
+        print_lines("restored: the recomputed plan hash equals the stored hash", "")
         print_plan(plan)
     return SUCCESS
 
 
 @dataclass(frozen=True)
 class ApplyOptions:
-    """Options for the content of the memory."""
+    """Options for the security level and the content of the memory."""
 
     security: str = option(
-        "standard, confidential or regulated; the last two reject --debug-fill.",
+        "Security level: standard, confidential or regulated. Only standard allows --debug-fill.",
         "LEVEL",
         default="standard",
     )
-    debug_fill: int | None = option("Fill every tensor with a Philox pattern of this seed.", "SEED")
+    debug_fill: int | None = option("Fill every tensor with the Philox random numbers of this seed.", "SEED")
 
 
 def apply_command(
@@ -110,7 +110,7 @@ def apply_command(
 ) -> int:
     """Map a plan to real memory and run its steps.
 
-    The arenas are allocated, every tensor is bound and zeroed at its first write, and the state is committed. An
+    The command allocates the arenas, binds and zeroes every tensor at its first write, and commits the state. An
     invalid plan is rejected.
     """
     from tmmu_core.runtime.apply import apply_plan, commit_execution

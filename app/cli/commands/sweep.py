@@ -1,7 +1,7 @@
 """``tmmu sweep``: plan models with every combination of planners, modes and alignments.
 
-Few points are planned in this process, many, or with ``--workers`` or ``--scheduler``, with Dask. With a store, rows
-are saved as they complete, and the same command resumes an interrupted sweep.
+Few points are planned in this process. Many points are planned with Dask, and so are points with ``--workers`` or
+``--scheduler``. With a store, each completed row is saved, and the same command resumes an interrupted sweep.
 """
 
 from __future__ import annotations
@@ -35,26 +35,28 @@ if TYPE_CHECKING:
     from tmmu_core.store.store import Store
 
 MANY = 200
-"""Number of points from which a sweep uses one process per core by default, if Dask is installed."""
+"""Minimum number of points for which a sweep uses one process per core by default, if Dask is installed."""
 
 
 @dataclass(frozen=True)
 class SweepOptions:
-    """The combined settings and the processes."""
+    """Options for the settings to combine and for the processes."""
 
     planners: str | None = option("Planners, or all [slots,naive].", "A,B,…")
     modes: str | None = option("Modes, or all [default mode].", "A,B,…")
     presets: str | None = option("Presets, or all [depends on the mode].", "A,B,…")
     alignments: str | None = option("Arena alignments in bytes [of the arenas].", "N,N,…")
     over: str | None = option(
-        "Sizes of a named dimension: these, or samples of its range (at most 33).", "B or B=1,8,…"
+        "Sizes of a named dimension; without sizes, at most 33 samples of its range.", "B or B=1,8,…"
     )
-    shards: str | None = option("Shard specs; none plans without sharding.", "FILE,FILE,…")
+    shards: str | None = option("Shard specs. The word none means a plan without sharding.", "FILE,FILE,…")
     fits: str | None = option(
         "Run tmmu fit with each of these memory limits instead of planning.", "BYTES,…", "--capacities", "--fit"
     )
     ranks: bool = option("Plan all ranks of the shard spec, with a row per distinct graph.", default=False)
-    workers: int | None = option("Number of processes [one per core for many points]; 0 uses this process.", "N", min=0)
+    workers: int | None = option(
+        f"Number of processes; 0 means only this process [one per core from {MANY} points on, else 0].", "N", min=0
+    )
     scheduler: str | None = option("Address of a running Dask scheduler.", "tcp://HOST:PORT")
 
 
@@ -67,7 +69,7 @@ def sweep_command(
 ) -> int:
     """Plan models with many settings and print a table.
 
-    Rows that cannot be planned show their error code. With --store, the same command resumes an interrupted sweep.
+    A row that cannot be planned shows an error code. With --store, the same command resumes an interrupted sweep.
 
     Exit code: 0 if at least one row was planned, else 2.
     """
@@ -113,7 +115,7 @@ def sweep_command(
 
 
 def _check(opened: Opened, name: str, request: PlanRequest, axes: Axes) -> None:
-    """Raise :class:`UsageError` for options that fail for every row."""
+    """Raise :class:`UsageError` if the options are invalid for every row of this file."""
     if not isinstance(opened, Graph | PlainInstance):
         raise UsageError(f"{name} contains a finished plan.", "Pass a graph or an instance.")
     sharded = request.shard_spec is not None or axes.shards is not None
@@ -141,7 +143,7 @@ def _shard(file: str) -> tuple[str, Mapping[str, Any] | None]:
 def _run_points(
     sources: Sequence[Source], points: Sequence[Point], where: SweepOptions, url: str | None
 ) -> tuple[list[dict[str, Any]], str]:
-    """Return ``(rows in order, name of the sweep in the store)``; the name is "" without a store."""
+    """Plan the points; return ``(rows in order, name of the sweep in the store)``, with the name "" without a store."""
     keeping = open_store(url, create=True) if url else None
     name = name_of_sweep(sources, points) if keeping else ""
     rows = _resume(keeping, name, sources, points) if keeping else {}
@@ -161,7 +163,7 @@ def _run_points(
 def _resume(
     store: Store, name: str, sources: Sequence[Source], points: Sequence[Point]
 ) -> dict[int, tuple[dict[str, Any], ...]]:
-    """Return the stored rows of this sweep, without the points whose process died: those run again."""
+    """Return number of point → stored rows of this sweep. Points whose process died are left out and run again."""
     from tmmu_core.store import stored_sweeps
 
     description = {"sources": [source.name for source in sources]}
@@ -187,7 +189,7 @@ Run = Callable[[Sequence[Source], Sequence[Point]], Iterator[tuple[Done, ...]]]
 
 @contextmanager
 def _runner(where: SweepOptions, points: int) -> Iterator[Run]:
-    """Yield the function that runs points, in this process or with Dask."""
+    """Yield the function that plans points in this process or with Dask."""
     dask = installed("distributed")
     if where.scheduler is not None or where.workers:
         require("distributed", "a sweep with several processes")
@@ -215,7 +217,7 @@ def _print_table(rows: Sequence[Mapping[str, Any]], *, ranks: bool) -> None:
 
 
 def _remark_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return a line for each distinct error and warning, with the rows that it affects."""
+    """Return a line for each distinct error or warning: the models and planners of its rows, and the text."""
     rows_of: dict[str, list[str]] = {}
     for row in rows:
         texts = [f"warning: {text}" for text in row.get("warnings", ())]
@@ -257,7 +259,7 @@ def _words(text: str | None, known: tuple[str, ...]) -> tuple[str | None, ...]:
 
 
 def _sizes(text: str, opened: Opened, name: str) -> tuple[tuple[str, int] | None, ...]:
-    """Return the sizes of ``--over``."""
+    """Parse the text of ``--over`` to ``(dimension, size)`` pairs. Raises :class:`UsageError`."""
     dim, listed, values = (part.strip() for part in text.partition("="))
     if not isinstance(opened, Graph) or dim not in opened.dims:
         known = sorted(opened.dims) if isinstance(opened, Graph) else ()

@@ -10,17 +10,17 @@ from app.texts import numbers
 
 LIVE = "#0072B2"
 LINE = "#7d8896"
-"""Readable on light and dark backgrounds."""
+"""A grey with enough contrast on light and dark backgrounds."""
 FAINT = "rgba(125,136,150,0.22)"
 BAD = "#D55E00"
 CONFIG = {"displayModeBar": False, "scrollZoom": True}
-"""Plotly configuration: its tool bar would cover labels."""
+"""Configuration of a chart. The tool bar of Plotly is hidden, because it would cover labels."""
 LEGEND = {"orientation": "h", "x": 0, "y": 1.0, "yanchor": "bottom"}
-"""A legend above the plot: its rows push the plot down."""
+"""A legend above the plot."""
 
 
 class TextFigure(go.Figure):
-    """A figure that escapes HTML in its texts, because Plotly interprets it. Our tags for bold and colour are kept."""
+    """A figure that escapes HTML tags in its texts, except tags for bold and colour, because Plotly interprets them."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the figure with escaped texts."""
@@ -78,7 +78,11 @@ def add_curve(
     texts: Sequence[Any] | None = None,
     **how: Any,
 ) -> None:
-    """Add a step curve. ``hover`` is the template of its hover text, ``texts`` its data (default: ``y`` in bytes)."""
+    """Add a step curve to a figure.
+
+    ``hover``: template of the hover text; without it the curve has none. ``texts``: data of the template (default:
+    ``y`` in bytes). ``how``: further arguments of ``go.Scatter``.
+    """
     shown: dict[str, Any] = {"hoverinfo": "skip"}
     if hover:
         data = [numbers.full_bytes(int(value)) for value in y] if texts is None else texts
@@ -88,7 +92,7 @@ def add_curve(
 
 
 def bytes_axis(top: int, **more: Any) -> dict[str, Any]:
-    """Return a byte axis from 0 to a little above ``top``."""
+    """Return the settings of a byte axis from 0 to a little above ``top``."""
     values = numbers.ticks(top)
     return {
         "tickvals": values,
@@ -99,27 +103,30 @@ def bytes_axis(top: int, **more: Any) -> dict[str, Any]:
 
 
 FEW_STEPS = 10
-"""Number of steps up to which ticks are set at each step; Plotly would add halves."""
+"""Maximum number of steps for a tick at each step. Without this setting, Plotly adds ticks at half steps."""
 
 
 def steps_axis(end: int) -> dict[str, Any]:
-    """Return a step axis from 0 to ``end``: ``#0 #1 #2``. Ticks between steps, after zooming in, show the fraction."""
+    """Return the settings of a step axis from 0 to ``end`` with the labels ``#0 #1 #2``."""
     whole = {"dtick": 1} if end <= FEW_STEPS else {}
     return {"range": [0, max(1, end)], "tickprefix": "#", "tickformat": ",~f", "hoverformat": ",d", **whole}
 
 
 PHASE_COLOURS = {"forward": "#0072B2", "backward": "#E69F00", "optimizer": "#8C6BB1"}
 MOST_BANDS, WIDEST_BANDS = 60, 0.2
-"""Maximum number of phases that are drawn, and the share of the steps from which a phase is labelled."""
+"""Maximum number of phases that are drawn; minimum share of the steps of a phase with a label."""
 
 
 def phase_bands(fig: go.Figure, bands: Sequence[tuple[str, int, int]]) -> go.Figure:
-    """Draw forward, backward and optimizer phases below a chart over steps, if there are at most ``MOST_BANDS``."""
+    """Add a coloured band per phase to a chart over steps, if there are at most ``MOST_BANDS``; return the chart.
+
+    ``bands``: ``(phase, first step, end)``.
+    """
     drawn = bands if len(bands) <= MOST_BANDS else ()
     steps = max((end for _, _, end in drawn), default=0)
     band = {"type": "rect", "xref": "x", "y0": 0, "y1": 0.03, "yref": "paper", "line_width": 0, "layer": "above"}
     label = {"y": 0.03, "xref": "x", "yref": "paper", "showarrow": False, "xanchor": "left", "yanchor": "bottom"}
-    # All at once: Plotly validates the whole list for each one that is added.
+    # Add all shapes at once: Plotly validates the whole list at each addition.
     fig.layout.shapes += tuple(
         go.layout.Shape(x0=start, x1=end, fillcolor=PHASE_COLOURS[phase], **band) for phase, start, end in drawn
     )

@@ -1,4 +1,4 @@
-"""Charts of step curves that several pages share: live bytes of two plans, and the progress of a search."""
+"""Charts of step curves for several pages: the live bytes of two plans, and the progress of a search."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,14 +14,14 @@ from tmmu_core.plans.model import Plan
 
 MOST_POINTS = 20_000
 FEW_NODES = 10
-"""Node range up to which ticks are set by hand; Plotly would use fractions."""
+"""Maximum range of nodes with a tick at each node. Without this setting, Plotly adds ticks at fractions."""
 LABEL = 14
 """Height of a tick label in pixels."""
 MARGIN = {"l": 70, "r": 14, "t": 28, "b": 40}
 
 
 def thinned(begins: np.ndarray, values: np.ndarray, most: int = MOST_POINTS) -> tuple[np.ndarray, np.ndarray]:
-    """Return at most ``most`` changes of a curve: the first step and the highest value of each bin."""
+    """Return ``(steps, values)`` of a curve, reduced to ``most`` points: first step and highest value of each bin."""
     if len(begins) <= most:
         return begins, values
     cuts = np.linspace(0, len(begins), most + 1).astype(np.int64)[:-1]
@@ -29,7 +29,7 @@ def thinned(begins: np.ndarray, values: np.ndarray, most: int = MOST_POINTS) -> 
 
 
 def compared_live_bytes(baseline: Plan, candidate: Plan, arena: str) -> go.Figure:
-    """Return the chart of one arena's live bytes in two plans; the baseline is dashed, the candidate filled."""
+    """Return the chart of an arena's live bytes in two plans. The baseline is dashed, the candidate filled."""
     fig = figure(200)
     top = 0
     for plan, name, colour, dash in ((candidate, "candidate", LIVE, "solid"), (baseline, "baseline", LINE, "dash")):
@@ -52,7 +52,7 @@ def compared_live_bytes(baseline: Plan, candidate: Plan, arena: str) -> go.Figur
 
 
 def search_course(moments: Sequence[Moment], nodes: int, *, height: int = 220) -> go.Figure:
-    """Return arena size and proven bound over search nodes, on a logarithmic axis up to ``nodes``.
+    """Return the chart of arena size and proven bound over search nodes. The axis is logarithmic and ends at ``nodes``.
 
     ``moments`` must not be empty.
     """
@@ -71,7 +71,7 @@ def search_course(moments: Sequence[Moment], nodes: int, *, height: int = 220) -
     edge = (top - low) // 12 + 1
     apart = max(edge, (top - low) * LABEL // (height - MARGIN["t"] - MARGIN["b"]))
     ticks = [top]
-    for at in (moments[-1].extent, moments[-1].bound, low):  # ticks at the figures, if labels do not overlap
+    for at in (moments[-1].extent, moments[-1].bound, low):  # a tick at each size, if its label does not overlap
         if ticks[-1] - at >= apart:
             ticks.append(at)
     few = {"tickvals": list(range(begin, last + 1))} if last - begin <= FEW_NODES else {}

@@ -1,1 +1,1 @@
-"""Pictures and files to download."""
+"""Pictures and files for download."""

@@ -1,4 +1,4 @@
-"""Files of a plan for download, made on demand, and the link to the current view."""
+"""The files for download of a plan, and the link to the current view. A file is written when it is downloaded."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -11,7 +11,7 @@ from app.kit import row_colours
 from app.report.html_report import Known, ReviewPart, build_report
 from app.report.pictures import Kind, Sheet, ledger_figure, still
 from app.report.summary import markdown
-from app.session import fitting, planning, repeat_command, review
+from app.session import page_jobs, planning, repeat_command, review
 from app.session.opening import content_of
 from app.session.planning import Shown
 from app.session.review import Review
@@ -33,7 +33,7 @@ from tmmu_core.plans.model import ArenaSummary, Plan
 
 ARENAS = repeat_command.FILES["arenas"]
 MOST_TENSORS = 2_000
-"""Tensors up to which the model for a runtime is written while the page is drawn."""
+"""Maximum number of tensors of a model that is written while the page is drawn."""
 
 
 def address(here: str, query: dict[str, str]) -> str:
@@ -101,7 +101,7 @@ def entries(shown: Shown, stem: str) -> dict[tuple[str, str], list[Entry]]:
             )
         ],
         ("Trace and checkpoint", "records of this plan"): records,
-        ("C code", "regions by role and memory"): [
+        ("C code", "one region per role and memory"): [
             _entry(
                 "C header",
                 f"{prefix}_memory.h",
@@ -130,7 +130,7 @@ def _instance(plan: Plan, arena: ArenaSummary, name: str) -> Entry:
 
 
 def _models(shown: Shown, stem: str) -> list[Entry]:
-    """Return the model with the plan in it, where a runtime can use the plan."""
+    """Return the model file that contains the plan, as a list; [] if no runtime can use the plan."""
     if shown.opened.graph is None or len(shown.plan) > MOST_TENSORS:
         return []
     with suppress(TmmuError):
@@ -143,7 +143,7 @@ def _models(shown: Shown, stem: str) -> list[Entry]:
 
 
 def _inputs(shown: Shown, stem: str) -> list[Entry]:
-    """Return the files that a planning command reads: graph, arenas and files of options."""
+    """Return the files that the command line reads: graph, arenas and files of options."""
     files, found = repeat_command.files(shown), []
     if shown.graph is not None:
         share = "" if shown.choice.shard_spec is None else ", this rank's share"
@@ -165,14 +165,15 @@ def review_json(shown: Shown, now: Review, link: str) -> bytes:
 
 
 def review_page(shown: Shown, now: Review, link: str) -> bytes:
-    """Return the review file as an HTML report, which is read without a server and holds the JSON."""
+    """Return the review file as an HTML report that contains the JSON. It can be read without a server."""
     return report(shown, None, now, embedded=review_json(shown, now, link))
 
 
 def report(shown: Shown, baseline: Shown | None, now: Review, *, dark: bool = False, embedded: bytes = b"") -> bytes:
-    """Return the HTML report, with a baseline if given, and the judge's findings if they are ready in a minute.
+    """Return the HTML report with the findings of the verifier, if these are ready within a minute.
 
-    ``now`` is the review whose notes and decision it shows; ``embedded`` is a review file to put into it.
+    ``baseline``: plan to compare with. ``now``: review whose notes and decision are shown. ``embedded``: review file as
+    JSON that the report contains.
     """
     job = planning.judgement(shown)
     judged = job.result() if job.wait(60) else None
@@ -186,7 +187,7 @@ def report(shown: Shown, baseline: Shown | None, now: Review, *, dark: bool = Fa
             notes=[(note.place, note.text, note.author, note.date) for note in now.notes],
             views=[{"name": view.name, "link": view.link} for view in now.views],
             decision=now.decision,
-            moves=[(move.kind, move.what, move.bytes) for move in fitting.moves_of(shown.choice)],
+            moves=[(move.kind, move.what, move.bytes) for move in page_jobs.moves_of(shown.choice)],
             element=review.ELEMENT,
             embedded=embedded.decode(),
         ),
@@ -205,7 +206,7 @@ def picture(shown: Shown, kind: str, arena: str, sheet: Sheet) -> str:
 
 
 def _file_names(arenas: list[str]) -> list[str]:
-    """Return arena names as parts of file names, made unique by numbers, ignoring case."""
+    """Return arena names as parts of file names. Names that are equal without case get a number."""
     found: list[str] = []
     taken = {"plan"}
     for k, name in enumerate(map(repeat_command.file_stem, arenas)):
@@ -216,14 +217,14 @@ def _file_names(arenas: list[str]) -> list[str]:
 
 
 def _project(shown: Shown) -> bytes:
-    """Return the zipped C project, with the bytes of constants if the opened file contains them."""
+    """Return the C project as a zip file, with the values of constants if the opened file contains them."""
     constants = None
     if shown.graph is not None and shown.opened.graph is not None:
-        with suppress(TmmuError):  # external weight files cannot be read: an upload has no folder
+        with suppress(TmmuError):  # an uploaded model has no access to its external weight files
             data, name = content_of(shown.opened.source)
             constants = dict(constants_in(data, shown.graph, name))
     render = partial(build_render_plan, shown.plan, module_prefix=shown.plan.ir_name or "model")
     try:
         return zipped(c_project(render(constants)))
-    except RenderIncomplete:  # constants that are written to, or a rank's share of them
+    except RenderIncomplete:  # the plan writes to constants, or has a rank's share of them
         return zipped(c_project(render()))

@@ -1,4 +1,4 @@
-"""Export of pictures: every drawing of an arena as SVG and PNG, with size and theme."""
+"""Export of pictures: the drawings of an arena as SVG and PNG, in a chosen size and theme."""
 
 from functools import cache
 from importlib.resources import files
@@ -18,13 +18,13 @@ _CHOSEN = "pictures"
 
 
 def sheet() -> Sheet:
-    """Return the selected picture size and theme of this session."""
+    """Return the picture size and theme that this session has selected."""
     kept: Sheet = state.raw(_CHOSEN) or Sheet(WIDTH, HEIGHT, "light", whole=True)
     return kept
 
 
 def saved_as() -> tuple[int, int] | None:
-    """Return the selected width and height of saved drawings, or ``None``."""
+    """Return width and height for a drawing that the canvas saves; ``None`` for the size on the screen."""
     chosen = state.raw(_CHOSEN)
     return None if chosen is None else (chosen.width, chosen.height)
 

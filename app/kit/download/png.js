@@ -1,4 +1,4 @@
-// A download button that renders an SVG drawing to PNG in the browser.
+// A button that renders an SVG drawing to PNG in the browser and downloads it.
 
 async function paint({ svg, width, height }) {
   const picture = new Image();

@@ -1,4 +1,4 @@
-"""The settings under Advanced: options of the planner, arenas, page size, budget and dimension sizes."""
+"""The settings of the menu Advanced: options of the planner, arenas, page size, budget and dimension sizes."""
 
 import json
 from typing import Any
@@ -24,13 +24,13 @@ DECLARED = '{"activations": {"capacity_bytes": 1048576, "alignment_bytes": 64}, 
 CHOICES: dict[str, tuple[str, ...]] = {"order": tuple(ORDERS), "fit": FITS}
 OWN = "none (custom memories)"
 HELP = {
-    "order": "The order in which buffers are placed. `free_list` always uses the order of first writes.",
-    "fit": "Gap for a buffer: the lowest, the tightest, or first fit with a free list.",
+    "order": "Order in which buffers are placed. With the fit `free_list`, it is always the order of first writes.",
+    "fit": "Gap in which a buffer is placed: the lowest, the tightest, or the first in a free list.",
     "budget": "Maximum number of search nodes. The same budget gives the same plan on every machine.",
     "iterations": "Number of changes of the placement order to try.",
-    "seed": "Seed of the random numbers; independent of the replay token.",
+    "seed": "Seed of the random numbers. The replay token does not depend on it.",
     "min_alignment": "Smallest alignment of a slot on this platform, in bytes.",
-    "memories": "In order of preference. Empty: each arena is one memory.",
+    "memories": "The memories of the device, in order of preference. Empty: each arena is one memory.",
     "rules": "The first matching rule selects the memory of a tensor.",
 }
 EXAMPLES = {
@@ -40,7 +40,7 @@ EXAMPLES = {
 
 
 def number_set(full: Choice) -> int:
-    """Return the number of these settings that differ from their defaults."""
+    """Return the number of settings in this menu that differ from their defaults."""
     given = (full.arenas or None, full.alignment, full.page_size, full.budget)
     return sum(value is not None for value in given) + len(full.dims) + len(full.options)
 
@@ -59,7 +59,7 @@ def draw(full: Choice, opened: Opened) -> None:
         "Arenas, as JSON",
         key=state.set_widget("arenas", state.draft("arenas") or typed),
         placeholder=DECLARED,
-        help="As in a file for --arenas. If set, only these arenas exist; tensors can name them.",
+        help="The content of a file for --arenas. If set, only these arenas exist. The graph's tensors can name them.",
         height=100,
         on_change=_declare,
     )
@@ -114,7 +114,7 @@ def _size(label: str, name: str, value: int | None, if_empty: str) -> None:
         label,
         key=state.set_widget(name, "" if value is None else numbers.exact_bytes(value).removesuffix(" B")),
         placeholder=if_empty,
-        help="Bytes, or a number with KiB, MiB or GiB. Empty: none.",
+        help=f"A number of bytes, or a number with KiB, MiB or GiB. Empty: {if_empty}.",
         on_change=changed,
     )
 
@@ -125,7 +125,7 @@ def _size(label: str, name: str, value: int | None, if_empty: str) -> None:
 def _planner_options(full: Choice, defaults: dict[str, Any]) -> None:
     chosen = full.options
     st.html(markup.heading(f"Options of {full.planner}"))
-    if "memories" in defaults:  # a board sets memories and rules; both can be edited below
+    if "memories" in defaults:  # a board sets the options memories and rules, which the user can edit below
         st.selectbox(
             "Board",
             (OWN, *BOARDS),
@@ -190,9 +190,9 @@ def _read_option(name: str, default: Any) -> None:
         except json.JSONDecodeError as error:
             where = f"at line {error.lineno}, column {error.colno}"
             raise ValueError(f"The text is not JSON: {error.msg} {where}.") from error
-        except ValueError as error:  # more digits than Python reads
+        except ValueError as error:  # a number with more digits than Python reads
             raise ValueError("The text is not JSON.") from error
 
-    hint = f"Write it like {EXAMPLES[name]}." if name in EXAMPLES else ""
+    hint = f"Example: {EXAMPLES[name]}." if name in EXAMPLES else ""
     title = f"The option {name} was not changed"
     controls.apply_text(f"option.{name}", read, lambda value: _set_option(name, value, default), title, hint)

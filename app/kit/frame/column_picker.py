@@ -1,4 +1,4 @@
-"""A form that assigns the columns of a table file that no reader recognizes."""
+"""A form in which the user assigns the columns of a table file that no reader recognizes."""
 
 import streamlit as st
 
@@ -9,27 +9,27 @@ from tmmu_core.base.escaping import for_markdown
 from tmmu_core.formats.csv import csv_table, instance_csv
 
 _KEPT = "columns.kept"
-"""Session key of the pending table: (name, bytes, source shown when it was rejected)."""
+"""Session key of the rejected table: ``(name, bytes, source that was open when the table was rejected)``."""
 NONE = "none"
 ABOUT = {
-    "size": "Bytes.",
-    "lower": "First step of the live range. Without it, all rows are live at once.",
+    "size": "Size of the buffer in bytes.",
+    "lower": "First step of the live range. Without this column, all rows are live at the same time.",
     "upper": "End of the live range, exclusive.",
-    "offset": "Offset in bytes. With it, the table opens as a finished plan.",
-    "id": "Name.",
+    "offset": "Offset of the buffer in bytes. With this column, the table opens with these offsets.",
+    "id": "Name of the buffer.",
     "alignment": "Alignment of the offset in bytes.",
     "alias": "Rows with equal values share their bytes.",
 }
 
 
 def offer(name: str, data: bytes) -> None:
-    """Keep a rejected table file, so that the next page shows the column form."""
+    """Keep a rejected table file, so that the next run of the page shows the form."""
     if csv_table.columns_of(data, name):
         state.put(_KEPT, (name, data, state.choice().source))
 
 
 def draw() -> None:
-    """Draw the column form of a pending table; drop the table after another source is opened."""
+    """Draw the form for a rejected table. Forget the table when another file is opened."""
     kept = state.raw(_KEPT)
     if kept and kept[2] != state.choice().source:
         state.put(_KEPT, None)
@@ -64,7 +64,7 @@ def _now(field: str, columns: tuple[str, ...], guess: dict[str, str]) -> str:
 
 
 def _open() -> None:
-    """Open the table as an instance and add it to the opened files."""
+    """Convert the table to a CSV instance, add the instance to the opened files, and open it."""
     name, data, _ = state.raw(_KEPT)
     chosen = {field: state.widget_value(f"column.{field}") for field in ABOUT}
     try:

@@ -1,4 +1,4 @@
-"""The gallery: upload, opened files and samples."""
+"""The menu Open: upload, opened files and samples."""
 
 import streamlit as st
 
@@ -16,14 +16,14 @@ GROUPS = {
     "instance": "Packing problems (live ranges and sizes, no graph)",
     "given": "Plans of other tools",
 }
-"""Group in the catalogue → heading."""
+"""Group of samples in ``index.json`` → heading."""
 
 
 def draw() -> None:
     """Draw the upload, the opened files and the samples by group."""
     _upload("Open files", "upload")
     formats = ", ".join(reader.title for reader in READERS)
-    st.caption(f"Or drop files anywhere on the page. Two files open side by side. Formats: {formats}.")
+    st.caption(f"Or drop files anywhere on the page. Two files are opened on Compare. Formats: {formats}.")
     if files := opening.shelf().names():
         st.html(markup.heading("Opened files"))
     for source, name in files:
@@ -41,7 +41,7 @@ def draw() -> None:
 
 
 def drop() -> None:
-    """Mount the upload that takes files dropped anywhere on the page; it draws nothing."""
+    """Add the hidden upload for files that are dropped anywhere on the page."""
     with st.container(key="drop"):
         _upload("Dropped files", "drop")
 
@@ -56,7 +56,7 @@ def _button(label: str, source: str, icon: str | None = None) -> None:
 
 
 def _open(source: str) -> None:
-    """Open a source and close the gallery."""
+    """Open a source and close the menu."""
     state.choose(source=source)
     state.session().uploads += 1
 

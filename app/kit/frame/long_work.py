@@ -1,4 +1,4 @@
-"""Progress of a job on a page: its title, progress and best result, and the last picture, dimmed."""
+"""Drawing of a running job: title, progress, best result so far, and a stop button."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ from tmmu_core.plans.analysis.plan_notes import Moment
 
 T = TypeVar("T")
 REFRESH = 0.5
-"""Seconds between updates."""
+"""Seconds between two updates of the progress."""
 
 
 def progress(
@@ -28,8 +28,8 @@ def progress(
 ) -> None:
     """Draw the progress of a job, its best result, its time and a stop button; rerun the page when the job ends.
 
-    ``follow``: also rerun the page when a part is done. ``cancel``: callback of the button, for a job without a best
-    result.
+    ``follow``: rerun the page also when the job has done a part of its work. ``cancel``: callback of the stop button,
+    for a job that has no best result so far.
     """
     begun = job.done, len(job.found)
 
@@ -59,9 +59,10 @@ def progress(
 
 
 def result(job: Job[T], title: str, failed: str, *, source: str = "", patience: float = PATIENCE) -> T | None:
-    """Return the result of a job; else draw its progress, or its error with the title ``failed``, and return ``None``.
+    """Return the result of a job. For a running job draw the progress, for a failed job the error; return ``None``.
 
-    ``patience``: seconds to wait for it. ``source``: the file that the error is about.
+    ``title``: title of the progress. ``failed``: title of the error. ``source``: file that the error is about.
+    ``patience``: seconds to wait for the job.
     """
     if not job.wait(patience):
         progress(job, title, follow=True)
@@ -74,7 +75,7 @@ def result(job: Job[T], title: str, failed: str, *, source: str = "", patience: 
 
 
 def _course(found: Sequence[Improvement], nodes: int) -> None:
-    """Draw the best packing of the arena that is searched, its lower bound, and their course up to ``nodes``."""
+    """Draw the best size so far of the searched arena, its lower bound, and both over the nodes of the search."""
     if not found:
         return
     last = found[-1]
@@ -85,19 +86,19 @@ def _course(found: Sequence[Improvement], nodes: int) -> None:
     )
     moments = tuple(Moment(one.nodes, one.extent, one.bound) for one in found if one.arena == last.arena)
     if len(moments) > 1:
-        # A changed figure is mounted again and flickers: extend it only where the first digit of the nodes changes.
+        # A changed chart flickers: change it only when the first digit of the number of nodes changes.
         unit = 10 ** (len(str(nodes)) - 1)
         fig = search_course(moments, nodes // unit * unit, height=150)
         st.plotly_chart(fig, key="course-so-far", config=CONFIG)
 
 
 def dim() -> None:
-    """Dim everything that is drawn after this on the page, because it shows the last result."""
+    """Dim everything that the page draws after this call, because it shows the last result."""
     st.html('<div class="tm-last" aria-hidden="true"></div>')
 
 
 def skeleton() -> None:
-    """Draw the outline of a page whose content is not there yet."""
+    """Draw the placeholders of a page whose plan is not ready."""
     left, right = st.columns([0.755, 0.245], gap="small")
     left.skeleton(height=420)
     right.skeleton(height=420)

@@ -1,4 +1,4 @@
-"""The frame of every page: toolbar and error cards, then the plan or its progress."""
+"""The frame of every page: toolbar, error cards, and the headline of the plan or its progress."""
 
 from collections.abc import Callable
 from typing import Any
@@ -26,10 +26,10 @@ from tmmu_core.plans.making.request import DEFAULT_PLANNER
 
 
 def shown(*, of_digests: bool = False, keeps_picture: bool = False) -> Shown:
-    """Draw the toolbar and the error cards, and return the plan of the choice; end the run if there is none yet.
+    """Draw the frame and return the plan of the choice; end the run of the page if the plan is not ready.
 
-    ``of_digests``: the page also shows digests, which have no tensors. ``keeps_picture``: while a plan is computed, the
-    last one is returned and everything that follows is dimmed.
+    ``of_digests``: return also digests, which have no tensors. ``keeps_picture``: while a plan is computed, return the
+    last plan and dim everything that the page draws.
     """
     gallery.drop()
     chosen = state.choice()
@@ -37,7 +37,7 @@ def shown(*, of_digests: bool = False, keeps_picture: bool = False) -> Shown:
     if isinstance(opened, Shown):
         return opened
     job = planning.plan_job(chosen)
-    bar = st.container()  # drawn once the plan is there, which knows its arenas: else they are analysed a second time
+    bar = st.container()  # drawn after the plan is ready, because the toolbar needs the arenas of the plan
     is_planned = job.wait(planning.PATIENCE)
     with bar:
         toolbar.draw(chosen, opened)
@@ -52,7 +52,7 @@ def shown(*, of_digests: bool = False, keeps_picture: bool = False) -> Shown:
         draw_errors([card])
         if opening.lacks_arenas(error) and opened.graph is not None:
             declared = {"arenas": opening.arenas_named(opened.graph)}
-            about = "Without limits and with default settings; change them under Arenas."
+            about = "The arenas have no limits and default settings. Change them under Advanced, Arenas."
             controls.button("Declare the arenas of the graph", "declare", declared, kind="primary", help=about)
         good = _last_good(chosen)
         _headline(good)
@@ -73,8 +73,8 @@ def shown(*, of_digests: bool = False, keeps_picture: bool = False) -> Shown:
 def _meanwhile(
     job: Job[Any], title: str, keeps_picture: bool, cancel: Callable[[Job[Any]], None] | None = None
 ) -> Shown:
-    """Draw the progress of a job; return the last plan, dimmed, else draw an outline and end the run."""
-    state.write_link()  # a reload continues with this file
+    """Draw the progress of a job; return the last plan, dimmed, or draw placeholders and end the run of the page."""
+    state.write_link()  # a reload of the page continues with this file
     long_work.progress(job, title, cancel=cancel)
     good = state.session().last_valid
     known = None if good is None else job_table().known(planning.plan_key(good))
@@ -93,7 +93,7 @@ def _close(job: Job[Any]) -> None:
 
 
 def _changed(answer: Shown) -> None:
-    """Draw the change in bytes after another planner, option, mode or capacity was chosen."""
+    """Draw the change in bytes since the previous settings of the same file."""
     before = state.session().previous
     if before is None or answer.opened.plan is not None:
         return
@@ -104,9 +104,9 @@ def _changed(answer: Shown) -> None:
 
 
 def limited_choice(job: Job[Shown], chosen: Choice) -> Choice | None:
-    """Return the choice with the node limit of a stopped search, or ``None``.
+    """Return the choice with the node limit of a stopped search; ``None`` if the search was not stopped.
 
-    If another visitor stopped the search, the page runs again.
+    If only another visitor stopped the search, run the page again.
     """
     try:
         return planning.repeatable(job, chosen)
@@ -122,7 +122,7 @@ def _stopped(job: Job[Shown], chosen: Choice) -> None:
 
 
 def _limited(answer: Shown) -> None:
-    """Mark a plan whose search was stopped, with a way to continue it."""
+    """Draw the notice that the search was stopped, with a button that continues it."""
     limit = answer.choice.options.get(NODE_LIMIT)
     if limit is None or all(arena.status != "unproven" for arena in answer.plan.arenas):
         return
@@ -134,25 +134,25 @@ def _limited(answer: Shown) -> None:
 
 
 def is_digest(side: Shown) -> bool:
-    """Return whether a side is a digest (a trace without tensors)."""
+    """Return whether a plan is a digest, that is, a trace without tensors."""
     return side.opened.trace is not None and not side.opened.trace.complete
 
 
 def digest_card(side: Shown) -> str:
-    """Return the card that explains a digest and its uses."""
+    """Return the text that explains a digest and its uses, as HTML."""
     trace = side.opened.trace
     assert trace is not None
     count = numbers.count(trace.tensor_count, "tensor")
     return markup.empty(
         "A digest has no tensors to draw",
-        f" It has hashes of the live ranges, slots and offsets of {count}, and the figures of the arenas. Use it as "
-        "a baseline on Compare, or with tmmu compare and tmmu gate. For a trace with tensors, run tmmu trace without "
-        "--digest.",
+        f" A digest contains the figures of the arenas, and hashes of the live ranges, slots and offsets of {count}. "
+        "Use this digest as a baseline on Compare, or with tmmu compare and tmmu gate. For a trace with tensors, run "
+        "tmmu trace without --digest.",
     )
 
 
 def _assumed(answer: Shown) -> None:
-    """Show the parts of the graph that are not planned, and the sizes that the plan assumes."""
+    """Draw the notes about parts of the graph without a plan, and about assumed sizes."""
     for line in certificate_text.missing(answer.plan):
         st.html(f'<div class="tm" id="incomplete"><span class="bad">✗ {markup.esc(line)}</span></div>')
     graph = answer.opened.graph
@@ -160,13 +160,13 @@ def _assumed(answer: Shown) -> None:
     if sizes:
         open_ = ", ".join(f"<code>{markup.esc(name)}</code> = {size:,}" for name, size in sizes.items())
         st.html(
-            f'<div class="tm soft" id="assumed">Sizes that the model leaves open: planned with {open_}. '
-            "Change them under Arenas.</div>"
+            f'<div class="tm soft" id="assumed">The model does not fix all sizes. Planned with {open_}. '
+            "Change the sizes under Advanced.</div>"
         )
 
 
 def _headline(answer: Shown) -> None:
-    """Draw what the plan needs and why, on every page, with the next action."""
+    """Draw the headline of every page: the memory that the plan needs, the reason, and the next action."""
     over = bool(over_limits(answer.plan, answer.choice.budget))
     explained = explanation(answer, answer.choice.budget)
     with controls.row("headline"):
@@ -176,12 +176,12 @@ def _headline(answer: Shown) -> None:
 
 @remembered
 def explanation(answer: Shown, budget: int | None) -> Explanation:
-    """Return the explanation of a plan."""
+    """Return the texts of the headline: the memory that the plan needs, and the reason."""
     return explain_peak(answer.plan, budget, name_of(answer))
 
 
 def _actions(answer: Shown, over: bool) -> None:
-    """Draw the next actions: a better planner, changes until it fits, or the export."""
+    """Draw the buttons of the next actions: find the best plan, make it fit, export."""
     plan, full = answer.plan, answer.choice
     if answer.opened.plan is not None:
         return
@@ -189,24 +189,25 @@ def _actions(answer: Shown, over: bool) -> None:
     is_best = full.planner == best["planner"] and full.options == best["options"]
     if any(arena.open_bytes for arena in plan.arenas) and not is_best:
         kind = "primary" if over and another_packing_may_fit(plan, full.budget) else "secondary"
-        about = "Plan with auto: it selects a planner by problem size and searches for the smallest arenas."
+        about = "Plan with auto, which selects a planner by problem size and searches for the smallest arenas."
         controls.button("Find the best plan", "next-best", best, kind=kind, icon=":material/star:", help=about)
     if over and answer.opened.graph is not None and state.session().page != "fix":
-        st.page_link("pages/fix/page.py", label="Make it fit", icon=":material/compress:", help="Change the graph.")
+        about = "Search for changes of the graph or the plan that save memory."
+        st.page_link("pages/fix/page.py", label="Make it fit", icon=":material/compress:", help=about)
     limited = full.budget is not None or any(arena.headroom_bytes is not None for arena in plan.arenas)
     if limited and not over and state.session().page != "export":
         st.page_link("pages/export/page.py", label="Export", icon=":material/download:")
 
 
 def name_of(shown: Shown) -> str:
-    """Return the name of the plan for titles: the graph, and the rank if a share of it is shown."""
+    """Return the name of the plan for titles: the name of the graph, and the rank for the plan of a rank."""
     if shown.choice.shard_spec is None:
         return shown.opened.name
     return f"{shown.opened.name}, rank {shown.choice.rank:,} of {shown.plan.world_size:,}"
 
 
 def _missing(answer: Shown) -> None:
-    """Deselect the items of a link that this plan does not have, with a notice."""
+    """Remove the items that the plan does not have from the choice of a link, and draw a notice about them."""
     here = state.session()
     if here.by_link:
         here.by_link = False
@@ -219,7 +220,7 @@ def _missing(answer: Shown) -> None:
 
 
 def missing_parts(chosen: Choice, answer: Shown) -> tuple[list[str], dict[str, Any]]:
-    """Return ``(names, changes)``: the chosen items that the plan does not have, and the choice without them."""
+    """Return ``(names, changes)``: the chosen items that the plan does not have, and the fields that remove them."""
     plan, opened = answer.plan, answer.opened
     missing: list[str] = []
     changes: dict[str, Any] = {}
@@ -252,7 +253,10 @@ def missing_parts(chosen: Choice, answer: Shown) -> tuple[list[str], dict[str, A
 
 
 def _open(chosen: Choice, keeps_picture: bool) -> Opened | Shown:
-    """Return the open file; the last plan, dimmed, while the file is read. A file that fails ends the run."""
+    """Return the content of the open file; while the file is read, return the last plan, dimmed.
+
+    If the file cannot be read, show the previous file with an error card, or the error card alone.
+    """
     job = opening.open_job(chosen.source)
     if not job.finished:
         name, size = opening.label_of(chosen.source)
@@ -266,12 +270,12 @@ def _open(chosen: Choice, keeps_picture: bool) -> Opened | Shown:
     except TmmuError as error:
         card = opening.card_of(error, "The file of this link could not be opened", chosen.source)
         if chosen.file and opening.is_gone(chosen.source):
-            again = f"Open {chosen.file} again: the settings of this link apply to it."
+            again = f"Open {chosen.file} again. Then the settings of this link are applied."
             card |= {"title": f"{chosen.file} is no longer on this server", "hint": again}
     except OSError as error:
-        card = {"title": "The file cannot be read", "message": str(error), "hint": "Open another one."}
+        card = {"title": "The file cannot be read", "message": str(error), "hint": "Open another file."}
     good = state.session().last_valid
-    if good is not None and good.source != chosen.source:  # keep the file that was open
+    if good is not None and good.source != chosen.source:  # show the previous file again
         state.choose(**vars(good))
         state.refuse({**card, "title": f"{opening.label_of(chosen.source)[0]} was not opened"})
         st.rerun()
@@ -281,8 +285,9 @@ def _open(chosen: Choice, keeps_picture: bool) -> Opened | Shown:
 
 
 def _last_good(chosen: Choice) -> Shown:
+    """Return the last valid plan of the file, or its plan with default settings, and draw a note about it."""
     good = state.session().last_valid
-    if good is None or good.source != chosen.source:  # opened by a link: fall back to default settings
+    if good is None or good.source != chosen.source:  # opened by a link
         good = Choice(source=chosen.source)
         what = "the plan of this graph with default settings"
     else:
@@ -295,7 +300,7 @@ def _last_good(chosen: Choice) -> Shown:
     except TmmuError:
         st.stop()
     with st.container(horizontal=True, vertical_alignment="center"):
-        st.html(f'<div class="tm soft">Shown below: {what}, not the settings above.</div>')
+        st.html(f'<div class="tm soft">The page shows {what}, not the settings above.</div>')
         if st.button("Restore these settings", key="undo", type="tertiary"):
             state.choose(**vars(good.request), shard=good.shard)
             st.rerun()
@@ -306,7 +311,7 @@ def _last_good(chosen: Choice) -> Shown:
 
 
 def draw_errors(cards: list[dict[str, Any]]) -> None:
-    """Draw error cards in the page, and the cards of rejected files, which can be dismissed, over its lower corner."""
+    """Draw ``cards`` in the page, the error cards of the session in its lower right corner, and the column form."""
     for card in cards:
         st.html(markup.error_card(card))
     if refused := state.session().refusals:

@@ -1,4 +1,4 @@
-"""The toolbar: the file, the memory limit, the variant, the planner; everything else under Advanced."""
+"""The toolbar: menu Open, memory limit, variant, planner and menu Advanced."""
 
 from collections.abc import Callable, Sequence
 
@@ -21,7 +21,7 @@ VARIANTS = {
     "backward/train_full": "training step",
     "backward/remat_enabled": "training step, recompute",
 }
-"""Mode and preset → name."""
+"""``mode/preset`` → name of the variant."""
 FIXED = "A finished plan cannot change. Open its graph to plan it again."
 
 
@@ -37,7 +37,7 @@ def draw(chosen: Choice, opened: Opened) -> None:
         ):
             gallery.draw()
         _memory_limit(full, fixed)
-        if opened.problem is None:  # a packing problem has neither mode nor preset
+        if opened.problem is None:  # a packing problem has no mode and no preset
             _variant(full, fixed)
         about = "\n\n".join(f"**{name}**: {entry.summary}" for name, entry in PLANNERS.items())
         _menu(
@@ -53,11 +53,11 @@ def draw(chosen: Choice, opened: Opened) -> None:
             icon=":material/tune:",
             key="advanced",
             disabled=bool(fixed),
-            help=fixed or "Options of the planner, arenas, alignment, dimensions.",
+            help=fixed or "Options of the planner, arenas, alignment and dimensions.",
         ):
             advanced.draw(full, opened)
         if full.shard_spec is not None:
-            about = "All pages show the share of this rank. Click to show the whole graph."
+            about = "All pages show the plan of this rank. Click to show the whole graph."
             whole = {"shard_spec": None, "rank": 0}
             controls.button(
                 f"rank {full.rank}", "whole-graph", whole, kind="secondary", icon=":material/close:", help=about
@@ -65,7 +65,7 @@ def draw(chosen: Choice, opened: Opened) -> None:
 
 
 def _memory_limit(full: Choice, fixed: str) -> None:
-    """Draw the limit of one memory that holds all arenas; limits of single arenas are written as on a command line."""
+    """Draw the field of the memory limit: one size for all arenas together, or ``activations=8MiB`` for one arena."""
     pairs = ((None if name == ANY_ARENA else name, size) for name, size in sorted(full.capacities.items()))
     listed = [_short(text) for text in pair_texts(pairs)]
 
@@ -80,7 +80,8 @@ def _memory_limit(full: Choice, fixed: str) -> None:
         "Memory limit",
         key=state.set_widget("limit", state.draft("limit") or ", ".join(listed)),
         placeholder="e.g. 512KiB, 8GiB",
-        help=fixed or "One memory for all arenas, in bytes, KiB, MiB or GiB; one arena: activations=8MiB; empty: none.",
+        help=fixed
+        or "Size of the memory for all arenas, such as 8MiB. Limit of one arena: activations=8MiB. Empty: no limit.",
         on_change=changed,
         disabled=bool(fixed),
         width=200,
@@ -88,7 +89,7 @@ def _memory_limit(full: Choice, fixed: str) -> None:
 
 
 def _short(pair: str) -> str:
-    """Return ``activations=8 MiB`` for ``activations=8388608`` where no digit is lost."""
+    """Return ``activations=8 MiB`` for ``activations=8388608``. A size that would be rounded is not changed."""
     name, _, size = pair.rpartition("=")
     short = numbers.round_bytes(int(size))
     return f"{name}{'=' * bool(name)}{short if parse_bytes(short) == int(size) else size}"
@@ -105,7 +106,7 @@ def _variant(full: Choice, fixed: str) -> None:
         ("Variant", [*VARIANTS] if now in VARIANTS else [now, *VARIANTS], now),
         lambda variant: VARIANTS.get(variant, variant.replace("/", ", preset ")),
         chosen,
-        "Mode and preset: what is run, and what is kept for the backward pass.",
+        "Inference or training, and the activations that are kept for the backward pass (mode and preset).",
         fixed,
     )
 
@@ -117,7 +118,7 @@ def _menu(
     about: str,
     fixed: str,
 ) -> None:
-    """Draw a menu; ``setting`` is its title, its values and its value. ``fixed``: why it is disabled, or ""."""
+    """Draw a menu. ``setting``: title, values and current value. ``fixed``: reason why the menu is disabled, or ""."""
     title, values, value = setting
     key = title.lower()
     st.selectbox(

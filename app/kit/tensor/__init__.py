@@ -1,1 +1,1 @@
-"""The selected tensor, the tensor table and the plan drawing."""
+"""The drawing of a plan, the tables of tensors, and the cards of the selected tensor."""

@@ -1,4 +1,4 @@
-"""Marked tensors: the witness of a lower bound, a layer, and the buffers freed late by their last reader."""
+"""Marked tensors: the buffers that prove a lower bound (witness), the tensors of a layer, and buffers freed late."""
 
 import streamlit as st
 
@@ -10,7 +10,7 @@ from tmmu_core.base.escaping import for_markdown, natural
 from tmmu_core.plans.model import Plan
 
 WITNESS, LATE, LAYER = "witness", "late", "layer:"
-"""Values of ``marked``; the name of a layer follows ``LAYER``."""
+"""Values of ``Choice.marked``; the name of a layer follows ``LAYER``."""
 KNOWN_BY = {
     "origins": "The file names the module of each node.",
     "names": "Layers come from the node names.",
@@ -19,7 +19,7 @@ KNOWN_BY = {
 
 
 def layer_of(marked: str) -> str | None:
-    """Return the marked layer, or ``None``."""
+    """Return the name of the marked layer; ``None`` for another mark."""
     return marked.removeprefix(LAYER) if marked.startswith(LAYER) else None
 
 
@@ -33,14 +33,14 @@ def rows(shown: Shown) -> list[int] | None:
 
 
 def of_witness(plan: Plan, arena: str | None) -> list[int] | None:
-    """Return the rows of the witness of ``arena``, or of all arenas, if it is marked."""
+    """Return the rows of the witness of ``arena`` (``None``: all arenas); ``None`` if the witness is not marked."""
     if state.choice().marked != WITNESS:
         return None
     return sorted(row for a in plan.arenas if arena in (None, a.name) for row in certificate_text.witness_rows(plan, a))
 
 
 def flags(shown: Shown) -> list[tuple[int, str]]:
-    """Return a flag per last reader of a marked buffer: ``(step, "conv_12 frees x")``."""
+    """Return a flag for each node that frees a buffer of the mark "freed late": ``(step, "conv_12 frees x")``."""
     plan = shown.plan
     freed: dict[int, list[str]] = {}
     for row, last, _ in _late(shown):
@@ -57,7 +57,7 @@ def _late(shown: Shown) -> list[tuple[int, int, int]]:
 
 
 def certificate(shown: Shown) -> None:
-    """Draw the card on the optimality of the selected arena, with a button that marks its witness."""
+    """Draw the card about the optimality of the shown arena, with a button that marks its witness."""
     name = arena_focus.arena(shown)
     if not name:
         return
@@ -78,19 +78,19 @@ def _clear_button(key: str) -> None:
 
 
 def late_button(shown: Shown) -> None:
-    """Draw the button that marks buffers freed late; nothing where no buffer waits for its last reader."""
+    """Draw the button that marks buffers freed late, if the arena has such buffers."""
     if not plan_rows.freed_late(shown, arena_focus.arena(shown)):
         return
     if state.choice().marked == LATE:
         _clear_button("late")
         return
-    about = "Marks the buffers with the most bytes × steps between their last two uses; a flag names the last reader."
+    about = "Mark the buffers with the most bytes × steps between their last two uses. A flag shows the last reader."
     marked = {"marked": LATE, "search": ""}
     controls.button("Mark buffers freed late", "late", marked, icon=":material/flag:", help=about)
 
 
 def pick_layer(shown: Shown) -> None:
-    """Draw the menu of layers if the plan has any: the chosen layer is marked in the map and filters the tables."""
+    """Draw the menu of layers, if the plan has layers. The map marks the chosen layer; the tables list only it."""
     chosen = layer_of(state.choice().marked)
     if not plan_rows.have_origins(shown) or (len(shown.plan) > plan_rows.MOST_EAGER and chosen is None):
         return
@@ -113,7 +113,7 @@ def pick_layer(shown: Shown) -> None:
         on_change=picked,
         label_visibility="collapsed",
         width=300,
-        help="Marks the layer in the map and lists only its tensors. "
+        help="Mark a layer in the map and list only its tensors. "
         + KNOWN_BY[known.modules.known_by]
         + (f" Repeated: {repeated}." if repeated else ""),
     )

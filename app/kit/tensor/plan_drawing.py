@@ -1,4 +1,4 @@
-"""The canvas of a plan (memory map, slots, lifetimes), connected to the session's selection."""
+"""The canvas of a plan (memory map, slots, lifetimes). It shows the choice of the session, and its events change it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -21,7 +21,10 @@ from tmmu_core.plans.model import Plan
 
 
 def store(shown: Shown, baseline: Shown | None = None, key: str = "plan-bytes") -> PlanHandle:
-    """Send the plan to the page. Call it outside of fragments."""
+    """Send the plan, and a baseline if given, to the browser; return the handle for :func:`canvas`.
+
+    Call this function outside of fragments.
+    """
     own = _origin(shown, _by_layers(shown))
     if baseline is None:
         return plan_store(shown.plan, own, key=key)
@@ -37,7 +40,7 @@ def _by_layers(shown: Shown) -> bool:
 
 @remembered
 def _origin(shown: Shown, by_layers: bool) -> Origin:
-    """Return operators, layers and phases; cached, because the cache of packed plans compares by identity."""
+    """Return operators, layers and phases of the rows. The cache of packed plans needs the same object at each call."""
     stretches = bands(shown)
     known = origins(shown) if by_layers else None
     if known is None:
@@ -47,12 +50,12 @@ def _origin(shown: Shown, by_layers: bool) -> Origin:
 
 
 def end_to_end(plan: Plan) -> tuple[str, ...]:
-    """Return the order of the arenas in one memory: arenas without reuse first."""
+    """Return the names of the arenas in the order in which one memory contains them: arenas without reuse first."""
     return tuple(arena.name for arena in sorted(plan.arenas, key=lambda a: a.max_live < a.storages))
 
 
 def canvas(handle: PlanHandle, *, key: str = "map", height: int = 560, **more: Any) -> None:
-    """Draw a canvas that shows and changes the selection."""
+    """Draw a canvas. ``more``: fields of :class:`Picture` that replace the fields of the choice."""
     chosen = state.choice()
     _, steps = picture_of(handle.plan, handle.baseline)
     step = chosen.step if chosen.step is not None and chosen.step < handle.plan.steps else None
@@ -91,7 +94,7 @@ def canvas(handle: PlanHandle, *, key: str = "map", height: int = 560, **more: A
 
 
 def _of_plan(steps: NDArray[np.int64] | None, span: Sequence[int] | None) -> tuple[int, int] | None:
-    """Convert a range of drawn steps to plan steps."""
+    """Return the plan steps of a range of drawn steps."""
     if span is None:
         return None
     first, end = span
@@ -99,11 +102,11 @@ def _of_plan(steps: NDArray[np.int64] | None, span: Sequence[int] | None) -> tup
 
 
 def _drawn(steps: NDArray[np.int64], span: tuple[int, int]) -> tuple[int, int]:
-    """Convert a range of plan steps to drawn steps."""
+    """Return the drawn steps of a range of plan steps. A large plan is drawn with fewer steps."""
     first = int(steps.searchsorted(span[0], side="right")) - 1
     return first, max(first + 1, int(steps.searchsorted(span[1])))
 
 
 def selected(event: Mapping[str, Any]) -> None:
-    """Select the tensor of an event of a canvas."""
+    """Select the tensor that was clicked in a canvas."""
     state.choose(selected=event["id"] or "")

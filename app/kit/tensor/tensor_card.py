@@ -1,4 +1,4 @@
-"""The details of the selected tensor."""
+"""The panel with the details of the selected tensor."""
 
 import streamlit as st
 
@@ -11,9 +11,9 @@ from tmmu_core.base.escaping import for_markdown
 
 
 def panel(shown: Shown, *, walking: bool = False, colour: str = "") -> None:
-    """Draw the card of the selected tensor, or how to select one.
+    """Draw the cards of the selected tensor; without a selected tensor, the largest buffers at the peak.
 
-    ``walking``: next to the graph view. ``colour``: the scheme of the drawing if none is chosen.
+    ``walking``: whether the panel is on the page Graph. ``colour``: default colour scheme of the drawing.
     """
     plan, name = shown.plan, state.choice().selected
     if not name:
@@ -49,7 +49,7 @@ def panel(shown: Shown, *, walking: bool = False, colour: str = "") -> None:
 
 
 def _elsewhere(shown: Shown) -> None:
-    """Draw the links from the tensor to the plan and to the graph."""
+    """Draw the buttons that show the tensor on the page Plan and on the page Graph."""
     with st.container(horizontal=True, gap="small", key="elsewhere"):
         if st.button("Show in plan", key="to-plan", type="tertiary", icon=":material/grid_view:"):
             st.switch_page("pages/plan/page.py")

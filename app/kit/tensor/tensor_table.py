@@ -1,4 +1,4 @@
-"""The tables of tensors and of buffers with idle steps."""
+"""The table of tensors, and the table of buffers with idle steps."""
 
 from typing import Any
 
@@ -37,19 +37,19 @@ TERM_OF = {
     "freed": "death",
     "view of": "view",
 }
-"""Column → its term in the glossary, if they differ."""
+"""Column → glossary term, for columns whose name differs from the term."""
 NUMBERS = {
     **{name: f"{name} (B)" for name in ("size", "padded", "offset", "backing")},
     **{name: name for name in ("first write", "freed", "steps", "held steps", "idle steps", "bytes × idle steps")},
     **{name: name for name in ("tensors", "busy steps", "unused bytes × steps", "bytes in", "bytes out")},
 }
-"""Column of numbers → its title."""
+"""Column with numbers → its title."""
 NAMING = ("view of",)
-"""Columns whose cells name another tensor, which a click selects."""
+"""Columns that contain the name of another tensor. A click on a cell selects that tensor."""
 
 
 def matching(plan: Plan, search: str, arena: str | None = None) -> np.ndarray:
-    """Return the rows that match the search in one or all arenas, largest first."""
+    """Return the rows of an arena (default: all arenas) that match the search, largest first."""
     rows = np.flatnonzero(matches(plan, search)) if search else np.arange(len(plan), dtype=np.int64)
     if arena is not None:
         rows = rows[plan.arena[rows] == arena_number(plan, arena)]
@@ -57,7 +57,7 @@ def matching(plan: Plan, search: str, arena: str | None = None) -> np.ndarray:
 
 
 def frame_of(plan: Plan, rows: np.ndarray, origins: Origins | None = None) -> pd.DataFrame:
-    """Return the table of some rows; ``origins`` adds producer, module and phase."""
+    """Return the table of ``rows``; ``origins`` adds the columns producer, module and phase."""
     arenas = np.array([arena.name for arena in plan.arenas] or [""])
     ids = rows.tolist()
     frame = pd.DataFrame(
@@ -90,7 +90,7 @@ def frame_of(plan: Plan, rows: np.ndarray, origins: Origins | None = None) -> pd
 
 
 def _padded(plan: Plan, rows: np.ndarray) -> list[int] | str:
-    """Return the sizes with padding to the alignment; "" where all are equal to the sizes."""
+    """Return the sizes with padding to the alignment; "" if no size has padding."""
     sizes, alignments = plan.size[rows].tolist(), plan.alignment[rows].tolist()
     padded = [align_up(size, alignment) for size, alignment in zip(sizes, alignments, strict=True)]
     return "" if padded == sizes else padded
@@ -102,14 +102,14 @@ def filled(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def by_size(plan: Plan, rows: np.ndarray) -> np.ndarray:
-    """Return rows by size, largest first, then by name in natural order."""
+    """Return ``rows`` sorted by size, largest first, then by name in natural order."""
     sizes = plan.size
     return np.array(sorted(rows.tolist(), key=lambda i: (-int(sizes[i]), natural(plan.tensor_ids[i]))), np.int64)
 
 
 @remembered
 def _frame(shown: Shown, search: str, arena: str | None, layer: str | None) -> tuple[pd.DataFrame, int]:
-    """Return the table, and the number of rows that match."""
+    """Return ``(table, number of matching rows)``; the table has at most :data:`MOST_ROWS` rows."""
     plan = shown.plan
     known = plan_rows.origins(shown) if layer is not None or len(plan) <= plan_rows.MOST_EAGER else None
     rows = matching(plan, search, arena)
@@ -131,14 +131,14 @@ def _frame(shown: Shown, search: str, arena: str | None, layer: str | None) -> t
 
 
 def table(shown: Shown, arena: str | None) -> None:
-    """Draw the filtered tensor table of one or all arenas; a click selects the tensor."""
+    """Draw the table of an arena's tensors (default: all arenas), filtered by search and marked layer."""
     plan, chosen = shown.plan, state.choice()
     search, layer = chosen.search, marks.layer_of(chosen.marked)
     frame, hits = _frame(shown, search, arena, layer)
     note = f"{numbers.of(len(frame), len(plan), 'tensor')} listed, largest first"
     note += f"; of layer {layer}" if layer else ""
     note += f"; {hits:,} match “{search}”" if search else ""
-    note += f"; {hits - len(frame):,} smaller ones omitted" if hits > len(frame) else ""
+    note += f"; {hits - len(frame):,} smaller tensors omitted" if hits > len(frame) else ""
     st.html(
         markup.heading(
             f"Tensors of {arena}" if arena else "Tensors", f"{note}; click a header to sort, a row to select"
@@ -151,7 +151,7 @@ def table(shown: Shown, arena: str | None) -> None:
 
 
 def storages(shown: Shown, arena: str | None) -> None:
-    """Draw the table of buffers by bytes × idle steps."""
+    """Draw the table of buffers with idle steps, most bytes × idle steps first."""
     frame = _storages(shown, arena)
     st.html(
         markup.heading(
@@ -160,7 +160,7 @@ def storages(shown: Shown, arena: str | None) -> None:
         )
     )
     if not len(frame):
-        st.html(markup.empty("No idle steps", "Every buffer is used at each step at which its memory is held."))
+        st.html(markup.empty("No idle steps", "Every buffer is used at each step of its live range."))
         return
     selectable(frame, f"storages.{shown.key}.{arena}", state.choice().selected, height=HEIGHT)
 
@@ -194,14 +194,17 @@ def _storages(shown: Shown, arena: str | None) -> pd.DataFrame:
 
 
 def selectable(frame: pd.DataFrame, key: str, selected: str, *, height: int) -> None:
-    """Draw a table with a column ``tensor``; a click on a row selects its tensor."""
+    """Draw a table that has a column ``tensor``. A click on a row selects its tensor."""
     at = np.flatnonzero(frame["tensor"].to_numpy() == selected).tolist() if selected else []
     picks = Picks(key, (at[0], "tensor") if at else None, lambda cell: _selected(frame, cell))
     pickable(frame, picks, explained(frame), height=height)
 
 
 def explained(frame: pd.DataFrame) -> dict[str, Any]:
-    """Return the column configuration, with glossary definitions as hover text; ``a → b`` in a column is text."""
+    """Return the column configuration with glossary definitions as hover texts.
+
+    A column of numbers that has texts such as ``1 → 2`` becomes a column of texts.
+    """
     config: dict[str, Any] = {
         name: st.column_config.NumberColumn(label, format="localized") for name, label in NUMBERS.items()
     }

@@ -1,4 +1,4 @@
-"""Verification result of a plan: its mark, its facts, and the table of failed checks."""
+"""The verification result of a plan: the mark in the headline, and the table of failed checks."""
 
 import pandas as pd
 import streamlit as st
@@ -11,15 +11,15 @@ from app.session.work.tasks import Judgement
 from app.texts import certificate_text, glossary, markup, numbers, totals_text
 
 SHORT = 0.5
-"""Seconds that a page waits for the verdict; it does not wait for large plans."""
+"""Seconds that a page waits for the verdict of a small plan; a page does not wait for the verdict of a large plan."""
 LARGE = 250_000
-"""Tensors that a browser draws in a second or less."""
+"""Number of tensors that a browser draws in a second."""
 
 
 def mark(shown: Shown) -> str:
-    """Return the verdict as HTML; "" for a plan that is only over a limit.
+    """Return the verdict as HTML; "" for a valid plan that exceeds a limit.
 
-    Until the verdict is ready, a placeholder is returned; then the page runs again.
+    Before the verdict is ready, return a placeholder; the page runs again when the verdict is ready.
     """
     is_small = len(shown.plan) < planning.JUDGED_HERE_UP_TO
     job = planning.judgement(shown) if is_small else planning.known_judgement(shown)
@@ -41,7 +41,7 @@ def mark(shown: Shown) -> str:
 
 
 def facts(shown: Shown) -> list[str]:
-    """Return planner, totals, counts and hash of a plan as HTML."""
+    """Return planner, totals, counts and hash of a plan as HTML texts."""
     plan = shown.plan
     arena = arena_focus.arena(shown)
     remark = markup.esc(certificate_text.planner_remark(plan, arena))
@@ -54,21 +54,21 @@ def facts(shown: Shown) -> list[str]:
 
 
 def _only_over(judged: Judgement) -> bool:
-    """Return whether all errors are exceeded limits, which the line above the title shows."""
+    """Return whether there are errors and all of them are exceeded limits, which the headline shows."""
     errors = judged.verified.errors
     over = {error.message for error in errors if error.rule == "capacity"}
     return bool(errors) and all(error.message in over for error in (*errors, *judged.lint.errors))
 
 
 def findings(shown: Shown) -> None:
-    """Draw all findings, folded unless one is an error; nothing before the verdict is ready."""
+    """Draw the table of all findings if the verdict is ready. The table is open if a check failed, else folded."""
     job = planning.known_judgement(shown)
     if job is None or not job.finished:
         return
     judged = job.result()
     known = {(f.message, f.tensor, f.other) for f in judged.verified.findings}
     own = [f for f in judged.lint.findings if (f.message, f.tensor, f.other) not in known]
-    listed = [*judged.verified.findings, *own]  # most rules of lint repeat those of the verifier
+    listed = [*judged.verified.findings, *own]  # lint repeats most findings of the verifier
     if not listed:
         return
     failed = sum(f.severity == "error" for f in listed)
@@ -87,7 +87,10 @@ def findings(shown: Shown) -> None:
 
 
 def _await(shown: Shown) -> None:
-    """Start the verifier once the page is drawn, so that it does not delay a large picture, and wait for it."""
+    """Start the verifier after the page is drawn, and run the page again when the verifier has ended.
+
+    An earlier start would delay the drawing of a large plan.
+    """
     is_drawn = False
 
     @st.fragment(run_every=1.0 + len(shown.plan) / LARGE)

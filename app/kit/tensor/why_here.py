@@ -1,4 +1,4 @@
-"""Why the selected storage has its offset, the effect of another offset, and the replay of the placement."""
+"""The reason for the offset of the selected storage, the check of another place, and the replay of the placements."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,14 +15,14 @@ from tmmu_core.plans.analysis.why_offset import Ghost, ghost, on_grid, why_here
 from tmmu_core.plans.model import Plan
 
 MOST_MARKED = 20_000
-"""Maximum number of storages for the replay of the placement: each step sends all placed rows."""
+"""Maximum number of storages of an arena whose placements can be replayed: each step sends all placed rows."""
 
 MOST_BYTES = 2**53 - 1
-"""Largest number of an input field in the browser."""
+"""Largest number that an input field in the browser can represent."""
 
 
 def panel(shown: Shown, name: str) -> None:
-    """Draw the card "Why offset", and the form that tries another offset."""
+    """Draw the card "Why offset" of a tensor, and the form that checks another place."""
     plan = shown.plan
     arena = plan.arenas[int(plan.arena[plan.row_of[name]])].name
     order = plan_rows.placement_order(shown, arena)
@@ -32,7 +32,7 @@ def panel(shown: Shown, name: str) -> None:
 
 
 def _try(plan: Plan, name: str) -> None:
-    """Draw the fields of another place, and its conflicts."""
+    """Draw the fields for another place, and the conflicts at that place."""
     now = tried(plan)
     row = plan.row_of[name]
     offset, birth = (now.offset, now.birth) if now else (int(plan.offset[row]), int(plan.birth[row]))
@@ -55,7 +55,7 @@ def _typed() -> None:
 
 
 def tried(plan: Plan) -> Ghost | None:
-    """Return the result of the tried offset of the selected storage; ``None`` without one."""
+    """Return the result of the place that was tried for the selected storage; ``None`` without a tried place."""
     chosen = state.choice()
     if not chosen.tried or chosen.selected not in plan.row_of:
         return None
@@ -64,7 +64,7 @@ def tried(plan: Plan) -> Ghost | None:
 
 
 def ghost_drawn(plan: Plan) -> dict[str, Any] | None:
-    """Return the tried offset in the form of the canvas."""
+    """Return the tried place as input of the canvas; ``None`` without a tried place."""
     now = tried(plan)
     if now is None:
         return None
@@ -73,7 +73,7 @@ def ghost_drawn(plan: Plan) -> dict[str, Any] | None:
 
 
 def put(plan: Plan, where: Mapping[str, Any]) -> None:
-    """Store the place of the dragged box, rounded to its alignment."""
+    """Store the place to which a box was dragged as the tried place; the offset is rounded to the alignment."""
     name = str(where["id"])
     offset = on_grid(plan, name, int(where["offset"]))
     state.choose(selected=name, tried=tried_text(offset, int(where["birth"])))
@@ -83,7 +83,7 @@ def put(plan: Plan, where: Mapping[str, Any]) -> None:
 
 
 def replay_button(shown: Shown) -> None:
-    """Draw the button that starts the replay, if the placement can be replayed."""
+    """Draw the button that starts the replay, if the placements of the arena can be replayed."""
     arena, plan = arena_focus.arena(shown), shown.plan
     if state.choice().turn is None and arena and 1 < plan.arena_of[arena].storages <= MOST_MARKED:
         st.button(
@@ -91,14 +91,14 @@ def replay_button(shown: Shown) -> None:
             key="replay-placement",
             icon=":material/play_arrow:",
             type="tertiary",
-            help="Step through the planner's placements.",
+            help="Show the placements of the planner one after the other.",
             on_click=_turn,
             args=(shown, arena, 1),
         )
 
 
 def turns(shown: Shown) -> list[int] | None:
-    """Draw the controls of the replay; return the rows placed so far, ``None`` without a replay."""
+    """Draw the controls of the replay, and return the rows placed so far; ``None`` without a replay."""
     arena, plan, now = arena_focus.arena(shown), shown.plan, state.choice().turn
     if now is None or not arena or not 1 < plan.arena_of[arena].storages <= MOST_MARKED:
         return None

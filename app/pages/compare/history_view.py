@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 MOST_LINES, MOST_RUNS, MOST_ROWS = 200, 2_000, 100
 EVERY_NAME = 24
-"""Maximum number of commits labelled on the axis."""
+"""Maximum number of labels on the commit axis."""
 REFRESH = 2.0
 """Seconds between updates of a running sweep."""
 
 
 def draw() -> None:
-    """Draw the view."""
+    """Draw the memory of a model per commit, a table of all models, and the sweeps."""
     try:
         keeper = history.store()
         assert keeper is not None, "the view is hidden without a store"
@@ -98,7 +98,7 @@ def _choose(models: list[str], branches: list[str], runs: tuple[Run, ...]) -> No
         )
 
 
-# --- the line, and what a click on it does -----------------------------------------------------------------------
+# --- the curve over commits, and clicks on its points ------------------------------------------------------------
 
 
 def _drawn(runs: tuple[Run, ...]) -> None:
@@ -122,10 +122,9 @@ def _drawn(runs: tuple[Run, ...]) -> None:
 
 
 def over_commits(runs: Sequence[Run], picked: int | None) -> go.Figure:
-    """Return a figure with one point per run, in their order; ``picked`` is the run that a click compares with.
+    """Return the curves of arena size, peak and lower bound with one point per run; ``picked``: the selected run.
 
-    Only the points of the arena size can be clicked: plotly selects no point of a line without markers, and a line over
-    a point would take its clicks. The hover text of a point has the figures of all three curves.
+    Only the curve of the arena size has clickable points. Its hover text contains the figures of all three curves.
     """
     fig = figure(320)
     x = list(range(len(runs)))
@@ -158,7 +157,7 @@ def over_commits(runs: Sequence[Run], picked: int | None) -> go.Figure:
 
 
 def _picked(runs: tuple[Run, ...]) -> int | None:
-    """Return the index of the selected run."""
+    """Return the index of the selected run; ``None`` without one."""
     at = state.choice().pick
     return next((k for k in reversed(range(len(runs))) if runs[k].commit == at), None)
 

@@ -1,4 +1,4 @@
-"""The page Compare: differences from a baseline to the current plan."""
+"""The page Compare: the differences between a baseline and the current plan."""
 
 import re
 from typing import Any
@@ -14,7 +14,7 @@ from app.kit.tensor import plan_drawing, tensor_card, tensor_table
 from app.pages.compare import history_view
 from app.pages.fix import move_tables
 from app.pages.graph import graph_view
-from app.session import fitting, history, opening, plan_rows, planning, state
+from app.session import history, opening, page_jobs, plan_rows, planning, state
 from app.session.planning import Shown
 from app.texts import markup, numbers, tensor_text
 from app.texts import totals_text as totals
@@ -29,7 +29,7 @@ FIRST = 8
 
 
 def page() -> None:
-    """Draw the page."""
+    """Draw the differences between the baseline and the current plan, or the choice of a baseline."""
     shown = page_frame.shown(of_digests=True)
     chosen = state.choice()
     if history.url() and controls.pick_view({"compare": "Compare", "history": "History"}) == "history":
@@ -51,7 +51,7 @@ def page() -> None:
         _pick(options, chosen.baseline)
         return
     found = planning.compared(left, right)
-    made = fitting.moves_of(chosen)
+    made = page_jobs.moves_of(chosen)
     st.html(markup.claim(claim(left, right, found), [*invalid(left, right), verdict(found, len(made))]))
     _pick(options, chosen.baseline)
     if made:
@@ -70,7 +70,7 @@ def page() -> None:
 
 
 def baselines(shown: Shown) -> dict[str, str]:
-    """Return the possible baselines: value → label."""
+    """Return the baselines that the page offers: value of ``Choice.baseline`` → label."""
     options: dict[str, str] = {}
     chosen = state.choice()
     if chosen.moves:
@@ -134,13 +134,13 @@ def _linked() -> None:
 
 
 def _baseline() -> Shown | None:
-    """Return the plan of the baseline; ``None`` if it is not ready or failed. Draws the progress or the error."""
+    """Return the plan of the baseline. If there is no plan yet, draw the progress or the error and return ``None``."""
     target = planning.baseline_of(state.choice())
     assert target is not None
     job = planning.plan_job(target)
     answer = long_work.result(job, "Planning the baseline", "The baseline could not be planned")
     if answer is not None and (limited := page_frame.limited_choice(job, target)) is not None:
-        state.choose(baseline=fitting.start_of(limited))
+        state.choose(baseline=page_jobs.start_of(limited))
     return answer
 
 
@@ -148,7 +148,7 @@ def _baseline() -> Shown | None:
 
 
 def name_of(side: Shown) -> str:
-    """Return the name and planner of a side."""
+    """Return the name and the planner of one of the two plans."""
     return f"{page_frame.name_of(side)} · {side.plan.planner}"
 
 
@@ -170,7 +170,7 @@ def claim(left: Shown, right: Shown, found: Comparison) -> str:
 
 
 def invalid(left: Shown, right: Shown) -> list[str]:
-    """Return warnings for sides that are invalid or incomplete."""
+    """Return a warning for each of the two plans that is invalid or incomplete, as HTML."""
     sides = (("baseline", left), ("candidate", right))
     bad = [f"{name} is invalid" for name, side in sides if side.verdict is not None and not side.verdict.ok]
     bad += [f"{name} is incomplete" for name, side in sides if side.plan.incomplete]
@@ -178,7 +178,7 @@ def invalid(left: Shown, right: Shown) -> list[str]:
 
 
 def verdict(found: Comparison, made: int = 0) -> str:
-    """Return the verdict; ``made`` is the number of changes from Fix between the two graphs."""
+    """Return the verdict as HTML; ``made`` is the number of changes from Fix between the two graphs."""
     differ = numbers.count(int((found.kinds != 0).sum()), "tensor differs", "tensors differ")
     if made:
         return f'<span class="ok">{numbers.count(made, "change")}</span>'
@@ -190,7 +190,7 @@ def verdict(found: Comparison, made: int = 0) -> str:
 
 
 def line_changes(found: Comparison) -> str:
-    """Return the changes between the peaks of two snapshots, by category and by line of code."""
+    """Return tables of the changes between the peaks of two snapshots, by category and by line of code."""
     changed = [one for one in found.lines if one.growth_bytes or one.before_count != one.after_count]
     tables = []
     for title, changes in (("category at the peak", by_category(found.lines)), ("line at the peak", changed)):
@@ -210,7 +210,7 @@ def line_changes(found: Comparison) -> str:
 
 
 def reasons(found: Comparison) -> str:
-    """Return a table of the reasons why the plans are not comparable, or of the first divergence."""
+    """Return a table of the reasons why the plans are not comparable, or of the first difference."""
     rows = [("not comparable", d) for d in found.incomparable]
     if found.first is not None:
         rows.append(("first difference", found.first))
@@ -222,7 +222,7 @@ def reasons(found: Comparison) -> str:
 
 
 def _place(path: str) -> str:
-    """Return a path of a plan file in words: ``offset bytes of conv_1``, ``planner``."""
+    """Return the path of a field of a plan file as text: ``offset of conv_1``, ``planner``."""
     of_tensor = re.fullmatch(r"\$\.tensors\['(.*)'\]\.(\w+)", path)
     what, whose = (of_tensor[2], f" of {of_tensor[1]}") if of_tensor else (path.removeprefix("$."), "")
     return what.removesuffix("_bytes").replace("_", " ") + whose
@@ -250,7 +250,7 @@ def arenas(found: Comparison, left: Plan, right: Plan) -> str:
 
 
 def _texts(arena: ArenaSummary | None, plan: Plan) -> tuple[str, str, str, str]:
-    """Return gap, status, slots and max live of one side."""
+    """Return gap, status, slots and maximum number of live tensors of an arena as texts."""
     if arena is None:
         return "none", "none", "none", "none"
     slots = f"{arena.slots:,}" if plan.has_slots else numbers.NO_SLOTS
@@ -271,7 +271,7 @@ def _figure(a: int | None, b: int | None) -> str:
 
 @st.fragment
 def body(left: Shown, right: Shown, found: Comparison, handle: Any) -> None:
-    """Draw everything that depends on the selection."""
+    """Draw the maps, the live bytes and the changed tensors. A selection reruns only this function."""
     graphs = left.solution is not None and right.solution is not None
     layout = st.segmented_control(
         "How",
@@ -290,7 +290,7 @@ def body(left: Shown, right: Shown, found: Comparison, handle: Any) -> None:
         arena = arena_focus.drawn(right.plan)
         of_sides = [side.plan.arena_of[arena].extent_bytes for side in (left, right) if arena in side.plan.arena_of]
         how: dict[str, Any] = {"link": "compare", "strip": False, "show_baseline": False, "height": 430}
-        how["reach"] = max(of_sides, default=0)  # both maps have one scale
+        how["reach"] = max(of_sides, default=0)  # both maps have the same scale
         for place, side, name in zip(st.columns(2, gap="small"), (left, right), ("Baseline", "Candidate"), strict=True):
             with place:
                 st.html(markup.heading(f"{name}: {name_of(side)}"))
@@ -312,7 +312,7 @@ def body(left: Shown, right: Shown, found: Comparison, handle: Any) -> None:
 def changes(found: Comparison, baseline: Shown, candidate: Shown) -> None:
     """Draw the table of changes per tensor."""
     if not found.complete:
-        st.html(markup.empty("No tensors to compare", "One side is a digest; it has only a hash of its tensors."))
+        st.html(markup.empty("No tensors to compare", "One of the plans is a digest, which has no list of tensors."))
         return
     labels = {}
     for kind in KINDS:

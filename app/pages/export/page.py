@@ -1,4 +1,4 @@
-"""The page Export: export of report, pictures, plan files, C code, command and link."""
+"""The page Export: report, pictures, plan files, C code, command line and link of the current plan."""
 
 from collections.abc import Callable
 from functools import partial
@@ -10,7 +10,7 @@ from app.kit.charts.chart_base import CONFIG
 from app.kit.download import downloads, pictures
 from app.kit.frame import long_work, page_frame
 from app.pages.plan.measured import bars
-from app.session import measuring, planning, repeat_command, review, state
+from app.session import page_jobs, planning, repeat_command, review, state
 from app.session.planning import Shown
 from app.session.view_state import to_query
 from app.texts import markup, numbers
@@ -20,7 +20,7 @@ from tmmu_core.runtime.measure.measure_model import MICRO
 
 
 def page() -> None:
-    """Draw the page."""
+    """Draw the downloads, the command line, the link and the hashes of the current plan."""
     shown = page_frame.shown()
     stem = repeat_command.file_stem(shown.opened.name)
     st.html(markup.claim(f"Export {page_frame.name_of(shown)}"))
@@ -42,7 +42,7 @@ def page() -> None:
 
 
 def report(shown: Shown, stem: str) -> None:
-    """Draw the download of the HTML report, with or without the baseline of Compare."""
+    """Draw the download of the HTML report, with a checkbox that adds the baseline of Compare."""
     st.html(markup.heading("Report", "one HTML file with interactive maps; needs no network"))
     baseline = _baseline()
     against = st.checkbox(
@@ -78,8 +78,7 @@ def link(shown: Shown) -> None:
     st.code(address, language=None, wrap_lines=True)
     if shown.opened.source.startswith("file:"):
         st.caption(
-            "The link works while the file is on this server. Elsewhere, open the link, "
-            "then the file: the settings of the link are applied."
+            "The link works while the file is on this server. On another server, open the link and then the file."
         )
 
 
@@ -104,15 +103,15 @@ def _download(label: str, name: str, mime: str, make: Callable[[], bytes | str],
 
 
 def measured_by_runtime(shown: Shown, make: Callable[[], bytes | str]) -> None:
-    """Compare the memory that TensorFlow Lite Micro uses without and with the plan, if that is switched on.
+    """Draw a switch; if it is on, measure the memory of TensorFlow Lite Micro without and with the plan.
 
-    ``make`` returns the model with the plan.
+    ``make`` returns the model file with the plan.
     """
     if not st.toggle(f"Measure with {MICRO}", key="measure-tflm"):
         return
     written = make()
     assert isinstance(written, bytes)
-    job, failed = measuring.compared(written, shown.opened), f"{MICRO} could not run the model"
+    job, failed = page_jobs.tflm_runs(written, shown.opened), f"{MICRO} could not run the model"
     found = long_work.result(job, f"Measuring with {MICRO}", failed, source=shown.opened.name, patience=0)
     if found is None:
         return
@@ -121,8 +120,9 @@ def measured_by_runtime(shown: Shown, make: Callable[[], bytes | str]) -> None:
     fig = bars(head, with_plan, found.given.bound, "TFLM's own plan", "with this plan")
     st.plotly_chart(fig, key="tflm-head", config=CONFIG)
     st.caption(
-        f"Bars: tensors (head of the arena). Smallest arena that runs on this machine: {numbers.full_bytes(before)} → "
-        f"{numbers.full_bytes(after)}. Outputs {'equal' if found.outputs_equal else 'DIFFERENT'} on random inputs."
+        f"Bars: bytes of the tensors (head of the arena). Smallest arena that runs on this machine: "
+        f"{numbers.full_bytes(before)} → {numbers.full_bytes(after)}. "
+        f"Outputs {'equal' if found.outputs_equal else 'DIFFERENT'} on random inputs."
     )
     st.code(f"alignas(16) uint8_t TensorArena[{after}];  // {before} without the plan", language="cpp")
 

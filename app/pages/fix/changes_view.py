@@ -1,4 +1,4 @@
-"""The view Changes: changes that make the plan fit a memory limit, or the proof that no change does."""
+"""The view Changes: changes with which the plan fits a memory limit, or the proof that it cannot fit."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,7 +14,7 @@ from app.kit.charts.curves import thinned
 from app.kit.frame import long_work
 from app.kit.tensor.plan_drawing import end_to_end, selected
 from app.pages.fix import move_tables
-from app.session import fitting, planning, state
+from app.session import page_jobs, planning, state
 from app.session.planning import Shown
 from app.session.work.jobs import Job
 from app.texts import markup, numbers
@@ -41,17 +41,17 @@ KINDS: dict[Kind, str] = {
 
 
 def draw(shown: Shown) -> None:
-    """Search until the plan fits its limit; without a limit, rank single changes."""
+    """Draw the search for changes with which the plan fits its limit; without a limit, rank single changes."""
     choice, capacity = state.choice(), limit_of(shown)
     if capacity is None:
-        st.html(markup.claim("No memory limit is set. Set one to combine changes until the plan fits"))
-        move_tables.ranked(fitting.ranked(choice, _kinds()), totals(shown.plan).extent_bytes)
+        st.html(markup.claim("No memory limit is set. Set a limit to combine changes until the plan fits"))
+        move_tables.ranked(page_jobs.ranked(choice, _kinds()), totals(shown.plan).extent_bytes)
         best = _chosen()
         if best is not None:
             _drawn(shown, best, Capacity(numbers.UNLIMITED))
             _open(shown, best)
         return
-    search = fitting.search(choice, capacity, _kinds())
+    search = page_jobs.search(choice, capacity, _kinds())
     search.wait(planning.PATIENCE)
     st.html(markup.claim(claim(search, capacity, shown.plan)))
     if not search.finished:
@@ -103,7 +103,7 @@ def _price(fitted: Fitted, candidate: Candidate) -> str:
 
 
 def limit_of(shown: Shown) -> Capacity | None:
-    """Return the limits of the plan: the budget, else the capacities of its arenas; ``None`` without one."""
+    """Return the limits of the plan: the budget, else the capacities of its arenas; ``None`` without a limit."""
     if shown.choice.budget is not None:
         return Capacity(shown.choice.budget)
     limited = {arena.name: arena.capacity_bytes for arena in shown.plan.arenas if arena.headroom_bytes is not None}
@@ -116,21 +116,22 @@ def _kinds() -> frozenset[Kind]:
 
 
 def pick_kinds() -> None:
-    """Draw the choice of the kinds of changes."""
+    """Draw the selection of the allowed kinds of changes."""
     st.multiselect(
         "Allowed changes",
         list(KINDS),
         key=state.set_widget("fit_kinds", [kind for kind in KINDS if kind in _kinds()]),
         format_func=lambda kind: KINDS[kind],
         on_change=lambda: state.choose(fit_kinds=",".join(state.widget_value("fit_kinds"))),
-        help="Allowed changes. Only smaller sizes change the results. The hardware must support a smaller alignment.",
+        help="Allowed changes. Smaller sizes change the results of the model; all other changes keep them. "
+        "Use a smaller alignment only if the hardware supports it.",
         placeholder="allowed changes",
         label_visibility="collapsed",
     )
 
 
 def body(shown: Shown, fitted: Fitted, capacity: Capacity) -> None:
-    """Draw the result: the changes, bytes against cost, memory over time, savings of each change."""
+    """Draw the result: the changes, bytes against cost, live bytes, memory map, savings of each change."""
     points, whole = _curve(fitted)
     key = f"fit-curve.{shown.key}.{capacity.key}.{state.choice().fit_kinds}.{len(points)}"
     best = _previewed(fitted, points, key)
@@ -152,15 +153,15 @@ def body(shown: Shown, fitted: Fitted, capacity: Capacity) -> None:
         _minimum_button(whole)
     move_tables.by_module(replace(fitted, best=best))
     _drawn(shown, best, capacity)
-    move_tables.ranked(fitting.ranked(state.choice(), _kinds()), fitted.start.extent_bytes)
+    move_tables.ranked(page_jobs.ranked(state.choice(), _kinds()), fitted.start.extent_bytes)
     _sizes(shown, capacity)
 
 
 def _curve(fitted: Fitted) -> tuple[tuple[Candidate, ...], bool]:
-    """Return ``(points, is_complete)``: the plans on the curve, and whether it reaches down to the lower bound."""
+    """Return ``(points, is_complete)``: the plans on the curve, and whether the search for the minimum has ended."""
     if not state.raw("fit.down"):
         return fitted.curve, False
-    job = fitting.whole_curve(state.choice(), _kinds())
+    job = page_jobs.whole_curve(state.choice(), _kinds())
     if not job.finished:
         return fitted.curve, False
     return (pareto([*fitted.curve, *job.result()]) if job.worked else fitted.curve), True
@@ -176,7 +177,7 @@ def _minimum_button(whole: bool) -> None:
             on_click=lambda: state.put("fit.down", True),
         )
         return
-    job = fitting.whole_curve(state.choice(), _kinds())
+    job = page_jobs.whole_curve(state.choice(), _kinds())
     if not job.wait(planning.PATIENCE):
         long_work.progress(job, "Searching for the minimum", follow=True)
     elif not whole:
@@ -184,16 +185,16 @@ def _minimum_button(whole: bool) -> None:
 
 
 def _chosen() -> Candidate | None:
-    """Return the plan of the change that is chosen in the ranking."""
-    move = move_tables.chosen(fitting.ranked(state.choice(), _kinds()))
+    """Return the plan with the change that is selected in the ranking; ``None`` without a selected change."""
+    move = move_tables.chosen(page_jobs.ranked(state.choice(), _kinds()))
     if move is None:
         return None
-    job = fitting.alone(state.choice(), move)
+    job = page_jobs.alone(state.choice(), move)
     return job.result() if job.wait(planning.PATIENCE) and job.worked else None
 
 
 def _previewed(fitted: Fitted, points: tuple[Candidate, ...], key: str) -> Candidate:
-    """Return the previewed plan: of the chosen change, of the clicked point, else the best."""
+    """Return the plan to preview: with the selected change, else the clicked point of the curve, else the best plan."""
     of, point = state.raw("fit.point") or ("", -1)
     clicked = points[point] if of == key and 0 <= point < len(points) else fitted.best
     return _chosen() or clicked
@@ -206,7 +207,7 @@ def _pick(key: str) -> None:
 
 
 def _drawn(shown: Shown, best: Candidate | None, capacity: Capacity) -> None:
-    """Draw live bytes over time and the memory map; bytes above the limit are red."""
+    """Draw the live bytes over the steps and the memory map. Bytes above the limit are red."""
     moved = best is not None and bool(best.moves)
     plan = best.plan if best is not None and moved else shown.plan
     today = capacity.live(shown.plan)
@@ -249,7 +250,7 @@ def _map(today: Plan, plan: Plan, capacity: Capacity) -> None:
 
 
 _FROM = "fit.from"
-"""Session key: the choice before a plan of Fix was opened."""
+"""Session key of the choice before a plan of Fix was opened, for the button Undo."""
 
 
 def _open(shown: Shown, best: Candidate) -> None:
@@ -274,9 +275,9 @@ def _apply(shown: Shown, best: Candidate) -> None:
     chosen = state.choice()
     state.put(_FROM, chosen)
     if all(move.kind == "planner" for move in best.moves):
-        state.choose(**planning.best(shown.choice), baseline=fitting.start_of(shown.choice))
+        state.choose(**planning.best(shown.choice), baseline=page_jobs.start_of(shown.choice))
     else:
-        state.choose(**fitting.applied_changes(best, chosen, shown.opened.name))
+        state.choose(**page_jobs.applied_changes(best, chosen, shown.opened.name))
 
 
 def _undo() -> None:
@@ -312,7 +313,7 @@ def _sizes(shown: Shown, capacity: Capacity) -> None:
         )
     if chosen.fit_dim not in names:
         return
-    job = fitting.largest(chosen, chosen.fit_dim, capacity, _kinds())
+    job = page_jobs.largest(chosen, chosen.fit_dim, capacity, _kinds())
     found = long_work.result(job, f"Finding the largest {chosen.fit_dim}", "The search failed")
     if found is None:
         return
@@ -325,9 +326,10 @@ def _sizes(shown: Shown, capacity: Capacity) -> None:
 
 
 def live_bytes_under(limit: int | None, today: U64, fitted: U64 | None) -> go.Figure:
-    """Return live bytes over time, shape (T,): current plan dotted, fitted plan filled, red above the limit.
+    """Return the curves of the live bytes: current plan dotted, fitted plan filled, bytes above the limit red.
 
-    The plans can have different numbers of steps; the x axis is 0 to 100 % of each.
+    ``today`` and ``fitted``: live bytes per step, shape (T,). The x axis is in percent of the steps, because the two
+    plans can have different numbers of steps.
     """
     fig = figure(260)
     capacity = numbers.UNLIMITED if limit is None else limit
@@ -356,14 +358,14 @@ def live_bytes_under(limit: int | None, today: U64, fitted: U64 | None) -> go.Fi
 
 
 def _shares(live: U64) -> tuple[list[float], list[int]]:
-    """Return a curve as percent of its steps, and bytes."""
+    """Return ``(x, y)`` of a curve: x in percent of the steps, y in bytes."""
     begins, values = thinned(*change_points(live))
     y = [int(value) for value in values]
     return [100 * int(t) / len(live) for t in begins] + [100.0], [*y, y[-1] if y else 0]
 
 
 def bytes_against_cost(curve: Sequence[Candidate], flops: int, capacity: Capacity, chosen: Candidate) -> go.Figure:
-    """Return bytes against extra FLOPs; each point is a plan."""
+    """Return the curve of bytes against extra FLOPs. Each point is a plan; ``chosen`` is drawn larger."""
     fig = figure(260)
     x = [100 * c.cost.extra_flops / flops if flops else 0.0 for c in curve]
     y, limit = [capacity.taken(c.plan) for c in curve], capacity.limit_bytes
@@ -377,11 +379,8 @@ def bytes_against_cost(curve: Sequence[Candidate], flops: int, capacity: Capacit
         for size, c in zip(y, curve, strict=True)
     ]
     hover = "%{customdata[0]}<br>+%{x:.2f} % FLOPs, %{customdata[1]} transferred<br>%{customdata[2]} changes"
-    how: dict[str, Any] = {
-        "mode": "lines+markers",
-        "marker": marker,
-        "cliponaxis": False,
-    }  # the current plan is on the axis
+    # The marker of the current plan is on the axis, so it must not be clipped.
+    how: dict[str, Any] = {"mode": "lines+markers", "marker": marker, "cliponaxis": False}
     add_curve(fig, x, y, "", LINE, texts=texts, hover=hover, **how)
     fig.add_hline(y=limit, line={"color": BAD, "width": 1.5, "dash": "dash"})
     fig.update_xaxes(title={"text": "extra FLOPs, %", "standoff": 4}, rangemode="tozero")

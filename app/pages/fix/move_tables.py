@@ -1,4 +1,4 @@
-"""Tables of changes: the changes of one plan in order, and the savings of each change alone."""
+"""Tables of the page Fix: the changes of one plan in order, memory by module, and the savings of single changes."""
 
 from collections.abc import Sequence
 
@@ -16,10 +16,10 @@ from tmmu_core.fitting.problem.answer import Fitted
 from tmmu_core.fitting.search.what_if import WhatIf
 
 CHOSEN = "fit.move"
-"""Session key: kind and text of the previewed change."""
+"""Session key of the kind and text of the selected change, whose plan is previewed."""
 LISTED = 40
 WORTH = 1_000
-"""A change that saves less than this fraction (1/1000) is not listed if larger ones exist."""
+"""A change that saves less than 1/1000 of the plan's bytes is not listed if another change saves more."""
 
 
 def in_order(made: Sequence[Move]) -> None:
@@ -41,12 +41,12 @@ def in_order(made: Sequence[Move]) -> None:
         ]
         for k, move in enumerate(made)
     ]
-    head = ("change", "saved", *costs, "details and why it is allowed")
+    head = ("change", "saved", *costs, "details and reason why it is allowed")
     st.html(markup.table(head, rows, numbers=range(1, 2 + len(costs))))
 
 
 def by_module(fitted: Fitted) -> None:
-    """Draw the bytes of a training step by module, and what binds its peak."""
+    """Draw the bytes of a training step by module, and the steps that limit its peak."""
     titles, rows = module_table(fitted)
     if not rows:
         return
@@ -57,11 +57,14 @@ def by_module(fitted: Fitted) -> None:
 
 
 def ranked(job: Job[WhatIf], today: int) -> None:
-    """Draw the savings of each change alone, largest first; a click previews its plan. ``today``: current bytes."""
+    """Draw the table of single changes, the largest saving first. A click previews the plan with one change.
+
+    ``today``: bytes of the current plan.
+    """
     found = long_work.result(job, "Ranking changes", "The changes could not be ranked")
     if found is None:
         return
-    note = f"{found.planned:,} of {found.weighed:,} changes planned, each alone; click to preview"
+    note = f"{found.planned:,} of {found.weighed:,} single changes planned; click a change to preview its plan"
     st.html(markup.heading("Savings of each change", note))
     if not found.moves:
         st.html(markup.empty("No single change saves memory", "Set a memory limit to try combinations of changes."))
@@ -69,7 +72,7 @@ def ranked(job: Job[WhatIf], today: int) -> None:
     worth = [move for move in found.moves if move.bytes * WORTH >= today] or list(found.moves)
     listed = tuple(sorted(worth, key=lambda move: move.kind != "planner")[:LISTED])  # another planner costs nothing
     if len(listed) < len(found.moves):
-        st.caption(f"{numbers.of(len(listed), len(found.moves), 'change')} listed; the others save less than 0.1 %.")
+        st.caption(f"{numbers.of(len(listed), len(found.moves), 'change')} listed, the largest savings.")
     table = pd.DataFrame(
         {
             "change": [move.kind for move in listed],
@@ -97,7 +100,7 @@ def ranked(job: Job[WhatIf], today: int) -> None:
 
 
 def chosen(job: Job[WhatIf]) -> Move | None:
-    """Return the previewed change, if it is in this ranking."""
+    """Return the selected change if this ranking contains it; else ``None``."""
     wanted = state.raw(CHOSEN)
     if not wanted or not job.worked:
         return None

@@ -21,7 +21,7 @@ WORST_FIRST = (INVALID, INCOMPLETE, CLAIMED, "unproven", FEASIBLE, OPTIMAL)
 
 
 def page() -> None:
-    """Draw the page."""
+    """Draw the view Changes or the view All planners."""
     shown = page_frame.shown()
     if shown.opened.plan is not None:
         st.html(markup.empty("A finished plan cannot change", "Open the graph or the CSV instance of this plan."))
@@ -51,16 +51,18 @@ def planners(shown: Shown) -> None:
     if not job.finished:
         long_work.progress(job, "Running all planners", follow=True)
     elif job.stopping:
-        about = "Stopped planners keep their best plan until they run again."
+        about = "Run the planners that were stopped again, until they end."
         st.button("Run the remaining planners", on_click=planning.go_on, args=(state.choice(),), help=about)
     st.html(_table(shown, plans, refusals))
     if shown.choice.planner in plans and plans[shown.choice.planner].layout_hash != shown.plan.layout_hash:
-        st.caption("With a memory limit, a search stops when everything fits. The table shows the smallest plans.")
+        st.caption(
+            "The current plan stops at the memory limit. The table shows the smallest plan of each planner instead."
+        )
     _courses(plans, arena_focus.arena(shown))
 
 
 def results(shown: Shown) -> tuple[dict[str, Plan], dict[str, TmmuError]]:
-    """Return ``(plans, errors)`` of the planners that have finished."""
+    """Return ``(planner → plan, planner → error)`` of the planners that have finished."""
     plans: dict[str, Plan] = {}
     refusals: dict[str, TmmuError] = {}
     for name in planning.planners_for(shown.opened):
@@ -87,12 +89,12 @@ def claim(shown: Shown, plans: dict[str, Plan]) -> str:
 
 
 def _own_memories(name: str) -> bool:
-    """Return whether a planner selects memories itself: its sizes do not compare with those of the others."""
+    """Return whether a planner selects memories itself, so that its sizes are not comparable with other planners."""
     return isinstance(PLANNERS.get(name), MemoryPlannerEntry)
 
 
 def _status(plan: Plan) -> str:
-    """Return the weakest status of the arenas."""
+    """Return the weakest optimality status of the plan's arenas."""
     return min((arena.status for arena in plan.arenas), key=WORST_FIRST.index, default=OPTIMAL)
 
 
@@ -129,14 +131,14 @@ def _row(name: str, plan: Plan, arena: str) -> list[str]:
 
 
 def _why(shown: Shown, name: str, error: TmmuError) -> str:
-    """Return why a planner has no plan."""
+    """Return the reason why a planner has no plan."""
     if shown.opened.problem is not None and _own_memories(name):
         return "needs a graph: it selects memories by tensor role"
     return " ".join(filter(None, (f"failed: {getattr(error, 'message', error)}", error.hint)))
 
 
 def _courses(plans: dict[str, Plan], arena: str) -> None:
-    """Draw the progress of each search; ``auto`` repeats the search that it picked and is left out."""
+    """Draw size and bound of each search over its nodes. Planners with equal curves are drawn once."""
     drawn: list[tuple[Moment, ...]] = []
     for name, plan in plans.items():
         points = course(plan, arena) if arena in plan.arena_of else ()

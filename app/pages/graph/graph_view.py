@@ -1,4 +1,4 @@
-"""The drawing of the graph: boxes and edges of the visible part, and the effect of clicks."""
+"""The drawing of the graph: boxes and edges of the visible part, its controls, and the callbacks of clicks."""
 
 import hashlib
 import json
@@ -27,7 +27,7 @@ WAYS = {graph_levels.MODEL: "Whole model", graph_levels.AROUND: "Around the sele
 
 @dataclass(frozen=True, eq=False)
 class Scene:
-    """Input of the drawing."""
+    """The visible part of the graph of a plan, and the data for its drawing."""
 
     shown: Shown
     liveness: Liveness
@@ -39,7 +39,7 @@ class Scene:
 
     @property
     def peak_node(self) -> int:
-        """Node at the peak; −1 for none."""
+        """Node of the peak step; −1 for no node."""
         return int(self.liveness.timeline.node_at[self.peak]) if self.liveness.timeline.steps else -1
 
 
@@ -49,27 +49,27 @@ Tip = Sequence[tuple[str, str]]
 
 @dataclass(frozen=True)
 class Box:
-    """A vertex of the drawing."""
+    """A box of the drawing: a node, a tensor, all inputs, or a closed module."""
 
     key: str
-    """The same for the same thing in every drawing of a graph."""
+    """Identifier of the box; equal in all drawings of a graph."""
     name: str
     under: str
-    """The second row; may be empty."""
+    """Text of the second row; may be empty."""
     kind: str
     level: int
     path: str | None
-    """Level that a click opens; ``None`` if the box is not a closed level."""
+    """Path of the module that a click opens; ``None`` if the box is not a closed module."""
     pick: str
-    """The tensor that a click selects; may be empty."""
+    """Tensor that a click selects; may be empty."""
     tip: Tip
     hidden: int = 0
     held: float = 0.0
-    """Bytes live at the peak that the vertex wrote, as a share of all bytes live at the peak (0 … 1)."""
+    """Share of the live bytes at the peak that the nodes of the box wrote (0 … 1)."""
 
 
 def draw(shown: Shown, key: str = "walk") -> None:
-    """Draw the controls and the graph. A second graph on a page has another ``key`` and no controls."""
+    """Draw the controls and the graph. The graphs of Compare have other keys and no controls."""
     scene = scene_of(shown)
     if key == "walk":
         _controls(scene)
@@ -175,7 +175,7 @@ def _select_next(found: list[str]) -> None:
 
 
 def levels_above(scene: Scene, selected: str) -> tuple[str, ...]:
-    """Return the closed modules around a tensor's producer, outermost first."""
+    """Return the paths of the closed modules around a tensor's producer, outermost first."""
     index = scene.liveness.timeline.index
     tensor = index.tensor_of.get(selected, -1)
     node = int(index.producer[tensor]) if tensor >= 0 else -1
@@ -185,7 +185,7 @@ def levels_above(scene: Scene, selected: str) -> tuple[str, ...]:
 
 
 def drawing(scene: Scene) -> dict[str, Any]:
-    """Return all boxes, edges, open levels and marks to draw, in the form of ``graph_chart.js``."""
+    """Return the input of ``graph_chart.js``: boxes, edges, open modules, marks and texts."""
     found, chosen = scene.found.collapsed, state.choice()
     index, total = scene.liveness.timeline.index, _live_at_peak(scene)
     held = graph_levels.held(scene.shown, scene.found, scene.peak, scene.arena)
@@ -223,7 +223,7 @@ def _tip(tip: Tip) -> list[tuple[str, str]]:
 
 
 def _carrying(scene: Scene, tensor: int) -> list[int]:
-    """Return the edges that carry the buffer of a tensor, views included."""
+    """Return the edges that carry the tensor or another tensor of its buffer."""
     storage_of = scene.liveness.storage_of
     if tensor < 0:
         return []
@@ -233,7 +233,7 @@ def _carrying(scene: Scene, tensor: int) -> list[int]:
 
 
 def status_text(scene: Scene) -> str:
-    """Return a line: number of boxes and edges drawn, and which limit reduces the drawing."""
+    """Return the status line: the number of boxes and edges drawn, and the limit that reduces the drawing."""
     found = scene.found
     boxes, edges = len(found.collapsed.vertices), len(found.collapsed.edges)
     nodes = numbers.count(len(scene.liveness.timeline.index.node_ids), "node")
@@ -303,7 +303,7 @@ def _edge(scene: Scene, edge: Edge) -> list[Any]:
 
 
 def _level(tree: Tree, level: int) -> list[Any]:
-    """Return an open level, its parent, its name, the path that a click on its title closes, and its size."""
+    """Return number, parent, name, path and node count of an open module. A click on its title closes the path."""
     count = numbers.count(int(tree.members[level]), "node")
     path = graph_levels.path_text(tree.paths[level])
     return [level, int(tree.parent[level]), visible(tree.label(level)), path, count]

@@ -21,11 +21,11 @@ from tmmu_core.liveness.live_model import REFUSAL_WORDS, Timeline
 
 MOST_NODES, MOST_GROUPS = 5_000, 200
 LARGER_SIZES = {"ABORT": "stop the run", "REPLAN_AT_SAFEPOINT": "plan again at a safepoint"}
-"""Replan policy → what happens in a run when a size exceeds the planned one."""
+"""Replan policy → action of the runtime when a size exceeds the planned size."""
 
 
 def page() -> None:
-    """Draw the page."""
+    """Draw the graph, its facts, and the tables of nodes, in-place reuse and alias groups."""
     shown = page_frame.shown()
     if shown.solution is None:
         _without(shown)
@@ -51,14 +51,14 @@ def claim(shown: Shown) -> str:
 
 def _without(shown: Shown) -> None:
     st.html(markup.claim(f"{shown.opened.name} has no graph"))
-    what = "A plan lists places" if shown.opened.plan is not None else "An instance lists live ranges and sizes"
-    st.html(markup.empty(f"{what}, but no nodes", "Open its graph."))
+    kind = "plan" if shown.opened.plan is not None else "CSV instance"
+    st.html(markup.empty(f"A {kind} has no nodes to draw", "Open the graph of the model."))
     for line in shown.opened.notes:
         st.caption(for_markdown(line))
 
 
 def facts(shown: Shown) -> str:
-    """Return inputs, outputs, dimensions, policies and hashes of the graph."""
+    """Return the facts of the graph as HTML: inputs, outputs, dimensions, in-place reuse and hashes."""
     graph = shown.graph
     assert graph is not None
     point = resolve_dims(graph, None) | dict(shown.choice.dims)
@@ -68,9 +68,9 @@ def facts(shown: Shown) -> str:
         ("inputs", markup.esc(_some(graph.inputs))),
         ("outputs", markup.esc(_some(graph.outputs))),
         ("dimensions", markup.esc(dims or "no named dimensions")),
-        ("order", "from the file" if graph.execution_order is not None else "topological, ties by node id"),
+        ("order", "from the file" if graph.execution_order is not None else "topological, equal nodes by id"),
         ("in-place reuse", f"{totals_text.handoffs(shown.plan)}, {refused:,} not allowed"),
-        *([("if a size is exceeded", LARGER_SIZES[graph.replan_policy])] if graph.dims else []),
+        *([("if a size is larger than planned", LARGER_SIZES[graph.replan_policy])] if graph.dims else []),
         ("ir hash", f'<span class="mono">{shown.plan.ir_hash.hex()}</span>'),
         ("order hash", f'<span class="mono">{shown.plan.execution_order_hash.hex()}</span>'),
     ]
@@ -83,14 +83,14 @@ def _some(names: tuple[str, ...]) -> str:
 
 @remembered
 def nodes(shown: Shown) -> pd.DataFrame:
-    """Return one row per step."""
+    """Return the table of nodes with one row per step, up to :data:`MOST_NODES` rows."""
     timeline = shown.timeline
     numbers = timeline.node_at.tolist()[:MOST_NODES]
     return pd.DataFrame([_row(timeline, step, node) for step, node in enumerate(numbers)])
 
 
 def _row(timeline: Timeline, step: int, number: int) -> dict[str, object]:
-    """Return the row of a step; ``number`` is its node, below 0 for the step that loads the inputs."""
+    """Return the row of a step; ``number`` is the node of the step, or −1 for the step that loads the inputs."""
     index = timeline.index
     if number < 0:
         node, reads, writes = Node("", INPUTS_STEP, inplace=()), [], list(timeline.graph.inputs)
@@ -116,7 +116,7 @@ def _row(timeline: Timeline, step: int, number: int) -> dict[str, object]:
 
 @st.fragment
 def body(shown: Shown) -> None:
-    """Draw everything that depends on the selection."""
+    """Draw the graph, the table of nodes and the tensor card. A selection reruns only this function."""
     left, right = st.columns([0.755, 0.245], gap="small")
     chosen = state.choice()
     with left:
@@ -138,7 +138,7 @@ def body(shown: Shown) -> None:
 
 
 def refused_reuses(shown: Shown) -> None:
-    """Draw one row per in-place reuse that is not allowed."""
+    """Draw the table of in-place reuses that are not allowed, with the reason of each."""
     assert shown.solution is not None
     found = shown.solution.liveness.refusals
     granted = len(shown.plan.handoffs)
@@ -166,7 +166,7 @@ def refused_reuses(shown: Shown) -> None:
 
 
 def alias_groups(shown: Shown) -> None:
-    """Draw one row per alias group: members, live range, offset."""
+    """Draw the table of alias groups: members, live range, size and offset of each."""
     plan = shown.plan
     found: dict[str, list[int]] = {}
     for row, group in enumerate(plan.alias_group_ids):

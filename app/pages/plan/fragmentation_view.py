@@ -17,18 +17,18 @@ from tmmu_core.plans.model import Plan
 
 @remembered
 def ledger(shown: Shown, arena: str) -> WasteLedger:
-    """Return the waste ledger of an arena."""
+    """Return the bytes of each account (live, padding, holes, …) of an arena at every step."""
     return waste_ledger(shown.plan, arena)
 
 
 @remembered
 def reports(shown: Shown, arena: str) -> tuple[SlotReport, ...]:
-    """Return the slots of an arena."""
+    """Return a report of each slot of an arena."""
     return slot_reports(shown.plan, arena)
 
 
 def draw(shown: Shown) -> None:
-    """Draw the bytes of each account at the step, and the slots."""
+    """Draw the bytes of each account at the shown step, and the table of slots."""
     plan, arena = shown.plan, arena_focus.arena(shown)
     extent = plan.arena_of[arena].extent_bytes
     step = arena_focus.step_of(shown, arena)
@@ -51,7 +51,10 @@ def claim(arena: str, extent: int, step: int, now: dict[str, int]) -> str:
 
 
 def reuse(plan: Plan, arena: str, step: int) -> str:
-    """Return the in-place reuse not taken at a step, which the accounts count as live; "" without one."""
+    """Return a note about an in-place reuse that the plan does not use at a step; "" without one.
+
+    The accounts count the bytes of both tensors as live.
+    """
     gap = gap_of(plan, arena) if plan.arena_of[arena].open_bytes else None
     if gap is None or gap.reuse is None or gap.step != step:
         return ""
@@ -65,8 +68,8 @@ def _accounts(now: dict[str, int], extent: int) -> str:
         name, colour, _ = ACCOUNT_LOOKS[account]
         cells = (numbers.full_bytes(now[account]), numbers.percent(now[account], extent), glossary.define(name))
         rows.append([f'<span style="color:{colour}">■</span> {name}', *map(markup.esc, cells)])
-    rows.append(["<b>arena size</b>", f"<b>{numbers.full_bytes(extent)}</b>", "100 %", "sum of the accounts"])
-    return markup.table(["account", "bytes at this step", "share", "definition"], rows, numbers=(1, 2))
+    rows.append(["<b>arena size</b>", f"<b>{numbers.full_bytes(extent)}</b>", "100 %", "sum of all rows"])
+    return markup.table(["bytes used for", "bytes at this step", "share", "definition"], rows, numbers=(1, 2))
 
 
 def slots(shown: Shown, arena: str) -> None:

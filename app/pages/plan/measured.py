@@ -1,11 +1,11 @@
-"""Comparison of a runtime's memory, or of the file's own offsets, with this plan and the lower bound."""
+"""Bars that compare the memory of a runtime, or the offsets in the file, with this plan and the lower bound."""
 
 import plotly.graph_objects as go
 import streamlit as st
 
 from app.kit.charts.chart_base import CONFIG, FAINT, LINE, LIVE, bytes_axis, figure
 from app.kit.frame import long_work
-from app.session import measuring, state
+from app.session import page_jobs, state
 from app.session.planning import Shown
 from app.texts import markup, numbers
 from tmmu_core.planners.problem import GIVEN
@@ -13,21 +13,21 @@ from tmmu_core.runtime.measure.measure_model import Measured
 
 
 def draw(shown: Shown) -> None:
-    """Draw the bars or the button that measures; nothing if there is nothing to compare with."""
+    """Draw the bars, or the button that starts the measurement; draw nothing for a file without a runtime."""
     if shown.opened.packing is not None:
         if shown.choice.planner == GIVEN:
             _given(shown)
         return
-    runtime = measuring.runtime_of(shown.opened)
+    runtime = page_jobs.runtime_of(shown.opened)
     if not runtime:
         return
     choice = state.choice()
-    with st.expander(f"Measured by {runtime}", expanded=measuring.known(choice) is not None):
-        if measuring.known(choice) is None:
-            st.caption("Runs the model in a separate process and compares its memory with this plan.")
+    with st.expander(f"Measured by {runtime}", expanded=page_jobs.known_run(choice) is not None):
+        if page_jobs.known_run(choice) is None:
+            st.caption("The button runs the model in a separate process and compares its memory with this plan.")
             if not st.button(f"Measure with {runtime}", key="measure"):
                 return
-        job = measuring.measured(choice, shown.opened)
+        job = page_jobs.model_run(choice, shown.opened)
         found = long_work.result(
             job, f"Measuring with {runtime}", f"{runtime} could not run the model", source=shown.opened.name, patience=0
         )
@@ -38,7 +38,7 @@ def draw(shown: Shown) -> None:
 def _given(shown: Shown) -> None:
     theirs = sum(arena.extent_bytes for arena in shown.plan.arenas)
     bound = sum(arena.bound_bytes for arena in shown.plan.arenas)
-    job = measuring.ours(state.choice(), shown.opened)
+    job = page_jobs.planned_arena(state.choice(), shown.opened)
     if job is None:
         return
     with st.expander("Compare with the file's offsets"):
@@ -66,7 +66,7 @@ def _sentence(name: str, theirs: int, ours: int, bound: int) -> str:
 
 
 def bars(theirs: int, ours: int, bound: int, name: str = "file", label: str = "planned") -> go.Figure:
-    """Return three horizontal bars in bytes; ``name`` and ``label`` are of the first two."""
+    """Return three horizontal bars in bytes. ``name``: label of ``theirs``; ``label``: label of ``ours``."""
     rows = ((name, theirs, LINE), (label, ours, LIVE), ("lower bound", bound, FAINT))
     fig = figure(132)
     fig.add_trace(

@@ -1,4 +1,4 @@
-"""The page Plan: one plan on one canvas, in views that share the selected tensor, step and arena."""
+"""The page Plan: the memory map of one plan and its views, which share the selected tensor, step and arena."""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,18 +18,18 @@ from app.texts import glossary, markup, numbers
 from tmmu_core.planners.problem import GIVEN
 
 ROOM = 300
-"""Pixels of a window that the map leaves to the lines above it and to its legend."""
+"""Height in pixels of everything above and below the map; the map gets the remaining height of the window."""
 OF_A_STEP: dict[str, Callable[[Shown], None]] = {
     "peak": peak_view.draw,
     "fragmentation": fragmentation_view.draw,
     "snapshot": snapshot_view.draw,
     "reuse": reuse_view.draw,
 }
-"""Views drawn below a smaller map."""
+"""View of one step → function that draws it below a smaller map."""
 
 
 def page() -> None:
-    """Draw the page."""
+    """Draw the map with the chosen view, the review, the arenas and the findings."""
     shown = page_frame.shown(keeps_picture=True)
     if not shown.plan.arenas or not shown.plan.steps:
         st.html(markup.empty("No tensors", "This plan has no tensors. Open another file."))
@@ -58,7 +58,7 @@ def page() -> None:
 
 
 def given_offsets(shown: Shown) -> None:
-    """Offer to compare the offsets of the file with a computed plan."""
+    """Draw a button that compares the offsets of the file with a computed plan, for a file with offsets."""
     if shown.opened.packing is None:
         return
     with controls.row("given"):
@@ -81,7 +81,7 @@ def given_offsets(shown: Shown) -> None:
 
 @st.fragment
 def _body(shown: Shown, handle: PlanHandle, view: str) -> None:
-    """Draw the canvas, the card and the parts of the view; a click reruns only this fragment."""
+    """Draw the map, the tensor card and the view. A selection reruns only this function."""
     left, right = st.columns([0.755, 0.245], gap="small")
     with left:
         marked = why_here.turns(shown) or marks.rows(shown)
@@ -120,7 +120,7 @@ def _tables(shown: Shown) -> None:
 
 
 def _step_range(shown: Shown) -> None:
-    """Draw the sums and the buffers of the range of steps chosen on the curve; nothing without one."""
+    """Draw the sums and the buffers of the range of steps that is selected on the curve, if there is one."""
     span, plan = span_of(state.choice().span), shown.plan
     arena = arena_focus.arena(shown)
     if span is None or span[0] >= plan.steps or not arena:
@@ -151,7 +151,7 @@ def _step_range(shown: Shown) -> None:
 
 
 def device_bytes(shown: Shown) -> int | None:
-    """Return the device size in bytes: the budget, else the sum of capacities if every arena has one, else ``None``."""
+    """Return the device size in bytes: the budget, or the sum of all capacities; ``None`` if an arena has none."""
     if shown.choice.budget is not None:
         return shown.choice.budget
     limits = [arena.capacity_bytes for arena in shown.plan.arenas]

@@ -1,4 +1,4 @@
-"""The view Peak: the buffers live at the peak or at another step, as a treemap and as a table."""
+"""The view Peak: the buffers that are live at the peak or at another step, as a treemap and as a table."""
 
 from collections.abc import Callable, Mapping, Sequence
 from urllib.parse import quote
@@ -20,17 +20,18 @@ from tmmu_core.plans.figures.live_bytes import alive_at, curve_points_of, live_b
 from tmmu_core.plans.model import Plan
 
 MOST_BOXES = 600
-"""Maximum number of buffers drawn; the others are one box."""
+"""Maximum number of buffers with their own box; all smaller buffers share one box."""
 DEEPEST = 12
-"""Maximum depth of module levels drawn."""
+"""Maximum depth of the modules drawn."""
 
 Path = tuple[str, ...]
 Grouping = tuple[Callable[[int], Path], Mapping[str, str] | None]
-"""A function from a row to its groups, outermost first; and the colours of the outer groups."""
+"""``(function, colours)``: the function returns the groups of a row, outermost first; colours by name of the outermost
+group."""
 
 
 def draw(shown: Shown) -> None:
-    """Draw everything that depends on the step."""
+    """Draw the treemap and the table of the live buffers at the shown step."""
     plan = shown.plan
     arena = arena_focus.arena(shown)
     step = arena_focus.step_of(shown, arena)
@@ -68,7 +69,7 @@ def claim(shown: Shown, arena: str, step: int, own: list[tuple[int, int]]) -> st
 
 
 def _groupings(shown: Shown) -> dict[str, Grouping]:
-    """Return name → grouping, for the groupings that the plan allows."""
+    """Return name → grouping, for each grouping whose data the plan has."""
     plan = shown.plan
     operators, known = plan_rows.operators(shown), plan_rows.origins(shown)
     found: dict[str, Grouping] = {}
@@ -110,11 +111,11 @@ def treemap(
     group_of: Callable[[int], Path],
     colours: Mapping[str, str] | None = None,
 ) -> go.Figure:
-    """Return the treemap of buffers, given as (row of the first tensor, bytes), largest first.
+    """Return the treemap of buffers, given as ``(row of the first tensor, bytes)``, largest first.
 
-    ``group_of`` maps a row to its groups, outermost first; a click opens a group. ``colours`` maps an outer group to
-    its colour; without it, the groups are coloured by size. ``customdata`` of a buffer is its tensor, URL-quoted, so
-    that no name is read as HTML; a click selects it (``address.js``).
+    ``group_of`` returns the groups of a row, outermost first. ``colours``: colours of the outermost groups by name;
+    default: the palette, in order of size. ``customdata`` of a box is the tensor that a click selects (``address.js``).
+    The tensor is URL-quoted, because plotly would read a name as HTML.
     """
     totals: dict[Path, int] = {}
     boxes: list[tuple[Path, str, int, str]] = []
@@ -155,7 +156,7 @@ def _key(group: Path) -> str:
 
 
 def _colours(names: Sequence[str]) -> dict[str, str]:
-    """Return a colour per group: the fixed one of a role or phase, else the next of the palette."""
+    """Return a colour per group: the fixed colour of a role or phase, else the next colour of the palette."""
     known = ROLE_COLOURS | PHASE_COLOURS
     palette = dict(zip([name for name in names if name not in known], CATEGORIES, strict=False))
     return {name: known.get(name) or palette.get(name, OTHER) for name in names}

@@ -1,4 +1,4 @@
-"""The view Reuse cost: the costly reuses, why their cost is unavoidable, and the savings of more memory."""
+"""The view Reuse cost: costly reuses of an arena, the proof of their lowest cost, and the savings of more memory."""
 
 from collections.abc import Sequence
 
@@ -18,7 +18,7 @@ MOST_LISTED = 50
 
 
 def draw(shown: Shown) -> None:
-    """Draw the claim, the costly reuses, the certificate and the curve of bytes against cost."""
+    """Draw the costly reuses, the proof of the lower bound, and the curve of cost against capacity."""
     plan, name = shown.plan, arena_focus.arena(shown)
     arena = plan.arena_of[name]
     st.html(markup.claim(claim(arena)))
@@ -36,13 +36,13 @@ def draw(shown: Shown) -> None:
 
 @remembered
 def points_of(source: str, arena: str, _problem: Problem) -> list[CostPoint]:
-    """Return the curve of an arena of a file."""
+    """Return the lowest cost for each capacity of an arena. Results are cached by ``source`` and ``arena``."""
     del source, arena
     return cost_curve(_problem)
 
 
 def problem_of(shown: Shown, arena: str) -> Problem | None:
-    """Return the problem of an arena; ``None`` for a finished plan and a graph."""
+    """Return the packing problem of an arena with reuse costs; ``None`` for a finished plan and for a graph."""
     opened = shown.opened
     problems = () if opened.problem is None else (opened.problem, *opened.others)
     return next((problem for problem in problems if problem.arena == arena and problem.reuse), None)
@@ -76,22 +76,22 @@ def reuse_table(plan: Plan, arena: str) -> str:
 
 
 def reasons(plan: Plan, arena: ArenaSummary) -> list[str]:
-    """Return why the cost is unavoidable: a sentence for each group of the certificate."""
+    """Return the reasons for the lower bound of the cost: a text for each group of buffers in the proof."""
     limit = numbers.short_bytes(arena.capacity_bytes)
     found = []
     for names in arena.reuse_cost_witness or ():
         size = sum(int(plan.size[plan.row_of[name]]) for name in names if name in plan.row_of)
         buffers = f"{numbers.count(len(names), 'buffer')} of {numbers.short_bytes(size)} together"
         listed = ", ".join(numbers.shortened(name, 20) for name in names[:6]) + " …" * (len(names) > 6)
-        found.append(f"{buffers} conflict or have penalties and share {limit}: {listed}")
+        found.append(f"{buffers} share {limit}, although each pair conflicts or has a reuse cost: {listed}")
     if found:
         bound = numbers.grouped(arena.reuse_cost_lower_bound or 0)
-        found.insert(0, f"Why it is unavoidable: every placement of these groups costs at least {bound}.")
+        found.insert(0, f"Every placement of these groups of buffers costs at least {bound}:")
     return found
 
 
 def savings(points: Sequence[CostPoint], arena: ArenaSummary) -> str:
-    """Return the savings of more memory: ``64 KiB more saves 2``."""
+    """Return the cost that more memory saves: ``64 KiB more saves 2``."""
     cost = arena.reuse_cost or 0
     cheaper = [point for point in points if point.cost < cost and point.extent > arena.capacity_bytes]
     if not cheaper:
@@ -105,7 +105,7 @@ def savings(points: Sequence[CostPoint], arena: ArenaSummary) -> str:
 
 
 def curve(points: Sequence[CostPoint], arena: ArenaSummary) -> go.Figure:
-    """Return the least cost for each capacity, and the lower bound where it is lower."""
+    """Return the figure of the lowest cost found and of the lower bound for each capacity."""
     fig = figure(260)
     ordered = sorted(points, key=lambda point: point.extent)
     top = max([point.extent for point in points] + [arena.extent_bytes])

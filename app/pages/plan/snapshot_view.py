@@ -1,4 +1,4 @@
-"""The view Snapshot: the bytes that an allocator recorded, by category, line, stream and pool."""
+"""The view Snapshot: live and reserved bytes of a recorded allocator history, by category, line, stream and pool."""
 
 from typing import Any
 
@@ -15,17 +15,17 @@ from tmmu_core.formats.pytorch.snapshot.history import KEYS, History
 
 MOST_ROWS = 40
 SAMPLES = 4_000
-"""Maximum number of points of a curve: narrower changes are not visible."""
+"""Maximum number of points of a curve; a screen does not show more."""
 
 
 def history_of(shown: Shown) -> History | None:
-    """Return the history that came with the plan; ``None`` for a file that is not a snapshot."""
+    """Return the recorded history in the plan's file; ``None`` for a file that is not a snapshot."""
     found = shown.opened.recorded
     return found if isinstance(found, History) else None
 
 
 def draw(shown: Shown) -> None:
-    """Draw the view."""
+    """Draw the curves of live and reserved bytes, and a table of the live bytes at the shown step."""
     history = history_of(shown)
     assert history is not None
     step = arena_focus.step_of(shown, arena_focus.arena(shown))
@@ -47,7 +47,7 @@ def claim(history: History, step: int) -> str:
 
 
 def _curve(shown: Shown, history: History, step: int) -> go.Figure:
-    """Return the bytes of each category over time, stacked, under the reserved bytes."""
+    """Return the figure of the live bytes per category, stacked, and of the reserved bytes over the steps."""
     steps, by_category = _live_by_category(shown)
     fig = chart_base.figure(250)
     for name, values in by_category.items():
@@ -63,7 +63,7 @@ def _curve(shown: Shown, history: History, step: int) -> go.Figure:
 
 @remembered
 def _live_by_category(shown: Shown) -> tuple[list[int], dict[str, list[int]]]:
-    """Return steps, and the live bytes of each category at them."""
+    """Return ``(steps, category → live bytes at these steps)``."""
     history = history_of(shown)
     assert history is not None
     return history.live_by_category(SAMPLES)

@@ -1,21 +1,21 @@
-"""The page Scale: memory over the sizes of a dimension, and over the ranks of a mesh."""
+"""The page Scale: memory for each size of a dimension, and for each rank of a mesh."""
 
 import streamlit as st
 
 from app.kit import controls
 from app.kit.frame import page_frame
 from app.pages.scale import ranks_view, shapes_view
-from app.session import scenarios, state
+from app.session import page_jobs, state
 from app.texts import markup
 
 SAMPLE = "sample:dynamic_batch"
 
 
 def page() -> None:
-    """Draw the page."""
+    """Draw the view Shapes or the view Ranks, or the need of both if neither applies."""
     shown = page_frame.shown()
     graph = shown.opened.graph
-    views = scenarios.scales(shown.opened, state.choice())
+    views = page_jobs.scales(shown.opened, state.choice())
     if not views or graph is None:
         needs = "Scale needs a graph with a named dimension, or with parameters that can be sharded"
         how = 'Declare the range of a dimension in the graph: "dims": {"B": {"min": 1, "max": 32}}.'

@@ -1,4 +1,4 @@
-"""Figures of the view Ranks: heat map of all ranks and arenas, shares of one rank."""
+"""Figures of the view Ranks: the heat map of arena sizes per rank, and the bars of one rank."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,18 +14,18 @@ from tmmu_core.plans.making.ranks import RankPlans
 
 MOST_IN_ONE_ROW = 64
 MOST_LABELLED = 6
-"""Maximum number of ranks with labelled cells: more labels overlap in a window of 390 pixels."""
+"""Maximum number of ranks whose cells have labels. More labels would overlap in a window of 390 pixels."""
 SCALE = [[0.0, "rgba(0,114,178,0.06)"], [0.5, "rgba(0,114,178,0.55)"], [1.0, "#004f7c"]]
 
 
 @dataclass(frozen=True)
 class Fold:
-    """Layout of the ranks in a band: rank → (column, row)."""
+    """Positions of the ranks in the heat map of an arena: number of columns and rows, and their titles."""
 
     columns: int
     rows: int
     down: bool
-    """Whether ranks fill columns first: the fastest mesh axes are the rows."""
+    """Whether ranks are numbered down each column (the fastest mesh axes are the rows) instead of along each row."""
     across: str
     """Title of the columns."""
     along: str
@@ -37,7 +37,11 @@ class Fold:
 
 
 def fold(spec: ShardSpec) -> Fold:
-    """Return the layout: one row for few ranks, else slow axes as columns and fast axes as rows, else long rows."""
+    """Return the positions of the ranks of a mesh.
+
+    Few ranks form one row. For more ranks, the slow mesh axes are the columns and the fast axes the rows. If these do
+    not fit, the ranks fill long rows.
+    """
     axes = [(name, size) for name, size in spec.mesh if size > 1]
     world = spec.world_size
     if world <= MOST_IN_ONE_ROW:
@@ -52,10 +56,10 @@ def fold(spec: ShardSpec) -> Fold:
 
 
 def heat_map(ranks: RankPlans, places: Sequence[str], *, look: int | None) -> go.Figure:
-    """Return a band per arena with a cell per rank, coloured by arena size.
+    """Return one heat map per arena with a cell per rank, coloured by arena size.
 
-    ``places`` are the mesh coordinates of each rank, ``look`` is the rank drawn with a frame. ``customdata[0]`` of a
-    cell is its rank, for clicks.
+    ``places``: mesh coordinates of each rank. ``look``: the rank with a frame. ``customdata[0]`` of a cell is its rank,
+    for the callback of a click.
     """
     names, fold_ = ranks.arena_names, fold(ranks.spec)
     cell = 36 if fold_.rows == 1 else max(7, min(14, 200 // fold_.rows))
@@ -118,7 +122,7 @@ def _band(fig: go.Figure, ranks: RankPlans, number: int, fold_: Fold, cell: int)
 
 
 def _clicks(fig: go.Figure, ranks: RankPlans, number: int, fold_: Fold, cell: int, places: Sequence[str]) -> None:
-    """Draw an invisible marker per rank, which carries hover text and clicks."""
+    """Draw an invisible marker per rank, because only markers have hover texts and clicks."""
     at = [fold_.at(rank) for rank in range(ranks.world_size)]
     sizes, classes = ranks.extents[:, number].tolist(), ranks.class_of.tolist()
     fig.add_trace(
@@ -173,7 +177,7 @@ def _ticks(fold_: Fold) -> tuple[list[int], list[int]]:
 
 
 def shares(rows: Sequence[tuple[str, int, int]]) -> go.Figure:
-    """Return bars of whole graph and one rank per arena: ``(name, whole, rank)`` in bytes."""
+    """Return two bars per arena: whole graph and one rank. ``rows``: ``(arena, bytes of graph, bytes of rank)``."""
     fig = figure(44 + 40 * len(rows))
     names = [name for name, _, _ in rows][::-1]
     whole, mine = [w for _, w, _ in rows][::-1], [m for _, _, m in rows][::-1]

@@ -1,4 +1,4 @@
-"""The view Ranks: memory of every rank of a sharded graph, and the plan of one rank."""
+"""The view Ranks: the memory of every rank of a sharded graph, and the plan of one rank."""
 
 from contextlib import suppress
 
@@ -10,10 +10,10 @@ from app.kit.charts.chart_base import CONFIG
 from app.kit.frame import long_work, page_frame
 from app.kit.tensor import plan_drawing, tensor_card, verdict
 from app.pages.scale import rank_figures as charts
-from app.session import opening, planning, rank_sets, scenarios, state
+from app.session import opening, page_jobs, planning, rank_sets, state
 from app.session.planning import Shown
 from app.session.view_state import Choice
-from app.session.work.jobs import Job
+from app.session.work.jobs import Job, job_table
 from app.texts import glossary, markup, numbers
 from tmmu_core.base.errors import TmmuError
 from tmmu_core.base.escaping import for_markdown
@@ -24,10 +24,10 @@ MOST_CLASSES = 24
 
 
 def draw(graph: Graph) -> None:
-    """Draw the shard spec, all ranks, and the plan of one rank."""
+    """Draw the shard spec, the heat map of all ranks, and the plan of one rank."""
     chosen = state.choice()
     chosen = chosen.of_whole().but(shard=chosen.shard or rank_sets.compact(rank_sets.presets(graph)[0].text))
-    job = scenarios.all_ranks(chosen)
+    job = page_jobs.all_ranks(chosen)
     job.wait(planning.PATIENCE)
     found = job.result() if job.worked else None
     if found is not None:
@@ -49,20 +49,20 @@ def draw(graph: Graph) -> None:
 
 
 def refused(job: Job[RankPlans], chosen: Choice) -> None:
-    """Draw the error of the shard spec."""
+    """Draw the error of a shard spec that could not be planned."""
     try:
         job.result()
     except TmmuError as error:
         st.html(markup.error_card(opening.card_of(error, "The ranks could not be planned", "shard spec")))
     if job.stopping:
-        st.button("Start again", on_click=scenarios.start_again, args=(chosen,))
+        st.button("Start again", on_click=job_table().forget, args=(planning.ranks_key(chosen),))
 
 
 # --- the spec ----------------------------------------------------------------------------------------------------
 
 
 def editor(graph: Graph, chosen: Choice) -> None:
-    """Draw the text of the shard spec and its presets."""
+    """Draw the presets and the text field of the shard spec."""
     offered = rank_sets.presets(graph)
     texts = {rank_sets.compact(preset.text): preset for preset in offered}
     now = texts.get(chosen.shard)
@@ -90,10 +90,12 @@ def editor(graph: Graph, chosen: Choice) -> None:
     )
     with st.expander("Syntax"):
         st.markdown(
-            "`mesh`: axes, slowest first. `tensors`: by id; `null` keeps a tensor whole on every rank. `rules`: "
-            "patterns (`*`, `?`); the first match applies. `contracts`: defaults by kind (`parameters`, `activations`, "
-            '`gradients`, `optimizer_state`); `"follow"` splits activations and gradients as the weights that they '
-            "come from. With an uneven split, the first ranks get one row more."
+            "- `mesh`: the axes of the mesh, slowest first.\n"
+            "- `tensors`: the split of single tensors by id; `null` keeps a tensor whole on every rank.\n"
+            "- `rules`: the split of tensors whose id matches a pattern (`*`, `?`); the first match applies.\n"
+            "- `contracts`: the split of all other tensors by kind (`parameters`, `activations`, `gradients`, "
+            '`optimizer_state`); `"follow"` splits activations and gradients like the weights from which they are '
+            "computed.\n\nIf an axis cannot be split evenly, the first ranks get one row more."
         )
 
 
@@ -126,7 +128,7 @@ def claim(chosen: Choice, found: RankPlans) -> str:
 
 
 def chips(found: RankPlans) -> list[str]:
-    """Return the number of ranks and classes, and the hash of the spec."""
+    """Return the number of ranks and rank classes, and the hash of the shard spec, as HTML."""
     return [
         f"{numbers.count(found.world_size, 'rank')}, {numbers.count(len(found.classes), 'class', 'classes')}",
         f'spec <span class="mono">{numbers.short_hash(found.classes[0].solution.plan.shard_spec_hash)}</span>',
@@ -134,7 +136,7 @@ def chips(found: RankPlans) -> list[str]:
 
 
 def heat(chosen: Choice, found: RankPlans) -> None:
-    """Draw the heat map; a click opens a rank."""
+    """Draw the heat map and the table of rank classes. A click on a cell shows the plan of a rank."""
     st.html(markup.heading("Arena size per rank", "same scale for all arenas, darker is larger; click to open a rank"))
     places = [rank_sets.place(found.spec, rank) for rank in range(found.world_size)]
     look = _look(found)
@@ -150,7 +152,7 @@ def heat(chosen: Choice, found: RankPlans) -> None:
 
 
 def _look(found: RankPlans) -> int:
-    """Return the open rank: the chosen one, else the largest."""
+    """Return the rank whose plan is shown: the chosen rank, else the rank with the largest plan."""
     chosen = state.choice().look
     if chosen is not None and chosen < found.world_size:
         return chosen
@@ -181,11 +183,11 @@ def _classes(found: RankPlans, look: int) -> str:
 
 
 def opened_rank(chosen: Choice, found: RankPlans) -> None:
-    """Draw the plan of the open rank."""
+    """Draw the plan of the chosen rank."""
     look = _look(found)
     linked = state.choice().look
     if linked is not None and linked != look:
-        st.caption(f"The link opens rank {linked:,}, which this mesh does not have: the largest rank is shown.")
+        st.caption(f"This mesh has no rank {linked:,}. The rank with the largest plan is shown.")
     job = planning.plan_job(chosen.but(shard_spec=rank_sets.spec_of(chosen.shard), rank=look))
     job.wait(60)
     mine = job.result()
@@ -221,7 +223,7 @@ def opened_rank(chosen: Choice, found: RankPlans) -> None:
 
 @st.fragment
 def body(chosen: Choice, mine: Shown, handle: PlanHandle) -> None:
-    """Draw everything that depends on the selection."""
+    """Draw the map of the rank, its arena sizes and the tensor card. A selection reruns only this function."""
     chosen = state.choice()
     arena = chosen.arena if chosen.arena in mine.plan.arena_of else arena_focus.largest(mine.plan)
     left, right = st.columns([0.72, 0.28], gap="small")
@@ -232,7 +234,7 @@ def body(chosen: Choice, mine: Shown, handle: PlanHandle) -> None:
     with right:
         job = planning.plan_job(chosen)
         if job.finished and job.worked:
-            st.html(markup.heading("Whole graph → this rank", "grey: whole graph; blue: this rank"))
+            st.html(markup.heading("Arena sizes", "grey: whole graph; blue: this rank"))
             whole = job.result().plan.arena_of
             rows = [
                 (arena.name, whole[arena.name].extent_bytes, arena.extent_bytes)

@@ -1,4 +1,4 @@
-"""The view Shapes: memory over a named dimension."""
+"""The view Shapes: arena size and peak for each size of a named dimension."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ import streamlit as st
 from app.kit import arena_focus, controls
 from app.kit.charts.chart_base import BAD, CONFIG, LINE, LIVE, add_curve, bytes_axis, figure
 from app.kit.frame import long_work
-from app.session import opening, scenarios, state
+from app.session import opening, page_jobs, state
 from app.session.planning import Shown
 from app.texts import markup, numbers
 from tmmu_core.base.escaping import for_markdown
@@ -20,10 +20,10 @@ from tmmu_core.plans.making.dynamic_shapes import DimCurve
 
 
 def draw(shown: Shown, graph: Graph) -> None:
-    """Draw the curve over a dimension."""
+    """Draw the curve over the chosen dimension."""
     chosen = state.choice()
     dim = chosen.dim if chosen.dim in graph.dims else sorted(graph.dims)[0]
-    job = scenarios.over_dim(chosen, dim)
+    job = page_jobs.over_dim(chosen, dim)
     title = f"Planning for every size of {dim}"
     curve = long_work.result(job, title, f"No curve over {dim}", source=shown.opened.name)
     if curve is not None:
@@ -42,7 +42,7 @@ def claim(curve: DimCurve, arena: str) -> str:
 
 
 def envelope(shown: Shown, graph: Graph, dim: str, curve: DimCurve) -> None:
-    """Draw the curve over the envelope and the controls of the current size."""
+    """Draw the controls of the current size, the curve over all sizes, and the table of arena sizes."""
     bounds = graph.dims[dim]
     now = dict(state.choice().dims).get(dim, resolve_dims(graph, None)[dim])
     arena = _arena(shown, curve)
@@ -61,7 +61,7 @@ def envelope(shown: Shown, graph: Graph, dim: str, curve: DimCurve) -> None:
     for name, column in zip(drawn, places, strict=False):
         capacity = shown.plan.arena_of[name].capacity_bytes if name in shown.plan.arena_of else numbers.UNLIMITED
         with column:
-            note = f"{count} planned; line: arena size, filled: peak; click to choose a size"
+            note = f"{count} planned; line: arena size; filled area: peak; click to choose a size"
             st.html(markup.heading(f"{name} over {dim}", note))
             key = f"dim.{dim}.{name}.{shown.key}.{now}"
             st.plotly_chart(
@@ -77,7 +77,7 @@ def envelope(shown: Shown, graph: Graph, dim: str, curve: DimCurve) -> None:
 
 
 def _arena(shown: Shown, curve: DimCurve) -> str:
-    """Return the chosen arena, else the one that grows most."""
+    """Return the chosen arena, else the arena that grows most."""
     chosen = state.choice().arena
     if chosen in curve.arena_names:
         return chosen
@@ -89,7 +89,7 @@ def _arena(shown: Shown, curve: DimCurve) -> str:
 
 
 def point(graph: Graph, dim: str, now: int) -> None:
-    """Draw the controls of the dimension and of its size for all pages."""
+    """Draw the controls of the dimension and of its size. The size applies to all pages."""
     bounds, can = graph.dims[dim], reach(graph, dim)
 
     def choose(size: int | None) -> None:
@@ -112,18 +112,9 @@ def point(graph: Graph, dim: str, now: int) -> None:
             on_change=lambda: choose(state.widget_value("point-number")),
             label_visibility="collapsed",
             width=140,
-            help=f"{for_markdown(dim)} for all pages, {can.min:,} … {can.max:,}",
+            help=f"Size of {for_markdown(dim)} on all pages, {can.min:,} … {can.max:,}",
         )
-        if bounds.min <= now <= bounds.max and bounds.max > bounds.min:
-            st.slider(
-                for_markdown(dim),
-                bounds.min,
-                bounds.max,
-                key=state.set_widget("point-slider", now),
-                on_change=lambda: choose(state.widget_value("point-slider")),
-                label_visibility="collapsed",
-                width=360,
-            )
+
         is_largest = now == bounds.max
         about = "This is the largest size." if is_largest else "A plan for the largest size is valid for every size."
         st.button(f"Largest, {bounds.max:,}", disabled=is_largest, help=about, on_click=choose, args=(bounds.max,))
@@ -136,7 +127,7 @@ def _picked(key: str, graph: Graph, dim: str) -> None:
 
 
 def table(curve: DimCurve, now: int) -> str:
-    """Return the sizes of every arena at both ends and at the current size."""
+    """Return the table of arena sizes at the smallest, the current and the largest size of the dimension."""
     sizes = curve.values.tolist()
     at = sorted({0, len(sizes) - 1, *([sizes.index(now)] if now in sizes else [])})
     head = ["arena", *(f"{curve.dim} = {sizes[k]:,}" for k in at), "peak equals arena size"]
@@ -161,10 +152,10 @@ def table(curve: DimCurve, now: int) -> str:
 
 
 def dim_curve(curve: DimCurve, arena: str, *, now: int, capacity: int, whole: bool) -> go.Figure:
-    """Return size (line) and peak (filled) of an arena over a dimension, with current size, limit and rejected sizes.
+    """Return the figure of arena size (line) and peak (filled area) over a dimension.
 
-    ``whole``: every size was planned, so the line is continuous; otherwise only the planned sizes have markers. ``x``
-    of a marker is the size, for clicks.
+    The figure also marks the current size ``now``, the capacity and rejected sizes. ``whole``: whether every size was
+    planned. If so, the curves are continuous; otherwise each planned size is a marker.
     """
     fig = figure(300)
     x, column = curve.values.tolist(), curve.arena_names.index(arena)
@@ -201,10 +192,10 @@ def dim_curve(curve: DimCurve, arena: str, *, now: int, capacity: int, whole: bo
 
 
 def _sizes(fig: go.Figure, dim: str, x: list[int], column: tuple[str, list[int], str, str | None], whole: bool) -> None:
-    """Draw one column, given as (name, bytes, colour, fill): a step line if ``whole``, and clickable markers."""
+    """Draw one curve, given as ``(name, bytes, colour, fill)``: a step line if ``whole``, and clickable markers."""
     name, values, colour, fill = column
     if whole:
-        wide = [v - 0.5 for v in [*x, x[-1] + 1]] if x else []  # the last size is as wide as the others
+        wide = [v - 0.5 for v in [*x, x[-1] + 1]] if x else []  # each size has the width 1, also the last
         dash, ground = "solid" if fill is None else "dot", "rgba(0,114,178,0.14)"
         add_curve(fig, wide, [*values, *values[-1:]], "", colour, dash=dash, fill=fill, fillcolor=ground)
     marker = {
@@ -220,7 +211,7 @@ def _sizes(fig: go.Figure, dim: str, x: list[int], column: tuple[str, list[int],
 
 
 def _refused(fig: go.Figure, curve: DimCurve) -> list[int]:
-    """Mark the sizes that cannot be planned; return them."""
+    """Mark the sizes that cannot be planned, and return these sizes."""
     refused = [value for value, _ in curve.refused]
     if refused:
         texts = [error.message for _, error in curve.refused]

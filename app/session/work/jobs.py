@@ -1,8 +1,8 @@
 """Background jobs with progress, stop, owners and cached results.
 
-The key of a job holds everything that its result depends on, so equal requests share one job. When the last visitor
-who requested it has left, an unfinished job is abandoned and its process ends. Long jobs run in worker processes, whose
-number is limited per visitor and per server; others wait. Results are cached up to a number of bytes.
+The key of a job contains all its inputs, so equal requests share one job. A job without visitors is abandoned, and its
+process ends. Long jobs run in worker processes. The number of workers is limited per visitor and per server; further
+jobs wait for a free worker. The cache of results is limited in bytes.
 """
 
 from __future__ import annotations
@@ -26,37 +26,40 @@ from tmmu_core.planners.problem import Progress
 
 T = TypeVar("T")
 GRACE = 5.0
-"""Seconds that a job continues after its last visitor left, so that a reloaded tab finds it."""
+"""Seconds that a job continues without visitors, so that a reloaded tab finds the job."""
 FAIR_SHARE = 60.0
-"""Seconds after which a search ends with its best so far if others wait for its worker."""
+"""Seconds after which a search is stopped if another job waits for its worker. It returns its best result."""
 FORGOTTEN = 60.0
-"""Seconds after which a closed tab is forgotten; a tab with a broken connection is back by then."""
+"""Seconds after which a tab without a connection counts as closed; a broken connection is restored sooner."""
 CHECK_EVERY = 0.5
 """Seconds between two checks for closed tabs."""
 
 
 class Abandoned(BaseException):
-    """Raised in a job without visitors. A ``BaseException``, so that the job does not catch it."""
+    """Raised in a job without visitors. It is a ``BaseException``, so that the job's code does not catch it."""
 
 
 _thread = threading.local()
 
 
 class Job(Generic[T]):
-    """A job. ``work`` receives a progress callback that returns ``False`` when it should stop."""
+    """A function that runs in a thread, with progress, result and error.
+
+    ``work`` receives a progress callback. The callback returns ``False`` when ``work`` should stop.
+    """
 
     def __init__(self, what: str, work: Callable[[Progress], T]) -> None:
         self.what = what
         self.doing, self.done, self.of = what, 0, 0
         self.began = time.monotonic()
         self.found: list[Any] = []
-        """Intermediate results, each better than those before it."""
+        """Intermediate results, the best one last."""
         self.waiters: dict[str | Job[Any], int] = {}
-        """Requester (a visitor, or a job that needs this one) → the latest page of the visitor that requested it."""
+        """Visitor or job that requested this job → number of the visitor's page at the latest request."""
         self.left_at: float | None = None
-        """Time at which the last visitor left; ``None`` while a visitor is connected."""
+        """Time when the last visitor left; ``None`` while a visitor is connected."""
         self.stopped_for: set[str] = set()
-        """Visitors who stopped the job; only they see the result of a stopped job."""
+        """Visitors who stopped the job. Only these visitors see its result."""
         self.error: BaseException | None = None
         self._abandoned, self._finished = False, threading.Event()
         self._result: T | None = None
@@ -77,7 +80,7 @@ class Job(Generic[T]):
         except BaseException as error:  # raised when the result is read
             self.error = error
         finally:
-            self._work = None  # its inputs are not kept with its result
+            self._work = None  # free the inputs of the job
             self._finished.set()
 
     def _progress(self, doing: str, done: int, of: int) -> bool:
@@ -87,7 +90,7 @@ class Job(Generic[T]):
         return not self.stopped_for
 
     def stop(self, visitors_: Iterable[str] | None = None) -> None:
-        """Stop the job. Its best result is shown to ``visitors_`` (default: the visitor of the running callback)."""
+        """Stop the job. ``visitors_`` (default: the visitor of the running callback) see its best result so far."""
         self.stopped_for |= {visitors.visitor()} if visitors_ is None else set(visitors_)
 
     def abandon(self) -> None:
@@ -110,7 +113,7 @@ class Job(Generic[T]):
         return self.finished and self.error is None
 
     def wait(self, seconds: float) -> bool:
-        """Wait up to ``seconds`` for the end; return whether it has ended."""
+        """Wait up to ``seconds`` for the end of the job; return whether the job has ended."""
         return self._finished.wait(seconds)
 
     def result(self) -> T:
@@ -121,7 +124,7 @@ class Job(Generic[T]):
         return self._result  # type: ignore[return-value]
 
     def visitors(self) -> dict[str, int]:
-        """Return the visitors who wait for the job, also through another job → the latest page that requested it."""
+        """Return visitor → number of the page that last requested the job, directly or through another job."""
         found: dict[str, int] = {}
         for waiter, page in list(self.waiters.items()):
             if not isinstance(waiter, Job):
@@ -160,13 +163,13 @@ class JobTable:
         """Cached results, and values that pages derive from them."""
 
     def new_page(self) -> None:
-        """Record that the visitor's page runs again: jobs that it does not request again are not visible."""
+        """Count a new run of the visitor's page. Jobs that the new run does not request count as not visible."""
         visitor = visitors.visitor()
         with self._lock:
             self._pages[visitor] = self._pages.get(visitor, 0) + 1
 
     def job(self, key: Hashable, what: str, work: Callable[[Progress], T]) -> Job[T]:
-        """Return the job of this key; an unknown one is started."""
+        """Return the job with this key; start ``work`` as a job if there is none."""
         visitor = visitors.visitor()
         with self._lock:
             known = self.known(key)
@@ -175,7 +178,7 @@ class JobTable:
             job.left_at = None
             self.kept.owned(("job", key), job.visitors())
             if known is None:
-                job.start()  # registered only when it runs: if no thread can start, no one waits for it
+                job.start()  # before the job is registered: if no thread can start, no page waits for the job
                 self._jobs[key] = job
                 if self._watching is None or not self._watching.is_alive():
                     self._watching = threading.Thread(target=self._watch, name="job table", daemon=True)
@@ -183,7 +186,7 @@ class JobTable:
             return job
 
     def known(self, key: Hashable) -> Job[Any] | None:
-        """Return the job of this key that runs or has a result; first the one that this visitor stopped."""
+        """Return the job with this key, running or finished, or ``None``; first a job that this visitor stopped."""
         with self._lock:
             job = self._jobs.get(key)
             if job is not None and job.finished:
@@ -192,7 +195,7 @@ class JobTable:
             return stopped or self._jobs.get(key) or self.kept.get(("job", key))
 
     def _settle(self, key: Hashable, job: Job[Any]) -> None:
-        """Cache the result of a finished job for all, or of a stopped job for those who stopped it."""
+        """Cache a finished job for all visitors; cache a stopped job only for the visitors who stopped it."""
         del self._jobs[key]
         if job.stopping and job.worked:
             for visitor in job.stopped_for:
@@ -201,7 +204,7 @@ class JobTable:
             self.share(key, job)
 
     def share(self, key: Hashable, job: Job[Any]) -> None:
-        """Cache the result of a job for all visitors."""
+        """Cache a finished job for all visitors."""
         self.kept.put(("job", key), job, owners=set(job.visitors()))
 
     def forget(self, key: Hashable) -> None:
@@ -213,16 +216,16 @@ class JobTable:
             self.kept.drop(("stopped", visitors.visitor(), key))
 
     def remembered(self, key: Hashable, make: Callable[[], T]) -> T:
-        """Return a value that pages derive from results, cached while its visitors are connected and space allows."""
+        """Return ``make()``, computed once and cached while its visitors are connected and the cache has space."""
         job = running_job()
         return self.kept.made(key, make, {visitors.visitor()} if job is None else set(job.visitors()))
 
     # --- workers ---------------------------------------------------------------------------------------------------
 
     def run_task(self, call: TaskCall, progress: Progress | None = None) -> Any:
-        """Run a task in a worker and return its result; wait for a free worker.
+        """Wait for a free worker, run a task in it, and return the result of the task.
 
-        Without ``progress``, the page waits; :class:`TaskNotFinished` is raised if its visitor leaves.
+        ``progress`` defaults to a callback that raises :class:`TaskNotFinished` when the visitor leaves the page.
         """
         job, visitor = running_job(), visitors.visitor()
 
@@ -260,7 +263,7 @@ class JobTable:
                 self._places.remove(place)
 
     def _end_hidden(self, visitor: str) -> None:
-        """End the oldest running job of a visitor that no page of theirs shows."""
+        """Abandon the visitor's oldest running job that the visitor's current page does not show."""
         running = {id(place.job) for place in self._places}
         for key, job in list(self._jobs.items()):
             pages = job.visitors()
@@ -270,7 +273,7 @@ class JobTable:
                 return
 
     def _stop_longest(self) -> None:
-        """Stop the oldest search that had its share of time; it keeps its best result."""
+        """Stop the oldest job that has run longer than :data:`FAIR_SHARE`. The job returns its best result."""
         for place in self._places:
             if place.job is not None and not place.job.stopping and time.monotonic() - place.since > FAIR_SHARE:
                 place.job.stop(place.job.visitors())
@@ -279,7 +282,7 @@ class JobTable:
     # --- visitors --------------------------------------------------------------------------------------------------
 
     def _watch(self) -> None:
-        """Abandon jobs without visitors, cache finished results, and evict what exceeds the limit."""
+        """Repeatedly abandon jobs without visitors, cache finished jobs, and evict values of closed tabs."""
         while True:
             time.sleep(min(CHECK_EVERY, self._grace / 2))
             now = time.monotonic()
@@ -312,7 +315,8 @@ def job_table() -> JobTable:
 def remembered(function: Callable[..., T]) -> Callable[..., T]:
     """Cache the results of a function by its arguments.
 
-    An argument with a ``key`` (a shown plan) counts by its key; arguments that begin with ``_`` do not count.
+    An argument with an attribute ``key`` (a shown plan) is compared by its key. Arguments whose names begin with ``_``
+    are not compared.
     """
     names = list(inspect.signature(function).parameters)
 

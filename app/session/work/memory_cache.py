@@ -1,7 +1,7 @@
 """Cache for graphs, plans and derived values, limited in bytes.
 
-The least recently used entry is evicted first. Entries of visitors are evicted soon after the last of them has left,
-because others must not see them.
+The least recently used entry is evicted first. An entry that belongs to visitors is evicted soon after its last visitor
+has left, because no other visitor may see it.
 """
 
 import ctypes
@@ -21,15 +21,16 @@ import pandas as pd
 
 T = TypeVar("T")
 AFTER = 10.0
-"""Seconds that an entry of visitors is kept after the last of them has left."""
+"""Seconds that an entry is kept after its last visitor has left."""
 _SAMPLED = 64
-"""Members of a collection that are measured; the others count as equally large."""
+"""Maximum number of members of a collection whose size is measured; their mean is used for the other members."""
 
 
 def weight_of(value: Any, seen: set[int]) -> float:
-    """Return about how many bytes a value refers to. Large collections are measured by a sample of their members.
+    """Return the approximate size of a value in bytes, with all values that it refers to.
 
-    ``seen``: the ids of what was measured before; it counts as 0.
+    Large collections are measured by a sample of their members. ``seen``: ids of values that were counted before and
+    count as 0 bytes.
     """
     if value is None or isinstance(value, bool | type) or id(value) in seen:
         return 0
@@ -61,7 +62,7 @@ class _Entry:
     value: Any
     weight: int
     owners: set[str] = field(default_factory=set)
-    """Visitors it belongs to; empty for public values."""
+    """Visitors to whom the value belongs; empty for a public value."""
     left_at: float | None = None
 
 
@@ -75,7 +76,7 @@ class MemoryCache:
         self._most, self._is_connected, self._after = most, is_connected, after
 
     def get(self, key: Hashable) -> Any:
-        """Return the value of a key, or ``None``."""
+        """Return the value of a key; ``None`` for an unknown key."""
         with self._lock:
             if (entry := self._entries.get(key)) is None:
                 return None
@@ -83,10 +84,9 @@ class MemoryCache:
             return entry.value
 
     def put(self, key: Hashable, value: Any, owners: Iterable[str] = ()) -> None:
-        """Store a value and evict others above the limit.
+        """Store a value, and evict the least recently used values while the cache exceeds its limit.
 
-        A value counts at most half of the limit: what pages derive from a large plan must not evict the plan, which
-        they would compute again.
+        A value counts at most half of the limit, so that a value derived from a large plan does not evict the plan.
         """
         entry = _Entry(value, min(int(weight_of(value, set())), self._most // 2), set(owners))
         with self._lock:
@@ -97,7 +97,7 @@ class MemoryCache:
                 weight -= self._entries.popitem(last=False)[1].weight
 
     def made(self, key: Hashable, make: Callable[[], T], owners: Iterable[str] = ()) -> T:
-        """Return the value of a key; compute it once if it is missing, also with concurrent callers."""
+        """Return the value of a key; a missing value is computed once, even for concurrent callers."""
         found = self.get(key)
         if found is not None:
             self.owned(key, owners)
@@ -129,7 +129,7 @@ class MemoryCache:
             self._entries.pop(key, None)
 
     def evict_left(self) -> None:
-        """Evict values of visitors who have left."""
+        """Evict the values whose visitors have all left."""
         gone = 0
         with self._lock:
             for key, entry in list(self._entries.items()):
@@ -139,7 +139,7 @@ class MemoryCache:
                     entry.left_at = time.monotonic()
                 elif time.monotonic() - entry.left_at > self._after:
                     gone += self._entries.pop(key).weight
-        if gone > 1 << 24:  # return freed memory to the system, where its allocator keeps it
+        if gone > 1 << 24:  # the allocator keeps freed memory: return it to the operating system
             gc.collect()
             with suppress(OSError, AttributeError):
                 ctypes.CDLL(None).malloc_trim(0)

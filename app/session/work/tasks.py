@@ -1,7 +1,7 @@
-"""The tasks of workers, called as ``task(context, …)`` with values that can be pickled.
+"""The functions that run in worker processes, called as ``task(context, …)`` with values that can be pickled.
 
-A graph is passed as :data:`Subject`, if possible as its file: reading it again in the worker costs the server nothing,
-while pickling a large graph blocks the pages.
+A graph is passed as a :data:`Subject`, if possible as its file: the worker reads the file again, because pickling a
+large graph would block the server's pages.
 """
 
 from collections.abc import Mapping
@@ -46,7 +46,7 @@ Subject = Graph | PlainInstance | File
 
 
 def read_subject(context: TaskContext, subject: Subject) -> Graph | PlainInstance:
-    """Return the graph or instance of a task, and register the graph in the context."""
+    """Return the graph or instance of ``subject``, and store a graph in the context."""
     thing: Any = subject
     if isinstance(subject, File):
         thing = read_any(subject.data, subject.name)
@@ -70,7 +70,7 @@ def _start(context: TaskContext, subject: Subject, request: PlanRequest) -> Cand
 
 
 def read(context: TaskContext, data: bytes, name: str) -> Any:
-    """Read a file of any format."""
+    """Read a file of any format and return its content."""
     del context
     return read_any(data, name)
 
@@ -85,7 +85,7 @@ class Improvement(NamedTuple):
 
 
 class _Search:
-    """Progress of a planner that also reports improvements."""
+    """Progress callback of a planner that also sends each improvement to the server."""
 
     def __init__(self, context: TaskContext) -> None:
         self._context = context
@@ -101,20 +101,23 @@ class _Search:
 
 
 def plan(context: TaskContext, subject: Subject, request: PlanRequest) -> PlanningResult:
-    """Compute a plan, also one over its limits."""
+    """Return a plan, even if it exceeds its limits."""
     return make_plan_anyway(read_subject(context, subject), request, _Search(context))
 
 
 def measured(
     context: TaskContext, data: bytes, name: str, dims: dict[str, int] | None, runtime: str = "", written: bytes = b""
 ) -> Measured:
-    """Measure the memory of a model in its runtime, or in ``runtime`` without and with the plan in ``written``."""
+    """Run a model in its runtime and return the measured memory.
+
+    With ``runtime`` and ``written``, run the model in that runtime without and with the plan in ``written``.
+    """
     context.progress("running the model", 0, 0)
     return measure(data, name, dims, runtime, with_own_plan=written)
 
 
 class Judgement(NamedTuple):
-    """Results of verifier and lint."""
+    """Results of the verifier and of lint."""
 
     verified: Verdict
     lint: Verdict
@@ -127,7 +130,7 @@ def judge(
     dims: Mapping[str, int] | None,
     cut_from: bytes | None = None,
 ) -> Judgement:
-    """Verify and lint a plan; ``cut_from`` is the hash of the whole graph if ``subject`` is a rank's share."""
+    """Verify and lint a plan. ``cut_from``: hash of the whole graph if ``subject`` is the share of one rank."""
     graph = None if subject is None else _graph_of(context, subject)
     verified = verify_plan(plan_, graph, dims=dims, cut_from=cut_from)
     return Judgement(verified, lint_verdict(plan_, graph, dims=dims, cut_from=cut_from, verified=verified))
@@ -136,7 +139,7 @@ def judge(
 def search(
     context: TaskContext, subject: Subject, request: PlanRequest, capacity: Capacity, kinds: frozenset[Kind]
 ) -> Fitted:
-    """Search for changes after which the plan fits."""
+    """Search for changes with which the plan fits."""
     start = _start(context, subject, request)
     return fit(start, capacity, Allowed(kinds), context.progress, context.found)
 
@@ -147,7 +150,7 @@ class Goal(NamedTuple):
     dim: str
     capacity: Capacity
     model: File | None = None
-    """The file that the graph was read from, where its shapes are known at one size only."""
+    """The file of the graph, if the file must be read again for each size of the dimension."""
 
 
 def largest(
@@ -174,7 +177,7 @@ def one_move(context: TaskContext, subject: Subject, request: PlanRequest, move:
 def curve_down(
     context: TaskContext, subject: Subject, request: PlanRequest, kinds: frozenset[Kind]
 ) -> tuple[Candidate, ...]:
-    """Return plans by bytes and cost, down to the bound."""
+    """Return plans by bytes and cost, down to the lower bound."""
     return curve(_start(context, subject, request), Allowed(kinds), context.progress)
 
 
@@ -192,5 +195,5 @@ def ranks(context: TaskContext, subject: Subject, request: PlanRequest) -> RankP
 
 
 def dim_curve(context: TaskContext, subject: Subject, request: PlanRequest, dim: str) -> DimCurve:
-    """Return the peak over one dimension."""
+    """Return arena size and peak for each size of a dimension."""
     return peak_over_dim(_graph_of(context, subject), dim, request, context.progress)

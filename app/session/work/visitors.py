@@ -1,4 +1,4 @@
-"""Visitors: one per open tab. Jobs and private files belong to visitors and end with them."""
+"""Visitors of the explorer: one per open browser tab. Jobs and private files belong to visitors."""
 
 import asyncio
 import threading
@@ -9,9 +9,9 @@ from streamlit.runtime import Runtime
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 loop: asyncio.AbstractEventLoop | None = None
-"""Event loop of the server, once it runs."""
+"""Event loop of the server; ``None`` before the server starts."""
 SERVER = ""
-"""Owner of work outside of pages (server start, tests). Always connected."""
+"""Owner of work outside of pages (server start, tests). It always counts as connected."""
 
 
 _server = threading.local()
@@ -25,7 +25,7 @@ def visitor() -> str:
 
 @contextmanager
 def as_server() -> Iterator[None]:
-    """Assign the work of this block to the server instead of the current tab."""
+    """Make :func:`visitor` return :data:`SERVER` in this block."""
     _server.works = True
     try:
         yield
@@ -37,14 +37,14 @@ def is_connected(visitor_: str) -> bool:
     """Return whether a tab is still open."""
     if visitor_ == SERVER:
         return True
-    try:  # no check first: the session may end in between
+    try:
         return Runtime.instance().is_active_session(visitor_) is not False
     except RuntimeError:
         return True
 
 
 def close_session(visitor_: str) -> None:
-    """Close the Streamlit session of a closed tab, with its uploads, unless the tab is open again."""
+    """Close the Streamlit session of a tab and delete its uploads, unless the tab is open again."""
 
     def close() -> None:
         if not is_connected(visitor_):

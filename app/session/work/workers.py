@@ -1,7 +1,7 @@
-"""Run each task in its own worker process; the caller gets progress and can stop or kill the task.
+"""Run each task in its own worker process. The caller receives progress and can stop or kill the task.
 
-A worker ends after its result, or when the server ends. The fork server of ``multiprocessing`` imports the tasks once
-and forks the workers. Without ``os.fork`` (Windows) workers are spawned.
+A worker process ends after its task, or when the server ends. The fork server of ``multiprocessing`` imports the tasks
+once and forks the workers. Without ``os.fork`` (Windows) workers are spawned.
 """
 
 import copyreg
@@ -26,20 +26,20 @@ from tmmu_core.graph.model import Graph
 from tmmu_core.planners.problem import Progress
 
 NICENESS = 10
-"""Niceness of workers: the server's pages come first."""
+"""Niceness of workers, so that the server answers page requests first."""
 ENV_RENICE = "TMMU_STAND_BACK"
-"""Environment variable; ``0`` keeps workers at normal priority."""
+"""Environment variable; with the value ``0`` workers run at normal priority."""
 TICK = 0.05
-"""Seconds between two progress messages."""
+"""Minimum seconds between two progress messages."""
 STOP_TIMEOUT = 20.0
-"""Seconds until a stopped task is killed."""
+"""Seconds after which a stopped task that still runs is killed."""
 CAN_FORK = hasattr(os, "fork")
 CONTEXT: Any = multiprocessing.get_context("forkserver" if CAN_FORK else "spawn")
 CONTEXT.set_forkserver_preload([f"{__package__}.tasks"])
 
 
 class TaskNotFinished(TmmuError):
-    """A task ended without a result although its input is valid. The error is never cached."""
+    """Raised if a task with valid input ended without a result. The error is never cached."""
 
     CODE = "NOT_DONE"
 
@@ -54,12 +54,12 @@ class TaskNotFinished(TmmuError):
 
 @dataclass
 class TaskContext:
-    """Interface of a running task: callbacks for progress and intermediate results, and its graph."""
+    """First argument of a task: callbacks for progress and intermediate results, and the task's graph."""
 
     progress: Progress
     found: Callable[[Any], None] = lambda _: None
     graph: Graph | None = None
-    """The graph of :attr:`TaskCall.graph`: a result that contains it is sent with a reference in its place."""
+    """The graph that the server has as :attr:`TaskCall.graph`. Results are sent with a reference instead of it."""
 
 
 Task = Callable[..., Any]
@@ -68,7 +68,7 @@ Task = Callable[..., Any]
 
 @dataclass(frozen=True)
 class TaskCall:
-    """A task with its arguments. ``graph`` is the graph that the server has and the task sets in its context."""
+    """A task with its arguments. ``graph`` is the server's object for the graph that the task stores in its context."""
 
     task: Task
     arguments: tuple[Any, ...]
@@ -76,7 +76,7 @@ class TaskCall:
 
 
 def prepare() -> None:
-    """Start the fork server now, because its imports take seconds."""
+    """Start the fork server, so that the first task does not wait seconds for its imports."""
     if CAN_FORK:
         forkserver.ensure_running()
 
@@ -91,7 +91,7 @@ def _known_graph() -> Any:
 
 
 def _dumped(value: Any, known: Graph | None) -> bytes:
-    """Pickle a value; ``known``, which the server has too, is replaced by a reference."""
+    """Return a value pickled, with a reference instead of the graph ``known``, which the server has too."""
 
     def reduce_graph(graph: Graph) -> Any:
         return (_known_graph, ()) if graph is known else graph.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
@@ -109,8 +109,8 @@ def _dumped(value: Any, known: Graph | None) -> bytes:
 def run(call: TaskCall, progress: Progress, found: Callable[[Any], None] = lambda _: None) -> Any:
     """Run a task in a worker and return its result, or raise its error.
 
-    ``progress`` is called repeatedly: ``False`` stops the task with its best result, an exception kills it.
-    Raises :class:`TaskNotFinished` if the worker ends without a result.
+    ``progress`` is called repeatedly. If it returns ``False``, the task is stopped and returns its best result. If it
+    raises an error, the task is killed. Raises :class:`TaskNotFinished` if the worker ends without a result.
     """
     connection, theirs = CONTEXT.Pipe()
     process = CONTEXT.Process(target=work, args=(theirs, call.task, call.arguments), daemon=True)
@@ -134,7 +134,7 @@ def run(call: TaskCall, progress: Progress, found: Callable[[Any], None] = lambd
     if kind == "failure":
         raise RuntimeError(f"a worker failed:\n{value}")
     cls, arguments, attributes = value
-    raised = cls.__new__(cls, *arguments)  # user errors have required keyword arguments
+    raised = cls.__new__(cls, *arguments)  # without __init__, which has required keyword arguments
     raised.args = arguments
     vars(raised).update(attributes)
     raise raised
@@ -143,14 +143,14 @@ def run(call: TaskCall, progress: Progress, found: Callable[[Any], None] = lambd
 def _relay(
     connection: Connection, graph: Graph | None, progress: Progress, found: Callable[[Any], None]
 ) -> tuple[str, Any]:
-    """Relay progress and return the last message: a result, an error or a failure."""
+    """Pass progress to the callbacks until the task ends; return its last message: result, error or failure."""
     last: tuple[str, int, int] = ("", 0, 0)
     until: float | None = None
     _loading.graph = graph
     while True:
         if not progress(*last) and until is None:
             until = time.monotonic() + STOP_TIMEOUT
-            with suppress(OSError):  # it has just ended: its result is in the pipe
+            with suppress(OSError):  # the task has just ended, and its result is in the pipe
                 connection.send("stop")
         if until is not None and time.monotonic() > until:
             raise TaskNotFinished("the task was stopped before it had a result.", "Start it again.")
@@ -169,11 +169,11 @@ def _relay(
 
 
 def work(connection: Connection, task: Task, arguments: tuple[Any, ...]) -> None:
-    """Run one task in this process, report progress, send the result."""
+    """Run one task in this process, and send its progress and its result to the server."""
     _lower_priority()
     stopped = threading.Event()
     next_message = 0.0
-    next_found = 0.0  # wait ten times the duration of the last message, so that the result is not delayed
+    next_found = 0.0  # pause ten times as long as the last message took, so that messages do not slow the task
 
     def send(kind: str, value: Any) -> None:
         connection.send_bytes(_dumped((kind, value), context.graph))

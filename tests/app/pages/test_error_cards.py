@@ -129,4 +129,4 @@ def test_unknown_choice_in_a_link_is_reported(page: str, query: dict[str, str], 
 
 def test_unknown_rank_is_reported() -> None:
     at = opened("ranks", graph="sample:dynamic_batch", look="99")
-    assert any("The link opens rank 99" in caption.value for caption in at.caption)
+    assert any("This mesh has no rank 99" in caption.value for caption in at.caption)

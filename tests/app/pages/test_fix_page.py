@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from app.session import fitting, planning
+from app.session import page_jobs, planning
 from app.session.view_state import Choice
 from app.texts import numbers
 from tests.app.pages.run_page import PAGES, claim, html, opened
@@ -89,7 +89,7 @@ def decoded(values: Any) -> list[float]:
 
 def searched(chosen: Choice, capacity: Capacity) -> Fitted:
     """What a search ends with."""
-    job = fitting.search(chosen, capacity, frozenset(ALLOWED))
+    job = page_jobs.search(chosen, capacity, frozenset(ALLOWED))
     assert job.wait(120)
     return job.result()
 
@@ -116,10 +116,10 @@ def test_capacity_of_one_arena_is_fitted_and_kept() -> None:
 )
 def test_opened_plan_keeps_options_that_its_graph_lacks(options: dict[str, Any], kinds: set[Kind]) -> None:
     chosen = Choice(source="sample:mixed_sizes", **options)
-    fitted = fitting.search(chosen, Capacity(1), frozenset(kinds))
+    fitted = page_jobs.search(chosen, Capacity(1), frozenset(kinds))
     assert fitted.wait(120)
     best = fitted.result().best
-    shown = planning.make_plan(Choice(**fitting.applied_changes(best, chosen, "mixed_sizes")))
+    shown = planning.make_plan(Choice(**page_jobs.applied_changes(best, chosen, "mixed_sizes")))
     assert extents(shown.plan) == extents(best.plan)
     assert [a.alignment_bytes for a in shown.plan.arenas] == [a.alignment_bytes for a in best.plan.arenas]
     assert shown.choice.page_size == chosen.page_size

@@ -40,7 +40,7 @@ def test_view_shows_costs_reasons_and_curve() -> None:
     assert "Reuse cost " in html(at)
     assert ", proven least" in html(at)
     assert "waits for the bytes of" in html(at)
-    assert "Why it is unavoidable" in html(at)
+    assert "Every placement of these groups" in html(at)
     assert " more saves " in html(at)
 
 

@@ -61,7 +61,7 @@ def test_open_sizes_are_shown_with_their_option() -> None:
     model: onnx.ModelProto = helper.make_model(graph)
     at = opened(graph="sample:views")
     at.file_uploader(key="upload.0").upload("open.onnx", model.SerializeToString()).run()
-    assert "planned with <code>batch</code> = 1" in html(at)
+    assert "Planned with <code>batch</code> = 1" in html(at)
     at.number_input(key="w.dim.batch").set_value(4).run()
     assert at.query_params["dims"] == "batch=4"
-    assert "planned with <code>" not in html(at)
+    assert "Planned with <code>" not in html(at)

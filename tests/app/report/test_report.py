@@ -31,7 +31,7 @@ def text_of(report: bytes) -> str:
 def test_ledger_at_the_peak_sums_to_the_extent() -> None:
     plan = plan_of()
     report = build_report(plan).decode()
-    table = report.split("Waste ledger at the peak", 1)[1].split("</table>", 1)[0]
+    table = report.split("Use of the arena at the peak", 1)[1].split("</table>", 1)[0]
     counts = [int(n.replace(",", "")) for n in re.findall(r"\(?([\d,]+) B\)?</", table)]
     assert len(counts) == 6
     assert sum(counts[:5]) == counts[5] == plan.arenas[0].extent_bytes

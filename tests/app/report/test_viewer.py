@@ -104,4 +104,4 @@ def test_other_files_are_refused_with_the_reason(viewer: Page, tmp_path: Path) -
     (tmp_path / "damaged.cbor").write_bytes(plan_file.to_cbor(tmmu.plan(BLOCK))[:-9])
     for path in (BLOCK, SAMPLES / "instances" / "A.1048576.csv", tmp_path / "damaged.cbor"):
         viewer.set_input_files("#file", path)
-        expect(viewer.locator("#problem")).to_contain_text(f"{path.name} cannot be opened here")
+        expect(viewer.locator("#problem")).to_contain_text(f"{path.name} cannot be opened")

@@ -1,6 +1,6 @@
-// Colour schemes: a code per row and a small table of colours, which the legend reads too.
+// Colour schemes. A scheme assigns a code to each row; a table has the colour of each code.
 
-// Distinct with every kind of colour blindness (tests/app/test_colours.py); equal to app/texts/markup.py.
+// Distinct for people with any kind of colour blindness (tests/app/test_colours.py); equal to app/texts/markup.py.
 const ROLE_COLOURS = {
   activation: "#0072B2",
   input: "#56B4E9",
@@ -21,7 +21,7 @@ const PERSISTENT = new Set(["parameter", "buffer", "constant", "optimizer_state"
 const CATEGORIES =
   "#0072B2 #009E73 #CC79A7 #56B4E9 #8C6BB1 #4D9221 #5E7FA3 #E69F00 #B8860B #A6611A".split(" ");
 const OTHER = "#8A8F98";
-// Kinds of changes as in tmmu_core/formats/planfile/compare_plans.py; the first that applies gives the colour.
+// Kinds of changes as in tmmu_core/formats/planfile/compare_plans.py. A row has the colour of its first kind.
 const CHANGES = [
   ["unchanged", "#A8ADB5"],
   ["added", "#009E73"],
@@ -37,14 +37,15 @@ export const CONFLICT = "#D55E00";
 // Colours of layers and slots; equal to app/texts/palette.py.
 const HUES = "#4B99D7 #E48AB3 #1EAA8C #9DA2F5 #A0952F #2ABFD4 #AF7AC3 #84BD71".split(" ");
 const SIZE_SHADES = 32;
+const SIZE_RAMP = [[143, 231, 253], [62, 48, 136]]; // colours of the smallest and of the largest size
 
-/** Return {codes, table: [[r, g, b]], legend: [[name, css]], ramp, note} of a plan in a scheme. */
+/** Return the colours of a plan's rows in a scheme: {codes, table: [[r, g, b]], legend: [[name, css]], ramp, note}. */
 export function paint(plan, scheme) {
   const paints = painted(plan, scheme);
   return plan.conflict ? withConflicts(plan, paints) : paints;
 }
 
-/** In every scheme, rows that overlap another in bytes and steps get the colour of conflicts. */
+/** Return the colours with the colour of conflicts for rows that overlap another row in bytes and steps. */
 function withConflicts(plan, paints) {
   const codes = Uint16Array.from(paints.codes);
   for (let i = 0; i < plan.n; i++) if (plan.conflict[i]) codes[i] = paints.table.length;
@@ -76,7 +77,7 @@ function byRole(plan) {
   };
 }
 
-/** Colours by category of an allocator's snapshot. */
+/** Return colours by the categories of an allocator snapshot. */
 function byCategory(plan) {
   const { names, codes } = plan.category, colours = names.map((name) => CATEGORY_COLOURS[name] ?? OTHER);
   return {
@@ -104,7 +105,7 @@ function byArena(plan) {
   return { codes: plan.arena, table, legend, note: "colour = arena" };
 }
 
-/** Colours of the operators that write most bytes. A view writes none: it has the colour of its base. */
+/** Return a colour for each operator that writes most bytes. A view writes no bytes and has the colour of its base. */
 function byOperator(plan) {
   const { names, codes } = plan.operator, writes = names.map(() => false), writer = (i) => codes[rootOf(plan, i)];
   for (let i = 0; i < plan.n; i++) if (!plan.isView[i] && plan.size[i]) writes[codes[i]] = true;
@@ -112,16 +113,19 @@ function byOperator(plan) {
   const rank = places.map((place) => (place < 0 ? CATEGORIES.length : place));
   const legend = plan.ranked.map((name, k) => [name, CATEGORIES[k]]);
   const rest = names.filter((_, code) => writes[code] && places[code] < 0);
-  if (rest.length) legend.push([rest.join() ? "all others" : "no operator", OTHER]);
+  if (rest.length) legend.push([rest.join() ? "other operators" : "no operator", OTHER]);
   return {
     codes: coded(plan.n, (i) => rank[writer(i)]),
     table: [...CATEGORIES, OTHER].map(rgbOf),
     legend,
-    note: "colour = operator; only those that write most bytes",
+    note: "colour = operator, for operators that write most bytes",
   };
 }
 
-/** A colour per layer, by the first write in it (`layer_colours` in palette.py). The legend lists the largest of each colour. */
+/**
+ * Return a colour per layer, in order of the first write in the layer, like `layer_colours` in palette.py. The legend
+ * lists the largest layer of each colour.
+ */
 function byModule(plan) {
   const { names, codes } = plan.module, bytes = names.map(() => 0), first = names.map(() => Infinity);
   for (let i = 0; i < plan.n; i++) {
@@ -180,7 +184,7 @@ function bySize(plan) {
   return {
     codes: coded(plan.n, shade),
     table: Array.from({ length: SIZE_SHADES }, (_, k) => {
-      return even(0.88 - 0.5 * (k / last), 0.09 + 0.05 * (k / last), 215 + 70 * (k / last));
+      return SIZE_RAMP[0].map((from, c) => Math.round(from + ((SIZE_RAMP[1][c] - from) * k) / last));
     }),
     legend: [],
     ramp: plan.n ? [low, high] : null,
@@ -188,7 +192,7 @@ function bySize(plan) {
   };
 }
 
-/** Return per row the first of CHANGES in which it differs from its twin. */
+/** Return colours by kind of change, the first kind in CHANGES that applies to a row. */
 function byChange(plan) {
   const bits = CHANGES.map(([name]) => 1 << plan.kinds.indexOf(name));
   const first = (i) => bits.findIndex((bit, k) => k > 0 && plan.changes[i] & bit);
@@ -201,7 +205,7 @@ function byChange(plan) {
   };
 }
 
-/** A code per row. */
+/** Return the array of code(row) for n rows. */
 function coded(n, code) {
   const codes = new Uint8Array(n);
   for (let i = 0; i < n; i++) codes[i] = code(i);
@@ -210,7 +214,7 @@ function coded(n, code) {
 
 // --- colours as numbers ------------------------------------------------------------------------------------------
 
-/** "#0072B2" or "rgb(0,114,178)" → [r, g, b]. */
+/** Parse "#0072B2" or "rgb(0,114,178)" to [r, g, b]. */
 export function rgbOf(colour) {
   if (!colour.startsWith("#")) return colour.match(/\d+/g).map(Number);
   return [1, 3, 5].map((k) => parseInt(colour.slice(k, k + 2), 16));
@@ -218,19 +222,3 @@ export function rgbOf(colour) {
 export const css = ([r, g, b]) => `rgb(${r},${g},${b})`;
 export const luminance = ([r, g, b]) => (0.2126 * r ** 2.2 + 0.7152 * g ** 2.2 + 0.0722 * b ** 2.2) / 255 ** 2.2;
 
-/** A colour of even lightness: lightness 0…1, chroma, hue in degrees → [r, g, b] (Oklab to sRGB, clipped). */
-function even(lightness, chroma, hue) {
-  const a = chroma * Math.cos((hue * Math.PI) / 180), b = chroma * Math.sin((hue * Math.PI) / 180);
-  const l = (lightness + 0.3963377774 * a + 0.2158037573 * b) ** 3;
-  const m = (lightness - 0.1055613458 * a - 0.0638541728 * b) ** 3;
-  const s = (lightness - 0.0894841775 * a - 1.291485548 * b) ** 3;
-  const linear = [
-    4.0767416621 * l - 3.3077115913 * m + 0.2309699292 * s,
-    -1.2684380046 * l + 2.6097574011 * m - 0.3413193965 * s,
-    -0.0041960863 * l - 0.7034186147 * m + 1.707614701 * s,
-  ];
-  return linear.map((c) => {
-    const v = c <= 0.0031308 ? 12.92 * c : 1.055 * Math.max(c, 0) ** (1 / 2.4) - 0.055;
-    return Math.round(255 * Math.min(1, Math.max(0, v)));
-  });
-}

@@ -2,7 +2,7 @@
 
 const UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
 
-/** Format a whole number of bytes with at least three digits: "1.50 MiB". Halves round up. */
+/** Format a whole number of bytes with at least three digits, rounded half up: "1.50 MiB". */
 export function shortBytes(count) {
   const n = BigInt(count);
   let unit = 0;
@@ -34,7 +34,7 @@ export const offsetWords = (n) => `${grouped(n)} (0x${BigInt(n).toString(16).toU
 export const stepName = (t, node = "") => `#${grouped(t)} ${node}`.trimEnd();
 export const rangeWords = (a, b) => `[${grouped(a)}, ${grouped(b)})`;
 
-/** Shorten a name in its middle, where names differ least. */
+/** Shorten a name to `width` letters by a "…" in its middle, because names differ least there. */
 export function shortened(text, width) {
   if (text.length <= width) return text;
   if (width < 3) return text.slice(0, Math.max(0, width));

@@ -1,10 +1,10 @@
-// Conversion between (step, byte) and pixels. Only this module knows the direction of the axes.
+// Conversion between data and pixels. All other modules are independent of the direction of the axes.
 //
-// `t` is a step; `v` is the other coordinate: a byte, a slot or a row. Three orientations:
+// `t` is a step; `v` is the other coordinate: a byte, a slot or a row. A drawing has one of three orientations:
 //
 //   upright   steps run right, v runs up      (the arena map, the slots, the curve of live bytes)
 //   falling   steps run right, v runs down    (lifetimes: a row per tensor, from top to bottom)
-//   sideways  steps run down,  v runs right   (any of these drawings with swapped axes)
+//   sideways  steps run down,  v runs right   (any drawing with swapped axes)
 //
 // A rectangle of pixels is {x, y, w, h}; a window of data is {t0, t1, v0, v1}; a box in pixels is [x0, y0, x1, y1].
 
@@ -19,7 +19,7 @@ export class Plane {
     this.perLevel = this.alongLevels / (win.v1 - win.v0);
   }
 
-  /** Convert a pair from (step, v) order to (x, y) order, or back: swap it if sideways. */
+  /** Convert a pair from (step, v) order to (x, y) order, or back: swap the pair if sideways. */
   turned(ofSteps, ofLevels) {
     return this.sideways ? [ofLevels, ofSteps] : [ofSteps, ofLevels];
   }
@@ -63,7 +63,7 @@ export class Plane {
     return this.clipped(this.box(t0, t1, v0, v1));
   }
 
-  /** Return the ends of a line at coordinate v, from step t0 to t1: [x0, y0, x1, y1]. `snap` aligns it to pixels. */
+  /** Return the ends [x0, y0, x1, y1] of a line at coordinate v from step t0 to t1. `snap` aligns the line to pixels. */
   levelLine(v, t0, t1, snap = sharp) {
     const at = snap(this.level(v));
     return [...this.turned(this.step(t0), at), ...this.turned(this.step(t1), at)];

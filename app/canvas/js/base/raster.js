@@ -1,8 +1,8 @@
-// Draw boxes into a pixel buffer in O(boxes + pixels) by exact area.
+// Draw boxes into a pixel buffer in O(boxes + pixels), by the exact area that they cover of each pixel.
 //
-// Each box adds ±coverage at its four corners (split over two pixels if an edge is inside one). A running sum over rows
-// and columns then gives the covered share and the mean colour of every pixel. Boxes thinner than a pixel are therefore
-// shaded by occupancy, and no box hides another.
+// Each box adds ±coverage at its four corners (split over two pixels if an edge is inside a pixel). A running sum over
+// rows and columns then gives the covered share and the mean colour of every pixel. Thus boxes thinner than a pixel are
+// visible as a faint shade, and no box hides another box.
 
 export class Raster {
   resize(width, height) {
@@ -17,7 +17,7 @@ export class Raster {
     this.sums.fill(0);
   }
 
-  /** Add a box in pixels; it must lie inside [0, width] × [0, height]. */
+  /** Add a box in pixels. The box must be inside [0, width] × [0, height]. */
   add(x0, y0, x1, y1, r, g, b) {
     this.edge(x0, x1, y0, r, g, b, 1);
     this.edge(x0, x1, y1, r, g, b, -1);
@@ -42,7 +42,7 @@ export class Raster {
     sums[at + 3] += weight;
   }
 
-  /** The picture as ImageData; lone thin boxes keep an eighth of full strength so that they can be seen. */
+  /** Return the picture as ImageData. Every box has at least an eighth of full strength, so that thin boxes are visible. */
   finish() {
     const { sums, above, width, height, stride, pixels } = this;
     above.fill(0);

@@ -95,7 +95,7 @@ export const STYLE = `
 @media print {
   .tmmu-canvas .bar { display: none; }
   .tmmu-canvas .stage { break-inside: avoid; height: auto !important; }
-  /* the picture keeps its shape on any paper */
+  /* the picture keeps its aspect ratio on every paper size */
   .tmmu-canvas canvas.base { position: static; height: auto; display: block; }
 }
 `;

@@ -1,4 +1,4 @@
-// Colours of lines, text and background, read from the element once per theme.
+// Colours of lines, text and background in the current theme.
 
 import { luminance } from "./colours.js";
 
@@ -6,7 +6,7 @@ export const FONT = "11px ";
 /** Approximate width of a letter of FONT in pixels. */
 export const LETTER = 6.1;
 
-/** Return {ink, paper, solid, dark, hatch, font, soft, grid, line, panel} of an element. */
+/** Return the colours and the font of an element: {ink, paper, solid, dark, hatch, font, soft, grid, line, panel}. */
 export function lookOf(element, ratio) {
   const style = getComputedStyle(element), paper = style.backgroundColor;
   const channels = (paper.match(/[\d.]+/g) ?? [255, 255, 255]).map(Number);
@@ -28,7 +28,7 @@ export function lookOf(element, ratio) {
   };
 }
 
-/** Return a small canvas to repeat as a pattern: thin diagonal lines. */
+/** Return a small canvas with diagonal lines, to repeat as a pattern. */
 function hatched(colour, ratio) {
   const canvas = document.createElement("canvas");
   canvas.width = canvas.height = 8 * ratio;

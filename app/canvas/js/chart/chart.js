@@ -1,4 +1,4 @@
-// One chart: state set by the page or the user, the visible window, and drawing once per frame.
+// One chart: its state, which the page or the user changes, its visible window, and its drawing once per frame.
 
 import { drawGrid, drawPhases, drawTicks, ticksOf } from "../drawing/axes.js";
 import { css, paint } from "../base/colours.js";
@@ -24,7 +24,7 @@ const MARGIN = { right: 14, bottom: 34, strip: 58, gap: 10 };
 const ROWS = {
   lifetimes: "one row per tensor, in order of first write",
   slots: "one row per slot",
-  map: "offset upwards from 0, one byte scale for all arenas",
+  map: "offset upwards from 0, same scale for all arenas",
 };
 const DEFAULTS = {
   plan: null, plan_index: 0, view: "map", colour: null, arena: null, baseline: true, memory: null, reach: 0,
@@ -33,7 +33,7 @@ const DEFAULTS = {
   transposed: false, window: null, zoom: null, link: "",
 };
 
-const FINEST = 2 ** 40; // the narrowest window, as a fraction of the whole
+const FINEST = 2 ** 40; // the narrowest window is the whole divided by this
 
 const toThousandths = (edge) => Math.round(edge * 1000) / 1000;
 
@@ -41,13 +41,13 @@ const toThousandths = (edge) => Math.round(edge * 1000) / 1000;
 export const charts = new Set();
 
 export class Chart {
-  /** `emit(event, value)` reports to the page: select, compare, step, span, search, view, colour, arena, zoom. */
+  /** `emit(event, value)` sends an event to the page: select, compare, step, span, search, view, colour, arena, zoom. */
   constructor(parent, emit) {
     this.emit = emit;
     this.state = { ...DEFAULTS };
     this.received = {}; // last state from the page, by name
-    this.sent = []; // selections sent to the page and not yet confirmed
-    this.sentZooms = []; // likewise
+    this.sent = []; // selections that were sent to the page and are not confirmed
+    this.sentZooms = []; // zooms that were sent to the page and are not confirmed
     this.selected = this.compared = this.hovered = -1;
     this.step = this.span = null; // a range of steps is [first, after the last]
     this.overview = new Overview();
@@ -63,7 +63,7 @@ export class Chart {
     this.root.tmmuPixelOf = (id) => this.pixelOf(id);
     parent.append(this.root);
     new ResizeObserver(() => this.soon("layout")).observe(this.stage);
-    // A theme change is only visible as a transition of the root's colour.
+    // No event reports a change of the theme, but the root's colour has a transition.
     this.root.addEventListener("transitionend", (e) => {
       if (e.target !== this.root) return;
       this.look = null;
@@ -80,7 +80,7 @@ export class Chart {
 
   // --- state from the page or the user --------------------------------------------------------------------------
 
-  /** Apply state from the page. Only fields that the page changed are applied, so that a local choice stays. */
+  /** Apply state from the page. Only fields that the page changed are applied, so that changes by the user stay. */
   update(state) {
     const fresh = {};
     for (const [name, value] of Object.entries(state)) {
@@ -92,19 +92,19 @@ export class Chart {
     }
     const before = this.selected;
     this.apply(fresh);
-    // Scroll to a selection made elsewhere on the page.
+    // Show a selection that was made outside of this chart.
     const elsewhere = "selected" in fresh && this.selected >= 0 && this.selected !== before;
     if (elsewhere && this.scene && this.win) this.reveal(this.selected, true);
   }
 
-  /** Whether the page confirms an older click, which must not undo a newer one. */
+  /** Return whether the page confirms an older click, which must not undo a newer click. */
   confirmsOlderClick(selected) {
     const k = this.sent.indexOf(selected), older = k >= 0 && k < this.sent.length - 1;
     this.sent = older ? this.sent.slice(k + 1) : [];
     return older;
   }
 
-  /** Whether the page confirms a zoom that this chart sent. */
+  /** Return whether the page confirms a zoom that this chart sent. */
   confirmsZoom(zoom) {
     const k = this.sentZooms.indexOf(JSON.stringify(zoom));
     this.sentZooms = this.sentZooms.slice(k + 1);
@@ -124,13 +124,13 @@ export class Chart {
     else this.win.v0 = this.win.v1 = NaN; // keep the steps, reset slots and bytes
     this.root.classList.remove("waiting");
     this.fillMenus();
-    // The first plan uses the page's zoom; another plan resets v to its full range.
+    // The first plan gets the zoom of the page; a later plan shows the full range of v.
     const { zoom, ...rest } = this.state;
     this.apply(first ? { ...rest, zoom } : rest);
     this.root.dataset.ready = pack.token;
   }
 
-  /** Whether the drawn plan is the candidate, the first of a pack. */
+  /** Whether the drawn plan is the candidate, which is the first plan of a pack. */
   get candidate() {
     return this.pack.plans[0] === this.plan;
   }
@@ -157,12 +157,12 @@ export class Chart {
     if ("span" in fresh) this.span = state.span;
     if ("ghost" in fresh || "selected" in fresh) this.ghost = this.ghostOf(state.ghost);
     if ("window" in fresh && state.window && this.win) [this.win.t0, this.win.t1] = state.window;
-    if ("zoom" in fresh) this.wanted = { zoom: state.zoom }; // applied when the size of the scene is known
+    if ("zoom" in fresh) this.wanted = { zoom: state.zoom }; // layout() applies it, when the size of the scene is known
     this.showState();
     this.soon("layout");
   }
 
-  /** Discard the scene. Another view or arena resets v to its full range and keeps the steps. */
+  /** Discard the scene. After a change of view or arena, show the full range of v and keep the visible steps. */
   newScene() {
     const { view, arena } = this.state, other = this.scene?.view !== view || this.shownArena !== arena;
     this.scene = null;
@@ -174,13 +174,13 @@ export class Chart {
     return id === null || id === undefined ? -1 : this.plan.rowOf(id);
   }
 
-  /** The offset tried for the selected storage: {row, offset, birth, conflicts, legal, extent}. */
+  /** Return the tried place of a storage with its row: {row, offset, birth, conflicts, legal, extent}; null if unknown. */
   ghostOf(ghost) {
     const row = ghost ? this.rowOf(ghost.id) : -1;
     return row < 0 ? null : { ...ghost, row };
   }
 
-  /** Return {row, offset, birth} of the ghost or, with alt, the selected box, if it is under a pixel; else null. */
+  /** Return {row, offset, birth} of the box that a drag from a pixel moves: the ghost or, with alt, the selected box. */
   holdsGhost(x, y, alt) {
     const row = this.ghost?.row ?? (alt ? this.selected : -1);
     if (row < 0 || this.scene.view !== "map" || !this.wants?.("ghost")) return null;
@@ -190,7 +190,7 @@ export class Chart {
     return { row, offset, birth };
   }
 
-  /** Return the box of a tried offset: t0, t1, v0, v1. */
+  /** Return the box of a tried place: [t0, t1, v0, v1]. */
   ghostBox({ row, offset, birth }) {
     const { plan, scene } = this, held = plan.held(row), v0 = scene.v0[row] - plan.offset[row] + offset;
     return [birth, birth + held.death - held.birth, v0, v0 + scene.v1[row] - scene.v0[row]];
@@ -215,7 +215,7 @@ export class Chart {
     const columns = ["category", "operator", "module", "phase"].filter((name) => plan[name]);
     const schemes = ["role", "slot", "arena", ...columns, "size", this.other && "change"];
     fill(parts.colours, [["", "automatic"], ...schemes.filter(Boolean).map((name) => [name, name])]);
-    fill(parts.arenas, [["", "all, one scale"], ...plan.arenas.map(({ name }) => [name, name])]);
+    fill(parts.arenas, [["", "all"], ...plan.arenas.map(({ name }) => [name, name])]);
     parts.arenas.parentElement.hidden = plan.arenas.length < 2;
     parts.overlay.hidden = !this.other;
   }
@@ -232,7 +232,7 @@ export class Chart {
     const arena = plan.arenas[this.curve];
     const claim = arena ? `${arena.name}: ${arena.claim}` : "This plan has no arena.";
     parts.title.textContent = claim;
-    const keys = "Arrow keys step, p goes to the peak, slash searches.";
+    const keys = "Arrow keys change the step, p goes to the peak, slash searches.";
     const about = `${VIEWS[state.view]}. ${claim}. Steps against ${ROWS[state.view]}. ${keys}`;
     this.stage.setAttribute("aria-label", about);
     this.root.dataset.view = state.view;
@@ -288,7 +288,7 @@ export class Chart {
     return part("t0", "t1") || part("v0", "v1");
   }
 
-  /** Report the visible window (null: the whole) to the page once it rests, if it differs from the page's. */
+  /** Send the visible window (null: the whole) to the page after it stops changing, if the page has another window. */
   emitZoom() {
     const { win: w } = this;
     const zoom = this.zoomed ? [w.t0, w.t1, w.v0, w.v1].map(toThousandths) : null;
@@ -303,7 +303,7 @@ export class Chart {
     return new Plane(this.plot, this.win, { sideways: this.state.transposed, falling: this.scene.falling });
   }
 
-  /** Return the input of the drawing functions for one frame. */
+  /** Return the arguments of the drawing functions for one frame. */
   sight() {
     const { plan, other, scene, plane, plot, strip, shown, hits, curve, ratio, width, height } = this;
     const look = (this.look ??= lookOf(this.root, ratio)), paints = (this.paints ??= paint(plan, this.scheme));
@@ -315,7 +315,7 @@ export class Chart {
     return inside(this.plot, x, y) ? rowAt(this, x, y) : -1;
   }
 
-  /** Return the centre of the visible part of a tensor in pixels of the page, or null. For tests. */
+  /** Return the centre of the visible part of a tensor's box in pixels of the page, or null. For tests. */
   pixelOf(id) {
     const row = this.plan ? this.plan.rowOf(id) : -1;
     if (row < 0 || !this.win || !this.shown[this.plan.arena[row]]) return null;
@@ -326,9 +326,9 @@ export class Chart {
     return { x: stage.left + (x0 + x1) / 2, y: stage.top + (y0 + y1) / 2 };
   }
 
-  // --- drawing, once a frame at most -----------------------------------------------------------------------------
+  // --- drawing, at most once per frame ---------------------------------------------------------------------------
 
-  /** Draw in the next frame: "over" the overlay, "base" also the picture, "layout" also after a resize. */
+  /** Draw in the next frame. "over": only the overlay; "base": picture and overlay; "layout": after a new layout. */
   soon(what) {
     const rank = { over: 1, base: 2, layout: 3 };
     this.due = rank[what] > (rank[this.due] ?? 0) ? what : this.due;
@@ -401,14 +401,14 @@ export class Chart {
     return { ...drawn, outlined };
   }
 
-  /** Return the visible picture as a PNG, in the size given by the page or at twice its own size. */
+  /** Download the visible picture as a PNG, in the size that the page sets or at twice the size on the screen. */
   save() {
     if (!this.plan || !this.win) return;
     const [w, h] = this.state.picture ?? [2 * this.width, 2 * this.height], ratio = w / this.width;
     const { width, height, plot, strip, ratio: shown } = this, high = h / ratio;
     const sheet = document.createElement("canvas"), pen = sheet.getContext("2d");
     Object.assign(sheet, { width: w, height: h });
-    // The hatch depends on the pixel ratio, so the colours are read again.
+    // The hatch depends on the pixel ratio, so lookOf must run again.
     Object.assign(this, { ratio, height: high, look: null }, rectangles(width, high, this.state));
     const sight = this.sight();
     pen.setTransform(ratio, 0, 0, ratio, 0, 0);
@@ -439,7 +439,7 @@ export class Chart {
 
   // --- the window ------------------------------------------------------------------------------------------------
 
-  /** Zoom about a point of the data along steps, v or both. */
+  /** Zoom at a point of the data, along the steps, along v or both. */
   zoom(factor, { t, v }, { steps, levels }) {
     const w = this.win, held = (a, b) => Math.max(factor, Math.min(1, this.least(b) / (w[b] - w[a])));
     const [along, across] = [held("t0", "t1"), held("v0", "v1")];
@@ -448,12 +448,12 @@ export class Chart {
     this.moved();
   }
 
-  /** Return the narrowest window of an axis: one step or one byte, or the resolution of a double. */
+  /** Return the minimum width of the window along an axis: one step or byte, or more on a very long axis. */
   least(edge) {
     return Math.max(1, this.full[edge] / FINEST);
   }
 
-  /** Clamp the window to the data, and to at least one step and one byte. */
+  /** Move the window inside the data, and widen it to the minimum width. */
   clamp() {
     const { win: w, full: f } = this;
     const hold = (a, b) => {
@@ -463,12 +463,12 @@ export class Chart {
     };
     hold("t0", "t1");
     hold("v0", "v1");
-    // One finger scrolls the page while the whole height is visible; after zooming in it pans the picture.
+    // One finger scrolls the page while the whole height is visible, and moves the picture after zooming in.
     const [, upright] = this.plane.turned("t", "v"), low = `${upright}0`, high = `${upright}1`;
     this.stage.style.touchAction = w[high] - w[low] < (f[high] - f[low]) * 0.999 ? "none" : "pan-y";
   }
 
-  /** Redraw after a change of the window; `quiet`: do not notify the other charts and the page. */
+  /** Redraw after a change of the window. `quiet`: do not change the linked charts. */
   moved(quiet = false) {
     this.clamp();
     this.soon("base");
@@ -492,7 +492,7 @@ export class Chart {
     this.moved();
   }
 
-  /** Scroll a row into the window and keep the zoom. */
+  /** Move the window to a row that is not visible, and keep the zoom. `quiet`: do not change the linked charts. */
   reveal(row, quiet = false) {
     const { win: w, plan, scene } = this;
     const bring = (a, b, low, high) => {
@@ -568,7 +568,7 @@ export class Chart {
     if (arena) this.goStep(arena.peak_step);
   }
 
-  /** Clear selection and comparison. */
+  /** Clear selection, comparison, step and range of steps. */
   clear() {
     this.step = this.state.step = null;
     this.share({ step: null });
@@ -591,7 +591,7 @@ export class Chart {
 
   // --- searching -------------------------------------------------------------------------------------------------
 
-  /** Highlight the tensors found, or those marked by the page; the rest is dimmed. */
+  /** Highlight the tensors that the search finds or that the page marks, and dim all other tensors. */
   search() {
     const text = this.state.search ?? "", { plan } = this, marked = this.state.marked ?? [];
     this.hits = null;
@@ -602,7 +602,7 @@ export class Chart {
     }
     this.hitRows = this.hits && plan.byBirth().filter((row) => this.hits[row]);
     const count = this.hitRows?.length;
-    // The page marks storages; the search finds tensors.
+    // Marks are counted as storages, search results as tensors.
     const marks = text || !this.hitRows ? 0 : new Set(Array.from(this.hitRows, (row) => plan.head(row))).size;
     const label = text ? `${grouped(count ?? 0)} found` : `${counted(marks, "buffer")} marked`;
     this.parts.count.textContent = this.hitRows ? label : "";
@@ -626,7 +626,7 @@ export class Chart {
     this.timers[event] = setTimeout(() => this.emit(event, value), wait);
   }
 
-  /** Apply a change to the linked charts, without a request to the server. */
+  /** Apply a change of this chart to the linked charts. */
   share(part) {
     if (!this.state.link) return;
     for (const chart of charts) {
@@ -638,7 +638,7 @@ export class Chart {
   follow({ window, levels, scene, selected, compared, step, span }) {
     if (window !== undefined) {
       [this.win.t0, this.win.t1] = window;
-      // Byte ranges are shared only between the same view with the same height.
+      // Only charts with the same view and the same range of v share the visible part of v.
       const alike = this.scene && scene.view === this.scene.view && scene.top === this.scene.top;
       if (alike) [this.win.v0, this.win.v1] = levels;
       this.moved(true);
@@ -659,7 +659,7 @@ export class Chart {
 
 /**
  * Return {plot, strip}: the rectangles of picture and live-bytes strip on the stage; strip is null if it is hidden. All
- * views have the same margins, so that stacked charts align and switching views moves nothing.
+ * views have the same margins, so that the steps of charts below each other are aligned.
  */
 function rectangles(width, height, { transposed, strip }) {
   const x = width > 800 ? 108 : 80, beside = strip ? MARGIN.strip + MARGIN.gap : 0;

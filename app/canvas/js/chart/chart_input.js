@@ -4,7 +4,7 @@ import { el } from "./element.js";
 import { inside } from "../base/plane.js";
 
 const CLICK = 4; // pixels of movement that still count as a click
-const FINGERS = 20; // pixels: the least distance of two fingers that counts
+const FINGERS = 20; // pixels: a smaller distance of two fingers counts as this
 const WHEEL = 0.0018; // exponent of the zoom per unit of the wheel (a notch is 100)
 
 const holdTwo = (e) => e.touches.length > 1 && e.cancelable && e.preventDefault();
@@ -52,7 +52,7 @@ export class ChartInput {
     else this.hover(x, y);
   }
 
-  /** Find the hovered row at most once per frame. */
+  /** Update the hovered row and the tooltip, at most once per frame. */
   hover(x, y) {
     this.pointer = [x, y];
     this.hovering ??= requestAnimationFrame(() => {
@@ -94,7 +94,7 @@ export class ChartInput {
     const { chart } = this;
     if (event.button !== 0 || !chart.win) return;
     chart.stage.focus({ preventScroll: true });
-    chart.root.classList.remove("keyed"); // the focus ring is shown for the keyboard only
+    chart.root.classList.remove("keyed"); // only keyboard users need the focus ring
     const [x, y] = this.at(event);
     chart.stage.setPointerCapture(event.pointerId);
     this.fingers.set(event.pointerId, [x, y]);
@@ -144,7 +144,7 @@ export class ChartInput {
 
   // --- two fingers -----------------------------------------------------------------------------------------------
 
-  /** Pinch: zoom about the midpoint of two fingers; along one axis only if they lie along it. */
+  /** Start a pinch. It zooms at the midpoint of two fingers; along one axis only if the fingers are along that axis. */
   beginPinch() {
     const { middle, apart, across } = this.spread(), { plane, win } = this.chart;
     const [onSteps, onLevels] = plane.turned(...across);
@@ -179,7 +179,7 @@ export class ChartInput {
     };
   }
 
-  /** Handle the end of a touch. A finger that remains after a pinch pans, and its end is not a click. */
+  /** End a touch and return its drag. A finger that remains after a pinch moves the picture and does not click. */
   endTouch(event) {
     this.fingers.delete(event.pointerId);
     const { drag, pinch } = this, [rest] = this.fingers.values();
@@ -190,7 +190,7 @@ export class ChartInput {
 
   // --- wheel and keys --------------------------------------------------------------------------------------------
 
-  /** Zoom at the pointer; along one axis only if it is over an axis or the strip, or with shift or alt. */
+  /** Zoom at the pointer; along one axis only with shift or alt, or with the pointer over that axis or the strip. */
   onWheel(event) {
     const { chart } = this;
     if (!chart.win) return;
@@ -238,7 +238,7 @@ export class ChartInput {
     action();
   }
 
-  /** Arrow keys: along the steps select a step, across them select the neighbouring tensor. */
+  /** Handle an arrow key: along the axis of steps select a step, else select the neighbouring tensor. */
   walk(dx, dy, far) {
     const { chart } = this, { t, v } = chart.plane.delta(dx, dy), { win, selected, plan } = chart;
     if (v) {

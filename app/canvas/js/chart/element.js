@@ -2,7 +2,7 @@
 
 import { VIEWS } from "../plan/scene.js";
 
-/** Return a DOM element with attributes and children. Strings are set as text, never as HTML. */
+/** Return a DOM element with attributes and children. Strings become text, never HTML. */
 export function el(tag, attributes = {}, ...children) {
   const node = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
@@ -14,8 +14,8 @@ export function el(tag, attributes = {}, ...children) {
 }
 
 /**
- * Everything that one chart shows, by name. `actions` holds what its controls do: choose(name, value), toPeak(), fit(),
- * swap(), save().
+ * Return the elements of one chart by name. `actions` has the functions of its controls: choose(name, value), toPeak(),
+ * fit(), swap(), save().
  */
 export function build(actions) {
   const button = (text, title, onclick) => el("button", { type: "button", title, "aria-label": title, onclick }, text);
@@ -58,7 +58,7 @@ export function build(actions) {
     find,
     button("⇄", "swap axes (t)", () => actions.swap()),
     button("peak", "go to the peak (p)", () => actions.toPeak()),
-    button("zoom out", "show everything (double click)", () => actions.fit()),
+    button("zoom out", "show everything (double-click)", () => actions.fit()),
     button("PNG", "save as PNG, at double size or at the size set on Export", () => actions.save()),
   );
   const foot = el("div", { class: "foot" }, legend, status);

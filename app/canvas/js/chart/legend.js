@@ -1,4 +1,4 @@
-// The line below the picture: the legend, and the number of tensors drawn.
+// The line below the picture: legend and number of drawn tensors.
 
 import { CONFLICT, css, rgbOf } from "../base/colours.js";
 import { el } from "./element.js";
@@ -28,10 +28,10 @@ export function legendOf({ plan, shown, paints, scene }) {
   return items;
 }
 
-/** Whether the line of a band's capacity is drawn. */
+/** Return whether the line of a band's capacity is drawn. */
 const hasLine = ({ arena, height }) => arena.capacity !== null && Number(arena.capacity) <= height;
 
-/** Return the entries whose colour occurs; all entries in a comparison, because outlines use some of them. */
+/** Return the entries whose colour occurs; in a comparison all entries, because outlines use the others. */
 function inUse({ legend, table, codes, whole }, plan, shown) {
   if (whole) return legend;
   const used = new Set();
@@ -40,10 +40,13 @@ function inUse({ legend, table, codes, whole }, plan, shown) {
   return legend.filter(([, colour]) => colour === "transparent" || colours.has(css(rgbOf(colour))));
 }
 
-/** `count`: visible tensors; `thin`: those thinner than a pixel; `outlined`: [outlined, changed] or null. */
+/**
+ * Return the text about the drawn tensors. `count`: number of visible tensors; `thin`: number of visible tensors
+ * thinner than a pixel; `outlined`: [number of outlined tensors, number of changed tensors] or null.
+ */
 export function statusOf(total, { count, thin, outlined }) {
   const parts = [`${grouped(count)} of ${counted(total, "tensor")} drawn`];
-  if (thin) parts.push(`${grouped(thin)} thinner than a pixel, shaded by occupancy`);
+  if (thin) parts.push(`${grouped(thin)} thinner than a pixel, drawn as a shade`);
   if (outlined) parts.push(`${grouped(outlined[0])} of ${grouped(outlined[1])} changed outlined`);
   return parts.join("; ");
 }

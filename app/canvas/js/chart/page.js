@@ -1,5 +1,5 @@
-// Mounts charts in a page. The page keeps plans by token: their bytes arrive once, and any number of charts, mounted
-// before or after, refer to them by token.
+// Create and update the charts of a page. The page receives the bytes of each plan once and stores them by token. Charts
+// refer to a plan by its token, also before the bytes have arrived.
 
 import { byteLabels, stepTicks } from "../drawing/axes.js";
 import { Chart, charts } from "./chart.js";
@@ -11,7 +11,7 @@ import { Raster } from "../base/raster.js";
 import { STYLE } from "../base/style.js";
 import { fullBytes, offsetWords, rangeWords, shortBytes, shortened, stepName } from "../base/formats.js";
 
-// A page may send one plan per planner before its charts; only large plans are evicted.
+// A page may send many plans before it shows their charts, so small plans are evicted only above KEPT_PLANS.
 const KEPT_PLANS = 32;
 const KEPT_LARGE = 6;
 const KEPT_BYTES = 256 * 2 ** 20;
@@ -36,12 +36,12 @@ export function adopt(pack) {
   return pack.token;
 }
 
-/** Keep packed bytes that are gzipped and base64-coded; their token. */
+/** Store packed bytes that are gzipped and base64-coded, and return their token. */
 async function unpack(text) {
   return keep(await inflated(Uint8Array.from(atob(text), (c) => c.charCodeAt(0))));
 }
 
-/** Return the chart in `parent` in the given state; create it on the first call. */
+/** Apply a state to the chart in the element `parent` and return the chart; create the chart on the first call. */
 export function show(parent, state, emit) {
   let chart = mounted.get(parent);
   if (!chart?.root.isConnected) {
@@ -61,7 +61,7 @@ export function show(parent, state, emit) {
   return chart;
 }
 
-/** Return a button per bookmarked view ({name, link}); `drawn` maps a view to its chart in a page without a server. */
+/** Return a button per bookmarked view ({name, link}), for a page without a server; `drawn`: view → chart. */
 export function bookmarks(drawn, views, onSelect) {
   const restored = (link) => {
     const chart = restore(drawn, new URLSearchParams(link));
@@ -70,7 +70,7 @@ export function bookmarks(drawn, views, onSelect) {
   return views.map(({ name, link }) => el("button", { type: "button", onclick: () => restored(link) }, name));
 }
 
-/** Show a view, a query of the explorer: its drawing and window, and its selection in all drawings. */
+/** Show the state in the query of an explorer link: its selection in all charts, its window in the chart of its view. */
 function restore(drawn, query) {
   const numbers = (name, count) => {
     const found = query.get(name)?.split("~").map(Number) ?? [];
@@ -86,7 +86,7 @@ function restore(drawn, query) {
   return chart;
 }
 
-/** Entry point for Streamlit components: bytes are stored, an object is the state of a view. */
+/** Entry point of the Streamlit component. `data` is either the bytes of a plan or the state of a chart. */
 function streamlit({ data, parentElement, setTriggerValue }) {
   if (data instanceof Uint8Array) {
     if (!packs.has(tokenOf(data))) keep(data);

@@ -1,4 +1,4 @@
-// The axes: ticks of steps and of v, and their labels at the left and at the bottom.
+// The axes: ticks of the steps and of v, and their labels left of and below the picture.
 
 import { PHASE_COLOURS } from "../base/colours.js";
 import { LETTER } from "../base/theme.js";
@@ -16,8 +16,8 @@ function tens(least) {
 const twos = (least) => 2 ** Math.max(0, Math.ceil(Math.log2(Math.max(least, 1))));
 
 /**
- * Return the label format of ticks that are `every` bytes apart, so that all labels differ: "1.25 GiB" if three digits
- * suffice, else whole bytes, in hexadecimal if those are too wide.
+ * Return a function that formats the labels of ticks that are `every` bytes apart, so that all labels differ: "1.25 GiB"
+ * if three digits suffice, else whole bytes in decimal or, if decimal numbers are too wide, in hexadecimal.
  */
 export function byteLabels(every, highest, letters) {
   let unit = 1;
@@ -28,7 +28,7 @@ export function byteLabels(every, highest, letters) {
   return room ? (n) => `${grouped(n)} B` : (n) => `0x${n.toString(16).toUpperCase()}`;
 }
 
-/** Return the ticks of both axes as {px, text, more}. `more` is drawn if there is space. */
+/** Return the ticks of both axes as {px, text, more}. The text `more` is drawn only if there is space. */
 export function ticksOf(sight) {
   return { steps: stepTicks(sight), levels: levelTicks(sight) };
 }
@@ -74,7 +74,7 @@ function slotTicks({ plane }, { base, height }) {
   return ticks;
 }
 
-/** Return ticks with the tensor's name if every row has space for it at the left, else with the row number. */
+/** Return a tick per row with the name of its tensor; if the names do not fit, fewer ticks with row numbers. */
 function rowTicks({ plan, plane, plot, scene }) {
   const { v0, v1 } = plane.win, [, room] = plane.turned(60, 15), every = tens(room / plane.perLevel), ticks = [];
   const mark = (lane, text) => ticks.push({ px: plane.level(lane + 0.5), text });
@@ -152,9 +152,9 @@ function drawLeft(pen, { plot }, ticks) {
 }
 
 const BAND = 4; // pixels
-const STEP_NAME = 34; // pixels that the name of the axis of steps takes
+const STEP_NAME = 34; // width of the name of the step axis in pixels
 
-/** Draw forward, backward and optimizer as a band beside the axis of steps, with names below it if there is space. */
+/** Draw a coloured band per phase beside the step axis, and the name of the phase if there is space. */
 export function drawPhases(pen, { plan, plane, plot, look, height }) {
   const { t0, t1 } = plane.win;
   pen.textAlign = "left";

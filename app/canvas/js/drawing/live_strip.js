@@ -1,4 +1,4 @@
-// The strip: live bytes of one arena over the visible steps, as a step curve. Per pixel the maximum.
+// The strip: the live bytes of one arena over the visible steps. A pixel with several steps shows their maximum.
 
 import { CONFLICT } from "../base/colours.js";
 import { Plane } from "../base/plane.js";
@@ -39,7 +39,7 @@ export function drawStrip(pen, sight) {
   drawLabels(pen, sight, bytes, arena);
 }
 
-/** Return the arenas of one memory as one arena: the sum of their live bytes. */
+/** Return one arena with the sums of all arenas of a memory. */
 function allOf({ plan, scene }) {
   if (scene.sum) return scene.sum;
   const live = new Float64Array(plan.steps);

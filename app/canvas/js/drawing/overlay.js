@@ -1,4 +1,5 @@
-// The overlay: selection, comparison, hover and the selected step. It has its own canvas, so that the picture stays.
+// The overlay: selection, comparison, hover, flags and the selected step. It has a separate canvas, so that a change of
+// the selection does not redraw the picture.
 
 import { stroke, within } from "./picture.js";
 import { Plane } from "../base/plane.js";
@@ -8,7 +9,7 @@ import { rangeWords, shortBytes, shortened, stepName } from "../base/formats.js"
 const SMALLEST = 5; // pixels: the least size of a frame
 const CONFLICT = "#D55E00", LEGAL = "#009E73", FLAG = "#7A3E9D";
 
-/** `chart`: {selected, compared, hovered} rows (−1: none), the selected step and the ghost (null: none). */
+/** Draw the overlay of a chart. Its rows `selected`, `compared` and `hovered` are −1 for none. */
 export function drawOverlay(pen, sight, chart) {
   const { selected, compared, hovered, step, ghost } = chart;
   const { x, y, w, h } = sight.plot;
@@ -29,7 +30,7 @@ export function drawOverlay(pen, sight, chart) {
   if (step !== null) drawStep(pen, sight, step);
 }
 
-/** Shade the selected range of steps over strip and picture, and label its ends. */
+/** Shade the selected range of steps in strip and picture, and label its ends. */
 function drawSpan(pen, { plan, plane, plot, strip, look }, [first, end]) {
   const whole = strip ? around(plot, strip) : plot, { win } = plane;
   const [x0, y0, x1, y1] = new Plane(whole, win, plane).seenBox(first, end, win.v0, win.v1);
@@ -41,7 +42,7 @@ function drawSpan(pen, { plan, plane, plot, strip, look }, [first, end]) {
 
 const FLAG_ROWS = 4;
 
-/** Draw [step, text] as flags on the timeline, each in the first row that is free there; without one, only its line. */
+/** Draw flags, given as [step, text]: a line at the step, and the text in the first free row if there is one. */
 function drawFlags(pen, { plane, plot, strip, look }, flags) {
   if (plane.sideways) return;
   const drawn = [];
@@ -76,7 +77,7 @@ function label(pen, look, text, x, y, ground = "#111") {
   pen.fillText(text, x + 5, y + 9);
 }
 
-/** Draw a black frame with a white halo, visible on every colour in both themes. */
+/** Draw a black frame with a white border around a row's box, visible on every colour in both themes. */
 function drawFrame(pen, { plan, scene, plane, shown }, row, dash, width) {
   if (!shown[plan.arena[row]]) return;
   const [x0, y0, x1, y1] = plane.seenBox(plan.birth[row], plan.death[row], scene.v0[row], scene.v1[row]);
@@ -92,7 +93,7 @@ function drawFrame(pen, { plan, scene, plane, shown }, row, dash, width) {
   pen.setLineDash([]);
 }
 
-/** Draw the selected storage at another offset, its conflicts in red, and the extent that the arena would have. */
+/** Draw the selected storage at a tried place, its conflicts in red, and the arena size for that place. */
 function drawGhost(pen, { plan, plane, scene, look }, ghost, box) {
   const [x0, y0, x1, y1] = plane.box(...box).map(Math.round);
   const ink = ghost.conflicts === null ? look.line : ghost.legal ? LEGAL : CONFLICT;
@@ -122,7 +123,7 @@ function drawGhost(pen, { plan, plane, scene, look }, ghost, box) {
 
 const MOST_MOVES = 12;
 
-/** Rows whose move from the baseline is drawn: the selected and the hovered row, or all if they are few. */
+/** Return the rows whose move from the baseline is drawn: the selected and hovered row, and all moved rows if few. */
 function movedRows(plan, chart) {
   if (chart.moves?.plan !== plan) {
     const rows = [];
@@ -140,7 +141,7 @@ function elsewhere(plan, other, row) {
   return plan.offset[row] !== other.offset[twin];
 }
 
-/** Draw a line from the centre of a tensor's box in the baseline to the centre of its box in the candidate. */
+/** Draw an arrow from the centre of a tensor's box in the baseline to the centre of its box in the candidate. */
 function drawMove(pen, { plan, other, scene, plane, shown, look }, row, candidate) {
   if (!shown[plan.arena[row]]) return;
   const twin = plan.twin[row] - 1, base = scene.v0[row] - plan.offset[row], half = plan.size[row] / 2;
@@ -194,7 +195,7 @@ function drawStep(pen, { plan, plane, plot, strip, look, curve }, step) {
     stroke(pen, [x0, y0, x1, y1]);
   }
   const live = arena ? ` · ${shortBytes(arena.rawLive[step] ?? 0)} live in ${arena.name}` : "";
-  const letters = Math.floor(plot.w / LETTER) - live.length - 9; // nine for the step
+  const letters = Math.floor(plot.w / LETTER) - live.length - 9; // nine letters for the step number
   const text = `${stepName(plan.stepAt(step), shortened(plan.nodes.at(step), Math.min(30, letters)))}${live}`;
   pen.font = look.font;
   const width = pen.measureText(text).width + 10;

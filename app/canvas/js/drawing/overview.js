@@ -7,15 +7,15 @@ import { Raster } from "../base/raster.js";
 const SHARE = 0.17; // of the plot's width
 const INSET = 8;
 
-/** Cached between frames: the small picture is redrawn only after a change of its content. */
+/** The overview. Its small picture is redrawn only when its content changes. */
 export class Overview {
   constructor() {
     this.tools = { raster: new Raster(), sheet: document.createElement("canvas") };
     this.canvas = document.createElement("canvas");
-    this.plane = null; // its coordinate system, or null while hidden
+    this.plane = null; // coordinate system of the overview; null while the overview is hidden
   }
 
-  /** Draw it in the upper right of the plot; `full` is the window of the whole plan. */
+  /** Draw the overview in the upper right corner of the plot; `full` is the window of the whole plan. */
   draw(pen, sight, full) {
     const { plot, plane, look } = sight, w = Math.round(plot.w * SHARE), h = Math.round(plot.h * SHARE);
     const rect = { x: plot.x + plot.w - w - INSET, y: plot.y + INSET, w, h };
@@ -52,7 +52,7 @@ export class Overview {
     this.plane = null;
   }
 
-  /** Return {t, v} under a pixel of the stage, or null outside of the small picture. */
+  /** Return the {t, v} at a pixel of the overview; null for a pixel outside of it. */
   at(x, y) {
     const rect = this.plane?.rect;
     if (!rect || x < rect.x || x > rect.x + rect.w || y < rect.y || y > rect.y + rect.h) return null;

@@ -1,7 +1,7 @@
 // The picture: background, boxes, views, names, lines, outlines of the baseline.
 //
-// Each function draws with a pen (a 2-D context) and a sight: {plan, other, scene, plane, plot, shown, paints, hits,
-// look, ratio, curve}. `plane` converts coordinates, `shown`: visible arenas, `hits`: rows that are not dimmed.
+// Each function takes a `pen` (a 2-D context) and the object that Chart.sight() returns. `plane` converts coordinates,
+// `shown` has a flag per arena, `hits` has a flag per row that is not dimmed (null: no row is dimmed).
 
 import { CONFLICT, css, luminance } from "../base/colours.js";
 import { LETTER } from "../base/theme.js";
@@ -11,7 +11,7 @@ const MOST_NAMES = 400;
 const MOST_OUTLINES = 2000;
 const LARGE = 900; // square pixels from which a box may carry a name
 
-/** Draw only inside the plot. */
+/** Call `draw`, clipped to a rectangle. */
 export function within(pen, { x, y, w, h }, draw) {
   pen.save();
   try {
@@ -27,8 +27,8 @@ export function within(pen, { x, y, w, h }, draw) {
 const reported = new Set(); // messages already reported to the console
 
 /**
- * Return the result of `make`, or `otherwise` if it throws. Labels, ticks and tooltips run in it: an error in one of
- * them is reported once, and the boxes are still drawn.
+ * Return the result of `make`, or `otherwise` if it throws. Used for labels, ticks and tooltips, so that the boxes are
+ * drawn after an error. An error is reported once.
  */
 export function guarded(make, otherwise = undefined) {
   try {
@@ -54,7 +54,7 @@ function fill(pen, [x0, y0, x1, y1]) {
   pen.fillRect(x0, y0, x1 - x0, y1 - y0);
 }
 
-/** Draw the background: free bytes of an arena hatched, the bytes up to its capacity plain. */
+/** Draw the background of each arena: hatched up to its size, plain above its size. */
 export function drawGround(pen, { plan, scene, plane, look, ratio }) {
   const pattern = pen.createPattern(look.hatch, "repeat");
   pattern.setTransform(new DOMMatrix().scale(1 / ratio));
@@ -69,8 +69,8 @@ export function drawGround(pen, { plan, scene, plane, look, ratio }) {
 // --- boxes -------------------------------------------------------------------------------------------------------
 
 /**
- * Draw all boxes through the raster. Return {count, thin, big}: the number of visible boxes, of those thinner than a
- * pixel, and the rows large enough for a name. `tools`: {raster, sheet}, reused between frames.
+ * Draw all boxes. Return {count, thin, big}: the number of visible boxes, the number of visible boxes thinner than a
+ * pixel, and the rows of boxes large enough for a name. `tools`: {raster, sheet}, reused between frames.
  */
 export function drawBoxes(pen, sight, tools) {
   const { plan, scene, plane, plot, shown, paints, hits, look, ratio } = sight;
@@ -96,7 +96,7 @@ export function drawBoxes(pen, sight, tools) {
     if (map && isView[i]) {
       if (wide * high > large) big.push(i);
       if (wide >= scale && high >= scale) continue; // drawn by drawViews
-      a = (plan.aloneFrom.get(i) - t0) * perStep; // too thin for an inset: draw it where it alone uses the bytes
+      a = (plan.aloneFrom.get(i) - t0) * perStep; // too thin for an inset: draw the steps after its base is dead
       if (a >= b) continue;
     }
     if (wide >= 3 && high >= 3) {
@@ -105,7 +105,7 @@ export function drawBoxes(pen, sight, tools) {
       c = Math.round(c);
       d = Math.round(d);
       if (wide >= 5 && high >= 5) {
-        b -= 1; // a hairline between neighbours
+        b -= 1; // a gap of one pixel between neighbours
         d -= 1;
       }
       if (wide * high > large) big.push(i);
@@ -131,7 +131,7 @@ export function drawBoxes(pen, sight, tools) {
   return { count, thin, big };
 }
 
-/** Draw the part of the boxes above a limit in one colour with a hatch. Recolours the sheet of this frame. */
+/** Draw the part of the boxes above a limit in the colour of conflicts. This changes the colours of `sheet`. */
 export function drawOver(pen, sight, { sheet }) {
   const { plan, scene, plane, plot, look } = sight;
   const zones = scene.over.map(({ low, high }) => plane.seenBox(0, plan.steps, low, high));
@@ -152,7 +152,7 @@ export function drawOver(pen, sight, { sheet }) {
   pen.restore();
 }
 
-/** Return the colours as one column; the dimmed colours start at `dim`. */
+/** Return {inks, dim}: the r, g, b values of all colours in one array; the dimmed colours begin at index `dim`. */
 function inksOf(table, look) {
   const ground = look.solid.map((v) => (look.dark ? v + 28 : v - 16));
   const faint = table.map((c) => c.map((v, k) => Math.round(0.16 * v + 0.84 * ground[k])));
@@ -186,9 +186,9 @@ export function drawViews(pen, { plan, scene, plane, shown, paints, hits }) {
 // --- names and figures -------------------------------------------------------------------------------------------
 
 /**
- * Draw names inside the boxes with enough space, the largest first. A box has the name of its storage and the number of
- * further tensors in it. In lifetimes every tensor has its own row and name. If two shortened names are equal, only the
- * larger box gets the name, because equal names would not identify anything.
+ * Draw names inside the boxes with enough space, the largest box first. A box has the name of the first tensor of its
+ * storage and the number of further tensors. In the view lifetimes, every tensor has a row and a name. If two shortened
+ * names are equal, only the larger box gets the name.
  */
 export function drawNames(pen, sight, rows) {
   const { plan, scene, paints, hits, look, namer } = sight, places = roomForNames(sight, rows);
@@ -211,7 +211,7 @@ export function drawNames(pen, sight, rows) {
   }
 }
 
-/** Return the boxes with room for a shortened name, or for a whole short one. */
+/** Return the boxes with space for a shortened name or for a short whole name, the largest box first. */
 function roomForNames({ plan, scene, plane }, rows) {
   const places = [];
   for (const row of rows) {
@@ -224,7 +224,7 @@ function roomForNames({ plan, scene, plane }, rows) {
   return places.sort((a, b) => b.area - a.area || a.row - b.row);
 }
 
-/** Draw extent (solid), lower bound (dotted), capacity (dashed), and name and figures of each arena above its band. */
+/** Draw arena size (solid), lower bound (dotted), capacity (dashed), and name and figures of each arena above its band. */
 export function drawLines(pen, sight) {
   const { plan, scene, plane, look, curve } = sight, arena = plan.arenas[curve];
   const level = (v, dash) => stroke(pen, plane.levelLine(v, 0, plan.steps), dash);
@@ -252,7 +252,7 @@ export function drawLines(pen, sight) {
   if (scene.memory && scene.limit !== null) level(scene.limit, [7, 5]);
 }
 
-/** Draw the names of arenas placed end to end above the highest visible one, because there is no space between them. */
+/** Draw the names of all arenas above the highest visible arena, because arenas in one memory have no space between. */
 function nameStack(pen, sight) {
   const { plane, plot } = sight, { t0, t1 } = plane.win;
   const seen = sight.scene.bands.filter(({ base, height }) => {
@@ -305,7 +305,7 @@ function byteFigures({ bound, extent, capacity }) {
   return `lower bound ${shortBytes(bound)} · arena size ${shortBytes(extent)}${limit}`;
 }
 
-/** Mark every costly reuse on the map where the second tensor begins: a bar over the shared bytes, its cost on the left. */
+/** Draw a bar over the shared bytes of each costly reuse, at the first write of its second tensor, with the cost. */
 export function drawReuses(pen, { plan, scene, plane, plot, shown, look }) {
   if (scene.view !== "map") return 0;
   const costs = new Map(); // pixel → [x, y, sum of the costs there]
@@ -336,7 +336,7 @@ export function drawReuses(pen, { plan, scene, plane, plot, shown, look }) {
 
 // --- the baseline ------------------------------------------------------------------------------------------------
 
-/** Draw the changed tensors at their place in the baseline as dashed outlines. Return [outlined, changed]. */
+/** Draw dashed outlines of the changed tensors at their place in the baseline. Return [number outlined, changed]. */
 export function drawBaseline(pen, { other, scene, plane, look }) {
   const bands = new Map(scene.bands.map((band) => [band.arena.name, band])), outlines = [];
   const rows = scene.view === "lifetimes", slots = scene.view === "slots";

@@ -1,4 +1,4 @@
-// The graph drawing. Python sends boxes and edges; the worker computes their layout.
+// The graph drawing. The server sends boxes and edges, and a worker computes their layout.
 
 import { el } from "../chart/element.js";
 import { lookOf } from "../base/theme.js";
@@ -8,15 +8,16 @@ import { GraphInput } from "./graph_input.js";
 import { WORKER } from "./worker.js";
 
 const READABLE = 1; // smallest zoom of the first view: labels have 11 pixels
-const KEPT = 24; // layouts
-const EDGE = 12, LOW = 0.85; // pixels above the first row; lowest place of the focused box
+const KEPT = 24; // maximum number of cached layouts
+const EDGE = 12; // margin above and below the drawing in pixels
+const LOW = 0.85; // lowest position of the first visible box, as a share of the height
 const HALF_ROWS = 24, LETTER = 6.3;
 const layouts = new Map(); // shape → layout
 const waiting = new Map(); // number → [resolve, reject]
 const mounted = new WeakMap();
 let worker = null, requests = 0;
 
-/** Compute the layout in the worker. */
+/** Return a promise of the layout of a drawing, computed in the worker. */
 function laidOut(drawing) {
   if (!worker) {
     worker = new Worker(URL.createObjectURL(new Blob([WORKER], { type: "text/javascript" })));
@@ -34,7 +35,7 @@ function laidOut(drawing) {
   });
 }
 
-/** Size of a box by its text. */
+/** Return [width, height] of a box by the length of its text. */
 function sizeOf({ name, under }) {
   return [Math.min(240, Math.max(64, 26 + LETTER * Math.max(name.length, under.length))), under ? 38 : HALF_ROWS];
 }
@@ -72,21 +73,21 @@ class Walk {
       el("span", { class: "grow" }),
       button("+", "zoom in (+)", () => this.zoom(1.3)),
       button("−", "zoom out (-)", () => this.zoom(1 / 1.3)),
-      button("zoom out", "show everything (0, double click)", () => this.fit()),
+      button("zoom out", "show everything (0, double-click)", () => this.fit()),
       button("PNG", "save the view as PNG", () => this.save()),
     );
     const legend = el("span", { class: "legend" });
     legend.append(
       el("span", {}, el("i", { style: `background:${SHADES.held}` }), "share of the bytes live at the peak"),
       el("span", {}, el("i", { style: `background:${SHADES.peak}` }), "▲ runs at the peak"),
-      el("span", {}, "⊞ closed module: click to open; click an open title to close"),
+      el("span", {}, "⊞ closed module: click to open; click the title of an open module to close it"),
     );
     this.foot = el("div", { class: "foot" }, legend, this.status);
     this.root = el("div", { class: "tmmu-canvas walk" }, bar, this.stage, this.foot, this.live);
     this.root.tmmuPixelOf = (name) => this.pixelOf(name);
   }
 
-  /** Show new data; compute a layout if its shape is new. */
+  /** Show new data from the server; compute a layout if its boxes or edges have changed. */
   async update(data) {
     this.data = data;
     this.stage.style.height = `${data.height}px`;
@@ -112,7 +113,7 @@ class Walk {
       }
       while (layouts.size > KEPT) layouts.delete(layouts.keys().next().value);
     }
-    if (this.data.shape !== shape) return undefined; // superseded
+    if (this.data.shape !== shape) return undefined; // newer data has arrived
     this.applyLayout(layouts.get(shape), shape);
     this.root.dataset.took = Math.round(performance.now() - began);
     return undefined;
@@ -135,7 +136,7 @@ class Walk {
     this.resize();
   }
 
-  /** Fit the whole graph if its labels stay readable; else show the selection, the peak or the start. */
+  /** Show the whole graph if its labels are readable; else show the selection, the peak or the first box. */
   begin() {
     this.fit(true);
     if (this.view.scale >= READABLE) return;
@@ -146,7 +147,7 @@ class Walk {
     this.withinEdges(box);
   }
 
-  /** Align the view with the top of the drawing if `box` stays visible, and leave no room below the drawing. */
+  /** Move the view to the top of the drawing if `box` stays visible; leave no empty space below the drawing. */
   withinEdges([, y, , h]) {
     const { scale } = this.view, { clientHeight } = this.stage;
     const bottom = clientHeight - EDGE - this.layout.height * scale;
@@ -182,7 +183,7 @@ class Walk {
     this.paint();
   }
 
-  /** Return the item at a point of the stage: {vertex}, {frame} (its title), {edge} or null. */
+  /** Return the item at a point of the stage: {vertex}, {frame} (the title of an open module), {edge} or null. */
   at(x, y) {
     if (!this.layout) return null;
     const { view, layout, data } = this, px = (x - view.x) / view.scale, py = (y - view.y) / view.scale;
@@ -198,14 +199,14 @@ class Walk {
     return edge >= 0 ? { edge } : null;
   }
 
-  /** The points of an edge: from the layout, or a curve for an edge that crosses a frame. */
+  /** Return the points of an edge: from the layout or, for an edge that crosses a frame, of a curve. */
   route(k) {
     const { routes, boxes } = this.layout, [source, target] = this.data.edges[k];
     routes[k] ??= across(boxes[source], boxes[target]);
     return routes[k];
   }
 
-  /** Handle a click. */
+  /** Handle a click on an item: open or close a module, or select a tensor. */
   act(found) {
     const { vertices, levels, edges } = this.data;
     if (found?.vertex >= 0) {
@@ -226,7 +227,7 @@ class Walk {
   resize() {
     const ratio = window.devicePixelRatio || 1, { clientWidth, clientHeight } = this.stage;
     if (!clientWidth || !clientHeight) return;
-    if (this.wide) this.view.x += (clientWidth - this.wide) / 2; // what is in the middle stays there
+    if (this.wide) this.view.x += (clientWidth - this.wide) / 2; // the middle of the view stays in the middle
     this.wide = clientWidth;
     this.canvas.width = clientWidth * ratio;
     this.canvas.height = clientHeight * ratio;
@@ -250,7 +251,7 @@ class Walk {
     if (this.status.textContent !== text) this.status.textContent = text;
   }
 
-  /** Position of a vertex or open level on the page; null if there is none. */
+  /** Return the position of a box or of an open module's title on the page; null for an unknown name. For tests. */
   pixelOf(name) {
     const { data, layout, view } = this, rect = this.stage.getBoundingClientRect();
     if (!layout || this.shape !== data.shape) return null;
@@ -273,7 +274,7 @@ class Walk {
   }
 }
 
-/** A curve, as points, from the foot of one box to the head of another. */
+/** Return the points of a curve from the bottom of one box to the top of another box. */
 function across([ax, ay, aw, ah], [bx, by, bw]) {
   const x0 = ax + aw / 2, y0 = ay + ah, x1 = bx + bw / 2, y1 = by, found = [];
   const bend = Math.max(24, Math.abs(y1 - y0) / 3);
@@ -294,7 +295,7 @@ function distance(points, x, y) {
   return least;
 }
 
-/** Entry for Streamlit's components. */
+/** Entry point of the Streamlit component. */
 function streamlit({ data, parentElement, setTriggerValue }) {
   if (!data) return undefined;
   let walk = mounted.get(parentElement);

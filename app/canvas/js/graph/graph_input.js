@@ -112,21 +112,21 @@ export class GraphInput {
     action();
   }
 
-  /** Move the cursor along an edge, from its end `from` (0: source, 1: target) to the nearest box at the other end. */
+  /** Move the cursor along an edge from its end `from` (0: source, 1: target) to its end `to`, to the nearest box. */
   along(from, to) {
     const { walk } = this, here = this.here();
     const ends = walk.data.edges.filter((edge) => edge[from] === here).map((edge) => edge[to]);
     this.moveCursor(nearest(walk.layout.boxes, here, ends), "no box in this direction");
   }
 
-  /** Move the cursor to the box beside it, at about the same height. */
+  /** Move the cursor to the nearest box on the left (way −1) or right (way 1) at about the same height. */
   beside(way) {
     const { walk } = this, here = this.here(), { boxes } = walk.layout, [x, y, w, h] = boxes[here];
     const level = boxes.map((_, k) => k).filter((k) => {
       const [bx, by, bw, bh] = boxes[k];
       return k !== here && by < y + h && by + bh > y && way * (bx + bw / 2 - x - w / 2) > 0;
     });
-    this.moveCursor(nearest(boxes, here, level), "no box beside it");
+    this.moveCursor(nearest(boxes, here, level), "no box on this side");
   }
 
   here() {
@@ -134,7 +134,7 @@ export class GraphInput {
     return [cursor, marks.selected, marks.peak, 0].find((k) => k >= 0 && k < vertices.length) ?? 0;
   }
 
-  /** Move the cursor to a box, or report `otherwise`. */
+  /** Move the cursor to a box; for −1 keep the cursor and announce the text `otherwise`. */
   moveCursor(vertex, otherwise) {
     const { walk } = this, before = walk.cursor;
     walk.cursor = vertex >= 0 ? vertex : this.here();
@@ -168,7 +168,7 @@ function nearest(boxes, here, among) {
 
 const describe = ({ vertices }, k) => [vertices[k].name, ...vertices[k].tip.map((pair) => pair.join(" "))].join(", ");
 
-/** Rows of the tooltip. Names come from the file, so they are set as text, never as HTML. */
+/** Return the elements of the tooltip of an item. Names from files become text, never HTML. */
 function tipOf({ vertices, edges, levels }, { vertex, edge, frame }) {
   let [title, rows] = frame >= 0 ? [levels[frame][2], [["open", "click to close"]]] : [];
   if (vertex >= 0) [title, rows] = [vertices[vertex].name, vertices[vertex].tip];

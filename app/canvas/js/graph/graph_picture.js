@@ -1,6 +1,6 @@
-// Draws a collapsed graph: frames, edges, boxes, in that order; parts outside of the view are skipped.
+// Draw the visible part of a graph: frames of open modules, then edges, then boxes.
 
-/** Colours of marks, which also have shapes and words. */
+/** Colours of marks. Each mark also has a shape or a text. */
 export const SHADES = { held: "#0072B2", peak: "#D55E00" };
 const LEGIBLE = 10; // smallest font size of a label in pixels
 const ROUND = 4;
@@ -101,7 +101,7 @@ function boxes(scene, cursor, under) {
 function box(scene, vertex, [x, y, w, h], { cursor, under, k }) {
   const { pen, data, look, scale, words } = scene, chosen = data.marks.selected === k, peak = data.marks.peak === k;
   if (vertex.kind === "level") {
-    // a second outline shows that the box can be opened
+    // A second outline is a sign that the box can be opened.
     outline(pen, [x + 3, y + 3, w, h], look.soft, Math.max(0.8, 0.6 / scale));
     fill(pen, [x + 3, y + 3, w, h], `rgb(${look.solid})`);
   }
@@ -133,7 +133,7 @@ function box(scene, vertex, [x, y, w, h], { cursor, under, k }) {
   pen.fillText(`+${vertex.hidden}`, x + w - 4, y + 8);
 }
 
-/** A flag with a word marks the peak, not only a colour. */
+/** Draw a flag with the text "peak", because a colour alone is not visible to everybody. */
 function flag({ pen, look, scale, words, font }, x, y, w) {
   pen.fillStyle = SHADES.peak;
   pen.fillRect(x, y - 1, w, Math.max(3, 2 / scale));
@@ -165,7 +165,7 @@ function outline(pen, [x, y, w, h], colour, width) {
   pen.stroke();
 }
 
-/** A text cut in its middle. */
+/** Return a text, with a "…" in its middle if it is wider than `width`. */
 function fitted(pen, text, width) {
   if (pen.measureText(text).width <= width) return text;
   let keep = Math.max(2, Math.floor((text.length * width) / pen.measureText(text).width) - 1);

@@ -1,5 +1,5 @@
-// Layout of a collapsed graph, innermost level first. The library lays out each open level on its own; the level above
-// treats it as one box. The cost grows with the largest level. Equal levels are laid out once. Runs in a worker.
+// Layout of a graph with open modules (levels). The library lays out each level separately, innermost level first; in
+// its parent, a level is one box. Equal levels are laid out once. This module runs in a worker.
 
 const TITLE = 28;
 const PAD = 10;
@@ -7,10 +7,10 @@ const BESIDE = 16;
 const BETWEEN = 34;
 
 /**
- * Return {boxes: [[x, y, w, h]], frames: [[x, y, w, h]], routes: [[x, y, …] or null], width, height}. Arguments:
- * `sizes` of the vertices as [w, h], the level that contains each (`within`), `edges` as [source, target], `levels` as
- * [number, parent] with parents first (without the root, 0), and the widths of their `titles`. A route is null if its
- * edge crosses a frame.
+ * Return the layout {boxes: [[x, y, w, h]], frames: [[x, y, w, h]], routes: [[x, y, …] or null], width, height}. The
+ * route of an edge that crosses a frame is null. Arguments: `sizes`: [w, h] of each vertex; `within`: level of each
+ * vertex; `edges`: [source, target]; `levels`: [number, parent] without the root 0, parents first; `titles`: level →
+ * width of its title.
  */
 export function arrange(dagre, { sizes, within, edges, levels, titles }) {
   const parent = new Map(levels), below = new Map([[0, []]]), size = new Map(), place = new Map(), known = new Map();
@@ -29,7 +29,10 @@ export function arrange(dagre, { sizes, within, edges, levels, titles }) {
   return absolute({ sizes, edges, levels, below, size, place, lifted });
 }
 
-/** The level at which each edge is drawn: {of: level → Map("a b" → index), at: per edge [level, key, plain]}. */
+/**
+ * Return the level at which each edge is laid out: {of: level → Map("a b" → index), at: per edge [level, key, plain]}.
+ * `plain`: whether the edge crosses no frame.
+ */
 function liftAll(edges, within, parent) {
   const of = new Map(), at = [];
   const way = (level) => {
@@ -54,7 +57,7 @@ function liftAll(edges, within, parent) {
   return { of, at };
 }
 
-/** Lay out one level: {at: [[x, y]] of the centres, routes: points per link, width, height}. Cached per content. */
+/** Return the layout of one level: {at: [[x, y]] of the centres, routes: points per link, width, height}; cached. */
 function layOut(dagre, { below, size, links }, known) {
   const number = new Map(below.map((name, k) => [name, k])), pairs = [...links.keys()].map((key) => {
     return key.split(" ").map((name) => number.get(name));
@@ -74,7 +77,7 @@ function laidOut(dagre, sizes, pairs) {
   const label = graph.graph(), at = [];
   let width = joined.size ? label.width : 0, height = joined.size ? label.height : 0;
   for (const k of joined) at[k] = [graph.node(String(k)).x, graph.node(String(k)).y];
-  // Boxes without neighbours are placed below, in rows about as wide as the rest.
+  // Boxes without edges are placed below all other boxes, in rows of about the same width.
   const alone = sizes.map((_, k) => k).filter((k) => !joined.has(k));
   const area = alone.reduce((sum, k) => sum + (sizes[k][0] + BESIDE) * (sizes[k][1] + BESIDE), 0);
   const room = Math.max(width, 1.3 * Math.sqrt(area), ...alone.map((k) => sizes[k][0]));
@@ -91,7 +94,7 @@ function laidOut(dagre, sizes, pairs) {
   return { at, routes, width, height };
 }
 
-/** Convert positions within levels to positions in the drawing. */
+/** Return the layout with positions in the drawing instead of positions within levels. */
 function absolute({ sizes, edges, levels, below, size, place, lifted }) {
   const boxes = sizes.map(() => [0, 0, 0, 0]), frames = new Map(), corner = new Map([[0, [0, 0]]]);
   for (const level of [0, ...levels.map(([number]) => number)]) {

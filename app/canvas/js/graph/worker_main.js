@@ -1,4 +1,4 @@
-// Message loop of the layout worker, after the library and layout.js: one layout per drawing.
+// The message handler of the layout worker. The script of the worker begins with the library and layout.js.
 
 globalThis.addEventListener("message", ({ data: { number, drawing } }) => {
   try {

@@ -1,4 +1,4 @@
-// Reader of the bytes that app/canvas/pack.py writes. Typed columns are views of the buffer; names are decoded on use.
+// Read the bytes that app/canvas/pack.py writes. Columns are typed arrays on the buffer; names are decoded on use.
 
 export const DECODER = new TextDecoder();
 const KINDS = { u1: Uint8Array, u2: Uint16Array, u4: Uint32Array, u8: BigUint64Array };
@@ -9,7 +9,7 @@ export async function inflated(bytes) {
   return new Uint8Array(await new Response(stream).arrayBuffer());
 }
 
-/** Parse bytes to {token, plans}. Copies them once, because in a message they may start at an unaligned address. */
+/** Parse bytes to {token, plans}. The bytes are copied, because a message may contain them at an unaligned address. */
 export function decode(bytes) {
   const data = bytes.slice();
   if (DECODER.decode(data.subarray(0, 8)) !== "TMMUCANV") throw new Error("these bytes are not a packed plan");
@@ -29,7 +29,7 @@ export function tokenOf(bytes) {
   return /"token":"([0-9a-f]+)"/.exec(DECODER.decode(bytes.subarray(16, 16 + Math.min(length, 80))))?.[1];
 }
 
-/** A pool of strings: one blob, and the byte at which each string ends. */
+/** A list of strings, stored as one blob and the end offset of each string. */
 class Pool {
   constructor(spec, read) {
     this.blob = read(spec.blob);
@@ -46,7 +46,7 @@ class Pool {
     return DECODER.decode(this.blob.subarray(this.start(i), Number(this.ends[i])));
   }
 
-  /** Return the index of a string, or −1. Compares bytes, so that not all strings are decoded. */
+  /** Return the index of a string, or −1. It compares bytes, so that the strings are not decoded. */
   indexOf(text) {
     const needle = new TextEncoder().encode(text), { blob, ends } = this;
     for (let i = 0, start = 0; i < this.length; i++) {
@@ -61,7 +61,7 @@ class Pool {
     return -1;
   }
 
-  /** Set a flag for every string that contains the text, ignoring the case of Latin letters. */
+  /** Set flags[i] = 1 for every string that contains the text; the case of the letters A to Z is ignored. */
   find(text, flags) {
     const needle = new TextEncoder().encode(text).map(fold);
     if (!needle.length) return;
@@ -82,7 +82,7 @@ class Pool {
 }
 const fold = (byte) => (byte >= 65 && byte <= 90 ? byte + 32 : byte);
 
-/** A dictionary-encoded column: a code per row, and each string once. */
+/** A column of strings: a code per row, and the string of each code. */
 class Table {
   constructor(spec, read) {
     this.codes = read(spec.codes);
@@ -95,9 +95,9 @@ class Table {
   }
 }
 
-/** One plan. Columns hold numbers for drawing; exact() returns the same figure as a BigInt for texts. */
+/** One plan. Its columns are numbers for drawing; exact() returns a value as a BigInt for texts. */
 export class Columns {
-  /** `spec` names the position of each array; `read` returns the array at a position. */
+  /** `spec` has the position of each array; `read(position)` returns an array. */
   constructor(spec, kinds, read) {
     const numbers = (place) => {
       const values = read(place);
@@ -108,14 +108,14 @@ export class Columns {
       return Array.from({ length: flat.length / 3 }, (_, k) => flat.slice(3 * k, 3 * k + 3));
     };
     const { name, planner, slotted, steps, ranked } = spec;
-    Object.assign(this, { name, planner, slotted, steps, ranked }); // ranked: the operators with a colour of their own
+    Object.assign(this, { name, planner, slotted, steps, ranked }); // ranked: the operators that have a colour
     this.kinds = kinds; // the names of the bits of `changes`
     this.n = spec.rows;
     this.events = spec.events ? read(spec.events) : null; // the plan's step of each drawn step
     this.raw = Object.fromEntries(Object.entries(spec.columns).map(([column, triple]) => [column, read(triple)]));
-    // `death` is the end of the use of its bytes, which is drawn.
+    // `death` is the step after the last use of the bytes, because the drawing shows the use of bytes.
     for (const [column, place] of Object.entries(spec.columns)) this[column] = numbers(place);
-    this.stillRead = new Set(Array.from(read(spec.still_read), Number)); // their live range ends one step earlier
+    this.stillRead = new Set(Array.from(read(spec.still_read), Number)); // rows whose live range ends one step earlier
     this.ids = new Pool(spec.ids, read);
     this.nodes = new Pool(spec.nodes, read);
     // `module` is the layer of each row.
@@ -134,23 +134,23 @@ export class Columns {
     this.headOf = new Map(shared.map((row, k) => [row, heads[k]])); // row of a shared storage → its first tensor
     this.members = new Map(heads.map((head) => [head, []])); // head → all rows of its storage
     shared.forEach((row, k) => this.members.get(heads[k]).push(row));
-    this.handoffs = triples(spec.handoffs); // [step, giving row, taking row]
+    this.handoffs = triples(spec.handoffs); // in-place reuse: [step, row of the input, row of the output]
     this.reuses = triples(spec.reuses); // [freed row, written row, cost]
-    this.conflict = spec.conflict ? read(spec.conflict) : null; // per row: overlaps another in bytes and steps
-    this.changes = spec.changes ? read(spec.changes) : null; // per row, bit k: kinds[k]
-    this.twin = spec.twin ? read(spec.twin) : null; // row in the other plan plus one, or 0
+    this.conflict = spec.conflict ? read(spec.conflict) : null; // flag per row that overlaps another in bytes and steps
+    this.changes = spec.changes ? read(spec.changes) : null; // bits per row: bit k is set if kinds[k] applies
+    this.twin = spec.twin ? read(spec.twin) : null; // per row: 1 + row of the same tensor in the other plan, or 0
   }
 
   exact(column, row) {
     return BigInt(this.raw[column][row]);
   }
 
-  /** Return the plan's step of a drawn step or of its end. Texts show the plan's steps. */
+  /** Return the step of the plan for a drawn step. A plan with many more steps than rows is drawn with fewer steps. */
   stepAt(t) {
     return BigInt(this.events ? (this.events[t] ?? this.events.at(-1)) : t);
   }
 
-  /** The end of a row's live range. */
+  /** Return the end of a row's live range. */
   rangeEnd(row) {
     return this.death[row] - (this.stillRead.has(row) ? 1 : 0);
   }
@@ -159,12 +159,12 @@ export class Columns {
     return this.ids.indexOf(id);
   }
 
-  /** Return the row that names a storage: its first tensor. */
+  /** Return the row of the first tensor of a row's storage. */
   head(row) {
     return this.headOf.get(row) ?? row;
   }
 
-  /** Return {birth, death} of the storage of a row: its bytes are in use while any of its tensors is live. */
+  /** Return {birth, death} of the storage of a row. A storage is in use while any of its tensors is live. */
   held(row) {
     const rows = this.members.get(this.head(row)) ?? [row];
     let birth = Infinity, death = 0;
@@ -175,7 +175,7 @@ export class Columns {
     return { birth, death };
   }
 
-  /** Return rows in the contract's order of birth: (birth, larger first, id bytes). A counting sort. */
+  /** Return the rows sorted by first write, larger first, id (contract §4), with a counting sort. */
   byBirth() {
     if (this.order) return this.order;
     const heads = new Uint32Array(this.steps + 2);
@@ -201,7 +201,7 @@ export class Columns {
   }
 }
 
-/** View → the step from which it alone uses its bytes: its base and older views are dead. */
+/** Return a map from each view to the step from which only this view uses its bytes, because its base is dead. */
 function viewsBeyondTheirBase({ viewRows, baseOf, birth, death, offset, size }) {
   const alone = new Map(), until = new Map();
   for (const row of Array.from(viewRows, Number).sort((a, b) => birth[a] - birth[b] || a - b)) {

@@ -1,10 +1,10 @@
-// Find a row by a pixel, or as the neighbour of another row.
+// Find a row by a pixel, as the neighbour of another row, or by a text.
 
 const NEAR = 3; // pixels
 
 /**
- * Return the row under a pixel, or −1. Of several boxes that contain it the smallest wins; else the nearest box within
- * three pixels. Boxes are tested exactly, so that zooming in separates boxes that share a pixel.
+ * Return the row of the smallest box that contains a pixel; without one, of the nearest box within three pixels, or −1.
+ * Boxes are not rounded to pixels, so that zooming in separates boxes.
  */
 export function rowAt({ plan, plane, scene, shown }, x, y) {
   const { t, v } = plane.at(x, y), { perStep, perLevel } = plane, { birth, death, arena } = plan, { v0, v1 } = scene;
@@ -25,8 +25,8 @@ export function rowAt({ plan, plane, scene, shown }, x, y) {
 }
 
 /**
- * Return the next row in the order of v, or −1: among the rows live at `step`, else among those that overlap row `here`
- * in time, else among all. `direction`: 1 for a greater v, −1 for a smaller.
+ * Return the next row after `here` in the order of v, or −1. `direction`: 1 for a greater v, −1 for a smaller v. Only
+ * rows that are live at `step` count; without a step, only rows that overlap `here` in time.
  */
 export function nextInOrder({ plan, scene, shown }, here, direction, step) {
   const { birth, death, arena } = plan, from = here >= 0 ? scene.v0[here] : -direction * Infinity;

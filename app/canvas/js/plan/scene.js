@@ -1,17 +1,17 @@
-// The position of each box. All views share the time axis; v is the row, the slot or the byte.
+// The position of each box along v, which is a row, a slot or a byte. The position along the steps is its live range.
 
 export const VIEWS = { lifetimes: "Lifetimes", slots: "Slots", map: "Arena map" };
 
-/** Space for an arena's name above its band, as a fraction of the height of all bands. */
+/** Space for the name of an arena above its band, as a fraction of the height of all bands. */
 const NAME_ROOM = 0.062;
 
 /**
- * Return {view, v0, v1, bands, top, falling}: the half-open range in v of each row, and a band
- * {arena, base, height, extent} of each arena.
- * Arenas are stacked on one scale, the first on top (sideways: first on the left). Each has its zero at its bottom and
- * space for its name above. `reach`: the least bytes that each band shows, so that several charts have one scale.
- * `memory`: {capacity, arenas}: the map shows these arenas end to end in one memory, the first at the bottom, with one
- * capacity (null: unlimited). `over`: the ranges above a capacity, as {low, high} in v.
+ * Return {view, v0, v1, bands, over, top, falling}: the half-open range in v of each row, a band {arena, base, height,
+ * extent} per arena, and the ranges {low, high} above a capacity (`over`).
+ *
+ * Arenas have the same scale and are stacked, the first at the top (sideways: at the left). Arguments: `reach`: minimum
+ * bytes of each band, so that several charts have the same scale. `memory`: {capacity, arenas} of one memory that
+ * contains these arenas end to end, the first at the bottom; a null capacity is unlimited.
  */
 export function sceneOf(plan, { view, shown, sideways, other, reach = 0, memory = null }) {
   if (view === "lifetimes") return rowsByBirth(plan, shown);
@@ -81,8 +81,8 @@ function oneMemory(plan, { shown, other, memory }) {
 const used = (arena, view) => (!arena ? 0 : view === "slots" ? arena.slots : Number(arena.extent));
 
 /**
- * Return the height of a band: the largest of the extent, `reach`, and the capacity and the other plan's extent unless
- * these would make the plan itself too small to read.
+ * Return the height of an arena's band: the largest of its size, `reach`, its capacity and its size in the other plan.
+ * Capacity and size in the other plan are ignored if they are so large that the boxes could not be read.
  */
 function bandHeight(arena, view, other, reach) {
   const extent = Math.max(1, used(arena, view));
@@ -94,7 +94,7 @@ function bandHeight(arena, view, other, reach) {
   return Math.max(...wanted);
 }
 
-/** The arena whose live bytes change most: the default arena of the curve. */
+/** Return the index of the arena whose live bytes change most, the default arena of the curve. */
 export function liveliest(plan) {
   let best = 0, most = -1;
   plan.arenas.forEach((arena, k) => {

@@ -1,13 +1,13 @@
-// Shortens names to the width available. Words that many names share are removed first, so that short names stay
-// distinct. "…" replaces what is removed; the rest is verbatim, so that a search finds it.
+// Shorten names to the available width. Words that many names share are removed first, so that short names stay
+// distinct. "…" replaces removed words. The other words are not changed, so that a search finds them.
 
 import { shortened } from "../base/formats.js";
 
-const MOST_READ = 4000; // names sampled to count common words
-const MOST_KEPT = 20000; // cached results
+const MOST_READ = 4000; // maximum number of names in which common words are counted
+const MOST_KEPT = 20000; // maximum number of cached results
 const PART = /[A-Za-z0-9]+|[^A-Za-z0-9]/g;
 
-/** Return {brief(name, letters)} with the word counts of a plan's names. */
+/** Return {brief(name, letters)}, which shortens the names of a plan. */
 export function namerOf(plan) {
   const holders = new Map(), every = Math.max(1, Math.ceil(plan.n / MOST_READ)); // word → rows that contain it
   for (let row = 0; row < plan.n; row += every) {
@@ -32,7 +32,7 @@ const wordsOf = (parts) => new Set(parts.filter(isWord));
 /** Return the width of a text in letters; "…" counts as two. */
 const breadth = (text) => text.length + text.split("…").length - 1;
 
-/** Return the name without its most common words, as few as necessary; if that is too long, its beginning. */
+/** Return the name without its most common words. If that is too long, return only the beginning of it. */
 function brief(name, letters, cutsOf) {
   if (name.length <= letters) return name;
   const made = cutsOf(name), least = made.at(-1), fitting = made.find((cut) => breadth(cut) <= letters);
@@ -42,7 +42,7 @@ function brief(name, letters, cutsOf) {
   return `${before}${least.slice(before.length, before.length + room).replace(/…+$/u, "")}…`;
 }
 
-/** Yield the name with fewer and fewer words, the most common removed first; words that keep it unique stay. */
+/** Return versions of the name with fewer and fewer words, common words removed first. No other name gets shared. */
 function cuts(name, holders) {
   const parts = partsOf(name), kept = parts.map(() => true), made = [name];
   const words = parts.map((_, k) => k).filter((k) => isWord(parts[k]));
@@ -58,7 +58,7 @@ function cuts(name, holders) {
 
 const count = (holders, word) => holders.get(word)?.size ?? 0;
 
-/** Return the number of sampled names that contain all these words. */
+/** Return the number of counted names that contain all these words. */
 function sharing(words, holders) {
   const sets = Array.from(words, (word) => holders.get(word) ?? new Set()).sort((a, b) => a.size - b.size);
   let found = 0;
@@ -66,7 +66,7 @@ function sharing(words, holders) {
   return found;
 }
 
-/** Return the kept words verbatim, with "…" between them. */
+/** Return the kept words with their separators, and "…" in place of removed words. */
 function elided(parts, kept) {
   let text = "", between = "", gone = false;
   parts.forEach((part, k) => {

@@ -1,8 +1,8 @@
-// Texts about one tensor: for the tooltip, for screen readers and for the report's pictures.
+// Texts about one tensor, for the tooltip, for screen readers and for the report.
 
 import { counted, fullBytes, offsetWords, rangeWords, shortBytes, stepName } from "../base/formats.js";
 
-/** Return [heading, text] pairs of a row. `other`: the compared plan or null; `candidate`: `plan` is newer. */
+/** Return [heading, text] pairs about a row. `other`: compared plan or null; `candidate`: `plan` is the candidate. */
 export function linesOf(plan, row, { other = null, candidate = true } = {}) {
   const birth = plan.birth[row], death = plan.rangeEnd(row);
   const lines = [
@@ -22,13 +22,13 @@ export function linesOf(plan, row, { other = null, candidate = true } = {}) {
     if (to === row) lines.push(["reuses memory of", `${plan.ids.at(from)} at ${stepName(plan.stepAt(step))}`]);
   }
   if (plan.stillRead.has(row)) {
-    lines.push(["last read", `${named(plan, death)}; its memory could be reused in place, the planner did not`]);
+    lines.push(["last read", `${named(plan, death)}; the plan does not reuse the memory in place`]);
   }
   if (plan.twin && other) lines.push(...against(plan, other, row, candidate));
   return lines;
 }
 
-/** Return lines for a storage of several tensors: its tensors and its live range. */
+/** Return lines about the storage of a row, if the storage has several tensors. */
 function storage(plan, row) {
   const head = plan.head(row), members = plan.members.get(head);
   if (!members) return [];
@@ -55,12 +55,12 @@ const named = (plan, t) => stepName(plan.stepAt(t), plan.nodes.at(t));
 const range = (plan, from, to) => rangeWords(plan.stepAt(from), plan.stepAt(to));
 const livesOf = (plan, row) => range(plan, plan.birth[row], plan.rangeEnd(row));
 
-/** Return a range of drawn steps and its length, in the plan's steps. */
+/** Return a range of drawn steps and its length as text, in steps of the plan. */
 function livesFor(plan, from, to) {
   return `${range(plan, from, to)} · ${counted(plan.stepAt(to) - plan.stepAt(from), "step")}`;
 }
 
-/** Return lines "baseline → candidate" for the fields that differ. */
+/** Return a line "baseline → candidate" for each field that differs. */
 function against(plan, other, row, candidate) {
   if (!plan.twin[row]) return [["compared", candidate ? "not in the baseline" : "not in the candidate"]];
   const twin = plan.twin[row] - 1, lines = [];

@@ -1,10 +1,10 @@
-// Decode CBOR (RFC 8949) as plan files use it: definite lengths, no tags.
+// Decode CBOR (RFC 8949) with definite lengths and without tags, as in plan files.
 
 import { DECODER } from "../plan/columns.js";
 
 const INDEFINITE = 31;
 
-/** Return the value of CBOR bytes, integers over 2^53 as BigInts. Throws for other CBOR and for trailing bytes. */
+/** Return the value of CBOR bytes; integers over 2^53 are BigInts. Throws for other CBOR and for trailing bytes. */
 export function cborValue(bytes) {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   let at = 0;

@@ -13,7 +13,7 @@ export async function readFile(bytes) {
   const data = bytes[0] === 0x1f && bytes[1] === 0x8b ? await inflated(bytes) : bytes;
   const document = parsed(data), schema = String(document?.schema ?? "");
   if (schema.startsWith("tmmu_plan/1")) return { plan: document, review: null };
-  if (!schema.startsWith("tmmu_review/1")) throw new Error("it is neither a finished plan nor a review file");
+  if (!schema.startsWith("tmmu_review/1")) throw new Error("the file is not a finished plan and not a review file");
   const inner = Uint8Array.from(atob(document.plan), (c) => c.charCodeAt(0));
   return { plan: (await readFile(inner)).plan, review: document.review };
 }
@@ -28,7 +28,7 @@ function parsed(data) {
   }
 }
 
-/** Parse integers above 2^53 as BigInts, if the browser passes their source text. */
+/** Reviver of JSON.parse that returns integers above 2^53 as BigInts, if the browser passes their source text. */
 const exact = (key, value, context) =>
   Number.isInteger(value) && !Number.isSafeInteger(value) && context ? BigInt(context.source) : value;
 
@@ -37,8 +37,8 @@ export function columnsOf(plan) {
   const rows = plan.tensors, rowOf = new Map(rows.map((row, k) => [row.tensor_id, k]));
   const names = Object.keys(plan.arenas).sort();
   const damaged = rows.find((row) => !names.includes(row.arena) || ![row.birth, row.death].every(Number.isSafeInteger));
-  if (damaged) throw new Error(`its tensor ${damaged.tensor_id} has an invalid arena or live range`);
-  if (!Number.isSafeInteger(plan.steps)) throw new Error("its number of steps is invalid");
+  if (damaged) throw new Error(`the tensor ${damaged.tensor_id} has an invalid arena or live range`);
+  if (!Number.isSafeInteger(plan.steps)) throw new Error("the number of steps is invalid");
   const handoffs = plan.handoffs.filter((each) => rowOf.has(each.from) && rowOf.has(each.to));
   const held = heldUntil(plan, handoffs, rowOf);
   const storages = storagesOf(rows, held);
@@ -67,7 +67,7 @@ export function columnsOf(plan) {
   return { columns: new Columns(spec, [], (values) => values), findings: findings(plan, arenas, rows, conflicts) };
 }
 
-/** Return per row the step after its last use of bytes; in-place reuse not taken adds a step (contract §11). */
+/** Return per row the step after the last use of its bytes. An unused in-place reuse adds a step (contract §11). */
 function heldUntil(plan, handoffs, rowOf) {
   const held = plan.tensors.map((row) => row.death);
   for (const each of handoffs) {
@@ -78,7 +78,7 @@ function heldUntil(plan, handoffs, rowOf) {
   return held;
 }
 
-/** Rows of one arena, slot and generation share a storage: {arena, rows, birth, death, start, stop}. */
+/** Return the storages as {arena, rows, birth, death, start, stop}. Rows of one slot and generation share a storage. */
 function storagesOf(rows, held) {
   const found = Map.groupBy(rows.keys(), (k) => `${rows[k].logical_slot}/${rows[k].generation}/${rows[k].arena}`);
   return Array.from(found.values(), (members) => {
@@ -96,7 +96,7 @@ function storagesOf(rows, held) {
   });
 }
 
-/** Return the rows of storages that overlap in bytes and steps. `whole`: the arenas share one address space. */
+/** Return the rows of storages that overlap in bytes and steps. `whole`: whether all arenas have one address space. */
 function overlaps(storages, whole) {
   const hit = new Set(), spaces = Map.groupBy(storages, (each) => (whole ? "" : each.arena));
   for (const space of spaces.values()) {
@@ -113,7 +113,7 @@ function overlaps(storages, whole) {
   return hit;
 }
 
-/** Return the steps to draw if there are many more steps than rows; null: all. */
+/** Return the steps to draw if there are many more steps than rows; null for all steps. */
 function drawnSteps(plan, rows, held) {
   if (plan.steps <= 8 * rows.length + 1024) return null;
   const found = new Set([0, plan.steps, ...rows.map((row) => row.birth), ...rows.map((row) => row.death), ...held]);
@@ -135,7 +135,7 @@ function nodeAt(plan, step) {
   return loads && step === 0 ? "@inputs" : (order[step - (loads ? 1 : 0)] ?? "");
 }
 
-/** Return the figures of an arena and its live bytes at each drawn step; peak and size come from the rows. */
+/** Return the figures of an arena and its live bytes at each drawn step. Peak and size are computed from the rows. */
 function arenaOf(plan, name, storages, { drawn, steps, events, nodes }) {
   const given = plan.arenas[name], mine = storages.filter((each) => each.arena === name);
   const live = new Float64Array(Math.max(1, steps));
@@ -231,9 +231,10 @@ function findings(plan, arenas, rows, conflicts) {
   const found = [];
   for (const { name, extent, peak, capacity } of arenas) {
     const { extent_bytes, peak_live_bytes } = plan.arenas[name];
-    if (String(extent_bytes) !== extent) found.push(`${name}: size ${extent_bytes} B in the file, ${extent} B by its rows`);
-    if (String(peak_live_bytes) !== peak) found.push(`${name}: peak ${peak_live_bytes} B in the file, ${peak} B by its rows`);
-    if (capacity !== null && BigInt(extent) > BigInt(capacity)) found.push(`${name}: size over its capacity of ${capacity} B`);
+    const differs = (what, given, counted) => found.push(`${name}: ${what} ${given} B in the file, ${counted} B computed`);
+    if (String(extent_bytes) !== extent) differs("size", extent_bytes, extent);
+    if (String(peak_live_bytes) !== peak) differs("peak", peak_live_bytes, peak);
+    if (capacity !== null && BigInt(extent) > BigInt(capacity)) found.push(`${name}: size over the capacity of ${capacity} B`);
   }
   const names = [...conflicts].slice(0, 4).map((k) => rows[k].tensor_id);
   if (names.length) found.push(`${conflicts.size} tensors overlap in time and bytes: ${names.join(", ")} …`);

@@ -9,7 +9,7 @@ const VIEWS = ["map", "lifetimes", "slots"];
 const at = (id) => document.getElementById(id);
 let opened = 0;
 
-/** Open a file (a Blob) in the page; a file that cannot be opened is reported and the page stays as it is. */
+/** Show the plan of a file (a Blob) in the page. For an invalid file, show an error and keep the page. */
 async function open(file) {
   const problem = at("problem");
   try {
@@ -27,7 +27,7 @@ async function open(file) {
     at("bookmarks").replaceChildren(...bookmarks(drawn, review?.views ?? [], showSelected));
   } catch (error) {
     problem.hidden = false;
-    problem.textContent = `${file.name ?? "The file"} cannot be opened here: ${error.message}.`;
+    problem.textContent = `${file.name ?? "The file"} cannot be opened: ${error.message}.`;
   }
 }
 
@@ -44,8 +44,8 @@ function facts(plan, columns, findings, review) {
     const given = plan.arenas[arena.name].status ?? "unknown", status = given === "optimal" ? "claimed" : given;
     return cells("td", [arena.name, fullBytes(arena.bound), fullBytes(arena.extent), arena.gap, capacity, status]);
   });
-  const head = cells("th", ["arena", "lower bound (of the file)", "arena size", "gap", "capacity", "optimality"]);
-  const checked = "Checked in this page: overlaps, arena sizes, peaks. “tmmu verify” checks the whole plan.";
+  const head = cells("th", ["arena", "lower bound (in the file)", "arena size", "gap", "capacity", "optimality"]);
+  const checked = "This page checks overlaps, arena sizes and peaks. Use “tmmu verify” to check the whole plan.";
   const found = findings.map((text) => el("p", { class: "bad" }, `✗ ${text}`));
   const notes = (review?.notes ?? []).map((note) => {
     const place = note.tensor ? `tensor ${note.tensor}` : (note.step ?? null) === null ? "plan" : `step ${note.step}`;
@@ -57,7 +57,7 @@ function facts(plan, columns, findings, review) {
     ...(decided ? [el("p", { id: "decision" }, `Decision: ${decided.answer} ${decided.text ?? ""}`)] : []),
     ...(notes.length ? [el("h3", {}, "Notes"), el("ul", { id: "notes" }, ...notes)] : []),
     el("table", {}, head, ...rows),
-    ...(found.length ? found : [el("p", { class: "good" }, "✓ no overlaps; sizes and peaks agree with the rows")]),
+    ...(found.length ? found : [el("p", { class: "good" }, "✓ no overlaps; sizes and peaks are correct")]),
     el("p", { class: "soft" }, checked),
   ];
 }

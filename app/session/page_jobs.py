@@ -1,0 +1,210 @@
+"""Background jobs of the pages: changes that make a plan fit, sizes and ranks, and runs of a model in its runtime."""
+
+import functools
+from collections.abc import Mapping
+from contextlib import suppress
+from hashlib import sha256
+from typing import Any
+from urllib.parse import urlencode
+
+import msgspec
+
+from app.session.opening import MOVES, Opened, content_of, open_source, shelf
+from app.session.planning import about, opened_at, ranks_key, requested, spelled_out, task_job
+from app.session.rank_sets import MOST_RANKS, spec_of
+from app.session.view_state import Choice, to_query
+from app.session.work import tasks
+from app.session.work.jobs import Job, job_table
+from app.session.work.workers import Task, TaskCall, TaskNotFinished
+from tmmu_core.base.errors import TmmuError
+from tmmu_core.fitting.move import Kind, Move
+from tmmu_core.fitting.moves.sizes import Largest
+from tmmu_core.fitting.problem.answer import Fitted
+from tmmu_core.fitting.problem.capacity import Capacity
+from tmmu_core.fitting.problem.planner_calls import Candidate
+from tmmu_core.fitting.search.what_if import WhatIf
+from tmmu_core.graph.arenas import as_given
+from tmmu_core.graph.model import Arena
+from tmmu_core.graph.native import native_file
+from tmmu_core.graph.sharding.shard_spec import read_spec
+from tmmu_core.planners import planner_named
+from tmmu_core.planners.problem import Progress
+from tmmu_core.plans.making.dynamic_shapes import DimCurve
+from tmmu_core.plans.making.ranks import RankPlans
+from tmmu_core.plans.making.request import PlanRequest
+from tmmu_core.plans.making.request_options import OPTION_SPECS
+from tmmu_core.runtime.measure import measure_model
+
+MOST_LIVES = 20_000
+"""Maximum number of live ranges for which the page plans the buffers of another tool's plan without a click."""
+
+
+# --- changes of the page Fix -------------------------------------------------------------------------------------
+
+
+def search(choice: Choice, capacity: Capacity, kinds: frozenset[Kind]) -> Job[Fitted]:
+    """Return the job that searches for changes with which the plan fits; ``found`` lists the candidates so far."""
+    return _fit_job(choice, "making it fit", ("fit", capacity.key), tasks.search, capacity, kinds=kinds)
+
+
+def largest(choice: Choice, dim: str, capacity: Capacity, kinds: frozenset[Kind]) -> Job[Largest]:
+    """Return the job that finds the largest size of ``dim`` that fits."""
+    graph = open_source(choice.source).graph
+    model = tasks.File(*content_of(choice.source)) if graph is not None and dim in graph.ranges else None
+    goal, key = tasks.Goal(dim, capacity, model), ("largest", dim, capacity.key)
+    return _fit_job(choice, f"finding the largest {dim}", key, tasks.largest, goal, kinds=kinds)
+
+
+def ranked(choice: Choice, kinds: frozenset[Kind]) -> Job[WhatIf]:
+    """Return the job that plans each single change and ranks the changes by the bytes that each saves."""
+    return _fit_job(choice, "ranking single changes", ("ranked",), tasks.ranked_moves, kinds=kinds)
+
+
+def alone(choice: Choice, move: Move) -> Job[Candidate]:
+    """Return the job that plans the graph with one change."""
+    key = ("one move", move.kind, move.what, *choice.problem)
+    return task_job(key, "planning one change", choice, tasks.one_move, move)
+
+
+def whole_curve(choice: Choice, kinds: frozenset[Kind]) -> Job[tuple[Candidate, ...]]:
+    """Return the job that computes plans by bytes and cost, from the current plan to the lower bound."""
+    return _fit_job(choice, "computing savings against cost", ("curve",), tasks.curve_down, kinds=kinds)
+
+
+def _fit_job(
+    choice: Choice, what: str, key: tuple[Any, ...], task: Task, *arguments: Any, kinds: frozenset[Kind]
+) -> Job[Any]:
+    """Return the job of a task whose last argument is the set of allowed kinds of changes."""
+    return task_job((*key, tuple(sorted(kinds)), *choice.problem), what, choice, task, *arguments, kinds)
+
+
+def moves_of(choice: Choice) -> tuple[Move, ...]:
+    """Return the moves from the baseline's graph to the current graph; () if the graph was not opened from a fit."""
+    if not choice.moves:
+        return ()
+    with suppress(TmmuError, msgspec.DecodeError):  # the server no longer has the file
+        return msgspec.json.decode(content_of(choice.moves)[0], type=tuple[Move, ...])
+    return ()
+
+
+def start_of(choice: Choice) -> str:
+    """Return the source of a baseline: a link with the whole request of ``choice``."""
+    request = {name: getattr(choice, name) for name in ("source", *OPTION_SPECS)}
+    return f"link:?{urlencode(to_query(Choice(**request)))}"
+
+
+def applied_changes(candidate: Candidate, choice: Choice, name: str) -> dict[str, Any]:
+    """Return the fields of the choice that opens a candidate: its graph, its moves, and ``choice`` as baseline.
+
+    Limits, planner options and arena settings are copied, because the graph file does not contain them.
+    """
+    plan_input = candidate.plan_input
+    options = dict(plan_input.options)
+    if (choice.capacities or choice.arenas) and "minimise" in planner_named(plan_input.planner).options:
+        options.setdefault("minimise", True)  # the fit minimised, so a capacity must not end this search
+    limits = {"capacities": choice.capacities, "budget": choice.budget}
+    arenas: dict[str, Any] = {name: getattr(choice, name) for name in ("arenas", "alignment", "page_size")}
+    if any(move.kind == "alignment" for move in candidate.moves):
+        arenas |= {"arenas": _with_capacities_of(choice, plan_input.arenas), "alignment": None}
+    planned = {"planner": plan_input.planner, "options": options}
+    full = spelled_out(choice, open_source(choice.source))
+    moves = shelf().put(f"{name}{MOVES}", msgspec.json.encode(candidate.moves))
+    compared = {"baseline": start_of(full), "moves": moves}
+    graph = native_file.encode(candidate.fitted_graph, "fitted.tmmu.cbor.gz")
+    return {"source": shelf().put(f"{name}.fitted.tmmu.cbor.gz", graph), **compared, **limits, **arenas, **planned}
+
+
+def _with_capacities_of(choice: Choice, arenas: Mapping[str, Arena | Mapping[str, Any]] | None) -> dict[str, Any]:
+    """Return the arena configuration with the capacities of the choice."""
+    found, limited = as_given(arenas or {}), as_given(choice.arenas or {})
+    for name, one in found.items():
+        if "capacity_bytes" in limited.get(name, {}):
+            found[name] = {**one, "capacity_bytes": limited[name]["capacity_bytes"]}
+    return found
+
+
+# --- sizes and ranks of the page Scale ---------------------------------------------------------------------------
+
+
+def scales(opened: Opened, choice: Choice) -> dict[str, str]:
+    """Return view → title of the views of Scale that apply.
+
+    The view Shapes needs a dimension. The view Ranks needs a parameter, or a tensor with a shard.
+    """
+    graph = opened.graph
+    if graph is None:
+        return {}
+    sharded = bool(choice.shard or choice.shard_spec)
+    shardable = sharded or any(t.role == "parameter" or t.shard is not None for t in graph.tensors)
+    return ({"shapes": "Shapes"} if graph.dims else {}) | ({"ranks": "Ranks"} if shardable else {})
+
+
+def all_ranks(choice: Choice) -> Job[RankPlans]:
+    """Return the job that plans every rank of ``choice.shard``. Ranks with the same graph are planned once."""
+
+    def run(progress: Progress) -> RankPlans:
+        spec = spec_of(choice.shard)
+        world = read_spec(spec).world_size
+        if world > MOST_RANKS:
+            raise TaskNotFinished(
+                f"the mesh has {world:,} ranks; this page shows up to {MOST_RANKS:,}.",
+                "Plan single ranks with tmmu plan --shard FILE --rank R, or use a smaller mesh.",
+            )
+        whole, opened = opened_at(choice.of_whole())
+        request = requested(whole, opened).but(shard_spec=spec)
+        ranks: RankPlans = job_table().run_task(about(tasks.ranks, opened, whole.dims, request), progress)
+        return ranks
+
+    return job_table().job(ranks_key(choice), "planning the ranks", run)
+
+
+def over_dim(choice: Choice, dim: str) -> Job[DimCurve]:
+    """Return the job that plans the sizes of one dimension; the other dimensions keep their chosen sizes."""
+    others = choice.of_whole().but(dims={name: n for name, n in choice.dims.items() if name != dim})
+    return task_job(("dim", dim, *others.problem), "planning the sizes", others, tasks.dim_curve, dim)
+
+
+# --- runs of a model in its runtime ------------------------------------------------------------------------------
+
+
+def runtime_of(opened: Opened) -> str:
+    """Return the name of the runtime that can run a model file; ``""`` for other files."""
+    return measure_model.runtime_of(content_of(opened.source)[0]) if opened.graph is not None else ""
+
+
+def known_run(choice: Choice) -> Job[measure_model.Measured] | None:
+    """Return the job that runs the model at the chosen sizes; ``None`` if nobody has started it."""
+    return job_table().known(_run_key(choice))
+
+
+def model_run(choice: Choice, opened: Opened) -> Job[measure_model.Measured]:
+    """Return the job that runs the model at the chosen sizes and measures its memory."""
+    call = TaskCall(tasks.measured, (*content_of(opened.source), dict(choice.dims) or None))
+    return job_table().job(_run_key(choice), "running the model", functools.partial(job_table().run_task, call))
+
+
+def tflm_runs(written: bytes, opened: Opened) -> Job[measure_model.Measured]:
+    """Return the job that runs a model in TensorFlow Lite Micro twice: without and with the plan in ``written``."""
+    call = TaskCall(tasks.measured, (*content_of(opened.source), None, "tflm", written))
+    key = ("compare", opened.source, sha256(written).digest())
+    return job_table().job(key, "running the model", functools.partial(job_table().run_task, call))
+
+
+def planned_arena(choice: Choice, opened: Opened) -> Job[int] | None:
+    """Return the job that plans the buffers of another tool's plan and returns the size of all arenas in bytes.
+
+    Return ``None`` for more than :data:`MOST_LIVES` live ranges.
+    """
+    assert opened.problem is not None
+    if len(opened.problem) > MOST_LIVES:
+        return None
+
+    def run(progress: Progress) -> int:
+        made = job_table().run_task(about(tasks.plan, opened, {}, PlanRequest(planner=measure_model.PLANNER)), progress)
+        return sum(arena.extent_bytes for arena in made.plan.arenas)
+
+    return job_table().job(("ours", choice.source), "planning the live ranges", run)
+
+
+def _run_key(choice: Choice) -> tuple[object, ...]:
+    return "measure", choice.source, tuple(sorted(choice.dims.items()))
