@@ -222,10 +222,12 @@ def test_check_leaves_the_module_and_the_generator_as_they_are() -> None:
         "adam",
         partial(torch.optim.AdamW, foreach=True),
         partial(torch.optim.AdamW, fused=True),
+        partial(torch.optim.SGD, fused=True),
         torch.optim.Adafactor,
+        torch.optim.NAdam,
         torch.optim.SGD([torch.zeros(1)], lr=0.1, momentum=0.9),
     ],
-    ids=["sgd", "adam", "adamw foreach", "adamw fused", "adafactor", "sgd with momentum"],
+    ids=["sgd", "adam", "adamw foreach", "adamw fused", "sgd fused", "adafactor", "nadam", "sgd with momentum"],
 )
 def test_optimizer_counts_in_plan_and_measurement(optimizer: Any) -> None:
     module = nn.Sequential(nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 256))
@@ -234,6 +236,7 @@ def test_optimizer_counts_in_plan_and_measurement(optimizer: Any) -> None:
     kept_loss_bytes = found["planned_peak_bytes"] - found["measured_peak_bytes"]
     assert 0 <= kept_loss_bytes <= 8  # the plan counts the loss and its gradient until the step ends
     assert abs(fit.eager_peak_bytes - found["measured_peak_bytes"]) <= 0.01 * found["measured_peak_bytes"]
+    assert found["gradients_equal"]
 
 
 def test_layers_add_up_to_parameters_and_activations() -> None:

@@ -6,6 +6,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 import torch
+from torch._subclasses.fake_tensor import DataDependentOutputException
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tmmu_core.base import strict
@@ -43,13 +44,14 @@ def make_optimizer(given: Optimizer, parameters: list[Any]) -> Any:
     return optimizer
 
 
-class _ReadOnes(TorchDispatchMode):
-    """Every value that the optimizer reads is one: fake tensors have none, and its memory does not depend on them."""
+class _Values(TorchDispatchMode):
+    """An unknown value that the optimizer reads is 0.5 or 1: its memory does not depend on it."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func is torch.ops.aten._local_scalar_dense.default:
-            return 1.0 if args[0].is_floating_point() else 1
-        return func(*args, **(kwargs or {}))
+        try:
+            return func(*args, **(kwargs or {}))
+        except DataDependentOutputException:
+            return 0.5 if args[0].is_floating_point() else 1
 
 
 def _first_steps(given: Optimizer, parameters: list[Any]) -> tuple[Any, int, int]:
@@ -75,7 +77,7 @@ def with_optimizer(graph: Graph, module: Any, gradients: Mapping[str, str], give
         return graph
     stand_ins = StandIns(mode_of(module.parameters()), real=True)
     names = {id(each): name.removeprefix(WRAPPER) for name, each in module.named_parameters()}
-    with stand_ins.mode, _ReadOnes(), torch.enable_grad():
+    with stand_ins.mode, _Values(), torch.enable_grad():
         own = {names[id(each)]: stand_ins.of(each) for each in module.parameters()}
         learned = [each.detach().requires_grad_(each.requires_grad) for each in own.values()]
         try:

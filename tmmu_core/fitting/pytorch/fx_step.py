@@ -131,7 +131,8 @@ class TorchStep:
         """Restore parameters, gradients, buffers, inputs and the random generator on exit."""
         inputs = [each for each in tree_leaves((self.call.args, self.call.kwargs)) if isinstance(each, torch.Tensor)]
         kept = (*self.module.parameters(), *self.module.buffers(), *inputs)
-        state = [(tensor, tensor.detach().clone(), tensor._version) for tensor in kept]
+        held = {storage._cdata: storage for storage in (tensor.untyped_storage() for tensor in kept)}.values()
+        state = [(storage, storage.clone()) for storage in held]
         gradients = [(each, each.grad) for each in self.module.parameters()]
         generators = {where: generator_state(where) for where in {"cpu", self.device}}
         for each, _ in gradients:
@@ -140,10 +141,8 @@ class TorchStep:
             with attributes_kept(self.module):
                 yield
         finally:
-            with torch.no_grad():
-                for tensor, before, version in state:
-                    if tensor._version != version:
-                        tensor.copy_(before)
+            for storage, data in state:
+                storage.copy_(data)
             for each, gradient in gradients:
                 each.grad = gradient
             for where, before in generators.items():
