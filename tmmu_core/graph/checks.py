@@ -14,7 +14,7 @@ from tmmu_core.graph.model import PHASES, ROLES, Graph, Inplace, Tensor
 
 
 def refuse(reason: str, path: str, message: str, hint: str, **about: str) -> NoReturn:
-    """Raise ``InvalidIrShapes``; ``about`` are diagnostics, of which empty ones are left out."""
+    """Raise ``InvalidIrShapes``; ``about`` are diagnostics; empty ones are left out."""
     known: dict[str, Any] = {key: value for key, value in about.items() if value}
     raise InvalidIrShapes(message, hint=hint, reason=reason, path=path, **known)
 
@@ -61,7 +61,7 @@ def refuse_roles_and_phases(graph: Graph) -> None:
 
 
 def refuse_unknown_operand(graph: Graph, known: dict[str, int], side: str) -> NoReturn:
-    """Raise for the first of the nodes' ``inputs`` or ``outputs`` that is not a tensor."""
+    """Raise for the first id in the nodes' ``inputs`` or ``outputs`` (``side``) that no tensor has."""
     k, j, name = next(operand for operand in _operands(graph, side) if operand[2] not in known)
     node, verb = graph.nodes[k].node_id, "reads" if side == "inputs" else "writes"
     message = f'the node "{node}" {verb} "{name}", which is not among the tensors.'
@@ -69,7 +69,7 @@ def refuse_unknown_operand(graph: Graph, known: dict[str, int], side: str) -> No
 
 
 def refuse_unknown_end(graph: Graph, known: dict[str, int], side: str) -> NoReturn:
-    """Raise for the first of the graph's ``inputs`` or ``outputs`` that is not a tensor."""
+    """Raise for the first id in the graph's ``inputs`` or ``outputs`` (``side``) that no tensor has."""
     j, name = next((j, name) for j, name in enumerate(getattr(graph, side)) if name not in known)
     message = f'the graph {side[:-1]} "{name}" is not among the tensors.'
     refuse("unknown_tensor", f"$.{side}[{j}]", message, _add(name), tensor=name)

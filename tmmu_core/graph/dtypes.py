@@ -79,7 +79,7 @@ def itemsize(dtype: str) -> int:
 
 
 def is_floating(dtype: str) -> bool:
-    """Return whether a gradient can flow through it: real or complex floating point of any width."""
+    """Return whether a tensor of this dtype can have a gradient: real or complex floating point of any width."""
     return normalise(dtype) in FLOATING
 
 

@@ -200,7 +200,7 @@ def _attention(first: int, of_keys: int, of_values: int, elementwise: int) -> Fo
 
 
 def _recurrent(gates: int) -> Formula:
-    """ONNX: X [T, B, I], W [directions, gates·H, I], R [directions, gates·H, H]; 4 more per gate value."""
+    """ONNX: X [T, B, I], W [directions, gates·H, I], R [directions, gates·H, H]; 4 more operations per gate value."""
 
     def formula(call: Call) -> int | None:
         x, w, r = call.inputs[:3]

@@ -1,8 +1,8 @@
 """The properties of every known operator, as data: one row per set of equal properties.
 
 A row is ``cost gradient traits: names``: the cost formula (:data:`tmmu_core.graph.flops.FORMULAS`, ``-`` where none is
-known), what the gradient reads (``nothing``, ``inputs``, ``outputs``, ``both`` or ``mask``), any number of traits, and
-the operators' names.
+known), the operands that the gradient reads (``nothing``, ``inputs``, ``outputs``, ``both`` or ``mask``), any number of
+traits, and the operators' names.
 
 Names have no case, hyphens or underscores. ``hlo:`` or ``aten:`` before a name limits a row to that family, because the
 families give one name to different operators. A name with a dot (``loop.open``) is an overload whose properties differ

@@ -28,7 +28,7 @@ OTHERS = frozenset(
         *("higherorder", "inductor", "tosa", "tensor", "tensorbase", "c", "variablefunctions"),
     )
 )
-"""Namespace words, in addition to those above, whose operators are in the table."""
+"""Further namespace words whose operators are in the table."""
 NAMESPACES = HLO | ATEN | COMMUNICATION | OTHERS
 
 GRADIENT = "_GRAD"

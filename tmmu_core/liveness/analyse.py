@@ -220,7 +220,7 @@ def _ends(timeline: Timeline, groups: Groups, planned: I64) -> U64:
 
 
 def _reject_misaligned(timeline: Timeline, groups: Groups, planned: I64) -> None:
-    """Raise for the tensor of lowest id whose offset violates its required alignment, else that of its dtype.
+    """Raise for the tensor of lowest id whose offset violates its declared alignment, else the alignment of its dtype.
 
     A view of a view can be aligned in its base and still misaligned in the storage (contract §3).
     """

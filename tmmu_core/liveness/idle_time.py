@@ -15,7 +15,7 @@ from tmmu_core.liveness.live_model import I64, Liveness
 
 @dataclass(frozen=True, eq=False)
 class Idle:
-    """Columns, one row per storage of a :class:`Liveness`. Steps; ranges are half-open."""
+    """Columns, one row per storage of a :class:`Liveness`. Values are steps; ranges are half-open."""
 
     held: I64
     """Number of steps from birth to death."""

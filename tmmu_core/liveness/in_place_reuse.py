@@ -1,7 +1,7 @@
 """In-place reuse (hand-off, buffer donation): when the last reader of x may write its output over x (contract §1).
 
-The candidates are the permitted pairs of input and output at the last read of the input. The first condition that a
-candidate violates refuses it. Each node is granted its first candidate that violates none.
+The candidates are the permitted pairs of input and output at the last read of the input. A candidate is
+refused by the first condition that it violates. Each node is granted its first candidate that violates none.
 """
 
 import numpy as np

@@ -189,7 +189,7 @@ def build_timeline(
 
 
 def _ids(index: GraphIndex, ordered: NDArray[np.int64]) -> Sequence[str]:
-    """Return the node ids in an order; the tuple of the graph if the order is that of the graph."""
+    """Return the node ids in an order; the graph's tuple if it has the same order."""
     if np.array_equal(ordered, np.arange(len(index.node_ids))):
         return index.node_ids
     return list(map(index.node_ids.__getitem__, ordered.tolist()))

@@ -47,7 +47,7 @@ class Explanation:
     takes_over: str | None
     """Tensor whose bytes this tensor reuses in place."""
     granted_by: str | None
-    """Tensor whose bytes this tensor may reuse in place, whether or not the planner did."""
+    """Tensor whose bytes this tensor may reuse in place, whether or not it does in the plan."""
     handed_to: str | None
     """Tensor that may reuse the bytes of this tensor in place."""
     handed_over: bool

@@ -50,10 +50,10 @@ class ArenaPlannerEntry(PlannerEntry):
     has_slots: bool = False
 
     def pack(self, problem: Problem, options: Mapping[str, Any], progress: Progress | None = None) -> Packing:
-        """Call the planner, with all storages if it has slots, else with those that have bytes or are colocated.
+        """Call the planner, with all storages if it has slots, else with the storages that have bytes or are colocated.
 
-        The others are at their fixed offset, or at 0. Raises ``InvalidIrShapes``: ``fixed_offset`` where a slot is at
-        another offset than a fixed one, and ``planner_option`` for relations between storages that only the planner
+        Other storages are at their fixed offset, or at 0. Raises ``InvalidIrShapes``: ``fixed_offset`` where a slot is
+        at another offset than a fixed one, and ``planner_option`` for relations between storages that only the planner
         ``reuse`` observes. Raises ``AlignmentViolation`` for a misaligned fixed offset.
         """
         terms = problem.reuse

@@ -1,9 +1,9 @@
 """``auto``: choose the planner by problem size and report the reason.
 
-Greedy runs come first; on most graphs their extent equals the lower bound. Otherwise the number of storages decides. Up
-to a few thousand: ``exact``, followed by ``search`` if optimality stays open (the lower result is kept). Then
-``search``, as long as a greedy run takes well under a second. Beyond that only greedy runs (from some hundred thousand
-storages on, only the three fastest).
+Greedy runs come first; on most graphs their extent equals the lower bound. Otherwise the number of storages
+decides. Up to a few thousand, ``exact`` runs, followed by ``search`` if optimality is not proven (the lower result is
+kept). With more, ``search`` runs, as long as a greedy run takes well under a second. With still more, only greedy runs
+are made; from some hundred thousand storages on, only the three fastest.
 
 With a capacity, the first packing that fits is the result, unless ``minimise`` is set (contract §11).
 """

@@ -1,13 +1,13 @@
 """Lower bounds on the extent of an arena, each provable, with the storages that prove it (witness).
 
 * **live**: storages alive at one moment are pairwise disjoint, so their bytes add up (max live bytes).
-* **grid**: if all of them start at multiples of g, each but the topmost takes a multiple of g.
+* **grid**: if all these storages start at multiples of g, each except the topmost takes a multiple of g bytes.
 * **hand-off**: a storage whose in-place reuse is impossible (fixed elsewhere, or must not alias) counts at the step
-  at which its successor is born.
+  at which the reusing storage is born.
 * **never alias**: a storage that must not alias any of the counted storages counts too, live or not.
 * **fixed**: the end of a storage with a fixed offset.
 
-All are weighted cliques of the conflict graph. The first takes O(n log n) with its witness.
+All bounds are weighted cliques of the conflict graph. The first and its witness take O(n log n).
 """
 
 from dataclasses import dataclass, replace
@@ -63,7 +63,7 @@ def bound_of(cols: Columns) -> Bound:
 
     for i, at in enumerate(cols.fixed) if cols.problem.fixed is not None else ():
         if at >= 0 and at + cols.size[i] > best.bytes:
-            parts = cols.part_lo[cols.part_of[i] : cols.part_of[i + 1]]  # empty where its lifetime is one gap
+            parts = cols.part_lo[cols.part_of[i] : cols.part_of[i + 1]]  # empty if its lifetime is one gap
             best = Bound(at + cols.size[i], (i,), int(cols.births[parts[0]]) if len(parts) else -1, "fixed", peak)
 
     coarse = min(cols.align) > 1
@@ -97,7 +97,7 @@ def on_grid(storages: list[tuple[int, int]]) -> int:
     """Return the least extent of pairwise disjoint ``(size, alignment)`` storages.
 
     With g the smallest alignment, every start is a multiple of g, so each storage but the topmost takes
-    ``align_up(size, g)``; the topmost is the one that saves most. Subsets of larger alignment are tried too.
+    ``align_up(size, g)``; the storage that saves most is the topmost. Subsets of larger alignment are tried too.
     """
     best = 0
     for grid in sorted({align for _, align in storages}):
@@ -142,7 +142,7 @@ def _never_alias(cols: Columns, held: tuple[int, ...]) -> list[int]:
 
 
 def _conflicts(cols: Columns, i: int) -> NDArray[np.bool_]:
-    """Return an array of shape (n,): whether storage i and each share no byte in any packing; cached."""
+    """Return an array of shape (n,): whether each storage shares no byte with storage i in any packing; cached."""
     kept: dict[int, NDArray[np.bool_]] = cols.memo.setdefault("conflicts", {})
     if i in kept:
         return kept[i]

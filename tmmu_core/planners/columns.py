@@ -206,7 +206,7 @@ def align_up(at: int, alignment: int) -> int:
 
 
 def free_gap(blocked: Iterable[tuple[int, int]], size: int, align: int, *, tightest: bool = False) -> int:
-    """Return the lowest offset of ``size`` free bytes; ``tightest``: that in the smallest gap.
+    """Return the lowest offset of ``size`` free bytes; with ``tightest``, the offset in the smallest gap.
 
     ``blocked``: ranges ``[start, end)`` of bytes. Without a gap, the offset is above all of them.
     """

@@ -6,8 +6,8 @@ whole lifetime. Orders and fits are those of the literature: size and breadth (P
 
 The loop has two forms with the same result. Plain Python walks the gaps between the placed storages that conflict. The
 native library does the same for few neighbours or few storages; for many it has a segment tree over compressed time,
-whose nodes hold two merged lists of address ranges: of the storages that cover a node, and of those that overlap it. A
-lifetime is O(log k) nodes, so a run visits O(n log k) lists.
+whose nodes contain two merged lists of address ranges: of the storages that cover a node, and of those that overlap it.
+A lifetime is O(log k) nodes, so a run visits O(n log k) lists.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -92,7 +92,7 @@ def by_length(cols: Columns) -> list[int]:
 
 
 def by_size_length(cols: Columns) -> list[int]:
-    """Most bytes × births during the lifetime first: like area without idle stretches of time."""
+    """Most bytes × births during the lifetime first: like area, without time in which nothing is born."""
     return _sorted_by(_times(cols, _births(cols)))
 
 

@@ -27,7 +27,7 @@ MEMORY = 12
 
 
 def search(problem: Problem, options: Mapping[str, Any], progress: Progress | None = None) -> Packing:
-    """Return the best packing found from the best greedy run.
+    """Return the best packing of a search that starts at the best greedy run.
 
     Options: ``iterations`` (for up to :data:`FULL_SPEED` storages), ``seed`` and ``max_nodes`` (:mod:`.meter`).
     """

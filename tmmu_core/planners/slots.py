@@ -1,15 +1,15 @@
 """``slots``: the normative planner (TMMU v2 §5, ``AssignLogicalSlots_v1`` and ``MapToVirtualAddresses_v1``).
 
 Interval graph colouring: visit the storages by birth, free the slots of dead ones, take the lowest free slot. This
-greedy colouring uses as many slots as storages are ever live together, which is optimal (interval graphs are
-perfect). A slot is as large as its largest tenant; slots follow each other::
+greedy colouring uses as few slots as possible: the maximum number of storages that are live together (interval graphs
+are perfect). A slot is as large as its largest tenant; slots follow each other::
 
     slot 2          ┌────┐                 offset 2 = align_up(offset 1 + size 1, alignment 2)
     slot 1     ┌────┴┬───┤
     slot 0  ───┴─────┴───┴───
 
 O(N log N) time, O(N) space. The number of slots is optimal, the number of bytes is not: a small tensor in a large
-slot wastes the rest, which the waste ledger calls slot rounding.
+slot wastes bytes, which the waste ledger calls slot rounding.
 """
 
 from collections.abc import Mapping

@@ -118,8 +118,8 @@ WHOLE_GRAPH = ViewRequest()
 def collapse(index: GraphIndex, tree: Tree, opened: Collection[Path], around: ViewRequest = WHOLE_GRAPH) -> Collapsed:
     """Return the graph with each level outside of ``opened`` as one vertex; with a radius, only the neighbourhood.
 
-    The middle is the vertex that writes the requested tensor, else that of the requested node; without either, the
-    whole graph is returned. O(operands + size of the neighbourhood).
+    The middle is the vertex that writes the requested tensor, else the vertex of the requested node; without
+    either, the whole graph is returned. O(operands + size of the neighbourhood).
 
     Vertices have codes: 2 × node, 2 × level + 1, −1 for the inputs, −2 − tensor.
     """

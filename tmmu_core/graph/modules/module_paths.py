@@ -7,7 +7,7 @@ Three sources, the best one first::
     parameters   transformer.h.0.mlp.c_fc.weight    PyTorch: a node that reads a parameter is in its module
 
 Under ``parameters``, a node that reads no parameter is in the common module of its neighbours: between two layers of
-``h.0.mlp`` it is in ``h.0.mlp``; a sum of two blocks is in the later one. A path is a tuple of names, the root is
+``h.0.mlp`` it is in ``h.0.mlp``; a sum of two blocks is in the later block. A path is a tuple of names, the root is
 ``()``; modules are in no hash and no file.
 """
 

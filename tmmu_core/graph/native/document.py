@@ -118,8 +118,8 @@ def refuse_later(fields: Mapping[str, Any], source: str) -> None:
     """Raise ``UnreadableInput`` if one of the top-level fields names a schema of a later version.
 
     All fields whose name contains ``schema`` or ``version`` are searched, because a later version may rename the field.
-    Such a field names a later schema if it has a schema's name and a version above 1, or, in a file with fields of this
-    product, only a version above 1.
+    Such a field names a later schema if its value is a schema's name with a version above 1. In a file with other
+    fields of this product, a version above 1 is sufficient.
     """
     is_ours = any(key == "tensors" or key.startswith(("ir_schema", "tmmu_")) for key in fields)
     for key, value in fields.items():

@@ -85,7 +85,7 @@ def decode(data: bytes, name: str = "") -> Graph:
     document.check_version(document.text_field(data, "ir_schema", name), GRAPH_SCHEMA, name, "$.ir_schema")
     graph = document.decode(data, Graph, name)
     if any(tensor.dtype is _DEFAULT_DTYPE or not tensor.shape for tensor in graph.tensors):
-        # A missing field has the default object itself. Then the file is decoded again for the fields that it contains.
+        # If a field may be missing (its value is the default object), decode again to see which fields are missing.
         notes = _first_version_notes(graph, document.decode(data, _WrittenTensors, name).tensors)
         graph = AnnotatedGraph(**msgspec.structs.asdict(graph), notes=notes) if notes else graph
     return normalise_dtypes(graph)
@@ -94,8 +94,8 @@ def decode(data: bytes, name: str = "") -> Graph:
 def _first_version_notes(graph: Graph, tensors: Sequence[_WrittenTensor]) -> tuple[str, ...]:
     """Return notes on tensors without dtype or shape: the first version omitted ``float32`` and the shapes of scalars.
 
-    Raises ``InvalidIrShapes`` for a tensor without shape in a file of a later version, which contains a ``float32`` or
-    an empty shape.
+    A file that contains a ``float32`` or an empty shape is of a later version: then a tensor without shape raises
+    ``InvalidIrShapes``.
     """
     shapeless = [i for i, tensor in enumerate(tensors) if tensor.shape is msgspec.UNSET]
     untyped = sum(tensor.dtype is msgspec.UNSET for tensor in tensors)

@@ -1,4 +1,4 @@
-"""The node-centric dialect (contract §8): nodes hold their outputs, and inputs are named by node and output.
+"""The node-centric dialect (contract §8): nodes contain their outputs, and inputs are named by node and output.
 
 ::
 
@@ -28,7 +28,7 @@ Shape = tuple[int | str, ...]
 PER_OUTPUT = ("dtype", "role", "alias_group_id", "view", "saved_for_backward", "remat", "alignment", "arena", "shard")
 """Fields of a node that are one value for all outputs, or a list with one each."""
 SAME = ("node_id", "instr", "phase", "inplace", "in_place_write", "params", "grad_edges")
-"""Fields of a node that are equal in the native format."""
+"""Fields of a node with the same name and meaning in the native format."""
 SAME_OF_GRAPH = ("name", "dims", "replan_policy", "safepoints", "execution_order")
 
 

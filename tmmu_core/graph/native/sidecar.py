@@ -77,7 +77,7 @@ def _head(path: Path) -> tuple[dict[str, _Entry], int]:
 
 
 def written(graph: Graph, held: Constants) -> Iterator[bytes]:
-    """Yield the parts of the sidecar of ``graph``, in the order of the tensors; those without bytes are omitted."""
+    """Yield the parts of the sidecar of ``graph``, in the order of the tensors; tensors without bytes are omitted."""
     head, at = {}, 0
     kept = [tensor for tensor in graph.tensors if tensor.id in held]
     for tensor in kept:

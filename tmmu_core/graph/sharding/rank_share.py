@@ -116,8 +116,9 @@ def view_on(
 ) -> tuple[Tensor, Split]:
     """Return a view inside this rank's part of its base, and its split.
 
-    Without an explicit split, a view of the whole base is split along an axis that gives the view as many bytes as the
-    base's part has; the axis of the base's split is tried first. A view of some bytes keeps its relative offset.
+    Without an explicit split, a view of the whole base is split along an axis with which its part has as many bytes as
+    the part of the base; the axis of the base's split is tried first. A view of a part of the base keeps its relative
+    offset.
     """
     tensor, shape, base = sharding.graph.tensors[i], sharding.shapes[i], sharding.base(i)
     view = tensor.view

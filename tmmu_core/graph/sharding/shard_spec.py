@@ -165,7 +165,7 @@ def _split(given: Any, names: Sequence[str], path: str) -> Split:
 
 
 def _object(given: Any, known: Sequence[str], path: str, noun: str, form: str) -> Mapping[str, Any]:
-    """Return an object whose keys are among ``known``, if any are given. Raises ``InvalidIrShapes``."""
+    """Return ``given``, an object; ``known`` are its possible keys, if not empty. Raises ``InvalidIrShapes``."""
     if not isinstance(given, Mapping):
         raise refused(f"{path} is no {noun}.", path, form)
     for key in given if known else ():

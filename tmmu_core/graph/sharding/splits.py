@@ -109,7 +109,7 @@ FOLLOWERS: tuple[str, ...] = ("@grad", "@remat")
 def shard(graph: Graph, spec: ShardSpec, dims: Mapping[str, int] | None = None) -> Sharding:
     """Return the split of every tensor. ``dims`` sets named dimensions; the others have their upper bounds.
 
-    Raises ``InvalidIrShapes``: ``unknown_tensor`` (``tensors`` names one that does not exist), ``shard_mesh``,
+    Raises ``InvalidIrShapes``: ``unknown_tensor`` (``tensors`` names an unknown tensor), ``shard_mesh``,
     ``shard_axis`` (no such axis), ``shard_too_small`` (fewer rows than parts).
     """
     known = {tensor.id: i for i, tensor in enumerate(graph.tensors)}
@@ -239,7 +239,7 @@ def _implied_split(
     splits: Sequence[Split | None],
     i: int,
 ) -> Split:
-    """Return the split that follows from its base tensor, or from the contract of its kind."""
+    """Return the split of a tensor that follows from its base, or from the contract of its kind."""
     tensor = graph.tensors[i]
     for ending in FOLLOWERS:
         leader = known.get(tensor.id.removesuffix(ending), i)

@@ -20,14 +20,14 @@ extent equal to the bound is possible. Their search is short, and greedy runs pl
 fails, nothing is proven.
 
 *Components*: storages that conflict with no storage outside are packed separately. They share the budget; the search of
-a component ends when its extent is at most that of another one.
+a component ends when its extent is at most the extent of another component.
 
 The budget is a number of nodes and random numbers are raw Philox words: the same input gives the same packing on every
 machine. A node costs O(entries) in the worst case, about ten microseconds on the MiniMalloc instances.
 
-In-place reuse (hand-off): each may be taken (both storages are one unit) or not (the two conflict). As many as possible
-are taken first; up to :data:`.driver.MAX_ENUMERATED_HANDOFFS` every choice is searched; with more, a relaxation in
-which these pairs may overlap raises the bound.
+In-place reuse (hand-off): each reuse is taken (both storages are one unit) or not (the two conflict). As many as
+possible are taken first; up to :data:`.driver.MAX_ENUMERATED_HANDOFFS` every choice is searched; with more, a
+relaxation in which these pairs may overlap raises the bound.
 """
 
 from collections.abc import Mapping
@@ -53,11 +53,11 @@ DEFAULT_BUDGET = 600_000
 PROGRESS_NOTE = "course"
 """Note with the rows of :class:`.driver.ProgressLog`."""
 MIN_STORAGES = 256
-"""Minimum number of storages for a search that starts at the peak. Below it, one search of all is as fast."""
+"""Minimum number of storages for a search that starts at the peak. With fewer, a search of all storages is as fast."""
 MAX_PEAK_SHARE = 2
-"""The peak has at most one of this many storages."""
+"""Largest share of the storages in the peak: one part in this many."""
 LEVELS = (12, 14, 13, 15, 11)
-"""The peak is where live bytes reach this many sixteenths of the target; tried in this order."""
+"""Steps belong to the peak if their live bytes reach this many sixteenths of the target; tried in this order."""
 OPENINGS = (3, 0)
 """Branching orders tried at each level, as indices into :data:`.branching.OPENING_WEIGHTS`."""
 NODES = (64, 4)
@@ -128,7 +128,7 @@ def exact_from(
 def always_live(cols: Columns) -> NDArray[np.bool_]:
     """Return an array of shape (n,): whether each storage is live at every step.
 
-    All false if every storage is, and for problems that are not plain or have several alignments.
+    All false if all storages are always live, and for problems that are not plain or have several alignments.
     """
     if not cols.plain or not cols.small or len(set(cols.align)) > 1:
         return np.zeros(len(cols), np.bool_)
@@ -139,11 +139,11 @@ def always_live(cols: Columns) -> NDArray[np.bool_]:
 def _beside_always_live(
     cols: Columns, bound: Bound, always: NDArray[np.bool_], options: Mapping[str, Any], progress: Progress | None
 ) -> Packing:
-    """Pack the always live storages below the rest; one of them goes to the top if that lowers the extent.
+    """Pack the always live storages below the others; one of them goes to the top if that lowers the extent.
 
     In any packing the always live storages divide the memory into bands at all steps. Bands can be moved together
-    without loss, so the result is optimal if the packing of the rest is. The storage with the most padding goes to the
-    top, because the padding of the topmost storage is not part of the extent.
+    without loss, so the result is optimal if the packing of the others is. The storage with the most padding goes to
+    the top, because the padding of the topmost storage is not part of the extent.
     """
     grid = cols.align[0]
     padded = -(-cols.sizes // grid) * grid
@@ -155,7 +155,7 @@ def _beside_always_live(
     extent = extent_of(inner, packing.offset.tolist())
 
     def together(least: int) -> tuple[int, bool]:
-        """Return the extent for an extent ``least`` of the rest, and whether an always live storage is on top."""
+        """Return the extent for an extent ``least`` of the others, and whether an always live storage is on top."""
         above = -(-least // grid) * grid + base - spare
         return min(base + least, above), above < base + least
 
@@ -196,7 +196,7 @@ def _reject_if_proven(problem: Problem, bound: int, max_live: int) -> None:
 def pack_peak_first(cols: Columns, bound: Bound, request: SearchRequest) -> list[int] | None:
     """Return offsets with an extent of at most the bound or the goal, or ``None`` where no attempt finds them.
 
-    Only plain problems (:attr:`.Columns.plain`) are tried. The nodes count in the notes and by the meter.
+    Only plain problems (:attr:`.Columns.plain`) are tried. Their nodes are added to the notes and the meter.
     """
     target, meter = max(bound.bytes, request.goal), request.meter
     if not cols.plain or len(cols) < MIN_STORAGES:

@@ -154,7 +154,7 @@ class PlainSearch(Propagation):
     def _backjump(self) -> bool:
         """Undo levels up to the latest first branch that the conflict depends on, and take its second branch.
 
-        Return whether there is one.
+        Return whether there is such a branch.
         """
         kind, section, _ = self.conflict
         if kind == SECTION_TOO_FULL:

@@ -38,7 +38,7 @@ ORDERS = ("TWA", "A", "TAW", "WAT")
 DIRECTIONS = (1, -1)
 """Ties are broken by unit number, ascending or descending (time reversed)."""
 RESTART_NODES = 1_000
-"""Nodes of the shortest learned attempt; a multiple of the Luby sequence."""
+"""Nodes of the shortest learned attempt; longer ones are multiples by the Luby sequence."""
 STATIC_EVERY = 8
 STATIC_NODES = 4_000
 """Nodes of a static attempt in the first round."""

@@ -282,8 +282,8 @@ class _LnsRuns:
     def next_run(self, spent: int, allowed: int) -> Run | None:
         """Return the run that is due after ``spent`` of the ``allowed`` nodes; ``None`` if none is due.
 
-        The lengths of the turns follow the Luby sequence: how likely an iteration ends the search depends little on the
-        length of its run.
+        The lengths of the turns follow the Luby sequence, because the probability that an iteration ends the search
+        depends little on the length of its run.
         """
         if not is_applicable(self.component.variants[0].model, self.extent, self.low):
             return None
@@ -305,7 +305,7 @@ class _LnsRuns:
         left, planned = meter.left(iterations + 1), planned_iterations(self.normal)
 
         def watch(done: int) -> bool:
-            """Stop the run by the meter. It is not shortened: its cooling depends on its length."""
+            """Stop the run by the meter. The run is not shortened, because its cooling depends on its length."""
             return done < left and meter("exact", min(at + (self.done + done) * (of - at) // planned, of), of)
 
         run = lns_run(variant.model, variant.searcher.tables, number)

@@ -69,7 +69,7 @@ class LnsRun:
     base: int
     """End of the bottom stack."""
     step: int
-    """Bytes per unit of offsets above ``base``."""
+    """Offsets above ``base`` are counted in multiples of this many bytes."""
     fixed_ends: I64
     """Ends of the units with a fixed offset."""
     stop: I64
@@ -163,7 +163,7 @@ def stack_universal_units(conflicts: NDArray[np.uint8], tables: Tables) -> tuple
     """Return the offsets of the units that conflict with all others, stacked from 0, and the end of the stack.
 
     Every other unit lies wholly above or wholly below such a unit, so any packing can be changed to have it at the
-    bottom. Not done where an offset is fixed, nor for a unit whose size would break another one's alignment.
+    bottom. A unit is not stacked if an offset is fixed, or if its size would break the alignment of another unit.
     """
     offsets: dict[int, int] = {}
     base = 0
@@ -227,7 +227,7 @@ def is_applicable(model: Model, extent: int, bound: int) -> bool:
 
 
 def iterations_for(model: Model, nodes: int) -> int:
-    """Return the iterations of a run: one per node of the budget, with twice the units a quarter of them."""
+    """Return the iterations of a run: one per node of the budget; a quarter of that with twice the units."""
     return nodes * FULL_BUDGET_UNITS**2 // max(len(model), FULL_BUDGET_UNITS) ** 2
 
 

@@ -85,7 +85,7 @@ def draw(rng: int) -> tuple[int, int]:
 
 
 class Packing(NamedTuple):
-    """The placed units: their order, each unit after those below it, and by unit its lowest end and highest offset."""
+    """The placed units in order (each after the units below it), and the lowest end and highest offset of each."""
 
     order: list[int]
     low_end: dict[int, int]
@@ -216,7 +216,7 @@ class Search:
         return sorted(units, key=key.__getitem__)
 
     def repair(self, units: list[int], packing: Packing, cost_limit: int) -> tuple[list[int], int]:
-        """Reinsert units while the cost of those that do not fit is below the limit; return these, and the cost."""
+        """Reinsert units while the cost of misfits is below the limit; return the misfits and the cost."""
         rule_of_most = self.draw() & 3
         cost, omitted = 0, list[int]()
         for i in units:

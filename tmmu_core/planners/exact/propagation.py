@@ -3,12 +3,12 @@
 Every raise is an *event* on the trail, with its reason. Raises come from:
 
 * a unit placed at ``a``: its neighbours above ``a`` start at or above its end (``BY_UNIT``);
-* a *hole*: the unit lies above one of those that can still fill it, below its end (dominance, ``BY_HOLE``);
+* a *hole*: the unit lies above the lowest end of the units that can still fill the hole (dominance, ``BY_HOLE``);
 * a section of which only one open unit can be lowest: the others lie above it (``BY_SECTION``);
 * identical units, ordered by number (symmetry, ``BY_TWIN``);
 * alignment and fixed units, at every raise.
 
-A conflict is a unit that ends above the capacity, a section whose lowest offset and open bytes exceed it (section
+A conflict is a unit that ends above the capacity, a section whose lowest offset plus open bytes exceeds it (section
 bound), or a hole that no unit can fill.
 
 *Conflict analysis* computes the decision levels that a conflict depends on (its nogood). The events are read backwards.
@@ -16,7 +16,7 @@ Claims of the form "this unit lies at n or above" are collected per unit. The ev
 the claims that caused the event replace the claim, and the level of its decision joins the nogood. A claim that held
 before the event stays as it is. The search jumps back over decisions that are not in the nogood.
 
-Every claim holds in all packings of least Σ height · offset among those that fit and contain the decisions:
+Every claim holds in all packings of least Σ height · offset among the packings that fit and contain the decisions:
 
 * first branch ("no other unit overlaps u at a"): every unit that ends above ``a`` starts above the end of u, and u
   lies no higher than ``a``, else it could be moved down;
@@ -85,7 +85,7 @@ class Propagation:
         self.hole: dict[int, tuple[int, int]] = {}
         """Unit in ``holes`` → offset and level of its hole."""
         self.fillers: dict[int, tuple[int, int, int]] = {}
-        """Unit in ``holes`` → the unit that can fill the hole with the lowest end, its lower bound, and its end."""
+        """Unit in ``holes`` → the unit with the lowest end that can fill the hole, its lower bound, and its end."""
         self.filled: list[tuple[int, tuple[int, int]]] = []
         self.conflict = (NO_CANDIDATE, -1, -1)
         """Kind and operands: ``OFFSET_TOO_HIGH``, the unit and its least impossible offset; ``SECTION_TOO_FULL``, the
@@ -219,7 +219,7 @@ class Propagation:
         return True
 
     def _propagate_holes(self) -> bool:
-        """Raise every unit with a hole above the lowest end of those that can still fill it."""
+        """Raise every unit with a hole above the lowest end of the units that can still fill the hole."""
         for u in self.holes:
             w, low, end = self.fillers.get(u, (-1, 0, 0))
             known = w >= 0 and self.placed_since[w] is None and self.low[w] == low
@@ -233,7 +233,7 @@ class Propagation:
         return True
 
     def _find_filler(self, u: int) -> int:
-        """Return the least end of the units that can still fill the hole of ``u``; FAR: none."""
+        """Return the lowest end of the units that can still fill the hole of ``u``; FAR: none."""
         hole, least, filler = self.hole[u][0], FAR, -1
         for w, own_height, other_height in self.neighbours[u]:
             low = self.low[w]
@@ -295,7 +295,7 @@ class Propagation:
             self._claim(two, self.low[two])
 
     def _explain_hole(self, u: int, hole: tuple[int, int], need: int, now: int) -> None:
-        """Add the claims from which every unit that can fill a hole (offset, level) ends at ``need`` or above."""
+        """Add the claims that imply: every unit that can fill a hole (offset, level) ends at ``need`` or above."""
         at, level = hole
         self._add_level(level)
         self._claim(u, at)
@@ -316,7 +316,7 @@ class Propagation:
                 self._claim(w, over)
 
     def _explain_section(self, s: int, lowest: int, need: int, now: int) -> None:
-        """Add the claims from which ``lowest`` is the lowest open unit of a section and ends at ``need`` or above."""
+        """Add the claims that imply: ``lowest`` is the lowest open unit of a section and ends at ``need`` or above."""
         entries = self.order[self.first[s] : self.first[s + 1]]
         entries = [e for e in entries if not self._was_placed(self.owner[e], now)]
         rest = sum(self.height[e] for e in entries)

@@ -169,7 +169,7 @@ Section = tuple[tuple[int, int, int], tuple[int, ...]]
 def _time_sections(cols: Columns) -> tuple[I64, I64, I64]:
     """Return the moments (columns) of the maximal sets of live storages, and the storage and moment of each entry.
 
-    Each is a moment at which a storage dies before the next one is born.
+    At each of these moments a storage dies before the next one is born.
     """
     dies = np.zeros(len(cols.births) + 1, dtype=bool)
     dies[cols.part_hi] = True

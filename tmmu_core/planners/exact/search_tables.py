@@ -152,7 +152,7 @@ def _twins_and_mates(model: Model, tall: I64) -> tuple[I64, list[list[int]]]:
 
 
 def _twin_candidates(model: Model) -> list[int]:
-    """Return the units whose first section, last section and number of sections another unit has too, ascending."""
+    """Return the units with the first section, last section and number of sections of another unit, ascending."""
     begin, end = model.entry_of[:-1], model.entry_of[1:]
     span = (model.section[begin] * model.sections + model.section[end - 1]) * (model.sections + 1) + (end - begin)
     order = np.argsort(span, kind="stable")
