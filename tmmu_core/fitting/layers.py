@@ -61,7 +61,7 @@ def fitted_layers(fitted: Fitted, gradients: Mapping[str, str] | None = None) ->
 
 
 def grouped_layers(layers: Mapping[str, Mapping[str, int]]) -> dict[str, tuple[int, Counter[str]]]:
-    """Return the number and the summed bytes of the modules of each path with ``*`` as its block.
+    """Return path with ``*`` for the block → number of its modules and sum of their bytes.
 
     Most activations first. The root is ``the model``.
     """
@@ -82,7 +82,7 @@ CHUNKED_LOSS = (
 
 
 def fitted_peak(fitted: Fitted) -> dict[str, Any]:
-    """Return the tensors that are live at the peak of the best plan, in the arenas that the capacity limits, by key.
+    """Return the description of the best plan's peak, in the arenas that the capacity limits.
 
     ``node`` and ``module`` run at the peak; ``tensors`` are ``(tensor, bytes, module)`` of all that are not persistent,
     largest first; ``modules`` their bytes by module, largest first; ``suggestion`` is a known remedy, or ``""``.

@@ -22,8 +22,8 @@ class UnknownOperator:
 def unknown_operators(timeline: Timeline, kinds: frozenset[Kind]) -> tuple[UnknownOperator, ...]:
     """Return the operators that limit moves of ``kinds``, by name.
 
-    An unknown operator keeps its position among sequenced operators and is not recomputed. An operator without a known
-    cost is not recomputed.
+    An unknown operator keeps its position among operators of fixed order and is not recomputed. An operator without a
+    known cost is not recomputed.
     """
     index, sizes = timeline.index, row_bytes(timeline).tolist()
     of_node = graph_flops(index).of_node

@@ -27,7 +27,7 @@ def ir_hash(graph: Graph) -> bytes:
 
 
 def arena_config_hash(config: Mapping[str, Any]) -> bytes:
-    """Return ``H(arena_config as given)``; without a configuration, that of ``{}``."""
+    """Return ``H(arena_config as given)``; without a configuration, ``H({})``."""
     return _of_user_value(lambda: dict(config), "the arena configuration")
 
 
@@ -37,7 +37,7 @@ def execution_order_hash(order: Sequence[str]) -> bytes:
 
 
 def shard_spec_hash(spec: Mapping[str, Any] | None) -> bytes:
-    """Return ``H(shard_spec)``; without a spec, that of ``{}``."""
+    """Return ``H(shard_spec)``; without a spec, ``H({})``."""
     return _of_user_value(lambda: dict(spec or {}), "the shard spec")
 
 

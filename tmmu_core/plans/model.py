@@ -82,13 +82,13 @@ class ArenaSummary:
     witness: tuple[str, ...] = ()
     """Names of the storages that prove the lower bound: they conflict pairwise."""
     witness_step: int = -1
-    """Step at which they are live; −1 if unknown or independent of time."""
+    """Step at which the witness is live; −1 if unknown or independent of time."""
     reuse_cost: int | None = None
     """Sum of the penalties whose pairs share bytes; ``None`` without reuse penalties."""
     reuse_cost_lower_bound: int | None = None
     """No plan within the capacity has a smaller cost."""
     reuse_cost_witness: tuple[tuple[str, ...], ...] | None = None
-    """Groups of tensors whose penalties prove that bound, summed over the groups; ``None``: none."""
+    """Groups of tensors whose penalties prove this bound, summed over the groups; ``None``: none."""
 
     @property
     def bound_bytes(self) -> int:

@@ -284,7 +284,7 @@ def _between_units(edges: I64, unit_of: I64, count: int) -> tuple[I64, I64, I64]
 def _candidates(
     liveness: Liveness, members: dict[tuple[int, int], int], held: NDArray[np.bool_]
 ) -> tuple[I64, I64, I64]:
-    """Return node → storages that its output may reuse, as far as that is independent of the order."""
+    """Return node → storages that its output may reuse, as far as this is independent of the order."""
     timeline = liveness.timeline
     index, tensors, storages = timeline.index, timeline.graph.tensors, liveness.storages
     apart = {(int(a), int(b)) for a, b in storages.must_not_alias} | {

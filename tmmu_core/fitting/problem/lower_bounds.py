@@ -5,9 +5,10 @@
 * **Ends**: all graph inputs are live at the start, all graph outputs at the end.
 * **Persistent** storages are live at every step. A storage that no move can drop is live between its first and its
   last use.
-* **Order**: without recomputation and offload, the bound of the order search holds; with a fixed order, the plan's own.
+* **Order**: without recomputation and offload, the bound of the order search holds; with a fixed order, the plan's
+  bound.
 
-The extent of an arena is at least the largest of these, all storages but one rounded up to the alignment.
+The extent of an arena is at least the largest of these bounds, with all storages but one rounded up to the alignment.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ class LowerBound:
         return sum(need.bytes for need in self.needs)
 
     def hardest(self, capacity: Capacity) -> Need:
-        """Return the need that exceeds the capacity by most; the largest if only the sum does."""
+        """Return the need that exceeds the capacity by most; the largest need if only the sum exceeds it."""
         over = {need.arena: need.bytes - capacity.arenas.get(need.arena, need.bytes) for need in self.needs}
         return max(self.needs, key=lambda need: (over[need.arena], need.bytes, need.arena))
 

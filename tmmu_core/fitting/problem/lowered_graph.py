@@ -14,7 +14,7 @@ from tmmu_core.liveness.live_ranges import view_roots
 
 
 def in_one_memory(graph: Graph) -> Graph:
-    """Return the graph with every tensor in the arena ``memory``, copies in another memory left out."""
+    """Return the graph with every tensor in the arena ``memory``, except offloaded copies."""
     tensors = [
         tensor
         if tensor.arena == OFFLOAD_ARENA or tensor.view is not None
@@ -50,7 +50,7 @@ def lower_graph(timeline: Timeline, dims: Mapping[str, int] | None = None) -> Gr
 
 
 def _dependent_views(graph: Graph, gone: set[str]) -> set[str]:
-    """Return ``gone`` with all views of it that no node writes."""
+    """Return ``gone`` and the views of its tensors that no node writes."""
     written = {name for node in graph.nodes for name in node.outputs}
     base = {t.id: t.view.base_tensor_uid for t in graph.tensors if t.view is not None and t.id not in written}
     found = set(gone)
@@ -69,7 +69,7 @@ def _saved_for_backward(timeline: Timeline) -> list[str]:
     marked = [i for i, tensor in enumerate(timeline.graph.tensors) if tensor.saved_for_backward]
     index = timeline.index
     ids = index.tensor_ids
-    there = (index.producer >= 0) | index.is_input | (index.base >= 0)  # tensors without a producer have no holder
+    there = (index.producer >= 0) | index.is_input | (index.base >= 0)  # other tensors have no bytes to keep
     return list(
         dict.fromkeys(ids[k] for i in marked for k in (i, int(roots[i])) if there[k] and not index.is_persistent[k])
     )

@@ -21,7 +21,7 @@ ROOM, SPARE = 6, 256
 """A simulation is aborted above ``ROOM`` times the steps, lives and operands of the given graph, plus ``SPARE``."""
 
 MOST_FLOPS = 2**61
-"""Extra FLOPs saturate here, so that sums stay within 64 bits."""
+"""Maximum extra FLOPs counted, so that sums stay within 64 bits."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,12 +38,12 @@ class Choice:
 
     @classmethod
     def nothing(cls, model: RecomputeModel) -> Choice:
-        """Return the choice that keeps everything."""
+        """Return the choice that keeps all storages."""
         return cls(np.zeros(0, np.int64), np.zeros(len(model.size), np.bool_))
 
     @property
     def pairs(self) -> tuple[I64, I64]:
-        """Positions and storages of the drops, without those after recomputing runs."""
+        """Positions and storages of the drops, without drops after recomputing runs."""
         positions, storages = np.divmod(self.drops[self.drops >= 0], max(1, len(self.away)))
         return positions, storages
 
@@ -132,7 +132,7 @@ class Run:
 
 
 def run(model: RecomputeModel, choice: Choice, tables: Tables | None = None) -> Run:
-    """Simulate ``choice``; ``tables`` are those of an earlier simulation of the model, whose results stay valid."""
+    """Simulate ``choice``; ``tables`` come from an earlier simulation of the model, whose results stay valid."""
     arenas = len(model.fixed)
     tables = Tables(model) if tables is None else tables
     if not tables.run(choice):
@@ -183,7 +183,7 @@ class Tables:
         self.drop_ptr = np.zeros(positions + 1, np.int64)
         self.again = np.zeros(len(model.in_idx), np.bool_)
         self.ever, self.dropped, self.gone = np.zeros((3, storages), np.bool_)
-        """``ever`` (storages,): dropped somewhere, so kept for backward only if a late step still reads it."""
+        """``ever`` (storages,): dropped anywhere; then only a late reader keeps it for the backward pass."""
         self.first_life, self.further = np.zeros(lives, np.bool_), np.zeros(steps, np.bool_)
         self.of, self.birth, self.last = np.zeros((3, lives), np.int64)
         self.node, self.at, self.read_ptr = np.zeros((3, steps + 1), np.int64)

@@ -1,11 +1,11 @@
 """Minimum cut: which storages to keep across a step and which to recompute after it, at the least cost.
 
-Chen et al. 2016 pose the problem; AOTAutograd solves it by a cut; here recomputation has a price as well. Each storage
-that is needed later is kept, at the price of its bytes, or recomputed, at the price of its producer's FLOPs, which
-needs the producer's inputs. With a vertex for each storage ("needed") and each node ("runs again"), *needed and not
-run again* costs the bytes, *run again* costs the FLOPs, and *run again with an input that is not needed* is
-forbidden. Dinic's algorithm runs in the native library (``planners/native/recompute.c``) where one is loaded,
-otherwise in plain Python.
+Chen et al. 2016 pose the problem; AOTAutograd solves it by a cut, without a cost of recomputation. A storage that is
+needed later is kept, which costs its bytes, or recomputed, which costs the FLOPs of its producer and needs the
+producer's inputs. The cut has a vertex for each storage ("needed") and each node ("runs again"): *needed and not run
+again* costs the bytes, *run again* costs the FLOPs, and *run again with an input that is not needed* is forbidden.
+Dinic's algorithm runs in the native library (``planners/native/recompute.c``) where one is loaded, otherwise in plain
+Python.
 """
 
 from dataclasses import dataclass
@@ -60,8 +60,8 @@ def boundary(model: RecomputeModel, position: int) -> Boundary:
 def cheapest(model: RecomputeModel, at: Boundary, price: I64) -> Mask:
     """Return a mask of shape (positions,): the nodes to recompute for the least FLOPs plus cost of kept storages.
 
-    ``price`` (storages,) is the cost of keeping each across the boundary, in FLOPs. O(V²·E) in the worst case, about
-    linear on graphs of networks.
+    ``price`` (storages,) is the cost of keeping each storage across the boundary, in FLOPs. O(V²·E) in the worst case,
+    about linear on graphs of networks.
     """
     vertex = np.empty(len(model.size), np.int64)
     vertex[at.before] = 2 + np.arange(len(at.before))
@@ -86,7 +86,7 @@ def cheapest(model: RecomputeModel, at: Boundary, price: I64) -> Mask:
     needed = at.before[at.needed[at.before]]
     edges(np.zeros(len(needed), np.int64), vertex[needed], INFINITE)
     edges(vertex[at.before[droppable]], node_vertex[producers[droppable]], held_price[droppable])
-    # Storages that cannot be dropped are kept if a recomputed node needs them; those read later are kept anyway.
+    # Storages that cannot be dropped are kept if a recomputed node needs them; storages read later are kept anyway.
     kept = ~droppable & ~at.needed[at.before] & ~model.held[at.before]
     edges(vertex[at.before[kept]], np.ones(int(kept.sum()), np.int64), held_price[kept])
     edges(node_vertex[nodes], np.ones(len(nodes), np.int64), run_price)

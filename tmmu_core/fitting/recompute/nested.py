@@ -1,7 +1,7 @@
 """Nested recomputation: drop recomputed storages again, wherever they are idle at the peak.
 
-A cut across the peak (``min_cut.py``) recomputes a whole stretch at once: a chain of n equal tensors needs 2·√n of
-them. Here every storage that is idle at a step above the goal, recomputed ones included, can be dropped after its
+A cut across the peak (``min_cut.py``) recomputes a range of nodes at once: a chain of n equal tensors needs 2·√n of
+them. Here every storage that is idle at a step above the goal, also a recomputed one, can be dropped after its
 last use and recomputed from what is kept: a chain shrinks to a few tensors, at more FLOPs (Griewank 1992). Greedy:
 take the drop with the best ratio of excess bytes to FLOPs, repeat, and keep unnecessary drops again at the end.
 """
@@ -26,7 +26,7 @@ MOST_SINGLE = 24
 
 
 def search_nested(search: Search, starts: Sequence[Point]) -> list[Point]:
-    """Return points on paths from ``starts`` towards the goal; those that fit are trimmed.
+    """Return points on paths from ``starts`` towards the goal; points that fit lose their unneeded drops.
 
     Each path is walked towards the goal and towards tighter goals, whose drops are often better placed. A path ends
     when no drop helps, or the search budget is spent.

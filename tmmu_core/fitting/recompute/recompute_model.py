@@ -31,7 +31,7 @@ Mask = NDArray[np.bool_]
 
 NEVER = np.int64(2**62)
 MOST_NODE_FLOPS = 2**61
-"""FLOPs of a node saturate here, so that sums stay within 64 bits."""
+"""Maximum FLOPs counted for a node, so that sums stay within 64 bits."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,13 +65,13 @@ class RecomputeModel:
     """Shape (storages,): bytes, rounded up to the arena's alignment."""
     arena: I64
     kept_place: Mask
-    """Shape (storages,): whether its first life is never reused in place, because it is saved or an output."""
+    """Shape (storages,): whether its bytes are not reused in place before a gap, because it is saved or an output."""
     late: Mask
     """Shape (positions,): whether the node is not in the forward pass."""
     held: Mask
-    """Shape (storages,): whether it is an output, which is live until the end."""
+    """Shape (storages,): whether the storage is an output, which is live until the end."""
     at_start: Mask
-    """Shape (storages,): whether it is an input, which is live from the first step."""
+    """Shape (storages,): whether the storage is an input, which is live from the first step."""
     expires: I64
     """Shape (positions,): first position that overwrites an input of the node, ``NEVER`` for most."""
     fixed: I64
@@ -196,7 +196,7 @@ HUBS = (4, 12)
 
 
 def connected_parts(model: RecomputeModel, nodes: Mask, hub: int = HUBS[0]) -> list[I64]:
-    """Return the connected parts of a set of nodes (one reads what another writes), by their first node.
+    """Return the connected parts of a set of nodes (one reads what another writes), sorted by first node.
 
     Nodes with ``hub`` neighbours, such as an attention mask that all layers share, connect nothing.
     """

@@ -161,8 +161,8 @@ def _nested_points(search: Search, found: Sequence[tuple[Mask, Point]]) -> list[
 def single_moves(plan_input: PlanInput) -> Iterator[Move]:
     """Yield one move per storage that is idle at the peak, if its recomputation lowers live bytes, most bytes first.
 
-    Moves of all nodes of one operator come first where they save more than one node. ``Move.bytes`` is the change of
-    live bytes, not of the arena size.
+    Moves of all nodes of one operator come first where they save more than the move of one node. ``Move.bytes`` is the
+    change of live bytes, not of the arena size.
     """
     model, begun = _problem(plan_input)
     base = run(model, begun)
@@ -235,7 +235,7 @@ def _move(model: RecomputeModel, now: Choice, more: Choice, nodes: list[int], ru
 
 
 def scaled(goal: Capacity, share: int) -> Callable[[Mapping[str, int]], int]:
-    """Return the excess over ``share`` millionths of the goal."""
+    """Return the function from arena sizes to the bytes over ``share`` millionths of the goal."""
     return lambda bytes_of: goal.over({name: size * 1_000_000 // share for name, size in bytes_of.items()})
 
 

@@ -3,10 +3,9 @@
 ::
 
     cuts       minimum cuts across the peak, at increasing prices per kept byte; also priced at other full steps
-    segments   cuts that keep all storages between segments of the forward pass
-    mixes      a knapsack over the parts between the cheapest cuts that fit and the lowest that do not (``settle.py``)
-    one by one keep recomputed nodes instead, most expensive first
-    sweeps     drops at the first step above the goal, then at the next (``sweep.py``)
+    segments   cuts that keep all storages between segments of the forward pass mixes      a knapsack over the parts
+    between the cheapest cuts that fit and the lowest cuts that do not (``settle.py``) one by one keep recomputed nodes
+    instead, most expensive first sweeps     drops at the first step above the goal, then at the next (``sweep.py``)
 
 Every choice is simulated (``live_curve.py``), so that the memory of recomputation itself is counted.
 """
@@ -46,7 +45,7 @@ class Point:
     """A choice and its simulation."""
 
     make: Callable[[], Choice]
-    """Function that creates the choice. A choice is large, and few of the points need theirs."""
+    """Function that creates the choice. A choice is large, and few points need one."""
     run: Run
     """The simulation; only a few points keep its curves."""
 
@@ -168,7 +167,7 @@ class Search:
         return self.model.size * idle
 
     def budget_is_spent(self, begun: int) -> bool:
-        """Return whether the simulations since ``begun`` are as many as one search may make, or it was stopped."""
+        """Return whether the search has made all its simulations since ``begun``, or was stopped."""
         return self.weighed - begun > self.most or not self.go_on()
 
     # -- small graphs --------------------------------------------------------------------------------------------------

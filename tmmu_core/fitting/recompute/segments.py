@@ -14,7 +14,7 @@ from tmmu_core.fitting.recompute.min_cut import Boundary
 from tmmu_core.fitting.recompute.recompute_model import I64, Mask, RecomputeModel
 
 MOST_CUTS = 400
-"""Maximum number of positions at which a segment can end: those that the fewest bytes cross."""
+"""Maximum number of positions at which a segment can end. The positions that the fewest bytes cross are kept."""
 SHRINK = (3, 4)
 """Ratio of successive limits of the bytes in a segment."""
 NEVER = np.int64(2**62)

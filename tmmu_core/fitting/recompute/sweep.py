@@ -19,7 +19,7 @@ from tmmu_core.fitting.recompute.recompute_search import Point, Search
 DISTANCES = (1, 0)
 """Exponents of the steps until the next use in the order of drops."""
 TRIMMED, IMPROVED = 6, 3
-"""Number of cheapest results from which unneeded drops are removed, and number of those that are then improved."""
+"""Number of cheapest results from which unneeded drops are removed, and number of these that are then improved."""
 ROUNDS_OF = 32_000
 """A round removes at least the share n / ``ROUNDS_OF`` of the excess in a graph of n steps."""
 MOST_OPERANDS = 8
@@ -73,7 +73,7 @@ def sweep(search: Search, choice: Choice, distance: int, forbidden: frozenset[in
 
     ``forbidden`` drops are not added.
 
-    Each round ends with a later first step above the goal, fewer bytes there, or fewer bytes above it in all.
+    Each round ends with a later first step above the goal, fewer bytes there, or fewer bytes above the goal in total.
     """
     model, arena = search.model, search.arena
     level = int(search.nothing.run.peaks[arena]) - search.excess(search.nothing.run) - int(model.fixed[arena])
@@ -144,7 +144,7 @@ def _progresses(before: Run, after: Run, arena: int, level: int) -> bool:
 
 
 def _cheapest_drops(search: Search, run: Run, step: int, idle: list[Idle], missing: int, distance: int) -> list[int]:
-    """Return the drops that free ``missing`` bytes at a step, least FLOPs per byte (and step of idleness) first."""
+    """Return the drops that free ``missing`` bytes at a step, least FLOPs per byte (and idle step) first."""
     lives = run.lives
     available = np.zeros(len(search.model.size), np.bool_)
     available[lives.of[(lives.birth <= step) & (lives.last >= step)]] = True
@@ -178,7 +178,7 @@ def _flops_to_restore(search: Search, available: list[bool], storage: int) -> in
 
 
 def idle_at(model: RecomputeModel, run: Run, step: int, arena: int, useless: Collection[int] = ()) -> list[Idle]:
-    """Return the idle recomputable storages of ``arena`` at ``step``, with drops besides ``useless`` ones.
+    """Return the idle recomputable storages of ``arena`` at ``step``, with drops that are not ``useless``.
 
     Where a recomputing run used the storage last, it is dropped after all such runs of the node, if possible.
     """
@@ -227,7 +227,7 @@ def remove_drops(search: Search, point: Point) -> Point:
 
 
 def _improved(search: Search, point: Point, last: int) -> Point:
-    """Forbid one drop after the other, most expensive first, and sweep again; keep what is cheaper."""
+    """Forbid one drop after the other, most expensive first, and sweep again; keep cheaper results."""
     point = search.weigh(point.choice)
     tried: set[int] = set()
     while len(tried) < MOST_REPLACED and search.weighed <= last and search.go_on():

@@ -297,7 +297,7 @@ class _FitSearch:
     # -- moves that cost -------------------------------------------------------------------------------
 
     def paid(self) -> None:
-        """Recompute and offload: after the best free moves, without their order, then in a new order."""
+        """Recompute and offload: on the best free candidate, on the best one in the given order, then in new orders."""
         given = self.best
         lowest = self.paid_from(given)
         if self.is_cheap():

@@ -35,7 +35,7 @@ class Rereading:
 def rereading(
     graph: Graph, request: PlanRequest, name: str, read: Callable[[Mapping[str, int]], Graph]
 ) -> Rereading | None:
-    """Return how to read the model at other sizes of ``name``; ``None`` if its reader supports no other size.
+    """Return the model as readable at other sizes of ``name``; ``None`` if its reader supports no other size.
 
     ``read`` takes the size of each dimension by name and returns the graph.
     """

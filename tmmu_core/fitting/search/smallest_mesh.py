@@ -24,7 +24,7 @@ from tmmu_core.plans.making.request import PlanRequest
 MOST_PARTS = 2**20
 WHY = "each rank stores and computes its part; communication is part of the model"
 TOO_MANY = frozenset({"shard_too_small", "shard_mesh", "shard_axis"})
-"""Reasons for which an axis of that size is rejected."""
+"""Reasons for which a size of an axis is rejected."""
 
 
 @dataclass(frozen=True, eq=False)

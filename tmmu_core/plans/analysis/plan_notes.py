@@ -46,7 +46,7 @@ class Residence:
 
     memory: str
     decided_by: str
-    """``rule 2``, ``tensor`` (its own ``arena``) or ``order`` (the first memory that has room)."""
+    """``rule 2``, ``tensor`` (the tensor's ``arena``) or ``order`` (the first memory that has room)."""
     spilled: str = ""
     """Reason why the storage is not in its preferred memory; empty if it is."""
 

@@ -6,7 +6,7 @@ the slot's backing (the size of its largest tenant, at least 1). Every byte of `
 ========================  =============================================================================================
 live                      bytes of the tenants live at t
 slot rounding             bytes of the blocks above their live tenant: backing − size
-alignment gaps            between two neighbouring blocks, up to the next multiple of the upper one's alignment
+alignment gaps            between two neighbouring blocks, up to the next multiple of the upper block's alignment
 holes                     the other free bytes below the end of the highest block
 tail                      bytes above the end of the highest block (the whole extent if nothing is live)
 ========================  =============================================================================================

@@ -161,8 +161,8 @@ class Ghost:
 def ghost(plan: Plan, tensor_id: str, offset: int, birth: int | None = None) -> Ghost:
     """Return the effect of ``offset`` (bytes) and of the first step ``birth`` on the storage of ``tensor_id``.
 
-    Its life keeps its length and stays within the timeline. ``extent`` is the highest end of all storages of the
-    arena, with this one at its new offset. Raises ``KeyError`` for an unknown tensor.
+    The life of the storage keeps its length and stays within the timeline. ``extent`` is the highest end of all
+    storages of the arena, with this one at its new offset. Raises ``KeyError`` for an unknown tensor.
     """
     s = storages_of(plan)
     me = int(plan.storage[plan.row_of[tensor_id]])

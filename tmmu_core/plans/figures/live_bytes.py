@@ -227,7 +227,7 @@ def curve_points_of(plan: Plan) -> CurvePoints:
 
 
 def live_bytes(plan: Plan, arena: str) -> U64:
-    """Return the live bytes of the arena at each curve point; without steps, those of persistent storages."""
+    """Return the live bytes of the arena at each curve point; without steps, the bytes of persistent storages."""
     s, points = storages_of(plan), curve_points_of(plan)
     here = s.arena == arena_number(plan, arena)
     return live_bytes_of(points.birth[here], points.death[here], s.size[here], len(points))

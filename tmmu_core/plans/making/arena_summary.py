@@ -21,13 +21,13 @@ ALL_BOUNDS_UP_TO = 100_000
 TRIED = "portfolio"
 """Planner that is tried before ``ArenaTooSmall``."""
 TRIED_UP_TO = 20_000
-"""Maximum number of storages for which it is tried."""
+"""Maximum number of storages for which :data:`TRIED` runs."""
 
 
 def summarise(found: PackedArena, config: Mapping[str, Arena], steps: int) -> ArenaSummary:
     """Return the arena's figures and its certificate. A plan at a proven bound is optimal, whichever planner made it.
 
-    The peak counts the bytes that the packing uses; the lower bound is that of the problem.
+    The peak counts the bytes that the packing uses; the lower bound is computed from the problem.
     """
     problem, packing, steps = found.problem, found.packing, max(steps, 1)
     arena = config.get(problem.arena, Arena())
@@ -64,7 +64,7 @@ def reuse_cost(problem: Problem, packing: Packing) -> int | None:
 def certify(problem: Problem, packing: Packing, extent: int, steps: int) -> dict[str, Any]:
     """Return the certificate of ``extent`` (bytes) as fields of :class:`ArenaSummary`.
 
-    The lower bound is that of ``problem``, whichever planner ran; a search may have proved a higher one.
+    The lower bound is computed from ``problem``, for every planner; a search may have proved a higher one.
     """
     bound, witness, step = _bound(problem, steps)
     proven = max(bound, packing.lower_bound or 0)

@@ -121,7 +121,7 @@ def replan_session(
 
 
 def _planned(graph: Graph, dims: Mapping[str, Dim], request: PlanRequest) -> Iteration:
-    """Plan at the upper end of the envelopes; the hash of the graph stays that of the declared ones."""
+    """Plan at the upper end of the envelopes; the hash of the graph uses the declared ones."""
     wide = msgspec.structs.replace(graph, dims=dict(dims))
     upper = request.but(dims={name: dim.max for name, dim in dims.items()})
     solution = solve(wide, upper, ir_hash=canonical.ir_hash(graph))

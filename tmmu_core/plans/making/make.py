@@ -36,7 +36,7 @@ T = TypeVar("T")
 BETTER = "auto"
 """Planner that is tried against the planner of the request."""
 MOST_STORAGES = 10_000
-"""Maximum number of storages for which it is tried; a greedy run of this size takes about 0.2 seconds."""
+"""Maximum number of storages for which :data:`BETTER` is tried; a greedy run of this size takes about 0.2 seconds."""
 NODES, NODES_UP_TO = 500, 1_000
 """Nodes of the search, and the maximum number of storages for a search; beyond it, one greedy run decides."""
 
@@ -189,7 +189,7 @@ def problems_as_requested(problems: tuple[Problem, ...], request: PlanRequest) -
 
 # --- plans over a limit -------------------------------------------------------------------------------------------
 
-# Such a plan keeps the limits: each arena has the requested capacity, the configuration hash is that of the request,
+# A plan over a limit keeps the limits: each arena has the requested capacity, the request gives the configuration hash,
 # and the verifier reports the exceeded capacity. It cannot be applied.
 
 
@@ -198,7 +198,7 @@ def make_plan_anyway(
 ) -> PlanningResult:
     """Return :func:`make_plan`, or, if a limit is exceeded, the unlimited plan labelled with the requested limits.
 
-    Raises the other errors of planning, also that for an undeclared arena.
+    Raises the other errors of planning, also the error for an undeclared arena.
     """
     made, is_over = _with_fallback(lambda changed: make_plan(source, changed, progress), request)
     if not is_over:

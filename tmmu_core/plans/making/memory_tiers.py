@@ -31,7 +31,7 @@ def spread_over_memories(
     platform = _platform(options, config)
     memory = {m.name: m for m in platform.memories}
     granted = analyse(timeline, dict.fromkeys([*memory, *DEFAULT_ARENAS], Arena()))
-    # The C code reads the alignment from the row, so it includes that of the widest element.
+    # The C code reads the alignment from the row, so it is at least that of the widest element.
     widths = np.array([itemsize(tensor.dtype) for tensor in timeline.graph.tensors], np.uint64)
     members = np.flatnonzero(granted.storage_of >= 0)
     grids = granted.storages.alignment.copy()

@@ -139,7 +139,7 @@ def merge_packings(liveness: Liveness, problems: Sequence[Problem], packings: Se
     """Merge the packings of all arenas into one placement.
 
     A planner that places bytes uses an in-place reuse only if input and output start at one offset. A planner that
-    assigns slots keeps all of them: the input dies in any case, and is overwritten if both have one slot.
+    assigns slots keeps all reuses: the input dies in any case, and is overwritten if both have one slot.
     """
     held, slot = np.zeros((2, len(liveness.storages)), np.int64)
     offset = np.zeros(len(liveness.storages), np.uint64)
@@ -284,7 +284,7 @@ def assemble(
 ) -> Plan:
     """Compute the hashes (contract §6) and return the plan; ``rest`` are its other fields by name.
 
-    ``peak`` and ``reserved_peak_bytes`` are those of :func:`metrics.totals_of`, ``retained`` is that of
+    ``peak`` and ``reserved_peak_bytes`` are arguments of :func:`metrics.totals_of`, ``retained`` is an argument of
     :func:`metrics.plan_metrics`; ``started`` is the clock (ns) at which planning began.
     """
     slots, addresses = canonical.encoded_tables(columns, [summary.name for summary in summaries])

@@ -1,7 +1,7 @@
 """A plan per rank of a sharded graph; ranks that run the same graph are planned once (TMMU v2 II.I).
 
 The local graph is cut from the graph *as run*: a backward pass is synthesised first, so that the spec can contain
-gradients. ``ir_hash`` is that of the global graph; ``rank, world_size, shard_spec_hash`` make the hash of each rank
+gradients. ``ir_hash`` is the hash of the global graph; ``rank, world_size, shard_spec_hash`` make the hash of each rank
 unique::
 
     tmmu_plan_hash(rank) = H(["tmmu_plan_v1", [ir_hash, …, rank, world_size, shard_spec_hash, tables]])
@@ -70,7 +70,7 @@ class RankPlans:
         return of_class[self.class_of]
 
     def plan(self, rank: int) -> Plan:
-        """Return the plan of ``rank``: that of its class, with its own rank and hash."""
+        """Return the plan of ``rank``: the plan of its class, with the rank and its hash."""
         return replace(self.solution(rank).plan, rank=rank, tmmu_plan_hash=self.plan_hashes[rank])
 
     def solution(self, rank: int) -> Solution:
@@ -93,8 +93,8 @@ class RankPlans:
 def plan_ranks(graph: Graph, request: PlanRequest, progress: Progress | None = None) -> RankPlans:
     """Plan every rank of ``graph`` under the request's shard spec.
 
-    Its ``world_size`` must be that of the mesh, which is the default; its ``rank`` is ignored. Raises the errors of
-    planning and sharding, with the first failing rank in the record.
+    The request's ``world_size`` must be the size of the mesh (the default); its ``rank`` is ignored. Raises the errors
+    of planning and sharding, with the first failing rank in the record.
     """
     sharding, request, order, ir_hash = _sharded(graph, request, 0)
     members: dict[tuple[int, ...], list[int]] = {}

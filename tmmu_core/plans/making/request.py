@@ -166,8 +166,8 @@ def arena_config(
     """Return the arena configuration of a request, as it is hashed; ``None`` without one.
 
     An alignment, page size or capacity declares every arena in use, because a configuration must be complete.
-    ``in_use`` are their names, if known. Raises ``InvalidIrShapes`` (reason ``unknown_arena``) for the capacity of
-    another arena.
+    ``in_use``: the names of the arenas in use, if known. Raises ``InvalidIrShapes`` (reason ``unknown_arena``) for the
+    capacity of another arena.
     """
     declared = None if request.arenas is None else as_given(request.arenas)
     is_graph = isinstance(source, Graph)
