@@ -1,7 +1,7 @@
 """Tensor memory planner: graph → liveness → planners → plans → runtime; the judge verifies plans.
 
 ``import tmmu`` is the public API (``docs/how-to/python.md``); the names of ``__all__`` are loaded at their first use.
-Imports run one way along that line (``tests/test_architecture.py``).
+Imports follow this order (``tests/test_architecture.py``).
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ KEPT_BYTES = Limit("kept-bytes", 1 << 30, "bytes of graphs and plans that the ex
 SHELF_BYTES = Limit("shelf-bytes", 1 << 29, "bytes of files that visitors of the explorer opened")
 
 LIMITS: tuple[Limit, ...] = tuple(each for each in tuple(globals().values()) if isinstance(each, Limit))
-"""All of them, in this order."""
+"""All limits, in this order."""
 
 SWITCH = ("", "0", "1")
 SETTINGS: Mapping[str, tuple[str, ...] | None] = {

@@ -104,7 +104,7 @@ FORMATS = (
 
 
 def by_magic(data: bytes) -> Unplannable | None:
-    """Return the format whose first bytes no readable format has; ``None`` for another one."""
+    """Return the unplannable format that the first bytes of ``data`` identify; ``None`` if they identify none."""
     header = data[8 : 8 + HEAD]
     if header.startswith(b"{") and 2 <= int.from_bytes(data[:8], "little") < 1 << 32:
         return SAFETENSORS if b'"data_offsets"' in header or b'"__metadata__"' in header else None

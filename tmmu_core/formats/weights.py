@@ -17,7 +17,7 @@ HEAD = 64
 
 
 def constants_of(path: Path, graph: Graph) -> Constants:
-    """Return the constants of ``graph`` in the file that it was read from; none if the format holds none.
+    """Return the constants of ``graph`` in the file that it was read from; none if the format has none.
 
     Raises ``UnreadableInput`` for a file that is missing or damaged, or that refers to files outside of its folder.
     """
@@ -34,7 +34,7 @@ def constants_of(path: Path, graph: Graph) -> Constants:
 
 
 def constants_in(data: bytes, graph: Graph, name: str = "") -> Constants:
-    """Return the constants in ``data``, gzipped or not; those in other files are refused."""
+    """Return the constants in ``data``, gzipped or not; constants in other files are refused."""
     if graph.sidecar:
         return sidecar.constants(graph, None, name)
     return _found(unpacking.unpack(data, name), graph, None, name)

@@ -114,7 +114,7 @@ def _node(n: Node) -> dict[str, Any]:
 
 
 def arena_config_object(config: Mapping[str, Arena | Mapping[str, Any]] | None) -> dict[str, Any]:
-    """Return the arena configuration as given; of an :class:`Arena` the fields that differ from the default."""
+    """Return the arena configuration as given; for an :class:`Arena`, the fields that differ from the default."""
     given = (config or {}).items()
     return {name: _changed(arena) if isinstance(arena, Arena) else dict(arena) for name, arena in given}
 

@@ -36,7 +36,7 @@ _OF_THE_VERIFIER = {
     "places_unsaid": ("places",),
     "unheld": ("held",),
 }
-"""Rule → the verifier's rules in it; all others of the verifier are in ``aligned_and_slotted``."""
+"""Lint rule → the verifier's rules that it groups; ``aligned_and_slotted`` groups all others."""
 
 _NEED_GRAPH = ("undeclared_inplace", "backward_before_forward", "split_scope", "untouched", "unread")
 
@@ -51,7 +51,7 @@ def lint_verdict(
     cut_from: bytes | None = None,
     verified: Verdict | None = None,
 ) -> Verdict:
-    """Return the findings with the checked rules; those on lifetimes and in-place reuse need the graph.
+    """Return the verdict of the lint rules; the rules on lifetimes and in-place reuse need the graph.
 
     ``verified``: the verifier's verdict on the same arguments, if it is known.
     """

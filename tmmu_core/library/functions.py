@@ -308,7 +308,7 @@ def pack(
     pinned: Mapping[int, int] | None = None,
     reuse_penalties: ArrayLike | None = None,
 ) -> Packed:
-    """Pack buffers with known live ranges into one arena: return an offset for each (dynamic storage allocation).
+    """Pack buffers with known live ranges into one arena: return each buffer's offset (dynamic storage allocation).
 
     Buffers that are live at the same step do not overlap. Source: MiniMalloc (Moffitt 2023).
 

@@ -99,7 +99,7 @@ def with_relations(
 
 
 def _pairs(name: str, given: ArrayLike | None, width: int, row_of_buffer: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return an argument as rows of ``width`` integers, the first two being storages. Raises ``UnreadableInput``."""
+    """Return an argument as rows of ``width`` integers; the first two are storages. Raises ``UnreadableInput``."""
     table = np.zeros((0, width), np.int64) if given is None else _integers(name, given)
     table = table.reshape(0, width) if table.shape == (0,) else table
     if table.ndim != 2 or table.shape[1] != width:

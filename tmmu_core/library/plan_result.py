@@ -225,7 +225,7 @@ class Plan(model.Plan):
 
         Columns: ``arena``, ``logical_slot``, ``offset_bytes``, ``size_bytes``, ``alignment``, ``birth``, ``death``
         (steps, half-open), ``generation``, ``role``, ``dtype``, ``shape``, ``alias_group_id``, ``base_tensor_uid``;
-        of a snapshot also ``category``.
+        for a snapshot, also ``category``.
         Raises ``MissingExtra`` without pandas.
         """
         pandas = need("pandas", "a table")

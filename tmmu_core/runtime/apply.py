@@ -5,8 +5,8 @@ Bytes are zeroed (``ZeroTensor_v1``):
 * by :func:`apply_plan`: all tensors that are not resident, in tensor-map order. Memory just mapped is zero already;
 * by :meth:`Applied.enter`: every storage born at the step, whose slot may contain bytes of another storage.
 
-Exceptions at birth: a storage that reuses another in place keeps those bytes, which its producer reads; only bytes
-beyond them are zeroed. A resident storage (with a persistent member) keeps the loaded values.
+Exceptions at birth: a storage that reuses another in place keeps the reused bytes, which its producer reads; only
+further bytes are zeroed. A resident storage (with a persistent member) keeps the loaded values.
 """
 
 import hashlib
@@ -78,7 +78,7 @@ class Applied:
     pending: int = 0
     """Memory operations since the last commit."""
     journal: Any = field(default_factory=hashlib.sha256)
-    """SHA-256 of these operations, each as ``[name, arena, offset, size, …]`` in CBOR."""
+    """SHA-256 of the pending operations, each as ``[name, arena, offset, size, …]`` in CBOR."""
 
     # --- bindings
 

@@ -1,4 +1,4 @@
-"""The debug patterns: Philox4x32-10 (TMMU v2 0.B, ``DebugFillTensor_v1``), and the superseded draft's (BLAKE3).
+"""The debug patterns: Philox4x32-10 (TMMU v2 0.B, ``DebugFillTensor_v1``), and the draft's (BLAKE3).
 
 A counter-based generator: block i of a stream depends on (key, i) only, so that any part of a pattern can be computed
 alone. Source: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011. (numpy has the 4x64

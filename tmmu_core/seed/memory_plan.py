@@ -60,7 +60,7 @@ class TensorLifetime:
         self.start_op, self.end_op = min(self.start_op, op_idx), max(self.end_op, op_idx)
 
     def merge(self, other: TensorLifetime) -> None:
-        """Extend the live range by that of an alias."""
+        """Extend the live range by the live range of an alias."""
         self.add_op(other.start_op)
         self.add_op(other.end_op)
 
@@ -111,7 +111,7 @@ class MemoryConstraint:
 
 @dataclass(frozen=True)
 class TensorAttributes:
-    """Memory of a tensor; of a constant, the memory that stores it, and the one it is read from if it differs."""
+    """Memory of a tensor; for a constant, the memory that stores it and the one that it is read from, if different."""
 
     memory: MemoryType
     constant_destination_memory: MemoryType | None = None

@@ -1,7 +1,7 @@
 """Find the commit that increased an arena, and the tensors responsible (iree-org/iree#15323).
 
-Runs are stored in order: the commit is that of the run after the last run that was not larger than the good run. Its
-growth in one arena is the sum of::
+Runs are stored in order. The commit is the one of the first run after the last run that was not larger than the good
+run. Its growth in one arena is the sum of::
 
     extent after − extent before = (peak after − peak before) + (slack after − slack before)
     peak after − peak before     = Σ over storages of (live bytes at the peak after − live bytes at the peak before)
@@ -111,7 +111,7 @@ def steps_of(runs: Sequence[Run], measure: Measure) -> tuple[Step, ...]:
 
 
 def culprit(runs: Sequence[Run], measure: Measure) -> Step | None:
-    """Return the step that raised the figure above the first run's; ``None`` if the last run is not above it."""
+    """Return the step that raised the figure above the first run's value; ``None`` if the last run is not above it."""
     values = [value_of(run, measure) for run in runs]
     if not runs or values[-1] <= values[0]:
         return None

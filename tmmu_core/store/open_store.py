@@ -27,7 +27,7 @@ from tmmu_core.base.errors import StoreFault
 from tmmu_core.base.escaping import visible
 
 VERSION = "0001"
-"""Version of the tables that this code reads and writes. A changed table needs a new one, and code that upgrades."""
+"""Version of the tables that this code reads and writes. Changed tables need a new version, and code that upgrades."""
 
 
 class U64(sql.TypeDecorator[int]):
@@ -41,7 +41,7 @@ class U64(sql.TypeDecorator[int]):
         return value if value is None or value < 2**63 else value - 2**64
 
     def process_result_value(self, value: int | None, dialect: Any) -> int | None:
-        """Return the value of a stored one."""
+        """Return the value of a stored number."""
         return value + 2**64 if value is not None and value < 0 else value
 
 

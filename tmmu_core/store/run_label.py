@@ -66,7 +66,7 @@ class Run:
     commit: str
     branch: str
     at: str
-    """UTC, to the microsecond, as ISO 8601: the order of texts is that of times."""
+    """UTC, to the microsecond, as ISO 8601, so that texts sort by time."""
     planner: str
     mode: str
     preset: str

@@ -60,7 +60,7 @@ class Line:
     peak_live_bytes: int
     lower_bound_bytes: int
     changed_at: str
-    """Time of the last change of the extent; of the first run if it never changed."""
+    """Time of the last change of the extent; the time of the first run if it never changed."""
     changed_commit: str
     before_bytes: int | None
     """The extent before the change; ``None`` if it never changed."""

@@ -76,7 +76,7 @@ class Axes:
     alignments: tuple[int | None, ...] = (None,)
     planners: tuple[str | None, ...] = ("slots", "naive")
     shards: tuple[tuple[str, Mapping[str, Any] | None], ...] | None = None
-    """``(name, spec)``; ``None``: the request's own."""
+    """``(name, spec)``; ``None``: the spec of the request."""
     fits: tuple[Mapping[str, int], ...] | None = None
     ranks: bool = False
 

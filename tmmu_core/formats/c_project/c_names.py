@@ -21,7 +21,7 @@ class RegionNames:
     """The names of one arena."""
 
     stem: str
-    """In upper case: the name of the enumerator, and with ``_SIZE`` and ``_ALIGNMENT`` of the macros."""
+    """Upper case: the name of the enumerator; with ``_SIZE`` and ``_ALIGNMENT``, the names of the macros."""
     symbol: str
     """In lower case: the symbol of the arena's buffer, or of the blob of a constant arena that is not staged."""
     source: str = ""

@@ -218,7 +218,7 @@ def _describe(plan: Plan, k: int, known: Constants) -> tuple[str, str, str, int]
     roles = {plan.roles[i] for i in rows}
 
     def is_never_written(i: int) -> bool:
-        """Return whether the bytes of a row are known: an in-place write has its own birth."""
+        """Return whether the bytes of a row are known and never written: such a row is live at every step."""
         if plan.birth[i] or plan.death[i] < plan.steps:
             return False
         return plan.tensor_ids[i] in known or plan.base_tensor_uids[i] is not None or not plan.size[i]

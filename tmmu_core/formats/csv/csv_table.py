@@ -2,7 +2,7 @@
 
 ``columns`` maps the fields (``lower``, ``upper`` (half-open), ``size`` and others) to column names. Defaults: without
 live ranges all rows are live at once, without offsets the table is a problem to plan, without ids rows are numbered.
-Rows with the same ``alias`` share their bytes: one live range from the first to the last.
+Rows with the same ``alias`` share their bytes: one live range, from the first step to the last.
 
 JSON is a list of objects, or an object with one such list.
 

@@ -1,7 +1,7 @@
 """Read and write packing problems as CSV.
 
 One row per buffer: ``id,lower,upper,size[,alignment][,gaps][,offset]``, live ranges half-open ``[lower, upper)``.
-Columns can have any order, and the names of other tools (those of MiniMalloc's converter):
+Columns can have any order, and the names of other tools (of MiniMalloc's converter):
 
 ========  ==========================================================================================
 column    also
@@ -10,7 +10,7 @@ id        ``buffer``, ``buffer_id``
 lower     ``start``, ``begin``
 upper     ``end``: the last step, included; the gaps of such a file include their ends too
 gaps      ``7-9 12-14``: half-open ranges without bytes; one with a window, ``12-14@0:64``, is ignored
-offset    all rows: a finished plan; some rows: those are fixed; none: a problem
+offset    all rows: a finished plan; some rows: fixed offsets; none: a problem
 ========  ==========================================================================================
 """
 

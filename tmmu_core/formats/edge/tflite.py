@@ -6,7 +6,8 @@
 * ``inplace`` has the operands that the kernels of TensorFlow Lite and of its Micro runtime may overwrite: those of
   element-wise kernels and of reshapes, as large as the result. Scratch buffers of kernels are not in the file.
 * A variable behind a handle (``VAR_HANDLE``) is a ``buffer`` as large as the largest value that is read from it or
-  assigned to it; these operators read it. One name is one variable in all subgraphs. The handle is a 32-bit number.
+  assigned to it; both operators read the buffer. One name is one variable in all subgraphs. The handle is a 32-bit
+  number.
 * A plan in the file (``OfflineMemoryAllocation``) is ignored, except for a Vela-compiled operator, whose commands
   contain the addresses of that plan: tensors that the plan places inside of the operator's scratch tensor are views.
 * A tensor that a custom operator reads and nothing writes is its scratch memory, live from the start.
@@ -52,7 +53,7 @@ BODIES = {
     "CALL_ONCE": ("body",),
     "STABLEHLO_COMPOSITE": ("body",),
 }
-"""Operator → the names of its bodies, for those whose bodies are planned."""
+"""Operator → the names of its bodies, for operators whose bodies are planned."""
 LOOPS = frozenset({"WHILE", "STABLEHLO_WHILE"})
 DEEPEST = 16
 """Maximum levels of nested bodies that are planned."""

@@ -30,7 +30,7 @@ MOVES = frozenset({"BITCAST", "EXPAND_DIMS", "RESHAPE", "SQUEEZE"})
 
 
 def permission(tensors: Sequence[Tensor], instr: str, reads: list[int], writes: list[int]) -> Inplace:
-    """Return the operands that an operator may overwrite, as pairs with its only result; they have its bytes."""
+    """Return the operands that an operator may overwrite, as pairs with its only result, which is as large."""
     if len(writes) != 1:
         return "none"
     operands = 2 if instr in BINARY else int(instr in UNARY or instr in MOVES)
@@ -133,7 +133,7 @@ class ModelFile:
         return self.found[number]
 
     def place(self, tensor: Any) -> tuple[int, int]:
-        """Return ``(offset in the file, bytes)`` of a tensor's data; large models have them behind the flatbuffer."""
+        """Return ``(offset in the file, bytes)`` of a tensor's data; in large models the data follow the flatbuffer."""
         at = tensor.Buffer()
         if not 0 < at < self.model.BuffersLength():
             return 0, 0
@@ -233,7 +233,7 @@ class ModelFile:
 
 
 def is_external(tensor: Any) -> bool:
-    """Return whether its data are in another file. The parser has no name for the field."""
+    """Return whether the data of ``tensor`` are in another file. The parser has no name for the field."""
     table = tensor._tab
     place = table.Offset(4 + 2 * EXTERNAL_BUFFER)
     return bool(place and int.from_bytes(table.Bytes[table.Pos + place : table.Pos + place + 4], "little"))

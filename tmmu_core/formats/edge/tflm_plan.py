@@ -13,7 +13,7 @@ operator live while its bodies run.
 Every other byte of the model is unchanged. A flatbuffer refers forward only, and its builder writes from the end to the
 start. So the builder starts with the old bytes, and writes before them a new root table, new lists of buffers and
 metadata, and the new metadata. Two fields count from the start of the file, so the number of inserted bytes is added to
-them: the place of data behind the flatbuffer (``Buffer.offset``), and that of large custom options.
+them: the place of data behind the flatbuffer (``Buffer.offset``), and the place of large custom options.
 """
 
 import struct
@@ -122,7 +122,7 @@ class MicroModel:
 
     @cached_property
     def as_run(self) -> Graph:
-        """The graph to plan: that of the reader for one subgraph, with a node per scope for several."""
+        """The graph to plan: the reader's graph for one subgraph, a graph with a node per scope for several."""
         if len(self.counts) == 1:
             return self.graph
         lives = {key: self.lives[key] for key in self.in_arena if key in self.lives}
@@ -193,7 +193,7 @@ class TflmFile:
 
 
 def with_plan(model: MicroModel, data: bytes, plan: Plan) -> TflmFile:
-    """Return the model in ``data`` with the offsets of ``plan``, which is of its ``graph`` or ``as_run``.
+    """Return the model in ``data`` with the offsets of ``plan``, a plan of its ``graph`` or ``as_run``.
 
     Raises ``Misuse`` for a plan of another model or order, or with offsets that the runtime cannot use.
     """
@@ -204,7 +204,7 @@ def with_plan(model: MicroModel, data: bytes, plan: Plan) -> TflmFile:
     left = []
 
     def collide(key: Key, place: tuple[int, int], other: Key) -> bool:
-        """Return whether the runtime holds two tensors on the same bytes and neither is overwritten in place."""
+        """Return whether the runtime keeps two tensors on the same bytes and neither is overwritten in place."""
         (first, last), (other_first, other_last) = model.lives[key], model.lives[other]
         if place[0] >= kept[other][1] or kept[other][0] >= place[1] or first > other_last or other_first > last:
             return False

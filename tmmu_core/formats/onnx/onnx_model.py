@@ -58,7 +58,7 @@ def copy_of(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def declaring(model: onnx.ModelProto, shapes: Mapping[str, Found]) -> onnx.ModelProto:
-    """Return the model with these shapes declared; itself without any."""
+    """Return the model with these shapes declared; without shapes, the model itself."""
     if not shapes:
         return model
     copy = copy_of(model)

@@ -3,7 +3,7 @@
 A plan has one live range for every tensor. The operands below make it valid for a body that never runs, runs once or
 runs many times (``docs/decisions/04-control-flow.md`` has the proof):
 
-* ``If``: the nodes of ``then``, those of ``else``, and ``If.close``, which reads the condition and both results.
+* ``If``: the nodes of ``then``, the nodes of ``else``, and ``If.close``, which reads the condition and both results.
 * ``Loop``: ``Loop.open`` writes the counter, the condition, the carried state and the buffer of collected outputs; the
   body; ``Loop.close`` reads all of these, the body's results, and every outer value that the body reads. The final
   state has the storage of the carried state, collected outputs that of their buffer (``in_place_write``).
@@ -306,7 +306,7 @@ def in_place(node: onnx.NodeProto) -> list[tuple[str, str]]:
 
 
 def is_scope(node: onnx.NodeProto, *operators: str) -> bool:
-    """Return whether the node is one of the scope ``operators``, or any of them."""
+    """Return whether the node opens, continues or closes a scope: as one of ``operators``, or, without any, at all."""
     return node.domain == SCOPE and (not operators or node.op_type in operators)
 
 

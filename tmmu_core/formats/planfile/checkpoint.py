@@ -46,7 +46,7 @@ def positions(liveness: Liveness) -> dict[str, Position]:
 
 
 def checkpoint(plan: Plan, liveness: Liveness) -> bytes:
-    """Return the checkpoint of a plan; ``liveness`` is that of its solution.
+    """Return the checkpoint of a plan; ``liveness`` is the liveness that it was made from.
 
     Raises as ``refuse_invalid`` for an invalid plan: ``AddressCollision`` for two live tensors on one byte.
     """
@@ -80,7 +80,7 @@ def refuses(data: bytes) -> str:
 
 
 def restore(data: bytes, source: str = "", *, token: bytes | None = None) -> Plan:
-    """Return the plan of a checkpoint; with ``token``, only one with that replay token.
+    """Return the plan of a checkpoint; with ``token``, only if it has this replay token.
 
     Raises ``UnreadableInput`` if it is not a checkpoint, if the plan hash recomputed from its rows differs from the
     stored one, or if any other content was edited.

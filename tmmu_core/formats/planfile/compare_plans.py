@@ -1,6 +1,6 @@
 """Compare two plans: whether they are comparable, their first difference, and the changes per tensor.
 
-Two runs are *comparable* if they have one graph, arena configuration, token and schemas (contract §7, TMMU v2 §7);
+Two runs are *comparable* if graph, arena configuration, token and schemas are equal (contract §7, TMMU v2 §7);
 another mode or order is a divergence, reported first. Two snapshots of an allocator are comparable by line of code.
 Incomparable plans raise no error: their differences are listed too.
 

@@ -69,7 +69,7 @@ class _Spill(msgspec.Struct):
 
 
 class _Arena(msgspec.Struct):
-    """Notes on one arena: those of its planner and, in a plan over memories, of its memory."""
+    """Notes on one arena: of its planner and, in a plan over memories, of its memory."""
 
     picked: str = ""
     why: str = ""

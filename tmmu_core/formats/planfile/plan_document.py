@@ -1,6 +1,6 @@
 """Define the document of a plan file (contract §9): its keys, its values for a plan, and its content hash.
 
-Keys beside those of §9: ``places``, ``own_arenas``, ``content_hash``, ``has_inputs_step``, ``planner_options``,
+Keys in addition to §9: ``places``, ``own_arenas``, ``content_hash``, ``has_inputs_step``, ``planner_options``,
 ``notes``, ``constraints`` (contract §12, "Reuse costs") and per arena ``storages``, ``lower_bound_bytes``,
 ``proven_bytes`` (where a search proved more), ``status``, ``witness``, ``witness_step``, ``reuse_cost`` and
 ``reuse_cost_lower_bound``. Unknown keys are ignored on reading.

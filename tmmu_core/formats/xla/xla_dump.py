@@ -41,7 +41,7 @@ _VALUE = re.compile(r"\s+value: <\d+ (\S+)( \(phi\))? @\d+> \(size=(\d+),offset=
 _RANGE = re.compile(r"\s+(\S+):(\d+)-(\d+)$", re.A)
 
 MOST = 2**62
-"""Upper limit of bytes and steps: the second file has 64-bit numbers, and ends are exclusive here."""
+"""Upper limit of bytes and steps, so that sums and exclusive ends stay within 64 bits."""
 LISTED = 12
 """Modules of a folder that an error lists."""
 MOST_PROGRAM = 1 << 28
@@ -62,11 +62,11 @@ class Buffer:
     """Bytes from the start of the first allocation."""
     role: str
     takes_over: str = ""
-    """The input buffer that this one reuses in place: its last read is the instruction that writes this one."""
+    """The input buffer that this buffer reuses in place: the instruction that reads it last writes this buffer."""
 
     @property
     def id(self) -> str:
-        """Its values' names."""
+        """Names of the values."""
         return "+".join(self.names)
 
     @property
@@ -259,7 +259,7 @@ def _rows(allocation: _Allocation, ranges: Mapping[str, tuple[int, int]], base: 
 
 
 def _carried(rows: list[Buffer], phis: set[str]) -> list[Buffer]:
-    """Return the rows with those of a phi merged.
+    """Return the rows, with the rows of each phi merged.
 
     The dump does not list the values of a phi. They are taken to be the preceding rows with the same offset and size,
     as long as no other row uses these bytes in between.
@@ -355,7 +355,7 @@ def modules(files: Mapping[str, int]) -> tuple[Module, ...]:
 
 
 def sizes_in(folder: Path) -> dict[str, int]:
-    """Return ``name → bytes`` of the files in a folder, without those deleted meanwhile. Raises ``OSError``."""
+    """Return ``name → bytes`` of the files in a folder, without files deleted meanwhile. Raises ``OSError``."""
     sizes = {}
     with os.scandir(folder) as entries:
         for entry in entries:

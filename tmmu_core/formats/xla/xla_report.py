@@ -9,8 +9,8 @@
          8.0KiB( 80%);     8.0KiB;            0;                2; 2×f32[16,128]      a buffer in it
         10.0KiB(100%);     2.0KiB;         8192;                1; f32[16,32]
 
-All buffers are read as live at one step, as in the report's total. The report has rounded sizes; the exact size is that
-of the largest shape that rounds to it. The dump's other files have the plan with live ranges.
+All buffers are read as live at one step, as in the report's total. The report has rounded sizes; the exact size is
+the size of the largest shape that rounds to it. The dump's other files have the plan with live ranges.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Synthesize the backward pass of a forward graph, and recompute dropped tensors before it reads them (contract §2)."""
+"""Synthesize the backward pass of a forward graph, and recompute dropped tensors before this pass reads them (§2)."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -97,7 +97,7 @@ def differentiable_tensors(graph: Graph, forward: Sequence[Node]) -> set[str]:
 
 
 def saved_operands(node: Node, marked: set[str]) -> list[str]:
-    """Return the forward operands that the backward node reads: the marked ones, or those its gradient needs."""
+    """Return the forward operands that the backward node reads: the marked ones, or those that its gradient needs."""
     if marked:
         return [name for name in _distinct((*node.inputs, *node.outputs)) if name in marked]
     needs = operator_of(node.instr).gradient_needs

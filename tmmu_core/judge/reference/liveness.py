@@ -168,7 +168,7 @@ def lives_of(run: Run, declared: Iterable[str] | None = ()) -> Lives:
 
 
 def arena_of(tensor: Tensor, declared: frozenset[str]) -> str:
-    """Return the arena that a tensor declares, else that of its role."""
+    """Return the arena that a tensor declares, else the arena of its role."""
     if ONE_MEMORY in declared and declared <= {ONE_MEMORY, OFFLOAD_ARENA}:  # all tensors but offloaded copies
         return OFFLOAD_ARENA if tensor.arena == OFFLOAD_ARENA else ONE_MEMORY
     if tensor.arena is not None:
@@ -260,7 +260,7 @@ class RefCounts:
                 self.changes.setdefault(ranges.death[name], []).append((name, -1))
 
     def others(self, step: int, x: str, y: str) -> int:
-        """Count the live members of ``x``'s storage but ``x`` and ``y``. Call it with ascending steps."""
+        """Count the live members of ``x``'s storage except ``x`` and ``y``. Call it with ascending steps."""
         while self.step < step:
             self.step += 1
             for name, change in self.changes.get(self.step, ()):

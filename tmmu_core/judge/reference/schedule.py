@@ -41,7 +41,7 @@ class Run:
     order: tuple[str, ...]
     """Node ids in execution order, without ``@inputs``."""
     nodes: dict[str, Node]
-    """Node id → node, those of the timeline only."""
+    """Node id → node, for the nodes of the timeline."""
     tensors: dict[str, Tensor]
     root: dict[str, str]
     """Tensor → the tensor that owns its bytes."""

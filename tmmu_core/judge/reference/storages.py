@@ -78,7 +78,7 @@ class Storage:
     size: int
     """Bytes: the greatest extent over the members."""
     alignment: int
-    """Bytes: the greatest alignment of a member, without that of the arena."""
+    """Bytes: the greatest alignment of a member, without the alignment of the arena."""
 
 
 class Groups:

@@ -144,7 +144,7 @@ def check_accesses(plan: Plan, lives: Lives) -> Iterator[Finding]:
 
 
 def check_sharing(plan: Plan, lives: Lives) -> Iterator[Finding]:
-    """Check rule ``sharing``: the plan's storages are those of the graph."""
+    """Check rule ``sharing``: the plan's storages equal the storages of the graph."""
     number_of: dict[str, tuple[int, str]] = {}
     storage_of: dict[int, tuple[str, str]] = {}
     for name, row in plan.row_of.items():

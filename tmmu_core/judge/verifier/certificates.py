@@ -2,7 +2,7 @@
 
 A plan file may state any lower bound and any search proof. Only bounds that follow from the rows are used: the peak
 live bytes, the largest storage, and the witness of the file where its storages cannot share bytes. With the graph,
-live ranges and must_not_alias pairs are those of the graph.
+live ranges and must_not_alias pairs come from the graph.
 """
 
 from collections.abc import Iterator
@@ -126,7 +126,7 @@ def unsupported(plan: Plan) -> tuple[Certificate, ...]:
 
 
 def supported(plan: Plan, found: tuple[Certificate, ...]) -> Plan:
-    """Return ``plan`` with recomputed certificates instead of its own."""
+    """Return ``plan`` with recomputed certificates instead of the stated ones."""
     arenas = []
     for arena, each in zip(plan.arenas, found, strict=True):
         bounds = {name: getattr(each, name) for name in ("status", "lower_bound_bytes", "witness", "witness_step")}

@@ -1,4 +1,4 @@
-"""Check rows by themselves, alignment, the reasons for shared storages, and that no two storages overlap."""
+"""Check each row, alignments, the reasons for shared storages, and that no two storages overlap."""
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
@@ -58,7 +58,7 @@ def _bytes(shape: tuple[int, ...], dtype: str) -> int | None:
 
 
 def check_alignment(facts: PlanFacts) -> Iterator[Finding]:
-    """Check rule ``alignment``: rows by their own alignment, storages by that of the arena."""
+    """Check rule ``alignment``: rows by the row's alignment, storages by the arena's alignment."""
     plan, slots = facts.plan, facts.slots
     power = (plan.alignment > 0) & ((plan.alignment & (plan.alignment - np.uint64(1))) == 0)
     off = plan.offset % np.where(power, plan.alignment, np.uint64(1)) != 0

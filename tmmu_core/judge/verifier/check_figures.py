@@ -32,7 +32,7 @@ def check_arenas(facts: PlanFacts) -> Iterator[Finding]:
         yield error("bounds", message, tensor=name, arena=arena.name)
     for number, arena in enumerate(plan.arenas):
         here = facts.arena == number
-        # The extent of hashed addresses is that of the same slots at aligned prefix sums.
+        # The extent of hashed addresses is the extent of the same slots at aligned prefix sums.
         highest = max(int(ends[here].max(initial=0)), reserved)
         possible = ends_end_to_end(facts, number) if sparse else {highest}
         if arena.extent_bytes not in possible:
@@ -50,7 +50,7 @@ def check_arenas(facts: PlanFacts) -> Iterator[Finding]:
 
 
 def _different(subject: str, stated: dict[str, Any], counted: dict[str, Any], arena: str = "") -> Iterator[Finding]:
-    """Yield a finding of rule ``figures`` for every stated figure that is not the counted one."""
+    """Yield a finding of rule ``figures`` for every stated figure that differs from the counted one."""
     for what, number in counted.items():
         if stated.get(what) != number:
             yield error("figures", f"{subject}: {what} is {stated.get(what)}; counted: {number}.", arena=arena)
@@ -132,7 +132,7 @@ def check_metrics(plan: Plan) -> Iterator[Finding]:
 def check_certificates(facts: PlanFacts, graph: Graph | None) -> Iterator[Finding]:
     """Check rule ``certificate``.
 
-    Every arena of a plan without a part of its graph must have the status incomplete.
+    If the plan omits a part of its graph, every arena must have the status ``incomplete``.
     """
     plan = facts.plan
     is_incomplete = plan.remark(UNPLANNED) or any(node.unplanned for node in (graph.nodes if graph is not None else ()))
@@ -176,7 +176,7 @@ def _witness_problems(facts: PlanFacts, number: int, arena: ArenaSummary) -> Ite
 def side_by_side(sizes: list[int], grids: list[int]) -> int:
     """Return a lower bound in bytes of blocks side by side, each at a multiple of its alignment.
 
-    All blocks but the last take whole multiples; the last one is that with the most padding. Blocks of a coarse
+    All blocks but the last take whole multiples; the last one is the block with the most padding. Blocks of a coarse
     alignment may give a larger bound without the others, so each alignment is tried.
     """
     most = 0

@@ -40,8 +40,8 @@ def check_slots(facts: PlanFacts) -> Iterator[Finding]:
 def check_slot_offsets(facts: PlanFacts, lives: Lives | None) -> Iterator[Finding]:
     """Check rule ``slot_offset``: ``offset_{k+1} = align_up(offset_k + slot_size_k, align_{k+1})``.
 
-    The alignment of each storage is that of the graph (``lives``), or without it that of the rows. The row of a view
-    may have the view's alignment or that of its dtype: both are accepted.
+    The alignment of each storage comes from the graph (``lives``), or without it from the rows. The row of a view may
+    have the alignment of the view or of its dtype: both are accepted.
     """
     plan, slots = facts.plan, facts.slots
     possible = _grids(facts, lives)
@@ -127,7 +127,7 @@ def check_sparse_addresses(facts: PlanFacts) -> Iterator[Finding]:
 def check_slot_counts(facts: PlanFacts, lives: Lives | None) -> Iterator[Finding]:
     """Check rule ``slots_max_live``, for the planner ``slots``.
 
-    More slots are allowed only with must_not_alias pairs (warning ``slots_over_optimal``), which the graph has.
+    More slots are allowed only with must_not_alias pairs (warning ``slots_over_optimal``), which are in the graph.
     """
     plan = facts.plan
     with_pairs = None if lives is None else {lives.storages[name].arena for pair in lives.apart for name in pair}

@@ -2,8 +2,8 @@
 
 :func:`finished` returns the plan with its verdict, for display. :func:`refuse_invalid` raises the contract's error, for
 commands that act on a plan (``apply``, ``checkpoint``, ``export``). The arenas of an invalid plan have the status
-:data:`INVALID`. Those of a valid plan have the recomputed lower bound, and the status ``claimed`` where the file states
-a larger one.
+:data:`INVALID`. The arenas of a valid plan have the recomputed lower bound, and the status ``claimed`` where the file
+states a larger one.
 """
 
 from dataclasses import dataclass, replace
@@ -22,7 +22,7 @@ from tmmu_core.judge.verifier.verify import RULES, check_columns, check_remarks,
 from tmmu_core.plans.model import INVALID, Plan
 
 MAX_PAIRS = 50_000_000
-"""Maximum number of pairs of storages that are compared to find all conflicts; above, those of the sweep suffice."""
+"""Maximum number of pairs of storages that are compared to find all conflicts; above, those of the sweep are shown."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +61,7 @@ def with_certificates(plan: Plan, verdict: Verdict) -> Plan:
 
 
 def refuse_invalid(plan: Plan, operator: str, verdict: Verdict | None = None) -> None:
-    """Raise for an invalid plan; ``verdict`` is that of :func:`verify_plan`, if known.
+    """Raise for an invalid plan; ``verdict`` is the result of :func:`verify_plan`, if known.
 
     Raises ``AddressCollision`` for an overlap, ``ArenaTooSmall`` for a tensor outside its arena,
     ``AlignmentViolation`` for a misaligned one, else ``InvalidIrShapes`` (reason ``invalid_plan``).

@@ -88,7 +88,7 @@ def verify_plan(
 ) -> Verdict:
     """Verify a plan; with ``graph``, also against its graph.
 
-    ``dims``: the values of the named dimensions; by default those of the plan's shapes. ``arenas``: the arena
+    ``dims``: the values of the named dimensions; by default the values in the plan's shapes. ``arenas``: the arena
     configuration as given, if known. ``cut_from``: the ir_hash of the whole graph where ``graph`` is a rank's part
     (TMMU v2 II.I). Does not raise for an invalid plan: findings are in the verdict.
     """
@@ -228,7 +228,7 @@ def check_handoffs(facts: PlanFacts) -> Iterator[Finding]:
             )
         if plan.arena[i] != plan.arena[j]:
             problems.append("is between two arenas")
-        # Where slots overlap, the reusing storage must have the offset of the reused one.
+        # Where slots overlap, the reusing storage must have the offset of the reused storage.
         here = facts.takes_over(a, b)
         if plan.places == "bytes" and not disjoint and not here:
             problems.append("is between two offsets")

@@ -8,13 +8,13 @@ onnxruntime            resident memory that a run adds: the first run with the a
                        memory pattern, and runs without the arena
 LiteRT                 its arena, to the byte
 TensorFlow Lite Micro  the smallest arena in which the model runs, with and without our plan in it, to the byte
-PyTorch eager          bytes that its allocator held, and those of tensors, operator by operator
+PyTorch eager          bytes of its allocator, and bytes of its tensors after each operator
 ExecuTorch             the arenas that its program declares: they are read, the program is not run
 =====================  ====================================================================================
 
 The figure of onnxruntime includes scratch memory of kernels and the results. It excludes the inputs, which the caller
-owns, and pages of the arena that nothing wrote. Ours includes the inputs and no scratch memory. The kernel counts
-resident pages of 4 KiB in batches, so these figures are not exact to the byte.
+owns, and pages of the arena that nothing wrote. The figure of the plan includes the inputs and no scratch memory. The
+kernel counts resident pages of 4 KiB in batches, so these figures are not exact to the byte.
 """
 
 import json
@@ -77,7 +77,7 @@ class Measured:
     planner: str = PLANNER
     """The planner of our figures."""
     outputs_equal: bool | None = None
-    """Whether the runtime's outputs on random inputs are the same bits with our plan; ``None`` if it ran without."""
+    """Whether the runtime's outputs on random inputs are the same bits with our plan; ``None`` if it ran without it."""
 
     @property
     def planned(self) -> Figures:
@@ -113,7 +113,7 @@ REST = {
     EXECUTORCH: "gaps in its plan, and sizes rounded up to its alignment",
     MICRO: "gaps in its plan, scratch memory of kernels, and in-place reuse that it does not use",
 }
-"""Runtime → description of the rest of the difference."""
+"""Runtime → description of the remaining difference."""
 
 
 def measure(

@@ -122,7 +122,7 @@ def optimised(model: bytes) -> dict[str, str]:
 
 
 def litert_arena(model: bytes) -> dict[str, int]:
-    """Return ``arena`` bytes, ``tensors`` (the same for tensors of the file) and ``scratch`` (of the others).
+    """Return ``arena`` bytes, ``tensors`` (bytes of tensors in the file) and ``scratch`` (bytes of other tensors).
 
     The interpreter exposes every tensor's address, so that the arena is known to the byte. Tensors that are not in the
     file are kernel scratch (im2col, unpacked weights). XNNPACK, whose memory is not visible, is disabled.
@@ -179,9 +179,9 @@ def _around(places: Sequence[Place], holding: set[int]) -> Place:
 def compared(models: bytes, length: int) -> dict[str, Any]:
     """Return the figures of two models, and whether their outputs are equal. The first has ``length`` bytes.
 
-    The figures are those that the runtime's recording allocator prints, and the smallest arena in which the model loads
-    and runs: an arena holds head and tail, and while the model is loaded temporary tables of the allocator, which may
-    need more than the head.
+    The figures are the output of the runtime's recording allocator, and the smallest arena in which the model loads and
+    runs. An arena contains head and tail and, while the model is loaded, temporary tables of the allocator, which may
+    be larger than the head.
     """
     before, expected = _micro_figures(models[:length])
     after, outputs = _micro_figures(models[length:])
