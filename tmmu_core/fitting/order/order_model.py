@@ -72,12 +72,12 @@ class OrderModel:
     @cached_property
     def unit_ptr(self) -> I64:
         """Unit → its nodes, as CSR with :attr:`unit_nodes`."""
-        return np.concatenate([[0], np.cumsum([len(unit) for unit in self.units], dtype=np.int64)]).astype(np.int64)
+        return csr(self.units)[0]
 
     @cached_property
     def unit_nodes(self) -> I64:
         """The nodes of all units."""
-        return np.array([node for unit in self.units for node in unit], np.int64)
+        return csr(self.units)[1]
 
     @cached_property
     def touches(self) -> list[list[int]]:
@@ -89,13 +89,16 @@ class OrderModel:
         """Node → storages that its output may reuse in place, as lists."""
         return _rows(self.cand_ptr, self.cand_idx)
 
-    def nodes_of(self, order: Sequence[int]) -> list[int]:
-        """Return the nodes of units in an order."""
-        return [node for unit in order for node in self.units[unit]]
-
     def ids_of(self, order: Sequence[int]) -> tuple[str, ...]:
         """Return the node ids of units in an order."""
-        return tuple([self.node_ids[node] for node in self.nodes_of(order)])
+        return tuple([self.node_ids[node] for unit in order for node in self.units[unit]])
+
+
+def csr(rows: Sequence[Sequence[int]]) -> tuple[I64, I64]:
+    """Return lists of numbers as CSR: ``(ptr, idx)``, where list k is ``idx[ptr[k]:ptr[k + 1]]``."""
+    ptr = np.zeros(len(rows) + 1, np.int64)
+    np.cumsum([len(row) for row in rows], out=ptr[1:])
+    return ptr, np.array([value for row in rows for value in row], np.int64)
 
 
 def _rows(ptr: I64, idx: I64) -> list[list[int]]:
@@ -211,16 +214,12 @@ def _edges(liveness: Liveness, given: list[int], keep_phases: bool) -> I64:
     before, after = dependencies(index, inside)
     found = [np.stack([before, after], axis=1)]
     nodes = timeline.graph.nodes
-    extra = [*_sequence(nodes, given), *_overwrite_edges(liveness)]
+    fixed = (node for node in given if operator_of(nodes[node].instr).keeps_position)
+    extra = [*pairwise(fixed), *_overwrite_edges(liveness)]
     if keep_phases:
         extra += _phase_edges(nodes, given)
     found.append(np.array(extra, np.int64).reshape(-1, 2))
     return np.concatenate(found)
-
-
-def _sequence(nodes: Sequence[Node], given: list[int]) -> Iterator[tuple[int, int]]:
-    """Yield edges that keep the order of random, collective, side-effect and unknown operators."""
-    return pairwise(node for node in given if operator_of(nodes[node].instr).keeps_position)
 
 
 def _overwrite_edges(liveness: Liveness) -> Iterator[tuple[int, int]]:

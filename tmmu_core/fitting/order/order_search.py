@@ -15,10 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from tmmu_core.fitting.order.baselines import baselines
-from tmmu_core.fitting.order.beam_search import beam
 from tmmu_core.fitting.order.hill_valley import hill_valley_order
 from tmmu_core.fitting.order.local_moves import eager, late
-from tmmu_core.fitting.order.order_exact import OrderStates, best_first_search, order_array
+from tmmu_core.fitting.order.order_exact import OrderStates, beam, best_first_search, order_array
 from tmmu_core.fitting.order.order_loops import I64, measure
 from tmmu_core.fitting.order.order_model import OrderModel
 from tmmu_core.fitting.order.windows import improve_windows
@@ -29,7 +28,6 @@ PROOF = 150_000
 """Expansions before the best-first search stops."""
 SMALL, PROOF_BUDGET_OF_SMALL = 400, 600_000
 """Units up to which the budget is larger, and that budget."""
-
 Report = Callable[[str, int, int], bool]
 """``report(what, done, of) -> go_on``, as for planners."""
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from tmmu_core.fitting.order.order_exact import OrderStates, best_first_search
 from tmmu_core.fitting.order.order_loops import I64, measure, peaks_outside
-from tmmu_core.fitting.order.order_model import OrderModel
+from tmmu_core.fitting.order.order_model import OrderModel, csr
 
 WINDOW_SIZES = (12, 28, 60)
 """Units on each side of the peak, tried in order until one improves."""
@@ -71,16 +71,18 @@ def window_problem(model: OrderModel, order: I64, begin: int, end: int) -> Order
     units = [model.units[unit] for unit in inside]
     nodes = [node for unit in units for node in unit]
     number = {unit: k for k, unit in enumerate(inside)}
-    touch = [model.touch_idx[model.touch_ptr[n] : model.touch_ptr[n + 1]].tolist() for n in nodes]
-    storages = sorted({s for each in touch for s in each})
-    row = {s: k for k, s in enumerate(storages)}
-    chosen = np.array(storages, np.int64)
-    counts = np.bincount([row[s] for each in touch for s in each], minlength=len(storages)).astype(np.int64)
+    touched = [model.touch_idx[model.touch_ptr[n] : model.touch_ptr[n + 1]].tolist() for n in nodes]
+    chosen = np.array(sorted({s for each in touched for s in each}), np.int64)
+    row = {s: k for k, s in enumerate(chosen.tolist())}
+    touch_ptr, touch_idx = csr([[row[s] for s in each] for each in touched])
+    counts = np.bincount(touch_idx, minlength=len(chosen)).astype(np.int64)
 
     earlier = np.zeros(len(model.size), np.int64)
     ran = np.zeros(len(model), np.bool_)
     ran[order[:begin]] = True
-    unit_of_touch = np.repeat(_unit_of_node(model), np.diff(model.touch_ptr))
+    unit_of = np.zeros(len(model.node_ids), np.int64)
+    unit_of[model.unit_nodes] = np.repeat(np.arange(len(model), dtype=np.int64), np.diff(model.unit_ptr))
+    unit_of_touch = np.repeat(unit_of, np.diff(model.touch_ptr))
     np.add.at(earlier, model.touch_idx[ran[unit_of_touch]], 1)
     later = model.touched_by - earlier
     later[chosen] -= counts
@@ -99,17 +101,19 @@ def window_problem(model: OrderModel, order: I64, begin: int, end: int) -> Order
     cand = [
         [row[s] for s in model.cand_idx[model.cand_ptr[n] : model.cand_ptr[n + 1]].tolist() if s in ends] for n in nodes
     ]
+    succ_ptr, succ_idx = csr(succ)
+    cand_ptr, cand_idx = csr(cand)
     local = iter(range(len(nodes)))
     return OrderModel(
         node_ids=tuple(model.node_ids[n] for n in nodes),
         units=tuple(tuple(next(local) for _ in unit) for unit in units),
-        succ_ptr=_ptr(succ),
-        succ_idx=_idx(succ),
-        waits_for=np.bincount(_idx(succ), minlength=len(inside)).astype(np.int64),
-        touch_ptr=_ptr(touch),
-        touch_idx=np.array([row[s] for each in touch for s in each], np.int64),
-        cand_ptr=_ptr(cand),
-        cand_idx=_idx(cand),
+        succ_ptr=succ_ptr,
+        succ_idx=succ_idx,
+        waits_for=np.bincount(succ_idx, minlength=len(inside)).astype(np.int64),
+        touch_ptr=touch_ptr,
+        touch_idx=touch_idx,
+        cand_ptr=cand_ptr,
+        cand_idx=cand_idx,
         out=np.array([row.get(int(model.out[n]), -1) for n in nodes], np.int64),
         size=model.size[chosen],
         arena=model.arena[chosen],
@@ -120,17 +124,3 @@ def window_problem(model: OrderModel, order: I64, begin: int, end: int) -> Order
         arenas=model.arenas,
         pad=model.pad,
     )
-
-
-def _unit_of_node(model: OrderModel) -> I64:
-    unit_of = np.zeros(len(model.node_ids), np.int64)
-    unit_of[model.unit_nodes] = np.repeat(np.arange(len(model), dtype=np.int64), np.diff(model.unit_ptr))
-    return unit_of
-
-
-def _ptr(rows: list[list[int]]) -> I64:
-    return np.concatenate([[0], np.cumsum([len(row) for row in rows], dtype=np.int64)]).astype(np.int64)
-
-
-def _idx(rows: list[list[int]]) -> I64:
-    return np.array([x for row in rows for x in row], np.int64)

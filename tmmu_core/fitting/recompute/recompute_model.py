@@ -16,6 +16,7 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
+from tmmu_core.fitting.order.order_model import csr
 from tmmu_core.fitting.problem.planner_calls import PlanInput
 from tmmu_core.graph.arenas import read_arenas
 from tmmu_core.graph.flops import GraphFlops, graph_flops
@@ -294,13 +295,7 @@ def _adjacency(liveness: Liveness, node_at: I64) -> tuple[I64, I64, I64, I64]:
                 used.append(of[i])  # a further member: the storage is live until the node writes it
         ins.append([s for s in dict.fromkeys(used) if not always[s]])
         outs.append(born)
-    return (*_csr(ins), *_csr(outs))
-
-
-def _csr(rows: list[list[int]]) -> tuple[I64, I64]:
-    ptr = np.zeros(len(rows) + 1, np.int64)
-    np.cumsum([len(row) for row in rows], out=ptr[1:])
-    return ptr, np.array([value for row in rows for value in row], np.int64)
+    return (*csr(ins), *csr(outs))
 
 
 def _in_place_candidates(liveness: Liveness, node_at: I64, uses: tuple[I64, I64], out_ptr: I64) -> tuple[I64, I64]:
@@ -332,4 +327,4 @@ def _in_place_candidates(liveness: Liveness, node_at: I64, uses: tuple[I64, I64]
             s = of[x]
             if s != of[y] and not persistent[s] and arena[s] == arena[of[y]] and s in edges:
                 row.append(int(edges[s]))
-    return _csr(rows)
+    return csr(rows)

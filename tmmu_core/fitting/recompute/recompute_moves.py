@@ -4,7 +4,6 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 
@@ -115,23 +114,19 @@ def lowest_within(
     tight, loose = 0, search.excess(best.run)
     while 500 * (loose - tight) > best.run.total and search.go_on():
         middle = (tight + loose) // 2
-        search.over = partial(_excess_above, goal, middle)
+
+        def over(bytes_of: Mapping[str, int], slack: int = middle) -> int:
+            return max(0, goal.over(bytes_of) - slack)
+
+        search.over = over
         points = [best, _cheapest(search, found)[0]]
-        within = [point for point in points if point is not None and _is_within(search, point, most)]
+        within = [p for p in points if p is not None and p.run.flops <= most and not search.excess(p.run)]
         if not within:
             tight = middle
             continue
         loose = middle
         best = min(within, key=lambda point: (point.run.total, point.key))
     return None if best is search.nothing else moves_of(model, begun, best.choice)
-
-
-def _excess_above(goal: Capacity, slack: int, bytes_of: Mapping[str, int]) -> int:
-    return max(0, goal.over(bytes_of) - slack)
-
-
-def _is_within(search: Search, point: Point | None, max_flops: int) -> bool:
-    return point is not None and point.run.flops <= max_flops and not search.excess(point.run)
 
 
 def _pareto_points(points: Sequence[Point], total: int) -> list[Point]:

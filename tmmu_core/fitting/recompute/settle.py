@@ -38,16 +38,15 @@ def settle(search: Search, found: Sequence[Pair]) -> Point | None:
     for nodes, point in fitting:
         for less, cheaper in over[:MOST_ENDS]:
             if cheaper.run.flops < min(min(known)[0], point.run.flops) and not search.budget_is_spent(begun):
-                known |= {_key(pair): pair for pair in _mixes(search, masks, less, nodes)}
-    return min((_keep_one_by_one(search, known[key])[1] for key in sorted(known)[:MOST_IMPROVED]), key=_point_key)
+                for hub in HUBS:
+                    mixed = _mix(search, masks, less, connected_parts(search.model, less ^ nodes, hub))
+                    if mixed is not None:
+                        known[_key(mixed)] = mixed
+    return min((_keep_one_by_one(search, known[key]) for key in sorted(known)[:MOST_IMPROVED]), key=_key)[1]
 
 
 def _key(pair: Pair) -> tuple[int, int, int]:
     return pair[1].key
-
-
-def _point_key(point: Point) -> tuple[int, int, int]:
-    return point.key
 
 
 def _keep_one_by_one(search: Search, given: Pair) -> Pair:
@@ -69,15 +68,8 @@ def _keep_one_by_one(search: Search, given: Pair) -> Pair:
     return min(found, key=_key)
 
 
-def _mixes(search: Search, masks: Sequence[Mask], less: Mask, more: Mask) -> Iterator[tuple[Mask, Point]]:
-    """Yield mixes between two cuts that fit the goal; ``masks`` are cuts whose parts are options."""
-    for hub in HUBS:
-        mixed = _mix(search, masks, less, connected_parts(search.model, less ^ more, hub))
-        if mixed is not None:
-            yield mixed
-
-
-def _mix(search: Search, masks: Sequence[Mask], less: Mask, parts: list[I64]) -> tuple[Mask, Point] | None:
+def _mix(search: Search, masks: Sequence[Mask], less: Mask, parts: list[I64]) -> Pair | None:
+    """Return a mix of the cut ``less`` with ``parts`` of another one that fits the goal; ``masks``: more options."""
     base = search.dropping(less).run
     at_base = _bytes_at_boundary(search, less)
     known: dict[tuple[bytes, bytes], tuple[int, int] | None] = {}
