@@ -154,17 +154,14 @@ class _Encoder:
         elif kind is float:
             pieces.append(_NAN if math.isnan(x) else b"\xfb" + struct.pack(">d", x))
         elif kind is Table:
-            self._add_table(x)
+            pieces.append(_head(_ARRAY, len(x)))
+            for start in range(0, len(x), CHUNK_ROWS):
+                pieces.append(_rows([column[start : start + CHUNK_ROWS] for column in x.columns]))
+                self.flush()
         elif kind is Encoded:
             pieces.append(x.data)
         else:
             self.add(_plain(x))
-
-    def _add_table(self, table: Table) -> None:
-        self.pieces.append(_head(_ARRAY, len(table)))
-        for start in range(0, len(table), CHUNK_ROWS):
-            self.pieces.append(_rows([column[start : start + CHUNK_ROWS] for column in table.columns]))
-            self.flush()
 
 
 def _rows(columns: Sequence[Column]) -> bytes:
