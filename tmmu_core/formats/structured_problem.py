@@ -1,14 +1,14 @@
 """Read structured packing problems: pools, buffers, placement constraints and reuse penalties (JSON, schema 1).
 
 The format is that of the dsa-solver project (DSA with reuse penalties). A pool is an arena, a buffer is a tensor, by
-its ``name``, or ``name#id`` where names repeat. Provenance (``pypto_structure``, ``metadata``, reasons) is not used;
-the objective is that of the contract: capacity, reuse cost, extent.
+its ``name``, or ``name#id`` where names repeat. Provenance (``pypto_structure``, ``metadata``, reasons) and bank
+geometry are not used; the objective is that of the contract: capacity, reuse cost, extent. Other keys are rejected.
 """
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 import numpy as np
@@ -24,17 +24,24 @@ LARGEST = 2**61
 Count = Annotated[int, msgspec.Meta(ge=0, le=LARGEST)]
 
 
-class Pair(msgspec.Struct):
+class Pair(msgspec.Struct, forbid_unknown_fields=True):
     """Two buffers, by id."""
 
     first: int
     second: int
 
 
+class Separation(Pair):
+    """Two buffers that never share a byte."""
+
+    reasons: Any = None
+
+
 class Penalty(Pair):
     """A reuse penalty."""
 
     cost: Count
+    reason: Any = None
 
 
 class Interval(msgspec.Struct, forbid_unknown_fields=True):
@@ -51,16 +58,17 @@ class AddressRange(msgspec.Struct, forbid_unknown_fields=True):
     end: Count
 
 
-class Pool(msgspec.Struct):
+class Pool(msgspec.Struct, forbid_unknown_fields=True):
     """A pool, which is read as an arena."""
 
     id: int
     name: str
     capacity: Annotated[int, msgspec.Meta(ge=0)] | None = None
     reserved_ranges: list[AddressRange] = []
+    bank_geometry: Any = None
 
 
-class Buffer(msgspec.Struct):
+class Buffer(msgspec.Struct, forbid_unknown_fields=True):
     """A buffer, which is read as a tensor."""
 
     id: int
@@ -89,7 +97,7 @@ class ConstraintLists(msgspec.Struct, forbid_unknown_fields=True):
     """The constraints of a problem."""
 
     colocations: list[Pair] = []
-    separations: list[Pair] = []
+    separations: list[Separation] = []
     temporal_exclusions: list[Pair] = []
     pinned_allocations: list[Pin] = []
 
@@ -100,13 +108,14 @@ class CostModel(msgspec.Struct, forbid_unknown_fields=True):
     reuse_penalties: list[Penalty] = []
 
 
-class Objective(msgspec.Struct):
+class Objective(msgspec.Struct, forbid_unknown_fields=True):
     """The terms of the file's objective, in order."""
 
     terms: list[str] = []
+    aggregation: Any = None
 
 
-class ProblemDocument(msgspec.Struct):
+class ProblemDocument(msgspec.Struct, forbid_unknown_fields=True):
     """The problem of the document."""
 
     pools: Annotated[list[Pool], msgspec.Meta(min_length=1)]
@@ -114,15 +123,19 @@ class ProblemDocument(msgspec.Struct):
     constraints: ConstraintLists = msgspec.field(default_factory=ConstraintLists)
     cost_model: CostModel = msgspec.field(default_factory=CostModel)
     objective: Objective = msgspec.field(default_factory=Objective)
+    pypto_structure: Any = None
 
 
-class StructuredProblem(msgspec.Struct):
+class StructuredProblem(msgspec.Struct, forbid_unknown_fields=True):
     """The whole document."""
 
     schema_version: Literal[1]
     profile: str
     instance: str
     problem: ProblemDocument
+    metadata: Any = None
+    relaxed_from: Any = None
+    relaxed_features: Any = None
 
 
 register_types(StructuredProblem)
@@ -146,7 +159,7 @@ def read(data: bytes, name: str = "") -> PlainInstance:
             error.message,
             source=name,
             place=str(error.diagnostics.get("path", "")),
-            hint="The format is version 1 of the dsa-solver project's structured problem.",
+            hint=error.hint or "The format is version 1 of the dsa-solver project's structured problem.",
         ) from error
     return _Reading(whole.problem, name).instance(whole.instance or file_name(name).removesuffix(".json"))
 

@@ -226,7 +226,9 @@ def _lines(data: str | bytes, source: str) -> Iterator[tuple[int, list[str]]]:
             if any(cell.strip() for cell in cells):
                 yield reader.line_num, cells
     except csv.Error as fault:
-        raise _refusal(source, reader.line_num, "", f"invalid CSV: {fault}", "Close the quotes.") from None
+        raise _refusal(
+            source, reader.line_num, "", f"invalid CSV: {fault}", "Close the quotes, or shorten the cell."
+        ) from None
 
 
 class _Fault(Exception):
@@ -315,7 +317,7 @@ def _gaps(text: str, inclusive: bool, lower: int, upper: int) -> tuple[tuple[tup
     for (_, stop_one), (begin_two, _) in pairwise(gaps):
         if begin_two < stop_one:
             raise _Fault("gaps", f"two gaps overlap at step {begin_two}", "Join them into one.")
-    if gaps == [(lower, upper)]:
+    if sum(stop - begin for begin, stop in gaps) == upper - lower:
         hint = "Omit a buffer that is never live."
-        raise _Fault("gaps", f"the gap [{lower}, {upper}) is the whole live range", hint)
+        raise _Fault("gaps", f"the gaps are the whole live range [{lower}, {upper})", hint)
     return tuple(gaps), windowed
