@@ -206,6 +206,13 @@ def unknown_name_faults(plan: Plan) -> Iterator[Plan]:
     yield changed(plan, reuse_penalties=((plan.tensor_ids[0], "nobody", 1),))
 
 
+def self_pair_faults(plan: Plan) -> Iterator[Plan]:
+    for name in plan.tensor_ids:
+        for field in ("separations", "colocations", "exclusions"):
+            yield changed(plan, **{field: ((name, name),)})
+        yield changed(plan, reuse_penalties=((name, name, 1),))
+
+
 FAULTS: dict[str, tuple[Callable[[Plan], Iterator[Plan]], str, tuple[str, ...]]] = {
     "separation": (separation_faults, "constraint", ()),
     "colocation": (colocation_faults, "constraint", ()),
@@ -215,6 +222,7 @@ FAULTS: dict[str, tuple[Callable[[Plan], Iterator[Plan]], str, tuple[str, ...]]]
     "cost": (cost_faults, "reuse_cost", ()),
     "bound": (bound_faults, "reuse_cost", ()),
     "unknown name": (unknown_name_faults, "constraint", ()),
+    "pair of one": (self_pair_faults, "constraint", ()),
 }
 
 

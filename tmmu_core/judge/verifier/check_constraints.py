@@ -40,6 +40,9 @@ def check_constraints(plan: Plan) -> Iterator[Finding]:
         return
     rows, begin, size = rows_by_name(plan), plan.offset.tolist(), plan.size.tolist()
     pairs = [*terms.separations, *terms.colocations, *terms.exclusions, *(term[:2] for term in terms.reuse_penalties)]
+    for first, second in pairs:
+        if first == second:
+            yield error("constraint", f'a constraint pairs "{first}" with itself.', tensor=first)
     for name in sorted({name for pair in pairs for name in pair} | terms.pinned.keys()):
         if name not in rows:
             yield error("constraint", f'a constraint names "{name}", which is not a tensor of the plan.', tensor=name)
@@ -134,7 +137,8 @@ class CostBounds:
         self.penalties: dict[frozenset[str], int] = {}
         for first, second, cost in self.terms.reuse_penalties:
             pair = frozenset((first, second))
-            self.penalties[pair] = self.penalties.get(pair, 0) + cost
+            if first != second:
+                self.penalties[pair] = self.penalties.get(pair, 0) + cost
 
     def of(self, number: int) -> int:
         """Return the lower bound that the witness of arena ``number`` supports."""
