@@ -1,4 +1,4 @@
-"""Hooks of the documentation site: list the decisions, and the commands with their help."""
+"""Hooks of the documentation site: add the list of decisions, the help of the commands, and the viewer page."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ DOCS = Path(__file__).resolve().parent
 
 
 def on_config(config: Any) -> Any:
-    """Add every decision to the navigation, by number."""
+    """Add the decisions to the navigation, sorted by number."""
     decisions = [{_title(path): f"decisions/{path.name}"} for path in sorted((DOCS / "decisions").glob("*.md"))]
     if not any("Decisions" in entry for entry in config.nav):
         config.nav.append({"Decisions": decisions})
@@ -18,14 +18,14 @@ def on_config(config: Any) -> Any:
 
 
 def on_post_build(config: Any) -> None:
-    """Write the page that opens plans without a server."""
+    """Write the page ``viewer.html``, which opens plans without a server."""
     from app.report.html_report import viewer_page
 
     (Path(config["site_dir"]) / "viewer.html").write_bytes(viewer_page())
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Insert the texts of ``--help`` into the page of the command line."""
+    """Return the Markdown of a page; the page of the command line gets the texts of ``--help``."""
     return (
         markdown.replace("<!-- commands -->", commands()) if page.file.src_uri == "reference/commands.md" else markdown
     )
