@@ -62,7 +62,9 @@ def apply_text(widget: str, read: Callable[[str], T], apply: Callable[[T], None]
         value = read(text)
     except (ValueError, UnreadableInput) as error:
         state.draft(widget, text)
-        message = error.message if isinstance(error, UnreadableInput) else str(error)
+        message = str(error)
+        if isinstance(error, UnreadableInput):
+            message = error.message + (f" (at {error.place})" if error.place else "")
         state.refuse({"title": title, "message": message, "hint": hint})
         return
     state.draft(widget, "")

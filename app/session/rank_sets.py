@@ -8,8 +8,8 @@ import msgspec
 
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.graph.model import Graph
-from tmmu_core.graph.native.document import refuse_repeated_keys
 from tmmu_core.graph.sharding.shard_spec import ShardSpec
+from tmmu_core.plans.making.request_options import read_json_object
 
 MOST_RANKS = 16_384
 """Maximum number of ranks that a page draws."""
@@ -104,17 +104,12 @@ def _line(value: Any) -> str:
 
 def spec_of(text: str) -> dict[str, Any]:
     """Parse the JSON text of a spec. Raises ``UnreadableInput``; ``read_spec`` checks its content."""
-    way = 'Write {"mesh": {"tp": 8}, "rules": [{"match": "*.weight", "axis": 0, "mesh": "tp"}]}, or choose a preset.'
     if not text.strip():
-        raise UnreadableInput("a rank is chosen without a shard spec.", source="shard spec", hint=way)
-    try:
-        spec = msgspec.json.decode(text)
-        refuse_repeated_keys(text.encode(), "shard spec")
-    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise UnreadableInput(f"the shard spec is not JSON: {error}.", source="shard spec", hint=way) from error
-    if not isinstance(spec, dict):
-        raise UnreadableInput("the shard spec is not a JSON object.", source="shard spec", place="$", hint=way)
-    return spec
+        hint = (
+            'Write {"mesh": {"tp": 8}, "rules": [{"match": "*.weight", "axis": 0, "mesh": "tp"}]}, or choose a preset.'
+        )
+        raise UnreadableInput("a rank is chosen without a shard spec.", source="shard spec", hint=hint)
+    return read_json_object(text, "shard spec")
 
 
 def compact(text: str) -> str:

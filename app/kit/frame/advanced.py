@@ -17,7 +17,7 @@ from tmmu_core.graph.quantities import parse_bytes
 from tmmu_core.planners import PLANNERS
 from tmmu_core.planners.greedy import FITS, ORDERS
 from tmmu_core.planners.platform import BOARDS, options_of
-from tmmu_core.plans.making.request_options import read_arenas_text, refuse_odd_json
+from tmmu_core.plans.making.request_options import read_arenas_text, read_json
 
 ALIGNMENTS = (1, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096)
 DECLARED = '{"activations": {"capacity_bytes": 1048576, "alignment_bytes": 64}, "parameters": {}}'
@@ -184,14 +184,7 @@ def _set_option(name: str, value: Any, default: Any) -> None:
 
 def _read_option(name: str, default: Any) -> None:
     def read(text: str) -> Any:
-        refuse_odd_json(text, f"option {name}")
-        try:
-            return json.loads(text) if text else None
-        except json.JSONDecodeError as error:
-            where = f"at line {error.lineno}, column {error.colno}"
-            raise ValueError(f"The text is not JSON: {error.msg} {where}.") from error
-        except ValueError as error:  # a number with more digits than Python reads
-            raise ValueError("The text is not JSON.") from error
+        return read_json(text, f"option {name}") if text else None
 
     hint = f"Example: {EXAMPLES[name]}." if name in EXAMPLES else ""
     title = f"The option {name} was not changed"

@@ -127,7 +127,7 @@ def test_current_rank_is_the_plan_of_the_command_line() -> None:
 @pytest.mark.parametrize(
     ("spec", "shown_text"),
     [
-        ("{", "the shard spec is not JSON"),
+        ("{", "this is not JSON"),
         ('{"mesh":{"tp":16},"tensors":{"w2":{"axis":1,"mesh":"tp"}}}', "too few for the 16 parts"),
         ('{"mesh":{"tp":8},"rules":[{"match":"w*","axis":0,"mesh":"dp"}]}', "there is no mesh axis"),
         ('{"mesh":{"tp":1000000}}', "this page shows up to 16,384"),

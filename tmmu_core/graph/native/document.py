@@ -192,7 +192,7 @@ def _decode_json(data: bytes, shape: Any, source: str) -> Any:
         if not place:
             what = "the text ends in the middle of a value" if text.strip() else "the file is empty"
         at = _place(text, int(place.group(1)) if place else len(text))
-        raise _damaged(f"this is not JSON: {what}", source, at, "Correct the file at that place.") from error
+        raise _damaged(f"this is not JSON: {what}", source, at, "Correct the text at that place.") from error
     except UnicodeDecodeError as error:
         at = _place(text, max(0, text.find(error.object) + error.start))
         raise _damaged("this is not JSON: a text in it is not UTF-8", source, at) from error

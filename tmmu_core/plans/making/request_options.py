@@ -100,23 +100,18 @@ def capacity_texts(capacities: Mapping[str, int]) -> list[str]:
 
 def read_json_object(text: str, what: str) -> dict[str, Any]:
     """Return a JSON object with unique keys; ``what`` names it. Raises ``UnreadableInput``."""
-    value = _read_json(text, what)
+    value = read_json(text, what)
     if not isinstance(value, dict):
-        raise UnreadableInput(f"the {what} is not a JSON object.", place="$")
+        hint = "Write {, names with values, and }."
+        raise UnreadableInput(f"the {what} is not a JSON object.", place="$", hint=hint)
     return value
 
 
-def _read_json(text: str, what: str) -> Any:
+def read_json(text: str, what: str) -> Any:
+    """Return a JSON value with unique keys and numbers of 64 bits. Raises ``UnreadableInput``."""
     data = text.encode("utf-8", "replace")
     refuse_many_values(data, what)
     return decode(data, Any, what)
-
-
-def refuse_odd_json(text: str, what: str) -> None:
-    """Raise ``UnreadableInput`` for JSON with more values than the limit, or integers over 64 bits."""
-    data = text.encode("utf-8", "replace")
-    refuse_many_values(data, what)
-    refuse_long_numbers(data, what)
 
 
 def read_arenas_text(text: str) -> dict[str, Any]:
@@ -137,7 +132,7 @@ def _order(text: str) -> tuple[str, ...]:
         raise UnreadableInput("the order is a JSON object.", place="$", hint=hint)
     if text.lstrip()[:1] != "[":
         return tuple(line.strip() for line in text.splitlines() if line.strip())
-    listed = _read_json(text, "order")
+    listed = read_json(text, "order")
     for i, node in enumerate(listed):
         if not isinstance(node, str):
             raise UnreadableInput("the order is not a JSON list of node ids.", place=f"$[{i}]")
@@ -156,8 +151,10 @@ def option_pairs(texts: list[str]) -> dict[str, Any]:
         key, separator, value = text.partition("=")
         if not separator or not key.strip():
             raise ValueError(f"{text[:80]!r} is not of the form KEY=VALUE. Write a name, =, and a value.")
+        data, what = value.encode("utf-8", "replace"), f"option {key.strip()}"
+        refuse_many_values(data, what)
+        refuse_long_numbers(data, what)
         try:
-            refuse_odd_json(value, f"option {key.strip()}")
             found[key.strip()] = json.loads(value.strip())
         except ValueError:
             found[key.strip()] = value.strip()
