@@ -1,1 +1,1 @@
-"""Measurements, each a function that returns rows; ``python -m benchmarks`` runs them and writes ``docs/``."""
+"""Measurements of the product. ``python -m benchmarks`` runs them and writes a page in ``docs/measured/``."""

@@ -1,6 +1,6 @@
-"""``python -m benchmarks``: measure everything in one run and write ``docs/measured/benchmarks.md`` (``make bench``).
+"""``python -m benchmarks``: run the measurements and write ``docs/measured/benchmarks.md`` (``make bench``).
 
-Times are of the machine and the moment; ratios within one run are what the page is for.
+Times depend on the machine. Compare the ratios of times within one run.
 """
 
 import os
@@ -18,11 +18,11 @@ from tmmu_core.planners import PLANNERS
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "measured" / "benchmarks.md"
 SHOWN = ("greedy", "search", "exact", "auto")
-"""Planners of the real instances."""
+"""The planners that are measured on the real instances."""
 
 
 def main() -> None:
-    """Measure, then write the page; progress goes to standard error."""
+    """Run all measurements and write the page; progress is written to standard error."""
     begun = time.perf_counter()
     parts = [_head()]
     for title, section in (

@@ -1,7 +1,8 @@
-"""The optimizer's part of a training step: AdamW, one fused step per parameter (Loshchilov and Hutter, 2019).
+"""Add the optimizer to the graph of a training step: AdamW, one fused node per parameter (Loshchilov and Hutter, 2019).
 
-A parameter in 16 bits or fewer has a float32 master that is updated, and is itself overwritten with it rounded; states
-are float32 beside a master, else as wide as the parameter. Everything is written in place.
+A parameter with 16 bits or fewer has a float32 master copy. The optimizer updates the master and writes the rounded
+value into the parameter. Its states are float32 if there is a master, else they have the type of the parameter. All
+results are written in place.
 """
 
 from collections import Counter
@@ -16,9 +17,9 @@ MASTER_DTYPE = "float32"
 
 
 def add_adamw(graph: Graph, gradients: Mapping[str, str]) -> Graph:
-    """``graph`` with AdamW steps behind its backward pass, in the order of ``gradients`` (parameter → gradient).
+    """Return ``graph`` with an AdamW node per parameter after its backward pass; ``gradients``: parameter → gradient.
 
-    The gradients, so far outputs of the graph, die with the step that reads them last.
+    The gradients are no longer outputs of the graph, and die after their last read.
     """
     tensor_of = {tensor.id: tensor for tensor in graph.tensors}
     tensors, nodes = list(graph.tensors), list(graph.nodes)
@@ -60,7 +61,7 @@ def add_adamw(graph: Graph, gradients: Mapping[str, str]) -> Graph:
 
 
 def _shared(graph: Graph, parameters: Mapping[str, str]) -> set[str]:
-    """Parameters that share bytes with another one: they are views, which in-place pairs cannot use."""
+    """Return the parameters that share bytes with another parameter. They are views, which no node writes in place."""
     base = {tensor.id: tensor.view.base_tensor_uid for tensor in graph.tensors if tensor.view is not None}
     root = {}
     for name in parameters:

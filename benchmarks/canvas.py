@@ -1,7 +1,7 @@
-"""The canvas in the real browser: ``python -m benchmarks.canvas`` writes ``docs/measured/performance.md``.
+"""Measure the canvas in a real browser: ``python -m benchmarks.canvas`` writes ``docs/measured/performance.md``.
 
-Each count of boxes is opened in a fresh tab of ``benchmarks/canvas_page.py`` under a running Streamlit, with two
-canvases on it (the map above, lifetimes below) that follow one selection through Python.
+For each number of boxes, a new tab opens ``benchmarks/canvas_page.py`` under a running Streamlit. The page has two
+canvases (map and lifetimes) with the same selection.
 """
 
 import statistics
@@ -82,14 +82,14 @@ _CLICK = """async (id) => {
 
 
 def demo(host: str, port: int) -> list[str]:
-    """The command that serves the demo page."""
+    """Return the command that starts the server of the page."""
     flags = ["--server.headless=true", f"--server.address={host}", "--browser.gatherUsageStats=false"]
     page = ROOT / "benchmarks" / "canvas_page.py"
     return [sys.executable, "-m", "streamlit", "run", str(page), f"--server.port={port}", *flags]
 
 
 def measure(browser: Browser, address: str, boxes: int, view: str) -> dict[str, Any]:
-    """One row: a count of boxes in one view."""
+    """Return the row of one number of boxes in one view."""
     slots = SLOTS.get(boxes, 48)
     plan, operators = synthetic_plan(boxes, slots=slots)
     began = time.perf_counter()
@@ -143,7 +143,7 @@ def _open(browser: Browser, url: str) -> Page:
 
 
 def measure_report(browser: Browser, boxes: int) -> dict[str, Any]:
-    """One row: the offline report of a count of boxes, opened from a file."""
+    """Return the row of the offline report with a number of boxes, opened from a file."""
     plan, operators = synthetic_plan(boxes)
     began = time.perf_counter()
     report = build_report(plan, known=Known(Verdict(), Verdict(), Origin(operators)))
@@ -161,11 +161,11 @@ def measure_report(browser: Browser, boxes: int) -> dict[str, Any]:
 
 
 OTHERS = "## Starting"
-"""The heading in ``docs/measured/performance.md`` that begins the figures of other commands."""
+"""The first heading in ``docs/measured/performance.md`` whose section another command writes."""
 
 
 def document(rows: list[dict[str, Any]], reports: list[dict[str, Any]], version: str) -> str:
-    """The page ``docs/measured/performance.md``."""
+    """Return the page ``docs/measured/performance.md``."""
     columns = (
         *("boxes", "view", "MB", "pack s", "page s", "bytes → picture ms", "paint ms", "zoom ms", "pan ms", "pick ms"),
         *("click: here ms", "click: other view ms", "click: Python ms"),
@@ -219,7 +219,7 @@ def document(rows: list[dict[str, Any]], reports: list[dict[str, Any]], version:
 
 
 def main() -> None:
-    """Measure every count of boxes, then the report, and write the page."""
+    """Measure every number of boxes and the report, and write the page."""
     with served(demo) as address, chromium() as browser:
         rows = []
         for boxes in COUNTS:

@@ -1,4 +1,4 @@
-"""A page for measuring the canvas: ``python -m streamlit run benchmarks/canvas_page.py -- 100000 map``."""
+"""A page on which the canvas is measured: ``python -m streamlit run benchmarks/canvas_page.py -- 100000 map``."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -30,7 +30,7 @@ handle = plan_store(plan, origin, baseline=other)  # type: ignore[arg-type]
 
 @st.fragment
 def charts() -> None:
-    """Two views that follow one selection, which lives in the address."""
+    """Draw two views with the same selection, which is stored in the address."""
 
     def selected(event: Mapping[str, Any]) -> None:
         st.query_params["tensor"] = event["id"] or ""

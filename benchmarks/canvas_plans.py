@@ -1,6 +1,6 @@
-"""Synthetic plans for measurements and tests: a given number of boxes, laid out like those of a real network.
+"""Synthetic plans with a given number of boxes, for measurements and tests, with a layout like that of a real network.
 
-Sizes and lifetimes come from a fixed arithmetic sequence, so that the same count gives the same plan everywhere.
+Sizes and lifetimes are computed from the index of a box, so equal numbers of boxes give equal plans.
 """
 
 import numpy as np
@@ -11,10 +11,10 @@ _OPERATORS = ("conv", "relu", "add", "matmul", "norm", "pool")
 
 
 def synthetic_plan(boxes: int, *, slots: int = 48, name: str = "synthetic") -> tuple[Plan, list[str]]:
-    """``(plan, operator of each row)`` with ``boxes`` tensors in three arenas.
+    """Return ``(plan, operator of each row)``; the plan is valid and has ``boxes`` tensors in three arenas.
 
-    Nine tenths are activations whose slots hand over from tenant to tenant with pauses; the rest are gradients and
-    parameters, a few views lie inside their bases. Valid: no two storages meet in time and bytes.
+    Nine tenths of the tensors are activations, which use slots one after the other with pauses. The other tensors are
+    gradients, parameters and a few views.
     """
     spread = (np.arange(boxes, dtype=np.uint64) * np.uint64(2654435761)) % np.uint64(2**32)
     kind = np.where(np.arange(boxes) % 10 == 8, 1, np.where(np.arange(boxes) % 10 == 9, 2, 0))

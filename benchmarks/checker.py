@@ -1,9 +1,8 @@
-"""Check offsets against a structured packing problem, independently of the product: ``python -m benchmarks.checker``.
+"""Check offsets against a structured packing problem: ``python -m benchmarks.checker PROBLEM.json OFFSETS.csv``.
 
-    python -m benchmarks.checker PROBLEM.json OFFSETS.csv
-
-OFFSETS has the columns ``buffer,offset``: the id of each buffer and its first byte. Prints the reuse cost, or the
-violations. Imports the standard library alone, and compares every pair of buffers.
+OFFSETS has the columns ``buffer,offset``: the id and the first byte of each buffer. The command prints the reuse cost,
+or the violated constraints. It compares every pair of buffers, and imports only the standard library, so that it is
+independent of the product.
 """
 
 import csv

@@ -1,7 +1,8 @@
-"""Others at work: ``python -m benchmarks.crowd`` measures what a visitor waits and what is left when all have gone.
+"""Measure a server with several visitors: ``python -m benchmarks.crowd`` prints waiting times and memory.
 
-Small samples are opened, each in a new tab, alone and while four other tabs search through 10^15 nodes each. Then eight
-tabs upload a graph of 100,000 tensors each and are closed. Tabs are a browser's, but for those of the searches.
+First, small samples are opened in a new tab, without other work and while four other tabs search 10^15 nodes each.
+Then eight tabs upload a graph of 100,000 tensors each and are closed. All tabs except those with searches are tabs of
+a browser.
 """
 
 import sys
@@ -23,7 +24,7 @@ UPLOADS, TENSORS = 8, 100_000
 
 
 def chain(length: int, name: str) -> Graph:
-    """One tensor after another."""
+    """Return a graph that is a chain of tensors."""
     tensors = tuple(Tensor(id=f"{name}.tensor.{k}", shape=(64 * (1 + k % 7),)) for k in range(length))
     nodes = tuple(
         Node(f"n{k}", "OP", (tensors[k - 1].id,) if k else (), (tensors[k].id,), inplace="none") for k in range(length)
@@ -32,7 +33,7 @@ def chain(length: int, name: str) -> Graph:
 
 
 def first_pictures(server: Served, searches: int) -> list[float]:
-    """Seconds from opening a link in a new tab to its painted plan, while so many searches run."""
+    """Return the seconds from opening a link in a new tab to its painted plan, while ``searches`` searches run."""
     tabs = [Tab(server, None, graph="sample:D", seed=str(k), **HEAVY) for k in range(searches)]
     assert until(lambda: len(descendants(server.process.pid)) == 1 + searches)
     found = []
@@ -55,7 +56,7 @@ def first_pictures(server: Served, searches: int) -> list[float]:
 
 
 def left(server: Served, folder: Path) -> tuple[int, int, int]:
-    """``(before, highest, after)``: bytes of the server's memory around eight uploads, their tabs closed."""
+    """Return ``(before, highest, after)``: bytes of memory of the server around eight uploads whose tabs are closed."""
     before = highest = resident(server.process.pid)
     with chromium() as browser:
         for k in range(UPLOADS):
@@ -75,7 +76,7 @@ def left(server: Served, folder: Path) -> tuple[int, int, int]:
 
 
 def main(parts: list[str]) -> None:
-    """Measure and print."""
+    """Measure and print the results."""
     with tempfile.TemporaryDirectory() as name, served(Path(name)) as server:
         Tab(server, graph="sample:linear_chain").drawn()
         if "pictures" in parts or not parts:

@@ -1,8 +1,8 @@
-"""How ``exact`` closes in: ``python -m benchmarks.curves`` draws ``docs/pictures/curves.svg``, and prints its table.
+"""Draw the progress of ``exact``: ``python -m benchmarks.curves`` writes ``docs/pictures/curves.svg``, prints a table.
 
-Each panel is one run of the default budget: the extent falling and the bound rising over the nodes tried, as the search
-itself tells them (its ``course``, decision 5), not runs under many budgets. Nodes are the same on every machine, and
-so is the picture; CPU seconds are printed only.
+Each panel is one run with the default budget: the falling extent and the rising lower bound over the search nodes, as
+the search reports them (its ``course``, decision 5). Nodes are equal on every machine, so the picture is too. CPU
+seconds are only printed.
 """
 
 import time
@@ -20,34 +20,34 @@ from tmmu_core.planners.problem import Problem, packing_extent
 
 PICTURE = Path(__file__).resolve().parents[1] / "docs" / "pictures" / "curves.svg"
 WIDE, HIGH, ACROSS = 250, 170, 4
-"""Pixels of a panel, and panels in a row."""
+"""Size of a panel in pixels, and number of panels in a row."""
 LEFT, RIGHT, TOP, BELOW = 46, 22, 26, 34
 DECADES = 6
-"""Nodes from 1 to 10^6, on a logarithmic axis."""
+"""Logarithmic axis from 1 to 10^6 nodes."""
 EXTENT, BOUND = "#0072B2", "#D55E00"
 
 
 @dataclass(frozen=True)
 class Curve:
-    """One run: rows of (nodes, extent, bound) whenever one of them moved, ascending; bytes."""
+    """One run: rows ``(nodes, extent, bound)``, ascending, for each change of extent or bound; in bytes."""
 
     name: str
     rows: list[list[int]]
     nodes: int
-    """All that were tried."""
+    """Number of search nodes."""
     seconds: float
-    """CPU."""
+    """CPU seconds."""
 
 
 def subjects() -> list[tuple[str, Problem]]:
-    """The six, one of them backwards, and a perfect packing."""
+    """Return the six MiniMalloc instances, one of them with reversed time, and a perfect packing."""
     six = [(name.split(".")[0], read_csv((DATA / f"{name}.csv").read_bytes(), source=name).problem) for name in HARD]
     backwards = problem_of(mirrored(read(HARD[3])))
     return [*six, ("D mirrored in time", backwards), ("perfect packing", problem_of(perfect(200, 101)))]
 
 
 def run(name: str, problem: Problem) -> Curve:
-    """Search once."""
+    """Search one instance and return the run."""
     begun = time.process_time()
     packing = ARENA_PLANNERS["exact"].pack(problem, {}, None)
     seconds = time.process_time() - begun
@@ -60,7 +60,7 @@ def run(name: str, problem: Problem) -> Curve:
 
 
 def drawn(curves: list[Curve]) -> str:
-    """All panels as one SVG."""
+    """Return all panels as one SVG."""
     lines = -(-len(curves) // ACROSS)
     wide, high = ACROSS * WIDE, lines * HIGH
     panels = [_panel(curve, k % ACROSS * WIDE, k // ACROSS * HIGH) for k, curve in enumerate(curves)]
@@ -80,7 +80,7 @@ def drawn(curves: list[Curve]) -> str:
 
 
 def _panel(curve: Curve, x: int, y: int) -> str:
-    """One curve in its panel; the axis is percent above the first bound."""
+    """Return one curve of a panel as SVG. The axis is in percent above the first bound."""
     low, top = curve.rows[0][2], max(curve.rows[0][1], curve.rows[0][2] + 1)
     inner, tall = WIDE - LEFT - RIGHT, HIGH - TOP - BELOW
     points = [[max(nodes, 1), extent, bound] for nodes, extent, bound in curve.rows]
@@ -116,7 +116,7 @@ def _panel(curve: Curve, x: int, y: int) -> str:
 
 
 def _decade(nodes: int) -> float:
-    """log₁₀, to a hundredth: a picture needs no more, and every machine gives it."""
+    """Return log₁₀ rounded to a hundredth, so that every machine draws the same picture."""
     decade = 0
     while nodes >= 10 ** (decade + 1):
         decade += 1
@@ -129,7 +129,7 @@ def _left_open(row: list[int]) -> float:
 
 
 def main() -> None:
-    """Search, draw, and print what was found."""
+    """Search all instances, write the picture and print the table."""
     curves = []
     run(*subjects()[1])  # the compiled loops are loaded
     print("| instance | greedy start | extent | bound | last improvement at node | nodes | CPU s |")

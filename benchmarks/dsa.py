@@ -1,7 +1,7 @@
-"""Bytes over the lower bound and seconds: every byte planner on the real instances and on generated large ones.
+"""Measure bytes over the lower bound, and CPU seconds, of every byte planner on real and on generated instances.
 
-Each (instance, planner) is measured once, warm: the compiled loops are loaded before. Each generated size runs in a
-process of its own, so that its peak memory is its own. Every packing is checked by a sweep before it counts.
+Each pair of instance and planner is measured once, after the native loops are loaded. Each generated size runs in a
+separate process, to measure its peak memory. Every packing is checked.
 """
 
 import json
@@ -39,12 +39,12 @@ GENERATED = (100_000, 1_000_000)
 
 
 def rows() -> list[dict[str, Any]]:
-    """One row per instance and planner: extent, bound, gap in percent, seconds, and whether it is proven optimal."""
+    """One row per instance and planner: extent, bound, gap in percent, CPU seconds, and whether it is optimal."""
     return [*instance_rows(), *generated_rows()]
 
 
 def instance_rows(instances: tuple[str, ...] = INSTANCES) -> Iterator[dict[str, Any]]:
-    """The real instances with every planner."""
+    """Return the rows of the real instances with every planner."""
     _warm_up()
     for name in instances:
         problem = read_csv((DATA / f"{name}.csv").read_bytes(), source=name).problem
@@ -53,7 +53,7 @@ def instance_rows(instances: tuple[str, ...] = INSTANCES) -> Iterator[dict[str, 
 
 
 def generated_rows(sizes: tuple[int, ...] = GENERATED) -> Iterator[dict[str, Any]]:
-    """Time and peak memory of ``greedy`` and ``auto`` on generated instances."""
+    """Return time and peak memory of ``greedy`` and ``auto`` on generated instances."""
     for size in sizes:
         for planner in ("greedy", "auto"):
             done = subprocess.run(
@@ -63,14 +63,14 @@ def generated_rows(sizes: tuple[int, ...] = GENERATED) -> Iterator[dict[str, Any
 
 
 def packer(planner: str) -> Callable[..., Packing]:
-    """What a planner of arenas packs one with."""
+    """Return the function that packs one arena with a planner."""
     entry = PLANNERS[planner]
     assert isinstance(entry, ArenaPlannerEntry)
     return entry.pack
 
 
 def measure(name: str, problem: Problem, planner: str) -> dict[str, Any]:
-    """One planner with its default options on one problem; seconds are CPU seconds."""
+    """Return the row of one planner with its default options on one problem."""
     pack = packer(planner)
     begun = time.process_time()
     packing = pack(problem, {}, None)
@@ -92,7 +92,7 @@ def measure(name: str, problem: Problem, planner: str) -> dict[str, Any]:
 
 
 def is_valid(problem: Problem, packing: Packing) -> bool:
-    """Plain problems only: no two storages alive together have a byte in common, found by a sweep over births."""
+    """Check a packing of a plain problem: no two storages that are live at the same step share a byte."""
     regions = {
         name: MemoryRegion(int(at), max(int(size), 1))
         for name, at, size in zip(problem.ids, packing.offset, problem.size, strict=True)
@@ -105,10 +105,7 @@ def is_valid(problem: Problem, packing: Packing) -> bool:
 
 
 def generated(count: int, seed: int = 0) -> Problem:
-    """``count`` storages: births anywhere, lives with a long tail, sizes over sixteen octaves, 64-byte grid.
-
-    From raw Philox words, integers only.
-    """
+    """Return ``count`` random storages from Philox words, with a long tail of lifetimes and sizes on a 64-byte grid."""
     draws = np.random.Philox(key=seed)
     birth = np.sort((draws.random_raw(count) % np.uint64(count)).astype(np.int64))
     tail = (draws.random_raw(count) % np.uint64(1 << 16)).astype(np.int64) + 1

@@ -1,7 +1,8 @@
-"""Programs that ExecuTorch plans for itself, made for ``tmmu measure``: ``python -m benchmarks.executorch FOLDER``.
+"""Write programs with ExecuTorch's own plans, for ``tmmu measure``: ``python -m benchmarks.executorch FOLDER``.
 
-It runs in an environment of its own, for ExecuTorch pins much (``pip install executorch==1.5.1 torch==2.14.1
-torchvision==0.29.1 timm``), and needs nothing of this project. Weights are drawn, not fetched: a plan has none.
+Run this in a separate environment, because ExecuTorch pins many versions (``pip install executorch==1.5.1
+torch==2.14.1 torchvision==0.29.1 timm``). It uses no module of this project. Weights are random, because a plan does
+not depend on them.
 """
 
 import sys
@@ -9,7 +10,7 @@ from pathlib import Path
 
 
 def main() -> None:
-    """Write each program into the folder given."""
+    """Write each program into the folder of the command line."""
     import timm
     import torch
     import torchvision

@@ -1,8 +1,8 @@
-"""What fitting brings beside its peers: ``python -m benchmarks.fit [JOINT [STEP …]]`` writes ``docs/measured/fit.md``.
+"""Compare ``fit`` with other tools: ``python -m benchmarks.fit [JOINT [STEP …]]`` writes ``docs/measured/fit.md``.
 
-Recomputation beside AOTAutograd's partitioner, and order beside Inductor's. ``JOINT`` is a folder with what
-``benchmarks/joint.py`` wrote, which needs PyTorch; without it ``.venv-torch`` is used to write it. ``fit.json`` beside
-the page holds every row with its commit. With names of steps, only the rows of these are replaced.
+Recomputation is compared with AOTAutograd's partitioner, order with Inductor. ``JOINT`` is a folder that
+``benchmarks/joint.py`` wrote, which needs PyTorch; without it, ``.venv-torch`` is used to write one. ``fit.json`` next
+to the page has every row with its commit. With names of steps, only the rows of these steps are replaced.
 """
 
 import json
@@ -50,7 +50,7 @@ BRANCHING = ("inception_v1", "inception_v2", "densenet121", "shufflenet", "squee
 
 @dataclass(frozen=True)
 class Row:
-    """One budget of the partitioner, and the fit to the same bytes: peaks in MiB, extra FLOPs in percent."""
+    """One budget of the partitioner, and the fit within the same peak: peaks in MiB, extra FLOPs in percent."""
 
     step: str
     budget: str
@@ -64,13 +64,13 @@ class Row:
 
     @property
     def is_no_worse(self) -> bool:
-        """Whether the fit needs at most the partitioner's FLOPs within its peak."""
+        """Return whether the fit needs at most the partitioner's FLOPs within its peak."""
         return self.answer == "fits" and self.ours_percent <= self.percent
 
 
 @dataclass(frozen=True)
 class Order:
-    """Peaks of the orders of one graph in MiB, without persistent tensors; ``inductor`` is the best of its four."""
+    """Peaks of orders of one graph in MiB without persistent tensors; ``inductor``: best of its four orders."""
 
     graph: str
     nodes: int
@@ -90,14 +90,14 @@ class Found:
 
 
 def joint(folder: Path) -> list[Path]:
-    """The graphs in ``folder``, written with PyTorch where there are none."""
+    """Return the graphs in ``folder``; write them with PyTorch if there are none."""
     if not list(folder.glob("*.json")) and PEERS.exists():
         subprocess.run([str(PEERS), "-m", "benchmarks.joint", str(folder)], check=True, cwd=ROOT)
     return sorted(folder.glob("*.json"))
 
 
 def recompute_rows(file: Path) -> Iterator[Row]:
-    """Compare one step at each budget below 1; equal choices have one row."""
+    """Compare one step at each budget below 1. Budgets with the same choice have one row."""
     found = json.loads(file.read_text())
     start = initial_candidate(read_graph_file(file.with_suffix(".tmmu.cbor.gz")), REQUEST)
     model = recompute_model(start.plan_input)
@@ -125,9 +125,9 @@ def recompute_rows(file: Path) -> Iterator[Row]:
 
 
 def partitioned(model: RecomputeModel, saved: list[str]) -> Choice:
-    """What the partitioner does not save is dropped behind the forward pass and recomputed before its first reader.
+    """Drop each tensor that the partitioner does not save after the forward pass; recompute it before its next reader.
 
-    Results that read a buffer which is written later are kept: the partitioner's step raises an error there.
+    A result that reads a buffer which is written later is kept, because the partitioner's step raises an error there.
     """
     index, storage_of = model.timeline.index, model.liveness.storage_of
     kept = {int(storage_of[index.tensor_of[name]]) for name in saved}
@@ -138,7 +138,7 @@ def partitioned(model: RecomputeModel, saved: list[str]) -> Choice:
 
 
 def ordered_graphs(folder: Path) -> Iterator[tuple[str, Graph]]:
-    """The branching samples, graphs wired at random, and the joint graphs with their optimizer's steps."""
+    """Return the branching samples, random graphs, and the joint graphs with the optimizer's nodes."""
     for name in BRANCHING:
         yield name, read_graph_file(SAMPLES / f"{name}.tmmu.json.gz")
     for seed in range(3):
@@ -151,13 +151,13 @@ def ordered_graphs(folder: Path) -> Iterator[tuple[str, Graph]]:
 
 
 def as_run(graph: Graph) -> Graph:
-    """The graph written out as its own mode and preset run it."""
+    """Return the graph with the nodes and the order of its mode and preset."""
     mode = default_mode(graph)
     return lower_graph(build_timeline(graph, mode, default_preset(mode)))
 
 
 def orders_of(graphs: Iterable[tuple[str, Graph]]) -> Iterator[Order]:
-    """Search the order of each graph, and compare it with Inductor's."""
+    """Search the order of each graph and compare it with Inductor's."""
     for name, as_given in graphs:
         graph = as_run(as_given)
         plan_input = PlanInput(graph)
@@ -183,7 +183,7 @@ def commit() -> str:
 
 
 def page(found: Found) -> str:
-    """Return the page: one line per step, and per graph whose given order is not optimal."""
+    """Return the page: a row per step, and a row per graph whose given order is not optimal."""
     lines = [HEAD]
     for step in dict.fromkeys(row.step for row in found.rows):
         rows = [row for row in found.rows if row.step == step]
@@ -208,7 +208,7 @@ def page(found: Found) -> str:
 
 
 def main(folder: Path, names: list[str]) -> None:
-    """Write the rows and the page; both are complete after each step."""
+    """Measure and write the rows and the page after each step."""
     found = msgspec.json.decode(ROWS.read_bytes(), type=Found) if ROWS.exists() else Found()
     for file in joint(folder):
         step = json.loads(file.read_text())["name"]

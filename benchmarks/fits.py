@@ -1,4 +1,4 @@
-"""First fit and best fit for structured problems: the two heuristics that every placement is compared with."""
+"""First fit and best fit for structured problems, the heuristics with which every planner is compared."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,9 +7,10 @@ from benchmarks.checker import live_together
 
 
 def placed(problem: Mapping[str, Any], tightest: bool) -> dict[int, int]:
-    """Return offsets by buffer id, in order of birth: at the lowest free bytes, or at the ``tightest`` free ones.
+    """Return buffer id → offset, in order of birth: the lowest free bytes or, if ``tightest``, the smallest free gap.
 
-    Reads live intervals, separations, exclusions, pins, colocations and reserved ranges; ignores capacities and costs.
+    Live intervals, separations, exclusions, pins, colocations and reserved ranges are respected. Capacities and costs
+    are ignored.
     """
     limits, pools = problem["constraints"], {pool["id"]: pool for pool in problem["pools"]}
     pair = {

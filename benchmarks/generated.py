@@ -1,4 +1,4 @@
-"""Graphs of any size, made in memory: the same for the same numbers."""
+"""Generate graphs of any size in memory. Equal arguments give equal graphs."""
 
 import random
 
@@ -6,9 +6,9 @@ from tmmu_core.graph.model import Graph, Node, Tensor
 
 
 def layered(tensors: int, seed: int = 0, reach: int = 200) -> Graph:
-    """A chain of ``tensors`` activations in which every third node also reads one of up to ``reach`` nodes before.
+    """Return a chain of ``tensors`` activations in which every third node also reads one of ``reach`` earlier nodes.
 
-    Half of the nodes permit hand-offs. Sizes are 4 to 16,384 bytes. Each id is one text, whoever mentions it.
+    Half of the nodes permit in-place reuse. Sizes are 4 to 16,384 bytes.
     """
     rng = random.Random(seed)
     shapes = [(rng.randrange(1, 4096),) for _ in range(997)]

@@ -1,8 +1,7 @@
 """Measure the size and structure of the project and write the table of docs/house.md: ``python -m benchmarks.house``.
 
-Every figure is read from the files that git tracks, but two that take minutes to measure: ``make coverage`` writes
-``.coverage.json`` and ``make mutate`` writes ``.mutation/results.json``. Without these files the page keeps their
-last rows.
+All figures except two are computed from the files that git tracks. ``make coverage`` writes ``.coverage.json`` and
+``make mutate`` writes ``.mutation/results.json``. Without these files, the page keeps the last figures.
 """
 
 import ast
@@ -17,24 +16,24 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "house.md"
 ORDER = ("base", "graph", "liveness", "planners", "plans", "judge", "formats", "fitting", "runtime", "seed", "store")
-"""The core's folders from the bottom up; an import of a later folder by an earlier one is an arrow up."""
+"""The folders of the core from the lowest to the highest. Imports of a later folder by an earlier one are counted."""
 
 Arrows = dict[str, set[str]]
 
 
 def tracked(*patterns: str) -> list[Path]:
-    """Files that git tracks under the patterns, in git's order."""
+    """Return the files that git tracks and that match the patterns, in git's order."""
     listed = subprocess.run(["git", "ls-files", "--", *patterns], cwd=ROOT, capture_output=True, text=True, check=True)
     return [ROOT / name for name in listed.stdout.splitlines() if (ROOT / name).is_file()]
 
 
 def lines(paths: list[Path]) -> int:
-    """Number of lines in all files together."""
+    """Return the number of lines in all files together."""
     return sum(path.read_bytes().count(b"\n") for path in paths)
 
 
 def product() -> list[Path]:
-    """Source files of the core and the app; libraries of others (``vendor``) are left out."""
+    """Return the source files of the core and the app, without third-party files (``vendor``)."""
     return [
         path
         for path in tracked("tmmu", "tmmu_core", "app")
@@ -43,7 +42,7 @@ def product() -> list[Path]:
 
 
 def imported_names(tree: ast.AST, package: str) -> Iterator[str]:
-    """First names below ``package`` that a module imports, at its top or inside a function."""
+    """Return the first name below ``package`` of each import of a module, also inside functions."""
     for node in ast.walk(tree):
         names: list[str] = []
         if isinstance(node, ast.Import):
@@ -54,7 +53,7 @@ def imported_names(tree: ast.AST, package: str) -> Iterator[str]:
 
 
 def rooms(folder: str) -> Arrows:
-    """Return ``room → rooms that it imports`` for a folder. A room is an inner folder or a loose module."""
+    """Return ``room → rooms that it imports`` for a folder. A room is an inner folder or a single module."""
     base, package = ROOT / folder, folder.replace("/", ".")
     names = {
         path.stem
@@ -70,7 +69,7 @@ def rooms(folder: str) -> Arrows:
 
 
 def arrows_up(arrows: Arrows) -> list[str]:
-    """Imports of the core that run against :data:`ORDER`."""
+    """Return the imports of the core that run against :data:`ORDER`."""
     place = {name: k for k, name in enumerate(ORDER)}
     return [
         f"{room} → {other}"
@@ -81,7 +80,7 @@ def arrows_up(arrows: Arrows) -> list[str]:
 
 
 def cycles(arrows: Arrows) -> bool:
-    """Whether the arrows contain a cycle."""
+    """Return whether the arrows contain a cycle."""
     try:
         TopologicalSorter(arrows).prepare()
     except CycleError:
@@ -90,12 +89,12 @@ def cycles(arrows: Arrows) -> bool:
 
 
 def package_folders() -> list[str]:
-    """Every folder of the core and the app that holds Python modules."""
+    """Return every folder of the core and the app with Python modules."""
     return sorted({path.parent.relative_to(ROOT).as_posix() for path in product() if path.suffix == ".py"})
 
 
 def flat_folder_sizes() -> dict[str, int]:
-    """Number of source files in each folder that has no inner folder; ``__init__`` is not counted."""
+    """Return the number of source files, without ``__init__``, of each folder without inner folders."""
     sizes: dict[str, int] = defaultdict(int)
     inner = {path.parent.parent for path in product()}
     for path in product():
@@ -105,7 +104,7 @@ def flat_folder_sizes() -> dict[str, int]:
 
 
 def functions() -> Iterator[tuple[Path, ast.FunctionDef | ast.AsyncFunctionDef]]:
-    """Every function of the product, methods and inner functions included."""
+    """Return every function of the product, with methods and inner functions."""
     for path in product():
         if path.suffix == ".py":
             for node in ast.walk(ast.parse(path.read_text())):
@@ -114,13 +113,13 @@ def functions() -> Iterator[tuple[Path, ast.FunctionDef | ast.AsyncFunctionDef]]
 
 
 def parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
-    """Number of parameters without ``self`` and ``cls``."""
+    """Return the number of parameters without ``self`` and ``cls``."""
     given = function.args
     return sum(one.arg not in ("self", "cls") for one in (*given.posonlyargs, *given.args, *given.kwonlyargs))
 
 
 def private_names_in_tests() -> list[str]:
-    """Private names of the product that tests mention: ``module._name`` and ``import _name``."""
+    """Return the private names of the product that tests use: ``module._name`` and ``import _name``."""
     found: list[str] = []
     for path in tracked("tests/**/*.py", "tests/*.py"):
         tree = ast.parse(path.read_text())
@@ -141,26 +140,26 @@ def private_names_in_tests() -> list[str]:
 
 
 def long_subjects(since: str) -> tuple[int, int]:
-    """``(subjects over 72 characters, all commits)`` since a commit; merges are left out."""
+    """Return ``(subjects over 72 characters, all commits)`` since a commit, without merges."""
     command = ["git", "log", "--no-merges", "--format=%s", f"{since}..HEAD"]
     subjects = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
     return sum(len(subject) > 72 for subject in subjects), len(subjects)
 
 
 def words_of_docs() -> int:
-    """Words in the documentation, the README and the contributor pages; the changelog is left out."""
+    """Return the number of words in the documentation, the README and the contributor pages, without the changelog."""
     pages = [path for path in tracked("docs", "*.md") if path.suffix == ".md" and path.name != "CHANGELOG.md"]
     return sum(len(path.read_text().split()) for path in pages)
 
 
 COVERAGE = ROOT / ".coverage.json"
-"""Report of ``make coverage`` over the gate and the PyTorch tests, processes that they start included."""
+"""Report that ``make coverage`` writes, for the gate and the PyTorch tests with their child processes."""
 MUTANTS = ROOT / ".mutation" / "results.json"
 BRANCHES, KILLED = "branch coverage of the gate", "mutants killed by the tests"
 
 
 def branch_coverage() -> str:
-    """Percentage of the branches that the gate and the PyTorch tests run."""
+    """Return the percentage of branches that the gate and the PyTorch tests run."""
     if not COVERAGE.exists():
         return row_of_page(BRANCHES)
     totals = json.loads(COVERAGE.read_text())["totals"]
@@ -168,7 +167,7 @@ def branch_coverage() -> str:
 
 
 def killed_mutants() -> str:
-    """Killed mutants of the last sample."""
+    """Return the number of killed mutants of the last sample."""
     if not MUTANTS.exists():
         return row_of_page(KILLED)
     outcomes = [row["outcome"] for row in json.loads(MUTANTS.read_text())]
@@ -177,19 +176,19 @@ def killed_mutants() -> str:
 
 
 def row_of_page(figure: str) -> str:
-    """The last column of a figure's row on the page as it is; "" if there is none."""
+    """Return the last column of a row on the current page; "" if the row is missing."""
     found = re.search(rf"^\| {re.escape(figure)} \|.*\| ([^|]*) \|$", PAGE.read_text(), re.MULTILINE)
     return found[1] if found else ""
 
 
 LISTED = 12
-"""Rooms from which a folder has a row on the page."""
+"""Minimum number of rooms of a folder that is listed."""
 BASELINE = "d0b5278"
-"""The commit that the column "before" describes."""
+"""Commit of the column "before"."""
 
 
 def table() -> list[tuple[str, str, str, str]]:
-    """Rows ``(figure, before, required, now)``."""
+    """Return the rows ``(figure, before, required, now)``."""
     core = rooms("tmmu_core")
     flat = flat_folder_sizes()
     widest = max(flat, key=lambda name: (flat[name], name))
@@ -222,7 +221,7 @@ def table() -> list[tuple[str, str, str, str]]:
 
 
 def page() -> str:
-    """The page as Markdown."""
+    """Return the page as Markdown."""
     rows = "\n".join(f"| {figure} | {before} | {required} | {now} |" for figure, before, required, now in table())
     folders = "\n".join(
         f"| `{folder}` | {len(arrows)} | {sum(map(len, arrows.values()))} |"

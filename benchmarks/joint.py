@@ -1,8 +1,8 @@
-"""Joint graphs, and what AOTAutograd's partitioner saves of them: ``python -m benchmarks.joint OUT [STEP …]``.
+"""Write joint graphs and the choices of AOTAutograd's partitioner: ``python -m benchmarks.joint OUT [STEP …]``.
 
-Needs PyTorch. Each training step is traced once: ``OUT/NAME.tmmu.cbor.gz`` is its graph in one memory,
-``OUT/NAME.adamw.tmmu.cbor.gz`` the same with AdamW, and ``OUT/NAME.json`` the tensors that the partitioner passes from
-the forward to the backward part at each of its memory budgets.
+Needs PyTorch. Each training step is traced once. ``OUT/NAME.tmmu.cbor.gz`` is its graph in one memory,
+``OUT/NAME.adamw.tmmu.cbor.gz`` the graph with AdamW, and ``OUT/NAME.json`` lists the tensors that the partitioner
+passes from the forward to the backward part at each of its memory budgets.
 """
 
 import copy
@@ -287,11 +287,11 @@ MORE: dict[str, Callable[[], tuple[nn.Module, tuple[Tensor, ...]]]] = {
         (torch.randn(512, 128),),
     ),
 }
-"""Steps beside those of ``benchmarks/real_steps.py``."""
+"""Training steps in addition to those of ``benchmarks/real_steps.py``."""
 
 
 def main(out: Path, names: list[str]) -> None:
-    """Write the graphs and the partitioner's choices of the named steps, or of all."""
+    """Write the graphs and the partitioner's choices of the named steps (default: all)."""
     out.mkdir(parents=True, exist_ok=True)
     for name, make in {**STEPS, **MORE}.items():
         stem = re.sub(r"\W+", "_", name)

@@ -1,8 +1,8 @@
-"""Attacks on memory and time: ``python -m benchmarks.limits [ATTACK …]`` writes ``docs/measured/limits.md``.
+"""Read files that attack the limits: ``python -m benchmarks.limits [ATTACK …]`` writes ``docs/measured/limits.md``.
 
-Each attack of ``tests/support/exhausting.py`` is a file that one ``tmmu`` process reads, which may take
-6 GiB of address space and 60 s of the processor. Processor seconds are those of the process, not those by the clock,
-and its start (about half a second of imports) is among them.
+Each attack of ``tests/support/exhausting.py`` is a file that one ``tmmu`` process reads, with limits of 6 GiB of
+address space and 60 s of processor time. The processor time of the page includes the start of the process, about half
+a second.
 """
 
 import argparse
@@ -43,7 +43,7 @@ def main() -> None:
 
 
 def row(attack: Attack) -> str:
-    """The attack's line of the page."""
+    """Return the row of an attack."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / f"attack.{attack.ending}"
         file.write_bytes(attack.make(attack.size))

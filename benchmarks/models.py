@@ -1,4 +1,4 @@
-"""Every real model of the project, planned: ``python -m benchmarks.models`` writes ``docs/measured/models.md``."""
+"""Plan every real model of the project: ``python -m benchmarks.models`` writes ``docs/measured/models.md``."""
 
 import textwrap
 import time
@@ -26,12 +26,12 @@ XLA_DUMPS = tuple(
 )
 
 PLANNED = ("activations", "gradients", "arena")
-"""Arenas whose bytes are reused. Parameters and states live from end to end: there is nothing to plan."""
+"""Arenas whose bytes are reused. Parameters and states are live at every step."""
 MICRO = {name: {"alignment_bytes": 16} for name in ("activations", "gradients", "parameters")}
-"""The Micro runtime's alignment; all other graphs are planned at the default of 128 bytes."""
+"""Alignment of TensorFlow Lite Micro. Other graphs are planned with the default of 128 bytes."""
 QUICK = ("ffd", "greedy", "portfolio")
 SEARCHING = tuple(name for name in PLANNERS if name not in (*QUICK, "slots", "naive", "helia"))
-"""Asked only where no quick planner reaches the lower bound, and only for what they can bear."""
+"""Slow planners, for models on which no quick planner reaches the lower bound, with their maximum number of buffers."""
 SEARCH_UP_TO = 3_000
 
 PEERS = {
@@ -40,7 +40,7 @@ PEERS = {
     "kws_ref_model": "TFLM 16,000",
     "resnet50": "ExecuTorch 14,614,528",
 }
-"""What peers were measured to plan, in bytes: TensorFlow Lite Micro's head, ExecuTorch on ResNet-50 at batch 1."""
+"""Measured plans of other tools in bytes: TensorFlow Lite Micro's head, ExecuTorch on ResNet-50 at batch 1."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Row:
 
 
 def rows() -> Iterator[Row]:
-    """One row per model, as each is measured; graphs with their own backward pass in mode ``backward``."""
+    """Yield one row per model. Graphs with a backward pass are planned in mode ``backward``."""
     for sample in make.CATALOGUE:
         if sample.group == make.MODEL:
             yield _of_graph(make.HERE / sample.file, None)
@@ -94,7 +94,7 @@ def _bound(plan: Plan) -> int:
 
 
 def _best(plans: Any, bound: int, size: int) -> tuple[str, Plan, float]:
-    """The lowest plan of the quick planners, the first of equals; searched for further where it is above the bound."""
+    """Return the smallest plan of the quick planners; if it is above the lower bound, try the slow planners."""
     found: list[tuple[str, Plan, float]] = []
     for name in (*QUICK, *(SEARCHING if size <= SEARCH_UP_TO else ())):
         plan, seconds = _timed(lambda name=name: plans(name))
@@ -176,7 +176,7 @@ def gaps(measured: list[Row]) -> str:
 
 
 def dumps(measured: list[Row]) -> str:
-    """Return a paragraph about XLA's plans: as compiled, and placed again."""
+    """Return a paragraph about XLA's plans: as compiled, and planned again."""
     parts = [
         f"{row.name}: {row.peer}, placed again {row.best:,} bytes." for row in measured if row.peer.startswith("XLA ")
     ]
@@ -213,7 +213,7 @@ COLUMNS = (
 
 
 def page(measured: list[Row]) -> str:
-    """The page's text."""
+    """Return the page."""
     lines = [
         HEAD,
         gaps(measured),

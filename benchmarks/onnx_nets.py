@@ -8,7 +8,7 @@ CHANNELS, SIDE = 32, 64
 
 
 class Net:
-    """A model while it is built."""
+    """Builder of a model."""
 
     def __init__(self) -> None:
         self.nodes: list[onnx.NodeProto] = []
@@ -16,13 +16,13 @@ class Net:
         self.generator = np.random.default_rng(0)
 
     def op(self, code: str, *inputs: str, **attributes: object) -> str:
-        """A node with one result."""
+        """Add a node and return its result."""
         name = f"{code}_{len(self.nodes)}"
         self.nodes.append(helper.make_node(code, inputs, [name], name=name, **attributes))
         return name
 
     def conv(self, x: str, inputs: int, outputs: int, kernel: int = 1) -> str:
-        """A convolution that keeps the image's size."""
+        """Add a convolution that keeps the size of the image."""
         weight = f"w_{len(self.weights)}"
         values = self.generator.standard_normal((outputs, inputs, kernel, kernel)) * (inputs * kernel**2) ** -0.5
         self.weights.append(numpy_helper.from_array(values.astype(np.float32), weight))
@@ -38,7 +38,7 @@ class Net:
 
 
 def branches() -> bytes:
-    """Eight branches that widen and narrow, written layer by layer: all wide tensors are live together."""
+    """Return a model of eight branches that widen and narrow, listed layer by layer: all wide tensors are live."""
     net = Net()
     wide = [net.conv("x", CHANNELS, 4 * CHANNELS) for _ in range(8)]
     wide = [net.op("Relu", each) for each in wide]
@@ -47,7 +47,7 @@ def branches() -> bytes:
 
 
 def experts() -> bytes:
-    """Two layers of a mixture of six experts, each weighted by a gate."""
+    """Return two layers of a mixture of six experts, each weighted by a gate."""
     net, x = Net(), "x"
     for _ in range(2):
         gates = [net.op("Sigmoid", net.conv(x, CHANNELS, CHANNELS)) for _ in range(6)]
@@ -59,7 +59,7 @@ def experts() -> bytes:
 
 
 def random_wired() -> bytes:
-    """Forty convolutions with random edges; every unread result is added to the output."""
+    """Return forty convolutions with random edges; every unread result is added to the output."""
     net, choose = Net(), np.random.default_rng(3)
     made = ["x"]
     for _ in range(40):

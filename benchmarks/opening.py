@@ -1,9 +1,9 @@
-"""From the gallery to the picture: ``python -m benchmarks.opening [NAME …]`` writes ``docs/measured/opening.md``.
+"""Measure the opening of samples: ``python -m benchmarks.opening [NAME …]`` writes ``docs/measured/opening.md``.
 
-The command clicks each sample in the gallery of the explorer, then "Find the best plan", then visits each page of large
-samples. A time ends with the painted canvas, or with the end of the script on a page without one.
+The command clicks each sample in the menu Open of the explorer, then "Find the best plan", then opens each page of
+large samples. A time ends when the canvas is painted, or on a page without a canvas when its script ends.
 
-``python -m benchmarks.opening ROWS …`` uploads tables with that many rows and writes the last section of that page.
+``python -m benchmarks.opening ROWS …`` uploads tables with these numbers of rows and writes the last section.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ from tmmu_core.plans.making.request import PlanRequest
 
 TITLES = (*(title for name, title in pages.PAGES if name not in ("plan", "scale")), "Plan")
 LARGE = 5_000
-"""Tensors from which every page of a sample is timed."""
+"""Minimum number of tensors of a sample whose pages are all timed."""
 UPLOADS = "## Large files"
 """Title of the section about uploaded tables."""
 LISTED = 1_000
-"""Tensors from which a sample has its own row; slow ones have one too."""
+"""Minimum number of tensors of a sample with its own row. Slow samples have a row too."""
 
 _TOKEN = """() => [...(globalThis.tmmuCanvas?.charts ?? [])]
   .filter((chart) => chart.root.isConnected && chart.pack && chart.painted === chart.pack)
@@ -96,12 +96,12 @@ _CLICK = """async () => {
 
 
 def token(page: Page) -> str:
-    """Names the plan that the first canvas shows; ``""`` while nothing is painted."""
+    """JavaScript that returns the name of the plan in the first canvas; ``""`` before it is painted."""
     return str(page.evaluate(_TOKEN))
 
 
 def measure(browser: Browser, address: str, sample: Sample) -> dict[str, Any]:
-    """One row: a sample's first opening by this server, its best plan, a click; of a large one, every page."""
+    """Return the row of a sample: first opening, best plan, a click and, for a large sample, every page."""
     thing = read_any(sample.path.read_bytes(), sample.path.name)
     if isinstance(thing, Graph):
         tensors = len(thing.tensors)
@@ -138,7 +138,7 @@ def measure(browser: Browser, address: str, sample: Sample) -> dict[str, Any]:
 
 
 def visited(page: Page, title: str) -> float:
-    """Seconds until the script of a page has ended and its canvases are painted."""
+    """Return the seconds until the script of a page has ended and its canvases are painted."""
     name = {title: name for name, title in pages.PAGES}[title]
     began = time.perf_counter()
     page.get_by_role("link", name=title, exact=True).click()
@@ -159,7 +159,7 @@ def table(folder: Path, rows: int) -> Path:
 
 
 def without_page(file: Path) -> dict[str, float]:
-    """CPU seconds of the stages behind the page, in this process."""
+    """Return the CPU seconds of the stages of planning in this process."""
     found: dict[str, float] = {}
 
     def timed(name: str, work: Callable[[], Any]) -> Any:
@@ -177,7 +177,7 @@ def without_page(file: Path) -> dict[str, float]:
 
 
 def uploaded(browser: Browser, address: str, file: Path) -> tuple[dict[str, float], dict[str, float]]:
-    """Seconds from the choice of a file to each stage of its page, and CPU seconds to the picture."""
+    """Return the seconds from choosing a file to each stage of its page, and the CPU seconds to the picture."""
     page = browser.new_page(viewport={"width": 1440, "height": 900})
     page.goto(f"{address}/?graph=sample:linear_chain")
     page.wait_for_function(_PAINTED, arg="", timeout=60_000)
@@ -212,7 +212,7 @@ class CpuTimes:
         self._watch.join()
 
     def now(self) -> dict[str, float]:
-        """CPU seconds since the start of the block, of the server and of the browser."""
+        """Return the CPU seconds of the server and of the browser since the start of the block."""
         found = {"server": 0.0, "browser": 0.0}
         for process, seconds in self._after.items():
             name = "server" if "python" in process[1] else "browser"
@@ -234,7 +234,7 @@ class CpuTimes:
 
 
 def document(rows: list[dict[str, Any]], version: str) -> str:
-    """The page ``docs/measured/opening.md``."""
+    """Return the page ``docs/measured/opening.md``."""
     shown = [r for r in rows if r["tensors"] >= LISTED or (r.get("best") or 0) >= 1]
     small = [r for r in rows if r not in shown]
     lines = [
@@ -278,7 +278,7 @@ def _seconds(value: float | None) -> str:
 
 
 def uploads(rows: list[tuple[int, float, dict[str, float], dict[str, float]]]) -> str:
-    """The section of uploaded tables, given as (rows, load, seconds to each stage, CPU seconds to the picture)."""
+    """Return the section about uploaded tables: (rows, load, seconds to each stage, CPU seconds to the picture)."""
     stages = list(rows[0][2])
     lines = [
         UPLOADS,
@@ -297,7 +297,7 @@ def uploads(rows: list[tuple[int, float, dict[str, float], dict[str, float]]]) -
 
 
 def measured_upload(count: int) -> tuple[int, float, dict[str, float], dict[str, float]]:
-    """One row of :func:`uploads`."""
+    """Return one row of :func:`uploads`."""
     with (
         TemporaryDirectory() as folder,
         served(lambda host, port: arguments([], True, port, host)) as address,
@@ -312,7 +312,7 @@ def measured_upload(count: int) -> tuple[int, float, dict[str, float], dict[str,
 
 
 def main(names: list[str]) -> None:
-    """Measure the samples named, or all of them, which are written; or tables by their number of rows."""
+    """Measure the named samples, or all samples and write the page; or tables by their number of rows."""
     page = ROOT / "docs" / "measured" / "opening.md"
     samples, _, kept = page.read_text(encoding="utf-8").partition(UPLOADS)
     if names and all(name.isdecimal() for name in names):

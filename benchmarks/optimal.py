@@ -1,8 +1,8 @@
-"""Recomputation beside the optimum: ``python -m benchmarks.optimal [GRAPH …]`` writes ``docs/measured/optimal.md``.
+"""Compare recomputation with the best: ``python -m benchmarks.optimal [GRAPH …]`` writes ``docs/measured/optimal.md``.
 
-Training steps of 20 to 300 nodes, at 20 to 90 % of the bytes that they hold besides persistent tensors, in one memory:
-``fit`` with recomputation in the given order, and OR-Tools CP-SAT (:mod:`benchmarks.retention`) on the same problem.
-One small function recomputes peak and extra FLOPs of both from the nodes as run. ``optimal.json`` beside the page holds
+The problems are training steps of 20 to 300 nodes in one memory, at 20 to 90 % of their bytes without persistent
+tensors. ``fit`` with recomputation in the given order is compared with OR-Tools CP-SAT (:mod:`benchmarks.retention`)
+on the same problem. One small function recomputes peak and extra FLOPs of both. ``optimal.json`` next to the page has
 every row; with names of graphs, only their rows are replaced. Steps traced with PyTorch are read from
 ``.venv-torch/joint`` (``benchmarks/joint.py``).
 """
@@ -49,25 +49,25 @@ LARGER = (
     "resnet50_train_b32_224",
     "gpt2_small_train_b1_s1024",
 )
-"""Samples for which only the answers of ``fit`` are measured."""
+"""Samples for which only the answers of ``fit`` are measured, without CP-SAT."""
 TRACED = ("WaveNet_like", "feature_pyramid", "graph_attention", "perceptron")
 SECONDS = 20
-"""Wall seconds of CP-SAT for a capacity."""
+"""Wall seconds that CP-SAT may use for a capacity."""
 CLASSES = (50, 100, 200, 300)
-"""Largest numbers of nodes of the rows of the page."""
+"""Maximum numbers of nodes of the size classes on the page."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """One capacity; costs are extra FLOPs in percent."""
+    """Results for one capacity; costs are extra FLOPs in percent."""
 
     graph: str
     nodes: int
     share: int
     every_move: str
-    """Answer with all default moves."""
+    """Answer of ``fit`` with all default moves."""
     answer: str = ""
-    """Answer with recomputation alone."""
+    """Answer of ``fit`` with only recomputation."""
     cost: float = 0
     seconds: float = 0
     status: str = ""
@@ -93,7 +93,7 @@ def chain(name: str, sides: Sequence[int], skips: dict[int, int]) -> Graph:
 
 
 def graphs() -> Iterator[tuple[str, Graph]]:
-    """Yield the generated chains and U-shapes, the samples, and the traced steps that are there."""
+    """Yield the generated chains and U-shapes, the samples, and the traced steps if they exist."""
     for layers in (6, 12, 24, 48):
         yield f"chain_{layers}", chain(f"chain_{layers}", [32] * layers, {})
     for depth, each in ((2, 2), (3, 3), (4, 5)):
@@ -117,7 +117,7 @@ def training_step(graph: Graph) -> Candidate:
 
 
 def problem_of(model: RecomputeModel) -> dict[str, Any]:
-    """Return the nodes with what they read and make, and the sizes of storages, without persistent ones."""
+    """Return the nodes with their inputs and outputs, and the sizes of storages, without persistent storages."""
     rows = zip(model.in_ptr, model.in_ptr[1:], model.out_ptr, model.out_ptr[1:], strict=False)
     reads_and_makes = [(model.in_idx[a:b].tolist(), model.out_idx[c:d].tolist()) for a, b, c, d in rows]
     flops, again = model.node_flops.tolist(), model.makeable.tolist()
@@ -132,9 +132,9 @@ def problem_of(model: RecomputeModel) -> dict[str, Any]:
 
 
 def live_bytes(problem: dict[str, Any], runs: Sequence[int]) -> list[int]:
-    """Return the live bytes at the start and at each run; a read is of the latest copy."""
+    """Return the live bytes at the start and at each run of a node. A read uses the latest copy of a tensor."""
     lives: list[list[int]] = []
-    """Copies: storage, first and last step."""
+    """``(storage, first step, last step)`` of each copy."""
     copy_of: dict[int, int] = {}
     made = {s for node in problem["nodes"] for s in node["makes"]}
 
@@ -162,7 +162,7 @@ def live_bytes(problem: dict[str, Any], runs: Sequence[int]) -> list[int]:
 
 
 def extra_flops(problem: dict[str, Any], runs: Sequence[int]) -> int:
-    """Return the FLOPs of all runs but the first ones."""
+    """Return the FLOPs of all runs except the first run of each node."""
     return sum((count - 1) * problem["nodes"][n]["flops"] for n, count in Counter(runs).items())
 
 
@@ -174,7 +174,7 @@ def runs_of(model: RecomputeModel, fitted: Candidate) -> list[int]:
 
 
 def stages(runs: Sequence[int]) -> list[list[int]]:
-    """Return node → the first runs that each further run of it is for."""
+    """Return node → the first runs whose results each further run recomputes for."""
     first = {n: -step for step, n in reversed(list(enumerate(runs)))}
     found: list[list[int]] = [[] for _ in first]
     stage = -1
@@ -202,7 +202,7 @@ def optimum(problem: dict[str, Any], capacity: int, runs: Sequence[int]) -> dict
 
 
 def rows_of(name: str, graph: Graph) -> Iterator[Row]:
-    """Fit a graph at every capacity, and solve it where it is small."""
+    """Fit a graph at every capacity; for a small graph also run CP-SAT."""
     start = training_step(graph)
     model = recompute_model(start.plan_input)
     problem, fixed = problem_of(model), int(model.fixed.sum())
@@ -241,7 +241,7 @@ def beside_optimum(row: Row, start: Candidate, model: RecomputeModel, capacity: 
 
 
 def page(rows: Sequence[Row]) -> str:
-    """Return the page: a line per class of sizes, then the answers with all moves."""
+    """Return the page: a row per class of sizes, then the answers with all moves."""
     lines = [HEAD.format(seconds=SECONDS, shares=", ".join(map(str, SHARES)))]
     for low, high in pairwise((0, *CLASSES)):
         lines.append(f"| {low + 1}–{high} | {class_cells([row for row in rows if low < row.nodes <= high])} |")
@@ -271,17 +271,17 @@ def class_cells(rows: Sequence[Row]) -> str:
 
 
 def counts(answers: Sequence[str], between: str) -> str:
-    """Return how many fit, cannot fit and are open."""
+    """Return the numbers of capacities that fit, cannot fit and are open."""
     return between.join(str(answers.count(each)) for each in ("fits", "cannot", "open"))
 
 
 def ratio(cost: float, least: float) -> float:
-    """Return cost over least; equal costs, 0 included, have the ratio 1."""
+    """Return the ratio of a cost to the lowest cost; 1 if both are 0."""
     return 1.0 if cost == least else cost / least if least else float("inf")
 
 
 def main(names: list[str]) -> None:
-    """Write the rows and the page; both are complete after each graph."""
+    """Measure and write the rows and the page after each graph."""
     rows = msgspec.json.decode(ROWS.read_bytes(), type=tuple[Row, ...]) if ROWS.exists() else ()
     order = [name for name, _ in graphs()]
     for name, graph in graphs():

@@ -1,14 +1,14 @@
-"""``tmmu.pack`` on arrays: ``python -m benchmarks.pack`` prints milliseconds of a processor, by all that can run it.
+"""Measure ``tmmu.pack`` on arrays: ``python -m benchmarks.pack`` prints CPU milliseconds with and without native code.
 
-*native*: the loops of the native library (``tmmu_core/planners/native``). *Python*: without it. Buffers are drawn by a
-seed; each count runs in a process of its own per way.
+*native*: with the loops of the native library (``tmmu_core/planners/native``). *Python*: without it. Buffers are
+random with a fixed seed. Each count runs in a separate process.
 
-Warm: the first call left out, the least of several taken. ``pack`` asks for the least extent; ``fits`` asks on a grid
-of 64 whether they fit a capacity, which they do; ``placing`` is one greedy run alone.
+Warm: the minimum of several calls after the first call. ``pack`` searches for the smallest extent; ``fits`` checks on
+a grid of 64 whether the buffers fit a capacity, which they do; ``placing`` is one run of greedy.
 
-Families: 500 buffers of other shapes, three seeds each: the slowest, and the largest gap to the lower bound.
+Families: 500 buffers of other shapes with three seeds each; the slowest time and the largest gap to the lower bound.
 
-Cold: a new process from the import to its first result, in seconds by the clock and of the processor.
+Cold: wall and CPU seconds of a new process from the import to its first result.
 """
 
 import json
@@ -31,14 +31,14 @@ WHAT = ("pack", "fits", "placing")
 
 
 def buffers(count: int) -> tuple[Any, Any, Any]:
-    """(lower, upper, size), each of shape (count,)."""
+    """Return random (lower, upper, size), each of shape (count,)."""
     draw = np.random.default_rng(0)
     lower = draw.integers(0, count, count)
     return lower, lower + draw.integers(1, 40, count), draw.integers(1, 1 << 16, count)
 
 
 def families(count: int, seed: int) -> dict[str, tuple[Any, Any]]:
-    """(lower, upper), each of shape (count,), by shape."""
+    """Return random (lower, upper), each of shape (count,), of a shape of live ranges."""
     draw = np.random.default_rng(seed)
     at, layer = draw.integers(0, count, count), np.sort(draw.integers(0, count // 5, count))
     long = np.where(draw.random(count) < 0.1, count // 2, 8)
@@ -64,7 +64,7 @@ def families(count: int, seed: int) -> dict[str, tuple[Any, Any]]:
 
 
 def by_family() -> list[list[str]]:
-    """Rows of cells: shape, sizes, milliseconds and gap without a capacity, and with one of 1.1 times the bound."""
+    """Return rows of cells: shape, sizes, milliseconds and gap without a capacity and with 1.1 times the bound."""
     import tmmu
 
     rows = []
@@ -86,7 +86,7 @@ def by_family() -> list[list[str]]:
 
 
 def warm(count: int, way: str) -> dict[str, Any]:
-    """One row, in this process."""
+    """Measure one row in this process."""
     import tmmu
     from tmmu_core.library.pack import problem_of
     from tmmu_core.planners.columns import columns
@@ -108,7 +108,7 @@ def warm(count: int, way: str) -> dict[str, Any]:
 
 
 def cold(count: int) -> dict[str, Any]:
-    """The first answer of this process."""
+    """Return the first result of this process."""
     lower, upper, size = buffers(count)
     begun, spent = time.perf_counter(), time.process_time()
     import tmmu

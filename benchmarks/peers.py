@@ -1,8 +1,8 @@
-"""Peers from the package index: OR-Tools CP-SAT, and ethos-u-vela's two allocators.
+"""Run planners from the package index: OR-Tools CP-SAT, and the two allocators of ethos-u-vela.
 
-Runs without this project's packages, in an interpreter that has the peers (``.venv-peers``, because their pins disagree
-with ours): ``python benchmarks/peers.py PEER PROBLEM.csv OFFSETS.csv LIMIT SECONDS`` writes the columns ``id,offset``.
-All three minimise the extent and may stop at LIMIT bytes.
+The module uses no package of this project and runs in an interpreter that has the peers (``.venv-peers``, because
+their version pins conflict with ours): ``python benchmarks/peers.py PEER PROBLEM.csv OFFSETS.csv LIMIT SECONDS``
+writes the columns ``id,offset``. All three minimise the extent and may stop at LIMIT bytes.
 """
 
 import csv
@@ -16,11 +16,11 @@ VELA_ITERATIONS = 2_000
 CP_SAT_WORKERS = 8
 
 Buffer = tuple[int, int, int]
-"""lower, upper, size: half-open steps, bytes."""
+"""Rows ``(lower, upper, size)``: half-open steps, bytes."""
 
 
 def interpreter(needed: str) -> str | None:
-    """Return the Python that has a package: this one, else ``.venv-peers``; ``None`` where neither has it."""
+    """Return the Python interpreter that has a package: this one, else that of ``.venv-peers``; else ``None``."""
     if importlib.util.find_spec(needed):
         return sys.executable
     own = ROOT / ".venv-peers"
@@ -70,7 +70,7 @@ def vela(buffers: list[Buffer], limit: int, hillclimb: bool) -> list[int]:
 
 
 def main() -> int:
-    """Write the offsets; return 1 where none were found."""
+    """Write the offsets; return 1 if no offsets were found."""
     peer, path, out, limit, seconds = sys.argv[1:]
     with open(path, newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))

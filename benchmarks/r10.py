@@ -1,4 +1,4 @@
-"""How long r10's planner takes for 500 tensors, warm: ``python -m benchmarks.r10``."""
+"""Measure the warm time of the r10 planner for 500 tensors: ``python -m benchmarks.r10``."""
 
 import statistics
 import time
@@ -11,7 +11,7 @@ TENSORS, RUNS = 500, 200
 
 
 def lifetimes(count: int, seed: int = 0) -> list[TensorLifetime]:
-    """As many, born over 400 steps, alive for up to 20, sizes up to 5,000 bytes on 64; from raw Philox words."""
+    """Return random tensors from Philox words: births in 400 steps, up to 20 live steps, up to 5,000 bytes."""
     draws = np.random.Philox(key=seed).random_raw(3 * count).reshape(3, count)
     rows = zip(*(row.tolist() for row in draws % np.array([[400], [19], [5000]], np.uint64)), strict=True)
     return [TensorLifetime(f"t{k}", born, born + lived + 1, size + 1, 64) for k, (born, lived, size) in enumerate(rows)]

@@ -1,10 +1,11 @@
-"""Optimal rematerialization by OR-Tools CP-SAT: ``python benchmarks/retention.py PROBLEM.json ANSWER.json SECONDS``.
+"""Optimal rematerialization with OR-Tools CP-SAT: ``python benchmarks/retention.py PROBLEM.json ANSWER.json SECONDS``.
 
-The staged retention intervals of Moccasin (Bartan and others, arXiv 2304.14463): the first runs keep the given order,
-stage k ends with that of node k, and within a stage each earlier node can run again once, in the given order. A run and
-a storage that is retained into a stage are booleans, so that the memory at every first run is linear. The memory at a
-further run is constrained where an answer exceeds the capacity there, and the problem is solved again; its bound holds
-before that too. Runs without this project's packages (``benchmarks/peers.py``).
+The model has the staged retention intervals of Moccasin (Bartan and others, arXiv 2304.14463). The first runs of all
+nodes keep the given order. Stage k ends with the first run of node k. Within a stage, each earlier node can run once
+again, in the given order. A boolean states whether a node runs in a stage, and whether a storage is retained from the
+previous stage, so that the memory at every first run is linear. The memory at a further run is constrained only if an
+answer exceeds the capacity there; then the problem is solved again. The lower bound is valid at every iteration. The
+module uses no package of this project (``benchmarks/peers.py``).
 """
 
 import json
@@ -19,7 +20,7 @@ from ortools.sat.python import cp_model
 
 WORKERS = 4
 Stage = tuple[int, int]
-"""Stage, and a node or a storage."""
+"""``(stage, node)`` or ``(stage, storage)``."""
 
 
 class Retention:
@@ -41,7 +42,7 @@ class Retention:
         self.runs: dict[Stage, Any] = {}
         """(stage, node) → whether the node runs again."""
         self.kept: dict[Stage, Any] = {}
-        """(stage, storage) → whether the storage is retained from the stage before."""
+        """(stage, storage) → whether the storage is retained from the previous stage."""
         self.slots: set[Stage] = set()
         self.add_variables(problem["first_over"])
         for stage in range(self.count):
@@ -51,7 +52,7 @@ class Retention:
         self.hint({(stage, n) for n, stages in enumerate(problem["hint"]) for stage in stages})
 
     def last_needs(self) -> list[int]:
-        """Return the last stage in which each storage can be of use."""
+        """Return the last stage in which each storage can be used."""
         until = [self.count if held else -1 for held in self.held]
         for n in reversed(range(self.count)):
             node = self.nodes[n]
@@ -61,7 +62,7 @@ class Retention:
         return until
 
     def add_variables(self, first_over: int) -> None:
-        """Add the booleans; nothing runs again before the capacity is exceeded for the first time."""
+        """Add the booleans. No node runs again before the first step that exceeds the capacity."""
         for n, node in enumerate(self.nodes):
             last = max((self.until[s] for s in node["makes"] if self.droppable[s]), default=-1)
             for stage in range(max(n, first_over) + 1, min(last, self.count - 1) + 1) if node["again"] else ():
@@ -75,14 +76,14 @@ class Retention:
         return 1 if stage == n else self.runs.get((stage, n), 0)
 
     def sources(self, stage: int, s: int) -> list[Any]:
-        """Return the ways to have a storage in a stage: retained, or made."""
+        """Return the booleans that make a storage available in a stage: retained or computed."""
         maker = self.maker.get(s, -1)
         made = self.run(stage, maker) if maker == stage or (maker >= 0 and self.droppable[s]) else 0
         retained = 1 if stage == 0 and maker < 0 else self.kept.get((stage, s), 0)
         return [each for each in (retained, made) if not isinstance(each, int) or each]
 
     def add_stage(self, stage: int) -> None:
-        """Add what runs need, what is retained, and the memory at the first run."""
+        """Add the constraints of inputs, of retention, and of the memory at first runs."""
         for n in range(stage + 1):
             flag = self.run(stage, n)
             if isinstance(flag, int) and not flag:
@@ -103,7 +104,7 @@ class Retention:
         self.model.add(memory <= self.capacity)
 
     def add_slot(self, stage: int, n: int) -> None:
-        """Add the memory at a further run."""
+        """Add the constraint of the memory at a further run."""
         touched = {*self.nodes[n]["reads"], *self.nodes[n]["makes"]}
         memory = sum(self.size[s] for s in touched)
         for s in range(len(self.size)):
@@ -121,7 +122,7 @@ class Retention:
         self.slots.add((stage, n))
 
     def hint(self, runs: set[Stage]) -> None:
-        """Begin the search at these further runs."""
+        """Set the further runs of the initial solution."""
         self.model.clear_hints()
         for key, flag in self.runs.items():
             self.model.add_hint(flag, key in runs)
@@ -143,7 +144,7 @@ class Retention:
         return found
 
     def solved(self, seconds: float) -> dict[str, Any]:
-        """Return the status, the proven bound of the extra FLOPs, and the nodes as run."""
+        """Return the status, the proven lower bound of the extra FLOPs, and the executed nodes in order."""
         began, bound, answer = time.monotonic(), 0, None
         solver = cp_model.CpSolver()
         solver.parameters.num_workers = WORKERS

@@ -1,7 +1,6 @@
-"""Plans that runtimes execute, measured by the runtimes: ``python -m benchmarks.runtimes``.
+"""Measure plans that runtimes execute: ``python -m benchmarks.runtimes`` writes ``docs/measured/runtimes.md``.
 
-Needs the extras ``run``, ``tflm`` and ``executorch``; a section without its runtime keeps its rows. Writes
-``docs/measured/runtimes.md``.
+Needs the extras ``run``, ``tflm`` and ``executorch``. The section of a missing runtime keeps its rows.
 """
 
 import ctypes
@@ -69,7 +68,7 @@ def row(*cells: object) -> str:
 
 
 def tflm_rows() -> Iterator[str]:
-    """Files and architectures in TensorFlow Lite Micro."""
+    """Return the rows of files and architectures in TensorFlow Lite Micro."""
     models: dict[str, Callable[[], bytes]] = {file.stem: file.read_bytes for file in sorted(FILES.glob("*.tflite"))}
     for name, made in (models | tflite_nets.NETS).items():
         found = measure(made(), name, runtime="tflm")
@@ -83,7 +82,7 @@ class _Allocated(ctypes.Structure):
 
 
 def allocated() -> int:
-    """Return the bytes that the C library has given out."""
+    """Return the number of bytes that the C library has allocated."""
     report = ctypes.CDLL(None).mallinfo2
     report.restype = _Allocated
     found = report()
@@ -91,7 +90,7 @@ def allocated() -> int:
 
 
 def executorch_rows() -> Iterator[str]:
-    """Programs in ExecuTorch."""
+    """Return the rows of programs in ExecuTorch."""
     import torch
     from executorch.exir import ExecutorchBackendConfig, to_edge
     from executorch.exir.passes import MemoryPlanningPass
@@ -122,7 +121,7 @@ def executorch_rows() -> Iterator[str]:
 
 
 def onnx_rows() -> Iterator[str]:
-    """Models with branches in onnxruntime."""
+    """Return the rows of models with branches in onnxruntime."""
     inputs = [["x", "float32", [1, onnx_nets.CHANNELS, onnx_nets.SIDE, onnx_nets.SIDE]]]
     for name, made in onnx_nets.NETS.items():
         data = made()

@@ -1,4 +1,4 @@
-"""Every planner on every sample graph in its default mode: extent over bound, and seconds."""
+"""Measure every planner on every sample graph in its default mode: extent over lower bound, and seconds."""
 
 import time
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ VERIFIED_UP_TO = 3_000
 
 
 def rows() -> Iterator[dict[str, Any]]:
-    """One row per sample and planner; plans of up to :data:`VERIFIED_UP_TO` tensors are verified before they count."""
+    """Return one row per sample and planner. Plans of up to :data:`VERIFIED_UP_TO` tensors are verified."""
     for path in sorted(ROOT.glob("*.tmmu.*")):
         graph = read_graph_file(path)
         for planner in PLANNED_WITH:

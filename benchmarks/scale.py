@@ -1,7 +1,7 @@
-"""How planning grows from ten thousand tensors to a million.
+"""Measure planning of graphs with ten thousand to a million tensors.
 
-Each size runs in a process of its own, so that its peak memory is its own. Planning is measured from the graph in
-memory, its ir_hash known, to the plan with both hashes.
+Each size runs in a separate process, to measure its peak memory. The time begins with a graph in memory whose ir_hash
+is known, and ends with the plan and both hashes.
 """
 
 import json
@@ -16,7 +16,7 @@ RUNS = 3
 
 
 def rows() -> list[dict[str, Any]]:
-    """One row per size: seconds (best of three), peak memory and slots."""
+    """Return one row per size: seconds (best of three), peak memory and slots."""
     return [_in_a_process(size) for size in SIZES]
 
 
@@ -29,7 +29,7 @@ def _in_a_process(size: int) -> dict[str, Any]:
 
 
 def measure(size: int) -> dict[str, Any]:
-    """The row of one size, measured here and now."""
+    """Return the row of one size, measured in this process."""
     from benchmarks.generated import layered
     from tmmu_core.plans.making.engine import plan_graph
     from tmmu_core.plans.model import Plan

@@ -1,12 +1,12 @@
-"""Packing and reuse costs, measured beside other planners: ``python -m benchmarks.scoreboard PROBLEMS…``.
+"""Compare planners on packing problems and reuse costs: ``python -m benchmarks.scoreboard PROBLEMS…``.
 
 PROBLEMS are packing instances (CSV: ``id,lower,upper,size``), structured problems (JSON), or folders of them. With
-``--planner CMD`` another planner runs too: ``CMD PROBLEM OFFSETS.csv``, or with ``{input}``, ``{output}`` and
-``{capacity}`` anywhere in CMD. It writes the columns ``buffer,offset`` or ``id,offset`` and ends with 1 where it finds
-nothing; buffers of an instance are numbered from 0. ``--minimalloc PROGRAM`` runs MiniMalloc; CP-SAT and Vela run where
-they are installed (``make bench``). An instance X.N.csv has the capacity N. ``--variants`` adds the instances of
-:mod:`benchmarks.variants`. Every placement is checked by :mod:`benchmarks.checker`; each planner runs in a process of
-its own.
+``--planner CMD``, another planner runs too: ``CMD PROBLEM OFFSETS.csv``, or CMD with the placeholders ``{input}``,
+``{output}`` and ``{capacity}``. It must write the columns ``buffer,offset`` or ``id,offset``, and exit with 1 if it
+finds no offsets. Buffers of an instance are numbered from 0. ``--minimalloc PROGRAM`` runs MiniMalloc. CP-SAT and Vela
+run if they are installed (``make bench``). An instance X.N.csv has the capacity N. ``--variants`` adds the instances
+of :mod:`benchmarks.variants`. :mod:`benchmarks.checker` checks every placement. Each planner runs in a separate
+process.
 """
 
 import argparse
@@ -33,13 +33,13 @@ from tmmu_core.plans.making.make import make_plan
 from tmmu_core.plans.making.request import PlanRequest
 
 LIMIT = 30
-"""Seconds that another planner may take for a problem."""
+"""Maximum seconds of another planner for a problem."""
 CP_SAT_SECONDS = 10
 MINIMALLOC_SECONDS = 20
-"""By its clock."""
+"""Maximum seconds of wall time."""
 BISECTION_SECONDS = 10
 BISECTIONS = 8
-"""Capacities that MiniMalloc tries between the lower bound and the least extent found, to minimise."""
+"""Number of capacities between the lower bound and the smallest extent found that MiniMalloc tries."""
 
 
 Runner = Callable[[Path], Run]
@@ -70,7 +70,7 @@ def document(path: Path) -> Any:
 
 
 def capacity_of(path: Path) -> int | None:
-    """Return the capacity that the name of an instance has."""
+    """Return the capacity in the name of an instance."""
     number = path.stem.rpartition(".")[2]
     return int(number) if number.isdigit() else None
 
@@ -147,7 +147,7 @@ def foreign(path: Path, command: str, seconds: int = LIMIT, capacity: int | None
 
 
 def minimised(path: Path, command: str) -> Run:
-    """Run a planner that needs a capacity at the lower bound, then by bisection below the least extent found."""
+    """Run a planner that needs a capacity: at the lower bound, then by bisection below the smallest extent found."""
     low, taken, best = live_bytes(path), 0.0, fitted(path, tightest=True)
     high = min(run.top for run in (best, fitted(path, tightest=False)))
     found, capacity = None, low
@@ -165,7 +165,7 @@ def minimised(path: Path, command: str) -> Run:
 
 
 def live_bytes(path: Path) -> int:
-    """Return the most bytes that are live at one step of an instance."""
+    """Return the largest number of live bytes at one step of an instance."""
     changes: dict[int, int] = {}
     for buffer in document(path)["problem"]["buffers"]:
         for live in buffer["live_intervals"]:
@@ -177,7 +177,7 @@ def live_bytes(path: Path) -> int:
 def checked(
     path: Path, problem: Mapping[str, Any], offset: Mapping[int, int], bound: int | None, seconds: float
 ) -> Run:
-    """Return the run with the value that the checker computes."""
+    """Return the run with the cost or extent that the checker computes."""
     wrong = next(checker.violations(problem, offset), "")
     top = max((offset.get(buffer["id"], 0) + buffer["size"] for buffer in problem["buffers"]), default=0)
     if wrong:
@@ -188,7 +188,7 @@ def checked(
 
 
 def problems(paths: list[str]) -> Iterator[Path]:
-    """Yield the problem files, those of a folder by name, without files of another kind."""
+    """Yield the problem files; of a folder, all files of these kinds sorted by name."""
     for path in map(Path, paths):
         for each in sorted([*path.rglob("*.json"), *path.rglob("*.csv")]) if path.is_dir() else [path]:
             if each.suffix == ".csv" or "buffers" in json.loads(each.read_bytes()).get("problem", {}):
@@ -205,7 +205,7 @@ def written(rows: Iterable[tuple[int, int, int]], path: Path) -> Path:
 
 
 def projections(kernels: list[Path], folder: Path) -> list[Path]:
-    """Write each distinct pool of the structured problems as an instance without constraints and costs."""
+    """Write each distinct pool of the structured problems as an instance, without constraints and costs."""
     found: dict[tuple[tuple[int, int, int], ...], None] = {}
     for path in kernels:
         for pool in (problem := document(path)["problem"])["pools"]:
@@ -217,7 +217,7 @@ def projections(kernels: list[Path], folder: Path) -> list[Path]:
 
 
 def measured(runner: Runner, paths: list[Path], children: bool) -> tuple[list[Run], int]:
-    """Return the runs and the peak memory in bytes, of the child processes or of the process of the runs."""
+    """Return the runs of one planner and its peak memory in bytes."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         runs = list(pool.map(runner, paths))
         who = resource.RUSAGE_CHILDREN if children else resource.RUSAGE_SELF
@@ -225,7 +225,7 @@ def measured(runner: Runner, paths: list[Path], children: bool) -> tuple[list[Ru
 
 
 def main() -> None:
-    """Measure, and print or write the page."""
+    """Measure all planners, and print the results or write the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("problems", nargs="+")
     parser.add_argument("--planner", help="another planner")

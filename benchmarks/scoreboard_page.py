@@ -10,11 +10,11 @@ from textwrap import fill
 from typing import Any
 
 BEST_KNOWN = {**dict.fromkeys("ABEFGHIK", 1_048_576), "C": 1_039_360, "D": 986_112, "J": 989_184}
-"""Least published height of each MiniMalloc instance; of D elsewhere 1,041,408."""
+"""Smallest published height of each MiniMalloc instance. For D, another source has 1,041,408."""
 LIFTS = {"A": 285, "B": 329, "C": 365, "D": 248, "E": 403, "F": 129}
-"""Least published reuse cost of the MiniMalloc instances with penalties."""
+"""Lowest published reuse cost of the MiniMalloc instances with penalties."""
 FAMILIES = {"examples": 0, "system tests": 90, "Qwen3": 244, "MiniMalloc with penalties": sum(LIFTS.values())}
-"""Sum of the least published reuse costs."""
+"""Sum of the lowest published reuse costs."""
 HARD_FIT = {"examples": 4, "system tests": 39, "Qwen3": 47}
 """Published number of hard variants that fit."""
 NO_FIT = "proven not to fit"
@@ -25,13 +25,13 @@ class Run:
     """One planner on one problem."""
 
     value: int | None
-    """Reuse cost, of an instance the bytes; ``None`` where it gave no valid placement."""
+    """Reuse cost, or for an instance its extent in bytes; ``None`` without a valid placement."""
     bound: int | None
     seconds: float
     """CPU seconds of all threads and child processes."""
     note: str = ""
     top: int = 0
-    """Extent, whether or not it fits."""
+    """Extent in bytes, even if it exceeds the capacity."""
 
 
 Table = dict[str, tuple[list[Run], int]]
@@ -45,7 +45,7 @@ def family(path: Path) -> str:
 
 
 def totals(table: Table, first: str, total: str = "") -> Iterator[str]:
-    """Yield the lines of the table with a row per planner; ``total``: the head of the column of the sum, or none."""
+    """Yield the lines of the table with a row per planner. ``total``: title of the column of sums, or ""."""
     heads = ("planner", "placed", *([total] if total else []), "at the bound", "no fit proven", "CPU s", "slowest")
     yield from (f"| {' | '.join(heads)} | memory |", "|---|" + "---:|" * len(heads))
     bounds = [run.bound for run in table[first][0]]
@@ -70,7 +70,7 @@ def lifts(paths: list[Path], runs: list[Run]) -> Iterator[str]:
 
 
 def by_family(chosen: list[Path], runs: list[Run]) -> Iterator[str]:
-    """Yield the rows of the families, of the problems with a published cost: best known cost, cost, and proofs."""
+    """Yield a row per family of problems with a published cost: best known cost, cost, and proofs."""
     yield "| family | problems | best known | `reuse` | proven least or no fit | slowest, CPU s |"
     yield "|---|---:|---:|---:|---:|---:|"
     for name, best in FAMILIES.items():
@@ -84,7 +84,7 @@ def by_family(chosen: list[Path], runs: list[Run]) -> Iterator[str]:
 
 
 def hard(chosen: list[Path], runs: list[Run]) -> Iterator[str]:
-    """Yield the rows of the hard variants, in which each penalty is a separation."""
+    """Yield the rows of the hard variants, in which each penalty is a separation instead."""
     yield "| family | problems | fit, published | fit | no fit proven | undecided | slowest, CPU s |"
     yield "|---|---:|---:|---:|---:|---:|---:|"
     for name, known in HARD_FIT.items():
@@ -96,7 +96,7 @@ def hard(chosen: list[Path], runs: list[Run]) -> Iterator[str]:
 
 
 def rows(results: Mapping[str, tuple[list[Path], Table]]) -> Iterator[tuple[Any, ...]]:
-    """Yield the head and the rows of the file beside the page: one per problem and planner."""
+    """Yield the head and the rows of the CSV file next to the page: one row per problem and planner."""
     yield ("table", "problem", "planner", "value", "bound", "best_known", "cpu_seconds", "note")
     for title, (paths, table) in results.items():
         for name, (runs, _) in table.items():
@@ -116,7 +116,7 @@ SECTIONS = {
     "variants": ("Generated variants", "The instances of `benchmarks/variants.py`, made from A to F.", ""),
     "costs": ("Reuse costs", "`reuse` minimises the cost within the capacity, the others place without costs.", "cost"),
 }
-"""Table → title, text, and the head of the column of the sum."""
+"""Table → title, text, and title of the column of sums."""
 
 
 def page(results: Mapping[str, tuple[list[Path], Table]], settings: str, beside: str) -> str:

@@ -1,4 +1,4 @@
-"""A server to measure and a browser to measure it with."""
+"""Start a server and a browser for measurements."""
 
 import shutil
 import socket
@@ -17,7 +17,7 @@ HOST = "127.0.0.1"
 
 @contextmanager
 def served(command: Callable[[str, int], list[str]]) -> Iterator[str]:
-    """Run the server that ``command(host, port)`` starts, on a free port, until the block ends; its address."""
+    """Start the server of ``command(host, port)`` on a free port, yield its address, and end it after the block."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         port = probe.getsockname()[1]
@@ -39,7 +39,7 @@ def served(command: Callable[[str, int], list[str]]) -> Iterator[str]:
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
-    """The system's Chromium, without a window."""
+    """Yield the Chromium of the system in headless mode."""
     path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     with sync_playwright() as play:
         browser = play.chromium.launch(executable_path=path, args=["--no-sandbox"])

@@ -1,8 +1,7 @@
-"""Size of the installed package: ``python -m benchmarks.sizes`` writes its table of docs/how-to/install.md.
+"""Measure the installed package: ``python -m benchmarks.sizes`` writes a table of docs/how-to/install.md.
 
-Each environment is made by ``python -m venv`` and filled by ``pip install`` with a wheel of this checkout. Sizes are
-megabytes (10^6) of all files, with the bytecode that pip compiles. ``pip`` and ``setuptools``, which come with
-``venv``, are not counted.
+Each environment is created by ``python -m venv`` and ``pip install`` of a wheel of this checkout. Sizes are megabytes
+(10^6 bytes) of all files with compiled bytecode, without ``pip`` and ``setuptools``.
 """
 
 import os
@@ -30,7 +29,7 @@ def folder_bytes(folder: Path) -> int:
 
 
 def measured(wheel: Path, extra: str, folder: Path) -> tuple[dict[str, int], float]:
-    """Install into ``folder``; return bytes by package of site-packages, and the seconds that pip took."""
+    """Install into ``folder``; return the bytes by package in site-packages, and the seconds of pip."""
     subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
     plain = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
     began = time.perf_counter()
@@ -45,7 +44,7 @@ def measured(wheel: Path, extra: str, folder: Path) -> tuple[dict[str, int], flo
 
 
 def row(extra: str, sizes: dict[str, int], seconds: float) -> str:
-    """Return one line of the table."""
+    """Return one row of the table."""
     largest = sorted(sizes, key=lambda name: -sizes[name])[:LARGEST]
     shares = ", ".join(f"{name} {sizes[name] / 1e6:.0f}" for name in largest)
     command = f"pip install '.{extra}'" if extra else "pip install ."
@@ -54,7 +53,7 @@ def row(extra: str, sizes: dict[str, int], seconds: float) -> str:
 
 
 def main() -> None:
-    """Measure every environment, write the table, and exit with 1 if one exceeds its limit."""
+    """Measure every environment and write the table; exit with 1 if a size exceeds its limit."""
     table = "| command | MB | limit | seconds | largest packages, MB |\n|---|---:|---:|---:|---|\n"
     exceeded = False
     with tempfile.TemporaryDirectory() as folder:

@@ -1,8 +1,8 @@
-"""How long an allocator snapshot takes to read, and how much memory: ``python -m benchmarks.snapshot [EVENTS…]``.
+"""Measure time and memory for reading allocator snapshots: ``python -m benchmarks.snapshot [EVENTS…]``.
 
-The pickle is written operation by operation as Python's pickler writes PyTorch's snapshots, so that one of 1 GB needs
-no memory: frames are said once, each allocation has a list of 20 of them, which its two frees share by its number. Each
-size is read in a process of its own.
+The pickle is written operation by operation as Python's pickler writes PyTorch's snapshots, so that a file of 1 GB
+needs no memory. Frames are written once; each allocation has a list of 20 frames, which its two free events refer to.
+Each size is read in a separate process.
 """
 
 import json
@@ -41,7 +41,7 @@ def _frame(k: int) -> bytes:
 
 
 def write(file: BinaryIO, events: int) -> None:
-    """A snapshot of so many events: blocks of up to 2 MiB, some thousands of them alive at a time."""
+    """Write a snapshot with a number of events: blocks of up to 2 MiB, of which some thousands are live at a time."""
     random = Random(1)
     key = {name: _get(k) for k, name in enumerate(KEYS)}
     file.write(b"\x80\x04}(" + _text("segments") + b"]" + b"".join(_text(name) + b"\x940" for name in KEYS))
@@ -84,7 +84,7 @@ def write(file: BinaryIO, events: int) -> None:
 
 
 def measure(path: Path) -> dict[str, Any]:
-    """Reading one snapshot, here and now: seconds of processor time and bytes more at the peak."""
+    """Read one snapshot in this process; return CPU seconds and the growth of the peak memory in bytes."""
     from tmmu_core.formats import open_file
     from tmmu_core.formats.pytorch.snapshot import torch_snapshot
 

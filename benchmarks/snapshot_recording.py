@@ -1,9 +1,9 @@
 """Record training steps of real PyTorch modules on the CPU as snapshots of a CUDA allocator.
 
-Allocations, frees and Python stacks are PyTorch's own (a dispatch mode sees each new storage and when it dies); the
-model of the allocator gives addresses and segments. Categories come from the tensors' identity and from the call that
-runs (forward, backward, step), never from stacks: parameters and buffers of the module, ``grad`` of a parameter,
-storages in ``optimizer.state``. Needs PyTorch.
+Allocations, frees and Python stacks are those of PyTorch: a dispatch mode reports each new storage and its end. A model
+of the allocator computes addresses and segments. Categories are derived from the tensors (parameters and buffers of
+the module, ``grad`` of a parameter, storages in ``optimizer.state``) and from the running call (forward, backward,
+step), never from stacks. Needs PyTorch.
 """
 
 import sys
@@ -23,14 +23,14 @@ from torch.utils.checkpoint import checkpoint
 from benchmarks.snapshot_writer import Frames, SnapshotWriter, allocation_frames, engine_frames, frame
 
 SCALE = 64
-"""Bytes of the snapshot per byte on the CPU."""
+"""Factor between the bytes in the snapshot and the bytes on the CPU."""
 _HIDDEN = ("_dynamo/eval_frame.py", "torch/_compile.py", "_python_dispatch.py", __file__)
-"""Files of frames that only the recording adds."""
+"""Source files whose frames exist only because of the recording."""
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """A training run and how it is recorded."""
+    """Settings of a training run and of its recording."""
 
     name: str
     build: Callable[[], nn.Module]
@@ -105,13 +105,13 @@ class Recorder(TorchDispatchMode):
 
     @contextmanager
     def during(self, phase: str) -> Iterator[None]:
-        """Set the phase of the calls inside."""
+        """Set the phase of the operators that run in the block."""
         self.phase, before = phase, self.phase
         yield
         self.phase = before
 
     def watch(self, module: nn.Module) -> None:
-        """Count the calls of modules that are active."""
+        """Count the active calls of modules."""
 
         def enter(*_: Any) -> None:
             self.depth += 1
@@ -125,7 +125,7 @@ class Recorder(TorchDispatchMode):
 
 
 def record(scenario: Scenario) -> SnapshotWriter:
-    """Run a scenario and return its snapshot and truth."""
+    """Run a scenario; return its snapshot and the true values."""
     torch.manual_seed(0)
     writer = scenario.writer()
     writer.is_recording = not scenario.start_at_step

@@ -1,8 +1,8 @@
-"""Write snapshots of PyTorch's allocator with known true values: the model of the allocator, called step by step.
+"""Write snapshots of PyTorch's allocator with known true values.
 
-:class:`SnapshotWriter` has the calls of an allocator and returns what ``torch.cuda.memory._snapshot()`` would.
-:func:`transformer_steps` is a training run of a transformer that needs no PyTorch: stacks, sizes and categories of a
-real one (AdamW, checkpointing or not).
+:class:`SnapshotWriter` has the calls of an allocator and returns a document like
+``torch.cuda.memory._snapshot()``. :func:`transformer_steps` writes training steps of a transformer without PyTorch,
+with the stacks, sizes and categories of real steps (AdamW, with and without checkpointing).
 """
 
 from collections.abc import Hashable
@@ -36,7 +36,7 @@ class Held:
 
 @dataclass(eq=False)
 class SnapshotWriter:
-    """An allocator that writes down what it does. ``truth`` has the category of each allocation in the document."""
+    """An allocator that records its calls. ``truth`` has the category of each allocation in the document."""
 
     frees_have_own_stack: bool = True
     is_recording: bool = True
@@ -48,15 +48,15 @@ class SnapshotWriter:
         self.truth: list[tuple[str, int]] = []
         """``(category, bytes)`` per allocation event."""
         self.before: dict[int, tuple[str, int]] = {}
-        """The same by address of what was allocated before the trace."""
+        """Address → ``(category, bytes)`` of allocations before the trace."""
         self.reserved_peak = 0
-        """Most reserved bytes while recording."""
+        """Peak of the reserved bytes during the recording."""
         self._lane: tuple[int, tuple[int, int]] = (0, (0, 0))
         self._clock = count()
         self.allocator = CachingAllocator(self._segment)
 
     def start(self) -> None:
-        """Begin to record: what is allocated now was there before the trace, and has no stack."""
+        """Begin to record. Current allocations become allocations before the trace, without stacks."""
         self.is_recording, self.reserved_peak = True, self.allocator.reserved
         self.before = {one.block.addr: (one.category, one.size) for one in self.held.values()}
         for one in self.held.values():
@@ -109,7 +109,7 @@ class SnapshotWriter:
             self.events.append(head | {"frames": frames, "pool_id": pool})
 
     def document(self, last: int | None = None) -> Document:
-        """Return the snapshot; ``last`` is the number of events that the ring buffer of the recorder keeps."""
+        """Return the snapshot; ``last``: number of events in the ring buffer of the recorder."""
         segments: list[dict[str, Any]] = []
         for addr, (size, (stream, pool)) in sorted(self.mapped.items()):
             segments.append(
@@ -157,7 +157,7 @@ _UNWIND = [
 
 
 def engine_frames(node: str) -> Frames:
-    """Return the frames of the thread that runs a node of the backward pass."""
+    """Return the frames of the thread that executes a backward node."""
     return [
         frame("??", 0, f"torch::autograd::generated::{node}::apply(std::vector<at::Tensor>&&)"),
         frame("??", 0, "torch::autograd::Engine::evaluate_function(std::shared_ptr<torch::autograd::GraphTask>&)"),
@@ -165,13 +165,13 @@ def engine_frames(node: str) -> Frames:
 
 
 def allocation_frames(op: str) -> Frames:
-    """Return the frames of an allocation in an ATen operator, as PyTorch unwinds them."""
+    """Return the frames of an allocation in an ATen operator, as PyTorch reports them."""
     return [*_UNWIND, *([frame("??", 0, f"at::_ops::{op}::call(at::Tensor const&)")] if op else [])]
 
 
 @dataclass(frozen=True)
 class Transformer:
-    """Sizes of a run in elements, and how it is recorded."""
+    """Sizes of a training run in elements, and settings of its recording."""
 
     layers: int = 12
     width: int = 768
@@ -199,7 +199,7 @@ class Transformer:
 
 
 def transformer_steps(run: Transformer) -> SnapshotWriter:
-    """Run some training steps of a transformer and return their snapshot writer."""
+    """Run training steps of a transformer; return their snapshot writer."""
     w, e, keys = run.writer, run.itemsize, count()
     w.is_recording = not run.start_at_step
     weights = {("embedding", 0): run.vocabulary * run.width}

@@ -1,7 +1,7 @@
-"""Compare what is read from snapshots with known true values: ``python -m benchmarks.snapshots [RANKS]``.
+"""Compare the reading of snapshots with known true values: ``python -m benchmarks.snapshots [RANKS]``.
 
-Writes docs/measured/snapshots.md: reserved peaks, categories, differences of two runs, ranks of a job. Traces of
-real PyTorch modules are added where PyTorch is installed (:mod:`.snapshot_recording`).
+The command writes docs/measured/snapshots.md: reserved peaks, categories, differences of two runs, ranks of a job. If
+PyTorch is installed, traces of real modules are added (:mod:`.snapshot_recording`).
 """
 
 import json
@@ -33,7 +33,7 @@ MEMORY_LIMIT = 4 << 30
 
 
 def traces() -> Iterator[tuple[str, SnapshotWriter]]:
-    """Yield named runs with their truth."""
+    """Yield named runs with their true values."""
     for name, how in (
         ("default settings", {}),
         ("Python frames only", {"has_cpp_frames": False}),
@@ -49,7 +49,7 @@ def traces() -> Iterator[tuple[str, SnapshotWriter]]:
 
 
 def opened(document: Any) -> tuple[History, Plan]:
-    """Return the history and the given plan of a snapshot, verified."""
+    """Return the history and the recorded plan of a snapshot, verified."""
     found = read_any(pickle.dumps(document), "snapshot.pickle")
     assert isinstance(found, PlainInstance)
     assert isinstance(found.recorded, History)
@@ -59,7 +59,7 @@ def opened(document: Any) -> tuple[History, Plan]:
 
 
 def right_bytes(history: History, writer: SnapshotWriter) -> tuple[int, int]:
-    """Return ``(bytes whose category is right, all bytes)`` over the allocations of a trace."""
+    """Return ``(bytes with the right category, all bytes)`` over the allocations of a trace."""
     recorded = [row for row in range(len(history.ids)) if not history.is_before[row]]
     recorded.sort(key=lambda row: (int(history.birth[row]), history.ids[row]))
     truth = [one for one in writer.truth if one[1]]
@@ -106,7 +106,7 @@ def difference_rows() -> Iterator[str]:
 
 
 def ranks(folder: Path) -> dict[str, float]:
-    """Read the snapshots in a folder: files, seconds, and the most memory that all processes can have had at once."""
+    """Read the snapshots in a folder; return files, seconds, and an upper bound of the memory of all processes."""
     from tmmu_core.formats.pytorch.snapshot import rank_table
 
     begun = time.perf_counter()
@@ -120,7 +120,7 @@ def ranks(folder: Path) -> dict[str, float]:
 
 
 def rank_rows(count: int) -> Iterator[str]:
-    """Yield a row of the third table: so many ranks of a job, each with a snapshot of its own."""
+    """Yield a row of the third table for each number of ranks of a job, with a snapshot per rank."""
     with tempfile.TemporaryDirectory() as folder:
         for rank in range(count):
             path = Path(folder) / f"job_rank{rank}.pickle"

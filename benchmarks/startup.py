@@ -1,8 +1,8 @@
-"""What a command takes to begin: ``python -m benchmarks.startup [--tmmu PROGRAM]`` writes its part of the page.
+"""Measure the start of commands: ``python -m benchmarks.startup [--tmmu PROGRAM]`` writes a section of the page.
 
-The page is ``docs/measured/performance.md``. Each command is a process of its own, run in turn with ``python -c
-pass``, of which it takes so many times as long; the least of all rounds is the one that other work disturbed least.
-``--tmmu`` measures another environment's, such as one with nothing but the wheel and what it requires.
+The page is ``docs/measured/performance.md``. Each command runs in a separate process, in turn with ``python -c pass``,
+with which its time is compared. The minimum of all rounds is used, because other work disturbed it least. ``--tmmu``
+measures the program of another environment.
 """
 
 import argparse
@@ -19,7 +19,7 @@ OURS, BEHIND = "## Starting", "## Planning a million tensors"
 
 
 def taken(command: list[str]) -> tuple[float, float]:
-    """Wall and CPU seconds of a process, from its start to its end."""
+    """Return wall and CPU seconds of a process."""
     began = time.perf_counter()
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, cwd=ROOT) as process:
         _, status, used = os.wait4(process.pid, 0)
@@ -31,13 +31,13 @@ def taken(command: list[str]) -> tuple[float, float]:
 
 
 def least(commands: dict[str, list[str]], rounds: int) -> dict[str, tuple[float, float]]:
-    """The least wall and the least CPU seconds of each command, all of them run in turn ``rounds`` times."""
+    """Return the minimum wall and CPU seconds of each command over ``rounds`` rounds."""
     runs = [{name: taken(command) for name, command in commands.items()} for _ in range(rounds + 1)][1:]
     return {name: (min(run[name][0] for run in runs), min(run[name][1] for run in runs)) for name in commands}
 
 
 def document(figures: dict[str, tuple[float, float]], where: str, rounds: int) -> str:
-    """The part of the page; ``where`` names the installed packages."""
+    """Return the section of the page; ``where``: description of the installed packages."""
     (bare, *_), lines = figures.values(), []
     for name, (wall, used) in figures.items():
         lines.append(f"| `{name}` | {wall:.3f} | {used:.3f} | {wall / bare[0]:.1f} | {used / bare[1]:.1f} |")
@@ -59,7 +59,7 @@ def document(figures: dict[str, tuple[float, float]], where: str, rounds: int) -
 
 
 def written(page: str, part: str) -> str:
-    """The page with our part anew, before what :data:`BEHIND` begins, and the rest as it was."""
+    """Return the page with a new section, which ends where :data:`BEHIND` begins."""
     before, _, rest = page.partition(OURS + "\n")
     if rest:
         return before + part + "\n" + BEHIND + rest.partition(BEHIND)[2]

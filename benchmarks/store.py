@@ -1,8 +1,8 @@
-"""How long a store's answers take, and how large it grows: ``python -m benchmarks.store [--runs N] [--url URL]``.
+"""Measure the times and the size of a store: ``python -m benchmarks.store [--runs N] [--url URL]``.
 
-A day of a team is simulated: N runs of 200 models on two branches, one plan in ten of new content. The plans are
-ResNet-50's own bytes, told apart by a number; rows are written in bulk, for it is the store that is measured and not
-the planner. What one recording costs is measured beside it, by the call that ``tmmu record`` makes.
+The store gets N runs of 200 models on two branches; one run in ten has a new plan. The plans are plans of ResNet-50
+that differ in a number. Rows are inserted in bulk, so that the planner is not measured. The time of one recording is
+measured separately, with the function of ``tmmu record``.
 """
 
 import argparse
@@ -31,7 +31,7 @@ BATCH = 5_000
 
 
 def simulated(runs: int, models: int, model: Run) -> Iterator[tuple[dict[str, Any], bytes | None]]:
-    """``(row of a run, the content of its plan where it is new)``."""
+    """Yield ``(row of a run, content of its plan, or None if the plan is stored)``."""
     content = b""
     for k in range(runs):
         new = None
@@ -68,7 +68,7 @@ def fill(store: Store, size: tuple[int, int], model: Run, document: bytes) -> No
 
 
 def seconds(work: Callable[[], Any], times: int = 3) -> str:
-    """The best of some, on the clock and of the processor: the two part where the machine has other work."""
+    """Return the best wall and CPU seconds of several calls."""
     clock, processor = float("inf"), float("inf")
     for _ in range(times):
         begun, used = time.perf_counter(), time.process_time()

@@ -1,8 +1,8 @@
-"""How much of a machine a sweep uses: ``python -m benchmarks.sweep [--points N] [--workers K]``.
+"""Measure the processor use of a sweep: ``python -m benchmarks.sweep [--points N] [--workers K]``.
 
-N small plans (a chain of nine tensors, at alignments and seeds of their own) in this process, then on K processes of
-Dask. The rate that K processes could have is K times that of one; where the machine has fewer free processors than K,
-or other work, that is more than it can do, so a part of the points is planned in K processes without Dask as well.
+N small plans (a chain of nine tensors with other alignments and seeds) are computed in this process, then by K Dask
+processes. The ideal rate of K processes is K times the rate of one process. If the machine has fewer free processors,
+this rate cannot be reached; therefore a part of the points is also planned in K processes without Dask.
 """
 
 import argparse

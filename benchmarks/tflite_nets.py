@@ -9,11 +9,11 @@ import numpy as np
 from tests.formats.edge.test_tflite_features import Op, T, model
 
 SCALE = 0.05
-"""Of all activations of 8 bits."""
+"""Quantization of all 8-bit activations."""
 
 
 class Net:
-    """A model of one subgraph while it is built; images are (1, height, width, channels)."""
+    """Builder of a model with one subgraph; images have the shape (1, height, width, channels)."""
 
     def __init__(self, *shape: int, int8: bool = False) -> None:
         self.int8 = int8
@@ -23,31 +23,31 @@ class Net:
         self.x = self.tensor((1, *shape))
 
     def tensor(self, shape: tuple[int, ...]) -> int:
-        """An activation."""
+        """Add an activation."""
         self.tensors.append(
             T(f"t{len(self.tensors)}", shape, "INT8" if self.int8 else "FLOAT32", scale=SCALE * self.int8)
         )
         return len(self.tensors) - 1
 
     def constant(self, values: Any, scale: float = 0.0) -> int:
-        """A constant of the values' own type."""
+        """Add a constant with the type of its values."""
         data = np.asarray(values)
         dtype = {"f": "FLOAT32", "i": f"INT{8 * data.itemsize}"}[data.dtype.kind]
         self.tensors.append(T(f"c{len(self.tensors)}", data.shape, dtype, data.tobytes(), scale=scale))
         return len(self.tensors) - 1
 
     def shape(self, x: int) -> tuple[int, ...]:
-        """The shape of an activation."""
+        """Return the shape of an activation."""
         return self.tensors[x].shape
 
     def op(self, code: str, inputs: tuple[int, ...], shape: tuple[int, ...], table: str = "", **options: Any) -> int:
-        """An operator with one result."""
+        """Add an operator with one result."""
         result = self.tensor(shape)
         self.ops.append(Op(code, inputs, (result,), (table or f"{code.title().replace('_', '')}Options", options)))
         return result
 
     def weights(self, shape: tuple[int, ...], outputs: int) -> tuple[int, int]:
-        """Weights and a bias that keep the size of the values."""
+        """Add weights and a bias that keep the scale of the values."""
         fan = int(np.prod(shape)) // outputs
         if not self.int8:
             values = self.generator.standard_normal(shape) * np.sqrt(2 / fan)
@@ -57,7 +57,7 @@ class Net:
         return self.constant(values, scale), self.constant(np.zeros(outputs, np.int32), scale * SCALE)
 
     def conv(self, x: int, filters: int, kernel: int = 1, stride: int = 1, *, relu: bool = True) -> int:
-        """A convolution, or with ``filters`` 0 a depthwise one."""
+        """Add a convolution; with ``filters`` 0, a depthwise convolution."""
         _, height, width, channels = self.shape(x)
         shape = (filters, kernel, kernel, channels) if filters else (1, kernel, kernel, channels)
         pair = self.weights(shape, filters or channels)
@@ -69,31 +69,31 @@ class Net:
         return self.op("DEPTHWISE_CONV_2D", (x, *pair), size, "DepthwiseConv2DOptions", DepthMultiplier=1, **options)
 
     def dense(self, x: int, units: int, *, relu: bool = False) -> int:
-        """A fully connected layer on the last axis."""
+        """Add a fully connected layer on the last axis."""
         pair = self.weights((units, self.shape(x)[-1]), units)
         rows = int(np.prod(self.shape(x)[:-1]))
         return self.op("FULLY_CONNECTED", (x, *pair), (rows, units), FusedActivationFunction=int(relu))
 
     def binary(self, code: str, a: int, b: int) -> int:
-        """``ADD`` or ``MUL``; the second operand may be of one row."""
+        """Add ``ADD`` or ``MUL``; the second operand may have one row."""
         return self.op(code, (a, b), self.shape(a))
 
     def concat(self, *parts: int) -> int:
-        """Concatenation of channels."""
+        """Add a concatenation of channels."""
         shape = (*self.shape(parts[0])[:-1], sum(self.shape(part)[-1] for part in parts))
         return self.op("CONCATENATION", parts, shape, Axis=len(shape) - 1)
 
     def mean(self, x: int) -> int:
-        """The mean of an image, with its axes kept."""
+        """Add the mean of an image over its pixels, with its axes kept."""
         axes = self.constant(np.array([1, 2], np.int32))
         return self.op("MEAN", (x, axes), (1, 1, 1, self.shape(x)[-1]), "ReducerOptions", KeepDims=True)
 
     def reshape(self, x: int, *shape: int) -> int:
-        """The same values in another shape."""
+        """Add a reshape."""
         return self.op("RESHAPE", (x, self.constant(np.array(shape, np.int32))), shape)
 
     def head(self, x: int, classes: int) -> bytes:
-        """Classify, and return the model."""
+        """Add a classifier and return the model."""
         pooled = self.mean(x)
         return self.done(self.dense(self.reshape(pooled, 1, self.shape(x)[-1]), classes))
 

@@ -1,7 +1,7 @@
-"""Results of ``exact`` on instances outside of its tuning: changed real ones, and perfect packings.
+"""Measure ``exact`` on instances that were not used for tuning: changed real instances, and perfect packings.
 
-``python -m benchmarks.variants`` prints the rows, with ``further`` those of ``exact`` on further
-families. Each instance is made from a seed alone, each packing is verified.
+``python -m benchmarks.variants`` prints the rows; with ``further``, the rows of further families. Each instance
+depends only on its seed. Each packing is verified.
 """
 
 import random
@@ -21,11 +21,11 @@ SEEDS = (101, 102)
 PLANNERS = ("portfolio", "search", "exact")
 
 Row = tuple[int, int, int]
-"""Birth, death, bytes."""
+"""``(birth, death, bytes)``."""
 
 
 def problem_of(rows: list[Row]) -> Problem:
-    """Rows in the normative order."""
+    """Return the rows in the order of the contract."""
     order = sorted(range(len(rows)), key=lambda i: (rows[i][0], -rows[i][2], f"b{i}".encode()))
     birth, death, size = (np.array([rows[i][k] for i in order]) for k in range(3))
     ids = tuple(f"b{i}" for i in order)
@@ -34,31 +34,31 @@ def problem_of(rows: list[Row]) -> Problem:
 
 
 def read(name: str) -> list[Row]:
-    """One of the real instances."""
+    """Return one of the real instances."""
     problem = read_csv((DATA / f"{name}.csv").read_bytes(), source=name).problem
     return list(zip(problem.birth.tolist(), problem.death.tolist(), problem.size.tolist(), strict=True))
 
 
 def mirrored(rows: list[Row]) -> list[Row]:
-    """Time runs backwards."""
+    """Return the instance with reversed time."""
     end = max(death for _, death, _ in rows)
     return [(end - death, end - birth, size) for birth, death, size in rows]
 
 
 def thinned(rows: list[Row], seed: int) -> list[Row]:
-    """One in twenty is missing."""
+    """Return the instance without one in twenty buffers."""
     rng = random.Random(seed)
     return [row for row in rows if rng.randrange(20)]
 
 
 def trimmed(rows: list[Row], seed: int) -> list[Row]:
-    """Each is smaller by nothing, 512 or 1,024 bytes."""
+    """Return the instance with buffers smaller by 0, 512 or 1,024 bytes."""
     rng = random.Random(seed)
     return [(birth, death, max(512, size - 512 * rng.randrange(3))) for birth, death, size in rows]
 
 
 def joined(one: list[Row], two: list[Row]) -> list[Row]:
-    """The second after the first; the last five of the first live on into the second."""
+    """Return the second instance after the first; the last five buffers of the first are live into the second."""
     end = max(death for _, death, _ in one)
     last = sorted(range(len(one)), key=lambda i: (-one[i][1], i))[:5]
     longer = [(b, d + (end // 50 if i in last else 0), s) for i, (b, d, s) in enumerate(one)]
@@ -66,7 +66,7 @@ def joined(one: list[Row], two: list[Row]) -> list[Row]:
 
 
 def perfect(count: int, seed: int, high: int = 1 << 20, steps: int = 10_000) -> list[Row]:
-    """A full rectangle cut into ``count`` by straight cuts: a packing without waste reaches the bound."""
+    """Return a full rectangle cut into ``count`` buffers: a packing without waste reaches the lower bound."""
     rng = random.Random(seed)
     boxes = [(0, steps, 0, high)]
     while len(boxes) < count:
@@ -95,14 +95,14 @@ FAMILIES: dict[str, Callable[[], list[list[Row]]]] = {
 
 
 def stretched(rows: list[Row], seed: int) -> list[Row]:
-    """Each lives on by nothing to 1.5 % of all time."""
+    """Return the instance with live ranges longer by up to 1.5 % of all steps."""
     rng = random.Random(seed)
     end = max(death for _, death, _ in rows)
     return [(birth, min(end, death + rng.randrange(4) * end // 200), size) for birth, death, size in rows]
 
 
 def four_in_five(rows: list[Row], seed: int) -> list[Row]:
-    """One in five is missing."""
+    """Return the instance without one in five buffers."""
     rng = random.Random(seed)
     return [row for row in rows if rng.randrange(5)]
 
@@ -112,7 +112,7 @@ def _of(letters: str) -> list[list[Row]]:
 
 
 def in_a_row(letters: str) -> list[Row]:
-    """One of A–F after the other, each joined to all before it."""
+    """Return several of the instances A to F after each other."""
     first, *rest = _of(letters)
     for other in rest:
         first = joined(first, other)
@@ -126,13 +126,13 @@ FURTHER: dict[str, Callable[[], list[list[Row]]]] = {
     "A–F without one buffer in five": lambda: [four_in_five(one, 202) for one in _of("ABCDEF")],
     "all but D with longer lives": lambda: [stretched(one, 203) for one in _of("ABCEF")],
 }
-"""Made when all was chosen, to see whether it holds elsewhere; but A, C and B, E had been looked at."""
+"""Return instances that were made after the tuning, to check it. Only A, C, B and E were used before."""
 
 
 def rows(
     families: Mapping[str, Callable[[], list[list[Row]]]] = FAMILIES, planners: tuple[str, ...] = PLANNERS
 ) -> Iterator[dict[str, Any]]:
-    """One row a family: instances, how many ``exact`` packs at the bound, mean gaps of the planners, seconds."""
+    """Return a row per family: instances, number packed at the bound by ``exact``, mean gaps, seconds."""
     for family, make in families.items():
         made: dict[str, list[dict[str, Any]]] = {planner: [] for planner in planners}
         for k, instance in enumerate(make()):

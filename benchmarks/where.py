@@ -1,7 +1,8 @@
-"""Where planning with ``slots`` spends its time: ``python -m benchmarks.where 1000000``.
+"""Profile planning with ``slots``: ``python -m benchmarks.where 1000000``.
 
-The graph is made first. Then a signal looks, every 2 ms of CPU time, which function of the core is at work, and puts
-down the CPU seconds since it last looked: long calls into numpy count in full. Stages are what the engine calls itself.
+After the graph is generated, a signal samples the running functions of the core every 2 ms of CPU time and adds the
+CPU seconds since the previous sample, so that long calls into numpy are counted. Stages are the functions that the
+engine calls.
 """
 
 import resource
@@ -16,14 +17,14 @@ from benchmarks.generated import layered
 from tmmu_core.plans.making.engine import plan_graph
 
 EVERY = 0.002
-"""Seconds of CPU time."""
+"""Seconds of CPU time between two samples."""
 ENGINE = "_planned"
 FUNCTIONS = 14
-"""How many functions are listed."""
+"""Maximum number of functions in the table."""
 
 
 def measured(size: int) -> dict[str, Any]:
-    """CPU seconds in all, by stage and by function, and the process's peak memory in bytes."""
+    """Total CPU seconds, by stage and by function, and the peak memory of the process in bytes."""
     plan_graph(layered(100))
     graph = layered(size)
     stages: dict[str, float] = defaultdict(float)
@@ -56,7 +57,7 @@ def measured(size: int) -> dict[str, Any]:
 
 
 def _stack(frame: FrameType | None) -> list[str]:
-    """The core's functions at work, innermost first, as ``module.function``, comprehensions left out."""
+    """Return the running functions of the core, innermost first, as ``module.function``, without comprehensions."""
     names = []
     while frame is not None:
         module, name = frame.f_globals.get("__name__", ""), frame.f_code.co_name
@@ -67,7 +68,7 @@ def _stack(frame: FrameType | None) -> list[str]:
 
 
 def _stage(names: list[str]) -> str:
-    """What the engine called: the frame just inside it."""
+    """Return the function that the engine called."""
     at = next((k for k, name in enumerate(names) if name.endswith(f".{ENGINE}")), 0)
     return names[max(0, at - 1)]
 

@@ -1,10 +1,9 @@
-"""Graphs that branch at random, as the networks that were found by search or drawn at random do.
+"""Random branching graphs, like networks that were found by architecture search or drawn at random.
 
-``randwire``: stages of nodes wired by the Watts–Strogatz model WS(k, p) of networkx, edges from the lower to the higher
-number, as Xie and others (2019) draw their networks: a node sums what it reads, and convolves the sum.
-``searched``: cells of five blocks, each two operators of two earlier results, what nobody reads concatenated, the next
-cell fed by the two before it, as Zoph and others (2018) stack what their search finds. Which results a block reads is
-drawn here; theirs are two fixed cells.
+``randwire``: stages of nodes that are connected by the Watts–Strogatz model WS(k, p) of networkx, with edges from the
+lower to the higher number (Xie and others, 2019). A node adds its inputs and convolves the sum. ``searched``: cells of
+five blocks (Zoph and others, 2018). A block has two operators on two earlier results; unread results are concatenated;
+a cell reads the two previous cells. The inputs of a block are random here, while the paper has two fixed cells.
 """
 
 import random
@@ -14,11 +13,11 @@ import networkx as nx
 from tmmu_core.graph.model import Graph, Node, Tensor
 
 STAGES = ((64, 56), (128, 28), (256, 14))
-"""Channels and side of each stage's results, float32."""
+"""Channels and side of the results of each stage, float32."""
 
 
 class _Net:
-    """Nodes and tensors as they are written down."""
+    """Builder of the nodes and tensors of a graph."""
 
     def __init__(self, side: int = 112) -> None:
         self.nodes: list[Node] = []
@@ -36,7 +35,7 @@ class _Net:
 
 
 def randwire(seed: int, count: int = 32, neighbours: int = 4, rewired: float = 0.75) -> Graph:
-    """Three stages of ``count`` nodes each."""
+    """Return three stages of ``count`` nodes each."""
     net, into = _Net(), "x"
     for stage, shape in enumerate(STAGES):
         wires = nx.connected_watts_strogatz_graph(count, neighbours, rewired, seed=seed + stage)
@@ -52,7 +51,7 @@ def randwire(seed: int, count: int = 32, neighbours: int = 4, rewired: float = 0
 
 
 def searched(seed: int, cells: int = 9, blocks: int = 5) -> Graph:
-    """``cells`` cells in three stages, each fed by the two before it."""
+    """Return ``cells`` cells in three stages; each reads the two previous cells."""
     dice = random.Random(seed)
     net = _Net()
     before, last = "x", "x"
@@ -77,11 +76,11 @@ def searched(seed: int, cells: int = 9, blocks: int = 5) -> Graph:
 NORMAL_A = ("h sep5", "p sep3", "p sep5", "p sep3", "h pool", "p id", "p pool", "p pool", "h sep3", "h id")
 REDUCTION_A = ("h sep5", "p sep7", "h pool", "p sep7", "h pool", "p sep5", "0 pool", "1 id", "0 sep3", "h pool")
 PNAS_5 = ("p sep5", "p pool", "h sep7", "h pool", "h sep5", "h sep3", "2 sep3", "h pool", "p sep3", "h fit")
-"""Cells: five sums of two operators, each of the last result (h), the one before it (p), or an earlier sum."""
+"""A cell: five sums of two operators, each on the last result (h), the result before it (p), or an earlier sum."""
 
 
 class _Cells(_Net):
-    """A stack of cells; convolutions have their normalisation folded in, activations are written out."""
+    """A stack of cells. Normalisations are part of the convolutions, activations are separate nodes."""
 
     def __init__(self, side: int, channels: int) -> None:
         super().__init__(side)
@@ -89,7 +88,7 @@ class _Cells(_Net):
         self.before = self.last = (self.add("stem", "Conv", ["x"], shape), shape)
 
     def apply(self, prefix: str, operator: str, read: str, shapes: tuple[tuple[int, int], tuple[int, int]]) -> str:
-        """Add an operator from one shape to another, and return its result."""
+        """Add an operator that changes one shape to another; return its result."""
         shape, into = shapes
         if operator == "pool":
             return self.add(f"{prefix}.pool", "MaxPool", [read], into)
@@ -103,7 +102,7 @@ class _Cells(_Net):
         return read
 
     def squeezed(self, prefix: str, result: tuple[str, tuple[int, int]], into: tuple[int, int]) -> str:
-        """Add an activation and a pointwise convolution; where the side changes, two strided halves of it."""
+        """Add an activation and a pointwise convolution; if the side changes, two strided halves."""
         name, (_, side) = result
         read = self.add(f"{prefix}.relu", "Relu", [name], result[1])
         if side == into[1]:
@@ -114,7 +113,7 @@ class _Cells(_Net):
         return self.add(f"{prefix}.join", "Concat", halves, into)
 
     def cell(self, number: int, cell: tuple[str, ...], filters: int, stride: int) -> None:
-        """Add a cell, and make its result the last one."""
+        """Add a cell; its result becomes the last result."""
         side = self.last[1][1]
         wide, into = (filters, side), (filters, -(-side // stride))
         there = {
@@ -137,7 +136,7 @@ class _Cells(_Net):
 
 
 def nasnet(large: bool) -> Graph:
-    """NASNet-A (Zoph and others, 2018): 6 @ 4032 of 331² images, or 4 @ 1056 of 224²."""
+    """Return NASNet-A (Zoph and others, 2018): 6 @ 4032 of 331² images, or 4 @ 1056 of 224²."""
     filters, cells, net = (168, 6, _Cells(331, 96)) if large else (44, 4, _Cells(224, 32))
     plan = [(REDUCTION_A, filters // 4), (REDUCTION_A, filters // 2), *[(NORMAL_A, filters)] * cells]
     for scale in (2, 4):
@@ -148,7 +147,7 @@ def nasnet(large: bool) -> Graph:
 
 
 def pnasnet() -> Graph:
-    """PNASNet-5 (Liu and others, 2018): 4 @ 216 of 331² images."""
+    """Return PNASNet-5 (Liu and others, 2018): 4 @ 216 of 331² images."""
     net = _Cells(331, 96)
     widths = [(54, 2), (108, 2), *[(216, 1)] * 4, (432, 2), *[(432, 1)] * 3, (864, 2), *[(864, 1)] * 3]
     for number, (width, stride) in enumerate(widths):

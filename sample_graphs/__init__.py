@@ -1,1 +1,1 @@
-"""Graphs to open and learn from; ``python -m sample_graphs.make`` writes them all."""
+"""Sample graphs of the explorer and of the tests. ``python -m sample_graphs.make`` writes all of them."""

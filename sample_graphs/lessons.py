@@ -1,4 +1,4 @@
-"""Small graphs that each teach one thing. Sizes are round, so that every plan can be checked by eye."""
+"""Small graphs that each show one rule. Sizes are round, so that a plan can be checked without a computer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tmmu_core.graph.model import GRAPH_SCHEMA, Dim, Graph, Node, Shard, Tensor,
 Rows = Sequence[Tensor]
 
 ELEMENTWISE = ((0, 0),)
-"""Input 0 may give way to output 0."""
+"""In-place pairs: output 0 may reuse input 0."""
 
 
 def graph(
@@ -28,7 +28,7 @@ def graph(
 
 
 def kib(name: str, size: int, **more: Any) -> Tensor:
-    """A tensor of ``size`` KiB."""
+    """Return a tensor of ``size`` KiB."""
     return Tensor(id=name, shape=(size, 256), dtype="float32", **more)
 
 
@@ -44,7 +44,7 @@ def op(node_id: str, instr: str, reads: str, writes: str, inplace: Any = "none",
 
 
 def linear_chain(inplace: Any = ELEMENTWISE, name: str = "linear_chain", length: int = 8) -> Graph:
-    """x → relu → relu → …: each output may take the place of its input."""
+    """Return x → relu → relu → …: each output may reuse the memory of its input."""
     tensors = [kib("t0", 64, role="input")]
     tensors += [kib(f"t{i}", 64, role="output" if i == length else "activation") for i in range(1, length + 1)]
     nodes = [op(f"relu{i}", "RELU", f"t{i - 1}", f"t{i}", inplace) for i in range(1, length + 1)]
@@ -56,7 +56,7 @@ def linear_chain_none() -> Graph:
 
 
 def residual_block() -> Graph:
-    """The input of the block stays alive beside the branch, until the addition."""
+    """Return a residual block: its input is live until the addition after the branch."""
     image = (1, 64, 56, 56)
     tensors = [
         Tensor(id="x", shape=image, role="input"),
@@ -76,7 +76,7 @@ def residual_block() -> Graph:
 
 
 def fan_out_fan_in() -> Graph:
-    """One tensor feeds four branches; all four wait for the concatenation."""
+    """Return a tensor with four readers; the results of all four are live until the concatenation."""
     tensors = [kib("x", 64, role="input")]
     nodes = []
     for i in range(4):
@@ -88,7 +88,7 @@ def fan_out_fan_in() -> Graph:
 
 
 def early_output() -> Graph:
-    """A graph output made at the second step holds its bytes to the very end."""
+    """Return a graph with a graph output of the second step, which is live to the end."""
     tensors = [
         kib("x", 32, role="input"),
         kib("features", 64, role="output"),
@@ -107,10 +107,10 @@ def early_output() -> Graph:
 
 
 def mixed_sizes() -> Graph:
-    """Slots are few and not small: a slot is as large as its largest tenant.
+    """Return a graph whose slots are few but large, because a slot is as large as its largest tensor.
 
-    Every tensor is read by the next two steps, so three slots take turns. The large tensors are never alive together,
-    but each finds another slot free, and in the end all three slots are large.
+    Every tensor is read by the next two steps, so three slots suffice. The large tensors are never live together, but each
+    uses another slot, so that all three slots are large.
     """
     large = {"c", "g", "k"}
     names = list("abcdefghijkl")
@@ -125,7 +125,7 @@ def mixed_sizes() -> Graph:
 
 
 def two_arenas() -> Graph:
-    """Weights lie in an arena of their own, one after the other; activations reuse theirs."""
+    """Return a graph with two arenas: weights are placed one after the other; activations reuse memory."""
     tensors = [Tensor(id="x", shape=(32, 256), role="input")]
     nodes = []
     widths = [256, 512, 512, 128]
@@ -146,7 +146,7 @@ def two_arenas() -> Graph:
 
 
 def views() -> Graph:
-    """Views have no bytes of their own: a reshape, the halves of a tensor, and a view of a view."""
+    """Return a graph with views, which use bytes of their base: a reshape, halves of a tensor, and a view of a view."""
     tensors = [
         Tensor(id="x", shape=(8, 1024), role="input"),
         Tensor(id="qkv", shape=(8, 3072)),
@@ -169,9 +169,9 @@ def views() -> Graph:
 
 
 def in_place() -> Graph:
-    """``in_place_write`` is a demand: the output is the input's bytes, written anew.
+    """Return a graph with ``in_place_write``: the output must use the bytes of the input.
 
-    Only the token is saved for a backward pass: what is written over cannot be.
+    Only the token is saved for a backward pass, because overwritten tensors cannot be saved.
     """
     tensors = [
         Tensor(id="token", shape=(1, 1024), role="input", saved_for_backward=True),
@@ -193,7 +193,7 @@ def in_place() -> Graph:
 
 
 def must_not_alias() -> Graph:
-    """Two staging buffers of a copy engine never share a byte, although the one is dead before the other is born."""
+    """Return two staging buffers of a copy engine that must not share bytes, although their live ranges do not overlap."""
     tensors = [
         kib("x", 16, role="input"),
         kib("ping", 32, role="workspace", must_not_alias=("pong",)),
@@ -213,7 +213,7 @@ def must_not_alias() -> Graph:
 
 
 def alias_group() -> Graph:
-    """Tied weights: the embedding and the output projection are one storage, as are two halves of a state."""
+    """Return tied weights: the embedding and the output projection are one storage, and so are two halves of a state."""
     tensors = [
         Tensor(id="tokens", shape=(16,), dtype="int32", role="input"),
         Tensor(id="embedding", shape=(1000, 64), role="parameter", alias_group_id="tied"),
@@ -233,9 +233,9 @@ def alias_group() -> Graph:
 
 
 def training_step() -> Graph:
-    """A whole step of a two-layer network: forward, backward, and an optimizer that writes the weights in place.
+    """Return a training step of a two-layer network: forward, backward, and an optimizer that writes weights in place.
 
-    A weight and its next value are one alias group, so that they are one storage in the modes without optimizer too.
+    A weight and its next value are one alias group, so that they are one storage also in modes without the optimizer.
     """
     saved: dict[str, Any] = {"saved_for_backward": True}
     tensors = [
@@ -293,7 +293,7 @@ def training_step() -> Graph:
 
 
 def remat() -> Graph:
-    """Every second hidden tensor may be computed again instead of being kept for the backward pass."""
+    """Return a training step in which every second hidden tensor may be recomputed instead of kept."""
     length = 6
     tensors = [Tensor(id="h0", shape=(64, 512), role="input", saved_for_backward=True)]
     nodes = []
@@ -314,10 +314,10 @@ def remat() -> Graph:
 
 
 def loop() -> Graph:
-    """A body that runs many times stands once in the order: whatever it reads again is read where the loop closes.
+    """Return a loop. Its body is in the order once; tensors that each iteration reads are live to the end of the loop.
 
-    The final state is the carried state, written over (``in_place_write``). Only the input is saved for a backward
-    pass: what an iteration writes over cannot be.
+    The final state is written into the bytes of the carried state (``in_place_write``). Only the input is saved for a
+    backward pass, because iterations overwrite the other tensors.
     """
     tensors = [
         kib("x", 16, role="input", saved_for_backward=True),
@@ -346,7 +346,7 @@ def loop() -> Graph:
 
 
 def dynamic_batch() -> Graph:
-    """The batch B is any size from 1 to 32: plans are made at 32, or at a point inside, and remade at safepoints."""
+    """Return a graph with a batch size B from 1 to 32. Plans are computed for B = 32, or for a smaller size."""
     tensors = [
         Tensor(id="x", shape=("B", 784), role="input"),
         Tensor(id="w1", shape=(784, 512), role="parameter", shard=Shard(axis=1, mesh="tp")),

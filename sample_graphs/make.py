@@ -1,8 +1,8 @@
-"""Write every sample: ``python -m sample_graphs.make`` (or ``make samples``). The same bytes at every run.
+"""Write every sample: ``python -m sample_graphs.make`` (or ``make samples``). Every run writes the same bytes.
 
-``CATALOGUE`` lists the graphs, ``INSTANCES`` what is no graph: the gallery's order, the file, its title and what it
-teaches. ``index.json`` and ``README.md`` are written from them. An entry without a maker is a file made elsewhere (its
-source says where); it is listed and left as it is.
+``CATALOGUE`` lists the graphs and ``INSTANCES`` the files without a graph, in the order of the gallery, with file,
+title and lesson. ``index.json`` and ``README.md`` are generated from them. An entry without a function is a file from
+another source, which is not written.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ HERE = Path(__file__).parent
 LIGHT_MODELS = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
 
 LESSON, MODEL, INSTANCE, GIVEN = "lesson", "model", "instance", "given"
-"""Groups of the gallery: what teaches one thing, published networks, packing problems, and plans made elsewhere."""
+"""Groups of the gallery: lessons, published networks, packing problems, and plans of other tools."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One line of the catalogue."""
+    """One entry of the catalogue."""
 
     file: str
     title: str
@@ -40,7 +40,7 @@ class Sample:
 
 
 def light(name: str) -> Callable[[], Graph]:
-    """The topology ``light_<name>.onnx`` of the onnx package, under its plain name."""
+    """Return the topology ``light_<name>.onnx`` of the onnx package as a graph with the name ``name``."""
 
     def make() -> Graph:
         found = read_graph_file(LIGHT_MODELS / f"light_{name}.onnx")
@@ -59,20 +59,20 @@ def traced(name: str, title: str, teaches: str) -> Sample:
 
 CATALOGUE: tuple[Sample, ...] = (
     topology(
-        "resnet50", "ResNet-50", "Residual blocks of a real network: the shortcut decides the peak of each block."
+        "resnet50", "ResNet-50", "Residual blocks of a real network: the shortcut is live at the peak of each block."
     ),
-    topology("squeezenet", "SqueezeNet", "Fire modules: two branches that meet in a concatenation, eight times."),
-    topology("densenet121", "DenseNet-121", "Each layer reads all before it: long lives, many slots, much waste."),
+    topology("squeezenet", "SqueezeNet", "Eight fire modules, each with two branches and a concatenation."),
+    topology("densenet121", "DenseNet-121", "Each layer reads all earlier layers: long live ranges and many slots."),
     topology("inception_v2", "Inception v2", "Four branches of different depth and size between two concatenations."),
-    topology("inception_v1", "Inception v1", "The same idea in its first form, with local response normalisation."),
-    topology("shufflenet", "ShuffleNet", "Channel shuffles: reshapes that are views, transposes that are not."),
-    topology("vgg19", "VGG-19", "A plain deep chain whose first two layers decide everything."),
+    topology("inception_v1", "Inception v1", "The first version of Inception, with local response normalisation."),
+    topology("shufflenet", "ShuffleNet", "Channel shuffles: the reshapes are views, the transposes are copies."),
+    topology("vgg19", "VGG-19", "A deep chain whose first two layers have the peak."),
     topology("bvlc_alexnet", "AlexNet", "A short chain with large kernels; nearly all bytes are weights."),
-    topology("zfnet512", "ZFNet-512", "AlexNet's successor: a wider chain."),
+    topology("zfnet512", "ZFNet-512", "The successor of AlexNet, a wider chain."),
     Sample(
         "mobilenet_v1.tmmu.json",
         "MobileNet v1",
-        "A chain with a known answer: 19.248 MiB of intermediates fit in 4.594 MiB.",
+        "A chain with a known optimum: 19.248 MiB of intermediate tensors fit in 4.594 MiB.",
         mobilenet.mobilenet_v1,
         MODEL,
         "sample_graphs/mobilenet.py",
@@ -80,7 +80,7 @@ CATALOGUE: tuple[Sample, ...] = (
     Sample(
         "mobilenet_v2.tmmu.json",
         "MobileNet v2",
-        "Inverted residuals with a known answer: 26.313 MiB of intermediates fit in 5.742 MiB.",
+        "Inverted residuals with a known optimum: 26.313 MiB of intermediate tensors fit in 5.742 MiB.",
         mobilenet.mobilenet_v2,
         MODEL,
         "sample_graphs/mobilenet.py",
@@ -88,17 +88,17 @@ CATALOGUE: tuple[Sample, ...] = (
     traced(
         "resnet50_train_b32_224",
         "ResNet-50, training step, batch 32",
-        "Batch normalisation keeps each convolution's output and writes its running statistics in place.",
+        "Batch normalisation saves the output of each convolution and updates running statistics in place.",
     ),
     traced(
         "gpt2_small_train_b1_s1024",
         "GPT-2 small, training step",
-        "Attention written out in plain operators: its squares of 1,024 × 1,024 are most of what is saved.",
+        "Attention in plain operators: its matrices of 1,024 × 1,024 are most of the saved bytes.",
     ),
     traced(
         "gpt2_small_inference_b1_s1024",
         "GPT-2 small, inference",
-        "The same model without gradients: nearly everything is handed on, and the logits are the peak.",
+        "The model without gradients: most tensors reuse memory in place, and the logits are the peak.",
     ),
     traced(
         "bert_base_train_b8_s512",
@@ -108,112 +108,112 @@ CATALOGUE: tuple[Sample, ...] = (
     traced(
         "llama3_8b_train_b1_s2048",
         "Llama 3 8B, training step",
-        "8.03 billion parameters in bfloat16: what is saved grows layer by layer, most of it squares of attention.",
+        "8.03 billion parameters in bfloat16: the saved bytes grow layer by layer, mostly attention matrices.",
     ),
     traced(
         "llama3_405b_inference_b1_s2048",
         "Llama 3 405B, inference",
-        "126 layers: 9,000 steps that need the memory of one layer and the logits.",
+        "126 layers: 9,000 steps that need the memory of one layer and of the logits.",
     ),
     traced(
         "llama3_405b_train_b1_s2048",
         "Llama 3 405B, training step",
-        "34,000 tensors: what a training step of 405.9 billion parameters saves, and when it is let go.",
+        "34,000 tensors: the saved tensors of a training step with 405.9 billion parameters.",
     ),
     Sample(
         "linear_chain.tmmu.json",
         "Linear chain",
-        "Hand-offs: each element-wise output takes the place of its input, so one slot holds the whole chain.",
+        "In-place reuse: each element-wise output uses the memory of its input, so the chain needs one slot.",
         lessons.linear_chain,
     ),
     Sample(
         "linear_chain_none.tmmu.json",
-        "Linear chain without hand-offs",
-        'The same chain with "inplace": "none": input and output of a step are both alive, so it takes two slots.',
+        "Linear chain without in-place reuse",
+        'The chain with "inplace": "none": input and output of a step are both live, so it needs two slots.',
         lessons.linear_chain_none,
     ),
     Sample(
         "residual_block.tmmu.json",
         "Residual block",
-        "A shortcut keeps the block's input alive until the addition.",
+        "A shortcut keeps the input of the block live until the addition.",
         lessons.residual_block,
     ),
     Sample(
         "fan_out_fan_in.tmmu.json",
         "Fan-out, fan-in",
-        "Four branches of one tensor wait for each other: the peak is at the join.",
+        "The results of four branches are live until they are concatenated, so the peak is there.",
         lessons.fan_out_fan_in,
     ),
     Sample(
         "early_output.tmmu.json",
         "Early output",
-        "A graph output made early holds its bytes to the very end.",
+        "A graph output of an early step is live to the end.",
         lessons.early_output,
     ),
     Sample(
         "mixed_sizes.tmmu.json",
         "Mixed sizes",
-        "Few slots are not few bytes: slots that small and large tensors share all become large.",
+        "Few slots can need many bytes: a slot is as large as its largest tensor.",
         lessons.mixed_sizes,
     ),
     Sample(
         "two_arenas.tmmu.json",
         "Two arenas",
-        "Weights lie in an arena of their own and are never reused; a tensor can be sent to an arena by name.",
+        "Weights are in a separate arena, whose memory is never reused; a tensor can name its arena.",
         lessons.two_arenas,
     ),
     Sample(
         "views.tmmu.json",
         "Views",
-        "A reshape, two halves, a view of a view and a broadcast: none has bytes of its own, all keep their base alive.",
+        "A reshape, two halves, a view of a view and a broadcast use bytes of their base and keep the base live.",
         lessons.views,
     ),
     Sample(
         "in_place.tmmu.json",
         "In-place writes",
-        "A cache and a score that are written over: a demand of the graph, not a permission like a hand-off.",
+        "The graph requires that a cache and a score are overwritten in place.",
         lessons.in_place,
     ),
     Sample(
         "must_not_alias.tmmu.json",
         "Must not alias",
-        "Two staging buffers that may never share a byte, though their lives do not meet: one slot more than max live.",
+        "Two staging buffers must not share bytes, although their live ranges do not overlap: one more slot.",
         lessons.must_not_alias,
     ),
     Sample(
         "alias_group.tmmu.json",
         "Alias group",
-        "Tied weights are one storage under two names; a group lives from its first birth to its last death.",
+        "Tied weights are one storage with two names, live from the first write of a member to the last read.",
         lessons.alias_group,
     ),
     Sample(
         "training_step.tmmu.json",
         "Training step",
-        "A graph with its own backward and optimizer: what is saved in forward is paid for until backward reads it.",
+        "A graph with backward pass and optimizer: saved tensors are live until the backward pass reads them.",
         lessons.training_step,
     ),
     Sample(
         "remat.tmmu.json",
         "Rematerialisation",
-        "Marked tensors are dropped and computed again: compare the presets train_full and remat_enabled.",
+        "Marked tensors are freed and computed again: compare the presets train_full and remat_enabled.",
         lessons.remat,
     ),
     Sample(
         "loop.tmmu.json",
         "Loop",
-        "The body stands once in the order and runs many times: what it reads from outside lives until the loop closes.",
+        "The body runs many times: tensors that it reads from outside are live until the loop ends.",
         lessons.loop,
     ),
     Sample(
         "dynamic_batch.tmmu.json",
         "Dynamic batch",
-        "A named dimension with an envelope: plan at its upper end, or choose a point with --dims B=8.",
+        "A named dimension with a range: planned for the largest size, or for a size such as --dims B=8.",
         lessons.dynamic_batch,
     ),
     Sample(
         "node_centric.json",
         "Node-centric dialect",
-        "The other spelling of a graph: nodes hold shapes and name ports; there is no loading step.",
+        "Another format of a graph: nodes have shapes and ports, and no step loads the inputs.",
         lessons.NODE_CENTRIC.encode(),
     ),
 )
@@ -225,16 +225,16 @@ def challenge(letter: str, rest: str) -> Sample:
 
 
 INSTANCES: tuple[Sample, ...] = (
-    challenge("A", "An accelerator's SRAM: no greedy order fits it into 1,048,576 bytes, search does."),
-    challenge("B", "The same memory, another program: 170 buffers."),
-    challenge("C", "203 buffers whose packing goes down to 1,039,360 bytes, and not below."),
-    challenge("D", "213 buffers, for which height and bound are hardest to bring together."),
+    challenge("A", "SRAM of an accelerator: greedy planners do not fit it into 1,048,576 bytes, search does."),
+    challenge("B", "Another program for the memory of problem A: 170 buffers."),
+    challenge("C", "203 buffers; the smallest packing has 1,039,360 bytes."),
+    challenge("D", "213 buffers; of the six problems, the hardest to prove optimal."),
     challenge("E", "215 buffers."),
     challenge("F", "296 buffers: the largest of the six."),
     Sample(
         "instances/somas_resnet50.csv",
         "SOMAS ResNet-50",
-        "A trace of MindSpore: a thousand buffers, and a gap of tenths of a percent to close.",
+        "A trace of MindSpore: a thousand buffers, with a gap of less than 1 %.",
         None,
         INSTANCE,
         "cappadokes/idealloc",
@@ -250,7 +250,7 @@ INSTANCES: tuple[Sample, ...] = (
     Sample(
         "instances/iree_first.csv",
         "IREE, a small module",
-        "Opens as IREE placed it; plan it again and compare.",
+        "A plan of IREE: plan it again and compare.",
         None,
         GIVEN,
         "cappadokes/idealloc",
@@ -258,7 +258,7 @@ INSTANCES: tuple[Sample, ...] = (
     Sample(
         "instances/iree_mobilebert.csv",
         "IREE, MobileBERT",
-        "Opens as IREE placed it; plan it again and compare.",
+        "A plan of IREE: plan it again and compare.",
         None,
         GIVEN,
         "cappadokes/idealloc",
@@ -266,40 +266,40 @@ INSTANCES: tuple[Sample, ...] = (
     Sample(
         "instances/pypto_matmul.json",
         "PyPTO, a matrix multiplication",
-        "Four scratchpads of a kernel: reuses that make engines wait have a price; the least sum is 9.",
+        "Four scratchpads of a kernel: reuses that make engines wait have a cost; the lowest sum is 9.",
         None,
         INSTANCE,
         "tonibohnlein/dsa-solver",
     ),
     Sample(
         "instances/xla_transformer_step.txt",
-        "XLA, a transformer's training step",
-        "A dump with XLA's own offsets: donated parameters hold temporaries. A re-plan is 5 % smaller.",
+        "XLA, training step of a transformer",
+        "A plan of XLA: temporaries use the bytes of donated parameters. A new plan is 5 % smaller.",
         None,
         GIVEN,
         "python -m sample_graphs.make_xla",
     ),
     Sample(
         "instances/xla_transformer_step_2x256.txt.gz",
-        "XLA, a wider transformer's training step",
-        "80 MiB: XLA's temporaries are at their bound, and a re-plan that mixes them with the parameters is 2 % smaller.",
+        "XLA, training step of a wider transformer",
+        "A plan of XLA with 80 MiB. A new plan with parameters and temporaries in one arena is 2 % smaller.",
         None,
         GIVEN,
         "python -m sample_graphs.make_xla",
     ),
 )
-"""What opens without a graph: packing problems, and plans that another tool made."""
+"""Samples without a graph: packing problems, and plans of other tools."""
 
 
 def content(sample: Sample) -> bytes | None:
-    """The file's bytes, or ``None`` for a file made elsewhere."""
+    """Return the bytes of a sample; ``None`` for a file from another source."""
     if sample.make is None or isinstance(sample.make, bytes):
         return sample.make
     return native_file.encode(sample.make(), sample.file)
 
 
 def index() -> str:
-    """``index.json``: what the gallery shows, in its order."""
+    """Return ``index.json``: the entries of the gallery in their order."""
     listed = {"samples": _rows(CATALOGUE), "instances": _rows(INSTANCES)}
     return json.dumps(listed, ensure_ascii=False, indent=1) + "\n"
 

@@ -1,11 +1,11 @@
-"""Write the samples that come from PyTorch: ``python -m sample_graphs.make_torch [NAME …]``. The same bytes each run.
+"""Write the samples from PyTorch: ``python -m sample_graphs.make_torch [NAME …]``. Every run writes the same bytes.
 
-It needs ``pip install 'tmmu-plan-explorer[torch]' transformers``. Models are built from their published dimensions
-under fake tensors: no weights are downloaded, none are made, and 405 billion parameters take no memory.
+It needs ``pip install 'tmmu-plan-explorer[torch]' transformers``. Models are built from published dimensions under
+fake tensors: no weights exist, so that 405 billion parameters take no memory.
 
-Attention in training is the one written out in plain operators (``eager``), which keeps what a framework without fused
-kernels keeps; in inference it is scaled-dot-product attention (``sdpa``), one fused operator on a CPU.
-``python -m sample_graphs.make_torch settings`` prints what other settings would give, and writes nothing.
+In training, attention is computed with plain operators (``eager``), which keep the same tensors as a framework without
+fused kernels. In inference it is one fused operator (``sdpa``). ``python -m sample_graphs.make_torch settings`` prints
+the figures of other settings and writes no file.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ IN_TRAINING, IN_INFERENCE = "eager", "sdpa"
 
 
 def tokens(batch: int, length: int, *, labels: bool) -> dict[str, Any]:
-    """Token numbers and, for a training step, the tokens that are to come out."""
+    """Return token ids and, for a training step, the target tokens."""
     words = torch.zeros(batch, length, dtype=torch.long)
     return {"input_ids": words, "labels": torch.zeros_like(words)} if labels else {"input_ids": words}
 
 
 def _settings(train: bool, attention: str) -> dict[str, Any]:
-    """What all language models here share."""
+    """Arguments of all language models."""
     return {"attn_implementation": attention or (IN_TRAINING if train else IN_INFERENCE), "use_cache": False}
 
 
 def gpt2(*, train: bool, batch: int, length: int, attention: str = "", dropout: float = 0.1, loss: Any = None) -> Graph:
-    """GPT-2 small: 12 layers of 768, tied embedding, dropout 0.1."""
+    """Return GPT-2 small: 12 layers of 768, tied embedding, dropout 0.1."""
     from transformers import GPT2Config, GPT2LMHeadModel
 
     off = {"resid_pdrop": dropout, "embd_pdrop": dropout, "attn_pdrop": dropout}
@@ -49,7 +49,7 @@ def gpt2(*, train: bool, batch: int, length: int, attention: str = "", dropout: 
 
 
 def bert(*, train: bool, batch: int, length: int, attention: str = "") -> Graph:
-    """BERT base, masked-language-model head: 12 layers of 768, dropout 0.1."""
+    """Return BERT base with masked-language-model head: 12 layers of 768, dropout 0.1."""
     from transformers import BertConfig, BertForMaskedLM
 
     with fake_tensors():
@@ -61,7 +61,7 @@ def bert(*, train: bool, batch: int, length: int, attention: str = "") -> Graph:
 def llama3(
     *, train: bool, batch: int, length: int, hidden: int, ffn: int, layers: int, heads: int, attention: str = ""
 ) -> Graph:
-    """Llama 3: 8 key-value heads, vocabulary 128,256, bfloat16 throughout."""
+    """Return Llama 3 with 8 key-value heads, vocabulary 128,256, bfloat16."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
     with fake_tensors("bfloat16"):
@@ -118,7 +118,7 @@ class Bottleneck(nn.Module):
 
 
 class ResNet50(nn.Module):
-    """ResNet-50 (the same paper, table 1) with its loss; returns the loss where labels are given."""
+    """ResNet-50 (the same paper, table 1); with labels it returns the loss."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -160,7 +160,7 @@ SAMPLES: dict[str, Callable[[], Graph]] = {
     "llama3_405b_inference_b1_s2048": lambda: llama3_405b(train=False, batch=1, length=2048),
     "llama3_405b_train_b1_s2048": lambda: llama3_405b(train=True, batch=1, length=2048),
 }
-"""File name without its ending → what makes it."""
+"""File name without extension → function that makes the sample."""
 
 
 SETTINGS: dict[str, Callable[[], Graph]] = {
@@ -182,7 +182,7 @@ SETTINGS: dict[str, Callable[[], Graph]] = {
     "Llama 3 8B, plain operators": lambda: llama3_8b(train=True, batch=1, length=2048),
     "Llama 3 8B, `sdpa` (one fused operator)": lambda: llama3_8b(train=True, batch=1, length=2048, attention="sdpa"),
 }
-"""What the page ``docs/measured/models.md`` tells of settings → what makes it."""
+"""Setting on the page ``docs/measured/models.md`` → function that makes the graph."""
 
 
 def _sum_of_logits(output: Any) -> Any:
@@ -190,7 +190,7 @@ def _sum_of_logits(output: Any) -> Any:
 
 
 def settings() -> None:
-    """Print one row of a table for each of :data:`SETTINGS`; storages are those with bytes of their own."""
+    """Print a table row for each of :data:`SETTINGS`; views are not counted as storages."""
     from tests.support import step_checks
 
     for setting, made in SETTINGS.items():

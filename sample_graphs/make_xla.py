@@ -1,8 +1,8 @@
-"""Write the samples that come from XLA: ``python -m sample_graphs.make_xla [NAME …]`` (needs ``pip install 'jax>=0.6'``).
+"""Write the samples from XLA: ``python -m sample_graphs.make_xla [NAME …]`` (needs ``pip install 'jax>=0.6'``).
 
-One training step of a transformer, compiled for the CPU with its parameters donated. What is kept of the dump is the
-buffer assignment and the live ranges, one behind the other, without the stack traces that follow them.
-What XLA decides may change from release to release; the release is printed.
+A training step of a transformer is compiled for the CPU with donated parameters. A sample contains the buffer
+assignment and the live ranges of the dump, without stack traces. The result depends on the release of jax, which is
+printed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MODULE = "jit_training_step"
 
 @dataclass(frozen=True)
 class Size:
-    """Of a transformer and its batch."""
+    """Sizes of a transformer and its batch."""
 
     layers: int
     width: int
@@ -36,11 +36,11 @@ SAMPLES = {
     "xla_transformer_step.txt": Size(2, 64, 4, 256, 32, 4, 100),
     "xla_transformer_step_2x256.txt.gz": Size(2, 256, 4, 1024, 128, 8, 1000),
 }
-"""File → what was compiled for it."""
+"""File → sizes of the compiled step."""
 
 
 def compile_step(size: Size) -> None:
-    """Compile the step in this process; XLA writes its dump where ``XLA_FLAGS`` say."""
+    """Compile the step in this process; XLA writes its dump to the folder in ``XLA_FLAGS``."""
     import jax
     import jax.numpy as jnp
 
@@ -80,14 +80,14 @@ def compile_step(size: Size) -> None:
 
 
 def join(folder: Path) -> str:
-    """The two texts of the dump in ``folder``, as far as they speak of buffers."""
+    """Return the buffer assignment and the live ranges of the dump in ``folder``, without stack traces."""
     assignment = next(folder.glob(f"*{MODULE}*-buffer-assignment.txt")).read_text()
     ranges = next(folder.glob(f"*{MODULE}*-live-range.txt")).read_text()
     return assignment.rstrip("\n") + "\n" + re.split(r"\n  Live ranges at", ranges)[0].rstrip("\n") + "\n"
 
 
 def dumped(name: str) -> str:
-    """The joined text of the step of :data:`SAMPLES` called ``name``, compiled in a process of its own."""
+    """Return the text of the sample ``name``, compiled in a separate process."""
     with tempfile.TemporaryDirectory() as folder:
         flags = f"--xla_dump_to={folder} --xla_dump_hlo_as_text --xla_dump_hlo_module_re={MODULE}"
         subprocess.run([sys.executable, __file__, "compile", name], check=True, env=os.environ | {"XLA_FLAGS": flags})

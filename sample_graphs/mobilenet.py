@@ -1,9 +1,9 @@
 """MobileNet v1 and v2 from their published layer tables, batch 1, 224×224, float32.
 
 Sources: Howard et al. 2017 (arXiv:1704.04861, table 1), Sandler et al. 2018 (arXiv:1801.04381, table 2). Batch
-normalisation and activation are folded into their convolution, as every inference runtime does, so each layer is one
-step; 1,001 classes, as in the published checkpoints. Intermediates only (neither the image nor the probabilities):
-v1 19.248 MiB in sum and 4.594 MiB at the peak, v2 26.313 MiB and 5.742 MiB.
+normalisation and activation are part of their convolution, as in inference runtimes, so each layer is one step; 1,001
+classes, as in the published checkpoints. Intermediate tensors (without image and probabilities): v1 19.248 MiB in sum
+and 4.594 MiB at the peak, v2 26.313 MiB and 5.742 MiB.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ V2_BLOCKS = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96,
 
 
 class _Network:
-    """The graph so far; ``at`` is the tensor that the next layer reads, of ``channels`` × ``side`` × ``side``."""
+    """Builder of a graph; ``at``: tensor that the next layer reads, with ``channels`` × ``side`` × ``side`` values."""
 
     def __init__(self, name: str) -> None:
         self.name, self.at, self.channels, self.side = name, "image", 3, 224
@@ -73,7 +73,7 @@ class _Network:
 
 
 def mobilenet_v1() -> Graph:
-    """28 layers: a convolution, 13 depthwise-separable blocks, a classifier."""
+    """Return the 28 layers of v1: a convolution, 13 depthwise-separable blocks, a classifier."""
     net = _Network("mobilenet_v1")
     net.conv("conv0", 32, 3, stride=2)
     for i, (channels, stride) in enumerate(V1_BLOCKS, 1):
@@ -83,7 +83,7 @@ def mobilenet_v1() -> Graph:
 
 
 def mobilenet_v2() -> Graph:
-    """17 inverted residuals between two convolutions, and a classifier."""
+    """Return the layers of v2: 17 inverted residuals between two convolutions, and a classifier."""
     net = _Network("mobilenet_v2")
     net.conv("conv0", 32, 3, stride=2)
     i = 0

@@ -21,7 +21,7 @@ from tests.tools.mutation_sites import UNTESTED_HERE, Site, drawn_from, sites_in
 
 RESULTS = ROOT / ".mutation" / "results.json"
 MIRRORS = {"graph/importers": ("graph", "formats")}
-"""Product folders whose tests are in folders of other names."""
+"""Product folder → test folder, for folders with another name."""
 PYTEST = ("-m", "pytest", "-x", "-q", "--tb=no", "-n", "0", "-p", "no:cacheprovider", "-m", "not slow and not browser")
 
 

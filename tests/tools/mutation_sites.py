@@ -1,7 +1,7 @@
-"""Every place of a module where one small change can be made, and what the change is.
+"""List the places of a module at which one small change can be made, and the changes (mutants).
 
-A mutation is text for text: the change keeps every line where it was. What cannot change an answer is left alone:
-annotations, docstrings, the words of f-strings, what asserts, and ``strict=`` of ``zip``, which asserts as well.
+A mutant replaces text and keeps the line numbers. Places that cannot change a result are skipped: annotations,
+docstrings, the text of f-strings, assertions, and ``strict=`` of ``zip``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ UNTESTED_HERE = (
     "tmmu_core/formats/pytorch/torch_module.py",
     "tmmu_core/runtime/measure/runtime_child.py",
 )
-"""Modules that run in a process with PyTorch, onnxruntime or LiteRT, which no test of this environment imports."""
+"""Modules that need PyTorch, onnxruntime or LiteRT, which the tests of this environment cannot import."""
 COMPARED: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE,
     ast.LtE: ast.Lt,
@@ -46,32 +46,32 @@ CALLED = {"min": "max", "max": "min", "any": "all", "all": "any", "minimum": "ma
 
 @dataclass(frozen=True)
 class Site:
-    """One mutant: the bytes ``[start, end)`` of ``file`` become ``new``."""
+    """A mutant: the bytes ``[start, end)`` of ``file`` are replaced by ``new``."""
 
     file: str
     line: int
     function: str
-    """The qualified name of the function it stands in; empty in a module's own lines."""
+    """Qualified name of the function that contains the place; "" outside of functions."""
     start: int
     end: int
     old: str
     new: str
 
     def mutate(self, text: str) -> str:
-        """The module with this one change."""
+        """Return the text of the module with this change."""
         data = text.encode()
         return (data[: self.start] + self.new.encode() + data[self.end :]).decode()
 
 
 def sites_of(file: str, text: str) -> list[Site]:
-    """Every mutant of one module, by its place."""
+    """Return every mutant of one module, sorted by place."""
     found = _Finder(file, text)
     found.visit(ast.parse(text))
     return sorted(set(found.sites), key=lambda site: (site.start, site.end, site.new))
 
 
 def sites_in(root: Path, folder: str = "tmmu_core") -> list[Site]:
-    """Every mutant below a folder of the project; by file, then by place."""
+    """Return every mutant below a folder of the project, sorted by file and place."""
     files = sorted(path for path in (root / folder).rglob("*.py"))
     return [site for path in files for site in sites_of(path.relative_to(root).as_posix(), path.read_text())]
 
@@ -84,11 +84,11 @@ class _Finder(ast.NodeVisitor):
             self.starts.append(self.starts[-1] + len(line))
         self.functions = [""]
         self.scope = ""
-        """What a name defined here is qualified by."""
+        """Prefix of the qualified names in the current function or class."""
         self.sites: list[Site] = []
 
     def _put(self, node: ast.expr | ast.stmt, new: str) -> None:
-        """Have ``new`` in the place of ``node``, on as many lines."""
+        """Add a mutant that replaces ``node`` by ``new`` and keeps its number of lines."""
         last = node.end_lineno or node.lineno
         start, end = self.starts[node.lineno - 1] + node.col_offset, self.starts[last - 1] + (node.end_col_offset or 0)
         old = self.data[start:end].decode()
@@ -129,13 +129,13 @@ class _Finder(ast.NodeVisitor):
         self._put(node, "pass")
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
-        """Words are not clauses."""
+        """Skip f-strings, because their text is only in messages."""
 
     def visit_Assert(self, node: ast.Assert) -> None:
-        """What it says is true anyway."""
+        """Skip assertions, because their condition is always true."""
 
     def visit_Import(self, node: ast.Import) -> None:
-        """Nothing to change."""
+        """Skip a node that has no mutants."""
 
     visit_ImportFrom = visit_Import  # type: ignore[assignment]  # noqa: N815
 
@@ -223,10 +223,10 @@ def _number(node: ast.expr) -> bool:
 
 
 def drawn_from(sites: list[Site], count: int, seed: int) -> list[Site]:
-    """``count`` different mutants, each as likely as any other, in an order of their own: fewer are the first of more.
+    """Return ``count`` different random mutants; a smaller ``count`` returns the first of them.
 
-    A mutant is drawn by what it is and not by where it stands: a seed names the same ones until their own functions
-    change, whatever is written around them or moved to another folder.
+    A mutant is drawn by its function and its change, not by its position in the file. A seed returns the same mutants
+    until their functions change, even if other code is added or files are moved.
     """
     met: Counter[tuple[str, ...]] = Counter()
     keyed = []

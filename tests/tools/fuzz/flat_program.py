@@ -1,4 +1,4 @@
-"""ExecuTorch programs made by hand: flatbuffers of the few fields that the reader looks at."""
+"""Write ExecuTorch programs by hand: flatbuffers with the fields that the reader uses."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,12 +7,12 @@ from typing import Any
 import flatbuffers
 
 Call = tuple[Any, list[int]] | int
-"""``(operator, arguments)`` of a kernel (a number is an index as it is), or the instruction that a jump goes to."""
+"""``(operator, arguments)`` of a kernel (a number is an index), or the target instruction of a jump."""
 
 
 @dataclass(frozen=True)
 class Scalar:
-    """A field that lies in its table: of one, two or four bytes."""
+    """A field inside its table: one, two or four bytes."""
 
     kind: str
     value: int
@@ -20,17 +20,17 @@ class Scalar:
 
 @dataclass(frozen=True)
 class Placed:
-    """A field that was written already."""
+    """A field that is already written."""
 
     place: int
 
 
 Field = Scalar | Placed | str | list[Any] | dict[int, Any]
-"""A number, a text, a list of whole numbers or tables, a table: field → what it holds."""
+"""A number, a text, a list of numbers or of tables, or a table (field → value)."""
 
 
 def tensor(offset: int, shape: Sequence[int], memory: int = 1, kind: int = 6) -> dict[int, Field]:
-    """A value of the type float32 at a place, as an ``EValue``."""
+    """Return an ``EValue`` of type float32 at a place."""
     place = {0: Scalar("Uint32", memory), 1: Scalar("Uint32", offset)}
     return {0: Scalar("Uint8", 5), 1: {0: Scalar("Int8", kind), 2: list(shape), 6: place}}
 
@@ -38,7 +38,7 @@ def tensor(offset: int, shape: Sequence[int], memory: int = 1, kind: int = 6) ->
 def method(
     name: str, values: list[Any], inputs: list[int], outputs: list[int], calls: Sequence[Call]
 ) -> dict[int, Field]:
-    """An ``ExecutionPlan``."""
+    """Return an ``ExecutionPlan``."""
     operators = sorted({call[0] for call in calls if not isinstance(call, int) and isinstance(call[0], str)})
     chain = {2: [_instruction(call, operators) for call in calls]}
     called = [dict(zip((0, 1), each.split("."), strict=False)) for each in operators]
@@ -46,19 +46,19 @@ def method(
 
 
 def program(values: list[Any], inputs: list[int], outputs: list[int], calls: Sequence[Call]) -> bytes:
-    """A file with the one method ``forward``."""
+    """Return a file with the single method ``forward``."""
     return file([method("forward", values, inputs, outputs, calls)])
 
 
 def file(methods: list[dict[int, Field]]) -> bytes:
-    """A file of several methods."""
+    """Return a file with several methods."""
     builder = flatbuffers.Builder(1024)
     builder.Finish(table(builder, {0: Scalar("Uint32", 1), 1: methods}), file_identifier=b"ET12")
     return bytes(builder.Output())
 
 
 def bomb(times: int) -> bytes:
-    """A file in which many lists hold one list that holds one list: a few hundred bytes, and ``times``³ arguments."""
+    """Return a file of a few hundred bytes in which nested lists share a list, so that it has ``times``³ arguments."""
     builder = flatbuffers.Builder(1024)
     operators = [{0: "aten::neg", 1: "out"}]
     call = table(builder, {0: Scalar("Uint8", 1), 1: {0: Scalar("Int32", 0), 1: [0] * times}})

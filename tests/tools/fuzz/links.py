@@ -1,4 +1,4 @@
-"""One target per parameter of a link: whatever it says, the page has a choice and complaints, and plans or refuses."""
+"""One target per parameter of a link. For any text, the link must yield a choice, and a plan or an error."""
 
 from collections.abc import Callable
 from dataclasses import fields
@@ -43,16 +43,16 @@ SEEDS: dict[str, tuple[str, ...]] = {
     "shapes": ("8, 16*3, 40", "B=8; B=16"),
     "marked": ("witness", "layer:encoder"),
 }
-"""Parameter → what it may say; what is not listed is free text."""
+"""Parameter → its valid texts; a parameter that is not listed has free text."""
 
 
 def parameters() -> tuple[str, ...]:
-    """Every parameter that a link may have."""
+    """Return every parameter of a link."""
     return tuple(NAMES.get(field.name, field.name) for field in fields(Choice))
 
 
 def make_of(key: str) -> Callable[[Random], bytes]:
-    """Hostile texts for one parameter."""
+    """Return hostile texts for one parameter."""
     seeds = SEEDS.get(key, ("a", "1"))
 
     def make(random: Random) -> bytes:
@@ -68,7 +68,7 @@ def make_of(key: str) -> Callable[[Random], bytes]:
 
 
 def use_of(key: str) -> Callable[[bytes], None]:
-    """What opening a page does with it: read, written again, planned."""
+    """Open a page with a parameter: read the link, write it again, plan."""
 
     def use(data: bytes) -> None:
         text = data.decode("utf-8", "replace")
@@ -86,7 +86,7 @@ def use_of(key: str) -> Callable[[bytes], None]:
 
 
 def _look(key: str, choice: Choice) -> None:
-    """What the pages read out of their own parameters."""
+    """Read the parameters that only some pages read."""
     zoom_of(choice.zoom)
     if choice.tried:
         tried_of(choice.tried)
@@ -104,7 +104,7 @@ def _look(key: str, choice: Choice) -> None:
 
 @cache
 def _graph() -> Graph:
-    """``x → h → y`` of ``B`` rows."""
+    """Return the graph ``x → h → y`` with ``B`` rows."""
     roles = {"x": "input", "h": "activation", "y": "activation"}
     tensors = [Tensor(id=name, shape=("B", 4), role=role) for name, role in roles.items()]
     return graph(tensors, [node("n0", "x", "h"), node("n1", "h", "y")], "x", "y", dims={"B": Dim(1, 8)})

@@ -1,4 +1,4 @@
-"""How a valid file is made hostile: its bytes damaged, or its document's values swapped for the worst of their kind."""
+"""Make a hostile file from a valid file: damage its bytes, or replace values of its document."""
 
 import contextlib
 import copy
@@ -13,7 +13,7 @@ EDGES: tuple[int, ...] = (
     *(-1, 0, 1, 2, 3, 7, 64, 127, 128, 255, 65_535, 2**31 - 1, 2**31, 2**32, 2**53 + 1, 2**62, 2**63 - 1, 2**63),
     *(2**64 - 1, 2**64, 2**65, 10**30, 10**400, -(2**31), -(2**63), -(2**64)),
 )
-"""Whole numbers at and past the ends of what machines count in."""
+"""Integers at and beyond the limits of common integer types."""
 WORDS: tuple[str, ...] = (
     *(
         "",
@@ -41,7 +41,7 @@ OTHERS: tuple[Any, ...] = (
 
 
 def values(random: Random) -> Any:
-    """One hostile value."""
+    """Return one hostile value."""
     kind = random.randrange(4)
     if kind < 2:
         return random.choice(EDGES)
@@ -49,7 +49,7 @@ def values(random: Random) -> Any:
 
 
 def places(value: Any, way: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The way to every value inside a document."""
+    """Yield the path to every value inside a document."""
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, inner in items:
         yield (*way, key)
@@ -57,14 +57,14 @@ def places(value: Any, way: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 
 def at(value: Any, way: tuple[Any, ...]) -> Any:
-    """What stands at the end of a way."""
+    """Return the value at the end of a path."""
     for key in way:
         value = value[key]
     return value
 
 
 def changed(document: Any, random: Random) -> Any:
-    """A copy of the document with one to three of its values changed."""
+    """Return a copy of a document with one to three replaced values."""
     document = copy.deepcopy(document)
     for _ in range(random.choice((1, 1, 1, 2, 3))):
         ways = list(places(document))
@@ -88,7 +88,7 @@ def changed(document: Any, random: Random) -> Any:
 
 
 def damaged(data: bytes, random: Random) -> bytes:
-    """Bytes with one to six damages."""
+    """Return bytes with one to six damages."""
     out = bytearray(data)
     for _ in range(random.randrange(1, 7)):
         place = random.randrange(len(out) + 1)
@@ -107,7 +107,7 @@ def damaged(data: bytes, random: Random) -> bytes:
 
 
 def lines_changed(data: bytes, random: Random, separators: bytes = b"\n") -> bytes:
-    """Text with a line doubled, dropped or swapped, or a number in it taken to an edge."""
+    """Return a text with a line doubled, removed or swapped, or with an extreme number."""
     lines = data.split(separators)
     k = random.randrange(len(lines))
     what = random.randrange(4)
@@ -125,14 +125,14 @@ def lines_changed(data: bytes, random: Random, separators: bytes = b"\n") -> byt
 
 
 def as_json(document: Any) -> bytes:
-    """A document as JSON, also what JSON has no word for."""
+    """Return a document as JSON, also for values that JSON cannot represent."""
     return json.dumps(document, default=lambda value: value.decode("latin-1"), ensure_ascii=False).encode(
         "utf-8", "surrogatepass"
     )
 
 
 def as_cbor(document: Any) -> bytes:
-    """A document as CBOR, numbers past 64 bits as bignums."""
+    """Return a document as CBOR, with numbers over 64 bits as bignums."""
     try:
         return cbor2.dumps(document)
     except (cbor2.CBOREncodeError, UnicodeEncodeError):
@@ -140,7 +140,7 @@ def as_cbor(document: Any) -> bytes:
 
 
 def words_changed(data: bytes, random: Random) -> bytes:
-    """Bytes of little-endian words with one to four of them taken to an edge, or to what another one says."""
+    """Return little-endian words of which one to four are extreme or copied from another word."""
     out = bytearray(data)
     for _ in range(random.randrange(1, 5)):
         width = random.choice((1, 2, 4, 4, 4, 8))
@@ -159,7 +159,7 @@ def words_changed(data: bytes, random: Random) -> bytes:
 
 
 def message_changed(data: bytes, kind: Any, random: Random) -> bytes:
-    """A protobuf message of the class ``kind`` with one to three of its fields, however deep, changed."""
+    """Return a protobuf message of class ``kind`` with one to three changed fields at any depth."""
     message = kind.FromString(data)
     for _ in range(random.choice((1, 1, 2, 3))):
         fields = list(_fields(message))
@@ -172,7 +172,7 @@ def message_changed(data: bytes, kind: Any, random: Random) -> bytes:
 
 
 def _fields(message: Any) -> Iterator[tuple[Any, Any]]:
-    """Each (message, descriptor of a field) that is said anywhere inside."""
+    """Yield each ``(message, descriptor of a field)`` that is set anywhere in a message."""
     for field, value in message.ListFields():
         yield message, field
         if field.message_type is not None:

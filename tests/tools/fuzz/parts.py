@@ -1,4 +1,4 @@
-"""Targets for what is read beside a model: snapshots, tables, recipes, platforms, sidecars, what a store keeps."""
+"""Targets for other inputs than models: snapshots, tables, recipes, platforms, sidecars, rows of a store."""
 
 import json
 import pickle
@@ -31,7 +31,7 @@ SNAPSHOT: dict[str, Any] = {
 
 
 def snapshot(random: Random) -> bytes:
-    """An allocator snapshot, pickled or as JSON."""
+    """An allocator snapshot as pickle or JSON."""
     document = mutation.changed(SNAPSHOT, random)
     what = random.randrange(4)
     if what == 0:
@@ -69,7 +69,7 @@ PLATFORM = {
 
 
 def use_platform(data: bytes) -> None:
-    """A small graph on a platform's memories."""
+    """A small graph on the memories of a platform."""
     options = read_json_object(data.decode("utf-8", "replace"), "planner's options")
     use_plan(plan_graph(chain(4), planner="helia", options=options).plan)
 
@@ -80,14 +80,14 @@ COLUMNS = {"id": "name", "lower": "from", "upper": "to", "size": "bytes", "offse
 
 
 def table(random: Random) -> bytes:
-    """A table of whatever tool."""
+    """A table of another tool."""
     if random.randrange(3) == 0:
         return mutation.as_json(mutation.changed(ROWS, random))
     return (mutation.damaged if random.randrange(2) else mutation.lines_changed)(TABLE, random)
 
 
 def use_table(data: bytes) -> None:
-    """Its instance, planned by what it says or anew."""
+    """Plan the instance of a table, with its offsets or with a planner."""
     columns = {field: own for field, own in COLUMNS.items() if own.encode() in data}
     found = tables.read(data, columns, "given")
     use_plan(plan_problem(found))
@@ -99,7 +99,7 @@ def _weights() -> Graph:
 
 
 def sidecar(random: Random) -> bytes:
-    """A sidecar: its bytes damaged, or its head's values."""
+    """A sidecar with damaged bytes or with changed values of its header."""
     data = b"".join(sidecars.written(_weights(), Constants({"w": InMemory(bytes(16))})))
     if random.randrange(3) == 0:
         return mutation.damaged(data, random)
@@ -110,7 +110,7 @@ def sidecar(random: Random) -> bytes:
 
 
 def use_sidecar(data: bytes) -> None:
-    """The constants that it holds, read to their end."""
+    """Read all constants of a sidecar."""
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "given.safetensors").write_bytes(data)
         held = sidecars.constants(_weights(), Path(folder) / "given.tmmu.json")
@@ -122,10 +122,10 @@ PLAN = plan_file.to_cbor(plan_graph(views_graph()).plan)
 
 
 def stored(random: Random) -> bytes:
-    """What a store keeps of a plan."""
+    """The stored bytes of a plan."""
     return mutation.damaged(packed(PLAN), random)
 
 
 def use_stored(data: bytes) -> None:
-    """Unpack the plan, or find it damaged."""
+    """Unpack a stored plan, or raise that it is damaged."""
     assert unpacked(data, len(PLAN)) in (PLAN, None)

@@ -31,7 +31,7 @@ from tests.tools.fuzz.targets import Target, outcome, targets
 FOUND = Path(".fuzz")
 TALLY = FOUND / "tally.json"
 SLOW = 5.0
-"""Processor seconds of the process and its children."""
+"""Maximum processor seconds of the process and its children for one input."""
 MEMORY = 1 << 30
 BLOCKED_AFTER = 300.0
 """Wall-clock seconds without processor time after which an input counts as blocked."""
@@ -65,12 +65,12 @@ def main() -> int:
 
 
 def made(target: Target, seed: int, k: int) -> bytes:
-    """Input ``k``."""
+    """Return input ``k`` of a target."""
     return target.make(Random(f"{target.name}/{seed}/{k}"))
 
 
 def attack(target: Target, seconds: float, inputs: int, seed: int) -> dict[str, Any]:
-    """Run one target; what it took and how many findings there were."""
+    """Run one target; return its counts and the number of findings."""
     ends, shown = time.monotonic() + seconds, memoryview(mmap.mmap(-1, 8 * len(NUMBERS))).cast("q")
     total, peak, begin = Counter[str](), 0, 0
     while begin < inputs and time.monotonic() < ends:
@@ -101,7 +101,7 @@ def attack(target: Target, seconds: float, inputs: int, seed: int) -> dict[str, 
 
 
 def _work(target: Target, shown: memoryview[int], which: tuple[int, int, int], ends: float) -> None:
-    """The process under attack."""
+    """The process that reads the inputs."""
     begin, inputs, seed = which
     count = dict.fromkeys(NUMBERS, 0)
     places: set[str] = set()
@@ -139,7 +139,7 @@ def _work(target: Target, shown: memoryview[int], which: tuple[int, int, int], e
 
 
 def _look_on(child: int, shown: memoryview[int]) -> tuple[str, resource.struct_rusage]:
-    """Wait for the end of the process: why it did not come by itself (``""`` when it did), and what was used."""
+    """Wait for the end of the process; return the reason if it was killed, else ``""``, and the used resources."""
     since, input_, cpu_then, killed = time.monotonic(), -1, 0.0, ""
     while True:
         ended, status, used = os.wait4(child, os.WNOHANG)
@@ -158,7 +158,7 @@ def _look_on(child: int, shown: memoryview[int]) -> tuple[str, resource.struct_r
 
 
 def _used() -> int:
-    """Microseconds of the processor by this process and the children that have ended."""
+    """Return the microseconds of processor time of this process and of its ended children."""
     here, below = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
     return int(1e6 * (here.ru_utime + here.ru_stime + below.ru_utime + below.ru_stime))
 
@@ -196,7 +196,7 @@ def _keep(name: str, seed: int, row: dict[str, Any]) -> None:
 
 
 def table(kept: dict[str, dict[str, Any]]) -> str:
-    """The sums of each target over all seeds, and of all, as a table in Markdown."""
+    """Return a Markdown table with the sums of each target over all seeds, and the total."""
     lines = [
         "| target | inputs | read | refused | findings | CPU s | slowest, CPU s | peak, MB |",
         "|---|" + "---:|" * 7,

@@ -1,4 +1,4 @@
-"""One target per reader and per parameter of a link: valid files, and how a hostile one is made of them."""
+"""One target per reader: valid files, and functions that make hostile files from them."""
 
 import contextlib
 import gzip
@@ -39,7 +39,7 @@ from tmmu_core.plans.model import Plan
 
 GIVEN = DATA / "given"
 FOUND = DATA / "fuzz"
-"""Files that ended the program once."""
+"""Files that crashed the program in the past."""
 TRACES = ("executorch_trace.json", "executorch_trace_stacked.json")
 SMALL = ("alias_group", "dynamic_batch", "in_place", "loop", "must_not_alias", "remat", "training_step", "two_arenas")
 
@@ -48,16 +48,16 @@ Make = Callable[[Random], bytes]
 
 @dataclass(frozen=True)
 class Target:
-    """A reader under attack."""
+    """A reader to test."""
 
     name: str
     make: Make
-    """A hostile input; the same for the same state of the random numbers."""
+    """Return a hostile input, which depends only on the state of the random numbers."""
     use: Callable[[bytes], None] = use
 
 
 def outcome(target: Target, data: bytes) -> str:
-    """``read`` or ``refused``; whatever else is raised is a finding."""
+    """Read an input; return ``read`` or ``refused``. Every other exception is a finding."""
     try:
         target.use(data)
     except TmmuError as error:
@@ -137,11 +137,11 @@ PROGRAM_WORDS = (
         b"+",
     ),
 )
-"""Parts of the text of an XLA program, in a wrong place."""
+"""Parts of the text of an XLA program."""
 
 
 def _xla(random: Random) -> bytes:
-    """The texts of a dump, with the program or without; words of a program put anywhere into it."""
+    """Return the files of a dump, with or without the program, with words of the program at random places."""
     parts_ = [ASSIGNMENT.encode(), LIVE_RANGE.encode()]
     program = HLO.encode()
     for _ in range(random.randrange(4)):
@@ -186,7 +186,7 @@ GAPPED = b"buffer,start,end,size,gaps\na,0,30,4,7-9 12-14\nb,1,2,8,\n"
 
 
 def _cbor(random: Random) -> bytes:
-    """Bytes of CBOR: damaged, or one item after another made up."""
+    """Return CBOR bytes: damaged, or random items one after the other."""
     if random.randrange(2):
         return mutation.damaged(
             random.choice((native_file.encode_cbor(views_graph()), plan_file.to_cbor(chain_plan(2)))), random
@@ -240,7 +240,7 @@ def _use_spec(data: bytes) -> None:
 
 
 def sharded() -> Graph:
-    """``x @ w → h``, a view of h, and its sum."""
+    """Return the graph ``x @ w → h``, a view of h, and its sum."""
     tensors = [tensor("x", 64, role="input"), tensor("w", 32, role="parameter"), tensor("h", 96), view("v", "h", 96)]
     return graph([*tensors, tensor("y", 8)], [node("n0", "x w", "h"), node("n1", "v", "y")], "x", "y")
 
@@ -255,7 +255,7 @@ SPEC = {
 
 @cache
 def targets() -> dict[str, Target]:
-    """Every target by its name."""
+    """Return every target by its name."""
     graphs = [_sample(name) for name in SMALL]
     solution = plan_graph(views_graph())
     kept = checkpoint.checkpoint(solution.plan, solution.liveness)
@@ -301,12 +301,12 @@ def targets() -> dict[str, Target]:
 
 
 def found(ending: str = "*") -> list[Path]:
-    """Files that ended the program once."""
+    """Files that crashed the program in the past."""
     return sorted(FOUND.glob(f"*.{ending}"))
 
 
 def noting_plans() -> list[Plan]:
-    """Plans whose planners note much: of memories, and of hashed addresses."""
+    """Plans with many notes: of memories, and of hashed addresses."""
     memories = [{"name": "MRAM", "writable": False}, {"name": "TCM", "max_size": 300}, {"name": "SRAM"}]
     over = plan_graph(sharded(), planner="helia", options={"memories": memories}).plan
     return [over, with_sparse_addresses(plan_graph(chain(3)).plan)]

@@ -1,4 +1,4 @@
-"""What is done with a file once it was read: all that opening it on the page or on the command line does."""
+"""Everything that the pages and the command line do with a file after it is read."""
 
 from fractions import Fraction
 from typing import Any
@@ -37,7 +37,7 @@ MODES = (
 
 
 def use(data: bytes) -> None:
-    """Read a file and look at it from every side. Raises what the program raises."""
+    """Read a file and use it in every way. Raises the exceptions of the program."""
     found = read_any(data, "given")
     if isinstance(found, Graph):
         use_graph(found)
@@ -48,7 +48,7 @@ def use(data: bytes) -> None:
 
 
 def use_graph(graph: Graph) -> None:
-    """Plan a graph in several ways; the verifier agrees with each plan."""
+    """Plan a graph in several ways; the verifier must accept each plan."""
     native_file.encode_cbor(graph)
     refusals: list[Exception] = []
     for mode, preset in MODES:
@@ -69,7 +69,7 @@ def use_graph(graph: Graph) -> None:
 
 
 def use_plan(plan: Plan) -> None:
-    """Draw, verify and write a plan; one plan in sixteen is also described."""
+    """Draw, verify and write a plan; one plan in sixteen is also described in texts."""
     verdict = verify_plan(plan)
     for arena in plan.arenas:
         peak_step_of(plan, arena.name)
@@ -91,7 +91,7 @@ def use_plan(plan: Plan) -> None:
 
 
 def describe(plan: Plan, verdict: Verdict) -> None:
-    """Run the summary, comparison, gate and certificate texts on a plan."""
+    """Run the texts of summary, comparison, gate and certificate on a plan."""
     summary.markdown(plan, verdict)
     compare(plan, plan)
     gate(plan, (Limit("extent", Fraction(1)),))
