@@ -203,6 +203,21 @@ def test_tensor_dropped_again_is_recomputed_again(after: str) -> None:
     assert activations.tolist() == [1, 5, 9, 6, 6, 10, 6, 5, 5, 1]
 
 
+def test_copy_that_a_new_order_runs_before_its_original_is_the_original() -> None:
+    plan_input = step(
+        F("fa", "Relu", "x", "a"),
+        F("fb@remat", "Relu", "a", "b@remat", recomputes="fb"),
+        F("fc", "Relu", "b@remat", "c"),
+        F("fb", "Relu", "a", "b"),
+        F("fd", "Add", "b c", "d"),
+        tensors=[T("x"), T("a"), T("b@remat"), T("c"), T("b"), T("d")],
+        outputs=("d",),
+    )
+    model, choice = recover_choice(plan_input)
+    assert write_graph(model, Choice.nothing(model)).execution_order == ("fa", "fb", "fc", "fd")
+    assert write_graph(model, choice).execution_order == ("fa", "fb", "fc", "fb@remat", "fd")
+
+
 def test_view_is_recomputed_after_its_base() -> None:
     plan_input = step(
         F("fa", "Relu", "x", "a"),

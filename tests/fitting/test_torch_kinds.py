@@ -79,6 +79,18 @@ def noisy(step: Any, x: Tensor) -> Tensor:
     return functional.gumbel_softmax(x, dim=-1).square().mean()
 
 
+def drawn(step: Any, x: Tensor) -> Tensor:
+    for block in step.body:
+        x = x + block(x).mul(torch.rand(ROWS, generator=step.generator)) * torch.rand(ROWS)
+    return x.square().mean()
+
+
+def with_generator() -> nn.Module:
+    step = Step(drawn, body=blocks())
+    object.__setattr__(step, "generator", torch.Generator().manual_seed(1))
+    return step
+
+
 def losses(step: Any, x: Tensor, weight: Tensor) -> dict[str, Tensor]:
     made = step.body(x)
     return {"loss": (made * weight).square().mean() + 0.1 * functional.smooth_l1_loss(made, x), "made": made}
@@ -201,6 +213,7 @@ STEPS: dict[str, tuple[Callable[[], nn.Module], Callable[[], Any]]] = {
     "checkpoint with dropout": (lambda: Step(checkpointed, body=blocks(nn.Dropout(0.2))), lambda: torch.randn(ROWS)),
     "in-place operators and a mutated input": (lambda: Step(in_place, body=blocks()), lambda: torch.randn(ROWS)),
     "random numbers of every kind": (lambda: Step(noisy, body=blocks(nn.AlphaDropout(0.1))), lambda: torch.randn(ROWS)),
+    "random numbers of a generator": (with_generator, lambda: torch.randn(ROWS)),
     "named inputs and several results": (
         lambda: Step(losses, body=blocks()),
         lambda: {"x": torch.randn(ROWS), "weight": torch.rand(96, 1)},
@@ -256,6 +269,12 @@ def test_step_that_depends_on_values_is_refused_with_the_operator() -> None:
 
     with pytest.raises(tmmu.TmmuError, match=r"nonzero.*, test_torch_kinds.py:\d+(.|\n)*must not depend on the values"):
         tmmu.fit(Step(run, body=blocks()).train(), "1GiB", example_inputs=torch.randn(ROWS))
+
+
+def test_sparse_input_is_refused_by_name() -> None:
+    step = Step(lambda step, x, edges: step.body(edges @ x).square().mean(), body=blocks())
+    with pytest.raises(tmmu.TmmuError, match=r"'edges' has the layout sparse_coo"):
+        tmmu.fit(step, "1GiB", example_inputs={"x": torch.randn(ROWS), "edges": torch.eye(96).to_sparse()})
 
 
 def test_attribute_that_the_next_step_reads_is_refused_by_name() -> None:

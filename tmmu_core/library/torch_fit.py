@@ -303,7 +303,7 @@ def _arguments(model: TorchModel) -> tuple[Any, Any, str]:
 
     module, given = getattr(model.module, "_orig_mod", model.module), model.example_inputs
     kwargs = dict(given) if isinstance(given, Mapping) else {}
-    args = () if kwargs else tuple(given) if isinstance(given, Sequence) else (given,)
+    args = () if isinstance(given, Mapping) else tuple(given) if isinstance(given, Sequence) else (given,)
     call = Call(args, kwargs, names_of_inputs(module, args, kwargs))
     return chosen(module, model.loss), call, module._get_name()
 

@@ -21,13 +21,14 @@ from tmmu_core.fitting.pytorch.fx_optimizer import Optimizer, with_optimizer
 from tmmu_core.formats.pytorch.joint_graph import fx_origins
 from tmmu_core.formats.pytorch.joint_graph.fx_fake_tensors import (
     StandIns,
-    attributes_kept,
+    as_written,
     mode_of,
+    tensors_kept,
     value_checks_skipped,
 )
 from tmmu_core.formats.pytorch.joint_graph.fx_joint import WRAPPER
 from tmmu_core.formats.pytorch.joint_graph.fx_kernels import with_real_storage
-from tmmu_core.formats.pytorch.joint_graph.fx_trace import TRACING, Call, not_traceable
+from tmmu_core.formats.pytorch.joint_graph.fx_trace import TRACING, Call, not_traceable, refuse_layouts
 from tmmu_core.graph.model import GRAPH_SCHEMA, Graph, Node, Origin, Phase, Role, Tensor
 
 
@@ -36,6 +37,7 @@ def eager_step(module: Any, call: Call, name: str, optimizer: Optimizer | None =
 
     Raises ``UnreadableInput`` where the step cannot run without data, or has no backward pass.
     """
+    refuse_layouts(module, call, name)
     leaves = tree_leaves((call.args, call.kwargs))
     mode = mode_of([*module.parameters(), *module.buffers(), *leaves])
     stand_ins = StandIns(mode, real=True)
@@ -43,7 +45,8 @@ def eager_step(module: Any, call: Call, name: str, optimizer: Optimizer | None =
         TRACING,
         mode,
         value_checks_skipped(),
-        attributes_kept(module),
+        tensors_kept(module),
+        as_written(module),
         stand_ins.inside(module),
         fx_origins.of_operators(module.module) as origin,
     ):

@@ -16,6 +16,7 @@ from torch._functorch._aot_autograd import descriptors
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.formats.pytorch.joint_graph.fx_joint import Draft, Reading
 from tmmu_core.formats.pytorch.joint_graph.fx_patterns import ends_of
+from tmmu_core.formats.pytorch.joint_graph.fx_trace import not_traceable
 from tmmu_core.graph.model import Graph
 
 
@@ -32,6 +33,8 @@ class Executed:
     """Node id → fx node."""
     constants: tuple[Any, ...]
     """Tensors that are neither parameters, buffers nor inputs, such as plain attributes of a module."""
+    generators: tuple[torch.Generator, ...]
+    """Random generators that the step names; the default ones are not among them."""
 
 
 def read_executed(joint: Any, mode: Any, name: str, input_names: Sequence[str] = ()) -> Executed:
@@ -43,7 +46,12 @@ def read_executed(joint: Any, mode: Any, name: str, input_names: Sequence[str] =
     reading = _Executed(joint, input_names, ends_of(joint))
     with mode, torch.no_grad():
         placeholders = [node for node in joint.graph.nodes if node.op == "placeholder"]
-        reading.run(*[node.meta.get("val") for node in placeholders], enable_io_processing=False)
+        try:
+            reading.run(*[node.meta.get("val") for node in placeholders], enable_io_processing=False)
+        except UnreadableInput:
+            raise
+        except Exception as error:  # whatever a fake kernel raises
+            raise not_traceable(error, name) from error
     if not reading.tangents or not reading.backward:
         raise UnreadableInput(
             "the module has no backward pass.",
@@ -52,7 +60,8 @@ def read_executed(joint: Any, mode: Any, name: str, input_names: Sequence[str] =
         )
     attributes = [getattr(joint, node.target, None) for node in joint.graph.nodes if node.op == "get_attr"]
     constants = tuple([each for each in attributes if isinstance(each, torch.Tensor)])
-    return Executed(reading.native(name), reading.gradients, reading.tensor_of, reading.fx_of, constants)
+    own = tuple([each for each in attributes if isinstance(each, torch.Generator)])
+    return Executed(reading.native(name), reading.gradients, reading.tensor_of, reading.fx_of, constants, own)
 
 
 class _Executed(Reading):

@@ -93,7 +93,7 @@ class _Rebuild:
             made = self._normalize_again(source, renamed)
         else:
             if any(name.endswith(STATE) for name in node.outputs):
-                self._keep(node.outputs[-1], self._state(), node)
+                self._keep(node.outputs[-1], self._state(source), node)
             made = self._copy(source, renamed)
         self._note(made, node)
         results = dict(zip(original.outputs, node.outputs, strict=False))
@@ -142,15 +142,20 @@ class _Rebuild:
             self._name(source, made, {})
         return made
 
-    def _state(self) -> FxNode:
-        made = self.graph.call_function(fx_runtime.saved_state, (self.device,))
+    def _generator(self, source: FxNode) -> Any:
+        """Return the node of the generator that ``source`` names, or the device of the default one."""
+        own = source.kwargs.get("generator")
+        return self.device if own is None else self.copied[own]
+
+    def _state(self, source: FxNode) -> FxNode:
+        made = self.graph.call_function(fx_runtime.saved_state, (self._generator(source),))
         made.meta["val"] = torch.empty(state_bytes(self.device), dtype=torch.uint8, device="meta")
         return made
 
     def _draw_again(self, source: FxNode, renamed: Mapping[str, str], state: FxNode) -> FxNode:
         args, kwargs = torch.fx.map_arg((source.args, source.kwargs), lambda arg: self._of(arg, renamed))
         made = self.graph.call_function(
-            fx_runtime.run_with_state, (self.device, state, source.target, *args), dict(kwargs)
+            fx_runtime.run_with_state, (self._generator(source), state, source.target, *args), dict(kwargs)
         )
         made.meta = _meta(source)
         return made

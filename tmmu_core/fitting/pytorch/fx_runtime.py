@@ -3,7 +3,7 @@
 Random operators that run twice draw the same numbers.
 """
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
@@ -14,32 +14,41 @@ DEVICE_STATE_BYTES = 16
 """Bytes of the state of a Philox generator: a seed and an offset."""
 
 
-def saved_state(device: str) -> torch.Tensor:
+Generator: TypeAlias = torch.Generator | str
+"""A generator, or the default one of a device."""
+
+
+def saved_state(generator: Generator) -> torch.Tensor:
     """Return the generator's state as a tensor that a dispatch mode sees: part of the step's planned memory."""
-    state = generator_state(device)
+    state = generator_state(generator)
     return state.view(state.shape)
 
 
-def generator_state(device: str) -> torch.Tensor:
-    """Return the state of the default generator of ``device``."""
-    where = torch.device(device)
+def generator_state(generator: Generator) -> torch.Tensor:
+    """Return the state of a generator."""
+    if isinstance(generator, torch.Generator):
+        return generator.get_state()
+    where = torch.device(generator)
     if where.type == "cpu":
         return torch.get_rng_state()
     state: torch.Tensor = torch.get_device_module(where).get_rng_state(where)
     return state
 
 
-def set_generator_state(device: str, state: torch.Tensor) -> None:
-    """Set the state of the default generator of ``device``."""
-    where = torch.device(device)
+def set_generator_state(generator: Generator, state: torch.Tensor) -> None:
+    """Set the state of a generator."""
+    if isinstance(generator, torch.Generator):
+        generator.set_state(state)
+        return
+    where = torch.device(generator)
     if where.type == "cpu":
         torch.set_rng_state(state)
     else:
         torch.get_device_module(where).set_rng_state(state, where)
 
 
-def run_with_state(where: str, state: torch.Tensor, operator: Any, /, *args: Any, **kwargs: Any) -> Any:
-    """Run ``operator`` with the generator of device ``where`` in ``state``, then restore the generator."""
+def run_with_state(where: Generator, state: torch.Tensor, operator: Any, /, *args: Any, **kwargs: Any) -> Any:
+    """Run ``operator`` with the generator ``where`` in ``state``, then restore the generator."""
     now = generator_state(where)
     set_generator_state(where, state)
     try:

@@ -19,7 +19,7 @@ from tmmu_core.fitting.pytorch.fx_optimizer import Optimizer, make_optimizer, wi
 from tmmu_core.fitting.pytorch.fx_rebuild import split, state_bytes
 from tmmu_core.fitting.pytorch.fx_runtime import generator_state, set_generator_state
 from tmmu_core.fitting.recompute.write_graph import STATE
-from tmmu_core.formats.pytorch.joint_graph.fx_fake_tensors import attributes_kept
+from tmmu_core.formats.pytorch.joint_graph.fx_fake_tensors import as_written, tensors_kept
 from tmmu_core.formats.pytorch.joint_graph.fx_trace import Call, exported
 from tmmu_core.graph.model import Graph
 
@@ -134,19 +134,19 @@ class TorchStep:
         held = {storage._cdata: storage for storage in (tensor.untyped_storage() for tensor in kept)}.values()
         state = [(storage, storage.clone()) for storage in held]
         gradients = [(each, each.grad) for each in self.module.parameters()]
-        generators = {where: generator_state(where) for where in {"cpu", self.device}}
+        generators = {each: generator_state(each) for each in {"cpu", self.device, *self.executed.generators}}
         for each, _ in gradients:
             each.grad = None
         try:
-            with attributes_kept(self.module):
+            with tensors_kept(self.module), as_written(self.module):
                 yield
         finally:
             for storage, data in state:
                 storage.copy_(data)
             for each, gradient in gradients:
                 each.grad = gradient
-            for where, before in generators.items():
-                set_generator_state(where, before)
+            for generator, before in generators.items():
+                set_generator_state(generator, before)
 
 
 @contextlib.contextmanager

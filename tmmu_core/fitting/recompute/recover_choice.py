@@ -90,7 +90,9 @@ def _without(graph: Graph, copies: dict[str, Node], back: dict[str, str]) -> Gra
         for node in graph.nodes
         if node.node_id not in copies
     )
-    order = tuple(name for name in graph.execution_order or () if name not in copies)
+    # A new order can run the copy of a node before the node: the first of them is the node.
+    original = {name: node.node_id for name, node in copies.items()}
+    order = tuple(dict.fromkeys([original.get(name, name) for name in graph.execution_order or ()]))
     return msgspec.structs.replace(graph, tensors=tuple(tensors), nodes=nodes, execution_order=order or None)
 
 

@@ -26,7 +26,7 @@ import torch
 import torch._decomp.decompositions  # it registers the decompositions that ``_kernels`` looks for
 import torch.utils.checkpoint
 from torch._subclasses import FakeTensor, FakeTensorMode
-from torch.utils._pytree import tree_map, tree_map_only
+from torch.utils._pytree import tree_leaves, tree_map, tree_map_only
 
 from tmmu_core.formats.pytorch.joint_graph import fx_kernels as fx_kernels  # it registers fake kernels
 
@@ -166,33 +166,52 @@ def _tensors_in(value: Any, seen: set[int]) -> list[torch.Tensor]:
 
 
 @contextlib.contextmanager
-def attributes_kept(module: torch.nn.Module) -> Iterator[dict[str, torch.Tensor]]:
-    """Context manager: on exit, the module and its parts hold the parameters, buffers and attributes of before.
+def tensors_kept(module: torch.nn.Module) -> Iterator[dict[str, torch.Tensor]]:
+    """Context manager: on exit, the module and its parts hold the tensors of before.
 
-    It yields a dict that then has the tensors among the attributes that the module replaced, by their path. Inside,
-    the parts that ``torch.compile`` compiled run as they are written.
+    It yields a dict that then has the tensors among the plain attributes that the module replaced, by their path.
     """
     before = [
         (path, part, dict(part.__dict__), dict(part._parameters), dict(part._buffers))
         for path, part in module.named_modules()
     ]
     replaced: dict[str, torch.Tensor] = {}
-    for part in module.modules():
-        if "_compiled_call_impl" in part.__dict__:
-            part._compiled_call_impl = None
-        if "_orig_mod" in part._modules:
-            part.__dict__["forward"] = part._modules["_orig_mod"].__call__
     try:
         yield replaced
     finally:
         for path, part, attributes, parameters, buffers in before:
-            for name, value in attributes.items():
-                if isinstance(value, torch.Tensor) and part.__dict__.get(name) is not value:
-                    replaced[f"{path}.{name}"] = value
-            part.__dict__.clear()
-            part.__dict__.update(attributes)
-            part._parameters.update(parameters)
-            part._buffers.update(buffers)
+            for held, values in ((part._parameters, parameters), (part._buffers, buffers)):
+                for name, value in values.items():
+                    if held[name] is not value:
+                        held[name] = value
+            for name in {**attributes, **part.__dict__}:
+                old, new = attributes.get(name), part.__dict__.get(name)
+                if old is new or not any(isinstance(leaf, torch.Tensor) for leaf in tree_leaves((old, new))):
+                    continue
+                if isinstance(old, torch.Tensor):
+                    replaced[f"{path}.{name}"] = old
+                part.__dict__.update({name: old})
+                if name not in attributes:
+                    del part.__dict__[name]
+
+
+@contextlib.contextmanager
+def as_written(module: torch.nn.Module) -> Iterator[None]:
+    """Context manager: the parts of the module that ``torch.compile`` compiled run as they are written."""
+    names = ("_compiled_call_impl", "forward")
+    before = [
+        (part, {name: part.__dict__[name] for name in names if name in part.__dict__}) for part in module.modules()
+    ]
+    for part, held in before:
+        if names[0] in held:
+            part.__dict__[names[0]] = None
+        if "_orig_mod" in part._modules:
+            part.__dict__["forward"] = part._modules["_orig_mod"].__call__
+    try:
+        yield
+    finally:
+        for part, held in before:
+            part.__dict__.update(held)
 
 
 # --- patches -----------------------------------------------------------------------------------------------------

@@ -17,9 +17,10 @@ from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.formats.pytorch.joint_graph import fx_origins
 from tmmu_core.formats.pytorch.joint_graph.fx_fake_tensors import (
     StandIns,
-    attributes_kept,
+    as_written,
     mode_of,
     opened,
+    tensors_kept,
     while_traced,
 )
 from tmmu_core.graph.model import Graph
@@ -104,10 +105,12 @@ def exported(
         what = f"PyTorch {torch.__version__} cannot trace a joint graph with descriptors."
         raise UnreadableInput(what, source=name, hint="Use a newer PyTorch; 2.13 is known to do.") from error
     tensors = [*module.parameters(), *module.buffers(), *tree_leaves((call.args, call.kwargs))]
+    refuse_layouts(module, call, name)
     mode = mode_of(tensors)
     with contextlib.ExitStack() as stack:
         stack.enter_context(TRACING)
-        stack.enter_context(attributes_kept(module))  # PyTorch does not restore them where a module has several names
+        stack.enter_context(tensors_kept(module))  # PyTorch does not restore them where a module has several names
+        stack.enter_context(as_written(module))
         replaced = _watch_assignments(module, stack)
         stack.enter_context(mode)
         if torch.is_grad_enabled():  # oneDNN's LSTM saves nothing for a backward pass that autograd does not see
@@ -129,6 +132,19 @@ def exported(
         yield joint, mode
 
 
+def refuse_layouts(module: Any, call: Call, name: str) -> None:
+    """Raise ``UnreadableInput`` for a sparse or nested tensor of the module or of the call: it has no one storage."""
+    inputs = zip(call.input_names, tree_leaves((call.args, call.kwargs)), strict=True)
+    for path, value in (*module.named_parameters(), *module.named_buffers(), *inputs):
+        if isinstance(value, torch.Tensor) and value.layout is not torch.strided:
+            layout = str(value.layout).removeprefix("torch.")
+            raise UnreadableInput(
+                f"the tensor {path.removeprefix('module.')!r} has the layout {layout}.",
+                source=name,
+                hint="Give dense tensors: padded rows and a mask, or indices and values for index_select, index_add.",
+            )
+
+
 def _watch_assignments(module: Any, stack: contextlib.ExitStack) -> dict[str, Any]:
     """Let forward passes inside ``stack`` write into a buffer what the module assigns to it, as ``copy_`` does.
 
@@ -138,7 +154,7 @@ def _watch_assignments(module: Any, stack: contextlib.ExitStack) -> dict[str, An
     run = module.forward
 
     def forward(*args: Any, **kwargs: Any) -> Any:
-        with attributes_kept(module) as found:
+        with tensors_kept(module) as found:
             before = [(part, name, old) for part in module.modules() for name, old in part._buffers.items()]
             result = run(*args, **kwargs)
             for part, name, old in before:
@@ -230,7 +246,7 @@ _EXPERTS = (
     'experts_implementation="batched_mm" in its configuration.'
 )
 _KERNELS = (
-    "Call functions without torch.compile; the fitted step can be compiled. Make a kernel of your own an operator: "
+    "Call functions without torch.compile; the fitted step can be compiled. Make code outside of PyTorch an operator: "
     "torch.library.custom_op."
 )
 _WAYS_OUT = (
@@ -246,6 +262,10 @@ _WAYS_OUT = (
     ("mat_a.dtype", _EXPERTS),
     ("_ctc_loss", "Give ctc_loss padded targets: one row per sample."),
     (
+        "distributed.py",
+        "Give the module inside of DistributedDataParallel: model.module. Reduce its gradients after the step.",
+    ),
+    (
         "its data is not allocated",
         "Give a list of numbers to an operator as a tensor, such as the lengths to ctc_loss.",
     ),
@@ -257,6 +277,7 @@ _WAYS_OUT = (
     ),
     ("dynamo-optimized", _KERNELS),
     ("data pointer", _KERNELS),
+    (".numpy()", _KERNELS),
     ("unbacked", "How often a loop runs must not depend on the values in its tensors: give it a fixed count."),
 )
 """Part of PyTorch's message → the fix."""
