@@ -7,6 +7,7 @@ from itertools import combinations, product
 from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tmmu
@@ -418,6 +419,10 @@ def test_contradicting_constraints_are_named(given: dict[str, Any], message: str
         ({"pinned": {0: 1.5}}, "pinned has the entry 0: 1.5"),
         ({"pinned": {"a": 0}}, "pinned has the entry 'a': 0"),
         ({"pinned": [0, 4]}, "not a mapping"),
+        ({"pinned": np.zeros(2, np.int64)}, "not a mapping"),
+        ({"separations": [[0, 1], [1]]}, "rows of separations have different lengths"),
+        ({"alignment": np.ma.array([1, 2], mask=[0, 1])}, "alignment has masked values"),
+        ({"capacity": float("inf")}, "capacity: inf is not a number of bytes"),
     ],
 )
 def test_pack_names_the_wrong_relation(given: dict[str, Any], message: str) -> None:

@@ -147,6 +147,8 @@ def amount_of_bytes(name: str, value: Amount) -> int:
             found = parse_bytes(value) if isinstance(value, str) else int(value)
         else:
             what = f"a {type(value).__name__} is not a number of bytes."
+    except OverflowError:  # infinity
+        pass
     except ValueError as error:
         what = str(error)
     if found is None or not 0 <= found <= U64_MAX:

@@ -79,7 +79,7 @@ def with_relations(
         return problem
     fixed = np.full(len(problem), -1, np.int64)
     hint = "Give {number of a buffer: offset in bytes}."
-    offset_of: Any = pinned or {}
+    offset_of: Any = {} if pinned is None else pinned
     if not isinstance(offset_of, Mapping):
         raise _fault(f"pinned is a {type(offset_of).__name__}, not a mapping.", hint)
     for buffer, offset in offset_of.items():
@@ -124,7 +124,7 @@ def problem_of(columns: dict[str, ArrayLike], capacity: int | None) -> tuple[Pro
     Raises ``UnreadableInput`` for arrays that do not match and for values out of range.
     """
     integers = {name: _integers(name, value) for name, value in columns.items()}
-    n = len(integers["lower"])
+    n = integers["lower"].size
     if integers["alignment"].ndim == 0:
         integers["alignment"] = np.full(n, int(integers["alignment"]), np.int64)
     for name, column in integers.items():
@@ -155,7 +155,12 @@ def problem_of(columns: dict[str, ArrayLike], capacity: int | None) -> tuple[Pro
 
 
 def _integers(name: str, value: ArrayLike) -> NDArray[np.int64]:
-    array = np.asarray(value)
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        raise _fault(f"the rows of {name} have different lengths.", "Give rows of one length.") from None
+    if np.ma.is_masked(value):
+        raise _fault(f"{name} has masked values.", "Give a value for every buffer.")
     if array.size and array.dtype.kind not in "iu":
         raise _fault(f"{name} has the type {array.dtype}, not an integer type.", "Give integers: steps and bytes.")
     if array.size and int(array.max()) > np.iinfo(np.int64).max:
