@@ -16,7 +16,9 @@ from tests.judge import all_pairs
 from tests.judge.relation_pairs import relation_faults
 from tmmu_core.base.errors import AllocationOverflow, ContractError, UnreadableInput
 from tmmu_core.formats import structured_problem
-from tmmu_core.formats.planfile.plan_file import to_json
+from tmmu_core.formats.open_file import read_any
+from tmmu_core.formats.planfile import trace
+from tmmu_core.formats.planfile.plan_file import to_instance, to_json
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.planners import ARENA_PLANNERS
 from tmmu_core.planners.problem import PlainInstance
@@ -454,6 +456,22 @@ def test_plan_file_keeps_constraints_and_cost(tmp_path: Any) -> None:
     assert isinstance(again, Plan)
     assert again.constraints == plan.constraints
     assert again.arenas == plan.arenas
+
+
+@pytest.mark.parametrize("digest", [False, True])
+def test_plan_with_reuse_cost_is_identical_to_its_trace(digest: bool) -> None:
+    plan = next(plan for plan in plans(("separations", "pinned_allocations")) if plan.arenas[0].reuse_cost)
+    found = read_any(trace.to_json_lines(plan, digest=digest))
+    assert isinstance(found, trace.Trace)
+    assert found.plan.constraints == plan.constraints
+    assert digest or verify_plan(found.plan).ok
+    assert tmmu.compare(plan, found).identical
+
+
+def test_instance_with_temporal_exclusions_is_not_written() -> None:
+    plan = next(plans(("temporal_exclusions",)))
+    with pytest.raises(UnreadableInput, match="temporal exclusions of arena 'UB'"):
+        to_instance(plan)
 
 
 def test_gate_limits_the_reuse_cost() -> None:

@@ -234,7 +234,7 @@ def compare(left: Plan | Trace, right: Plan | Trace) -> Comparison:
         incomparable=tuple(_incomparable(a, b)),
         divergences=tuple(_divergences(a, b, complete)),
         context=tuple(_fields(a.plan, b.plan, ("ir_name", "planner", "planner_options", "preset"))),
-        certificates=tuple(_certificates(a.plan, b.plan)),
+        certificates=tuple(_certificates(a.plan, b.plan, complete)),
         ids=ids,
         left_row=left_row,
         right_row=right_row,
@@ -280,7 +280,7 @@ def _divergences(a: Trace, b: Trace, complete: bool) -> Iterator[Difference]:
             yield Difference(f"$.metrics.{key}", before.get(key), after.get(key))
     yield from _fields(left, right, ("layout_hash", "tmmu_plan_hash"))
     if (left.planner, left.planner_options) == (right.planner, right.planner_options):
-        yield from _certificates(left, right)
+        yield from _certificates(left, right, complete)
 
 
 def _metrics(plan: Plan) -> dict[str, Any]:
@@ -291,13 +291,13 @@ def _metrics(plan: Plan) -> dict[str, Any]:
     return metrics
 
 
-def _certificates(left: Plan, right: Plan) -> Iterator[Difference]:
-    """Yield the arenas for which the plans state different lower bounds."""
+def _certificates(left: Plan, right: Plan, complete: bool) -> Iterator[Difference]:
+    """Yield the arenas for which the plans state different lower bounds; a digest supports none of the reuse cost."""
     for arena in left.arenas:
         other = right.arena_of.get(arena.name)
         for field, key in _BOUNDS.items() if other is not None else ():
             one, two = getattr(arena, field), getattr(other, field)
-            if one != two:
+            if one != two and (complete or field != "reuse_cost_lower_bound"):
                 yield Difference(f"$.arenas.{arena.name}.{key}", one, two)
 
 

@@ -86,14 +86,21 @@ def to_csv(plan: Plan) -> bytes:
 def to_instance(plan: Plan, arena: str | None = None) -> bytes:
     """Return one arena as packing CSV with offsets (``id,lower,upper,size,alignment,offset``), a row per storage.
 
-    Without ``arena`` the plan must have exactly one. Raises ``UnreadableInput`` with its arenas otherwise.
+    Without ``arena`` the plan must have exactly one. Raises ``UnreadableInput`` with its arenas otherwise,
+    and for temporal exclusions.
     """
     named = [a.name for a in plan.arenas if arena in (None, a.name)]
     if len(named) != 1:
         what = f"the plan has no arena {arena!r}." if arena is not None else "an instance has one arena."
         raise UnreadableInput(what, source=plan.ir_name, hint=strict.closest_hint(arena or "", plan.arena_of))
-    s = storages_of(plan)
-    here = np.flatnonzero(s.arena == arena_number(plan, named[0]))
+    s, number = storages_of(plan), arena_number(plan, named[0])
+    for pair in plan.constraints.exclusions if plan.constraints is not None else ():
+        if any(plan.arena[plan.row_of[name]] == number for name in pair if name in plan.row_of):
+            what = (
+                f"an instance cannot hold the temporal exclusions of arena {named[0]!r}: its offsets would be invalid."
+            )
+            raise UnreadableInput(what, source=plan.ir_name, hint="tmmu convert writes the problem without offsets.")
+    here = np.flatnonzero(s.arena == number)
     here = here[np.lexsort((s.head[here], U64_MAX - s.size[here], s.birth[here]))]
     problem = Problem(
         arena=named[0],

@@ -104,6 +104,8 @@ def records(plan: Plan, *, digest: bool = False, replans: Iterable[Record] = ())
         "metrics": written_metrics(plan.metrics),
         "notes": plan.notes,
     }
+    if plan.constraints is not None:
+        header["constraints"] = msgspec.to_builtins(plan.constraints)
     header |= {name: value.hex() for name, value in header.items() if isinstance(value, bytes)}
     tensors = tensors_hash(plan)
     if digest:
@@ -123,10 +125,9 @@ def _head(header: Record, summary: Record, replans: Iterable[Record]) -> Record:
 
 
 def _arena(arena: ArenaSummary) -> Record:
-    """Return an arena's configuration and figures, without its witness, which may have thousands of ids."""
+    """Return an arena's configuration and figures, without the witness of its extent: it may have thousands of ids."""
     record: Record = msgspec.to_builtins(arena_document(arena))
     del record["witness"], record["witness_step"]
-    record.pop("reuse_cost_witness", None)
     return record
 
 
