@@ -33,7 +33,7 @@ def add_adamw(graph: Graph, gradients: Mapping[str, str]) -> Graph:
             for kind in (*(["master"] if narrow else []), "exp_avg", "exp_avg_sq")
         ]
         written = [*([] if narrow else [held]), *kept, *([held] if narrow else [])]
-        # A view of what it overwrites, so that it is one storage with it in modes that never run the optimizer too.
+        # A view of the overwritten tensor: both are one storage, also in modes that never run the optimizer.
         after = [
             msgspec.structs.replace(tensor, id=f"{tensor.id}.updated", view=View(tensor.id), saved_for_backward=False)
             for tensor in written

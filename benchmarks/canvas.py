@@ -96,7 +96,7 @@ def measure(browser: Browser, address: str, boxes: int, view: str) -> dict[str, 
     packed = pack_plan(plan, Origin(operators))
     packing = time.perf_counter() - began
     url = f"{address}/?boxes={boxes}&slots={slots}&view={view}&two=1"
-    page = _open(browser, url)  # the first visit also plans, so it is not reported
+    page = _open(browser, url)  # the first visit also plans and is not reported
     page.close()
     began = time.perf_counter()
     page = _open(browser, url)
@@ -228,7 +228,7 @@ def main() -> None:
                 print(rows[-1], flush=True)
         reports = [measure_report(browser, boxes) for boxes in REPORTS]
         page = ROOT / "docs" / "measured" / "performance.md"
-        # Figures of other commands follow this heading and are kept.
+        # Figures of other commands follow this heading. They are kept.
         behind = page.read_text(encoding="utf-8").partition(OTHERS)
         text = document(rows, reports, browser.version)
         page.write_text(text + "\n" + behind[1] + behind[2] if behind[1] else text, encoding="utf-8")

@@ -71,7 +71,7 @@ def left(server: Served, folder: Path) -> tuple[int, int, int]:
             highest = max(highest, resident(server.process.pid))
             page.close()
             print(f"upload {k + 1}: {resident(server.process.pid) / 2**20:.0f} MiB", flush=True)
-    time.sleep(90)  # the tabs are forgotten after a minute
+    time.sleep(90)  # the server drops closed tabs after a minute
     return before, highest, resident(server.process.pid)
 
 

@@ -53,7 +53,7 @@ def run(name: str, problem: Problem) -> Curve:
     seconds = time.process_time() - begun
     nodes = int(packing.notes["nodes"])
     rows = packing.notes.get(PROGRESS_NOTE)
-    if rows is None:  # a greedy run met the bound
+    if rows is None:  # a greedy plan is as small as the bound
         extent = packing_extent(packing.offset, problem.size)
         rows = [[0, extent, extent]]
     return Curve(name, rows, nodes, seconds)
@@ -131,7 +131,7 @@ def _left_open(row: list[int]) -> float:
 def main() -> None:
     """Search all instances, write the picture and print the table."""
     curves = []
-    run(*subjects()[1])  # the compiled loops are loaded
+    run(*subjects()[1])  # loads the compiled loops
     print("| instance | greedy start | extent | bound | last improvement at node | nodes | CPU s |")
     print("|---|---:|---:|---:|---:|---:|---:|")
     for name, problem in subjects():

@@ -217,7 +217,7 @@ def table() -> list[tuple[str, str, str, str]]:
         ("decision records", "53", "≤ 15", f"{sum(path.name[0].isdigit() for path in decisions)}"),
         ("commit subjects over 72 characters since `d0b5278`", "58 %", "0", f"{long} of {commits}"),
     ]
-    return [row for row in rows if row[-1]]  # without figures that are not measured yet
+    return [row for row in rows if row[-1]]  # figures that are not measured yet are left out
 
 
 def page() -> str:

@@ -85,7 +85,7 @@ def planned(path: Path, planner: str) -> Run:
     """Run a planner of the product and check its offsets."""
     given = document(path)
     problem = given["problem"]
-    if planner != "reuse":  # the same bytes without costs
+    if planner != "reuse":  # other planners ignore the costs of reuse
         problem = {**problem, "cost_model": {"reuse_penalties": []}}
     began = spent()
     try:
@@ -120,7 +120,7 @@ def foreign(path: Path, command: str, seconds: int = LIMIT, capacity: int | None
     limit = capacity or capacity_of(path) or live_bytes(path)
     with tempfile.TemporaryDirectory() as folder:
         out, file = Path(folder) / "offsets.csv", path
-        if path.suffix == ".csv":  # without offsets that the file gives
+        if path.suffix == ".csv":  # the offsets of the file are removed
             rows = document(path)["problem"]["buffers"]
             lives = ((b["live_intervals"][0]["lower"], b["live_intervals"][0]["upper"], b["size"]) for b in rows)
             file = written(lives, Path(folder) / path.name)

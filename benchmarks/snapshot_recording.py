@@ -94,7 +94,7 @@ class Recorder(TorchDispatchMode):
         running: FrameType | None = sys._getframe(2)
         while running is not None:
             code = running.f_code
-            if code.co_name == "_engine_run_backward":  # on a GPU the engine runs in a thread of its own
+            if code.co_name == "_engine_run_backward":  # on a GPU the engine runs in a separate thread
                 is_threaded = True
                 break
             if not code.co_filename.endswith(_HIDDEN):

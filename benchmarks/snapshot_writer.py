@@ -96,7 +96,7 @@ class SnapshotWriter:
         caller = self._lane
         if action == "segment_alloc":
             self.mapped[addr] = size, self._lane
-        else:  # of any stream and pool
+        else:  # a segment of any stream and pool is freed
             _, self._lane = self.mapped.pop(addr)
         self.reserved_peak = max(self.reserved_peak, self.allocator.reserved)
         self._write(action, addr, size, [])

@@ -68,7 +68,7 @@ def right_bytes(history: History, writer: SnapshotWriter) -> tuple[int, int]:
         size for row, (category, size) in zip(recorded, truth, strict=True) if history.categories[row] == category
     )
     whole = sum(size for _, size in truth)
-    before = Counter(writer.before.values())  # what has one size and category is alike
+    before = Counter(writer.before.values())  # blocks of one size and category are not distinguished
     read = Counter(
         (history.categories[row], int(history.size[row])) for row in range(len(history.ids)) if history.is_before[row]
     )

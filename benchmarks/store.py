@@ -82,9 +82,9 @@ def measure(url: str, runs: int, models: int) -> list[tuple[str, str]]:
     document = to_cbor(plan)
     store = Store.at(url, create=True)
     run = run_of(plan, Label("resnet50", "0", BEGIN), hashlib.sha256(document).digest())
-    if store.lines():  # what is there is measured
+    if store.lines():  # a filled store is measured as it is
         runs = sum(line.runs for line in store.lines())
-        return [("runs, as they were there", f"{runs:,}"), *_size(store, url, runs), *_answers(store, plan)]
+        return [("runs, already in the store", f"{runs:,}"), *_size(store, url, runs), *_answers(store, plan)]
     begun, used = time.perf_counter(), time.process_time()
     fill(store, (runs, models), run, document)
     filled, processor = time.perf_counter() - begun, time.process_time() - used

@@ -38,7 +38,7 @@ def main() -> None:
     options.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     given = options.parse_args()
     sources, asked, k = [Source(FILE.name, FILE.read_bytes())], points(given.points), given.workers
-    alone((sources[0], asked[:50]))  # what is loaded on first use
+    alone((sources[0], asked[:50]))  # loads the modules needed on first use
     begun = time.perf_counter()
     assert sum(len(done) for done in run_here(sources, asked)) == len(asked)
     one = rate(begun, len(asked))

@@ -341,7 +341,7 @@ def loop() -> Graph:
         op("loop/close", "LOOP.CLOSE", "loop/state loop/next scale", "state", in_place_write=((0, 0),), **inside),
         op("finish", "RELU", "state", "y", ELEMENTWISE),
     ]
-    # In this order: by their ids alone, "prepare" would run inside the loop.
+    # The order is given because "prepare" would run inside the loop if nodes were sorted by id.
     return graph("loop", tensors, nodes, ["x"], ["y"], execution_order=tuple(node.node_id for node in nodes))
 
 

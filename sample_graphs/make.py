@@ -44,7 +44,7 @@ def light(name: str) -> Callable[[], Graph]:
 
     def make() -> Graph:
         found = read_graph_file(LIGHT_MODELS / f"light_{name}.onnx")
-        return msgspec.structs.replace(found, name=name, shapes_from={})  # a sample says its shapes itself
+        return msgspec.structs.replace(found, name=name, shapes_from={})  # the shapes are in the sample
 
     return make
 

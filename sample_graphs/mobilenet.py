@@ -59,7 +59,7 @@ class _Network:
         self.layer("pool", "GLOBALAVERAGEPOOL", (self.at,), (1, self.channels, 1, 1))
         self.side = 1
         self.conv("logits", CLASSES, 1)
-        self.layer("squeezed", "SQUEEZE", ("logits",), (1, CLASSES))  # a copy, as the published figures count it
+        self.layer("squeezed", "SQUEEZE", ("logits",), (1, CLASSES))  # the published figures count it as a copy
         self.layer("probabilities", "SOFTMAX", ("squeezed",), (1, CLASSES), "output")
         return Graph(
             ir_schema=GRAPH_SCHEMA,

@@ -102,7 +102,7 @@ class _Finder(ast.NodeVisitor):
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
         for default in (*node.args.defaults, *(d for d in node.args.kw_defaults if d)):
-            self.visit(default)  # taken where the function is made
+            self.visit(default)  # defaults are evaluated in the outer scope
         outer, called = self.scope, self.scope + node.name
         self.functions.append(called)
         self.scope = f"{called}.<locals>."

@@ -79,7 +79,7 @@ def entries(shown: Shown, stem: str) -> dict[tuple[str, str], list[Entry]]:
     render = partial(build_render_plan, plan, module_prefix=plan.ir_name or "model")
     records = [
         _entry("Trace", f"{stem}.trace.jsonl", "a record per tensor, to compare runs", trace.to_json_lines, plan),
-        _entry("Trace, CBOR", f"{stem}.trace.cborseq", "the same, smaller", trace.to_cbor_sequence, plan),
+        _entry("Trace, CBOR", f"{stem}.trace.cborseq", "the trace, smaller", trace.to_cbor_sequence, plan),
         _entry("Perfetto", f"{stem}.perfetto.json", "live bytes in ui.perfetto.dev", overlays.to_perfetto, plan),
         _entry("Model Explorer", f"{stem}.nodes.json", "bytes per node", overlays.to_model_explorer, plan),
     ]
@@ -108,7 +108,7 @@ def entries(shown: Shown, stem: str) -> dict[tuple[str, str], list[Entry]]:
                 "offsets and sizes, checked at compile time",
                 lambda: c_header(render()),
             ),
-            _entry("C source", f"{prefix}_memory.c", "tables of the header", lambda: c_source(render())),
+            _entry("C source", f"{prefix}_memory.c", "definitions for the header", lambda: c_source(render())),
             _entry("C project", f"{prefix}_c.zip", "arenas, constants, self-test; built by CMake", _project, shown),
             _entry("Residency", f"{stem}.residency.json", "memory of each tensor", lambda: residency_json(render())),
         ],

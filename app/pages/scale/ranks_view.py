@@ -113,11 +113,11 @@ def _spec(text: str) -> None:
 
 
 def claim(chosen: Choice, found: RankPlans) -> str:
-    """Return the title: ``gpt2 on 8 ranks: each needs 1.2 GiB, 54 % of the whole graph's 2.2 GiB``."""
+    """Return the title: ``gpt2 on 8 ranks: each rank needs 1.2 GiB, 54 % of the whole graph's 2.2 GiB``."""
     totals = found.extents.sum(axis=1)
     most, least = int(totals.max()), int(totals.min())
     alike = numbers.short_bytes(most) == numbers.short_bytes(least)
-    who = "each" if alike else f"rank {int(totals.argmax()):,} is the largest and"
+    who = "each rank" if alike else f"the largest, rank {int(totals.argmax()):,},"
     sentence = f"{found.graph.name or 'the graph'} on {numbers.count(found.world_size, 'rank')}: "
     sentence += f"{who} needs {numbers.short_bytes(most)}"
     job = planning.plan_job(chosen)

@@ -1,4 +1,4 @@
-/* Run the model on four inputs, byte k of the n-th being k * (2 * n + 37) + n, and print its outputs. */
+/* Run the model on four inputs and print its outputs. Byte k of input n is k * (2 * n + 37) + n. */
 #include "run.h"
 
 #include <stdio.h>

@@ -97,7 +97,7 @@ class Writer:
         return f"{code.lower()}({', '.join(map(str, [*given, *at]))});"
 
     def source(self) -> str:
-        """Return the source: the calls in order, and where input and output lie."""
+        """Return the C source: the calls in order and the addresses of input and output."""
         calls = [f"    {self.call(k)}" for k in range(self.sub.OperatorsLength())]
         ends = (self.graph.inputs[0], self.graph.outputs[0])
         lines = [

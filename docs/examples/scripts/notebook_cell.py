@@ -1,4 +1,4 @@
-"""The value of a notebook cell: python notebook_cell.py MODEL writes the same HTML. Install: base."""
+"""Write the HTML that a notebook cell shows for a plan: python notebook_cell.py MODEL. Install: base."""
 
 import sys
 from pathlib import Path

@@ -39,7 +39,7 @@ def snapshot(random: Random) -> bytes:
     data = pickle.dumps(document, protocol=random.choice((2, 4, 5)))
     if what == 1:
         return mutation.damaged(data, random)
-    if what == 2:  # one operation of the pickle's own made up: a memo, a frame, a length
+    if what == 2:  # insert one pickle operation: a memo, a frame or a length
         place = random.randrange(2, len(data))
         length = random.choice((*mutation.EDGES[:16], 1 << 30)) & 0xFFFFFFFF
         made = random.choice((b"r", b"j", b"X", b"B", b"\x8a", b"\x8b", b"p", b"\x95")) + struct.pack("<I", length)

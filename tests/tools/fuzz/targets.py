@@ -208,7 +208,7 @@ def _gzip(random: Random) -> bytes:
 
 
 def _archive(random: Random) -> bytes:
-    names = ("tied", "tied", "open_sizes", "open_sizes", "two_layers", "convolution")  # the larger the rarer
+    names = ("tied", "tied", "open_sizes", "open_sizes", "two_layers", "convolution")  # small files more often
     file = DATA / "torch" / f"{random.choice(names)}.pt2"
     if random.randrange(4) == 0:
         return mutation.damaged(file.read_bytes(), random)
@@ -335,8 +335,8 @@ def _checkpoint(document: Any) -> Make:
     def make(random: Random) -> bytes:
         changed = mutation.changed(document, random)
         if isinstance(changed, dict) and random.randrange(2):
-            with contextlib.suppress(Exception):  # what cannot be hashed stays under the old digest
-                changed["digest"] = H(changed.get("body"))  # so that what is behind it is reached
+            with contextlib.suppress(Exception):  # a body that cannot be hashed keeps its digest
+                changed["digest"] = H(changed.get("body"))  # the checks after the digest run too
         return mutation.as_cbor(changed)
 
     return make

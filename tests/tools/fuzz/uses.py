@@ -84,7 +84,7 @@ def use_plan(plan: Plan) -> None:
         trace.to_json_lines(plan),
     ]
     del written
-    if verdict.ok:  # export refuses the others
+    if verdict.ok:  # export refuses invalid plans
         render_plan.build_render_plan(plan)
     if plan.tmmu_plan_hash[0] % 16 == 0 or plan.notes:
         describe(plan, verdict)
