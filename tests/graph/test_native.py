@@ -131,7 +131,7 @@ def test_non_finite_number_is_rejected_in_json() -> None:
 
 
 def test_unknown_ending_is_rejected() -> None:
-    with pytest.raises(UnreadableInput, match="not that of a graph format"):
+    with pytest.raises(UnreadableInput, match="cannot have this ending"):
         native_file.encode(Graph(), "graph.yaml")
 
 

@@ -377,7 +377,7 @@ def test_two_parts_of_a_buffer_count_once_in_a_witness() -> None:
 def test_id_of_a_live_part_is_rejected(kinds: tuple[str, ...]) -> None:
     found = document(Random(0), kinds, 2)
     found["problem"]["buffers"][1]["name"] = "b0@part1"
-    with pytest.raises(ContractError, match='the id "b0@part1" is that of a live part of "b0"'):
+    with pytest.raises(ContractError, match='the id "b0@part1" is also the id of a live part of "b0"'):
         plan_problem(instance_of(found), planner="reuse")
     found["problem"]["buffers"][0]["name"] = "other"
     assert verify_plan(plan_problem(instance_of(found), planner="reuse")).ok

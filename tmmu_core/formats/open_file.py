@@ -138,7 +138,7 @@ def read_any(data: bytes, name: str = "", readers: Sequence[Reader] = READERS) -
             if isinstance(error, InvalidIrShapes):
                 raise
             error.source = error.source or name
-            later = [(other.name, other.refuses(plain) or "an earlier reader took it") for other in readers[k + 1 :]]
+            later = [(other.name, other.refuses(plain) or "an earlier reader read it") for other in readers[k + 1 :]]
             error.tried = error.tried or (*tried, (reader.name, error.message), *later)
             raise
     _refuse_later(plain, name)

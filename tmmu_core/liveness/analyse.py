@@ -231,7 +231,7 @@ def _reject_misaligned(timeline: Timeline, groups: Groups, planned: I64) -> None
         off = [i for i in inside if int(groups.offset[i]) % grids[i]]
         if off:
             i = min(off, key=ids.__getitem__)
-            place = f"tensor {ids[i]!r} lies at byte {groups.offset[i]} of its storage"
+            place = f"tensor {ids[i]!r} is at byte {groups.offset[i]} of its storage"
             message = f"{place}, not at a multiple of its {what}, {grids[i]} B."
             hint = f"Choose byte offsets, of this view and its bases, that add up to a multiple of {grids[i]}."
             raise AlignmentViolation(message, tensor=ids[i], hint=hint, path=f"$.tensors[{i}].{field}")

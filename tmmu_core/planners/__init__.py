@@ -121,7 +121,7 @@ _ROWS: tuple[ArenaPlannerEntry | MemoryPlannerEntry, ...] = (
     ),
     ArenaPlannerEntry(
         "naive",
-        "no reuse: a slot for each storage, the honest baseline",
+        "no reuse: a slot for each storage, the baseline",
         "slots:plan_naive",
         has_slots=True,
     ),
@@ -146,13 +146,13 @@ _ROWS: tuple[ArenaPlannerEntry | MemoryPlannerEntry, ...] = (
     ),
     ArenaPlannerEntry(
         "search",
-        "local search on the order that greedy places in",
+        "local search on the order in which greedy places",
         "search:search",
         {"iterations": 400, "seed": 0, "max_nodes": None},
     ),
     ArenaPlannerEntry(
         "exact",
-        "branch and bound over canonical packings: any time, minimising, with a proven bound",
+        "branch and bound over canonical packings, which can be stopped, with a proven bound",
         "exact:exact",
         {"budget": 600_000, "minimise": None, "max_nodes": None},
     ),

@@ -46,7 +46,7 @@ def auto(problem: Problem, options: Mapping[str, Any], progress: Progress | None
     if best.extent <= bound.bytes:
         why = "a greedy run meets the lower bound"
     elif best.extent <= goal:
-        why = f"a greedy run fits the capacity of {goal} bytes; the least was not asked for"
+        why = f"a greedy run fits the capacity of {goal} bytes; a smaller extent was not requested"
     elif best.stopped:
         why = "the search was stopped"
     elif not cols.small:
@@ -66,8 +66,8 @@ def auto(problem: Problem, options: Mapping[str, Any], progress: Progress | None
     walked = search(problem, {}, meter)
     if extent_of(cols, walked.offset.tolist()) < extent:
         walked = replace(walked, lower_bound=packing.lower_bound)
-        return _noted(walked, "search", f"{above}; it came lower than exact, which could not end")
-    return _noted(packing, "exact", f"{why}; search came no lower")
+        return _noted(walked, "search", f"{above}; search found a lower extent than exact, which reached its limit")
+    return _noted(packing, "exact", f"{why}; search found no lower extent")
 
 
 def _noted(packing: Packing, picked: str, why: str) -> Packing:

@@ -131,7 +131,7 @@ def between(runs: Sequence[Run], good: str | None, bad: str | None) -> tuple[Run
         return tuple(runs[start:])
     end = _at(runs, bad)
     if start > end:
-        raise StoreFault(f"the run of {good} is later than that of {bad}.", hint="Swap --good and --bad.")
+        raise StoreFault(f"the run of {good} is later than the run of {bad}.", hint="Swap --good and --bad.")
     return tuple(runs[start : end + 1])
 
 

@@ -148,7 +148,7 @@ def open_engine(url: str, *, create: bool) -> tuple[sql.Engine, str]:
                 sql.event.listen(engine, "begin", _begin_sqlite)
             engine.connect().close()
         except (TypeError, ValueError) as error:
-            why = f"the URL's options are not those of its driver: {error}."
+            why = f"the driver does not accept the URL's options: {error}."
             raise StoreFault(why, store=name, hint=_FORMS) from error
         _create_tables(engine, name, create=create)
     return engine, name

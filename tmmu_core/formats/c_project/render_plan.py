@@ -191,7 +191,7 @@ def build_render_plan(
         if end > size:
             raise _incomplete(tensor.tensor_id, f"ends at byte {end:,} of {size:,}")
         if tensor.offset % tensor.alignment:
-            raise _incomplete(tensor.tensor_id, f"lies at byte {tensor.offset:,}, no multiple of {tensor.alignment}")
+            raise _incomplete(tensor.tensor_id, f"is at byte {tensor.offset:,}, misaligned to {tensor.alignment}")
     envelope = [[a.role, a.memory, a.source_memory, a.size, a.alignment, a.is_staged] for a in arenas]
     placement = [[t.tensor_id, arenas[t.region_id].role, arenas[t.region_id].memory, t.offset, t.size] for t in tensors]
     scratch, persistent, constant = (tuple(arena for arena in arenas if arena.role == role) for role in ROLES)

@@ -70,7 +70,7 @@ def refuses(data: bytes) -> str:
     except UnicodeDecodeError:
         return "it is not text"
     if _columns_in(text, ",")[:3] == ["tensor_id", "arena", "logical_slot"]:
-        return "it holds the rows of a plan without its head, which cannot be read back; keep plans as JSON or CBOR"
+        return "it contains the rows of a plan without its head, which a reader needs: store plans as JSON or CBOR"
     for mark, separator in _SEPARATORS.items():
         if len({NAMES[cell] for cell in _columns_in(text, mark) if cell in NAMES}) >= 2:
             return f"its first line separates the columns by {separator}, not by commas" if separator else ""
@@ -252,7 +252,7 @@ def _header(cells: list[str], source: str) -> tuple[dict[str, int], bool]:
             hint = f"{_HEADER_HINT} {OTHER_NAMES}"
             raise _refusal(source, 1, cell or str(k + 1), f"unknown column {cell!r}", hint)
         if name in where:
-            what = f"it means {name!r}, as {cells[where[name]]!r} does"
+            what = f"it is read as {name!r}, and so is {cells[where[name]]!r}"
             raise _refusal(source, 1, cell, what, "Keep one of the two.")
         where[name] = k
     for name in NEEDED:
@@ -266,7 +266,7 @@ def _header(cells: list[str], source: str) -> tuple[dict[str, int], bool]:
 def _row(cells: list[str], where: Mapping[str, int], inclusive: bool) -> _Row:
     if len(cells) != len(where):
         hint = "Give every row one field per column; an empty field is fine for gaps, alignment and offset."
-        raise _Fault("", f"{len(cells)} fields where the header names {len(where)}", hint)
+        raise _Fault("", f"{len(cells)} fields, but the header names {len(where)}", hint)
     cell = dict.fromkeys(COLUMNS, "") | {name: cells[k].strip() for name, k in where.items()}
 
     def whole(name: str, most: int) -> int:

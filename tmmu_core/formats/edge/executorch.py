@@ -73,7 +73,7 @@ def read(data: bytes, name: str = "") -> PlainInstance:
     notes = list(chosen.notes())
     if len(plans) > 1:
         others = ", ".join(sorted(plan.name for plan in plans if plan is not chosen))
-        notes.insert(0, f'the method "{chosen.name}" is shown; the program holds {others} too')
+        notes.insert(0, f'the method "{chosen.name}" is shown; the program also contains {others}')
     return instance_of(stem_of(name) or chosen.name, chosen.lives, notes)
 
 
@@ -205,7 +205,7 @@ class _Method:
             raise ValueError(f"value {number} has the element type {element} and the shape {list(shape[:8])}.")
         size, offset = WIDTHS[element] * prod(shape), place.number(1, "I") | place.number(2, "I") << 32
         if max(size, offset) > LAST_BYTE:
-            raise ValueError(f"value {number} is {size} bytes at {offset}.")
+            raise ValueError(f"value {number} has {size} bytes at offset {offset}.")
         extra = table.table(9)
         label = extra.text(1) if extra is not None else ""
         self.values[number] = _Value(number, place.number(0, "I"), offset, size, label)
@@ -348,7 +348,7 @@ def read_trace(data: bytes, name: str = "") -> PlainInstance:
     events = [event for event in events if event.cat == MEMORY_EVENTS]
     wrong = next((e for e in events if min(e.ts, e.dur, e.pid, e.tid) < 0 or max(e.ts, e.dur, e.tid) > LAST_BYTE), None)
     if wrong is not None or not events:
-        what = f"{wrong.name!r} is {wrong.dur} bytes at {wrong.ts}" if wrong else "it holds no allocation"
+        what = f"{wrong.name!r} has {wrong.dur} bytes at offset {wrong.ts}" if wrong else "it contains no allocation"
         raise UnreadableInput(f"the trace is damaged: {what}.", source=name, hint=TRACE_HINT)
     ends: Counter[int] = Counter()
     placed = False

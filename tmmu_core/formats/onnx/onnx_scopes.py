@@ -271,8 +271,8 @@ class _Flattening:
     def _check(self, node: onnx.NodeProto, bodies: list[tuple[str, onnx.GraphProto]], place: str) -> None:
         operator = operator_name(node)
         if operator not in _BODIES:
-            what = "holds a subgraph, which is not supported"
-            hint = "Simplify the model first, so that it has no subgraphs but those of If, Loop and Scan."
+            what = "contains a subgraph, which is not supported"
+            hint = "Simplify the model first, so that it has no subgraphs except those of If, Loop and Scan."
             _refuse(node, place, self.source, what, hint)
         if sorted(name for name, _ in bodies) != sorted(_BODIES[operator]):
             _refuse(node, place, self.source, "has no body", "Export the model again.")

@@ -342,5 +342,5 @@ def _refuse_element(value: str, element: int, name: str) -> None:
     if element not in DTYPES:
         known = element in TensorProto.DataType.values()
         kind = TensorProto.DataType.Name(element) if known else f"number {element}"
-        what = f"{value} holds elements of the type {kind}, which have no fixed size."
+        what = f"{value} has elements of the type {kind}, which have no fixed size."
         raise UnreadableInput(what, source=name, hint="Cut the text processing off the model.")

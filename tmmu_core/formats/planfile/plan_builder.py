@@ -170,7 +170,7 @@ def _check_rows(rows: Sequence[TensorRow], by_id: Sequence[int], arenas: Collect
             raise UnreadableInput(what, source=source, place=f"$.tensors[{i}].tensor_id")
     for i in by_id:
         if rows[i].arena not in arenas:
-            what = f'the tensor "{rows[i].tensor_id}" lies in the arena "{rows[i].arena}", which is not in the plan.'
+            what = f'the tensor "{rows[i].tensor_id}" is in the arena "{rows[i].arena}", which is not in the plan.'
             hint = f"Its arenas are: {', '.join(arenas) or 'none'}."
             raise UnreadableInput(what, source=source, place=f"$.tensors[{i}].arena", hint=hint)
 

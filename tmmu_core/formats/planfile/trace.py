@@ -285,7 +285,7 @@ def _decoded(record: Any, before: Sequence[_Record]) -> _Record:
         hint = f'This version reads "{TRACE_SCHEMA}".'
         raise UnreadableInput(f'the trace schema "{read.trace_schema}" is not known.', hint=hint)
     if isinstance(read, _Tensor) and read.logical_address[0] != read.arena:
-        what = f'"{read.tensor_id}" lies in {read.arena}, and its address in {read.logical_address[0]}.'
+        what = f'"{read.tensor_id}" is in the arena {read.arena}, but its address is in {read.logical_address[0]}.'
         raise UnreadableInput(what, hint=WRITE_AGAIN)
     if isinstance(read, _Header) and before:
         raise UnreadableInput("a second header follows.")
@@ -297,7 +297,7 @@ def _wrong_backing(plan: Plan, sizes: Mapping[str, int | None]) -> str:
     backing = storages_of(plan).backing[plan.storage].tolist()
     for tensor, counted in zip(plan.tensor_ids, backing, strict=True):
         if sizes[tensor] not in (None, counted):
-            return f'the slot of "{tensor}" has {sizes[tensor]} bytes, but {counted} by its rows'
+            return f'the slot of "{tensor}" has {sizes[tensor]} bytes, but its rows give {counted}'
     return ""
 
 

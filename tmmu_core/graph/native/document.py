@@ -197,7 +197,9 @@ def _decode_json(data: bytes, shape: Any, source: str) -> Any:
         at = _place(text, max(0, text.find(error.object) + error.start))
         raise _damaged("this is not JSON: a text in it is not UTF-8", source, at) from error
     except RecursionError as error:
-        raise _damaged("this JSON is nested too deeply to be a graph", source, "", "Check what wrote it.") from error
+        raise _damaged(
+            "this JSON is nested too deeply to be a graph", source, "", "Check the program that wrote it."
+        ) from error
 
 
 _TO_ZEROS = bytes.maketrans(b"123456789", b"0" * 9)
@@ -248,7 +250,7 @@ def refuse_repeated_keys(data: bytes, source: str) -> None:
         at = _place(data, error.start)
         raise _damaged("this is not JSON: a text in it is not UTF-8", source, at) from error
     except (RecursionError, ValueError) as error:
-        raise _damaged(f"this is not JSON: {error}", source, "", "Check what wrote it.") from error
+        raise _damaged(f"this is not JSON: {error}", source, "", "Check the program that wrote it.") from error
 
 
 def _require_unique_keys(pairs: list[tuple[str, Any]]) -> None:

@@ -116,7 +116,7 @@ def encode_json(graph: Graph, *, gzip: bool = False) -> bytes:
         try:
             json.dumps(node.params, allow_nan=False, default=str)
         except ValueError as error:
-            what = f'the params of the node "{node.node_id}" hold a NaN or an infinity, which JSON cannot represent.'
+            what = f'the params of the node "{node.node_id}" contain a NaN or an infinity, which JSON cannot represent.'
             path, hint = f"$.nodes[{k}].params", "Write the graph as CBOR."
             raise InvalidIrShapes(what, hint=hint, reason="not_json", node_id=node.node_id, path=path) from error
     encode = msgspec.json.Encoder().encode
@@ -146,7 +146,7 @@ def encode(graph: Graph, name: str) -> bytes:
         if plain.endswith(ending):
             return writer(graph, gzip=plain != name)
     hint = "End the name in .json, .cbor, .json.gz or .cbor.gz."
-    raise UnreadableInput("the ending of this file name is not that of a graph format.", source=name, hint=hint)
+    raise UnreadableInput("a graph file cannot have this ending.", source=name, hint=hint)
 
 
 def normal_form(graph: Graph) -> dict[str, Any]:

@@ -56,7 +56,7 @@ def constants(graph: Graph, where: Path | None, name: str = "") -> Constants:
         if tensor.id in head:
             begin, end = head[tensor.id].data_offsets
             if not 0 <= begin <= end <= size:
-                what = f'the sidecar is cut off, or damaged: "{tensor.id}" lies at bytes {begin} to {end} of {size}.'
+                what = f'the sidecar is cut off, or damaged: "{tensor.id}" is at bytes {begin} to {end} of {size}.'
                 raise UnreadableInput(what, source=str(path), hint="Copy the file again.")
             pieces[tensor.id] = InFile(path, start + begin, end - begin)
     return Constants(pieces)

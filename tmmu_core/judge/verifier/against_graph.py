@@ -18,14 +18,14 @@ from tmmu_core.plans.model import Plan
 RULES: dict[str, str] = {
     "graph": "the graph is valid under the plan's mode, preset and order, and has the plan's ir_hash",
     "tensors": "the plan has one row per tensor of the timeline, with the graph's size, shape, dtype and role",
-    "arena": "every tensor is in the arena that it declares, or else in that of its role",
+    "arena": "every tensor is in the arena that it declares, or else in the arena of its role",
     "dead_access": "every read is within the tensor's live range, every write is at its birth",
-    "live_range": "births and deaths are those of contract §1, given the in-place reuse that the plan lists",
+    "live_range": "births and deaths follow contract §1 and the in-place reuse that the plan lists",
     "sharing": "tensors share a storage exactly where a view, an alias group or an in-place write requires it",
     "address": "views and in-place outputs are at their offset in the storage",
     "must_not_alias": "must_not_alias pairs share neither a slot nor a byte",
     "illegal_handoff": "every in-place reuse is permitted by its node and meets the conditions of contract §1",
-    "retention": "the activation and retained-activation bytes are those of the graph",
+    "retention": "the activation and retained-activation bytes equal the figures of the graph",
 }
 """Rule → the property that it checks."""
 

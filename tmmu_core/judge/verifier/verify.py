@@ -47,7 +47,7 @@ OWN_RULES: dict[str, str] = {
     "sparse_address": "every slot is at the hash of token, arena and number (plans of the superseded draft)",
     "slots_max_live": "there are as many slots as storages live together; planners other than slots may use more",
     "figures": "slots, max live, storages, peak live bytes, totals and ratios follow from the rows",
-    "certificate": "a stated bound is that of its witness, and an optimal extent equals its bound",
+    "certificate": "a stated bound equals the bound of its witness, and an optimal extent equals its bound",
     "handoff": "in-place reuse is at the input's death and the output's birth, and is marked if and only if taken",
     "hash": "the hashes of order, layout and plan follow from the plan",
     "configuration": "arenas have the capacity, alignment and page size of their configuration",
@@ -224,7 +224,7 @@ def check_handoffs(facts: PlanFacts) -> Iterator[Finding]:
         a, b = int(plan.storage[i]), int(plan.storage[j])
         if {plan.death[i], facts.death[a], plan.birth[j], facts.birth[b]} != {step}:
             problems.append(
-                f"is not at the death {facts.death[a]} of the one and the birth {facts.birth[b]} of the other"
+                f'is not at the death of "{x}" ({facts.death[a]}) and the birth of "{y}" ({facts.birth[b]})'
             )
         if plan.arena[i] != plan.arena[j]:
             problems.append("is between two arenas")

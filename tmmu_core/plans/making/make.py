@@ -135,7 +135,7 @@ def _warnings(graph: Graph, request: PlanRequest, plan: Plan) -> Iterator[str]:
     }
     for k, rule in enumerate(request.options.get("rules") or ()):
         if f"rule {k + 1}" not in applied:
-            yield f"helia rule {k + 1} ({json_text(rule)}) has no effect: no tensor matches it first."
+            yield f"helia rule {k + 1} ({json_text(rule)}) has no effect: no match, or earlier rules match first."
 
 
 # --- instances ---------------------------------------------------------------------------------------------------

@@ -145,7 +145,7 @@ def arenas_in_use(source: Graph | PlainInstance, request: PlanRequest) -> tuple[
         return tuple([problem.arena for problem in source.problems])
     if request.is_one_memory:
         if request.arenas and set(request.arenas) != {ONE_MEMORY}:
-            message = "the arena configuration declares several arenas, and the memory limit means one memory for all."
+            message = "the arena configuration declares several arenas, but the memory limit needs one memory for all."
             hint = "Leave the configuration out, or limit its arenas: --capacity ARENA=BYTES."
             raise InvalidIrShapes(message, reason="one_memory", node_id="", hint=hint)
         return (ONE_MEMORY,)
