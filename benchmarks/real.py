@@ -2,8 +2,7 @@
 
 Each step is fitted to 80, 60 and 40 % of what eager mode holds beside parameters, buffers and inputs, compiled, and run
 once. ``docs/measured/real.md`` shows the last result of each step, which ``benchmarks/found/real.json`` holds with its
-commit. Needs PyTorch; sizes are small, so that all of it takes minutes on a CPU. ``--device cuda`` runs the same steps
-and those of ``real_large`` on a GPU and writes ``docs/measured/real-cuda.md``.
+commit. Needs PyTorch; sizes are small, so that all of it takes minutes on a CPU. ``--device cuda`` runs ``real_cuda``.
 """
 
 import argparse
@@ -19,7 +18,7 @@ import msgspec
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "docs" / "measured"
-OUT, OUT_CUDA = FOLDER / "real.md", FOLDER / "real-cuda.md"
+OUT = FOLDER / "real.md"
 FOUND = ROOT / "benchmarks" / "found" / "real.json"
 PERCENTS = (80, 60, 40)
 BUDGETS = (0.7, 0.4)
@@ -98,15 +97,19 @@ def read_found() -> dict[str, Found]:
     return msgspec.json.decode(FOUND.read_bytes(), type=dict[str, Found]) if FOUND.exists() else {}
 
 
+def commit() -> str:
+    """Return the commit that is checked out."""
+    command = ["git", "rev-parse", "--short=8", "HEAD"]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+
+
 def record(name: str, **results: Any) -> None:
     """Record the results of a step with the commit and the version of PyTorch, and write the page."""
     import torch
 
-    command = ["git", "rev-parse", "--short=8", "HEAD"]
-    commit = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
-    found = read_found() | {name: Found(commit, str(torch.__version__), **results)}
+    found = read_found() | {name: Found(commit(), str(torch.__version__), **results)}
     FOUND.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n")
-    OUT.write_text(page(found, "cpu"))
+    OUT.write_text(page(found))
 
 
 def beside_aot(name: str, fit: Any, inputs: tuple[Any, ...]) -> tuple[list[Beside], list[str]]:
@@ -148,7 +151,7 @@ def beside_aot(name: str, fit: Any, inputs: tuple[Any, ...]) -> tuple[list[Besid
     return found, failures
 
 
-def measure(name: str, make: Callable[[], tuple[Any, Any]], device: str) -> dict[str, Any]:
+def measure(name: str, make: Callable[[], tuple[Any, Any]]) -> dict[str, Any]:
     """Return the fields of ``Found`` for one training step."""
     import torch
 
@@ -157,7 +160,7 @@ def measure(name: str, make: Callable[[], tuple[Any, Any]], device: str) -> dict
 
     torch.manual_seed(0)
     module, inputs = make()
-    module, inputs = module.to(device).train(), tuple(each.to(device) for each in inputs)
+    module = module.train()
     start = tmmu.fit(module, "1PiB", example_inputs=inputs)
     assert isinstance(start, TorchFit)
     eager = start.step.measured(start.step.module).peak_bytes
@@ -181,7 +184,7 @@ def measure(name: str, make: Callable[[], tuple[Any, Any]], device: str) -> dict
     return {"start": first, "rows": tuple(rows), "beside": tuple(beside), "failures": tuple(failures)}
 
 
-def page(found: Mapping[str, Found], device: str) -> str:
+def page(found: Mapping[str, Found]) -> str:
     """Return the page of the results."""
     from benchmarks.real_steps import STEPS
 
@@ -191,8 +194,7 @@ def page(found: Mapping[str, Found], device: str) -> str:
     lines = [
         "# PyTorch steps: planned and measured peaks",
         "",
-        f"`python -m benchmarks.real` measures on {device} and writes this page.",
-        *([] if device != "cpu" or OUT_CUDA.exists() else ["With `--device cuda` it has not run yet: no GPU."]),
+        "`python -m benchmarks.real` measures on the CPU and writes this page. GPU: real-cuda.md.",
         "Bytes are live bytes of all storages; scratch memory inside of kernels is not counted.",
         "A budget is a percentage of what eager mode holds beside parameters, buffers and inputs.",
         "Where the answer is `open` or `cannot`, the row shows the best plan found, which is over the capacity.",
@@ -269,6 +271,7 @@ def main() -> None:
     """Measure all steps, or those that are named, and write the page."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--workers", type=int, default=4, help="with --device cuda: processes that plan steps")
     parser.add_argument("steps", nargs="*")
     given = parser.parse_args()
     import torch
@@ -277,27 +280,22 @@ def main() -> None:
         parser.error("--device cuda: PyTorch finds no GPU. Leave --device out to measure on the CPU.")
     from benchmarks.real_steps import STEPS
 
-    is_cuda = given.device.startswith("cuda")
-    found: dict[str, Found] = {}
+    if given.device.startswith("cuda"):
+        from benchmarks.real_cuda import measure_all
+
+        measure_all(given.steps, given.device, given.workers)
+        return
     for name, make in STEPS.items():
         if given.steps and name not in given.steps:
             continue
         begun = time.monotonic()
         try:
-            results = measure(name, make, given.device)
+            results = measure(name, make)
         except Exception as error:
             line = next(iter(str(error).strip().splitlines()), "")
             results = {"failures": (f"{name}: {type(error).__name__}: {line}",)}
         print(name, f"{time.monotonic() - begun:.1f} s", *results.values(), sep="\n  ", file=sys.stderr, flush=True)
-        if is_cuda:
-            found[name] = Found("", str(torch.__version__), **results)
-        else:
-            record(name, **results)
-    if is_cuda:
-        from benchmarks.real_large import on_gpu
-
-        lines = on_gpu(given.device, PERCENTS, BUDGETS)
-        OUT_CUDA.write_text(page(found, given.device) + "\n".join(lines) + "\n")
+        record(name, **results)
 
 
 if __name__ == "__main__":

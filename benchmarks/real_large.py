@@ -1,35 +1,26 @@
-"""Large training steps of ``benchmarks.real``: the largest batch on fake tensors, and measured rows on a GPU.
+"""The largest batch of large training steps, on fake tensors: ``python -m benchmarks.real_large``.
 
-``python -m benchmarks.real_large`` finds the largest batch of GPT-2 medium that fits 24 GB with AdamW. It prints what
-binds the peak, the bytes of each kind of module, the cost and the CPU seconds, and writes them to
-``docs/measured/real.md``. It needs no GPU. ``python -m benchmarks.real --device cuda`` runs :func:`on_gpu`.
+Finds the largest batch of GPT-2 medium that fits 24 GB with AdamW. Prints what binds the peak, the bytes of each kind
+of module, the cost and the CPU seconds, and writes them to ``docs/measured/real.md``. Needs no GPU; ``real_cuda`` runs
+the same models on one.
 """
 
 import argparse
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
-from torch._functorch import config
-from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch.nn import functional
-from torch.utils.checkpoint import checkpoint
 
 import tmmu_core as tmmu
 from benchmarks.real import record
 from benchmarks.real_steps import Decoder, Encoder, LanguageModel
 from tmmu_core.fitting.layers import grouped_layers
-from tmmu_core.fitting.pytorch.fx_optimizer import make_optimizer
 from tmmu_core.formats.pytorch.torch_module import fake_tensors
 from tmmu_core.library.torch_fit import TorchFit
 
 COLUMNS = ("parameters", "optimizer_state", "activations", "kept", "recomputed", "offloaded", "at_peak")
-REPEATS = 5
-"""Steps whose median time is a row's."""
 
 
 class Gpt2(nn.Module):
@@ -106,105 +97,6 @@ def question(name: str, capacity: str, sizes: tuple[int, int]) -> str:
         f"{time.process_time() - begun:.1f} CPU seconds",
     ]
     return "\n".join(lines)
-
-
-@dataclass(frozen=True)
-class Way:
-    """One way to run a large step on a GPU; bytes, 0 where there is no plan."""
-
-    name: str
-    step: Any
-    capacity: int = 0
-    planned: int = 0
-    modelled: int = 0
-    """Reserved bytes by the model of the allocator."""
-
-
-HEADER = "| step | way | capacity | planned | allocated | reserved by the model | reserved | ms per step |"
-
-
-def on_gpu(device: str, percents: tuple[int, ...], budgets: tuple[float, ...]) -> list[str]:
-    """Measure all large steps in bf16 with AdamW; return the lines of the page.
-
-    Each runs as it is, with checkpoints by hand, at AOTAutograd's budgets, and fitted. A fitted step runs under
-    ``set_per_process_memory_fraction``: over its capacity it runs out of memory.
-    """
-    lines = ["", f"## Large steps on {torch.cuda.get_device_name(device)}", "", HEADER, "|---|---|" + "---:|" * 6]
-    for name in MODELS:
-        for prepare in ways(name, device, percents, budgets):
-            try:
-                way, module, inputs = prepare()
-                allocated, reserved, took = measured(way, module, inputs)
-            except (RuntimeError, tmmu.TmmuError) as error:  # also out of memory
-                lines.append(f"| {name} | {str(error).splitlines()[0]} |")
-                continue
-            numbers = (way.capacity, way.planned, allocated, way.modelled, reserved)
-            lines.append(f"| {name} | {way.name} | {' | '.join(f'{each:,}' for each in numbers)} | {took:.1f} |")
-    return lines
-
-
-def ways(
-    name: str, device: str, percents: tuple[int, ...], budgets: tuple[float, ...]
-) -> Iterator[Callable[[], tuple[Way, nn.Module, Tensor]]]:
-    """Yield a function for each way to run a model; each builds the model itself."""
-
-    def made() -> tuple[nn.Module, Tensor, TorchFit]:
-        torch.manual_seed(0)
-        module, inputs = MODELS[name][0]().to(device, torch.bfloat16).train(), MODELS[name][1]().to(device)
-        inputs = inputs.to(torch.bfloat16) if inputs.is_floating_point() else inputs
-        start = tmmu.fit(module, "1PiB", example_inputs=inputs, optimizer="adamw")
-        assert isinstance(start, TorchFit)
-        return module, inputs, start
-
-    def eager() -> tuple[Way, nn.Module, Tensor]:
-        module, inputs, start = made()
-        return Way("eager", module, planned=start.eager_peak_bytes), module, inputs
-
-    def by_hand() -> tuple[Way, nn.Module, Tensor]:
-        module, inputs, _ = made()
-        for block in module.get_submodule("blocks").children():
-            block.forward = partial(checkpoint, block.forward, use_reentrant=False)
-        return Way("checkpoint of each block", module), module, inputs
-
-    def aot(budget: float) -> tuple[Way, nn.Module, Tensor]:
-        module, inputs, start = made()
-        with config.patch(activation_memory_budget=budget):
-            step = start.step.compiled(min_cut_rematerialization_partition)
-        return Way(f"AOTAutograd {budget}", step), module, inputs
-
-    def fitted(percent: int) -> tuple[Way, nn.Module, Tensor]:
-        module, inputs, start = made()
-        capacity = start.eager_peak_bytes * percent // 100
-        fit = tmmu.fit(module, capacity, example_inputs=inputs, optimizer="adamw")
-        assert isinstance(fit, TorchFit)
-        way = Way(f"fit {percent} %: {fit.answer}", fit.compile(), capacity, fit.extent_bytes, fit.reserved_bytes)
-        return way, module, inputs
-
-    yield from (eager, by_hand)
-    yield from (partial(aot, budget) for budget in budgets)
-    yield from (partial(fitted, percent) for percent in percents)
-
-
-def measured(way: Way, module: nn.Module, inputs: Tensor) -> tuple[int, int, float]:
-    """Run the step and the optimizer; return peak allocated and reserved bytes and the median milliseconds."""
-    optimizer = make_optimizer("adamw", list(module.parameters()))
-    torch.cuda.empty_cache()
-    torch.cuda.reset_peak_memory_stats()
-    if way.capacity:  # the model's reserved bytes of slack: a limit on the reserved bytes is what PyTorch enforces
-        limit = max(way.capacity, way.modelled)
-        torch.cuda.set_per_process_memory_fraction(min(1.0, limit / torch.cuda.mem_get_info()[1]))
-    times = []
-    try:
-        for _ in range(REPEATS):
-            begun = time.perf_counter()
-            way.step(inputs).backward()
-            optimizer.step()
-            optimizer.zero_grad(set_to_none=True)
-            torch.cuda.synchronize()
-            times.append(1000 * (time.perf_counter() - begun))
-    finally:
-        torch.cuda.set_per_process_memory_fraction(1.0)
-    return torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved(), sorted(times)[REPEATS // 2]
 
 
 def main() -> None:

@@ -30,8 +30,8 @@ KINDS: tuple[Kind, ...] = ("order", "recompute", "offload")
 """Moves that a step of PyTorch can run."""
 DEFAULT_KINDS = KINDS[:2]
 """Moves without ``allow``: a copy to host memory is slow, and on the CPU it saves nothing."""
-ALIGNMENT = 64
-"""Bytes to which PyTorch's allocator on the CPU aligns."""
+ALIGNMENT, DEVICE_ALIGNMENT = 64, 512
+"""Bytes to which PyTorch's allocators align: on the CPU, and on a GPU."""
 NODES, NODES_WHERE_CLOSE = 1_000, 20_000
 """Nodes of the search for a packing. The runtime's allocator places tensors itself, so a proof of the last bytes is not
 worth its time; the second value is for live bytes that fit the capacity while their packing does not."""
@@ -327,7 +327,7 @@ def _peak_bytes(plan: Any) -> int:
 
 def _fitted(graph: Graph, capacity: Capacity, allowed: Allowed, progress: Progress | None, device: str) -> Fitted:
     """Fit a step in one memory; search longer for a packing where live bytes fit the capacity."""
-    request = REQUEST.but(alignment=ALIGNMENT)
+    request = REQUEST.but(alignment=ALIGNMENT if device == "cpu" else DEVICE_ALIGNMENT)
     found = _fitted_with(request, graph, capacity, allowed, progress, device)
     if found.answer == "open" and min(_peak_bytes(each.plan) for each in found.curve) <= (capacity.total or 0):
         longer = request.but(options={"max_nodes": NODES_WHERE_CLOSE})

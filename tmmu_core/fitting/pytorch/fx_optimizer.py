@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 import msgspec
 import torch
 from torch._subclasses.fake_tensor import DataDependentOutputException
+from torch.utils._foreach_utils import _get_foreach_kernels_supported_devices
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tmmu_core.base import strict
@@ -57,6 +58,9 @@ class _Values(TorchDispatchMode):
 def _first_steps(given: Optimizer, parameters: list[Any]) -> tuple[Any, int, int]:
     """Return the optimizer after two steps, and the live bytes before and at the peak of the second."""
     optimizer = make_optimizer(given, parameters)
+    for group in optimizer.param_groups:
+        if group.get("foreach", False) is None and not group.get("fused"):  # PyTorch's choice for tensors that are real
+            group["foreach"] = all(each.device.type in _get_foreach_kernels_supported_devices() for each in parameters)
     for each in parameters:
         each.grad = torch.zeros_like(each) if each.requires_grad else None
     states = [each for state in optimizer.state.values() for each in state.values() if isinstance(each, torch.Tensor)]

@@ -1,0 +1,324 @@
+"""Training steps on a GPU: ``python -m benchmarks.real --device cuda [STEP ...]``.
+
+Runs the steps of ``real_steps``, and the models of ``real_large`` in bf16 with AdamW: in eager mode, with a checkpoint
+around each repeated block, at AOTAutograd's memory budgets, and fitted. A fitted step runs under
+``set_per_process_memory_fraction``: it raises an error if the allocator needs more than its capacity and reserve.
+Steps are planned in parallel and run one at a time. Writes ``docs/measured/real-cuda.md`` and ``found/real-cuda.json``.
+"""
+
+import gc
+import os
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import pairwise
+from multiprocessing import get_context
+from typing import Any
+
+import msgspec
+import torch
+from torch import nn
+from torch._functorch import config
+from torch._functorch.partitioners import min_cut_rematerialization_partition
+from torch.utils.checkpoint import checkpoint
+
+import tmmu_core as tmmu
+from benchmarks.real import BUDGETS, FOLDER, PERCENTS, ROOT, commit
+from benchmarks.real_large import MODELS
+from benchmarks.real_steps import STEPS
+from tmmu_core.fitting.pytorch.fx_optimizer import make_optimizer
+from tmmu_core.library.torch_fit import TorchFit
+
+OUT, FOUND = FOLDER / "real-cuda.md", ROOT / "benchmarks" / "found" / "real-cuda.json"
+WARM, REPEATS = 2, 7
+"""Steps before the measurement, and measured steps; a row's time is their median."""
+COLUMNS = "step, way, answer, limit, planned, workspaces, allocated, to plan, model, reserved, to model, ms, results"
+BLOCK = 512
+"""Bytes to which PyTorch's allocator on a GPU rounds."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One way to run a step. Bytes; 0 where there is no plan or no limit."""
+
+    step: str
+    way: str
+    answer: str = ""
+    limit: int = 0
+    """Enforced on the reserved bytes: capacity of the fit and its reserve."""
+    planned: int = 0
+    modelled: int = 0
+    """Reserved bytes by the model of the allocator, with the workspaces."""
+    workspaces: int = 0
+    """Allocated after a step beside parameters, buffers, inputs and states of the optimizer: cuBLAS and others."""
+    allocated: int = 0
+    """``torch.cuda.max_memory_allocated``."""
+    reserved: int = 0
+    """``torch.cuda.max_memory_reserved``."""
+    milliseconds: float = 0.0
+    """Median time of a step."""
+    equal: str = ""
+    """Whether gradients and buffers are those of the compiled step without moves."""
+    error: str = ""
+
+    @property
+    def over_plan(self) -> float:
+        """Allocated bytes beside the workspaces, as a change in percent of the planned peak."""
+        return 100 * (self.allocated - self.workspaces - self.planned) / self.planned
+
+    @property
+    def over_model(self) -> float:
+        """Reserved bytes, as a change in percent of the modelled ones."""
+        return 100 * (self.reserved - self.modelled) / self.modelled
+
+
+@dataclass(frozen=True)
+class Found:
+    """The results of one step."""
+
+    commit: str
+    device: str
+    torch: str
+    rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True)
+class Runner:
+    """A step on the GPU that is run in several ways."""
+
+    name: str
+    module: nn.Module
+    inputs: tuple[torch.Tensor, ...]
+    optimizer: str | None
+    alone: AbstractContextManager[Any]
+    """Held while the GPU runs."""
+
+    def fit(self, capacity: int | str) -> TorchFit:
+        """Return the step fitted to ``capacity`` bytes of live tensors."""
+        found = tmmu.fit(self.module, capacity, example_inputs=self.inputs, optimizer=self.optimizer)
+        assert isinstance(found, TorchFit)
+        return found
+
+    def run(self, row: Row, step: Callable[..., Any]) -> Row:
+        """Run ``step`` and return ``row`` with its measurements, or with the error that it raised."""
+        with self.alone:
+            _release()
+            try:
+                if row.limit:
+                    torch.cuda.set_per_process_memory_fraction(min(1.0, row.limit / torch.cuda.mem_get_info()[1]))
+                return self._measured(row, step)
+            except RuntimeError as error:  # also out of memory
+                traceback.print_exc()
+                return replace(row, error=str(error).splitlines()[0])
+            finally:
+                torch.cuda.set_per_process_memory_fraction(1.0)
+                _release()
+
+    def _measured(self, row: Row, step: Callable[..., Any]) -> Row:
+        parameters = list(self.module.parameters())
+        optimizer = None if self.optimizer is None else make_optimizer(self.optimizer, parameters)
+        states = [each for state in (optimizer.state.values() if optimizer else ()) for each in state.values()]
+        _release()
+        times = []
+        for k in range(WARM + REPEATS):
+            if k == WARM:
+                torch.cuda.reset_peak_memory_stats()
+            begun = time.perf_counter()
+            step(*self.inputs).backward()
+            if optimizer is not None:
+                optimizer.step()
+            for each in parameters:
+                each.grad = None
+            torch.cuda.synchronize()
+            times.append(1000 * (time.perf_counter() - begun))
+        held = _held_bytes([*parameters, *self.module.buffers(), *self.inputs, *states])
+        return replace(
+            row,
+            workspaces=torch.cuda.memory_allocated() - held,
+            allocated=torch.cuda.max_memory_allocated(),
+            reserved=torch.cuda.max_memory_reserved(),
+            milliseconds=sorted(times[WARM:])[REPEATS // 2],
+        )
+
+
+def _release() -> None:
+    gc.collect()
+    torch.cuda.empty_cache()
+
+
+def _held_bytes(tensors: Sequence[Any]) -> int:
+    """Return the bytes of the allocator's blocks of all storages of ``tensors`` on the GPU."""
+    storages = {each.untyped_storage()._cdata: each.untyped_storage() for each in tensors if each.is_cuda}
+    return sum(-(-each.nbytes() // BLOCK) * BLOCK for each in storages.values())
+
+
+@contextmanager
+def checkpointed(module: nn.Module) -> Iterator[int]:
+    """Context manager: run each block of the longest list of equal blocks as a checkpoint; return their number."""
+    lists = [list(each.children()) for each in module.modules() if isinstance(each, (nn.Sequential, nn.ModuleList))]
+    blocks = max((each for each in lists if len({type(block) for block in each}) == 1), key=len, default=[])
+    for block in blocks:
+        block.forward = partial(checkpoint, block.forward, use_reentrant=False)
+    try:
+        yield len(blocks)
+    finally:
+        for block in blocks:
+            del block.forward
+
+
+def measure(name: str, device: str, alone: AbstractContextManager[Any], is_checked: bool) -> Iterator[Row]:
+    """Yield the rows of one step. ``is_checked``: compare gradients and buffers, too."""
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    is_large = name in MODELS
+    module, given = (MODELS[name][0](), MODELS[name][1]()) if is_large else STEPS[name]()
+    dtype = torch.bfloat16 if is_large else torch.float32
+    inputs = tuple(
+        each.to(device, dtype if each.is_floating_point() else each.dtype)
+        for each in (given if isinstance(given, tuple) else (given,))
+    )
+    runner = Runner(name, module.to(device, dtype).train(), inputs, "adamw" if is_large else None, alone)
+    start = runner.fit("1PiB")
+    eager = runner.run(Row(name, "eager", planned=start.eager_peak_bytes), module)
+    yield eager
+    with checkpointed(module) as count:
+        if count > 1:
+            yield runner.run(Row(name, f"checkpoint around {count} blocks"), module)
+
+    def fitted(way: str, capacity: int) -> Row:
+        fit = runner.fit(capacity)
+        slack = eager.workspaces + max(0, fit.reserved_bytes - fit.extent_bytes)
+        row = Row(
+            name,
+            way,
+            fit.answer,
+            capacity + slack if fit.answer == "fits" else 0,
+            fit.extent_bytes,
+            fit.reserved_bytes + eager.workspaces,
+        )
+        if is_checked:
+            with alone:
+                found = fit.check()
+            row = replace(row, equal="equal" if found["gradients_equal"] and found["buffers_equal"] else "differ")
+        return runner.run(row, fit.compile())
+
+    for budget in BUDGETS:
+        with config.patch(activation_memory_budget=budget):
+            step = start.step.compiled(min_cut_rematerialization_partition)
+        with alone:
+            try:
+                peak = start.step.measured(step).peak_bytes
+            except RuntimeError as error:
+                yield Row(name, f"AOTAutograd {budget}", error=str(error).splitlines()[0])
+                continue
+        yield runner.run(Row(name, f"AOTAutograd {budget}"), step)
+        yield fitted(f"fit to its peak ({budget})", peak)
+    states = 2 * sum(each.nbytes for each in module.parameters()) if is_large else 0
+    fixed = states + _held_bytes([*module.parameters(), *module.buffers(), *inputs])
+    for percent in PERCENTS:
+        yield fitted(f"fit to {percent} %", fixed + (start.eager_peak_bytes - fixed) * percent // 100)
+
+
+def _rows(name: str, device: str, alone: AbstractContextManager[Any]) -> list[Row]:
+    rows: list[Row] = []
+    try:
+        for row in measure(name, device, alone, name not in MODELS):
+            print(row, file=sys.stderr, flush=True)
+            rows.append(row)
+    except Exception as error:  # the other steps still run
+        traceback.print_exc()
+        line = next(iter(str(error).strip().splitlines()), "")
+        rows.append(Row(name, "", error=f"{type(error).__name__}: {line}"))
+    return rows
+
+
+def measure_all(names: Sequence[str], device: str, workers: int) -> None:
+    """Measure the named steps, or all, and write the page after each."""
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # deterministic, and of the default's size
+    context = get_context("spawn")
+    with context.Manager() as manager, ProcessPoolExecutor(workers, mp_context=context) as pool:
+        alone = manager.Lock()
+        waiting = {pool.submit(_rows, name, device, alone): name for name in names or (*MODELS, *STEPS)}
+        for done in as_completed(waiting):
+            record(waiting[done], torch.cuda.get_device_name(device), done.result())
+
+
+def record(name: str, device: str, rows: Sequence[Row]) -> None:
+    """Record the rows of a step and write the page."""
+    found = msgspec.json.decode(FOUND.read_bytes(), type=dict[str, Found]) if FOUND.exists() else {}
+    found[name] = Found(commit(), device, str(torch.__version__), tuple(rows))
+    FOUND.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n")
+    OUT.write_text(page(found))
+
+
+def page(found: dict[str, Found]) -> str:
+    """Return the page of the results."""
+    names = [name for name in (*STEPS, *MODELS) if name in found]
+    rows = [row for name in names for row in found[name].rows]
+    done = [row for row in rows if not row.error]
+    planned = [row for row in done if row.planned]
+    modelled = [row for row in done if row.modelled]
+    limited = [row for row in rows if row.limit]
+    pairs = [(own, other) for other, own in pairwise(rows) if own.way.startswith("fit to its peak") and not other.error]
+    counts = (
+        (planned, "are within 3 % of the plan", lambda row: abs(row.over_plan) <= 3),
+        (modelled, "are within 5 % of the model of the allocator", lambda row: abs(row.over_model) <= 5),
+        (limited, "fits ran within their limit", lambda row: not row.error),
+        (pairs, "fits to a peak of AOTAutograd are at most as slow as it", lambda each: _is_no_slower(*each)),
+        ([row for row in done if row.equal], "have equal gradients and buffers", lambda row: row.equal == "equal"),
+    )
+    lines = [
+        "# PyTorch steps on a GPU",
+        "",
+        "Written by `python -m benchmarks.real --device cuda`. Small steps are in float32 without an optimizer;",
+        "GPT-2 medium, Llama 1B and ViT-L are in bf16 with AdamW. Bytes are those of PyTorch's allocator.",
+        "`set_per_process_memory_fraction` enforces the limit on the reserved bytes: the capacity, the workspaces of",
+        "libraries, and the reserved bytes beyond the extent by the model of the allocator. Workspaces are what is",
+        "allocated after a step beside parameters, buffers, inputs and states; the difference to the plan leaves",
+        "them out.",
+        "A percentage is that of what eager mode holds beside parameters, buffers, inputs and states.",
+        "",
+        "## Summary",
+        "",
+        *(f"- {sum(map(good, each))} of {len(each)} {what}." for each, what, good in counts),
+        "",
+        "## Rows",
+        "",
+        f"| {COLUMNS.replace(', ', ' | ')} |",
+        "|---|---|---|" + "---:|" * 9 + "---|",
+        *(_line(row) for row in rows),
+        "",
+        "## Measured at",
+        "",
+        "| step | commit | PyTorch | device |",
+        "|---|---|---|---|",
+        *(f"| {name} | {found[name].commit} | {found[name].torch} | {found[name].device} |" for name in names),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _is_no_slower(own: Row, other: Row) -> bool:
+    return not own.error and own.milliseconds <= other.milliseconds
+
+
+def _line(row: Row) -> str:
+    if row.error:
+        return f"| {row.step} | {row.way} | {row.answer} | {row.error} |"
+    cells = [
+        f"{row.limit:,}" if row.limit else "",
+        f"{row.planned:,}" if row.planned else "",
+        f"{row.workspaces:,}",
+        f"{row.allocated:,}",
+        f"{row.over_plan:+.2f} %" if row.planned else "",
+        f"{row.modelled:,}" if row.modelled else "",
+        f"{row.reserved:,}",
+        f"{row.over_model:+.2f} %" if row.modelled else "",
+        f"{row.milliseconds:.2f}",
+        row.equal,
+    ]
+    return f"| {row.step} | {row.way} | {row.answer} | {' | '.join(cells)} |"
