@@ -1,8 +1,8 @@
 """Training steps on a GPU: ``python -m benchmarks.real --device cuda [STEP ...]``.
 
 Runs the steps of ``real_steps``, and the models of ``real_large`` in bf16 with AdamW: in eager mode, with a checkpoint
-around each repeated block, at AOTAutograd's memory budgets, and fitted. A fitted step runs under
-``set_per_process_memory_fraction``: it raises an error if the allocator needs more than its capacity and reserve.
+around each repeated block, at AOTAutograd's memory budgets, and fitted. A fitted step runs again under
+``set_per_process_memory_fraction``: it raises an error if the allocator needs more than the capacity and its reserve.
 Steps are planned in parallel and run one at a time. Writes ``docs/measured/real-cuda.md`` and ``found/real-cuda.json``.
 """
 
@@ -32,14 +32,19 @@ from benchmarks.real import BUDGETS, FOLDER, PERCENTS, ROOT, commit
 from benchmarks.real_large import MODELS
 from benchmarks.real_steps import STEPS
 from tmmu_core.fitting.pytorch.fx_optimizer import make_optimizer
+from tmmu_core.graph.model import ONE_MEMORY
 from tmmu_core.library.torch_fit import TorchFit
 
 OUT, FOUND = FOLDER / "real-cuda.md", ROOT / "benchmarks" / "found" / "real-cuda.json"
 WARM, REPEATS = 2, 7
 """Steps before the measurement, and measured steps; a row's time is their median."""
-COLUMNS = "step, way, answer, limit, planned, workspaces, allocated, to plan, model, reserved, to model, ms, results"
+COLUMNS = "step, way, answer, capacity, planned, workspaces, allocated, to plan, model, reserved, to model, ms, results"
 BLOCK = 512
 """Bytes to which PyTorch's allocator on a GPU rounds."""
+SEGMENTS = 22 << 20
+"""Reserve for segments that are used in part: one for small blocks and one for larger ones."""
+FRAGMENTED = 0.05
+"""Reserve for fragmentation, as a share of the capacity."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +54,8 @@ class Row:
     step: str
     way: str
     answer: str = ""
-    limit: int = 0
-    """Enforced on the reserved bytes: capacity of the fit and its reserve."""
+    capacity: int = 0
+    """Enforced on the reserved bytes, in a run of its own."""
     planned: int = 0
     modelled: int = 0
     """Reserved bytes by the model of the allocator, with the workspaces."""
@@ -98,9 +103,9 @@ class Runner:
     alone: AbstractContextManager[Any]
     """Held while the GPU runs."""
 
-    def fit(self, capacity: int | str) -> TorchFit:
-        """Return the step fitted to ``capacity`` bytes of live tensors."""
-        found = tmmu.fit(self.module, capacity, example_inputs=self.inputs, optimizer=self.optimizer)
+    def fit(self, capacity: int | str, **options: Any) -> TorchFit:
+        """Return the step fitted to ``capacity``."""
+        found = tmmu.fit(self.module, capacity, example_inputs=self.inputs, optimizer=self.optimizer, **options)
         assert isinstance(found, TorchFit)
         return found
 
@@ -109,9 +114,11 @@ class Runner:
         with self.alone:
             _release()
             try:
-                if row.limit:
-                    torch.cuda.set_per_process_memory_fraction(min(1.0, row.limit / torch.cuda.mem_get_info()[1]))
-                return self._measured(row, step)
+                row = self._measured(row, step, REPEATS)
+                if row.capacity and row.answer == "fits":
+                    torch.cuda.set_per_process_memory_fraction(row.capacity / torch.cuda.mem_get_info()[1])
+                    self._measured(row, step, 1)
+                return row
             except RuntimeError as error:  # also out of memory
                 traceback.print_exc()
                 return replace(row, error=str(error).splitlines()[0])
@@ -119,13 +126,13 @@ class Runner:
                 torch.cuda.set_per_process_memory_fraction(1.0)
                 _release()
 
-    def _measured(self, row: Row, step: Callable[..., Any]) -> Row:
+    def _measured(self, row: Row, step: Callable[..., Any], repeats: int) -> Row:
         parameters = list(self.module.parameters())
         optimizer = None if self.optimizer is None else make_optimizer(self.optimizer, parameters)
         states = [each for state in (optimizer.state.values() if optimizer else ()) for each in state.values()]
         _release()
         times = []
-        for k in range(WARM + REPEATS):
+        for k in range(WARM + repeats):
             if k == WARM:
                 torch.cuda.reset_peak_memory_stats()
             begun = time.perf_counter()
@@ -142,7 +149,7 @@ class Runner:
             workspaces=torch.cuda.memory_allocated() - held,
             allocated=torch.cuda.max_memory_allocated(),
             reserved=torch.cuda.max_memory_reserved(),
-            milliseconds=sorted(times[WARM:])[REPEATS // 2],
+            milliseconds=sorted(times[WARM:])[repeats // 2],
         )
 
 
@@ -184,44 +191,46 @@ def measure(name: str, device: str, alone: AbstractContextManager[Any], is_check
     )
     runner = Runner(name, module.to(device, dtype).train(), inputs, "adamw" if is_large else None, alone)
     start = runner.fit("1PiB")
-    eager = runner.run(Row(name, "eager", planned=start.eager_peak_bytes), module)
-    yield eager
+    yield runner.run(Row(name, "eager", planned=start.eager_peak_bytes), module)
     with checkpointed(module) as count:
         if count > 1:
-            yield runner.run(Row(name, f"checkpoint around {count} blocks"), module)
+            yield runner.run(Row(name, f"eager, checkpoint around {count} blocks"), module)
+    row = Row(name, "compiled without moves", planned=start.extent_bytes)
+    plain = runner.run(row, start.compile())
+    yield replace(plain, modelled=start.reserved_bytes + plain.workspaces)
 
-    def fitted(way: str, capacity: int) -> Row:
-        fit = runner.fit(capacity)
-        slack = eager.workspaces + max(0, fit.reserved_bytes - fit.extent_bytes)
-        row = Row(
-            name,
-            way,
-            fit.answer,
-            capacity + slack if fit.answer == "fits" else 0,
-            fit.extent_bytes,
-            fit.reserved_bytes + eager.workspaces,
-        )
+    def fitted(way: str, bytes_of_step: int, **options: Any) -> Row:
+        capacity = int((bytes_of_step + plain.workspaces + SEGMENTS) / (1 - FRAGMENTED))
+        fit = runner.fit(capacity, reserve=capacity - bytes_of_step, **options)
+        modelled = fit.reserved_bytes + plain.workspaces
+        row = Row(name, way, fit.answer, capacity, _peak_bytes(fit), modelled)
         if is_checked:
-            with alone:
-                found = fit.check()
+            found = fit.check()
             row = replace(row, equal="equal" if found["gradients_equal"] and found["buffers_equal"] else "differ")
         return runner.run(row, fit.compile())
 
     for budget in BUDGETS:
         with config.patch(activation_memory_budget=budget):
             step = start.step.compiled(min_cut_rematerialization_partition)
-        with alone:
-            try:
+        try:
+            with alone:
                 peak = start.step.measured(step).peak_bytes
-            except RuntimeError as error:
-                yield Row(name, f"AOTAutograd {budget}", error=str(error).splitlines()[0])
-                continue
+        except RuntimeError as error:
+            yield Row(name, f"AOTAutograd {budget}", error=str(error).splitlines()[0])
+            continue
         yield runner.run(Row(name, f"AOTAutograd {budget}"), step)
         yield fitted(f"fit to its peak ({budget})", peak)
     states = 2 * sum(each.nbytes for each in module.parameters()) if is_large else 0
     fixed = states + _held_bytes([*module.parameters(), *module.buffers(), *inputs])
     for percent in PERCENTS:
-        yield fitted(f"fit to {percent} %", fixed + (start.eager_peak_bytes - fixed) * percent // 100)
+        bytes_of_step = fixed + (start.eager_peak_bytes - fixed) * percent // 100
+        yield fitted(f"fit to {percent} %", bytes_of_step)
+    yield fitted(f"fit to {percent} %, offload only", bytes_of_step, allow="offload")
+
+
+def _peak_bytes(fit: TorchFit) -> int:
+    """Return the peak of the live bytes without what is offloaded."""
+    return next(int(each.peak_live_bytes) for each in fit.fitted.best.plan.arenas if each.name == ONE_MEMORY)
 
 
 def _rows(name: str, device: str, alone: AbstractContextManager[Any]) -> list[Row]:
@@ -263,12 +272,12 @@ def page(found: dict[str, Found]) -> str:
     done = [row for row in rows if not row.error]
     planned = [row for row in done if row.planned]
     modelled = [row for row in done if row.modelled]
-    limited = [row for row in rows if row.limit]
+    limited = [row for row in rows if row.answer == "fits"]
     pairs = [(own, other) for other, own in pairwise(rows) if own.way.startswith("fit to its peak") and not other.error]
     counts = (
         (planned, "are within 3 % of the plan", lambda row: abs(row.over_plan) <= 3),
         (modelled, "are within 5 % of the model of the allocator", lambda row: abs(row.over_model) <= 5),
-        (limited, "fits ran within their limit", lambda row: not row.error),
+        (limited, "fits run within their capacity", lambda row: not row.error),
         (pairs, "fits to a peak of AOTAutograd are at most as slow as it", lambda each: _is_no_slower(*each)),
         ([row for row in done if row.equal], "have equal gradients and buffers", lambda row: row.equal == "equal"),
     )
@@ -277,10 +286,9 @@ def page(found: dict[str, Found]) -> str:
         "",
         "Written by `python -m benchmarks.real --device cuda`. Small steps are in float32 without an optimizer;",
         "GPT-2 medium, Llama 1B and ViT-L are in bf16 with AdamW. Bytes are those of PyTorch's allocator.",
-        "`set_per_process_memory_fraction` enforces the limit on the reserved bytes: the capacity, the workspaces of",
-        "libraries, and the reserved bytes beyond the extent by the model of the allocator. Workspaces are what is",
-        "allocated after a step beside parameters, buffers, inputs and states; the difference to the plan leaves",
-        "them out.",
+        "`set_per_process_memory_fraction` enforces the capacity on the reserved bytes in a second run. Its reserve is",
+        "5 %, 22 MiB and the workspaces: what is allocated after a step beside parameters, buffers, inputs and states.",
+        "The difference to the plan leaves workspaces out; the model of the allocator includes them.",
         "A percentage is that of what eager mode holds beside parameters, buffers, inputs and states.",
         "",
         "## Summary",
@@ -310,7 +318,7 @@ def _line(row: Row) -> str:
     if row.error:
         return f"| {row.step} | {row.way} | {row.answer} | {row.error} |"
     cells = [
-        f"{row.limit:,}" if row.limit else "",
+        f"{row.capacity:,}" if row.capacity else "",
         f"{row.planned:,}" if row.planned else "",
         f"{row.workspaces:,}",
         f"{row.allocated:,}",

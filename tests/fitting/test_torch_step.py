@@ -322,6 +322,14 @@ def test_reserved_bytes_are_segments_of_the_caching_allocator() -> None:
     assert large.reserved_bytes == 20 * 2**20 + 2 * 2**20
 
 
+def test_reserved_bytes_leave_out_what_is_offloaded() -> None:
+    module, x = nn.Sequential(*(nn.Linear(512, 512) for _ in range(4))).train(), torch.randn(4096, 512)
+    before = tmmu.fit(module, "1GiB", example_inputs=x)
+    after = tmmu.fit(module, before.extent_bytes - 2**23, example_inputs=x, allow="offload")
+    assert after.cost.moved_bytes
+    assert after.reserved_bytes < before.reserved_bytes
+
+
 @pytest.mark.parametrize("backend", ["inductor", compile_fx_inner], ids=["name", "function"])
 def test_inductor_is_rejected_by_name(backend: Any) -> None:
     module, x = step("attention")

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from tmmu_core.base.errors import ContractError, UnreadableInput
 from tmmu_core.fitting.layers import fitted_layers, fitted_peak
 from tmmu_core.fitting.move import Kind
@@ -123,13 +125,14 @@ class TorchFit(Fit[Plan]):
 
     @cached_property
     def reserved_bytes(self) -> int:
-        """Bytes that PyTorch's caching allocator reserves on a GPU for the plan's storages, by a model of it.
+        """Bytes that PyTorch's caching allocator reserves on a GPU for the storages in its memory, by a model of it.
 
         512-byte blocks in segments of 2 MiB, 20 MiB or a multiple of 2 MiB. Not compared with a GPU; the CUDA context
         and library workspaces come in addition: see ``reserve``.
         """
         storages = storages_of(self.plan)
-        made = storages.size > 0
+        on_device = np.array([each.name == ONE_MEMORY for each in self.fitted.best.plan.arenas])
+        made = (storages.size > 0) & on_device[storages.arena]
         return reserved_peak(storages.birth[made], storages.death[made], storages.size[made])
 
     def peak(self) -> dict[str, Any]:

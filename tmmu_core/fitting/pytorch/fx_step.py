@@ -72,11 +72,12 @@ class TorchStep:
 
     def compiled(self, partition_fn: Callable[..., Any], backend: Any = "eager") -> Callable[..., Any]:
         """Return a function with the module's signature that runs the step as ``partition_fn`` splits it."""
-        from torch._functorch.aot_autograd import aot_compile_joint_with_descriptors, boxed_nop_preserve_node_meta
+        from torch._dynamo.backends.debugging import boxed_nop
+        from torch._functorch.aot_autograd import aot_compile_joint_with_descriptors
 
         _refuse_backend(backend)
         self._refuse_without_data()
-        compiler = boxed_nop_preserve_node_meta if backend == "eager" else backend
+        compiler = boxed_nop if backend == "eager" else backend
         with exported(self.module, self.call, self.name, stand_in=False) as (joint, _):
             run = aot_compile_joint_with_descriptors(
                 joint, partition_fn=partition_fn, fw_compiler=compiler, bw_compiler=compiler

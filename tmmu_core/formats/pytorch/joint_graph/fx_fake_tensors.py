@@ -1,8 +1,9 @@
 """Fake tensors: one mode for all that is traced together, and patches for code that reads values they do not have.
 
-Tensors on the ``meta`` device, on an accelerator, or of another fake mode are replaced by fake tensors on the CPU with
-the same sizes, strides and storage. So the operators are those that the CPU runs, and the model's new tensors are on
-the same device. The module gets its own tensors back afterwards.
+Tensors on the ``meta`` device, on an accelerator that this machine does not have, or of another fake mode are replaced
+by fake tensors with the same sizes, strides and storage: on the CPU, or on the accelerator where the machine has it. So
+the operators are those that the device runs, and the model's new tensors are on the same device. The module gets its
+own tensors back afterwards.
 
 Version 5 of ``transformers`` checks whether position ids hold several packed sequences, and whether a padding mask
 masks anything; both read values. Its own check for traced tensors does not recognise those of AOTAutograd. The patch
@@ -89,6 +90,12 @@ def mode_of(tensors: Iterable[Any]) -> FakeTensorMode:
     return next((each.fake_mode for each in tensors if hasattr(each, "fake_mode")), None) or shared_mode()
 
 
+def _usable(device: torch.device) -> torch.device:
+    """Return ``device`` if it is an accelerator of this machine, else the CPU."""
+    found = torch.accelerator.current_accelerator(check_available=True)
+    return device if found is not None and found.type == device.type else torch.device("cpu")
+
+
 class StandIns:
     """Tensors of one fake mode in place of others, tensor for tensor and storage for storage.
 
@@ -105,7 +112,7 @@ class StandIns:
         """Return the stand-in of ``value``, or itself if it needs none."""
         foreign = isinstance(value, FakeTensor) and value.fake_mode is not self.mode
         is_real = self.real and not isinstance(value, FakeTensor)
-        if value.layout is not torch.strided or not (foreign or is_real or value.device.type != "cpu"):
+        if value.layout is not torch.strided or not (foreign or is_real or _usable(value.device) != value.device):
             return value
         if id(value) not in self.tensors:
             self.tensors[id(value)] = value, self._made(value)
@@ -113,12 +120,12 @@ class StandIns:
         return made
 
     def _made(self, value: torch.Tensor) -> torch.Tensor:
-        held = value.untyped_storage()
+        held, device = value.untyped_storage(), _usable(value.device)
         with self.mode, torch.no_grad():
             if held._cdata not in self.storages:
-                bytes_of = torch.empty(int(held.nbytes()), dtype=torch.uint8, device="cpu")
+                bytes_of = torch.empty(int(held.nbytes()), dtype=torch.uint8, device=device)
                 self.storages[held._cdata] = bytes_of.untyped_storage()
-            made = torch.empty(0, dtype=value.dtype, device="cpu")
+            made = torch.empty(0, dtype=value.dtype, device=device)
             made.set_(self.storages[held._cdata], value.storage_offset(), value.shape, value.stride())
             if isinstance(value, torch.nn.Parameter):
                 return torch.nn.Parameter(made, value.requires_grad)
