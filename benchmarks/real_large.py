@@ -15,7 +15,7 @@ from torch.nn import functional
 
 import tmmu_core as tmmu
 from benchmarks.real import record
-from benchmarks.real_steps import Decoder, Encoder, LanguageModel
+from benchmarks.real_steps import Decoder, Encoder, LanguageModel, Loss, UNet
 from tmmu_core.fitting.layers import grouped_layers
 from tmmu_core.formats.pytorch.torch_module import fake_tensors
 from tmmu_core.library.torch_fit import TorchFit
@@ -68,6 +68,7 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], Callable[[], Tensor]]] = {
         lambda: LanguageModel(nn.Sequential(*(Decoder(2048, 16) for _ in range(20))), 2048, 32_000),
         _words(8, 32_000),
     ),
+    "large U-Net": (lambda: Loss(UNet(96)), lambda: torch.randn(8, 3, 384, 384)),
     "ViT-L": (lambda: Vit(24, 1024, 16), lambda: torch.randn(64, 3, 224, 224)),
 }
 """Name → a module that returns its loss, and its input."""

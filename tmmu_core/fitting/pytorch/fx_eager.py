@@ -25,6 +25,7 @@ from tmmu_core.formats.pytorch.joint_graph.fx_fake_tensors import (
     mode_of,
     tensors_kept,
     value_checks_skipped,
+    without_cudnn,
 )
 from tmmu_core.formats.pytorch.joint_graph.fx_joint import WRAPPER
 from tmmu_core.formats.pytorch.joint_graph.fx_kernels import with_real_storage
@@ -47,6 +48,7 @@ def eager_step(module: Any, call: Call, name: str, optimizer: Optimizer | None =
         value_checks_skipped(),
         tensors_kept(module),
         as_written(module),
+        without_cudnn(module),
         stand_ins.inside(module),
         fx_origins.of_operators(module.module) as origin,
     ):

@@ -55,8 +55,18 @@ class _Values(TorchDispatchMode):
             return 0.5 if args[0].is_floating_point() else 1
 
 
-def _first_steps(given: Optimizer, parameters: list[Any]) -> tuple[Any, int, int]:
-    """Return the optimizer after two steps, and the live bytes before and at the peak of the second."""
+class _PeakSizes(LiveBytes):
+    """Keeps the sizes of the storages at the peak, too."""
+
+    def _measure(self) -> None:
+        before = self.peak_bytes
+        super()._measure()
+        if self.peak_bytes > before:
+            self.sizes = {storage: size for storage, (_, size) in self.live.items()}
+
+
+def _first_steps(given: Optimizer, parameters: list[Any]) -> tuple[Any, list[int]]:
+    """Return the optimizer after two steps, and the bytes of what the second has allocated at its peak."""
     optimizer = make_optimizer(given, parameters)
     for group in optimizer.param_groups:
         if group.get("foreach", False) is None and not group.get("fused"):  # PyTorch's choice for tensors that are real
@@ -65,17 +75,17 @@ def _first_steps(given: Optimizer, parameters: list[Any]) -> tuple[Any, int, int
         each.grad = torch.zeros_like(each) if each.requires_grad else None
     states = [each for state in optimizer.state.values() for each in state.values() if isinstance(each, torch.Tensor)]
     gradients = [each.grad for each in parameters if each.grad is not None]
-    with LiveBytes([*parameters, *states, *gradients]) as live:
-        before = live.held_bytes
+    with _PeakSizes([*parameters, *states, *gradients]) as live:
+        before = set(live.live)
         optimizer.step()
-    return optimizer, before, live.peak_bytes
+    return optimizer, [size for storage, size in live.sizes.items() if storage not in before]
 
 
 def with_optimizer(graph: Graph, module: Any, gradients: Mapping[str, str], given: Optimizer | None) -> Graph:
     """Return the graph with one node for the optimizer's step, which reads gradients, parameters and states.
 
-    Its output ``optimizer.step`` has the size of what the step allocates beside them, observed on fake tensors:
-    ``foreach`` variants hold temporaries of all parameters at once. Gradients stay until the end, as in PyTorch.
+    Its outputs ``optimizer.step``, ``optimizer.step.1`` and so on are what the step has allocated at its peak, observed
+    on fake tensors: ``foreach`` variants hold temporaries of all parameters at once. Gradients stay until the end.
     """
     if given is None:
         return graph
@@ -85,7 +95,7 @@ def with_optimizer(graph: Graph, module: Any, gradients: Mapping[str, str], give
         own = {names[id(each)]: stand_ins.of(each) for each in module.parameters()}
         learned = [each.detach().requires_grad_(each.requires_grad) for each in own.values()]
         try:
-            optimizer, before, peak = _first_steps(given, learned)
+            optimizer, sizes = _first_steps(given, learned)
         except UnreadableInput:
             raise
         except Exception as error:  # whatever the optimizer's own code raises for these parameters, or without values
@@ -99,16 +109,18 @@ def with_optimizer(graph: Graph, module: Any, gradients: Mapping[str, str], give
             for key, value in optimizer.state.get(each, {}).items()
             if isinstance(value, torch.Tensor)
         }
-    workspace = Tensor(STEP, (peak - before,), "uint8", "workspace")
+    workspaces = [
+        Tensor(f"{STEP}.{k}" if k else STEP, (size,), "uint8", "workspace") for k, size in enumerate(sizes or [0])
+    ]
     held = [
         Tensor(name, tuple(value.shape), str(value.dtype).removeprefix("torch."), "optimizer_state")
         for name, value in states.items()
     ]
     reads = dict.fromkeys([*gradients.values(), *gradients, *states])
-    node = Node(STEP, "optimizer_step", tuple(reads), (STEP,), "optimizer", "none")
+    node = Node(STEP, "optimizer_step", tuple(reads), tuple(each.id for each in workspaces), "optimizer", "none")
     return msgspec.structs.replace(
         graph,
-        tensors=(*graph.tensors, *held, workspace),
+        tensors=(*graph.tensors, *held, *workspaces),
         nodes=(*graph.nodes, node),
         execution_order=(*(graph.execution_order or ()), STEP),
     )

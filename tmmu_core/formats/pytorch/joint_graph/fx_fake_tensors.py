@@ -235,6 +235,17 @@ def while_traced(train: bool = True) -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def without_cudnn(module: torch.nn.Module) -> Iterator[None]:
+    """Context manager: trace recurrent layers as PyTorch's own kernels. Those of cuDNN read the weights' addresses."""
+    enabled = torch._C._get_cudnn_enabled()
+    torch._C._set_cudnn_enabled(enabled and not any(isinstance(part, torch.nn.RNNBase) for part in module.modules()))
+    try:
+        yield
+    finally:
+        torch._C._set_cudnn_enabled(enabled)
+
+
 def value_checks_skipped() -> contextlib.AbstractContextManager[None]:
     """Context manager: PyTorch, and ``transformers`` if it is loaded, check no values."""
     return _replaced(_WHILE_TRACED)

@@ -22,6 +22,7 @@ from tmmu_core.formats.pytorch.joint_graph.fx_fake_tensors import (
     opened,
     tensors_kept,
     while_traced,
+    without_cudnn,
 )
 from tmmu_core.graph.model import Graph
 
@@ -117,6 +118,7 @@ def exported(
             stack.callback(torch._C._set_mkldnn_enabled, torch._C._get_mkldnn_enabled())
             torch._C._set_mkldnn_enabled(False)
         stack.enter_context(while_traced(torch.is_grad_enabled() and not (eager and _is_on_cpu(tensors))))
+        stack.enter_context(without_cudnn(module))
         stack.enter_context(fx_origins.kept(module.module))
         args, kwargs = call.args, call.kwargs
         if stand_in:
