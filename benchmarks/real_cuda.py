@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
+from datetime import date
 from functools import partial
 from itertools import pairwise
 from multiprocessing import get_context
@@ -38,7 +39,6 @@ from tmmu_core.library.torch_fit import TorchFit
 OUT, FOUND = FOLDER / "real-cuda.md", ROOT / "benchmarks" / "found" / "real-cuda.json"
 WARM, REPEATS = 2, 5
 """Steps before the measurement, and measured steps; a row's time is their median."""
-COLUMNS = "step, way, answer, capacity, planned, workspaces, allocated, to plan, model, reserved, to model, ms, results"
 BLOCK = 512
 """Bytes to which PyTorch's allocator on a GPU rounds."""
 SEGMENTS = 22 << 20
@@ -87,6 +87,7 @@ class Found:
     """The results of one step."""
 
     commit: str
+    date: str
     device: str
     torch: str
     rows: tuple[Row, ...]
@@ -123,7 +124,7 @@ class Runner:
                 return row
             except RuntimeError as error:  # also out of memory
                 traceback.print_exc()
-                return replace(row, error=str(error).splitlines()[0])
+                return replace(row, error=str(error).partition(". ")[0])
             finally:
                 torch.cuda.set_per_process_memory_fraction(1.0)
                 torch.cuda.empty_cache()
@@ -224,7 +225,7 @@ class Ways:
             with self.run.alone:
                 peak = step.measured(run).peak_bytes
         except RuntimeError as error:
-            yield Row(self.name, way, error=str(error).splitlines()[0])
+            yield Row(self.name, way, error=str(error).partition(". ")[0])
             return
         yield self.run.row(Row(self.name, way), run)
         yield self.fitted(f"fit to its peak ({budget})", peak)
@@ -297,7 +298,7 @@ def measure_all(names: Sequence[str], device: str, workers: int) -> None:
 def record(name: str, device: str, rows: Sequence[Row]) -> None:
     """Record the rows of a step and write the page."""
     found = msgspec.json.decode(FOUND.read_bytes(), type=dict[str, Found]) if FOUND.exists() else {}
-    found[name] = Found(commit(), device, str(torch.__version__), tuple(rows))
+    found[name] = Found(commit(), date.today().isoformat(), device, str(torch.__version__), tuple(rows))
     FOUND.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n")
     OUT.write_text(page(found))
 
@@ -306,11 +307,14 @@ def page(found: dict[str, Found]) -> str:
     """Return the page of the results."""
     names = [name for name in (*STEPS, *MODELS) if name in found]
     rows = [row for name in names for row in found[name].rows]
-    done = [row for row in rows if not row.error]
+    runs: dict[tuple[str, ...], list[str]] = {}
+    for name in names:
+        runs.setdefault((found[name].date, found[name].commit, found[name].torch, found[name].device), []).append(name)
+    done = [row for row in rows if row.allocated]
     planned = [row for row in done if row.planned]
     modelled = [row for row in done if row.modelled]
     limited = [row for row in rows if row.answer == "fits"]
-    pairs = [(own, other) for other, own in pairwise(rows) if own.way.startswith("fit to its peak") and not other.error]
+    pairs = [(own, other) for other, own in pairwise(rows) if own.way.startswith("fit to its peak")]
     by_hand = [pair for pair in pairs if "checkpoint" in pair[1].way]
     aot = [pair for pair in pairs if pair not in by_hand]
     counts = (
@@ -328,45 +332,61 @@ def page(found: dict[str, Found]) -> str:
         "GPT-2 medium, Llama 1B, ViT-L and the large U-Net are in bf16 with AdamW. Bytes are those of the allocator.",
         "`set_per_process_memory_fraction` enforces the capacity on the reserved bytes in a second run. Its reserve is",
         "5 %, 22 MiB and the workspaces: what is allocated after a step beside parameters, buffers, inputs and states.",
-        "The difference to the plan leaves workspaces out; the model of the allocator includes them.",
+        "The difference to the plan leaves workspaces out; the model of the allocator includes them. Bytes in tables",
+        "are MiB. Without a plan, the column shows what was allocated beside the workspaces.",
         "A percentage is that of what eager mode holds beside parameters, buffers, inputs and states.",
         "",
         "## Summary",
         "",
         *(f"- {sum(map(good, each))} of {len(each)} {what}." for each, what, good in counts),
         "",
-        "## Rows",
+        "## Small steps",
         "",
-        f"| {COLUMNS.replace(', ', ' | ')} |",
-        "|---|---|---|" + "---:|" * 9 + "---|",
-        *(_line(row) for row in rows),
+        "The greatest differences of the ways to run a step; `found/real-cuda.json` holds all rows.",
         "",
+        "| step | to plan | to model | fits within capacity |",
+        "|---|---:|---:|---:|",
+        *(_summary(name, found[name].rows) for name in names if name in STEPS),
+        "",
+        *(line for name in names if name in MODELS for line in _table(name, found[name].rows)),
         "## Measured at",
         "",
-        "| step | commit | PyTorch | device |",
-        "|---|---|---|---|",
-        *(f"| {name} | {found[name].commit} | {found[name].torch} | {found[name].device} |" for name in names),
+        "| date | commit | PyTorch | device | steps |",
+        "|---|---|---|---|---|",
+        *(f"| {' | '.join(run)} | {'; '.join(each)} |" for run, each in runs.items()),
     ]
     return "\n".join(lines) + "\n"
 
 
 def _is_no_slower(own: Row, other: Row) -> bool:
-    return not own.error and own.milliseconds <= other.milliseconds
+    return own.milliseconds <= other.milliseconds
 
 
-def _line(row: Row) -> str:
-    if row.error:
-        return f"| {row.step} | {row.way} | {row.answer} | {row.error} |"
-    cells = [
-        f"{row.capacity:,}" if row.capacity else "",
-        f"{row.planned:,}" if row.planned else "",
-        f"{row.workspaces:,}",
-        f"{row.allocated:,}",
-        f"{row.over_plan:+.2f} %" if row.planned else "",
-        f"{row.modelled:,}" if row.modelled else "",
-        f"{row.reserved:,}",
-        f"{row.over_model:+.2f} %" if row.modelled else "",
-        f"{row.milliseconds:.2f}",
-        row.equal,
+def _summary(name: str, rows: Sequence[Row]) -> str:
+    plan = max((row.over_plan for row in rows if row.planned and row.allocated), key=abs)
+    model = max((row.over_model for row in rows if row.modelled and row.allocated), key=abs)
+    fits = [row for row in rows if row.answer == "fits"]
+    good = sum(not row.error for row in fits)
+    return f"| {name} | {plan:+.2f} % | {model:+.2f} % | {good} of {len(fits)} |"
+
+
+def _table(name: str, rows: Sequence[Row]) -> list[str]:
+    """Return the section of a large step; bytes are MiB."""
+    lines = [
+        f"## {name}",
+        "",
+        "| way | answer | capacity | planned | to plan | reserved | to model | ms |",
+        "|---|---|---:|---:|---:|---:|---:|---:|",
     ]
-    return f"| {row.step} | {row.way} | {row.answer} | {' | '.join(cells)} |"
+    for row in rows:
+        cells = [
+            f"{row.capacity / 2**20:,.0f}" if row.capacity else "",
+            f"{row.planned / 2**20:,.0f}" if row.planned else "",
+            f"{row.over_plan:+.2f} %" if row.planned else f"{(row.allocated - row.workspaces) / 2**20:,.0f} MiB",
+            f"{row.reserved / 2**20:,.0f}",
+            f"{row.over_model:+.2f} %" if row.modelled else "",
+            f"{row.milliseconds:.1f}",
+        ]
+        answer = f"{row.answer}, out of memory" if "out of memory" in row.error else row.answer
+        lines.append(f"| {row.way} | {answer} | {' | '.join(cells)} |")
+    return [*lines, ""]

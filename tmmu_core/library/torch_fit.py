@@ -127,8 +127,8 @@ class TorchFit(Fit[Plan]):
     def reserved_bytes(self) -> int:
         """Bytes that PyTorch's caching allocator reserves on a GPU for the storages in its memory, by a model of it.
 
-        512-byte blocks in segments of 2 MiB, 20 MiB or a multiple of 2 MiB. Not compared with a GPU; the CUDA context
-        and library workspaces come in addition: see ``reserve``.
+        512-byte blocks in segments of 2 MiB, 20 MiB or a multiple of 2 MiB. Memory that libraries allocate for
+        themselves comes in addition. Measured on a GPU: ``docs/measured/real-cuda.md``.
         """
         storages = storages_of(self.plan)
         on_device = np.array([each.name == ONE_MEMORY for each in self.fitted.best.plan.arenas])

@@ -10,12 +10,13 @@ import pytest
 
 from app.cli.main import run
 from benchmarks.snapshot_writer import Document, SnapshotWriter, Transformer, frame, transformer_steps
+from tests.support.paths import DATA
 from tmmu_core.formats.open_file import read_any
 from tmmu_core.formats.planfile.compare_plans import compare
 from tmmu_core.formats.pytorch.snapshot.history import History
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.planners.problem import PlainInstance
-from tmmu_core.plans.analysis.peak_lines import by_category
+from tmmu_core.plans.analysis.peak_lines import by_category, live_by_line
 from tmmu_core.plans.figures.metrics import totals
 from tmmu_core.plans.making.make import make_plan
 from tmmu_core.plans.making.request import PlanRequest
@@ -74,6 +75,19 @@ def test_reserved_peak_equals_the_allocators_own(last: int | None) -> None:
     plan = given_plan(writer.document(last))
     assert totals(plan).reserved_peak_bytes == plan.arenas[0].extent_bytes == writer.reserved_peak
     assert verify_plan(plan).ok
+
+
+def test_snapshot_of_an_h100_has_the_peak_and_the_parameters_that_pytorch_reported() -> None:
+    """Three steps with AdamW on PyTorch 2.11; ``max_memory_reserved`` was 660,602,880 bytes."""
+    path = DATA / "torch" / "h100.pickle.gz"
+    plan = make_plan(read_any(path.read_bytes(), path.name), PlanRequest()).plan
+    assert totals(plan).reserved_peak_bytes == 660_602_880
+    parameters, states = 54_111_776, 2 * 54_111_776
+    of_category: Counter[str] = Counter()
+    for (_, category), (live, _) in live_by_line(plan, totals(plan).peak_step).items():
+        of_category[category] += live
+    assert of_category["parameter"] == parameters
+    assert states <= of_category["optimizer_state"] <= states + 32 * 512
 
 
 def test_pages_released_from_an_expandable_segment_lower_the_reserved_bytes() -> None:
