@@ -8,6 +8,7 @@ Steps are planned in parallel and run one at a time. Writes ``docs/measured/real
 
 import gc
 import os
+import re
 import sys
 import time
 import traceback
@@ -306,6 +307,7 @@ def record(name: str, device: str, rows: Sequence[Row]) -> None:
 def page(found: dict[str, Found]) -> str:
     """Return the page of the results."""
     names = [name for name in (*STEPS, *MODELS) if name in found]
+    large = [name for name in names if name in MODELS]
     rows = [row for name in names for row in found[name].rows]
     runs: dict[tuple[str, ...], list[str]] = {}
     for name in names:
@@ -332,23 +334,30 @@ def page(found: dict[str, Found]) -> str:
         "GPT-2 medium, Llama 1B, ViT-L and the large U-Net are in bf16 with AdamW. Bytes are those of the allocator.",
         "`set_per_process_memory_fraction` enforces the capacity on the reserved bytes in a second run. Its reserve is",
         "5 %, 22 MiB and the workspaces: what is allocated after a step beside parameters, buffers, inputs and states.",
-        "The difference to the plan leaves workspaces out; the model of the allocator includes them. Bytes in tables",
-        "are MiB. Without a plan, the column shows what was allocated beside the workspaces.",
+        "The difference to the plan leaves workspaces out; the model of the allocator includes them. Neither holds the",
+        "scratch memory of kernels, such as that of cuDNN's convolutions.",
         "A percentage is that of what eager mode holds beside parameters, buffers, inputs and states.",
         "",
         "## Summary",
         "",
         *(f"- {sum(map(good, each))} of {len(each)} {what}." for each, what, good in counts),
         "",
-        "## Small steps",
+        "## Memory",
         "",
-        "The greatest differences of the ways to run a step; `found/real-cuda.json` holds all rows.",
+        "The greatest differences of the ways to run a step; `benchmarks/found/real-cuda.json` holds all rows.",
         "",
         "| step | to plan | to model | fits within capacity |",
         "|---|---:|---:|---:|",
-        *(_summary(name, found[name].rows) for name in names if name in STEPS),
+        *(_memory(name, found[name].rows) for name in names),
         "",
-        *(line for name in names if name in MODELS for line in _table(name, found[name].rows)),
+        "## Time",
+        "",
+        "Milliseconds per step, and GiB allocated beside the workspaces.",
+        "",
+        f"| way | {' | '.join(large)} |",
+        "|---|" + "---:|" * len(large),
+        *(f"| {way} | {' | '.join(_time(way, found[name].rows) for name in large)} |" for way in _ways(found, large)),
+        "",
         "## Measured at",
         "",
         "| date | commit | PyTorch | device | steps |",
@@ -362,7 +371,7 @@ def _is_no_slower(own: Row, other: Row) -> bool:
     return own.milliseconds <= other.milliseconds
 
 
-def _summary(name: str, rows: Sequence[Row]) -> str:
+def _memory(name: str, rows: Sequence[Row]) -> str:
     plan = max((row.over_plan for row in rows if row.planned and row.allocated), key=abs)
     model = max((row.over_model for row in rows if row.modelled and row.allocated), key=abs)
     fits = [row for row in rows if row.answer == "fits"]
@@ -370,23 +379,11 @@ def _summary(name: str, rows: Sequence[Row]) -> str:
     return f"| {name} | {plan:+.2f} % | {model:+.2f} % | {good} of {len(fits)} |"
 
 
-def _table(name: str, rows: Sequence[Row]) -> list[str]:
-    """Return the section of a large step; bytes are MiB."""
-    lines = [
-        f"## {name}",
-        "",
-        "| way | answer | capacity | planned | to plan | reserved | to model | ms |",
-        "|---|---|---:|---:|---:|---:|---:|---:|",
-    ]
-    for row in rows:
-        cells = [
-            f"{row.capacity / 2**20:,.0f}" if row.capacity else "",
-            f"{row.planned / 2**20:,.0f}" if row.planned else "",
-            f"{row.over_plan:+.2f} %" if row.planned else f"{(row.allocated - row.workspaces) / 2**20:,.0f} MiB",
-            f"{row.reserved / 2**20:,.0f}",
-            f"{row.over_model:+.2f} %" if row.modelled else "",
-            f"{row.milliseconds:.1f}",
-        ]
-        answer = f"{row.answer}, out of memory" if "out of memory" in row.error else row.answer
-        lines.append(f"| {row.way} | {answer} | {' | '.join(cells)} |")
-    return [*lines, ""]
+def _ways(found: dict[str, Found], names: Sequence[str]) -> dict[str, None]:
+    """Return the ways to run large steps, without the number of blocks."""
+    return dict.fromkeys(re.sub(r" around \d+ blocks", "", row.way) for name in names for row in found[name].rows)
+
+
+def _time(way: str, rows: Sequence[Row]) -> str:
+    row = next(row for row in rows if re.sub(r" around \d+ blocks", "", row.way) == way)
+    return f"{row.milliseconds:.0f} ({(row.allocated - row.workspaces) / 2**30:.1f})"
