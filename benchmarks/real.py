@@ -24,7 +24,7 @@ PERCENTS = (80, 60, 40)
 BUDGETS = (0.7, 0.4)
 """Memory budgets of AOTAutograd's partitioner."""
 FIELDS = ("rows", "beside", "failures")
-HEADER = "| step | budget | answer | capacity | planned | measured | difference | FLOPs | gradients | buffers |"
+HEADER = "| step | budget | answer | capacity | planned | measured | difference | FLOPs | results |"
 
 
 @dataclass(frozen=True)
@@ -194,27 +194,27 @@ def page(found: Mapping[str, Found]) -> str:
     lines = [
         "# PyTorch steps: planned and measured peaks",
         "",
-        "`python -m benchmarks.real` measures on the CPU and writes this page. GPU: real-cuda.md.",
+        "`python -m benchmarks.real` measures on the CPU and writes this page. [GPU](real-cuda.md).",
         "Bytes are live bytes of all storages; scratch memory inside of kernels is not counted.",
         "A budget is a percentage of what eager mode holds beside parameters, buffers and inputs.",
         "Where the answer is `open` or `cannot`, the row shows the best plan found, which is over the capacity.",
-        "Gradients and buffers are compared bit by bit with the same compiled step without moves.",
+        "Results are gradients and buffers, compared bit by bit with the same compiled step without moves.",
         "",
         "## Without a fit",
         "",
-        "| step | eager | plan | difference |",
-        "|---|---:|---:|---:|",
+        "| step | eager | difference of the plan |",
+        "|---|---:|---:|",
     ]
     for start in starts:
         difference = 100 * (start.planned_bytes - start.eager_bytes) / start.eager_bytes
-        lines.append(f"| {start.step} | {start.eager_bytes:,} | {start.planned_bytes:,} | {difference:+.2f} % |")
-    lines += ["", "## Fitted", "", HEADER, "|---|---:|---|---:|---:|---:|---:|---:|---|---|"]
+        lines.append(f"| {start.step} | {start.eager_bytes:,} | {difference:+.2f} % |")
+    lines += ["", "## Fitted", "", HEADER, "|---|---:|---|---:|---:|---:|---:|---:|---|"]
     for row in rows:
         difference = 100 * (row.measured_bytes - row.planned_bytes) / row.planned_bytes
         lines.append(
             f"| {row.step} | {row.percent} % | {row.answer} | {row.capacity_bytes:,} | {row.planned_bytes:,} "
             f"| {row.measured_bytes:,} | {difference:+.2f} % | +{row.flops_percent:.2f} % "
-            f"| {'equal' if row.are_gradients_equal else 'differ'} | {'equal' if row.are_buffers_equal else 'differ'} |"
+            f"| {'equal' if row.are_gradients_equal and row.are_buffers_equal else 'differ'} |"
         )
     good, fits = sum(row.is_within_goals for row in rows), sum(row.answer == "fits" for row in rows)
     lines += [
