@@ -1,6 +1,7 @@
 """Training steps of many kinds: each runs within its capacity at the planned peak, with equal gradients and buffers."""
 
 from collections.abc import Callable
+from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -286,6 +287,22 @@ def test_attribute_that_the_next_step_reads_is_refused_by_name() -> None:
     object.__setattr__(module, "mean", torch.zeros(32))
     with pytest.raises(tmmu.TmmuError, match=r"attribute 'mean'(.|\n)*register_buffer"):
         tmmu.fit(module, "1GiB", example_inputs=torch.randn(ROWS))
+
+
+def test_compiled_steps_set_parameters_and_buffers_as_eager_mode_does() -> None:
+    def run(step: Any, x: Tensor) -> Tensor:
+        step.teacher.data = 0.9 * step.teacher.data + 0.1 * step.body[0][0].weight.data
+        step.mean = 0.9 * step.mean + x.mean(0)
+        return ((step.body(x) - step.mean) @ step.teacher.t()).square().mean()
+
+    teacher = nn.Parameter(torch.randn(128, 32), requires_grad=False)
+    module, x = Step(run, body=blocks(), mean=torch.zeros(32), teacher=teacher).train(), torch.randn(ROWS)
+    eager = deepcopy(module)
+    compiled = tmmu.fit(module, "1GiB", example_inputs=x).compile()
+    for _ in range(2):
+        assert torch.equal(compiled(x), eager(x))
+    assert torch.equal(module.mean, eager.mean)
+    assert torch.equal(module.teacher, eager.teacher)
 
 
 def test_backward_pass_of_a_compiled_step_can_run_twice() -> None:

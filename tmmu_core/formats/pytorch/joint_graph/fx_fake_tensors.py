@@ -27,6 +27,7 @@ import torch
 import torch._decomp.decompositions  # it registers the decompositions that ``_kernels`` looks for
 import torch.utils.checkpoint
 from torch._subclasses import FakeTensor, FakeTensorMode
+from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map, tree_map_only
 
 from tmmu_core.formats.pytorch.joint_graph import fx_kernels as fx_kernels  # it registers fake kernels
@@ -200,6 +201,15 @@ def tensors_kept(module: torch.nn.Module) -> Iterator[dict[str, torch.Tensor]]:
                 part.__dict__.update({name: old})
                 if name not in attributes:
                     del part.__dict__[name]
+
+
+class DataIsCopied(TorchFunctionMode):
+    """Inside, ``tensor.data = value`` writes the tensor: functional tensors, as in a trace, ignore the assignment."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func == torch.Tensor.data.__set__ and args[0].shape == args[1].shape:
+            return args[0].data.copy_(args[1])
+        return func(*args, **(kwargs or {}))
 
 
 @contextlib.contextmanager

@@ -92,9 +92,9 @@ def _line(theirs: str, ours: str) -> str:
         if frame is None:
             break
         name = frame.f_code.co_filename
-        if name.startswith(ours):  # outer frames belong to the caller, not to the model
-            break
-        if not name.startswith((theirs, "<")):
+        if name.startswith(ours) and frame.f_code.co_name != "__torch_function__":
+            break  # outer frames belong to the caller, not to the model
+        if not name.startswith((ours, theirs, "<")):
             return line_of(name, frame.f_lineno)
         frame = frame.f_back
     return ""

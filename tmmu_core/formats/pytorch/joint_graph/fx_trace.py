@@ -16,6 +16,7 @@ import tmmu_core
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.formats.pytorch.joint_graph import fx_origins
 from tmmu_core.formats.pytorch.joint_graph.fx_fake_tensors import (
+    DataIsCopied,
     StandIns,
     as_written,
     mode_of,
@@ -156,7 +157,7 @@ def _watch_assignments(module: Any, stack: contextlib.ExitStack) -> dict[str, An
     run = module.forward
 
     def forward(*args: Any, **kwargs: Any) -> Any:
-        with tensors_kept(module) as found:
+        with tensors_kept(module) as found, DataIsCopied():
             before = [(part, name, old) for part in module.modules() for name, old in part._buffers.items()]
             result = run(*args, **kwargs)
             for part, name, old in before:
