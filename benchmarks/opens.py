@@ -276,13 +276,13 @@ def page(answers: list[tuple[File, Answer]], tests: list[tuple[str, Answer]], mi
     lines += ["", "## Refusals", "", "| class | meaning | backend tests | files |", "|---|---|---:|---:|"]
     in_tests, in_files = (Counter(t.kind for _, t in each if t.kind) for each in (tests, answers))
     lines += [f"| {kind} | {means} | {in_tests[kind]} | {in_files[kind]} |" for kind, means in REFUSALS.items()]
-    lines += ["", "## Packages", "", "| package | files | opened | most nodes |", "|---|---:|---:|---:|"]
+    lines += ["", "## Packages", "", "| package | files | opened |", "|---|---:|---:|"]
     by_package: dict[str, list[Answer]] = {}
     for file, answer in answers:
         by_package.setdefault(file.package, []).append(answer)
     for package, results in by_package.items():
         opened_files = sum(result.answer == "opened" for result in results)
-        lines.append(f"| {package} | {len(results)} | {opened_files} | {max(r.nodes for r in results):,} |")
+        lines.append(f"| {package} | {len(results)} | {opened_files} |")
     crashed = [f"{name} ({answer.message})" for name, answer in tests if answer.answer == "crashed"]
     if crashed:
         lines += ["", f"Backend tests that crashed: {', '.join(crashed)}."]
