@@ -90,7 +90,6 @@ class Answer:
 
     answer: str
     """``opened``, ``refused`` or ``crashed``."""
-    nodes: int = 0
     message: str = ""
     kind: str = ""
     """Class of a refusal, a key of :data:`REFUSALS`."""
@@ -225,7 +224,7 @@ def opened(data: bytes, name: str) -> Answer:
         return Answer("refused", message=str(error).splitlines()[0], kind=refusal(error))
     except Exception as error:  # a crash is a result here
         return Answer("crashed", message=f"{type(error).__name__}: {error}"[:200])
-    return Answer("opened", len(graph.nodes))
+    return Answer("opened")
 
 
 REFUSALS = {
