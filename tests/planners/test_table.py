@@ -1,5 +1,7 @@
 """The table of planners: what it states about a planner is true."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -24,9 +26,10 @@ def test_unknown_option_is_rejected_with_the_known_ones() -> None:
     assert "fit, order" in caught.value.hint
 
 
-def test_unknown_planner_is_rejected_with_the_known_ones() -> None:
+@pytest.mark.parametrize("name", ["best", ["auto"]])
+def test_unknown_planner_is_rejected_with_the_known_ones(name: Any) -> None:
     with pytest.raises(InvalidIrShapes) as caught:
-        plan_graph(residual(), planner="best")
+        plan_graph(residual(), planner=name)
     assert "portfolio" in caught.value.hint
 
 

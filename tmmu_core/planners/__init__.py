@@ -178,7 +178,7 @@ ARENA_PLANNERS: dict[str, ArenaPlannerEntry] = {
 
 def planner_named(name: str) -> ArenaPlannerEntry | MemoryPlannerEntry:
     """Return the entry ``name``; raises ``InvalidIrShapes`` (reason ``unknown_planner``)."""
-    if name not in PLANNERS:
+    if name not in tuple(PLANNERS):  # a list has no hash
         raise InvalidIrShapes(
             f"there is no planner {name!r}.",
             reason="unknown_planner",

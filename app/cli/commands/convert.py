@@ -83,6 +83,8 @@ def _write_instance(found: PlainInstance, name: str) -> int:
         arenas = ", ".join(problem.arena for problem in found.problems)
         what = f"an instance has one arena, and {found.name} has {len(found.problems)}: {arenas}."
         raise UsageError(what, "Write one arena with tmmu export FILE --to instance --arena NAME.")
+    if name.endswith((".json", ".cbor", ".gz")):
+        raise UsageError(f"an instance is written as CSV, not as {name}.", "Use a file name that ends in .csv.")
     offsets = None if found.packing is None else found.packing.offset
     write_output(name, instance_csv.write_csv(found.problem, offsets).encode(), "the instance")
     if found.problem.reuse is not None:

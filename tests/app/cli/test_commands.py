@@ -160,6 +160,9 @@ def test_convert_reports_lost_constraints(tmmu: Tmmu, tmp_path: Path) -> None:
     code, _, error = tmmu("convert", str(problem), "-o", str(tmp_path / "out.csv"))
     assert code == 0
     assert "does not contain the capacity, constraints and reuse penalties" in error
+    code, _, error = tmmu("convert", str(problem), "-o", str(tmp_path / "out.json"))
+    assert code == 2
+    assert "an instance is written as CSV" in error
 
 
 @pytest.mark.parametrize("format_", ["html", "svg"])
