@@ -85,7 +85,7 @@ class Resolved:
 def open_any(name: str, dims: Mapping[str, int] | None = None) -> Opened:
     """Read a file, or standard input for ``-``. Raises ``TmmuError``.
 
-    ``dims``: sizes of the model's open dimensions. The reader assumes the sizes of other open dimensions.
+    ``dims``: sizes of named dimensions. The reader assumes sizes for the named dimensions that ``dims`` omits.
     """
     if name != STREAM:
         refuse_unplannable(Path(name))

@@ -48,7 +48,8 @@ def open_store(url: str | None, *, create: bool = False) -> Store:
 def resolve_side(name: str, request: PlanRequest, url: str | None, beside: Plan | None = None) -> Resolved:
     """Return the plan of a file, or the stored plan of a reference ``store:MODEL@COMMIT``.
 
-    A stored plan is a finished plan. ``beside``: plan whose model is used if the reference names no model.
+    A stored plan is not planned again, so ``request`` applies to files only. ``beside``: plan whose
+    model is used if the reference names no model.
     """
     if not name.startswith(PREFIX):
         return resolve_either(name, request)

@@ -65,7 +65,7 @@ def _new_note(shown: Shown) -> None:
     places["plan"] = "the plan"
     with st.form("new-note", border=False, clear_on_submit=True):
         place = st.radio("Note about", list(places), format_func=places.__getitem__, horizontal=True)
-        text = st.text_input("Note", placeholder="What to change, or why it is acceptable", max_chars=2_000)
+        text = st.text_input("Note", placeholder="Required change, or reason for acceptance", max_chars=2_000)
         if st.form_submit_button("Add note") and text.strip():
             review.add_note(
                 text.strip(),

@@ -20,7 +20,7 @@ def pdf(report: bytes) -> bytes:
     """Return the report as PDF. Raises ``UnwritableOutput`` without a browser, or if the browser writes no file."""
     program = browser()
     if program is None:
-        raise UnwritableOutput("a PDF needs a browser, and none is installed.", "Install Chromium, or write .html.")
+        raise UnwritableOutput("a PDF needs a browser, and none is installed.", "Install Chromium, or write OUT.html.")
     with TemporaryDirectory() as folder:
         page, paper = Path(folder) / "report.html", Path(folder) / "report.pdf"
         page.write_bytes(report)
@@ -32,5 +32,5 @@ def pdf(report: bytes) -> bytes:
             return paper.read_bytes()
         except (OSError, subprocess.TimeoutExpired) as error:
             raise UnwritableOutput(
-                f"the browser did not print the report: {error}.", "Write .html, and print that."
+                f"the browser did not print the report: {error}.", "Write OUT.html, and print this file in a browser."
             ) from error

@@ -51,7 +51,7 @@ def another_model(before: Plan, after: Plan, quoted: Callable[[str], str] = str)
     theirs, ours = quoted(before.ir_name or "a graph"), quoted(after.ir_name or "this graph")
     return (
         f"The baseline ({theirs}, {numbers.count(len(before), 'tensor')}) and the plan ({ours}, "
-        f"{numbers.count(len(after), 'tensor')}) have no tensor in common. Check that both are of the same model."
+        f"{numbers.count(len(after), 'tensor')}) have no tensor in common. Check that both plans are of the same model."
     )
 
 

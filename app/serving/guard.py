@@ -148,7 +148,7 @@ def moved_to(path: str, query: list[tuple[str, str]]) -> str | None:
 
 
 def _local(path: str) -> str:
-    """Return a path with one leading slash. A redirect to a path with two would lead to another server."""
+    """Return a path with one leading slash. A redirect to a path with two slashes would lead to another server."""
     return "/" + path.lstrip("/\\")
 
 

@@ -131,7 +131,8 @@ def content_of(source: str) -> tuple[bytes, str]:
     path = (paths if kind == "sample" else {path.name: path for path in golden()}).get(name)
     if path is None:
         what = "sample" if kind == "sample" else "golden trace"
-        raise UnreadableInput(f"there is no {what} {name!r}.", source=source, hint="Choose another, or open a file.")
+        hint = f"Choose another {what}, or open a file."
+        raise UnreadableInput(f"there is no {what} {name!r}.", source=source, hint=hint)
     try:
         return path.read_bytes(), path.name
     except OSError as error:

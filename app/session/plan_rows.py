@@ -120,7 +120,8 @@ def storages(shown: Shown) -> PlanStorages:
 def storages_alive(shown: Shown, step: int, arena: str) -> list[tuple[int, int]]:
     """Return ``(row of the first tensor, bytes)`` of the storages of an arena that are live at a step, largest first.
 
-    The sum of the bytes is the live bytes of the step. Tensors do not add up to it, because views share a storage.
+    The sum of the bytes is the live bytes of the step. A sum over tensors would be larger, because views share a
+    storage.
     """
     s = storages(shown)
     alive = np.flatnonzero((s.arena == arena_number(shown.plan, arena)) & (s.birth <= step) & (step < s.death))

@@ -85,8 +85,8 @@ class Shown:
 def open_files(files: list[tuple[str, bytes]], owner: str | None = None) -> tuple[list[str], list[dict[str, Any]]]:
     """Open files for ``owner`` (default: the visitor of this page); return ``(sources, error cards)``.
 
-    The other files are opened even if one is rejected. The files of one module of an XLA dump count as one file. A
-    large file is not read here: the page that shows it reads it and reports the progress.
+    A rejected file does not prevent the opening of the other files. The files of one module of an XLA dump count as
+    one file. A large file is not read here: the page that shows it reads it and reports the progress.
     """
     opened: list[str] = []
     cards: list[dict[str, Any]] = []
@@ -120,7 +120,7 @@ def planning_input(opened: Opened) -> Graph | PlainInstance:
 
 
 def opened_at(choice: Choice) -> tuple[Choice, Opened]:
-    """Return the choice with explicit defaults and its file, read at the chosen sizes of its open dimensions."""
+    """Return the choice with explicit defaults and its file, read at the chosen sizes of its named dimensions."""
     opened = open_source(choice.source)
     full = spelled_out(choice, opened)
     if opened.graph is not None and opened.graph.assumed and full.dims:

@@ -174,7 +174,7 @@ def _read(name: str, text: str) -> Any:
             raise ValueError("write 1 or 0.")
         return text == "1"
     if name == "marked" and text not in ("witness", "late") and not text.startswith("layer:"):
-        raise ValueError("choose witness, late, or layer: with the name of a layer.")
+        raise ValueError("choose witness, late or a layer, such as layer:encoder.0.")
     if name == "tried":
         return tried_text(*tried_of(text)) if text else ""
     if name == "zoom":

@@ -4,7 +4,7 @@ import numpy as np
 
 from app.texts import numbers
 from app.texts.markup import fragment
-from tmmu_core.plans.model import FEASIBLE, GIVEN_OFFSETS, INCOMPLETE, UNPLANNED, UNPROVEN, ArenaSummary, Plan
+from tmmu_core.plans.model import CLAIMED, FEASIBLE, GIVEN_OFFSETS, INCOMPLETE, UNPLANNED, UNPROVEN, ArenaSummary, Plan
 
 
 def certificate(plan: Plan, arena: str) -> str:
@@ -28,9 +28,11 @@ def claimed(plan: Plan, summary: ArenaSummary) -> str:
         return f"Proven optimal: {size}, {reason}."
     if summary.status == "invalid":
         return "Invalid plan: the figures of this arena are not reliable."
-    if summary.status == "claimed":
-        claim = numbers.short_bytes(summary.least_bytes_claimed)
-        return f"The file claims a lower bound of {claim}, which was not recomputed. {possible}"
+    if summary.status == CLAIMED:
+        if summary.proven_bytes is None:
+            return f"The lower bound of the reuse cost in the file is higher than the recomputed bound. {possible}"
+        claim, recomputed = numbers.short_bytes(summary.proven_bytes), numbers.short_bytes(bound)
+        return f"The file claims a lower bound of {claim}; the recomputed bound is {recomputed}. {possible}"
     if summary.status == INCOMPLETE:
         return "Incomplete: a part of the graph is not planned, so more memory is needed."
     if summary.status == "unproven":
@@ -46,13 +48,13 @@ def missing(plan: Plan) -> list[str]:
 
 
 def held(plan: Plan, summary: ArenaSummary) -> str:
-    """Return a sentence about the lower bound and the buffers that prove it."""
+    """Return a sentence about the lower bound and the buffers that prove it; "" if :func:`claimed` has the bound."""
+    if summary.status == CLAIMED and summary.proven_bytes is not None:
+        return ""
     bound = numbers.short_bytes(summary.bound_bytes)
     beyond = ""
     if summary.proven_bytes is not None:
         beyond = f" The planner's search proved a higher bound: {numbers.short_bytes(summary.proven_bytes)}."
-    if summary.status == "claimed":
-        return f"Recomputed lower bound: {bound}."
     if not summary.witness:
         return f"Lower bound: {bound}.{beyond}"
     witness = numbers.count(len(summary.witness), "buffer")

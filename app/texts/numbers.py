@@ -67,7 +67,10 @@ def grouped(text: object) -> str:
 
 
 def percent(part: int | None, whole: int | None) -> str:
-    """Return ``part / whole`` in percent with one decimal, rounded half up; below 0.05 ``<0.1 %``."""
+    """Return ``part / whole`` in percent with one decimal, rounded half up.
+
+    A share below 0.05 % that is not 0 is ``<0.1 %``.
+    """
     if part is None or whole is None:
         return UNKNOWN
     if whole == 0:
@@ -161,10 +164,11 @@ def runs(ranks: Sequence[int], most: int = 4) -> str:
 
 
 def unknown_operators(found: Sequence[UnknownOperator]) -> str:
-    """Return a list of operators: ``Unknown operators (kept in order, not recomputed): my.op (2 nodes, 1.00 KiB).``"""
+    """Return a text that lists operators with their nodes and bytes: ``…: my.op (2 nodes, 1.00 KiB).``"""
     names = [f"{one.name or '(no name)'} ({count(one.nodes, 'node')}, {short_bytes(one.bytes)})" for one in found[:8]]
     names += [f"{len(found) - 8} more"] * (len(found) > 8)
-    return f"Unknown operators (kept in order, not recomputed): {', '.join(names)}."
+    unknown = "Operators with unknown properties (not reordered, not recomputed) or unknown cost (not recomputed)"
+    return f"{unknown}: {', '.join(names)}."
 
 
 def ticks(top: int, most: int = 5) -> list[int]:

@@ -13,8 +13,8 @@ CATEGORIES = (
 HUES = ("#4B99D7", "#E48AB3", "#1EAA8C", "#9DA2F5", "#A0952F", "#2ABFD4", "#AF7AC3", "#84BD71")
 """Colours of layers and slots, used in turn; equal to ``HUES`` in ``colours.js``.
 
-All colours have the same chroma. Hues close to the orange of bytes over a limit are not used; consecutive colours are
-3/8 of the other 285 degrees apart, so that they differ clearly.
+All colours have the same chroma. Hues close to the orange of bytes over a limit are not used. The hues fill the
+remaining 285 degrees; consecutive colours are 3/8 of them (107 degrees) apart, so that they differ clearly.
 """
 OTHER = "#8A8F98"
 CATEGORY_COLOURS = {

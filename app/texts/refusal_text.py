@@ -1,4 +1,4 @@
-"""The most likely reader of an unreadable file, and the reasons of the other readers, for its error."""
+"""For the error of an unreadable file: its most likely reader, and why the other readers rejected it."""
 
 from collections.abc import Sequence
 

@@ -30,9 +30,9 @@ NAME_LETTERS = 26
 ORDER_WORDS = {
     "birth": "in order of first write",
     "size": "largest first",
-    "area": "by bytes × steps",
+    "area": "by bytes × steps, largest first",
     "length": "longest live range first",
-    "size_length": "by bytes × first writes during the live range",
+    "size_length": "by bytes × number of buffers first written during the live range, largest first",
     "breadth": "buffers of the peak step first",
     "offset": "from the bottom up",
 }
@@ -128,7 +128,7 @@ def _reuses(plan: Plan, why: Explanation | None, tensor_id: str) -> list[tuple[s
     """Return the possible in-place reuses of and by a tensor.
 
     ``(source, None, taken)``: the tensor can reuse the memory of ``source``. ``(None, target, taken)``: ``target`` can
-    reuse its memory. ``taken``: whether the plan uses this reuse.
+    reuse the memory of the tensor. ``taken``: whether the plan uses this reuse.
     """
     if why is not None:
         found: list[tuple[str | None, str | None, bool]] = []
@@ -173,9 +173,9 @@ def _idle(plan: Plan, solution: Solution, tensor_id: str, idle: Idle) -> list[tu
 
 
 def placed_by(residence: Residence | None) -> str:
-    """Return the reason why a tensor is in its memory: ``rule 2``, ``its own arena``, ``the order of the memories``."""
+    """Return the reason why a tensor is in its memory: ``rule 2``, ``the order of the memories``."""
     decider = "" if residence is None else residence.decided_by
-    return {"order": "the order of the memories", "tensor": "its own arena"}.get(decider, decider)
+    return {"order": "the order of the memories", "tensor": 'the tensor\'s field "arena"'}.get(decider, decider)
 
 
 def largest(

@@ -58,7 +58,7 @@ MODELS = (TFLM, ONNX)
 """Formats that write the model with the plan in it."""
 FORMATS = (*EXPORTERS, PROJECT, *MODELS)
 PICTURES = ("html", "pdf", "md", "svg", "png")
-"""Names of formats that are not exported, for which the report is the answer."""
+"""Formats that ``tmmu export`` does not write; the error names ``tmmu report`` instead."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def export_command(
     """Export a plan as a table, trace, instance, C code or for another viewer."""
     to, arena, model, output = wanted.to, wanted.arena, wanted.model, output or STREAM
     if to not in FORMATS:
-        report = f"tmmu report {plan} -o OUT.html writes the map and the figures; also .pdf and .md."
+        report = f"Use tmmu report {plan} -o OUT.html. It also writes .pdf and .md."
         hint = report if to in PICTURES else strict.closest_hint(to, FORMATS)
         raise UsageError(f"unknown format {to!r}.", hint)
     if arena is not None and to != "instance":

@@ -16,7 +16,7 @@ FIGURES = {
     "arena": "arena",
     "head": "head: activations and scratch memory of kernels",
     "tail": "tail: data that the runtime keeps",
-    "temporary": "temporary: only while the model is loaded",
+    "temporary": "temporary: tables used only while the runtime loads the model",
     "arena_with_plan": "with our plan: arena",
     "head_with_plan": "with our plan: head",
     "tail_with_plan": "with our plan: tail",
@@ -45,7 +45,9 @@ ABOUT = {
 
 def measure_command(
     model: Source,
-    dims: str = option("Sizes of open dimensions [the assumed sizes].", "B=1,T=16", default=""),
+    dims: str = option(
+        "Sizes of named dimensions [the sizes that the reader assumes, else the upper bounds].", "B=1,T=16", default=""
+    ),
     runtime: str = option(f"Runtime: {', '.join(RUNTIMES)} [the runtime of the file format].", "NAME", default=""),
     in_order: bool = option("Run an ONNX model in the order of its nodes, without optimizations.", default=False),
     json: AsJson = False,

@@ -1,7 +1,7 @@
 """``tmmu sweep``: plan models with every combination of planners, modes and alignments.
 
-Few points are planned in this process. Many points are planned with Dask, and so are points with ``--workers`` or
-``--scheduler``. With a store, each completed row is saved, and the same command resumes an interrupted sweep.
+Few points are planned in this process. Dask plans many points, and all points with ``--workers`` or ``--scheduler``.
+With a store, each completed row is saved, and the same command resumes an interrupted sweep.
 """
 
 from __future__ import annotations

@@ -30,7 +30,8 @@ HELP = {
     "iterations": "Number of changes of the placement order to try.",
     "seed": "Seed of the random numbers. The replay token does not depend on it.",
     "min_alignment": "Smallest alignment of a slot on this platform, in bytes.",
-    "memories": "The memories of the device, in order of preference. Empty: each arena is one memory.",
+    "memories": "The memories of the device, in order of preference. Default: one memory per configured arena, or one "
+    "unlimited memory if no arena is configured.",
     "rules": "The first matching rule selects the memory of a tensor.",
 }
 EXAMPLES = {
@@ -59,7 +60,8 @@ def draw(full: Choice, opened: Opened) -> None:
         "Arenas, as JSON",
         key=state.set_widget("arenas", state.draft("arenas") or typed),
         placeholder=DECLARED,
-        help="The content of a file for --arenas. If set, only these arenas exist. The graph's tensors can name them.",
+        help="The content of a file for --arenas. If set, only these arenas exist. A tensor selects one with its field "
+        "`arena`.",
         height=100,
         on_change=_declare,
     )

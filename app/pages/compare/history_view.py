@@ -42,7 +42,8 @@ def _of(keeper: Store) -> None:
     lines = keeper.lines()
     if not lines:
         st.html(markup.claim("No recorded runs"))
-        st.html(markup.empty("Record a run", "tmmu record model.onnx --as MODEL@COMMIT, with this server's --store."))
+        how = "Run: tmmu record model.onnx --as MODEL@COMMIT --store URL. Use the store URL of this server."
+        st.html(markup.empty("Record a run", how))
     else:
         models = sorted({line.model for line in lines})
         model = state.choice().model if state.choice().model in models else models[0]

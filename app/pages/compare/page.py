@@ -26,6 +26,8 @@ from tmmu_core.plans.model import ArenaSummary, Plan
 MOST_CHANGES, MOST_LINES = 5_000, 60
 FIRST = 8
 """Number of baselines that are offered as buttons."""
+KIND_LABELS = {"redescribed": "redescribed (role, dtype, shape, alignment or base)"}
+"""Kinds of changes whose name needs an explanation → label."""
 
 
 def page() -> None:
@@ -319,7 +321,7 @@ def changes(found: Comparison, baseline: Shown, candidate: Shown) -> None:
         count, size = found.totals[kind]
         text = numbers.delta_bytes(size) if kind == "resized" else numbers.short_bytes(size)
         if count:
-            labels[kind] = f"{kind.replace('_', ' ')} {count:,} ({text})"
+            labels[kind] = f"{KIND_LABELS.get(kind, kind.replace('_', ' '))} {count:,} ({text})"
     if not labels:
         same = "Every tensor has the same offset, size and live range in both plans."
         st.html(markup.empty("No tensor changed", same))

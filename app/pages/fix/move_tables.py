@@ -50,7 +50,7 @@ def by_module(fitted: Fitted) -> None:
     titles, rows = module_table(fitted)
     if not rows:
         return
-    st.html(markup.heading("Memory by module", "activations: what the backward pass reads"))
+    st.html(markup.heading("Memory by module", "activations: tensors that the backward pass reads"))
     st.html(f'<div class="tm soft">{markup.esc(peak_text(fitted))}</div>')
     cells = [[markup.esc(cell) for cell in row] for row in rows]
     st.html(markup.table(titles, cells, numbers=range(1, len(titles))))
@@ -64,7 +64,7 @@ def ranked(job: Job[WhatIf], today: int) -> None:
     found = long_work.result(job, "Ranking changes", "The changes could not be ranked")
     if found is None:
         return
-    note = f"{found.planned:,} of {found.weighed:,} single changes planned; click a change to preview its plan"
+    note = f"{found.planned:,} of {found.weighed:,} possible changes were tried; click a change to preview its plan"
     st.html(markup.heading("Savings of each change", note))
     if not found.moves:
         st.html(markup.empty("No single change saves memory", "Set a memory limit to try combinations of changes."))
@@ -72,7 +72,9 @@ def ranked(job: Job[WhatIf], today: int) -> None:
     worth = [move for move in found.moves if move.bytes * WORTH >= today] or list(found.moves)
     listed = tuple(sorted(worth, key=lambda move: move.kind != "planner")[:LISTED])  # another planner costs nothing
     if len(listed) < len(found.moves):
-        st.caption(f"{numbers.of(len(listed), len(found.moves), 'change')} listed, the largest savings.")
+        st.caption(
+            f"{numbers.of(len(listed), len(found.moves), 'change')} listed: other planners, then the largest savings."
+        )
     table = pd.DataFrame(
         {
             "change": [move.kind for move in listed],

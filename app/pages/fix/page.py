@@ -51,12 +51,13 @@ def planners(shown: Shown) -> None:
     if not job.finished:
         long_work.progress(job, "Running all planners", follow=True)
     elif job.stopping:
-        about = "Run the planners that were stopped again, until they end."
+        about = "Run the stopped planners again and wait until they finish."
         st.button("Run the remaining planners", on_click=planning.go_on, args=(state.choice(),), help=about)
     st.html(_table(shown, plans, refusals))
     if shown.choice.planner in plans and plans[shown.choice.planner].layout_hash != shown.plan.layout_hash:
         st.caption(
-            "The current plan stops at the memory limit. The table shows the smallest plan of each planner instead."
+            "The planner of the current plan stopped when the plan fitted the memory limit. The table shows the "
+            "smallest plan of each planner instead."
         )
     _courses(plans, arena_focus.arena(shown))
 

@@ -241,7 +241,8 @@ def status_text(scene: Scene) -> str:
     if found.by_level:
         line += "; grouped by module: too many nodes in this radius"
     if found.too_many and found.radius is not None:
-        line += f"; radius reduced to {numbers.count(found.radius, 'edge')}: one more needs {found.too_many:,} boxes"
+        line += f"; radius reduced to {numbers.count(found.radius, 'edge')}, because "
+        line += f"{found.radius + 1} need {found.too_many:,} boxes"
     elif found.too_many:
         line += f"; not drawn: {found.too_many:,} boxes exceed the limit of {MOST_DRAWN:,}. Close modules"
     return line

@@ -20,6 +20,7 @@ from tmmu_core.graph.model import INPUTS_STEP, Node
 from tmmu_core.liveness.live_model import REFUSAL_WORDS, Timeline
 
 MOST_NODES, MOST_GROUPS = 5_000, 200
+DEFAULT_ORDER = "topological; of the nodes that are ready, the node with the lowest id is first"
 LARGER_SIZES = {"ABORT": "stop the run", "REPLAN_AT_SAFEPOINT": "plan again at a safepoint"}
 """Replan policy → action of the runtime when a size exceeds the planned size."""
 
@@ -68,7 +69,7 @@ def facts(shown: Shown) -> str:
         ("inputs", markup.esc(_some(graph.inputs))),
         ("outputs", markup.esc(_some(graph.outputs))),
         ("dimensions", markup.esc(dims or "no named dimensions")),
-        ("order", "from the file" if graph.execution_order is not None else "topological, equal nodes by id"),
+        ("order", "from the file" if graph.execution_order is not None else DEFAULT_ORDER),
         ("in-place reuse", f"{totals_text.handoffs(shown.plan)}, {refused:,} not allowed"),
         *([("if a size is larger than planned", LARGER_SIZES[graph.replan_policy])] if graph.dims else []),
         ("ir hash", f'<span class="mono">{shown.plan.ir_hash.hex()}</span>'),

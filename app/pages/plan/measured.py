@@ -1,4 +1,4 @@
-"""Bars that compare the memory of a runtime, or the offsets in the file, with this plan and the lower bound."""
+"""Bars that compare the memory of a runtime, or a plan in a file, with a plan by ``auto`` and the lower bound."""
 
 import plotly.graph_objects as go
 import streamlit as st
@@ -9,7 +9,7 @@ from app.session import page_jobs, state
 from app.session.planning import Shown
 from app.texts import markup, numbers
 from tmmu_core.planners.problem import GIVEN
-from tmmu_core.runtime.measure.measure_model import Measured
+from tmmu_core.runtime.measure.measure_model import PLANNER, Measured
 
 
 def draw(shown: Shown) -> None:
@@ -24,7 +24,7 @@ def draw(shown: Shown) -> None:
     choice = state.choice()
     with st.expander(f"Measured by {runtime}", expanded=page_jobs.known_run(choice) is not None):
         if page_jobs.known_run(choice) is None:
-            st.caption("The button runs the model in a separate process and compares its memory with this plan.")
+            st.caption("The button runs the model in a separate process and compares its memory with a plan by auto.")
             if not st.button(f"Measure with {runtime}", key="measure"):
                 return
         job = page_jobs.model_run(choice, shown.opened)
@@ -61,11 +61,11 @@ def _measured(found: Measured, key: str) -> None:
 
 
 def _sentence(name: str, theirs: int, ours: int, bound: int) -> str:
-    sizes = (f"{name}: {numbers.full_bytes(theirs)}", f"planned {numbers.full_bytes(ours)}")
+    sizes = (f"{name}: {numbers.full_bytes(theirs)}", f"a plan by {PLANNER}: {numbers.full_bytes(ours)}")
     return f"{'; '.join(sizes)}; lower bound {numbers.full_bytes(bound)}."
 
 
-def bars(theirs: int, ours: int, bound: int, name: str = "file", label: str = "planned") -> go.Figure:
+def bars(theirs: int, ours: int, bound: int, name: str = "file", label: str = f"plan by {PLANNER}") -> go.Figure:
     """Return three horizontal bars in bytes. ``name``: label of ``theirs``; ``label``: label of ``ours``."""
     rows = ((name, theirs, LINE), (label, ours, LIVE), ("lower bound", bound, FAINT))
     fig = figure(132)

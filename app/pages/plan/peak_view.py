@@ -26,8 +26,8 @@ DEEPEST = 12
 
 Path = tuple[str, ...]
 Grouping = tuple[Callable[[int], Path], Mapping[str, str] | None]
-"""``(function, colours)``: the function returns the groups of a row, outermost first; colours by name of the outermost
-group."""
+"""``(function, colours)``: the function returns the groups of a row, outermost first. ``colours`` maps the name of an
+outermost group to its colour; ``None``: :func:`treemap` chooses the colours."""
 
 
 def draw(shown: Shown) -> None:
@@ -114,8 +114,8 @@ def treemap(
     """Return the treemap of buffers, given as ``(row of the first tensor, bytes)``, largest first.
 
     ``group_of`` returns the groups of a row, outermost first. ``colours``: colours of the outermost groups by name;
-    default: the palette, in order of size. ``customdata`` of a box is the tensor that a click selects (``address.js``).
-    The tensor is URL-quoted, because plotly would read a name as HTML.
+    default: the palette, in order of size. ``customdata`` of a box is ``[tensor, exact size]``; a click selects the
+    tensor (``address.js``). The tensor is URL-quoted, because plotly would read a name as HTML.
     """
     totals: dict[Path, int] = {}
     boxes: list[tuple[Path, str, int, str]] = []

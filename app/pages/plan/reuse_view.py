@@ -81,9 +81,9 @@ def reasons(plan: Plan, arena: ArenaSummary) -> list[str]:
     found = []
     for names in arena.reuse_cost_witness or ():
         size = sum(int(plan.size[plan.row_of[name]]) for name in names if name in plan.row_of)
-        buffers = f"{numbers.count(len(names), 'buffer')} of {numbers.short_bytes(size)} together"
+        buffers = f"{numbers.count(len(names), 'buffer')} need {numbers.short_bytes(size)} together"
         listed = ", ".join(numbers.shortened(name, 20) for name in names[:6]) + " …" * (len(names) > 6)
-        found.append(f"{buffers} share {limit}, although each pair conflicts or has a reuse cost: {listed}")
+        found.append(f"{buffers}, but the capacity is {limit}; any two of them conflict or have a reuse cost: {listed}")
     if found:
         bound = numbers.grouped(arena.reuse_cost_lower_bound or 0)
         found.insert(0, f"Every placement of these groups of buffers costs at least {bound}:")
@@ -91,14 +91,15 @@ def reasons(plan: Plan, arena: ArenaSummary) -> list[str]:
 
 
 def savings(points: Sequence[CostPoint], arena: ArenaSummary) -> str:
-    """Return the cost that more memory saves: ``64 KiB more saves 2``."""
+    """Return the effect of a larger capacity: ``64 KiB more capacity lowers the reuse cost by 2``."""
     cost = arena.reuse_cost or 0
     cheaper = [point for point in points if point.cost < cost and point.extent > arena.capacity_bytes]
     if not cheaper:
-        return "more memory saves nothing"
+        return "more capacity does not lower the reuse cost"
     nearest, free = cheaper[-1], cheaper[0]
     texts = [
-        f"{numbers.short_bytes(point.extent - arena.capacity_bytes)} more saves {numbers.grouped(cost - point.cost)}"
+        f"{numbers.short_bytes(point.extent - arena.capacity_bytes)} more capacity lowers the reuse cost by "
+        f"{numbers.grouped(cost - point.cost)}"
         for point in dict.fromkeys((nearest, free))
     ]
     return "; ".join(texts)

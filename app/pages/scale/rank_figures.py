@@ -185,7 +185,7 @@ def shares(rows: Sequence[tuple[str, int, int]]) -> go.Figure:
     grey = {"color": "rgba(125,136,150,0.25)", "line": {"color": LINE, "width": 1}}
     for sizes, label, width, marker in (
         (whole, "whole graph: %{customdata[0]}", None, grey),
-        (mine, "this rank: %{customdata[0]}, %{customdata[1]} of the whole", 0.45, {"color": LIVE}),
+        (mine, "this rank: %{customdata[0]}, %{customdata[1]} of the whole graph", 0.45, {"color": LIVE}),
     ):
         texts = list(zip(map(numbers.full_bytes, sizes), parts, strict=True))
         hover = {"customdata": texts, "hovertemplate": f"%{{y}}, {label}<extra></extra>"}

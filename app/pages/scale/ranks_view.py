@@ -113,7 +113,7 @@ def _spec(text: str) -> None:
 
 
 def claim(chosen: Choice, found: RankPlans) -> str:
-    """Return the title: ``gpt2 on 8 ranks: each rank needs 1.2 GiB, 54 % of the whole graph's 2.2 GiB``."""
+    """Return the title: ``gpt2 on 8 ranks: each rank needs 1.2 GiB, 54 % of the 2.2 GiB for the whole graph``."""
     totals = found.extents.sum(axis=1)
     most, least = int(totals.max()), int(totals.min())
     alike = numbers.short_bytes(most) == numbers.short_bytes(least)
@@ -123,7 +123,7 @@ def claim(chosen: Choice, found: RankPlans) -> str:
     job = planning.plan_job(chosen)
     if job.wait(planning.PATIENCE) and job.worked:
         whole = sum(arena.extent_bytes for arena in job.result().plan.arenas)
-        sentence += f", {numbers.percent(most, whole)} of the whole graph's {numbers.short_bytes(whole)}"
+        sentence += f", {numbers.percent(most, whole)} of the {numbers.short_bytes(whole)} for the whole graph"
     return sentence
 
 

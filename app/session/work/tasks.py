@@ -35,7 +35,7 @@ from tmmu_core.runtime.measure.measure_model import Measured, measure
 
 @dataclass(frozen=True)
 class File:
-    """A graph file and the sizes for its open dimensions."""
+    """A graph file and the sizes for its named dimensions."""
 
     data: bytes
     name: str

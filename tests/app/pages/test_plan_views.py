@@ -41,7 +41,7 @@ def test_view_shows_costs_reasons_and_curve() -> None:
     assert ", proven least" in html(at)
     assert "waits for the bytes of" in html(at)
     assert "Every placement of these groups" in html(at)
-    assert " more saves " in html(at)
+    assert " more capacity lowers the reuse cost by " in html(at)
 
 
 def test_costly_reuses_add_up_to_the_cost_of_the_plan() -> None:
@@ -119,7 +119,7 @@ def test_file_with_offsets_in_several_arenas_is_shown() -> None:
     at = opened("plan", graph=opening.shelf().put("two.pte", data, ""))
     assert not at.exception
     assert "memory 2" in html(at)
-    assert any("planned 80 B; lower bound 80 B" in caption.value for caption in at.caption)
+    assert any("a plan by auto: 80 B; lower bound 80 B" in caption.value for caption in at.caption)
 
 
 def captions(at: AppTest) -> str:
@@ -137,7 +137,7 @@ def until(at: AppTest, shown_text: str) -> str:
 
 def test_given_plan_is_compared_with_ours_and_the_bound() -> None:
     shown_text = until(opened(graph="sample:xla_transformer_step"), "lower bound")
-    assert "The file's plan: 2.37 MiB (2,485,860 B); planned 2.25 MiB (2,354,708 B)" in shown_text
+    assert "The file's plan: 2.37 MiB (2,485,860 B); a plan by auto: 2.25 MiB (2,354,708 B)" in shown_text
     assert "lower bound 2.25 MiB (2,354,708 B)" in shown_text
 
 

@@ -150,7 +150,7 @@ def _reason(plan: Plan, gap: Gap, *, named: bool) -> str:
     causes = {
         "reuse": f"at {at}, {target} does not reuse {source}'s memory in place ({lost})",
         "holes": f"at {at}, {lost} are free between live tensors",
-        "slot_rounding": f"at {at}, slots are {lost} larger than the tensors in them",
+        "slot_rounding": f"at {at}, {lost} are unused inside the slots of live tensors",
         "alignment_gaps": f"at {at}, alignment costs {lost}",
         "unknown": "no smaller plan is known",
     }

@@ -31,7 +31,7 @@ export function legendOf({ plan, shown, paints, scene }) {
 /** Return whether the line of a band's capacity is drawn. */
 const hasLine = ({ arena, height }) => arena.capacity !== null && Number(arena.capacity) <= height;
 
-/** Return the entries whose colour occurs; in a comparison all entries, because outlines use the others. */
+/** Return the entries whose colour occurs; in a comparison all entries, because outlines use the other colours. */
 function inUse({ legend, table, codes, whole }, plan, shown) {
   if (whole) return legend;
   const used = new Set();
