@@ -83,7 +83,7 @@ function byCategory(plan) {
   return {
     codes,
     table: colours.map(rgbOf),
-    legend: names.map((name, k) => [name.replace("_", " "), colours[k]]),
+    legend: names.map((name, k) => [name, colours[k]]),
     note: "colour = category",
   };
 }

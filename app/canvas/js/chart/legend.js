@@ -47,6 +47,6 @@ function inUse({ legend, table, codes, whole }, plan, shown) {
 export function statusOf(total, { count, thin, outlined }) {
   const parts = [`${grouped(count)} of ${counted(total, "tensor")} drawn`];
   if (thin) parts.push(`${grouped(thin)} thinner than a pixel, drawn as a shade`);
-  if (outlined) parts.push(`${grouped(outlined[0])} of ${grouped(outlined[1])} changed outlined`);
+  if (outlined) parts.push(`${grouped(outlined[0])} of ${grouped(outlined[1])} changed tensors outlined`);
   return parts.join("; ");
 }
