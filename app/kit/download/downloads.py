@@ -29,7 +29,7 @@ from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.plans.analysis.explain_peak import explain_peak
 from tmmu_core.plans.analysis.waste_ledger import waste_ledger
 from tmmu_core.plans.making.request_options import OPTION_SPECS
-from tmmu_core.plans.model import ArenaSummary, Plan
+from tmmu_core.plans.model import Plan
 
 ARENAS = repeat_command.FILES["arenas"]
 MOST_TENSORS = 2_000
@@ -112,11 +112,9 @@ def entries(shown: Shown, stem: str) -> dict[tuple[str, str], list[Entry]]:
             _entry("C project", f"{prefix}_c.zip", "arenas, constants, self-test; built by CMake", _project, shown),
             _entry("Residency", f"{stem}.residency.json", "memory of each tensor", lambda: residency_json(render())),
         ],
-        ("Packing instances", "CSV of MiniMalloc with offsets; a file per arena"): [
-            _instance(plan, arena, f"{stem}.{name}.csv")
-            for arena, name in zip(plan.arenas, _file_names([arena.name for arena in plan.arenas]), strict=True)
-        ],
     }
+    if instances := _instances(plan, stem):
+        found["Packing instances", "CSV of MiniMalloc with offsets; a file per arena"] = instances
     if models := _models(shown, stem):
         found["Model", "with this plan in it"] = models
     if shown.opened.plan is None:
@@ -124,9 +122,16 @@ def entries(shown: Shown, stem: str) -> dict[tuple[str, str], list[Entry]]:
     return found
 
 
-def _instance(plan: Plan, arena: ArenaSummary, name: str) -> Entry:
-    purpose = f"{numbers.count(arena.storages, 'buffer')}, {numbers.short_bytes(arena.extent_bytes)}"
-    return _entry(numbers.shortened(arena.name, 16), name, purpose, plan_file.to_instance, plan, arena.name)
+def _instances(plan: Plan, stem: str) -> list[Entry]:
+    """Return the arenas that a CSV can hold."""
+    found = []
+    for arena, name in zip(plan.arenas, _file_names([arena.name for arena in plan.arenas]), strict=True):
+        with suppress(TmmuError):
+            plan_file.rows_of_instance(plan, arena.name)
+            purpose = f"{numbers.count(arena.storages, 'buffer')}, {numbers.short_bytes(arena.extent_bytes)}"
+            label = numbers.shortened(arena.name, 16)
+            found.append(_entry(label, f"{stem}.{name}.csv", purpose, plan_file.to_instance, plan, arena.name))
+    return found
 
 
 def _models(shown: Shown, stem: str) -> list[Entry]:

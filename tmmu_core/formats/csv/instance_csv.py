@@ -182,6 +182,16 @@ def _rows(lines: Iterable[tuple[int, list[str]]], where: Mapping[str, int], incl
     return rows
 
 
+def refuse_unreadable_ids(ids: Iterable[str]) -> None:
+    """Raise ``UnreadableInput`` for the first id that :func:`read_csv` would change or refuse."""
+    for name in ids:
+        if not name or name != name.strip():
+            what = (
+                f"a CSV cannot hold the id {name!r}, which {'is empty' if not name else 'begins or ends with a blank'}."
+            )
+            raise UnreadableInput(what, hint="Rename the tensor, or write the plan as JSON.")
+
+
 def write_csv(problem: Problem, offset: U64 | Sequence[int] | None = None) -> str:
     """Return a problem, or with ``offset`` a finished plan, as CSV that :func:`read_csv` reads back.
 
@@ -189,12 +199,7 @@ def write_csv(problem: Problem, offset: U64 | Sequence[int] | None = None) -> st
     Hand-offs and must-not-alias pairs cannot be written in this format. Raises ``UnreadableInput`` for an id that the
     reader would change or refuse.
     """
-    for name in problem.ids:
-        if not name or name != name.strip():
-            what = (
-                f"a CSV cannot hold the id {name!r}, which {'is empty' if not name else 'begins or ends with a blank'}."
-            )
-            raise UnreadableInput(what, hint="Rename the tensor, or write the plan as JSON.")
+    refuse_unreadable_ids(problem.ids)
     columns: dict[str, list[Any]] = {
         "id": list(problem.ids),
         "lower": problem.birth.tolist(),

@@ -22,7 +22,7 @@ from tmmu_core.base import strict
 from tmmu_core.base.errors import U64_MAX, InvalidIrShapes, UnreadableInput
 from tmmu_core.base.escaping import csv_text, for_cell
 from tmmu_core.base.extras import need
-from tmmu_core.formats.csv.instance_csv import write_csv
+from tmmu_core.formats.csv.instance_csv import refuse_unreadable_ids, write_csv
 from tmmu_core.formats.planfile.plan_builder import from_head
 from tmmu_core.formats.planfile.plan_document import (
     ROW_FIELDS,
@@ -36,7 +36,7 @@ from tmmu_core.planners.problem import Problem
 from tmmu_core.plans.analysis.plan_notes import cells, residences
 from tmmu_core.plans.figures.live_bytes import arena_number, storages_of
 from tmmu_core.plans.making.make import Better
-from tmmu_core.plans.model import PLAN_SCHEMA, Plan
+from tmmu_core.plans.model import I64, PLAN_SCHEMA, Plan
 
 
 def to_json(plan: Plan, warnings: Sequence[str] = (), better: Better | None = None) -> bytes:
@@ -83,11 +83,11 @@ def to_csv(plan: Plan) -> bytes:
     return csv_text(lines).encode()
 
 
-def to_instance(plan: Plan, arena: str | None = None) -> bytes:
-    """Return one arena as packing CSV with offsets (``id,lower,upper,size,alignment,offset``), a row per storage.
+def rows_of_instance(plan: Plan, arena: str | None = None) -> tuple[str, I64]:
+    """Return the arena of an instance, and the storages in it, shape (n,), in the order of its rows.
 
-    Without ``arena`` the plan must have exactly one. Raises ``UnreadableInput`` with its arenas otherwise,
-    and for temporal exclusions.
+    Without ``arena`` the plan must have exactly one. Raises ``UnreadableInput`` with its arenas otherwise, and for an
+    arena that an instance cannot hold: with temporal exclusions, or with an id that a reader would change.
     """
     named = [a.name for a in plan.arenas if arena in (None, a.name)]
     if len(named) != 1:
@@ -102,8 +102,18 @@ def to_instance(plan: Plan, arena: str | None = None) -> bytes:
             raise UnreadableInput(what, source=plan.ir_name, hint="tmmu convert writes the problem without offsets.")
     here = np.flatnonzero(s.arena == number)
     here = here[np.lexsort((s.head[here], U64_MAX - s.size[here], s.birth[here]))]
+    refuse_unreadable_ids(plan.tensor_ids[row] for row in s.head[here].tolist())
+    return named[0], here
+
+
+def to_instance(plan: Plan, arena: str | None = None) -> bytes:
+    """Return one arena as packing CSV with offsets (``id,lower,upper,size,alignment,offset``), a row per storage.
+
+    Raises the errors of :func:`rows_of_instance`.
+    """
+    s, (name, here) = storages_of(plan), rows_of_instance(plan, arena)
     problem = Problem(
-        arena=named[0],
+        arena=name,
         ids=tuple([plan.tensor_ids[row] for row in s.head[here].tolist()]),
         birth=s.birth[here],
         death=np.maximum(s.death[here], s.birth[here] + 1),  # in a plan without steps, death may precede birth
