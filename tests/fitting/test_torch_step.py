@@ -397,7 +397,7 @@ def test_largest_batch_of_a_step_that_grows_with_the_square_fits_and_the_next_do
 @pytest.mark.parametrize(
     ("dims", "words"),
     [
-        ({}, "'length' is no name of dims"),
+        ({}, "'length' is not in dims"),
         ({"length": 4, "seq": 8}, "'length', 'seq' name the same axis"),
         ({"length": 4, "x.3": 8}, "has an axis 3"),
     ],

@@ -40,14 +40,14 @@ Capacities: TypeAlias = int | str | Mapping[str, int | str]
 """Bytes over all arenas, or by arena."""
 
 FIELDS = tuple("capacity" if field.name == "capacities" else field.name for field in fields(PlanRequest))
-"""The parameters of :func:`tmmu.plan` that make its request."""
+"""The parameters of :func:`tmmu.plan` that are fields of its request."""
 _NUMBERS = ("alignment", "page_size", "seed", "rank", "world_size", "budget")
 
 
 def open_source(source: Source, dims: Mapping[str, int] | None = None, example_inputs: Any = ()) -> Opened:
     """Return the graph, instance, plan or trace of a source.
 
-    Raises ``UnreadableInput`` for other values, and the errors of the readers.
+    Raises ``UnreadableInput`` for a value of another type, and the errors of the readers.
     """
     if isinstance(source, Graph | PlainInstance | Plan | Trace):
         return source
@@ -95,7 +95,7 @@ def _read(data: bytes, name: str, dims: Mapping[str, int] | None) -> Opened:
 
 
 def made_of(found: Opened, request: PlanRequest, progress: Progress | None = None) -> PlanningResult:
-    """Plan a graph or an instance. Offsets of an instance file are verified.
+    """Plan a graph or an instance. If an instance has all offsets, the plan is verified.
 
     Raises ``UnreadableInput`` for a plan, and for an instance with options of graphs.
     """
@@ -172,7 +172,7 @@ def allowed_moves(
     keep_phases: bool,
     options: tuple[str, str] = ("allow", "max_cost"),
 ) -> Allowed:
-    """Return the moves that a fit may make. Errors (``UnreadableInput``) name the two ``options``."""
+    """Return the moves that a fit may make. Raises ``UnreadableInput``; ``options`` are the option names in it."""
     given = ALLOWED if allow is None else allow
     names = [*filter(None, map(str.strip, given.split(",")))] if isinstance(given, str) else list(given)
     kinds = [kind for kind in KINDS if kind in names]
@@ -200,10 +200,10 @@ def limit_of(name: str, what: Measure, value: Any, arena: str = ALL) -> Limit:
 
 
 def growths_of(given: Mapping[str, Any]) -> list[Limit]:
-    """Return the growth limits of live peak, extent and lower bound, from the options of all, peak and extent.
+    """Return the growth limits of live peak, extent and lower bound.
 
-    Without its own option, a limit uses another one: peak and extent that of all; the lower bound that of all, else
-    that of the peak; else 0.
+    ``given`` has three options in order: for all measures, for the peak, for the extent. Peak and extent use their own
+    option, else the option for all; the lower bound uses the option for all, else the peak's; else 0.
     """
     overall, peak, extent = given
     options = {
@@ -231,7 +231,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 SYNONYMS = {"capacities": "capacity"}
-"""Other name of an option → its name."""
+"""Synonym of an option → the option."""
 
 
 def suggest_options(function: Callable[P, R]) -> Callable[P, R]:

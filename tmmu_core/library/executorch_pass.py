@@ -22,8 +22,8 @@ def executorch_pass(
 ) -> Any:
     """Return a memory planning pass for ``ExecutorchBackendConfig(memory_planning_pass=…)``.
 
-    ExecuTorch computes the live ranges: in nodes of its graph, where the allocation of a tensor is a separate node,
-    without in-place reuse. Each memory is planned separately.
+    ExecuTorch computes the live ranges, without in-place reuse. Their unit is a node of its graph; the allocation of a
+    tensor is a separate node. Each memory is planned separately.
     Source: https://docs.pytorch.org/executorch/main/compiler-memory-planning.html
 
     Parameters
@@ -33,7 +33,7 @@ def executorch_pass(
     alignment : int
         Bytes [16].
     alloc_graph_input, alloc_graph_output, alloc_mutable_buffers : bool
-        Whether the plan holds inputs, outputs and state [True]; else the program that runs it allocates them.
+        Whether the plan includes inputs, outputs and state [True]; if not, the application allocates them.
 
     Returns
     -------

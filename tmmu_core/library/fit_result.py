@@ -25,7 +25,7 @@ class Fit(Generic[P]):
     fitted: Fitted
     """The full result: the curve of bytes and cost, and the lower bound with its causes."""
     plan: P
-    """The cheapest plan that fits; else the one that exceeds the capacity by the least."""
+    """The cheapest plan that fits; else the plan that exceeds the capacity least."""
 
     @property
     def answer(self) -> str:
@@ -64,7 +64,7 @@ class Fit(Generic[P]):
 
     @property
     def unknown_operators(self) -> tuple[UnknownOperator, ...]:
-        """Operators with unknown properties: they are neither moved nor recomputed."""
+        """Operators with unknown properties (neither moved nor recomputed) or without a known cost (not recomputed)."""
         return self.fitted.unknown
 
     @property
@@ -80,7 +80,7 @@ class Fit(Generic[P]):
     def save(self, path: str | Path) -> Path:
         """Write the fitted graph as a native file (``.tmmu.json``, ``.tmmu.cbor``, also ``.gz``) and return its path.
 
-        Raises ``UnreadableInput`` for another suffix, ``UnwritableOutput`` where the file cannot be written.
+        Raises ``UnreadableInput`` for an unsupported suffix, ``UnwritableOutput`` if the file cannot be written.
         """
         path = Path(path)
         if not {".json", ".cbor"} & set(path.suffixes):

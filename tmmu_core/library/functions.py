@@ -51,7 +51,7 @@ def read(source: Source, *, dims: Mapping[str, int] | None = None) -> Graph | Pl
     source : path, bytes or dict
         A file name, the bytes of a file, or a native graph as a dict.
     dims : dict, optional
-        Sizes of open dimensions, by name.
+        Sizes of named dimensions.
 
     Returns
     -------
@@ -119,7 +119,7 @@ def plan(
         ``slots``, ``naive``, ``ffd``, ``helia``, ``greedy``, ``portfolio``, ``search``, ``exact`` or ``auto``, which
         searches longest and gives the smallest plan [the graph's planner, else ``slots``].
     mode : {"forward", "backward", "inference"}, optional
-        The part of the graph to plan [chosen by the graph's nodes].
+        The part of the graph to plan [``backward`` if the graph has backward nodes, else ``inference``].
     capacity : int, str or dict, optional
         Bytes of all arenas together (``"8GiB"``), or a dict from arena to bytes [no limit].
     budget : int or str, optional
@@ -133,7 +133,7 @@ def plan(
     one_memory : bool
         Place all arenas in one address space [False].
     dims : dict or str, optional
-        Sizes of open dimensions, by name [their upper bounds].
+        Sizes of named dimensions [the sizes that the reader assumes, else the upper bounds].
     order : sequence of str, optional
         Execution order: node ids.
     options : dict, optional
@@ -242,7 +242,7 @@ rank, world_size, shard_spec, addressing, progress : optional
         ``dims={"batch": (1, 256), "seq": 512}``: sizes of the first two axes of its inputs (numbers, pairs, or ``Dim``
         of ``torch.export``).
     loss, optimizer, reserve, largest : optional
-        For a module in training mode. ``loss``: a function from its output to the tensor to differentiate.
+        For a module in training mode. ``loss``: a function from the module's output to the tensor to differentiate.
         ``optimizer``: ``"sgd"``, ``"adam"``, ``"adamw"``, an optimizer of ``torch.optim`` or a function of the
         parameters. ``reserve``: bytes of the capacity that the step must not use. ``largest``: the dimension whose
         largest fitting size is searched.
@@ -277,7 +277,7 @@ rank, world_size, shard_spec, addressing, progress : optional
         if request.but(capacities={}) != PlanRequest():
             raise UnreadableInput(
                 "options of a plan do not apply to a module in training mode.",
-                hint="Fit the graph of the module with them.",
+                hint="Fit the graph of the module with these options.",
             )
         model = TorchModel(source, example_inputs, loss, optimizer)
         limits = capacity, reserve, module_moves(allow, max_cost)
@@ -289,7 +289,7 @@ rank, world_size, shard_spec, addressing, progress : optional
         )
     found = open_source(source, request.dims, example_inputs)
     if not isinstance(found, Graph):
-        raise UnreadableInput("the source has no graph.", hint="Give the graph: its nodes are moved.")
+        raise UnreadableInput("the source has no graph.", hint="Give the graph, because a fit changes its nodes.")
     return fit_graph(found, request, capacity, allowed_moves(allow, max_cost, keep_phases), progress)
 
 
@@ -386,7 +386,7 @@ def compare(baseline: Source, candidate: Source) -> Comparison:
     Raises
     ------
     UnreadableInput
-        As :func:`read`.
+        The source cannot be read.
 
     Examples
     --------
@@ -421,7 +421,7 @@ def verify(plan: Source, graph: Graph | None = None) -> Verdict:
     Raises
     ------
     UnreadableInput
-        As :func:`read`.
+        The source cannot be read.
 
     Examples
     --------

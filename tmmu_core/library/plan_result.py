@@ -106,7 +106,7 @@ class Plan(model.Plan):
 
     @cached_property
     def explanation(self) -> Explanation:
-        """The bytes needed against the limit, and the cause of the gap to the lower bound; a text by ``str``."""
+        """The needed bytes, the limit, and the cause of the gap to the lower bound; ``str`` gives it as text."""
         return explain_peak(self, None if self.made is None else self.made.request.budget)
 
     # --- checks ---------------------------------------------------------------------------------------------------
@@ -141,7 +141,7 @@ class Plan(model.Plan):
         Parameters
         ----------
         max_extent, max_peak : int, str or dict, optional
-            Most bytes of arenas and of live tensors: over all arenas, or a dict from arena to limit.
+            Maximum bytes of arenas and of live tensors: over all arenas, or a dict from arena to limit.
         max_gap : float, str or dict, optional
             Largest gap to the lower bound, in percent.
         min_reuse : float, str or dict, optional
@@ -151,9 +151,9 @@ class Plan(model.Plan):
         baseline : Plan or anything that :func:`tmmu.read` reads, optional
             A plan to compare with.
         max_growth : int or str, optional
-            Most growth of live peak, extent and lower bound of each arena over the baseline: bytes or ``"5 %"`` [0].
+            Maximum growth of live peak, extent and lower bound of each arena over the baseline: bytes or ``"5 %"`` [0].
         max_peak_growth, max_extent_growth : int or str, optional
-            The same for one measure [``max_growth``].
+            Maximum growth of the live peak, and of the extent [``max_growth``].
         graph : Graph, optional
             Verify against this graph [the graph that the plan was made from].
         allow_incomplete : bool
@@ -214,7 +214,7 @@ class Plan(model.Plan):
         Raises ``UnreadableInput`` for a plan without a graph.
         """
         if self.made is None or self.graph is None:
-            raise UnreadableInput("this plan has no graph.", hint="Plan the graph: its nodes are moved.")
+            raise UnreadableInput("this plan has no graph.", hint="Plan the graph, because a fit changes its nodes.")
         moves = arguments.allowed_moves(allow, max_cost, keep_phases)
         return fit_graph(self.graph, self.made.request, capacity, moves, progress)
 
@@ -247,7 +247,7 @@ class Plan(model.Plan):
     def save(self, path: str | Path) -> Path:
         """Write the plan file (``.json``, ``.cbor``, ``.csv``, ``.parquet``; contract §9) and return its path.
 
-        Raises ``UnreadableInput`` for another suffix, ``UnwritableOutput`` where the file cannot be written.
+        Raises ``UnreadableInput`` for an unsupported suffix, ``UnwritableOutput`` if the file cannot be written.
         """
         path = Path(path)
         writer = plan_file.WRITERS.get(path.suffix.removeprefix("."))
@@ -266,8 +266,8 @@ class Plan(model.Plan):
         """Write a report (``.html``, offline; ``.md``, a summary; ``.pdf``) and return its path.
 
         Without ``path``, return the HTML as bytes. ``baseline`` is a plan to compare with.
-        Raises ``UnreadableInput`` for another suffix; ``UnwritableOutput`` where the file cannot be written, and for
-        PDF without an installed browser.
+        Raises ``UnreadableInput`` for an unsupported suffix; ``UnwritableOutput`` if the file cannot be written, and
+        for PDF without an installed browser.
         """
         suffix = "" if path is None else Path(path).suffix.lower()
         if suffix not in ("", ".html", ".htm", ".md", ".pdf"):
@@ -316,7 +316,7 @@ class Plan(model.Plan):
         return f"<Plan {name} · {self.mode} · {self.planner}: {figures}, {len(self):,} tensors{remarked}. {why}{more}>"
 
     def _repr_html_(self) -> str:
-        """Return the figures and the arena map, in which one can hover and zoom."""
+        """Return the figures and the arena map, with hover and zoom."""
         html: str = app_module("report.notebook_view").notebook_view(self, repr(self))
         return html
 

@@ -31,15 +31,16 @@ from tmmu_core.plans.making.request import PlanRequest
 KINDS: tuple[Kind, ...] = ("order", "recompute", "offload")
 """Moves that a step of PyTorch can run."""
 DEFAULT_KINDS = KINDS[:2]
-"""Moves without ``allow``: a copy to host memory is slow, and on the CPU it saves nothing."""
+"""Default of ``allow``, without offload: a copy to host memory is slow, and on the CPU it saves nothing."""
 ALIGNMENT, DEVICE_ALIGNMENT = 64, 512
 """Bytes to which PyTorch's allocators align: on the CPU, and on a GPU."""
 NODES, NODES_WHERE_CLOSE = 1_000, 20_000
-"""Nodes of the search for a packing. The runtime's allocator places tensors itself, so a proof of the last bytes is not
-worth its time; the second value is for live bytes that fit the capacity while their packing does not."""
+"""Nodes of the search for a packing. The runtime's allocator places tensors itself, so it gains
+little from a proof of the last bytes. The second value is used if the live bytes fit the capacity and the packing does
+not."""
 REQUEST = PlanRequest(planner="auto", one_memory=True, options={"max_nodes": NODES})
 ATTEMPTS = 6
-"""Fits tried until one is within the capacity with the real size of saved generator states."""
+"""Maximum number of fits until one is within the capacity with the real size of saved generator states."""
 
 
 Limits: TypeAlias = tuple[Capacity, Allowed]
@@ -53,7 +54,7 @@ class TorchFit(Fit[Plan]):
     """The traced step (``fitting/pytorch/fx_step.TorchStep``)."""
     limits: Limits
     sizes: Mapping[str, int] = field(default_factory=dict)
-    """Sizes of the dimensions that ``dims`` names; the largest that fits where it was searched for."""
+    """Sizes of the dimensions in ``dims``; for the dimension ``largest``, the largest size that fits."""
 
     @property
     def partition_fn(self) -> Callable[..., Any]:
@@ -106,7 +107,7 @@ class TorchFit(Fit[Plan]):
 
     @cached_property
     def eager_peak_bytes(self) -> int:
-        """Peak of the live bytes of eager PyTorch: what the step needs today."""
+        """Peak of the live bytes of the step in eager PyTorch."""
         return _peak_bytes(make_plan(self.step.eager, REQUEST.but(planner="greedy", options={})).plan)
 
     @cached_property
@@ -116,7 +117,7 @@ class TorchFit(Fit[Plan]):
             return self.extent_bytes
         allowed = replace(self.limits[1], max_cost=None)
         found = self.fitted
-        while found.answer == "cannot":  # a fit within its own bound may raise the bound before it tries a move
+        while found.answer == "cannot":  # a fit to its own lower bound may raise the bound before it tries a move
             lowest = Capacity(found.lower_bound_bytes)
             if lowest == found.capacity:
                 break
@@ -125,7 +126,7 @@ class TorchFit(Fit[Plan]):
 
     @cached_property
     def reserved_bytes(self) -> int:
-        """Bytes that PyTorch's caching allocator reserves on a GPU for the storages in its memory, by a model of it.
+        """Bytes that PyTorch's caching allocator reserves on a GPU for the storages, by a model of the allocator.
 
         512-byte blocks in segments of 2 MiB, 20 MiB or a multiple of 2 MiB. Memory that libraries allocate for
         themselves comes in addition. Measured on a GPU: ``docs/measured/real-cuda.md``.
@@ -177,7 +178,7 @@ class TorchModel:
 
 
 def _axis_of(name: str) -> int:
-    """Return the axis of the inputs that a name in ``dims`` means: the number after its last dot, else by the word."""
+    """Return the axis that a name in ``dims`` means: the number after the last dot, 1 for "seq" and "len", else 0."""
     number = name.rpartition(".")[2]
     if number.isdigit() and "." in name:
         return int(number)
@@ -190,7 +191,7 @@ def _at_sizes(model: TorchModel, sizes: Mapping[str, int]) -> TorchModel:
     if len(axes) < len(sizes):
         raise UnreadableInput(
             f"dims: {', '.join(map(repr, sizes))} name the same axis of the inputs.",
-            hint='Names that begin with "seq" or "len" are axis 1, others axis 0; "x.2" is axis 2.',
+            hint='Names that begin with "seq" or "len" are axis 1, other names are axis 0; "x.2" is axis 2.',
         )
     for axis, name in axes.items():
         model = model.at_size(sizes[name], axis)
@@ -202,14 +203,14 @@ def largest_size(
 ) -> TorchFit:
     """Return the fit at the largest size ``sought`` of ``dims``: ``{"batch": (1, 256)}``, or a ``Dim`` of PyTorch.
 
-    The others, and all without ``sought``, are at their upper ends. The step is traced at two sizes, then at three:
-    sizes between are linear, then quadratic in the size. The result is traced and compared with that, and where they
-    differ every size is traced. Where no size fits, it is the fit at the smallest. Raises ``UnreadableInput``
-    for a name that ``dims`` does not have.
+    Other dimensions are at their upper ends; without ``sought``, all are. To search, the graph is interpolated from
+    traces at two sizes, then at three: tensor sizes are linear, then quadratic in the size. The result is traced; if
+    the trace differs from the interpolated graph, the search traces every size. If no size fits, return the fit at the
+    smallest size. Raises ``UnreadableInput`` if ``dims`` does not have ``sought``.
     """
     if not dims or (sought is not None and sought not in dims):
         raise UnreadableInput(
-            f"largest: {sought!r} is no name of dims.",
+            f"largest: {sought!r} is not in dims.",
             hint='Write dims={"batch": (1, 256), "seq": (16, 512)}, and largest="batch".',
         )
     ends = {each: _ends(given) for each, given in dims.items()}
@@ -250,7 +251,7 @@ def largest_size(
 
 
 def _ends(given: Any) -> tuple[int, int]:
-    """Return the bounds of a size: a number, a pair, or a ``Dim`` of ``torch.export``."""
+    """Return the bounds of a size, given as a number, a pair, or a ``Dim`` of ``torch.export``."""
     if hasattr(given, "min"):
         return given.min, given.max
     return (given[0], given[1]) if isinstance(given, tuple) else (given, given)
@@ -263,9 +264,10 @@ def fit_sized(
     largest: str | None,
     progress: Progress | None,
 ) -> TorchFit:
-    """Make the training step of a module fit a capacity less a reserve with some moves, in one memory.
+    """Return the fit of a module's training step to the capacity less the reserve, with the allowed moves.
 
-    At the sizes of ``dims`` where they are given. Raises ``UnreadableInput`` for a step that cannot be traced or moved.
+    ``given`` has capacity, reserve and moves; ``dims`` has sizes of the inputs. Raises ``UnreadableInput`` for a step
+    that cannot be traced or moved.
     """
     capacity, reserve, allowed = given
     if isinstance(capacity, Mapping):
@@ -318,18 +320,18 @@ def module_moves(allow: str | Iterable[str] | None, max_cost: Share | None) -> A
     if wrong:
         raise UnreadableInput(
             f"allow: a step of PyTorch cannot run the move {wrong[0]!r}.",
-            hint=f"Moves that it can run: {', '.join(KINDS)}. Fit the graph of the module for the others.",
+            hint=f"Moves that it can run: {', '.join(KINDS)}. Fit the graph of the module for other moves.",
         )
     return allowed
 
 
 def _peak_bytes(plan: Any) -> int:
-    """Return the peak of the live bytes of the one memory, without what is offloaded from it."""
+    """Return the peak of the live bytes of the arena ``memory``, without offloaded tensors."""
     return int(next(arena.peak_live_bytes for arena in plan.arenas if arena.name == ONE_MEMORY))
 
 
 def _fitted(graph: Graph, capacity: Capacity, allowed: Allowed, progress: Progress | None, device: str) -> Fitted:
-    """Fit a step in one memory; search longer for a packing where live bytes fit the capacity."""
+    """Fit a step in one memory; search longer for a packing if the live bytes fit the capacity."""
     request = REQUEST.but(alignment=ALIGNMENT if device == "cpu" else DEVICE_ALIGNMENT)
     found = _fitted_with(request, graph, capacity, allowed, progress, device)
     if found.answer == "open" and min(_peak_bytes(each.plan) for each in found.curve) <= (capacity.total or 0):

@@ -5,8 +5,8 @@ Bytes are zeroed (``ZeroTensor_v1``):
 * by :func:`apply_plan`: all tensors that are not resident, in tensor-map order. Memory just mapped is zero already;
 * by :meth:`Applied.enter`: every storage born at the step, whose slot may contain bytes of another storage.
 
-Exceptions at birth: a storage that reuses another in place keeps the reused bytes, which its producer reads; only
-further bytes are zeroed. A resident storage (with a persistent member) keeps the loaded values.
+Exceptions at birth: a storage that reuses another one in place keeps the reused bytes, because its producer reads them;
+only its bytes after the reused ones are zeroed. A resident storage (with a persistent member) keeps the loaded values.
 """
 
 import hashlib
@@ -49,12 +49,12 @@ class Bound:
     alignment: int
     lifetime: tuple[int, int]
     address: int
-    """Base pointer + offset; for hashed addresses, + the offset of the memory that they map to."""
+    """Base pointer + offset in memory, which differs from the plan's only for hashed addresses (:func:`in_memory`)."""
 
 
 @dataclass(frozen=True)
 class TmmuState:
-    """The result of a commit; without addresses, which differ from run to run."""
+    """The result of a commit. It has no addresses, because they differ from run to run."""
 
     tmmu_plan_hash: bytes
     batch: int
@@ -152,7 +152,7 @@ class Applied:
 
         A plan with hashed addresses gets the draft's pattern, seeded by the replay token (BLAKE3). Raises
         ``InvalidIrShapes`` (reason ``debug_fill_forbidden``) under security ``confidential`` or ``regulated``, and
-        for a seed outside of uint64 (``pattern_seed``).
+        (reason ``pattern_seed``) for a seed that is not a uint64.
         """
         operator = "UML_OS.TMMU.DebugFillTensor_v1"
         if self.security in NO_DEBUG_FILL:
@@ -182,7 +182,7 @@ class Applied:
 
     @cached_property
     def placed(self) -> Plan:
-        """The plan with offsets in memory; they differ from the plan's for hashed addresses only."""
+        """The plan with offsets in memory. They differ from :attr:`plan` only for hashed addresses."""
         return in_memory(self.plan)
 
     @cached_property
@@ -193,7 +193,7 @@ class Applied:
 
     @cached_property
     def _zeroed_at(self) -> dict[int, list[tuple[int, int, int]]]:
-        """Step → ``(arena, first byte, byte after the last)`` of the storages zeroed at it, by their smallest row."""
+        """Step → ``(arena, first byte, byte after the last)`` of each storage zeroed at it, ordered by first row."""
         plan, s = self.placed, storages_of(self.placed)
         stop = (s.offset + s.size).tolist()
         begin: dict[int, int] = {}
@@ -217,12 +217,13 @@ class Applied:
 def apply_plan(
     plan: Plan, handles: Mapping[str, ArenaHandle] | None = None, *, security: str = "standard", verified: bool = False
 ) -> Applied:
-    """Bind every tensor of ``plan`` to memory: ``ptr = base_ptr + offset``, for all arenas or none.
+    """Bind every tensor of ``plan`` to memory: ``ptr = base_ptr + offset``.
 
-    ``handles`` are existing arenas by name; the others are mapped. The plan is verified first unless ``verified`` is
-    set: an invalid one raises as ``refuse_invalid`` does, such as ``AddressCollision``, before memory is mapped.
-    Raises ``ArenaTooSmall`` for a handle smaller than its arena, ``AlignmentViolation`` for a misaligned base pointer
-    or tensor, ``AllocationFailure`` when mapping fails, ``InvalidIrShapes`` for an unknown security level.
+    ``handles`` are existing arenas by name; the other arenas are mapped. Unless ``verified`` is set, the plan is
+    verified before memory is mapped: for an invalid plan, ``refuse_invalid`` raises an error such as
+    ``AddressCollision``. An error leaves the given memory unchanged. Raises ``ArenaTooSmall`` for a handle smaller than
+    its arena, ``AlignmentViolation`` for a misaligned base pointer or tensor, ``AllocationFailure`` when mapping fails,
+    ``InvalidIrShapes`` for an unknown security level.
     """
     if security not in SECURITY:
         raise InvalidIrShapes(
@@ -275,7 +276,7 @@ def _check_addresses(plan: Plan, arenas: Mapping[str, ArenaHandle]) -> None:
             arena=plan.arenas[plan.arena[row]].name,
             logical_slot=int(plan.logical_slot[row]),
             tensor=plan.tensor_ids[row],
-            hint="Set the arena's alignment to the largest of its tensors.",
+            hint="Set the arena's alignment to the largest alignment of its tensors.",
         )
 
 
@@ -308,9 +309,9 @@ def prepare_memory(
 ) -> Prepared:
     """``PrepareMemory_v2``: plan, apply, commit.
 
-    ``fields`` are the arguments of :func:`~tmmu_core.plans.making.engine.plan_graph`, ``budget`` (the quota, in bytes)
-    among them. Raises ``AllocationFailure`` where the quota is exceeded, before any memory is mapped or written; its
-    diagnostics contain the ledger's new ``allocation_failures``: one more than the argument.
+    ``fields`` are the arguments of :func:`~tmmu_core.plans.making.engine.plan_graph`, including ``budget`` (the quota,
+    in bytes). Raises ``AllocationFailure`` where the quota is exceeded, before any memory is mapped or written; its
+    diagnostics contain ``allocation_failures``, one more than the argument.
     """
     try:
         solution = plan_graph(graph, **fields)
@@ -325,7 +326,7 @@ def prepare_memory(
 
 
 def commit_execution(applied: Applied) -> TmmuState:
-    """Pass the barriers, in the order of the bytes of the arenas' names, and seal the batch.
+    """Pass one barrier per arena, sorted by the UTF-8 bytes of the arena names, and seal the batch.
 
     On the CPU a barrier does not wait: numpy writes are complete when they return. ``state_hash = H(["tmmu_state_v1",
     [plan hash, batch, the previous state hash, [[arena, extent, committed]…], SHA-256 of the batch's operations]])``.

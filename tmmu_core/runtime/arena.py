@@ -18,7 +18,7 @@ from tmmu_core.planners.columns import align_up
 U8 = NDArray[np.uint8]
 
 PAGE = mmap.PAGESIZE
-# Python has the flag since 3.12; on Linux its value is the same for x86, ARM and RISC-V.
+# Python has `mmap.MAP_NORESERVE` since 3.13. On Linux its value is the same for x86, ARM and RISC-V.
 _LINUX_NORESERVE = 0x4000 if platform.machine() in ("x86_64", "aarch64", "arm64", "riscv64") else 0
 _NORESERVE = getattr(mmap, "MAP_NORESERVE", _LINUX_NORESERVE if sys.platform == "linux" else 0)
 _FLAGS = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NORESERVE
@@ -44,8 +44,8 @@ class ArenaHandle:
 def map_arena(arena_id: str, size_bytes: int, alignment_bytes: int = 1, page_size: int = 0) -> ArenaHandle:
     """Map ``size_bytes`` (rounded up to pages) of zeroed memory, aligned to ``alignment_bytes``.
 
-    An alignment above the page size maps more memory and starts inside. Raises ``AllocationFailure`` when mapping
-    fails, ``AlignmentViolation`` for an alignment that is not a power of two.
+    For an alignment above the page size, more memory is mapped, and the arena starts at its first aligned byte. Raises
+    ``AllocationFailure`` when mapping fails, ``AlignmentViolation`` for an alignment that is not a power of two.
     """
     check_alignment(alignment_bytes, arena=arena_id)
     committed = align_up(max(size_bytes, 1), max(page_size, PAGE))

@@ -66,10 +66,10 @@ def pattern(length: int, arena: str, offset: int, seed: int) -> U8:
 
 
 def write_draft_pattern(target: U8, token: bytes, address: int, seed: int) -> None:
-    """Fill ``target`` with the draft's pattern of a logical address, a token and a seed (both uint64).
+    """Fill ``target`` with the draft's pattern of a token, a logical address and a seed (address and seed: uint64).
 
-    It is BLAKE3's extended output over ``replay_token ‖ "tmmu_fill" ‖ address ‖ seed``, both numbers as eight bytes,
-    most significant first (draft 0.C).
+    The pattern is BLAKE3's extended output over ``replay_token ‖ "tmmu_fill" ‖ address ‖ seed``, address and seed as
+    eight bytes each, most significant first (draft 0.C).
     """
     blake3 = need("blake3", "the superseded draft's fill").blake3
     stream = blake3(token + b"tmmu_fill" + address.to_bytes(8, "big") + seed.to_bytes(8, "big"))

@@ -215,7 +215,7 @@ def opened(dims: dict[str, int], data: bytes | None = None) -> Graph:
 def test_size_outside_the_range_of_the_program_is_rejected(no_torch: None) -> None:
     with pytest.raises(InvalidIrShapes, match="65 is outside of 2 to 64") as caught:
         opened({"x.0": 65})
-    assert "export the program for others" in caught.value.hint
+    assert "export the program for other sizes" in caught.value.hint
 
 
 def test_data_dependent_size_uses_its_upper_bound(no_torch: None) -> None:

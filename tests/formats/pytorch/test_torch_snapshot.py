@@ -259,5 +259,5 @@ def test_missing_stream_and_pool_are_the_default_ones(write: Any) -> None:
 
 
 def test_huge_memo_index_is_rejected() -> None:
-    with pytest.raises(UnreadableInput, match="more memory than there is"):
+    with pytest.raises(UnreadableInput, match="more memory than is available"):
         read_any(b"\x80\x04}\x8c\x08segmentsr\xff\xff\xff\x7f]s.", "s.pickle")

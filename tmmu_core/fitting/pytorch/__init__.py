@@ -1,1 +1,1 @@
-"""A training step of PyTorch that runs as the plan says: read, fit, rebuild, run and measure."""
+"""Read, fit, rebuild, run and measure a training step of PyTorch, so that it runs as planned."""

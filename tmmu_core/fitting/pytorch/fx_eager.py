@@ -1,7 +1,7 @@
 """Record a training step as eager PyTorch runs it, on fake tensors: one native node per operator that needs memory.
 
 Python variables, autograd's saved tensors and results that nothing reads keep storages alive beyond their last reader.
-The walk observes when each storage is freed; the last node that runs while a storage is alive reads it.
+The recorder observes when each storage is freed, and makes it an input of the last node that ran before.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class EagerRecorder(TorchDispatchMode):
 
     @classmethod
     def is_infra_mode(cls) -> bool:
-        """Return True while PyTorch compiles a body of control flow, which fails below a mode that is not infra."""
+        """Return whether PyTorch compiles a body of control flow, which fails under a mode that is not infra."""
         return bool(hops._in_hop_compile())
 
     def __init__(self, origin: Callable[[], Origin | None] = lambda: None) -> None:
@@ -111,7 +111,7 @@ class EagerRecorder(TorchDispatchMode):
         """Whether a control-flow operator ran."""
 
     def declare(self, name: str, value: torch.Tensor, role: Role) -> str:
-        """Return the tensor of the storage of ``value``; a new storage becomes the tensor ``name``."""
+        """Return the id of the tensor for the storage of ``value``; a new storage becomes the tensor ``name``."""
         storage = value.untyped_storage()
         known = self.alive.get(storage._cdata)
         if known is not None and not known.expired():
@@ -148,7 +148,7 @@ class EagerRecorder(TorchDispatchMode):
         return run
 
     def _release(self) -> None:
-        """Let the last node that ran read the storages that were freed after it."""
+        """Add the storages that were freed after the last node to the inputs of that node."""
         for address in [address for address, storage in self.alive.items() if storage.expired()]:
             del self.alive[address]
             name = self.name_of.pop(address)
@@ -171,7 +171,7 @@ class EagerRecorder(TorchDispatchMode):
             old = self.name_of[address]
             before = self.tensors[old]
             if old in self.updated:
-                continue  # the bytes of a persistent tensor are held anyway: its first write is recorded
+                continue  # a persistent tensor is always live, so only its first write is recorded
             new = f"{old}.{node_id}"
             self.updated |= {new} if before.persistent else set()
             self.tensors[new] = Tensor(new, before.shape, before.dtype, before.role)
@@ -229,7 +229,7 @@ class EagerRecorder(TorchDispatchMode):
 
 
 def _written(func: Any, args: Any, kwargs: Any) -> Iterator[int]:
-    """Addresses of the storages that an operator writes to."""
+    """Yield the addresses of the storages that an operator writes to."""
     schema = getattr(func, "_schema", None)
     for k, argument in enumerate(schema.arguments if schema is not None else ()):
         if argument.alias_info is not None and argument.alias_info.is_write:

@@ -26,7 +26,7 @@ class Executed:
 
     graph: Graph
     gradients: Mapping[str, str]
-    """Parameter → its gradient; of a tied parameter the last one."""
+    """Parameter → its gradient; for a tied parameter, the last gradient."""
     tensor_of: Mapping[str, str]
     """Name of an fx node → id of its tensor."""
     fx_of: Mapping[str, Any]
@@ -34,7 +34,7 @@ class Executed:
     constants: tuple[Any, ...]
     """Tensors that are neither parameters, buffers nor inputs, such as plain attributes of a module."""
     generators: tuple[torch.Generator, ...]
-    """Random generators that the step names; the default ones are not among them."""
+    """Random generators that the step names, without the default generators."""
 
 
 def read_executed(joint: Any, mode: Any, name: str, input_names: Sequence[str] = ()) -> Executed:
@@ -108,9 +108,10 @@ class _Executed(Reading):
             self.tensor_of[placeholder] = self.id_of[id(value)]
 
     def _copy_buffers(self) -> list[str]:
-        """Add the caller's copies of new values into buffers; return the new values, which live until then.
+        """Add the caller's copies of new values into buffers; return the new values, which live until the copy.
 
-        Each is a group by itself, so that it is not recomputed: the caller copies the value of the first run.
+        Each new value is an alias group by itself, so that it is not recomputed: the caller copies the value of the
+        first run.
         """
         updated = []
         for (name, item), buffer in self.ends.mutations.items():
@@ -161,7 +162,7 @@ def is_batch_norm_backward(n: Any) -> bool:
 
 
 def _refuse(n: Any) -> None:
-    """Raise ``UnreadableInput`` for an operator that may not be moved to another place."""
+    """Raise ``UnreadableInput`` for an operator whose position in the order must not change."""
     if n.op != "call_function":
         return
     schema = getattr(n.target, "_schema", None)

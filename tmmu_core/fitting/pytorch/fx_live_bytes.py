@@ -10,7 +10,7 @@ from torch.utils._pytree import tree_leaves
 
 
 class LiveBytes(TorchDispatchMode):
-    """Counts every storage that an operator returns, from then until it is freed, and those of ``held``.
+    """Counts the storages of ``held`` and every storage that an operator returns, until the storage is freed.
 
     Scratch memory inside of a kernel is not a storage of any tensor and is not counted.
     """
@@ -45,7 +45,7 @@ class LiveBytes(TorchDispatchMode):
         self.held_bytes += size
 
     def _measure(self) -> None:
-        """Raise the peak; freed storages are looked for only where the bytes could exceed it."""
+        """Update the peak; freed storages are removed only if the bytes could exceed the peak."""
         if self.held_bytes <= self.peak_bytes:
             return
         for key, (storage, size) in list(self.live.items()):

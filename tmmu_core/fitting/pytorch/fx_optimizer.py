@@ -46,7 +46,7 @@ def make_optimizer(given: Optimizer, parameters: list[Any]) -> Any:
 
 
 class _Values(TorchDispatchMode):
-    """An unknown value that the optimizer reads is 0.5 or 1: its memory does not depend on it."""
+    """Returns 0.5 or 1 for an unknown value that the optimizer reads: memory does not depend on the value."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         try:
@@ -56,7 +56,7 @@ class _Values(TorchDispatchMode):
 
 
 class _PeakSizes(LiveBytes):
-    """Keeps the sizes of the storages at the peak, too."""
+    """Also keeps the sizes of the storages at the peak."""
 
     def _measure(self) -> None:
         before = self.peak_bytes
@@ -66,10 +66,10 @@ class _PeakSizes(LiveBytes):
 
 
 def _first_steps(given: Optimizer, parameters: list[Any]) -> tuple[Any, list[int]]:
-    """Return the optimizer after two steps, and the bytes of what the second has allocated at its peak."""
+    """Return the optimizer after two steps, and the bytes of each storage that the second step has at its peak."""
     optimizer = make_optimizer(given, parameters)
     for group in optimizer.param_groups:
-        if group.get("foreach", False) is None and not group.get("fused"):  # PyTorch's choice for tensors that are real
+        if group.get("foreach", False) is None and not group.get("fused"):  # PyTorch's default for real tensors
             group["foreach"] = all(each.device.type in _get_foreach_kernels_supported_devices() for each in parameters)
     for each in parameters:
         each.grad = torch.zeros_like(each) if each.requires_grad else None
@@ -84,8 +84,9 @@ def _first_steps(given: Optimizer, parameters: list[Any]) -> tuple[Any, list[int
 def with_optimizer(graph: Graph, module: Any, gradients: Mapping[str, str], given: Optimizer | None) -> Graph:
     """Return the graph with one node for the optimizer's step, which reads gradients, parameters and states.
 
-    Its outputs ``optimizer.step``, ``optimizer.step.1`` and so on are what the step has allocated at its peak, observed
-    on fake tensors: ``foreach`` variants hold temporaries of all parameters at once. Gradients stay until the end.
+    Its outputs ``optimizer.step``, ``optimizer.step.1`` and so on are the storages that the step has allocated at its
+    peak, observed on fake tensors: ``foreach`` variants hold temporaries of all parameters at once. Gradients stay
+    until the end.
     """
     if given is None:
         return graph

@@ -1,7 +1,7 @@
 """Write a fitted native graph back as an fx joint graph, and split it into a forward and a backward part.
 
-Nodes stand in the fitted order; a recomputed node is a node of its own. Values of the forward part that the backward
-part reads are saved between the two.
+Nodes are in the fitted order, and a recomputed node is a separate node. Values of the forward part that the backward
+part reads are saved between the two parts.
 """
 
 import operator
@@ -20,10 +20,10 @@ from tmmu_core.fitting.recompute.write_graph import STATE
 from tmmu_core.graph.model import OFFLOAD_ARENA, Graph, Node
 
 TAGS = ("partitioner_tag", "recompute", "ac_graph_id")
-"""Marks of other partitioners, which are wrong after reordering."""
+"""Keys of metadata of other partitioners, which is wrong after reordering."""
 
 NORMALIZE_AGAIN = torch.ops.aten._native_batch_norm_legit.no_stats
-"""Batch normalization in training mode without running statistics: the first three results of the one with them."""
+"""Batch normalization in training mode without running statistics: it returns the same first three results."""
 
 
 def split(joint: Any, executed: Executed, fitted: Graph, num_fwd_outputs: int) -> tuple[Any, Any]:
@@ -83,7 +83,7 @@ class _Rebuild:
             self._move(node)
             return
         source = self.executed.fx_of.get(node.recomputes or node.node_id)
-        if source is None:  # the tangents, and the steps of the optimizer
+        if source is None:  # tangents and optimizer steps have no fx node
             return
         original = self.original[node.recomputes or node.node_id]
         renamed = dict(zip(original.inputs, node.inputs, strict=False))
@@ -143,7 +143,7 @@ class _Rebuild:
         return made
 
     def _generator(self, source: FxNode) -> Any:
-        """Return the node of the generator that ``source`` names, or the device of the default one."""
+        """Return the node of the generator that ``source`` names; for the default generator, the device."""
         own = source.kwargs.get("generator")
         return self.device if own is None else self.copied[own]
 

@@ -15,11 +15,11 @@ DEVICE_STATE_BYTES = 16
 
 
 Generator: TypeAlias = torch.Generator | str
-"""A generator, or the default one of a device."""
+"""A generator, or a device, which means its default generator."""
 
 
 def saved_state(generator: Generator) -> torch.Tensor:
-    """Return the generator's state as a tensor that a dispatch mode sees: part of the step's planned memory."""
+    """Return the generator's state as a tensor that dispatch modes record, as part of the step's planned memory."""
     state = generator_state(generator)
     return state.view(state.shape)
 
@@ -60,8 +60,8 @@ def run_with_state(where: Generator, state: torch.Tensor, operator: Any, /, *arg
 def to_host(tensor: torch.Tensor) -> torch.Tensor:
     """Return a copy of ``tensor`` in host memory.
 
-    The copy is made outside of dispatch modes: the memory that a step is planned for does not hold it, which on the CPU
-    a count of live bytes could not distinguish.
+    The copy is made outside of dispatch modes, because it is not in the planned memory. On the CPU, a count of live
+    bytes could not distinguish the two memories.
     """
     pinned = tensor.device.type == "cuda"
     with _disable_current_modes():

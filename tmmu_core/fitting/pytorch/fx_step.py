@@ -57,7 +57,8 @@ class TorchStep:
     def partition(self, fitted: Graph, refit: Callable[[Graph], Graph]) -> Callable[..., Any]:
         """Return a ``partition_fn`` for AOTAutograd.
 
-        The joint graph of this step is split like ``fitted``; that of another step is fitted by ``refit``.
+        The joint graph of this step is split in the order of ``fitted``; another joint graph is first fitted by
+        ``refit``.
         """
 
         def partition_fn(joint: Any, _inputs: Any, *, num_fwd_outputs: int, **_: Any) -> tuple[Any, Any]:
@@ -89,7 +90,7 @@ class TorchStep:
             given = _signature((args, kwargs))
             if given != wanted:
                 raise ValueError(
-                    f"The step is fitted for inputs {wanted}, not {given}. Fit the module again for these."
+                    f"The step is fitted for inputs {wanted}, not {given}. Fit the module again for these inputs."
                 )
             state = [module.get_parameter(name) for name in parameters] + [module.get_buffer(name) for name in buffers]
             return run(*state, *args, **kwargs)
@@ -101,13 +102,13 @@ class TorchStep:
             raise UnreadableInput(
                 "the module's tensors have no data, so the step cannot run.",
                 source=self.name,
-                hint="Build the module with real tensors, fit it again, and compile that.",
+                hint="Build the module with real tensors, fit it again, and compile the new fit.",
             )
 
     def measured(self, step: Callable[..., Any]) -> Measured:
         """Run one real step and return its peak, its gradients and its buffers; the module stays as it is.
 
-        Two runs of the same operators give the same bits only where both are compiled and run in ``deterministic``.
+        Two runs of the same operators give the same bits only if both are compiled and run in ``deterministic``.
         """
         with self._as_it_is():
             torch.manual_seed(0)
@@ -215,5 +216,5 @@ def _equal(one: list[Any], other: list[Any]) -> bool:
 
 
 def _bits(value: torch.Tensor) -> torch.Tensor:
-    """Return the bytes of a tensor; unlike its values, those of a NaN are equal to themselves."""
+    """Return the bytes of a tensor: the bytes of two NaNs can be equal, their values cannot."""
     return value.detach().contiguous().flatten().view(torch.uint8)

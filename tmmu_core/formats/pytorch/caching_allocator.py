@@ -2,8 +2,8 @@
 
 ::
 
-    alloc(size) ─► round to 512 B ─► best fit among the free blocks of (lane, small | large)
-                                     none fits: a new segment of 2 MiB, 20 MiB or a multiple of 2 MiB (cudaMalloc)
+    alloc(size) ─► round up to 512 B ─► best fit among the free blocks of (lane, small | large);
+                                        if none fits: a new segment of 2 MiB, 20 MiB or a multiple of 2 MiB (cudaMalloc)
 
 Source: ``c10/cuda/CUDACachingAllocator.cpp`` (``malloc``, ``get_free_block``, ``should_split``, ``free_block``,
 ``release_blocks``) with the default settings. An allocation costs a binary search among the free blocks.
@@ -25,7 +25,7 @@ SMALL_SEGMENT, LARGE_SEGMENT = 2 << 20, 20 << 20
 """Bytes of a segment for small blocks, and for blocks up to :data:`LARGE_SIZE`."""
 LARGE_SIZE = 10 << 20
 ROUND_LARGE = 2 << 20
-"""Segments of larger blocks are multiples of this."""
+"""The bytes of a segment for a larger block are a multiple of this."""
 BASE_ADDRESS = 0x7F00_0000_0000
 
 
@@ -43,7 +43,7 @@ class Block:
 
 @dataclass(eq=False, slots=True)
 class Pool:
-    """The free blocks of one lane and kind of size."""
+    """The free blocks of one lane, either small or large blocks."""
 
     is_small: bool
     free: list[tuple[int, int, Block]] = field(default_factory=list)
@@ -143,7 +143,7 @@ def _join(first: Block, second: Block) -> None:
 def reserved_peak(birth: ArrayLike, death: ArrayLike, size: ArrayLike) -> int:
     """Return the peak of the reserved bytes for buffers with lifetimes ``[birth, death)``, shape (n,) each.
 
-    At one step, frees come before allocations, and allocations in the order of the rows.
+    At one step, frees come before allocations; allocations are in the order of the rows.
     """
     births, deaths, sizes = (np.asarray(column, np.int64) for column in (birth, death, size))
     rows = np.arange(len(births))

@@ -36,7 +36,7 @@ class StridedLayout:
 
     @property
     def contiguous(self) -> bool:
-        """Whether its elements follow one another in the order of its axes."""
+        """Whether the elements follow one another in the order of the axes."""
         expected = 1
         for dim, stride in zip(reversed(self.shape), reversed(self.strides), strict=True):
             if dim != 1 and stride != expected:

@@ -94,7 +94,7 @@ def read(data: bytes, name: str = "", envelopes: Mapping[str, Dim] | None = None
 
     With PyTorch it is the joint graph: a training step if the program's only output is a scalar and it has a parameter
     to learn. Without PyTorch, and where PyTorch cannot trace the program (``while_loop``, ``map``, ``scan``), it is the
-    forward pass as saved, which the graph's name and notes state. Open sizes have the values of the example, or the
+    forward pass as saved, and the graph's name and notes say so. Open sizes have the values of the example, or the
     upper bounds of ``envelopes``.
     """
     envelopes = envelopes or {}
@@ -136,7 +136,7 @@ def chosen_sizes(program: Program, envelopes: Mapping[str, Dim]) -> dict[str, in
             outside = next((end for end in (envelopes[name].max, envelopes[name].min) if not low <= end <= high), None)
             if outside is not None:
                 what = f"{name} = {outside} is outside of {low} to {high}, for which the program was exported."
-                hint = "Give a size inside, or export the program for others."
+                hint = "Give a size inside, or export the program for other sizes."
                 path = f"$.dims.{name}"
                 raise InvalidIrShapes(what, hint=hint, reason="dim_out_of_envelope", path=path, node_id="")
     return point

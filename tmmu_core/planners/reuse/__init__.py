@@ -1,7 +1,7 @@
 """Placements of least reuse cost: fit the capacity, then the least cost, then the least extent (contract §12).
 
 A reuse penalty is a pair of buffers with a cost that is paid once where their bytes overlap: on hardware with
-asynchronous engines the second one then waits for the first (Böhnlein et al. 2026, "DSA with reuse penalties").
+asynchronous engines the second buffer then waits for the first (Böhnlein et al. 2026, "DSA with reuse penalties").
 :mod:`.local_search` finds placements, :mod:`.cost_bound` bounds the cost from below. The same input gives the same
 placement on every machine: budgets are counts, and all numbers are integers.
 """
@@ -37,21 +37,21 @@ LOWER_NODES = 5_000
 PROOF_NODES = 50_000
 """Nodes of the search for a proof that no placement fits."""
 RESTARTS = 3
-"""Runs of the local search with other random numbers."""
+"""Number of runs of the local search, each with its own random numbers."""
 FEW = 100
-"""Maximum number of units for restarts of the local search. With more units there are no restarts but ``LONGER`` times
-the rounds, from a packing and from the greedy placement."""
+"""Maximum number of units for restarts. With more units the local search runs once per first placement (a packing, the
+greedy placement), with ``LONGER`` times the rounds."""
 LONGER = 10
 WORK = 4_000_000_000
-"""Offsets that the exhaustive search may compare for an arena: a few seconds."""
+"""Maximum number of offsets that the exhaustive search compares for an arena: a few seconds."""
 
 
 def plan_reuse(problem: Problem, options: Mapping[str, Any], progress: Progress | None = None) -> Packing:
     """Return the placement of least reuse cost found, with the proven lower bound of the cost.
 
     Options: ``rounds`` of each local search (ten times as many for over 100 units), ``work`` of the exhaustive search,
-    ``max_nodes`` (:mod:`..meter`). Raises ``ArenaTooSmall`` where none was found that fits, ``InvalidIrShapes`` (reason
-    ``constraints``) for constraints that contradict each other.
+    ``max_nodes`` (:mod:`..meter`). Raises ``ArenaTooSmall`` if no placement was found that fits, ``InvalidIrShapes``
+    (reason ``constraints``) for constraints that contradict each other.
     """
     model, meter = reuse_model(problem), metered(progress, options)
     if model.contradiction:
@@ -97,7 +97,7 @@ def plan_reuse(problem: Problem, options: Mapping[str, Any], progress: Progress 
 
 
 def observed_by_all(problem: Problem) -> bool:
-    """Return whether every planner of bytes observes the constraints: there are none but penalties."""
+    """Return whether byte planners observe all constraints: the only reuse terms are penalties."""
     terms = problem.reuse or ReuseTerms()
     return not (terms.colocations or terms.exclusions or terms.reserved)
 
@@ -112,7 +112,7 @@ def _needed(problem: Problem, meter: Meter) -> int | None:
 
 
 def relaxed(problem: Problem) -> Problem:
-    """Return a problem for every planner of bytes that fits where ``problem`` fits.
+    """Return a relaxed problem without reuse terms: it fits in every capacity in which ``problem`` fits.
 
     It has no colocations, no storages without bytes, and only one buffer of each exclusion. A reserved range is a
     buffer with a fixed offset.
@@ -148,7 +148,7 @@ def relaxed(problem: Problem) -> Problem:
 
 
 def _units(model: ReuseModel, at: U64) -> list[int]:
-    """Return the offset of each unit, given one for each storage."""
+    """Return the offset of each unit, given the offset of each storage; −1 past the capacity."""
     offset = np.full(len(model), -1, np.int64)
     offset[model.unit_of] = at
     found: list[int] = np.where(offset <= model.capacity - model.size, offset, -1).tolist()
@@ -156,7 +156,7 @@ def _units(model: ReuseModel, at: U64) -> list[int]:
 
 
 def _lowered(problem: Problem, model: ReuseModel, offset: list[int], meter: Meter) -> list[int]:
-    """Return a placement of a smaller extent in which no further penalty is active; the given one if none is found.
+    """Return a placement of a smaller extent in which no further penalty is active; ``offset`` if none is found.
 
     The pairs of inactive penalties are kept apart, and the problem is packed without costs.
     """
@@ -173,7 +173,7 @@ def _lowered(problem: Problem, model: ReuseModel, offset: list[int], meter: Mete
 
 
 def first_placement(model: ReuseModel) -> list[int]:
-    """Return a first placement: units by size and number of edges, each at the lowest of its cheapest offsets."""
+    """Return a first placement: pinned units, then by size and edges, each at the lowest of its cheapest offsets."""
     place = Placement(model)
     degree: I64 = np.diff(model.first)
     for u in np.lexsort((-degree, -model.size, model.pin < 0)).tolist():

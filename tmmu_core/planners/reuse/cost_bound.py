@@ -5,13 +5,13 @@ counted in cells of ``g`` bytes, their greatest common divisor: rounding every o
 constraints of the clique and makes no further pair overlap. Let ``m`` units cover a cell; then ``m (m − 1) / 2`` pairs
 overlap in it. That is convex in ``m``, so S cells of units in B free cells overlap in at least ``B q (q − 1) / 2 +
 (S − B q) q`` cells, ``q = S // B``. A pair overlaps in at most as many cells as its smaller unit has, and pays its
-penalty once: the cheapest pairs that reach the sum bound the cost. Cliques add up where each penalty counts in one of
-them and is free in the others.
+penalty once: the cheapest pairs that reach the sum bound the cost. The bounds of cliques add up if each penalty counts
+in only one clique.
 
 The search is a Russian doll search (Verfaillie et al. 1996). Every placement can be moved down, unit by unit, without a
 further active edge, until each unit is at 0, at the end of a reserved range or at the end of a neighbour, rounded up to
 its alignment. Only these offsets are tried. The units are solved from the last one backwards: the least cost of the
-units after a position bounds every larger problem. The C form is ``native/reuse.c``; both visit the same nodes.
+units after a position bounds every larger problem. The C form is ``native/reuse.c``; both forms visit the same nodes.
 """
 
 from itertools import accumulate
@@ -30,15 +30,15 @@ MOST_UNITS = 1_000
 MOST_SEEDS = 24
 """Maximum number of units from which a clique grows."""
 SHIFT = 128
-"""Binary places that order costs per cell: two of them differ by more than 2^-128, since offsets are below 2^61."""
+"""Binary places to compare costs per cell: different ones differ by over 2^-128, because offsets are below 2^61."""
 MOST_OFFERS = 1_000
-"""The most offsets, over all units, that are searched."""
+"""Maximum number of offsets, over all units, for an exhaustive search."""
 FORBIDDEN = 2**40
 """Cost of two offsets that must not be together; above every sum of penalties that is searched."""
 Edges = dict[tuple[int, int], list[tuple[int, int, int]]]
-"""Of two units: (bytes of the first, bytes of the second, cost) of every edge between them."""
+"""Two units → ``(bytes of the first, bytes of the second, cost)`` of every edge between them."""
 Parts = tuple[tuple[int, list[int]], ...]
-"""Groups of units, each with a lower bound of penalties between them that no other group counts."""
+"""``(bound, units)`` per group: a lower bound of penalties between the units that no other group counts."""
 
 
 def bounding_cliques(model: ReuseModel) -> Parts:
@@ -69,10 +69,10 @@ def bounding_cliques(model: ReuseModel) -> Parts:
 
 
 def searched(model: ReuseModel, parts: Parts, offset: list[int], work: int) -> Parts:
-    """Return the groups; where an exhaustive search of a component proves more, it replaces the groups inside it.
+    """Return ``parts``; if an exhaustive search of a component proves more, the component replaces its groups.
 
-    The units of the component that have penalties are searched, then all of them. ``offset`` is a placement, whose
-    cost is the upper bound. ``work``: see :func:`least_cost`.
+    First the units of the component that have penalties are searched, then all units of the component. ``offset`` is a
+    placement, whose cost is the upper bound. ``work``: see :func:`least_cost`.
     """
     place = Placement(model, offset)
     paying = [u for u, edges in enumerate(place.edges) if any(weight != HARD for *_, weight in edges)]
@@ -119,7 +119,7 @@ def _component(place: Placement, first: int) -> set[int]:
 
 
 def _clique_from(model: ReuseModel, seed: int, near: list[set[int]], soft: dict[Pair, int]) -> tuple[int, list[int]]:
-    """Return the largest bound of the cliques that grow from ``seed``, and its clique."""
+    """Return the largest bound of the cliques that grow from the unit ``seed``, and the clique with this bound."""
     size = model.size.tolist()
     clique, open_units, best = [seed], set(near[seed]), (0, [seed])
     paid = dict.fromkeys(open_units, 0)
@@ -163,7 +163,7 @@ def clique_bound(model: ReuseModel, clique: list[int], soft: dict[Pair, int]) ->
 
 
 def merged(ranges: list[list[int]], grid: int, cell: int) -> list[tuple[int, int]]:
-    """Return the cells that no unit covers, sizes being rounded up to ``grid``, as ranges in order."""
+    """Return the cells that no unit covers if sizes are rounded up to ``grid``, as sorted byte ranges."""
     found: list[tuple[int, int]] = []
     for begin, end in sorted(ranges):
         low, high = -(-begin // grid) * grid // cell * cell, -(-end // cell) * cell
@@ -228,7 +228,7 @@ def least_cost(model: ReuseModel, chosen: list[int], upper: int, work: int) -> t
 
 
 def _are_twins(model: ReuseModel, edges: Edges, units: list[int], u: int, v: int) -> bool:
-    """Return whether two units are interchangeable: swapping their offsets has the same cost."""
+    """Return whether two units are interchangeable: swapping their offsets does not change the cost."""
     same = all(column[u] == column[v] for column in (model.size, model.align)) and model.pin[u] == model.pin[v] == -1
     others = (w for w in units if w not in (u, v))
     return (
@@ -246,7 +246,7 @@ class Search:
         self.start = [0, *accumulate(map(len, offers))]
         self.total = self.start[-1]
         self.table = np.zeros((self.total, self.total), np.int64)
-        """Cost of every two offsets."""
+        """Shape (total, total): cost of every two offsets."""
         for (a, b), between in edges.items():
             k, j = units.index(a), units.index(b)
             low, high = (np.array(offers[i], np.int64) for i in (k, j))
@@ -266,7 +266,7 @@ class Search:
         """Least cost of the units from each position on."""
 
     def solve(self, first: int, upper: int, nodes: int) -> int:
-        """Set the least cost of the units from ``first`` on, at most ``upper``; return the nodes left, or −1."""
+        """Set the least cost of the units from ``first`` on, at most ``upper``; return the nodes left (−1: too few)."""
         begin, end = self.start[first : first + 2]
         limit = begin + (end - begin + 1) // 2 if self.mirrored else end
         loops = library()

@@ -2,7 +2,7 @@
 
 A round removes a few related units, one of them with an active penalty, and places each again at the lowest of its
 cheapest offsets. A worse placement is accepted up to a threshold that falls to 0. The C form is ``native/reuse.c``;
-both draw the same numbers and give the same result.
+both forms draw the same numbers and give the same result.
 """
 
 from collections.abc import Iterator
@@ -19,11 +19,11 @@ from tmmu_core.planners.reuse.reuse_model import HARD, ReuseModel
 MOST_SWEPT = 2_000
 """Maximum number of units for a table of all pairs."""
 MOST_OUT = 12
-"""Maximum number of units that a round removes on purpose."""
+"""Maximum number of units that a round selects; it also removes all units without a place."""
 
 
 class Placement:
-    """Offsets of the units of a model, −1 without one, and the two primitives of every search: price and put."""
+    """Offsets of the units of a model (−1: not placed), with the two primitives of every search: price and put."""
 
     def __init__(self, model: ReuseModel, offset: list[int] | None = None) -> None:
         self.model = model
@@ -95,9 +95,9 @@ def repair(
 
 
 def weight_matrix(model: ReuseModel) -> I64:
-    """Return the weight of every two units (n, n), 0 without an edge; empty where offsets cannot be swept with it.
+    """Return the weight of every two units, shape (n, n), 0 without an edge; empty if the C form cannot use it.
 
-    Then an edge is between parts of units (colocations), bytes are reserved, or the units are too many.
+    The C form cannot use it for edges between parts of units (colocations), reserved bytes, or too many units.
     """
     unit = np.repeat(np.arange(len(model)), np.diff(model.first))
     whole = (model.mine == model.size[unit]) & (model.theirs == model.size[model.other])
@@ -151,7 +151,7 @@ def _plain(place: Placement, rounds: int, threshold: int, seed: int, bound: int)
 
 
 def _ruin(place: Placement, count: int, draw: Any) -> dict[int, int]:
-    """Return the units to remove, in order, with their offsets: related ones, then all without a place."""
+    """Return the units to remove, in order, with their offsets: related units, then all units without a place."""
     n, offset = len(place.offset), place.offset
     for _ in range(6):
         begin = draw() % n

@@ -24,7 +24,7 @@ LARGEST = 2**61
 
 @dataclass(frozen=True, eq=False)
 class ReuseModel:
-    """Units and edges as columns. ``first`` (n + 1): where the edges of each unit begin; an edge is in both lists."""
+    """Units and edges as columns; an edge is in the lists of both units."""
 
     unit_of: I64
     """Unit of each storage of the problem."""
@@ -35,6 +35,7 @@ class ReuseModel:
     pin: I64
     """Fixed offset, or −1."""
     first: I64
+    """Shape (n + 1,): where the list of edges of each unit begins."""
     other: I64
     mine: I64
     theirs: I64
@@ -46,7 +47,7 @@ class ReuseModel:
     unavoidable: int
     """Cost of penalties between colocated storages."""
     contradiction: str = ""
-    """Why no placement exists, where two constraints contradict each other."""
+    """Why no placement exists, if two constraints contradict each other; else empty."""
 
     def __len__(self) -> int:
         return len(self.size)
@@ -96,7 +97,7 @@ def _units(count: int, colocations: Iterable[tuple[int, int]]) -> list[int]:
 
 
 def _hard_edges(problem: Problem, terms: ReuseTerms, unit: list[int], pin: list[int]) -> tuple[dict[Pair, Pair], str]:
-    """Return the sizes of every two units that must not share a byte, and the contradiction if two storages must."""
+    """Return the edge sizes of every two units that must not share a byte, and a contradiction if two of them must."""
     sizes = problem.size.tolist()
     free = {(min(pair), max(pair)) for pair in terms.exclusions}
     apart = () if problem.must_not_alias is None else problem.must_not_alias.tolist()
@@ -117,7 +118,7 @@ def _hard_edges(problem: Problem, terms: ReuseTerms, unit: list[int], pin: list[
 
 
 def reuse_model(problem: Problem) -> ReuseModel:
-    """Return the model of a problem. A storage without bytes has no edges; its alignment and fixed offset count."""
+    """Return the model of a problem. A storage without bytes has no edges; its alignment and fixed offset apply."""
     terms, n = problem.reuse or ReuseTerms(), len(problem)
     unit = _units(n, terms.colocations)
     units = max(unit, default=-1) + 1

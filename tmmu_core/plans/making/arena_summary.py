@@ -64,7 +64,7 @@ def reuse_cost(problem: Problem, packing: Packing) -> int | None:
 def certify(problem: Problem, packing: Packing, extent: int, steps: int) -> dict[str, Any]:
     """Return the certificate of ``extent`` (bytes) as fields of :class:`ArenaSummary`.
 
-    The lower bound is computed from ``problem``, for every planner; a search may have proved a higher one.
+    The lower bound is computed from ``problem``, for every planner; a search may have proved a higher bound.
     """
     bound, witness, step = _bound(problem, steps)
     proven = max(bound, packing.lower_bound or 0)
@@ -136,8 +136,8 @@ def check_capacity(problem: Problem, summary: ArenaSummary, *, of_graph: bool = 
 def check_totals(summaries: Sequence[ArenaSummary], budget: int | None) -> None:
     """Check the sums over all arenas (contract §4, §6).
 
-    Raises ``AllocationFailure`` for extents over the quota, and ``AllocationOverflow`` if the sum of the committed
-    bytes, the largest of all sums, exceeds 2^64 − 1.
+    Raises ``AllocationFailure`` for extents over the quota, and ``AllocationOverflow`` if the committed bytes exceed
+    2^64 − 1 together; no other sum of bytes is larger.
     """
     needed, committed = (sum(getattr(a, name) for a in summaries) for name in ("extent_bytes", "committed_bytes"))
     if budget is not None and needed > budget:

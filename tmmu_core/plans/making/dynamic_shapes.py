@@ -30,7 +30,7 @@ class DimCurve:
 
     dim: str
     values: I64
-    """Values, ascending, without those in ``refused``."""
+    """Planned values, ascending. A value that cannot be planned is in ``refused``."""
     arena_names: tuple[str, ...]
     peak_live_bytes: U64
     extent_bytes: U64
@@ -38,10 +38,10 @@ class DimCurve:
 
 
 def peak_over_dim(graph: Graph, dim: str, request: PlanRequest, progress: Progress | None = None) -> DimCurve:
-    """Return the peak at the sizes of :func:`sample_points`; other dimensions as requested or at their upper ends.
+    """Return the figures of a plan for each size of :func:`sample_points` of the dimension ``dim``.
 
-    Raises ``InvalidIrShapes`` for other dimensions of the request that do not apply; a size that cannot be planned is
-    in ``refused``.
+    Other dimensions have their requested or default sizes. Raises ``InvalidIrShapes`` for a requested size of a
+    dimension that the graph does not have, or outside its envelope.
     """
     request = with_arena_settings(graph, request)
     chosen = sample_points(graph.dims[dim])
@@ -65,7 +65,7 @@ def peak_over_dim(graph: Graph, dim: str, request: PlanRequest, progress: Progre
 
 
 def sample_points(dim: Dim) -> list[int]:
-    """Return all sizes of an envelope, or ``CURVE_POINTS`` of them with both ends."""
+    """Return all sizes of an envelope, or ``CURVE_POINTS`` evenly spaced sizes with both ends."""
     span = dim.max - dim.min
     count = min(span, CURVE_POINTS - 1)
     return sorted({dim.min + span * k // max(count, 1) for k in range(count + 1)})
@@ -79,7 +79,7 @@ ReplanKey = tuple[bytes, str, bytes]
 
 
 class Iteration(NamedTuple):
-    """The plan of one iteration; ``replan`` is the trace record if the plan changed before it."""
+    """The plan of one iteration; ``replan`` is the trace record if the graph was planned again for it."""
 
     solution: Solution
     key: ReplanKey
@@ -89,7 +89,7 @@ class Iteration(NamedTuple):
 def replan_session(
     graph: Graph, shapes: Iterable[Mapping[str, int]], request: PlanRequest | None = None
 ) -> Iterator[Iteration]:
-    """Yield the plan of each iteration; ``shapes`` holds the sizes of all dimensions per iteration.
+    """Yield the plan of each iteration; ``shapes`` has the sizes of all dimensions per iteration.
 
     A plan at the upper end of the envelopes is valid for every shape inside. A shape outside raises ``InvalidIrShapes``
     under the policy ``ABORT`` or without a safepoint; under ``REPLAN_AT_SAFEPOINT`` it widens the envelopes of all
@@ -121,7 +121,7 @@ def replan_session(
 
 
 def _planned(graph: Graph, dims: Mapping[str, Dim], request: PlanRequest) -> Iteration:
-    """Plan at the upper end of the envelopes; the hash of the graph uses the declared ones."""
+    """Return a plan at the upper ends of ``dims``; its ``ir_hash`` is that of the graph with the declared envelopes."""
     wide = msgspec.structs.replace(graph, dims=dict(dims))
     upper = request.but(dims={name: dim.max for name, dim in dims.items()})
     solution = solve(wide, upper, ir_hash=canonical.ir_hash(graph))

@@ -32,7 +32,7 @@ from tmmu_core.plans.making.request import PlanRequest, refuse_unknown_words
 from tmmu_core.plans.model import ASSUMED, INCOMPLETE, READ, UNPLANNED, Plan
 
 NAMED_PARTS = 8
-"""Maximum number of unplanned parts that are listed by name; the others are counted."""
+"""Maximum number of unplanned parts that are listed by name; further parts are counted."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,8 +63,8 @@ def solve(
 ) -> Solution:
     """Plan ``graph`` without sharding it: shard spec and rank change only the hash.
 
-    ``ir_hash`` is the graph's hash if known. :func:`~tmmu_core.plans.making.make.make_plan` also applies the other
-    fields of a request (a rank's part of the graph, arenas in use, addresses).
+    ``ir_hash`` is the graph's hash if known. :func:`~tmmu_core.plans.making.make.make_plan` also applies the fields
+    that this function ignores (a rank's part of the graph, arenas in use, addresses).
 
     Raises a ``ContractError`` with every field of its record filled: ``InvalidIrShapes``, ``LivenessCycle``,
     ``AlignmentViolation``, ``AllocationOverflow``, ``ArenaTooSmall``, ``AllocationFailure``.

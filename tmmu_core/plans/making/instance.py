@@ -31,9 +31,9 @@ def plan_problem(
 ) -> Plan:
     """Plan every arena of an instance. An instance with complete offsets keeps them: it is a finished plan.
 
-    A storage with gaps becomes one row per live part, ``id``, ``id@part1``, …, all at one offset: a row's
-    range covers no gap. Raises what the planner raises, ``ArenaTooSmall``, ``AllocationOverflow``, and
-    ``InvalidIrShapes`` for an id that is also that of a live part.
+    A storage with gaps becomes one row per live part, ``id``, ``id@part1``, …, all at one offset, because the live
+    range of a row has no gaps. Raises the errors of the planner, ``ArenaTooSmall``, ``AllocationOverflow``, and
+    ``InvalidIrShapes`` for an id that is also the id of a live part.
     """
     started = time.perf_counter_ns()
     instance = given if isinstance(given, PlainInstance) else PlainInstance("", given)
@@ -78,7 +78,7 @@ def plan_problem(
 
 
 def _refuse_ids_of_parts(problems: Sequence[Problem]) -> None:
-    """Raise ``InvalidIrShapes`` for an id that names a live part of another storage, where parts are told by ids."""
+    """Raise ``InvalidIrShapes`` for an id that is also the id of a live part, if gaps or reuse terms exist."""
     if all(problem.reuse is None and problem.gaps is None for problem in problems):
         return
     ids = {name for problem in problems for name in problem.ids}
@@ -123,7 +123,7 @@ def constraints_of(problems: Sequence[Problem]) -> Constraints | None:
 def _packed(problem: Problem, planner: str, options: Mapping[str, Any], meter: Meter) -> Packing:
     entry = planner_named(planner)
     if isinstance(entry, MemoryPlannerEntry):
-        message = f"planner {planner!r} spreads a graph's tensors over memories; a plain instance has one arena."
+        message = f"planner {planner!r} spreads a graph's tensors over memories; the arenas of an instance are fixed."
         hint = "Choose another planner, or open the graph itself."
         raise InvalidIrShapes(message, reason="planner_needs_graph", node_id="", hint=hint)
     return entry.pack(problem, entry.checked_options(options), meter)
@@ -164,7 +164,8 @@ def _identity_rows(problem: Problem) -> list[list[Any]] | Table:
 def _columns(placed: Sequence[PackedArena], instance: PlainInstance) -> PlanColumns:
     """Return the rows of all arenas with their in-place reuse, and the categories of an allocator's recording.
 
-    As in the plan of a graph, a reuse that a byte planner does not take is left out; its input lives one step longer.
+    As in the plan of a graph, an in-place reuse that a planner without slots does not use is omitted; its input lives
+    one step longer.
     """
     problems, handoffs, taken = [], list[Handoff](), list[bool]()
     for found in placed:

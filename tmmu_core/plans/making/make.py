@@ -3,7 +3,7 @@
 ::
 
     graph    ─► (a rank's share, under a shard spec) ─► engine ─► (the draft's addresses) ─► PlanningResult
-    instance ─► its one arena as requested ──────────► planner ────────────────────────────► PlanningResult
+    instance ─► its arenas, requested settings ──────► planner ────────────────────────────► PlanningResult
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -47,7 +47,7 @@ class Better:
 
     planner: str
     extent_bytes: int
-    """Sum of the arena sizes, at most."""
+    """Sum of the arena sizes that the short search found; a full run may find less."""
     is_least: bool
     """Whether it equals the lower bound, so that no planner needs less."""
     saved_percent: int
@@ -83,7 +83,7 @@ class PlanningResult:
     solution: Solution | None = None
     """``None`` for an instance, which has no graph."""
     cut_from: bytes | None = None
-    """The ir_hash of the whole graph if the plan is that of one rank; else ``None``."""
+    """The ir_hash of the whole graph if only one rank is planned; else ``None``."""
     warnings: tuple[str, ...] = ()
     """A sentence for each part of the request that has no effect, such as a rule without a match."""
     problems: tuple[Problem, ...] = ()
@@ -97,7 +97,7 @@ class PlanningResult:
 
 
 def make_plan(source: Graph | PlainInstance, request: PlanRequest, progress: Progress | None = None) -> PlanningResult:
-    """Plan ``source`` under ``request``. Raises ``ContractError`` with every field of its record."""
+    """Plan ``source`` under ``request``. Raises ``ContractError``; its record has the replay token and the rank."""
     try:
         return _made(source, request.spelled_out(source), progress)
     except ContractError as error:
@@ -108,7 +108,7 @@ def make_plan(source: Graph | PlainInstance, request: PlanRequest, progress: Pro
 def _made(source: Graph | PlainInstance, request: PlanRequest, progress: Progress | None) -> PlanningResult:
     if not canonical.is_token(request.replay_token, of_draft=request.addressing != "offsets"):
         message = f"the replay token has {len(request.replay_token)} bytes, not 32."
-        hint = "Tokens of 64 bytes and more are the superseded draft's: --addressing blake3_sparse."
+        hint = "Tokens of 64 bytes or more are valid only with --addressing blake3_sparse."
         raise InvalidIrShapes(message, reason="replay_token", node_id="", hint=hint)
     if isinstance(source, PlainInstance):
         return _instance_planned(source, request, progress)
@@ -161,9 +161,10 @@ def _instance_planned(instance: PlainInstance, request: PlanRequest, progress: P
 
 
 def problems_as_requested(problems: tuple[Problem, ...], request: PlanRequest) -> tuple[Problem, ...]:
-    """Apply the configuration of its arenas to an instance; unset fields keep the instance's values.
+    """Return the problems with the requested alignments and capacities; settings that are not requested are unchanged.
 
-    Raises ``InvalidIrShapes`` (reason ``unknown_arena``) for another arena, and as ``read_arenas`` does.
+    Raises ``InvalidIrShapes`` (reason ``unknown_arena``) for an arena without a problem, and the errors of
+    ``read_arenas``.
     """
     names = tuple([problem.arena for problem in problems])
     config = read_arenas(request.arenas) if request.arenas else {}
@@ -189,8 +190,8 @@ def problems_as_requested(problems: tuple[Problem, ...], request: PlanRequest) -
 
 # --- plans over a limit -------------------------------------------------------------------------------------------
 
-# A plan over a limit keeps the limits: each arena has the requested capacity, the request gives the configuration hash,
-# and the verifier reports the exceeded capacity. It cannot be applied.
+# A plan that exceeds a limit still states the limit: its arenas have the requested capacities, its configuration hash
+# is that of the request. The verifier reports the exceeded capacity, and the plan cannot be applied.
 
 
 def make_plan_anyway(
@@ -198,7 +199,7 @@ def make_plan_anyway(
 ) -> PlanningResult:
     """Return :func:`make_plan`, or, if a limit is exceeded, the unlimited plan labelled with the requested limits.
 
-    Raises the other errors of planning, also the error for an undeclared arena.
+    Raises all other errors of planning, and ``ArenaTooSmall`` for an undeclared arena.
     """
     made, is_over = _with_fallback(lambda changed: make_plan(source, changed, progress), request)
     if not is_over:
@@ -211,7 +212,7 @@ def make_plan_anyway(
 def plan_ranks_anyway(graph: Graph, request: PlanRequest, progress: Progress | None = None) -> RankPlans:
     """Return :func:`plan_ranks`, or, if a rank exceeds a limit, unlimited plans labelled with the requested limits.
 
-    Raises as :func:`make_plan_anyway`.
+    Raises all other errors of planning and sharding, and ``ArenaTooSmall`` for an undeclared arena.
     """
     planned, is_over = _with_fallback(lambda changed: plan_ranks(graph, changed, progress), request)
     if not is_over:
@@ -224,7 +225,7 @@ def plan_ranks_anyway(graph: Graph, request: PlanRequest, progress: Progress | N
 
 
 def _with_fallback(make: Callable[[PlanRequest], T], request: PlanRequest) -> tuple[T, bool]:
-    """Return ``(result, whether it is over a limit)`` of the request, else of the request without its limits."""
+    """Return ``(result, is over a limit)``: if ``make`` exceeds a limit, the result of ``make`` without limits."""
     try:
         return make(request), False
     except (ArenaTooSmall, AllocationFailure) as error:
@@ -248,7 +249,7 @@ def without_limits(request: PlanRequest) -> PlanRequest:
 
 
 def _under_limits(plan: Plan, source: Graph | PlainInstance, request: PlanRequest) -> Plan:
-    """Return the plan with the request's limits: same layout, hash of the requested configuration."""
+    """Return the plan with the request's limits: the layout is the same, the configuration hash is the request's."""
     names = tuple(arena.name for arena in plan.arenas)
     capacities = {name: arena.capacity_bytes for name, arena in read_arenas(request.arenas).items()}
     if isinstance(source, PlainInstance) and not capacities:

@@ -31,7 +31,7 @@ def spread_over_memories(
     platform = _platform(options, config)
     memory = {m.name: m for m in platform.memories}
     granted = analyse(timeline, dict.fromkeys([*memory, *DEFAULT_ARENAS], Arena()))
-    # The C code reads the alignment from the row, so it is at least that of the widest element.
+    # Exported C code uses the alignment of the plan's row, so a storage is aligned at least to its widest element.
     widths = np.array([itemsize(tensor.dtype) for tensor in timeline.graph.tensors], np.uint64)
     members = np.flatnonzero(granted.storage_of >= 0)
     grids = granted.storages.alignment.copy()
@@ -47,7 +47,7 @@ def spread_over_memories(
     names = sorted(number)
     arena_of = np.argsort([number[name] for name in names]) if names else np.zeros(0, np.int64)
     arenas = arena_of[list(residency.region_of)].astype(np.int32)
-    # The planner takes no in-place reuse. The lower bound allows reuse inside a region, which can give a smaller plan.
+    # helia does not reuse in place. The lower bound assumes reuse inside a region, because a smaller plan could use it.
     granted = replace(granted, arenas=tuple(names), storages=replace(granted.storages, arena=arenas))
     liveness = without_handoffs(granted, across_arenas=True)
     config = {}

@@ -53,7 +53,7 @@ def problems_of(solution: Solution) -> list[Problem]:
 
 
 def placed_in(plan: Plan, arena: str, problem: Problem | None = None) -> Placed:
-    """Return the placements of ``arena`` in order; by offset if the plan has no slots and ``problem`` is ``None``."""
+    """Return the placements of ``arena`` in order. Without ``problem``, a plan without slots is sorted by offset."""
     s = storages_of(plan)
     if plan.has_slots:
         return Placed(tuple(by_birth(plan, arena)), "birth", "slot")

@@ -72,7 +72,7 @@ class PackedArena:
     problem: Problem
     packing: Packing
     slot: I64
-    """Per storage, its slot; a number by (offset, birth, id) for planners without slots (contract §9)."""
+    """Per storage, its slot; for planners without slots, its position by (offset, birth, id) (contract §9)."""
     extent: int
     """Bytes: the end of the highest storage that has bytes."""
     held: I64
@@ -139,7 +139,8 @@ def merge_packings(liveness: Liveness, problems: Sequence[Problem], packings: Se
     """Merge the packings of all arenas into one placement.
 
     A planner that places bytes uses an in-place reuse only if input and output start at one offset. A planner that
-    assigns slots keeps all reuses: the input dies in any case, and is overwritten if both have one slot.
+    assigns slots keeps all reuses: the input is freed in any case, and it is overwritten only if input and output have
+    the same slot.
     """
     held, slot = np.zeros((2, len(liveness.storages)), np.int64)
     offset = np.zeros(len(liveness.storages), np.uint64)
@@ -156,7 +157,7 @@ def merge_packings(liveness: Liveness, problems: Sequence[Problem], packings: Se
 
 
 def without_handoffs(liveness: Liveness, *, across_arenas: bool = False) -> Liveness:
-    """Return the liveness without in-place reuse; ``across_arenas``: only without reuse between different arenas."""
+    """Return the liveness without in-place reuse; with ``across_arenas``, only reuse between arenas is removed."""
     storages = liveness.storages
     takers = np.flatnonzero(storages.handoff_from >= 0)
     if across_arenas:
@@ -165,7 +166,7 @@ def without_handoffs(liveness: Liveness, *, across_arenas: bool = False) -> Live
 
 
 def _without(liveness: Liveness, takers: Sequence[int]) -> Liveness:
-    """Return the liveness without the in-place reuse by ``takers``: both storages are live at that step."""
+    """Return the liveness without the in-place reuse by ``takers``: input and output are both live at that step."""
     storages = liveness.storages
     taken = set(takers)
     used = np.array([int(liveness.storage_of[y]) not in taken for y in liveness.handoffs[:, 2]], np.bool_)
@@ -184,9 +185,9 @@ def _without(liveness: Liveness, takers: Sequence[int]) -> Liveness:
 
 
 def plan_columns(placement: Placement, arenas: Sequence[ArenaSummary], *, own_arenas: bool) -> PlanColumns:
-    """Return the columns of :class:`Plan`, rows by tensor id bytes, and its in-place reuses.
+    """Return the columns of :class:`Plan`, rows sorted by tensor id bytes, with the in-place reuses.
 
-    ``own_arenas``: whether the planner chose the arenas; then each storage has the alignment with which it was placed.
+    With ``own_arenas`` the planner chose the arenas, and each storage has the alignment with which it was placed.
     """
     liveness = placement.liveness
     index, graph, storages = liveness.timeline.index, liveness.timeline.graph, liveness.storages
@@ -225,7 +226,7 @@ def plan_columns(placement: Placement, arenas: Sequence[ArenaSummary], *, own_ar
 
 
 def _marked_rows(rows: I64, index: GraphIndex) -> list[int]:
-    """Return the places in ``rows`` of the tensors with fields beyond id, shape, dtype and role."""
+    """Return the positions in ``rows`` of the tensors with fields beyond id, shape, dtype and role."""
     is_marked = np.zeros(len(index.tensor_ids), np.bool_)
     is_marked[index.marked] = True
     places: list[int] = np.flatnonzero(is_marked[rows]).tolist()
@@ -250,9 +251,10 @@ def storage_numbers(arena: I32, slot: I64, birth: I64) -> tuple[I64, I64]:
 
 
 def _alignments(liveness: Liveness, rows: I64, arenas: Sequence[ArenaSummary], own_arenas: bool) -> U64:
-    """Return the alignment of each row's offset: the arena's at the start of a storage, the dtype's inside it.
+    """Return the alignment of each row's offset.
 
-    Inside a storage it is at most the alignment of the start.
+    A row at the start of a storage has the arena's alignment; a row inside a storage has its element size, at most the
+    alignment of the start.
     """
     tensors, index = liveness.timeline.graph.tensors, liveness.timeline.index
     floor = np.array([arena.alignment_bytes for arena in arenas], np.uint64)

@@ -62,7 +62,7 @@ class RankPlans:
         return self.figures("extent_bytes")
 
     def figures(self, field: str) -> U64:
-        """Shape (world_size, arenas): a field of :class:`ArenaSummary` (bytes or a count); 0 where unused."""
+        """Return a field of :class:`ArenaSummary`, shape (world_size, arenas); 0 for unused arenas."""
         of_class = np.zeros((len(self.classes), len(self.arena_names)), np.uint64)
         for row, one in enumerate(self.classes):
             for arena in one.solution.plan.arenas:
@@ -74,7 +74,7 @@ class RankPlans:
         return replace(self.solution(rank).plan, rank=rank, tmmu_plan_hash=self.plan_hashes[rank])
 
     def solution(self, rank: int) -> Solution:
-        """Return the local graph, its liveness, and the plan of the class's first rank."""
+        """Return the solution of the rank's class: the local graph, its liveness, and the plan of the first rank."""
         return self.classes[self.class_of[rank]].solution
 
     @cached_property

@@ -59,9 +59,9 @@ class PlanRequest:
     world_size: int | None = None
     """``None``: the size of the mesh with a shard spec, else 1."""
     shard_spec: Mapping[str, Any] | None = None
-    """If given, the plan is of the rank's part of the graph."""
+    """If given, only the rank's part of the graph is planned."""
     dims: Mapping[str, int] = field(default_factory=dict)
-    """Sizes within the envelopes; missing dimensions are at their upper end."""
+    """Sizes within the envelopes. A missing dimension has the size that the reader assumes, else its upper bound."""
     budget: int | None = None
     """The quota over all arenas, in bytes."""
     addressing: str = "offsets"
@@ -78,7 +78,7 @@ class PlanRequest:
 
     @property
     def replay_token(self) -> bytes:
-        """The token (32 bytes), or the token of the seed (0 if neither is given)."""
+        """The token, or the token computed from the seed (default 0)."""
         return self.token if self.token is not None else token_from_seed(self.seed or 0)
 
     @property
@@ -140,7 +140,7 @@ def with_arena_settings(source: Graph, request: PlanRequest) -> PlanRequest:
 
 
 def arenas_in_use(source: Graph | PlainInstance, request: PlanRequest) -> tuple[str, ...]:
-    """Return the declared arenas, else the arenas that the tensors need, by name."""
+    """Return the names of the declared arenas, else of the arenas that the tensors need."""
     if isinstance(source, PlainInstance):
         return tuple([problem.arena for problem in source.problems])
     if request.is_one_memory:
@@ -166,8 +166,8 @@ def arena_config(
     """Return the arena configuration of a request, as it is hashed; ``None`` without one.
 
     An alignment, page size or capacity declares every arena in use, because a configuration must be complete.
-    ``in_use``: the names of the arenas in use, if known. Raises ``InvalidIrShapes`` (reason ``unknown_arena``) for the
-    capacity of another arena.
+    ``in_use``: the names of the arenas in use, if known. Raises ``InvalidIrShapes`` (reason ``unknown_arena``) for a
+    capacity of an arena that is not in use.
     """
     declared = None if request.arenas is None else as_given(request.arenas)
     is_graph = isinstance(source, Graph)

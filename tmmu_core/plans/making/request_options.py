@@ -31,7 +31,8 @@ class OptionSpec:
     link: str = ""
     """Key in a link; empty: the name of the field."""
     many: bool = False
-    """Whether the option is repeatable, with one ``KEY=VALUE`` each; a link and :attr:`read` have them in one text."""
+    """Whether the option is repeatable, each time with one ``KEY=VALUE``. A link, and the input of :attr:`read`, is one
+    text with all pairs."""
     file: str = ""
     """Content type of the file, if the option names a file."""
     flag: bool = False
@@ -63,7 +64,7 @@ def _token(text: str) -> bytes:
         if is_token(token):
             return token
     raise ValueError(
-        f"the token {text[:80]!r} is not 64 hexadecimal digits (for the superseded draft's addresses 128 or more)."
+        f"the token {text[:80]!r} is neither 64 hexadecimal digits nor, for --addressing blake3_sparse, 128 or more."
     )
 
 
@@ -102,7 +103,7 @@ def read_json_object(text: str, what: str) -> dict[str, Any]:
     """Return a JSON object with unique keys; ``what`` names it. Raises ``UnreadableInput``."""
     value = read_json(text, what)
     if not isinstance(value, dict):
-        hint = "Write {, names with values, and }."
+        hint = 'Write a JSON object, such as {"name": 1}.'
         raise UnreadableInput(f"the {what} is not a JSON object.", place="$", hint=hint)
     return value
 
@@ -128,7 +129,7 @@ def read_arenas_text(text: str) -> dict[str, Any]:
 
 def _order(text: str) -> tuple[str, ...]:
     if text.lstrip()[:1] == "{":
-        hint = "Write a JSON list of node ids, or one id a line."
+        hint = "Write a JSON list of node ids, or one id per line."
         raise UnreadableInput("the order is a JSON object.", place="$", hint=hint)
     if text.lstrip()[:1] != "[":
         return tuple(line.strip() for line in text.splitlines() if line.strip())
@@ -145,12 +146,12 @@ def json_text(value: Any) -> str:
 
 
 def option_pairs(texts: list[str]) -> dict[str, Any]:
-    """Return the planner options in ``["budget=100", "fit=tightest"]``: each value is JSON, or else text."""
+    """Parse planner options such as ``["budget=100", "fit=tightest"]``. A value that is not JSON is text."""
     found: dict[str, Any] = {}
     for text in texts:
         key, separator, value = text.partition("=")
         if not separator or not key.strip():
-            raise ValueError(f"{text[:80]!r} is not of the form KEY=VALUE. Write a name, =, and a value.")
+            raise ValueError(f"{text[:80]!r} is not of the form KEY=VALUE. Example: budget=100.")
         data, what = value.encode("utf-8", "replace"), f"option {key.strip()}"
         refuse_many_values(data, what)
         refuse_long_numbers(data, what)
@@ -165,7 +166,7 @@ OPTION_SPECS: Mapping[str, OptionSpec] = {
     "mode": OptionSpec(
         "--mode",
         "M",
-        "Nodes to plan: forward, backward or inference [backward if the graph has backward nodes].",
+        "Nodes to plan: forward, backward or inference [backward if the graph has backward nodes, else inference].",
         of_graphs=True,
     ),
     "preset": OptionSpec(
@@ -246,7 +247,7 @@ OPTION_SPECS: Mapping[str, OptionSpec] = {
     "dims": OptionSpec(
         "--dims",
         "B=8,T=512",
-        "Sizes of named dimensions [their upper bounds].",
+        "Sizes of named dimensions [the sizes that the reader assumes, else the upper bounds].",
         lambda text: _pairs(text, _dimension),
         dims_text,
         of_graphs=True,
@@ -260,7 +261,7 @@ OPTION_SPECS: Mapping[str, OptionSpec] = {
         of_graphs=True,
     ),
 }
-"""Field of a :class:`PlanRequest` → how it is written, in the order of the fields."""
+"""Field of a :class:`PlanRequest` → its text forms, in the order of the fields."""
 
 
 class Contradiction(NamedTuple):

@@ -3,8 +3,8 @@
 In the draft every slot has the address ``BLAKE3(replay_token ‖ "tmmu_va" ‖ arena ‖ logical_slot_id)`` in one sparse
 virtual space; TMMU v2 (II.F) forbids hashes as a source of addresses. The draft does not define how slot and digest are
 encoded. Here the arena is UTF-8, the slot eight bytes, most significant first, and the address is the first ``bits``
-bits of the digest as a number, rounded down to the slot's alignment. The draft's §0.B names another tag, ``tmmu_slot``,
-and adds the mode; its operator uses ``tmmu_va`` twice, as does this module.
+bits of the digest as a number, rounded down to the slot's alignment. The draft contradicts itself: its §0.B has the tag
+``tmmu_slot`` and hashes the mode too; its operator has the tag ``tmmu_va``. This module follows the operator.
 
 Two slots with overlapping bytes are an ``ADDRESS_COLLISION``: unlikely at 64 bits, common at 8.
 """
@@ -62,7 +62,7 @@ def _moved(plan: Plan, slots: _Slots, start: list[int], **changes: Any) -> Plan:
 
 
 def with_sparse_addresses(plan: Plan, *, bits: int = 64) -> Plan:
-    """Return the plan with the same slots at the draft's addresses; both hashes change, the arenas' figures do not.
+    """Return the plan with its slots at the draft's addresses. Both hashes change, the figures of the arenas do not.
 
     Raises ``AddressCollision`` if the bytes of two slots overlap, or exceed the 64-bit address space.
     """
@@ -83,10 +83,10 @@ def with_sparse_addresses(plan: Plan, *, bits: int = 64) -> Plan:
 
 
 def in_memory(plan: Plan) -> Plan:
-    """Return the plan with slots at hashed addresses moved to aligned prefix sums, as it is applied to memory.
+    """Return the plan as applied to memory: slots with hashed addresses are placed one after another, each aligned.
 
-    In the draft, a driver maps the sparse space to memory; this function does so by ``MapToVirtualAddresses_v1`` of the
-    seed. Other plans are returned unchanged. The hashes remain those of the given plan. Raises ``AllocationOverflow``
+    In the draft, a driver maps the sparse space to memory; this function applies ``MapToVirtualAddresses_v1`` of TMMU
+    v2. Other plans are returned unchanged. The hashes remain those of the given plan. Raises ``AllocationOverflow``
     past 2^64 − 1.
     """
     if plan.places != "sparse":

@@ -4,17 +4,17 @@
 plans.
 
 =====================  ====================================================================================
-onnxruntime            resident memory that a run adds: the first run with the arena, the second one with its
-                       memory pattern, and runs without the arena
+onnxruntime            resident memory that a run adds, for three kinds of run: the first with the arena; the
+                       second with the arena, which also has the memory pattern block; runs without the arena
 LiteRT                 its arena, to the byte
 TensorFlow Lite Micro  the smallest arena in which the model runs, with and without our plan in it, to the byte
 PyTorch eager          bytes of its allocator, and bytes of its tensors after each operator
-ExecuTorch             the arenas that its program declares: they are read, the program is not run
+ExecuTorch             the sizes of the arenas that the program declares; the program is not run
 =====================  ====================================================================================
 
 The figure of onnxruntime includes scratch memory of kernels and the results. It excludes the inputs, which the caller
-owns, and pages of the arena that nothing wrote. The figure of the plan includes the inputs and no scratch memory. The
-kernel counts resident pages of 4 KiB in batches, so these figures are not exact to the byte.
+owns, and pages of the arena that nothing wrote. The figure of the plan includes the inputs and no scratch memory. Linux
+counts resident pages (4 KiB) in batches, so these figures are not exact to the byte.
 """
 
 import json
@@ -61,27 +61,28 @@ class Measured:
 
     model: str
     runtime: str
-    """``onnxruntime``, ``LiteRT``, ``PyTorch eager`` or ``ExecuTorch``."""
+    """A key of :data:`PARTS`, such as ``onnxruntime`` or ``TensorFlow Lite Micro``."""
     theirs: int
     """Bytes that the runtime uses; for onnxruntime its arena and its memory-pattern block."""
     figures: dict[str, int]
     """All figures of the runtime by name."""
     given: Figures
-    """The plan of the graph in the file."""
+    """Figures of a plan of the graph in the file."""
     run: Figures | None
-    """The plan of the graph that runs, if it differs (rewritten by onnxruntime); ``None`` if it cannot be read."""
+    """Figures of a plan of the graph as onnxruntime rewrote it; ``None`` for other runtimes, with ``in_order``, and if
+    the rewritten graph cannot be read."""
     sizes: dict[str, int]
     """Sizes of the named dimensions."""
     steps: tuple[int, ...] = ()
     """Tensor bytes after each operator, where the runtime reports them."""
     planner: str = PLANNER
-    """The planner of our figures."""
+    """The planner of :attr:`given` and :attr:`run`."""
     outputs_equal: bool | None = None
     """Whether the runtime's outputs on random inputs are the same bits with our plan; ``None`` if it ran without it."""
 
     @property
     def planned(self) -> Figures:
-        """The plan to compare with: of the graph that runs, if known."""
+        """Figures of the plan to compare with: of the rewritten graph, if known."""
         return self.run or self.given
 
     def difference(self) -> tuple[tuple[str, int], ...]:
@@ -102,7 +103,7 @@ PARTS = {
     EXECUTORCH: (),
     MICRO: (
         ("tail", "tail: data that the runtime keeps"),
-        ("temporary", "tables that it needs while it loads the model"),
+        ("temporary", "temporary tables, which exist only while the model is being loaded"),
     ),
 }
 """Runtime → figures that are part of its difference from the lower bound, with descriptions."""
@@ -125,10 +126,11 @@ def measure(
     in_order: bool = False,
     with_own_plan: bytes = b"",
 ) -> Measured:
-    """Run the model in ``data`` with its runtime, or with one of ``CHOICES``, and plan it.
+    """Return the memory of the model in ``data``, run by its runtime or by ``runtime`` (of ``CHOICES``), and of a plan.
 
     ``in_order`` runs an ONNX model in the order of its nodes, without optimizations. ``with_own_plan`` is the model
-    with the plan that TensorFlow Lite Micro runs for comparison [a plan by ``PLANNER``].
+    file with an embedded plan, which TensorFlow Lite Micro runs for comparison; without it, a plan by ``PLANNER`` is
+    embedded.
 
     Raises ``UnreadableInput`` for a model that cannot be read or run.
     """
@@ -184,7 +186,7 @@ def _onnxruntime(data: bytes, name: str, dims: dict[str, int] | None, in_order: 
 def run_onnx(data: bytes, name: str, inputs: list[list[Any]], *, arena: bool, in_order: bool = False) -> dict[str, Any]:
     """Return the figures of :func:`.runtime_child.grown`; ``inputs`` are lists of name, dtype and shape."""
     request = {"inputs": inputs, "arena": arena, "in_order": in_order}
-    return _answer("onnx", request, data, name, "Give sizes that it was made for: --dims NAME=SIZE.")
+    return _answer("onnx", request, data, name, "Give sizes that the model accepts: --dims NAME=SIZE.")
 
 
 def _litert(data: bytes, name: str) -> Measured:
@@ -239,13 +241,13 @@ def _needed(module: str, package: str, name: str) -> None:
         )
 
 
+RUN_ALONE = "Check that the model runs in its runtime without tmmu."
+SMALLER = "Choose smaller sizes with --dims."
 CHILDREN = {"onnx": ONNXRUNTIME, "optimised": ONNXRUNTIME, "litert": LITERT, "tflm": MICRO, "torch": "PyTorch"}
 """Measurement of a child process → the runtime in its errors."""
 
 
-def _answer(
-    which: str, request: dict[str, Any], model: bytes, name: str, hint: str = "Run the model by itself first."
-) -> dict[str, Any]:
+def _answer(which: str, request: dict[str, Any], model: bytes, name: str, hint: str = RUN_ALONE) -> dict[str, Any]:
     """Return the result of a measurement in a child process. Raises ``UnreadableInput`` where it fails."""
     # Freed memory is returned at once, so that the resident set follows the live bytes.
     environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "4096", "MALLOC_TRIM_THRESHOLD_": "0"}
@@ -261,10 +263,9 @@ def _answer(
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        raise UnreadableInput(f"the run took more than {SECONDS} seconds.", source=name, hint="Give --dims.") from error
+        raise UnreadableInput(f"the run took more than {SECONDS} seconds.", source=name, hint=SMALLER) from error
     if done.returncode or not done.stdout:
-        hint = "Run the model by itself first."
-        raise UnreadableInput("the run ended without a result.", source=name, hint=hint)
+        raise UnreadableInput("the run ended without a result.", source=name, hint=RUN_ALONE)
     answer: dict[str, Any] = json.loads(done.stdout)
     if "failed" in answer:
         what = f"{CHILDREN[which]} does not run the model: {answer['failed'].rstrip('.')}."

@@ -2,7 +2,7 @@
 
 ``python -m tmmu_core.runtime.measure.runtime_child NAME`` reads a line of JSON and the model from standard input. It
 calls a function of :data:`MEASUREMENTS` with the model and the values of the JSON object as arguments, and writes the
-result as JSON. Where the function raises, ``failed`` is the first line of the error.
+result as JSON. If the function raises, ``failed`` is the first line of the error.
 """
 
 import json
@@ -69,7 +69,7 @@ def resident(what: str) -> int:
 
 
 def grown(model: bytes, inputs: list[list[Any]], arena: bool, in_order: bool) -> dict[str, Any]:
-    """Run the model three times; return the growth of the peak resident set and of the arena in each, in bytes.
+    """Run the model three times; return the growth of the peak resident set and of the arena in each run, in bytes.
 
     Keys: ``grown``, ``reserved`` and ``outputs``, a hash. Weights are loaded before the first run, so that the growth
     is tensors, kernel scratch and results. Linux only: the peak of the resident set is reset through
@@ -122,7 +122,7 @@ def optimised(model: bytes) -> dict[str, str]:
 
 
 def litert_arena(model: bytes) -> dict[str, int]:
-    """Return ``arena`` bytes, ``tensors`` (bytes of tensors in the file) and ``scratch`` (bytes of other tensors).
+    """Return the bytes of ``arena``, ``tensors`` (first to last tensor of the file) and ``scratch`` (other tensors).
 
     The interpreter exposes every tensor's address, so that the arena is known to the byte. Tensors that are not in the
     file are kernel scratch (im2col, unpacked weights). XNNPACK, whose memory is not visible, is disabled.
@@ -180,8 +180,8 @@ def compared(models: bytes, length: int) -> dict[str, Any]:
     """Return the figures of two models, and whether their outputs are equal. The first has ``length`` bytes.
 
     The figures are the output of the runtime's recording allocator, and the smallest arena in which the model loads and
-    runs. An arena contains head and tail and, while the model is loaded, temporary tables of the allocator, which may
-    be larger than the head.
+    runs. An arena contains head and tail and, while the model is being loaded, temporary tables of the allocator, which
+    may be larger than the head.
     """
     before, expected = _micro_figures(models[:length])
     after, outputs = _micro_figures(models[length:])
@@ -255,12 +255,12 @@ def _random(generator: Any, shape: Any, dtype: Any) -> Any:
 
 
 def measure_program(data: bytes, point: dict[str, int]) -> dict[str, Any]:
-    """Return the figures of one run on the CPU at the sizes ``point`` of the open symbols, in bytes.
+    """Return the figures of one run on the CPU, in bytes; ``point`` has the sizes of the program's symbols.
 
     The program is rebuilt from the file without loading code from it (``fx_program``), with zero weights, and frees
-    each value after its last reader, as eager mode does. ``tensors``: the peak of all tensors of the run and its
-    inputs. ``allocated``: the peak of PyTorch's allocator; the difference is scratch memory of kernels. ``steps``: the
-    tensor bytes after each operator. Weights and buffers are excluded.
+    each value after its last reader, as eager mode does. ``tensors``: the peak of all tensors, including the inputs.
+    ``allocated``: the peak of PyTorch's allocator; the difference is scratch memory of kernels. ``steps``: the tensor
+    bytes after each operator. Weights and buffers are excluded.
     """
     import torch
 
@@ -284,7 +284,7 @@ def measure_program(data: bytes, point: dict[str, int]) -> dict[str, Any]:
 
 
 def _eager_program(data: bytes, point: dict[str, int]) -> Any:
-    """Return the program, which frees each value after its last reader."""
+    """Return a callable that runs the program and frees each value after its last reader."""
     from tmmu_core.formats.pytorch.exported_program.pt2_archive import read_program
     from tmmu_core.formats.pytorch.exported_program.pt2_document import Body
     from tmmu_core.formats.pytorch.joint_graph.fx_program import Rebuilt
@@ -350,7 +350,7 @@ def _storage_watch(weights: list[Any], inputs: Any) -> Any:
 
 
 def _tensor_names(value: Any) -> set[str]:
-    """Return the tensors that an argument or a result names."""
+    """Return the names of the tensors in an argument or a result."""
     found: set[str] = set()
     pending = [value]
     while pending:

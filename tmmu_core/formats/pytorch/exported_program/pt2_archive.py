@@ -51,7 +51,7 @@ _DAMAGE = (
 """Exceptions of the zip reader for a damaged, encrypted or unknown member; ``ValueError`` for a bad name or date."""
 DEEPEST = 50
 ROLES: dict[str, Role] = {"parameter": "parameter", "buffer": "buffer", "tensor_constant": "constant"}
-"""Kind of an input → its role, for those whose bytes are saved."""
+"""Kind of an input → its role, for inputs whose bytes are saved."""
 
 
 @dataclass(frozen=True)
@@ -86,10 +86,10 @@ class Program:
     by_data: tuple[str, ...]
     """Symbols of data-dependent sizes; the example has no value for them."""
     elsewhere: bool = False
-    """Whether an open size has another value than in the example."""
+    """Whether an open size has a value that differs from the example."""
 
     def at(self, point: Mapping[str, int]) -> Program:
-        """Return the program with these values of open sizes: symbol → number."""
+        """Return the program with the open sizes in ``point``: symbol → number."""
         moved = any(self.symbols.get(symbol) != size for symbol, size in point.items() if symbol not in self.by_data)
         return replace(self, symbols={**self.symbols, **point}, elsewhere=self.elsewhere or moved)
 
@@ -103,7 +103,7 @@ class Program:
             if waiting:
                 most = ",".join(f"{symbol}=64" for symbol in waiting)
                 hint = (
-                    f"It depends on data. Give its largest value: tmmu convert MODEL --dims {most} -o GRAPH.json; "
+                    f"It depends on data. Give the largest value: tmmu convert MODEL --dims {most} -o GRAPH.json; "
                     "or bound it in the model with torch._check and export it again."
                 )
             what = f'a size of "{what}" is not known: {error}.'
@@ -275,7 +275,7 @@ class InMember:
 
 
 def members_of(archive: Path | bytes, source: str = "") -> dict[str, str]:
-    """Return name → archive member with the raw bytes of each weight or lifted constant; pickled ones are omitted."""
+    """Return name → archive member with the raw bytes of each weight or lifted constant, without pickled ones."""
     with _opened(archive) as opened:
         return {name: member for name, (member, each) in _weights(opened, source).items() if not each.use_pickle}
 

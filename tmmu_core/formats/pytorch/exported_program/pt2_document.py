@@ -1,8 +1,8 @@
 """The JSON of an exported program as typed values (the part of PyTorch's schema that a plan needs), and its sizes.
 
-A program writes an open size as a formula of SymPy's, ``Mul(Integer(8), Symbol('s77', positive=True))`` or ``8*s77``,
-beside the number that it had in the example. SymPy's own reader evaluates such text as Python. This module parses it
-and evaluates whole numbers, symbols and the functions below; it never executes it.
+A program writes an open size as a SymPy formula, ``Mul(Integer(8), Symbol('s77', positive=True))`` or ``8*s77``, with
+the value that the size has in the example. SymPy's own reader evaluates such text as Python. This module parses it and
+evaluates whole numbers, symbols and the functions below; it never executes it.
 """
 
 import ast
@@ -212,7 +212,7 @@ def evaluated(formula: str, symbols: Mapping[str, int]) -> int:
     except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
         raise SizeUnknown(f"{_short(formula)} is not a formula of sizes") from error
     except (TypeError, ZeroDivisionError) as error:
-        raise SizeUnknown(f"{_short(formula)} divides by 0, or calls a function with other arguments") from error
+        raise SizeUnknown(f"{_short(formula)} divides by 0, or calls a function with unsupported arguments") from error
     if value.denominator != 1:
         raise SizeUnknown(f"{_short(formula)} is not a whole number")
     return value.numerator
@@ -278,7 +278,7 @@ FUNCTIONS: dict[str, Callable[..., Fraction]] = {
     "ToFloat": lambda a: a,
     "Identity": lambda a: a,
 }
-"""Function name → its evaluation; those of SymPy and PyTorch's additions."""
+"""Function name → its evaluation; functions of SymPy, and the functions that PyTorch adds."""
 
 
 def _short(text: Any) -> str:

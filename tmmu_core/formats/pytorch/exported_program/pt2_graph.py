@@ -104,7 +104,7 @@ class _Value:
 
 
 class _Names:
-    """Unique ids: a parameter may have the name of an operator."""
+    """Allocates unique ids, because a parameter may have the name of an operator."""
 
     def __init__(self) -> None:
         self.taken: set[str] = set()
@@ -349,7 +349,7 @@ class _Reading:
     ) -> _Value:
         """Declare a tensor with a new storage; if it does not fill the storage, the storage is also a tensor.
 
-        ``shared`` is the size of a storage that other tensors use too; else the storage is the bytes of this tensor.
+        ``shared`` is the size of a storage that other tensors use too; ``None``: this tensor only.
         """
         dtype, role = kind
         called = self.tensor_names.free(called)

@@ -52,7 +52,7 @@ NO_BYTES: frozenset[str] = _words(
     sym_size sym_storage_offset sym_stride
     """
 )
-"""Operators that read metadata of a tensor only."""
+"""Operators that read only metadata of a tensor."""
 
 OVER_FIRST: frozenset[str] = _words(
     """
@@ -60,7 +60,7 @@ OVER_FIRST: frozenset[str] = _words(
     put scatter scatter_add scatter_reduce select_scatter slice_scatter
     """
 )
-"""Operators that copy their first argument and change some elements: the result may overwrite that argument only."""
+"""Operators that copy their first argument and change some elements: the result may overwrite only this argument."""
 NOT_POINTWISE_WITH: frozenset[str] = frozenset({"dim", "other_dim", "names_dim", "dim_IntList"})
 """Overloads of element-wise operators (``max.dim``) that are reductions."""
 

@@ -29,7 +29,7 @@ def installed() -> bool:
 def traced(data: bytes, name: str, point: Mapping[str, int]) -> Graph | None:
     """Return the joint graph of the program in ``data``, named ``name``; ``None`` if it cannot be traced.
 
-    ``point``: values of open sizes by symbol that replace those of the example.
+    ``point``: values of open sizes by symbol, in place of the example's values.
     """
     seconds, memory = limits.ceiling(limits.TRACE_SECONDS), limits.ceiling(limits.TRACE_BYTES)
     arguments = [str(seconds), str(memory), name or "program", json.dumps(dict(point))]

@@ -1,21 +1,22 @@
-"""Fake tensors: one mode for all that is traced together, and patches for code that reads values they do not have.
+"""Fake tensors: one mode for all tensors of a trace, and patches for code that reads values, which they do not have.
 
 Tensors on the ``meta`` device, on an accelerator that this machine does not have, or of another fake mode are replaced
-by fake tensors with the same sizes, strides and storage: on the CPU, or on the accelerator where the machine has it. So
-the operators are those that the device runs, and the model's new tensors are on the same device. The module gets its
-own tensors back afterwards.
+by fake tensors with the same sizes, strides and storage: on the accelerator if this machine has it, else on the CPU. So
+the traced operators are the operators of this device, and the model's new tensors are on it too. Afterwards the module
+has its own tensors again.
 
 Version 5 of ``transformers`` checks whether position ids hold several packed sequences, and whether a padding mask
-masks anything; both read values. Its own check for traced tensors does not recognise those of AOTAutograd. The patch
-makes it return true: a row is one sequence, and a given mask is used. ``torch.nn.Transformer`` compares a mask with the
-causal one; the patch uses the mask unless ``is_causal`` is given. ``torch.distributions`` and ``gaussian_nll_loss``
-raise for parameters out of range; the patch lets all pass. PyTorch redraws values outside of a truncated normal
-distribution; the patch skips it.
+masks anything; both read values. The check for traced tensors in ``transformers`` does not recognise the tensors of
+AOTAutograd. The patch makes the check return true: a row is one sequence, and a given mask is used.
+``torch.nn.Transformer`` compares a mask with the causal one; the patch uses the mask unless ``is_causal`` is given.
+``torch.distributions`` and ``gaussian_nll_loss`` raise for parameters out of range; the patch skips this check. PyTorch
+redraws values outside of a truncated normal distribution; the patch skips this step.
 
-A reentrant checkpoint cannot be traced. The patch calls its function: what is computed again is the fit's choice.
+A reentrant checkpoint cannot be traced. The patch only calls the function of the checkpoint, because the fit decides
+which nodes are recomputed.
 
 PyTorch decomposes some operators in Python for tracing: interpolation becomes thirty operators on indices, while eager
-mode runs one kernel. While a model is traced, such an operator stays the kernel.
+mode runs one kernel. While a model is traced, such an operator stays one kernel.
 """
 
 import contextlib
@@ -34,7 +35,7 @@ from tmmu_core.formats.pytorch.joint_graph import fx_kernels as fx_kernels  # it
 
 
 class _NoCheckpoint:
-    """``CheckpointFunction`` that only calls the function; without an argument that needs a gradient, none is made."""
+    """``CheckpointFunction`` that only calls the function; the result needs a gradient only if an argument does."""
 
     @staticmethod
     def apply(function: Any, preserve_rng_state: bool, *args: Any) -> Any:
@@ -61,16 +62,16 @@ _IN_JOINT_GRAPH: tuple[tuple[str, str, Any], ...] = (
     ("torch.utils.checkpoint", "CheckpointFunction", _NoCheckpoint),
     ("torch._functorch._aot_autograd.graph_compile", "collect_bw_donated_buffer_idxs", lambda *given: []),
 )
-"""The same for a joint graph: recomputation is not traced, and a compiled step can run backward twice."""
+"""Replacements for a joint graph: recomputation is not traced, and a compiled step can run backward twice."""
 _WHILE_BUILT: tuple[tuple[str, str, Any], ...] = (
     ("torch.nn.init", "_no_grad_trunc_normal_", lambda tensor, *given, **named: tensor),
 )
-"""The same, while a model of fake tensors is built."""
+"""Replacements while a model of fake tensors is built."""
 _IN_PYTHON = frozenset({"cudnn_batch_norm", "native_batch_norm"})
 """Operators that keep their Python decomposition: the schema of batch norm does not declare that it writes the running
 mean, so it is traced as the kernel that returns it."""
 _IN_TRAINING = frozenset({"dropout"})
-"""One kernel with a mask of bytes where training steps are run, three on the CPU; switched off, none at all."""
+"""Operators that are one kernel with a mask of bytes on accelerators, three on the CPU, and none outside training."""
 _mode: FakeTensorMode | None = None
 
 
@@ -98,7 +99,7 @@ def _usable(device: torch.device) -> torch.device:
 
 
 class StandIns:
-    """Tensors of one fake mode in place of others, tensor for tensor and storage for storage.
+    """Fake tensors of one mode that replace given tensors; tensors that share a storage still share one.
 
     ``real`` replaces tensors with data on the CPU, too.
     """
@@ -110,7 +111,7 @@ class StandIns:
         self.storages: dict[int, Any] = {}
 
     def of(self, value: torch.Tensor) -> torch.Tensor:
-        """Return the stand-in of ``value``, or itself if it needs none."""
+        """Return the stand-in of ``value``, or ``value`` if it needs none."""
         foreign = isinstance(value, FakeTensor) and value.fake_mode is not self.mode
         is_real = self.real and not isinstance(value, FakeTensor)
         if value.layout is not torch.strided or not (foreign or is_real or _usable(value.device) != value.device):
@@ -175,9 +176,9 @@ def _tensors_in(value: Any, seen: set[int]) -> list[torch.Tensor]:
 
 @contextlib.contextmanager
 def tensors_kept(module: torch.nn.Module) -> Iterator[dict[str, torch.Tensor]]:
-    """Context manager: on exit, the module and its parts hold the tensors of before.
+    """Context manager: on exit, the module and its parts have the tensors that they had on entry.
 
-    It yields a dict that then has the tensors among the plain attributes that the module replaced, by their path.
+    It yields a dict; on exit, the dict has the tensors in plain attributes that the module has replaced, by path.
     """
     before = [
         (path, part, dict(part.__dict__), dict(part._parameters), dict(part._buffers))
@@ -204,7 +205,7 @@ def tensors_kept(module: torch.nn.Module) -> Iterator[dict[str, torch.Tensor]]:
 
 
 class DataIsCopied(TorchFunctionMode):
-    """Inside, ``tensor.data = value`` writes the tensor: functional tensors, as in a trace, ignore the assignment."""
+    """In this mode ``tensor.data = value`` writes to the tensor, because functional tensors ignore the assignment."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func == torch.Tensor.data.__set__ and args[0].shape == args[1].shape:
@@ -214,7 +215,7 @@ class DataIsCopied(TorchFunctionMode):
 
 @contextlib.contextmanager
 def as_written(module: torch.nn.Module) -> Iterator[None]:
-    """Context manager: the parts of the module that ``torch.compile`` compiled run as they are written."""
+    """Context manager: the parts of the module that ``torch.compile`` compiled run without compilation."""
     names = ("_compiled_call_impl", "forward")
     before = [
         (part, {name: part.__dict__[name] for name in names if name in part.__dict__}) for part in module.modules()
@@ -236,7 +237,7 @@ def as_written(module: torch.nn.Module) -> Iterator[None]:
 
 @contextlib.contextmanager
 def while_traced(train: bool = True) -> Iterator[None]:
-    """Context manager: ``transformers`` reads no values, and the operators are those that eager mode runs."""
+    """Context manager: ``transformers`` reads no values, and the traced operators are the operators of eager mode."""
     with (
         value_checks_skipped(),
         _replaced(_IN_JOINT_GRAPH),
@@ -247,7 +248,7 @@ def while_traced(train: bool = True) -> Iterator[None]:
 
 @contextlib.contextmanager
 def without_cudnn(module: torch.nn.Module) -> Iterator[None]:
-    """Context manager: trace recurrent layers as PyTorch's own kernels. Those of cuDNN read the weights' addresses."""
+    """Context manager: trace recurrent layers as PyTorch's own kernels, because cuDNN reads the weights' addresses."""
     enabled = torch._C._get_cudnn_enabled()
     torch._C._set_cudnn_enabled(enabled and not any(isinstance(part, torch.nn.RNNBase) for part in module.modules()))
     try:
@@ -265,8 +266,8 @@ def value_checks_skipped() -> contextlib.AbstractContextManager[None]:
 def while_built() -> Iterator[None]:
     """Context manager: a model of fake tensors can be built.
 
-    Weights that are drawn until they fit are not drawn. ``module.to(dtype)`` and its kin work on fake parameters: each
-    is replaced, a tied one by one tensor.
+    Weights that are redrawn until they are in range are not redrawn. ``module.to(dtype)`` and similar methods work on
+    fake parameters: each parameter is replaced, a tied parameter by one tensor.
     """
     depth = 0
     made: dict[int, Any] = {}
@@ -303,7 +304,7 @@ def while_built() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _kernels(stay: frozenset[str]) -> Iterator[None]:
-    """Turn off decompositions before autograd in a context, except for the operators in ``stay``."""
+    """Context manager: no decompositions before autograd, except for the operators in ``stay``."""
     keys = (torch._C.DispatchKey.Autograd, torch._C.DispatchKey.CompositeImplicitAutograd)
     taken = []
     for name in sorted(set(torch.ops.aten) - stay):

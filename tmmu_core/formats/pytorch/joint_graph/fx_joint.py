@@ -6,8 +6,8 @@ schemas of ``_unsafe_view`` and ``reshape`` do not declare that they return view
 * Backward begins at the first node, in program order, that depends on a tangent.
 * Tensors written before that and read after it are saved.
 * A mutated buffer (``batch_norm``'s running mean) is written in place by the operator that computes its new value.
-* The bodies of ``cond``, ``while_loop``, ``map``, ``scan`` are flattened (``scopes``). Those of other operators are not
-  planned, and ``unplanned`` names them.
+* The bodies of ``cond``, ``while_loop``, ``map``, ``scan`` are flattened (``scopes``). The bodies of other operators
+  are not planned; the field ``unplanned`` names them.
 * A tensor that does not cover its whole storage (padding, an input that is a slice) is a view of a storage tensor.
 """
 
@@ -55,7 +55,7 @@ def read_joint(joint: Any, mode: Any, name: str, input_names: Sequence[str] = ()
 
 @dataclass
 class _Storage:
-    """One untyped storage: its first tensor, and a reference to a value, so that its address is not used again."""
+    """One untyped storage: its first tensor, and a reference to a value, so that the address is not reused."""
 
     base: str
     kept: Any
@@ -82,7 +82,7 @@ class Reading(torch.fx.Interpreter):
     """Runs the joint graph under fake tensors and records nodes and tensors; a ``scopes.Host``."""
 
     folds = True
-    """Whether operators that eager mode runs as one become one node, and nested graphs are flattened."""
+    """Whether operators that eager mode runs as one operator become one node, and nested graphs are flattened."""
 
     def __init__(self, joint: Any, input_names: Sequence[str], ends: Ends) -> None:
         super().__init__(joint, garbage_collect_values=False)
@@ -146,7 +146,7 @@ class Reading(torch.fx.Interpreter):
             self.inputs += self._add(self._free(name), value, "input")
 
     def _free(self, name: str) -> str:
-        """Return ``name``, made unique by underscores: a parameter may have the name of an operator."""
+        """Return ``name``, made unique by underscores, because a parameter may have the name of an operator."""
         while name in self.tensors:
             name += "_"
         return name
@@ -156,7 +156,7 @@ class Reading(torch.fx.Interpreter):
         self.values.append(value)
 
     def _add(self, tensor_id: str, value: Any, role: Role) -> list[str]:
-        """Declare a tensor; return its id, preceded by the id of its storage if that is new and of another size."""
+        """Declare a tensor; return its id, after the id of its storage if that is new and of a different size."""
         self._remember(value, tensor_id)
         self.value_of[tensor_id] = value
         layout, storage = _layout_of(value), value.untyped_storage()
@@ -223,7 +223,7 @@ class Reading(torch.fx.Interpreter):
         self.storages[value.untyped_storage()._cdata] = self.storages[whole.untyped_storage()._cdata]
 
     def _take_out(self, node: Any) -> Draft:
-        """Remove the node and the tensors recorded for ``node``; return the removed node."""
+        """Remove what was recorded for the fx node ``node``, a node and its tensors; return the removed node."""
         tensor_id = self.id_of[id(self.env[node])]
         made = self.nodes.pop(max(k for k, each in enumerate(self.nodes) if tensor_id in each.outputs))
         self.origins.pop(made.node_id, None)
@@ -236,7 +236,7 @@ class Reading(torch.fx.Interpreter):
         return self.map_nodes_to_values(arguments, None)
 
     def _begin_backward(self) -> None:
-        """Add a node of cost 0 for each tangent: it writes the gradient of an output, which the caller passes in."""
+        """Add a node of cost 0 for each tangent, which writes the gradient of an output that the caller passes."""
         self.backward = True
         for placeholder, (what, value) in self.tangents.items():
             output = self.ends.plain.get(getattr(what.output, "idx", -1))
@@ -314,7 +314,7 @@ class Reading(torch.fx.Interpreter):
     def _flattener(self, body: Any, operands: Sequence[Any], *, inline: bool = False) -> scopes.Flatten:
         """Return the function that flattens ``body``; ``inline``: the body runs once, in its caller's scope.
 
-        ``operands`` are those of the operator; numbers among them are passed to the body unchanged.
+        ``operands`` are the operands of the operator; numbers are passed to the body unchanged.
         """
 
         def flatten(arguments: Sequence[str], scope: str) -> list[str]:

@@ -2,12 +2,12 @@
 
 * The gradients of some losses, and results and gradients of normalizations, are contiguous (or channels last), whatever
   the layout of the input. A view that is valid only in the layout of the fake result would fail in the real step.
-* The second result of ``ctc_loss`` has a size that depends on the lengths. Lengths in tensors have no values here, so
-  the width of padded targets is used, which is the largest.
+* The second result of ``ctc_loss`` has a size that depends on the target lengths. Lengths in tensors have no values
+  here, so the largest possible length, the width of the padded targets, is used.
 * A kernel that resizes its result keeps the storage: the scalar of ``mse_loss`` has the bytes of all losses before the
   reduction, and the image of ``col2im`` (``F.fold``) at least those of the columns.
 
-PyTorch keeps fake kernels in one table, so the first two hold for its other traces in this process, too.
+PyTorch keeps fake kernels in one table, so the first two changes also apply to other traces of PyTorch in this process.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ _RESIZED_LOSSES = tuple(
 
 
 def with_real_storage(func: Any, args: Sequence[Any], result: Any) -> Any:
-    """Return ``result``, what the fake kernel of ``func`` returns, in storages as large as those of the real kernel."""
+    """Return ``result`` of the fake kernel of ``func``, in storages as large as the real kernel's storages."""
     if func in _RESIZED_LOSSES and not result.dim() and args[0].dim():
         return (args[0] - args[1]).as_strided((), ())
     if func is aten.col2im.default and args[0].numel() > result.numel():

@@ -21,12 +21,12 @@ from tmmu_core.graph.origin import known, line_of, path_of
 KEY = "tmmu_origin"
 """Key of the :class:`Origin` in a traced node's ``meta``."""
 MOST_FRAMES = 200
-"""Frames that are looked through for a line of the model's own."""
+"""Maximum number of frames that are searched for a line of the model."""
 
 
 @contextlib.contextmanager
 def kept(module: Any) -> Iterator[None]:
-    """Context manager: nodes that are traced while a part of ``module`` runs get that part and the line as origin."""
+    """Context manager: nodes traced while a part of ``module`` runs have this part and the source line as origin."""
     create = PythonKeyTracer.create_node
     with of_operators(module) as origin_now:
 
@@ -84,7 +84,7 @@ def of_operators(module: Any) -> Iterator[Callable[[], Origin | None]]:
 
 
 def _line(theirs: str, ours: str) -> str:
-    """Return ``gpt2/model.py:12`` of the innermost frame outside of PyTorch and TMMU; ``""`` without one."""
+    """Return the source line, ``gpt2/model.py:12``, of the innermost frame outside of PyTorch and TMMU; else ``""``."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename.startswith(ours):
         frame = frame.f_back

@@ -4,7 +4,7 @@ AOTAutograd's descriptors name the outputs. Eager mode writes to a view; a trace
 operators instead, one of which creates a temporary part::
 
     y[:, 2:4] = x     slice(y, 1, 2, 4) ─► copy(·, x) ─► slice_scatter(y, ·, 1, 2, 4)
-    y[:, 2:4] += x    slice(y, 1, 2, 4) ─► add(·, x)  ─► slice_scatter(y, ·, 1, 2, 4), and a copy of that onto itself
+    y[:, 2:4] += x    slice(y, 1, 2, 4) ─► add(·, x)  ─► slice_scatter(y, ·, 1, 2, 4), then this part copied to itself
 """
 
 import operator
@@ -24,7 +24,7 @@ SCATTERS = {
 }
 """Scatter operator that writes a part → view operator that reads the part."""
 LAST = 2**63 - 1
-"""The end of a slice that has none."""
+"""The end of a slice without an explicit end."""
 DEFAULTS: dict[str, tuple[Any, ...]] = {"slice": (0, 0, LAST, 1), "diagonal": (0, 0, 1), "as_strided": (0, 0, None)}
 """Defaults of the arguments after the tensor."""
 WRITES = frozenset({"copy", "fill"})
@@ -40,7 +40,7 @@ class Ends:
     plain: dict[int, Any]
     """Number of a plain output → its node."""
     mutations: dict[tuple[str, int | None], Any]
-    """(node, which of its results) → the placeholder that it is to be copied into."""
+    """(node, number of a result) → the placeholder into which the result is copied."""
     node_of: dict[str, Any]
     placeholder_of: dict[Any, Any]
     """Descriptor → placeholder."""
@@ -77,7 +77,7 @@ class Part:
 
 
 def written_part(node: Any) -> Part | None:
-    """Return the write to a part of a tensor, if ``node`` puts back a value that was computed from that part."""
+    """Return the write to a part of a tensor, if ``node`` scatters a value that was computed from the same part."""
     view = SCATTERS.get(_name(node))
     if view is None:
         return None

@@ -1,9 +1,9 @@
 """A saved program as a module that can be traced: built from its serialised graph, one operator call after another.
 
 Loading it with PyTorch would unpickle its example inputs and evaluate its formulas. Here a call is an operator of
-PyTorch's own two spaces, found by name, on fake tensors, numbers and words; code is neither made nor loaded. An
-operator without a rule for fake tensors is refused, because running it would compute. It still is much machinery for a
-file to steer, so it happens in a process of its own, under limits (``fx_child``).
+PyTorch's own two namespaces, found by name, on fake tensors, numbers and words; no code is created or loaded. An
+operator without a rule for fake tensors is rejected, because it would run on real ones. The file still controls much
+code of PyTorch, so the program is built in a separate process with limits (``fx_child``).
 """
 
 import re
@@ -21,11 +21,11 @@ from tmmu_core.formats.pytorch.exported_program.pt2_graph import DTYPES, STRIDED
 from tmmu_core.formats.pytorch.joint_graph.fx_fake_tensors import shared_mode
 
 SPACES = ("aten", "prims")
-"""Spaces of operators that come with PyTorch and compute on tensors alone."""
+"""Namespaces of operators that are part of PyTorch and compute only on tensors."""
 NEVER = frozenset({"from_file"})
-"""Operators of these that touch more than tensors: this one opens a file."""
+"""Operators in these namespaces that are rejected because they open a file."""
 BODIES = frozenset({"cond"})
-"""Operators with bodies that can be called with them."""
+"""Operators with bodies that are supported."""
 MEMORY_FORMATS = {
     1: torch.contiguous_format,
     2: torch.channels_last,
@@ -39,7 +39,7 @@ class CannotTrace(Exception):
 
 
 class Rebuilt(torch.nn.Module):
-    """The program, to be called with its tensors alone, in the order of the graph's inputs."""
+    """The program as a module; its arguments are the input tensors, in the order of the graph's inputs."""
 
     def __init__(self, program: Program) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ class Rebuilt(torch.nn.Module):
         self.example: list[torch.Tensor] = []
         self.input_names: list[str] = []
         self.paths: dict[str, str] = {}
-        """Value of the graph → the path of the parameter or buffer: looked up at each call, for tracing puts others."""
+        """Value of the graph → path of the parameter or buffer, read at each call: tracing replaces tensors."""
         self.constants: dict[str, torch.Tensor] = {}
         self.own_name = {each.called: each.name for each in program.inputs}
         made: dict[Any, torch.Tensor] = {}
@@ -71,7 +71,7 @@ class Rebuilt(torch.nn.Module):
                 self._register(each.role, each.called, made[key])
 
     def _register(self, role: str, path: str, value: torch.Tensor) -> None:
-        """Put ``value`` under its dotted name; the modules on the way are empty ones."""
+        """Register ``value`` under its dotted name, in empty modules."""
         module: torch.nn.Module = self
         *way, name = path.split(".")
         for step in way:
@@ -97,7 +97,7 @@ class Rebuilt(torch.nn.Module):
 
     @property
     def is_loss(self) -> bool:
-        """Whether its only result is a floating-point scalar, and it has a trainable parameter."""
+        """Whether the program's only result is a floating-point scalar, and it has a trainable parameter."""
         returned = [end.tensor for kind, end in self.program.outputs if kind in ("user_output", "loss_output")]
         if len(returned) != 1 or not returned[0] or not any(each.requires_grad for each in self.parameters()):
             return False
@@ -184,7 +184,7 @@ class Rebuilt(torch.nn.Module):
 def rebuilt(program: Program) -> Rebuilt:
     """Return the program as a module of fake tensors. Raises ``CannotTrace``, ``UnreadableInput``."""
     mode = shared_mode()
-    mode.allow_fallback_kernels = False  # an operator that fake tensors have no rule for would be run on real ones
+    mode.allow_fallback_kernels = False  # an operator without a rule for fake tensors would run on real tensors
     with mode:
         return Rebuilt(program)
 

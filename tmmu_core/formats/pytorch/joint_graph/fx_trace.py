@@ -28,7 +28,7 @@ from tmmu_core.formats.pytorch.joint_graph.fx_fake_tensors import (
 from tmmu_core.graph.model import Graph
 
 TRACING = threading.RLock()
-"""Lock held while a module is traced: PyTorch changes global state, and replaces the module's tensors."""
+"""Lock held while a module is traced, because PyTorch changes global state and replaces the module's tensors."""
 
 
 class Call(NamedTuple):
@@ -41,7 +41,7 @@ class Call(NamedTuple):
 
 
 def chosen(module: Any, loss: Callable[[Any], Any] | None) -> Any:
-    """Return a module that returns only the differentiated outputs of another one."""
+    """Return a module that returns only the differentiated outputs of ``module``."""
 
     class Chosen(torch.nn.Module):
         def __init__(self) -> None:
@@ -98,8 +98,8 @@ def exported(
     """Yield AOTAutograd's joint graph of ``module`` with descriptors, and the fake mode it was traced under.
 
     ``stand_in`` traces tensors on other devices as if they were on the CPU. ``eager`` traces the operators that eager
-    mode runs on the device of the tensors: dropout on the CPU is three operators with a float mask, elsewhere one with
-    a mask of bytes. The joint graph can be compiled inside.
+    mode runs on the device of the tensors: dropout on the CPU is three operators with a float mask, on other devices
+    one operator with a mask of bytes. The joint graph can be compiled inside.
     """
     try:
         from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
@@ -111,7 +111,7 @@ def exported(
     mode = mode_of(tensors)
     with contextlib.ExitStack() as stack:
         stack.enter_context(TRACING)
-        stack.enter_context(tensors_kept(module))  # PyTorch does not restore them where a module has several names
+        stack.enter_context(tensors_kept(module))  # PyTorch does not restore them if a module has several names
         stack.enter_context(as_written(module))
         replaced = _watch_assignments(module, stack)
         stack.enter_context(mode)
@@ -136,7 +136,7 @@ def exported(
 
 
 def refuse_layouts(module: Any, call: Call, name: str) -> None:
-    """Raise ``UnreadableInput`` for a sparse or nested tensor of the module or of the call: it has no one storage."""
+    """Raise ``UnreadableInput`` for a sparse or nested tensor of the module or the call: it has several storages."""
     inputs = zip(call.input_names, tree_leaves((call.args, call.kwargs)), strict=True)
     for path, value in (*module.named_parameters(), *module.named_buffers(), *inputs):
         if isinstance(value, torch.Tensor) and value.layout is not torch.strided:
@@ -149,9 +149,9 @@ def refuse_layouts(module: Any, call: Call, name: str) -> None:
 
 
 def _watch_assignments(module: Any, stack: contextlib.ExitStack) -> dict[str, Any]:
-    """Let forward passes inside ``stack`` write into a buffer what the module assigns to it, as ``copy_`` does.
+    """Until ``stack`` closes, an assignment to a buffer in a forward pass writes into the buffer, as ``copy_`` does.
 
-    Other attributes are restored after each pass. Return a dict of the tensors among them that were replaced.
+    Other attributes are restored after each pass. Return a dict of the replaced tensors in these attributes.
     """
     replaced: dict[str, Any] = {}
     run = module.forward
@@ -176,7 +176,7 @@ def _watch_assignments(module: Any, stack: contextlib.ExitStack) -> dict[str, An
 
 
 def _refuse_state(module: Any, replaced: dict[str, Any], name: str) -> None:
-    """Raise ``UnreadableInput`` for a tensor that the module reads and then replaces: the next step would read it."""
+    """Raise ``UnreadableInput`` for a tensor that the module reads and replaces: the next step reads the new one."""
     read = {id(getattr(module, node.target, None)) for node in module.graph.nodes if node.op == "get_attr"}
     state = next((path for path, value in replaced.items() if id(value) in read), None)
     if state is not None:
@@ -190,8 +190,8 @@ def _refuse_state(module: Any, replaced: dict[str, Any], name: str) -> None:
 def _draw_in_memory_order(module: Any, mode: Any) -> None:
     """Let ``bernoulli.p`` draw a mask in the memory order of its input, as ``bernoulli_`` does in eager mode.
 
-    Functionalization replaces ``bernoulli_`` by an operator that draws in the order of a contiguous result, which gives
-    dropout of a transposed tensor another mask. Views before and after it restore the order.
+    Functionalization replaces ``bernoulli_`` by an operator that draws in the order of a contiguous result; dropout of
+    a transposed tensor then has a different mask. Views before and after the operator restore the order.
     """
     changed, permute = False, torch.ops.aten.permute.default
     for node in [each for each in module.graph.nodes if each.target is torch.ops.aten.bernoulli.p]:
@@ -232,7 +232,7 @@ def not_traceable(error: Exception, name: str) -> UnreadableInput:
 
 
 def _place(error: Exception) -> str:
-    """Return where the model's code raised ``error``; a layer of PyTorch where it has no other code."""
+    """Return the place in the model's code that raised ``error``; if there is none, the layer of PyTorch."""
     files = [(PurePath(each.filename), each.lineno) for each in traceback.extract_tb(error.__traceback__)]
     ours, torchs = PurePath(tmmu_core.__file__).parent, PurePath(torch.__file__).parent
     model = [each for each in files if not {ours, torchs} & {*each[0].parents}]
@@ -241,8 +241,8 @@ def _place(error: Exception) -> str:
 
 
 _VALUES = (
-    "Its shapes and branches must not depend on the values in its tensors: switch such a branch off in the model's "
-    "configuration, or give its result as an input."
+    "Its shapes and branches must not depend on the values in its tensors: turn off such a branch in the model's "
+    "configuration, or pass its result as an input."
 )
 _EXPERTS = (
     "A mixture of experts of transformers is traced in bfloat16 as it is, or with "
@@ -283,7 +283,7 @@ _WAYS_OUT = (
     (".numpy()", _KERNELS),
     ("unbacked", "How often a loop runs must not depend on the values in its tensors: give it a fixed count."),
 )
-"""Part of PyTorch's message → the fix."""
+"""Part of PyTorch's message → hint."""
 _RUN_IT = (
     "Check that the module runs on these example inputs, forward and backward. Inputs are tensors, numbers and "
     "containers of them."

@@ -73,7 +73,7 @@ class History(Recorded, Device):
         return BEFORE if self.is_before[row] else "during the trace"
 
     def totals(self, key: str, step: int) -> list[Total]:
-        """Return the live bytes and buffers at a step by one of :data:`KEYS`, most first."""
+        """Return the live bytes and buffers at a step by one of :data:`KEYS`, largest first."""
         size: Counter[str] = Counter()
         count: Counter[str] = Counter()
         for row in self.live_at(step).tolist():
@@ -83,7 +83,7 @@ class History(Recorded, Device):
         return sorted((Total(name, size[name], count[name]) for name in size), key=lambda t: (-t.size, t.name))
 
     def live_by_category(self, most: int) -> tuple[list[int], dict[str, list[int]]]:
-        """Return at most ``most`` steps, the peak among them, and the live bytes of each category at each."""
+        """Return at most ``most`` steps, including the peak, and the live bytes of each category at each step."""
         end = int(self.death.max(initial=1))
         steps = np.unique(np.append(np.linspace(0, end - 1, min(most, end)).astype(np.int64), self.peak_step))
         kinds = np.array(self.categories)

@@ -61,7 +61,7 @@ def snapshot_files(folder: Path) -> list[tuple[int, Path]]:
 
 
 def summary_of(rank: int, data: bytes | Path, name: str) -> RankSummary:
-    """Return the summary of a snapshot's bytes or file, or of its error if it cannot be read."""
+    """Return the summary of a snapshot, given as bytes or a file; with ``error`` if it cannot be read."""
     try:
         history, _ = read_history(data.read_bytes() if isinstance(data, Path) else data, name)
     except (TmmuError, OSError) as error:
@@ -85,7 +85,7 @@ def summaries(files: Sequence[tuple[int, Path]]) -> Iterator[RankSummary]:
             try:
                 yield job.result()
             except BrokenProcessPool:
-                yield RankSummary(rank, path.name, error="the process that read it was ended, perhaps out of memory")
+                yield RankSummary(rank, path.name, error="the process that read it ended, perhaps out of memory")
 
 
 def workers_for(sizes: Sequence[int]) -> int:

@@ -1,6 +1,6 @@
 """Compute the bytes that the allocator reserved over time, and offsets of its blocks within their peak.
 
-The segments at the end are known exactly, so the curve is computed backwards from them: it is right although a trace
+The segments at the end are known exactly, so the curve is computed backwards from them. It is exact even if the trace
 begins in the middle of a run. Segments that never exist together share offsets, because a later segment can reuse the
 bytes of a released one.
 """
@@ -20,7 +20,7 @@ QUICK_UP_TO, PACKED_UP_TO = 3_000, 50_000
 
 @dataclass(frozen=True)
 class Reserved:
-    """Reserved bytes as a step function: ``size[k]`` from ``step[k]`` on; several entries may have one step."""
+    """Reserved bytes as a step function: ``size[k]`` from ``step[k]`` on; several entries may have the same step."""
 
     step: I64
     size: I64
@@ -32,7 +32,7 @@ class Reserved:
         return int(self.step[at]), int(self.size[at])
 
     def at(self, step: int) -> int:
-        """Return the most bytes reserved at a step."""
+        """Return the maximum of the bytes reserved at a step."""
         first, last = np.searchsorted(self.step, step, side="left"), np.searchsorted(self.step, step, side="right")
         return int(self.size[max(0, first - (first == last)) : last].max(initial=0))
 
@@ -52,8 +52,9 @@ def reserved_over_time(events: Events, segments: Sequence[Segment]) -> Reserved:
 def layout(blocks: Device, most: int | None) -> tuple[I64, str]:
     """Return the offsets of all blocks, and a note.
 
-    The first placement within ``most`` bytes is used: the allocator's addresses without gaps between regions; whole
-    segments, each at one offset; single blocks. If none fits, or ``most`` is unknown, it is the first one.
+    The first of three placements within ``most`` bytes is returned: the allocator's addresses without gaps between
+    regions; whole segments, each at one offset; single blocks. If none is within, or ``most`` is unknown, return the
+    first placement.
     """
     events = blocks.events
     mapped = np.frombuffer(events.action, np.uint8) == MAP
@@ -73,7 +74,8 @@ def layout(blocks: Device, most: int | None) -> tuple[I64, str]:
 
 
 def _joined(starts: I64, ends: I64, addresses: I64) -> tuple[I64, int]:
-    """Return the offsets of ``addresses`` in regions ``[start, end)`` placed one after the other, and their bytes.
+    """Return the offsets of ``addresses`` in regions ``[start, end)`` placed one after the other, and the bytes of the
+    regions.
 
     Touching and overlapping regions are joined. Every address is inside a region.
     """

@@ -69,7 +69,7 @@ class Block(msgspec.Struct, Generic[Frames], gc=False):
 
 
 class Segment(msgspec.Struct, Generic[Frames], gc=False):
-    """Memory that the allocator got from the device in one piece."""
+    """A contiguous range of memory that the allocator has from the device."""
 
     address: Number
     total_size: Number
@@ -80,7 +80,7 @@ class Segment(msgspec.Struct, Generic[Frames], gc=False):
 
     @property
     def lane(self) -> Lane:
-        """Its stream and pool."""
+        """The stream and pool of the segment."""
         return lane_of(self.stream, self.segment_pool_id)
 
 
@@ -102,7 +102,7 @@ class Events:
 
     def __init__(self, events: Iterable[Event[Any]] = (), stacks: Stacks | None = None) -> None:
         self.action, self.addr, self.size, self.stack = array("B"), array("q"), array("q"), array("i")
-        """The address of an :data:`OOM` is the number of free bytes of the device."""
+        """For :data:`OOM`, the address column has the number of free bytes of the device."""
         self.lane = array("i")
         """Row of :attr:`lanes`."""
         self.lanes: dict[Lane, int] = {}
@@ -137,8 +137,8 @@ class Snapshot(msgspec.Struct, gc=False):
 def read_snapshot(data: bytes, refused: Callable[[str], UnreadableInput]) -> Snapshot:
     """Return the snapshot in a file's bytes.
 
-    Raises ``UnreadableInput`` for too many devices, what ``refused`` returns for a pickle with more than plain data,
-    and any error of pickle or msgspec for damaged files.
+    Raises ``UnreadableInput`` for too many devices, the error that ``refused`` returns for a pickle with more than
+    plain data, and any error of pickle or msgspec for damaged files.
     """
     with paused_gc():
         document: _Document[Any] = _unpickled(data, refused) if data.startswith(b"\x80") else _json(data)
@@ -176,7 +176,7 @@ def _unpickled(data: bytes, refused: Callable[[str], UnreadableInput]) -> _Docum
         isinstance(each, list | tuple) and len(each) for each in traces
     )
     if (len(segments) + inner) * _LEAST_BYTES > len(data):
-        raise refused("the pickle contains one of its events, segments or blocks many times.")
+        raise refused("the pickle contains the same event, segment or block many times.")
     return msgspec.convert(found, _Document[Any])
 
 
@@ -225,7 +225,7 @@ class Device:
 
     @property
     def peak(self) -> tuple[int, int]:
-        """``(step, bytes)`` of the highest use, the first such step."""
+        """``(step, bytes)`` of the highest use, at the first such step."""
         return peak_together(self.birth, self.death, self.size.astype(np.uint64), int(self.death.max(initial=0)))
 
     def rows(self, order: I64) -> dict[str, NDArray[np.generic]]:
@@ -307,7 +307,7 @@ def _traced(events: Events, rows: Sequence[Any]) -> tuple[set[int], int]:
 
 
 def _active(segments: Sequence[Segment]) -> Iterator[tuple[int, tuple[Block, Segment]]]:
-    """Yield ``(address, (block, its segment))`` of allocated blocks; a block without address follows the last one."""
+    """Yield ``(address, (block, segment))`` of allocated blocks; a missing address is the end of the block before."""
     for segment in segments:
         end = segment.address
         for block in segment.blocks:

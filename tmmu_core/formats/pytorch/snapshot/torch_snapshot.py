@@ -4,7 +4,7 @@
 
     device_traces[device]   alloc 0x7f…00 512 B ── frames ──┐            a live range: alloc to free_completed
                             free_completed 0x7f…00 ─────────┘
-    segments                memory reserved by the caching allocator; the arena is as large as the most it reserved
+    segments                memory reserved by the caching allocator; the arena has the size of the reserved peak
       blocks                allocations at the end; one without an alloc event existed before the trace began
 
 A step is an alloc or free event. Of several devices, the one with the highest peak is shown; a note names the others.
@@ -98,14 +98,14 @@ def _decoded(data: bytes, name: str) -> Snapshot:
         error.source = error.source or name
         raise
     except MemoryError as error:
-        what = f"the snapshot of {len(data):,} bytes needs more memory than there is."
+        what = f"the snapshot of {len(data):,} bytes needs more memory than is available."
         raise UnreadableInput(what, source=name, hint=FEWER_EVENTS) from error
     except msgspec.DecodeError as error:
         what, _, place = str(error).partition(" - at ")
         what = f"the snapshot is damaged: {what}."
         raise UnreadableInput(what, source=name, place=place, hint=HINT) from error
     except Exception as error:  # a damaged pickle raises nearly anything
-        what = "the snapshot is damaged: it is cut off, or contains other values than a snapshot."
+        what = "the snapshot is damaged: it is cut off, or its values are not those of a snapshot."
         raise UnreadableInput(what, source=name, hint=f"Copy the file again. {HINT}") from error
 
 
@@ -256,8 +256,9 @@ class _Lives:
 def _by_size(found: Device, rows: NDArray[np.bool_], gradients: Counter[int], code: I64) -> None:
     """Set the categories of allocations that are never freed: as many parameters of a size as there are gradients.
 
-    The others of that size, or of twice that (a float32 state of a 16-bit parameter), are optimizer state. Parameters
-    are allocated before their state, so they have the lower addresses. Without gradients all are parameters.
+    Further allocations of this size, or of twice this size (a float32 state of a 16-bit parameter), are optimizer
+    state. Parameters are allocated before their state, so they have the lower addresses. Without gradients, all these
+    allocations are parameters.
     """
     taken: Counter[int] = Counter()
     at = np.flatnonzero(rows)
@@ -271,7 +272,7 @@ def _by_size(found: Device, rows: NDArray[np.bool_], gradients: Counter[int], co
 
 
 def _most_together(found: Device, rows: NDArray[np.bool_]) -> Counter[int]:
-    """Return the most allocations of one size that live at one step, by size."""
+    """Return size → the maximum number of allocations of this size that are live at one step."""
     birth, death, sizes = (column[rows].tolist() for column in (found.birth, found.death, found.size))
     begins, ends = (zip(steps, repeat(change), sizes) for steps, change in ((birth, 1), (death, -1)))
     now: Counter[int] = Counter()
