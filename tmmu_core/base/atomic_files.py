@@ -16,7 +16,7 @@ from tmmu_core.base.errors import UnwritableOutput
 
 
 def write_output_file(path: Path, data: bytes) -> None:
-    """Write a file that the user named, as :func:`replace_file`. Raises ``UnwritableOutput``."""
+    """Write a file that the user named with :func:`replace_file`. Raises ``UnwritableOutput``."""
     try:
         replace_file(path, data)
     except (OSError, ValueError) as error:  # ValueError: the name contains a null character
@@ -33,7 +33,7 @@ def replace_file(path: Path, data: bytes) -> None:
 
 
 def replace_file_by_parts(path: Path, parts: Iterable[bytes]) -> int:
-    """Write ``parts`` as :func:`replace_file`; return the number of bytes. If ``parts`` raises, nothing is written."""
+    """Replace or create a file with ``parts``; return the number of bytes. If ``parts`` raises, nothing is written."""
     path = Path(os.path.realpath(path))
     try:
         mode = path.stat().st_mode

@@ -134,7 +134,7 @@ class ContractError(TmmuError):
     """Violation of a clause of the contract. Subclasses set the code; ``diagnostics`` holds scalars only.
 
     ``t`` is the step (−1: no step), ``hint`` the fix. The record always has the fields that §5 requires for a code:
-    callers add those that they know (:meth:`fill`), the others are ``"unknown"``.
+    callers add the fields that they know (:meth:`fill`), other required fields are ``"unknown"``.
     """
 
     numeric_code: ClassVar[int]

@@ -84,8 +84,9 @@ CHUNKED_LOSS = (
 def fitted_peak(fitted: Fitted) -> dict[str, Any]:
     """Return the description of the best plan's peak, in the arenas that the capacity limits.
 
-    ``node`` and ``module`` run at the peak; ``tensors`` are ``(tensor, bytes, module)`` of all that are not persistent,
-    largest first; ``modules`` their bytes by module, largest first; ``suggestion`` is a known remedy, or ``""``.
+    ``node`` and ``module`` run at the peak; ``tensors`` are ``(tensor, bytes, module)`` of all tensors that are not
+    persistent, largest first; ``modules`` their bytes by module, largest first; ``suggestion`` is a known remedy, or
+    ``""``.
     """
     graph, plan = fitted.best.fitted_graph, fitted.best.plan
     step, limited = int(fitted.capacity.live(plan).argmax()), fitted.capacity.limited(plan)

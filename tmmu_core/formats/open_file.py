@@ -171,7 +171,7 @@ def refuse_unplannable(path: Path) -> None:
 
 
 def read_graph(data: bytes, name: str = "") -> Graph:
-    """Return the graph in a file's bytes, gzipped or not. Raises as :func:`read_any`."""
+    """Return the graph in a file's bytes, gzipped or not. Raises the errors of :func:`read_any`."""
     graph = read_any(data, name, GRAPH_READERS)
     assert isinstance(graph, Graph)
     return graph
@@ -180,7 +180,7 @@ def read_graph(data: bytes, name: str = "") -> Graph:
 def read_within(data: bytes, envelopes: Mapping[str, Dim], name: str = "") -> Graph:
     """Return the graph in a file's bytes, with the bounds of named dimensions replaced by ``envelopes``.
 
-    Readers with ``takes_dims`` infer the shapes again with these bounds. Raises as :func:`read_graph`, and
+    Readers with ``takes_dims`` infer the shapes again with these bounds. Raises the errors of :func:`read_graph`, and
     ``InvalidIrShapes`` (reason ``unknown_dim``) for a name that the graph does not have.
     """
     plain = unpacking.unpack(data, name)
@@ -197,14 +197,14 @@ def read_within(data: bytes, envelopes: Mapping[str, Dim], name: str = "") -> Gr
 
 
 def read_at_sizes(data: bytes, sizes: Mapping[str, int], name: str = "") -> Graph:
-    """Read a graph with the given sizes of named dimensions. Raises as :func:`read_within`."""
+    """Read a graph with the given sizes of named dimensions. Raises the errors of :func:`read_within`."""
     return read_within(data, {dim: Dim(size, size) for dim, size in sizes.items()}, name)
 
 
 def read_at(graph: Graph, point: Mapping[str, int], data: bytes, name: str = "") -> Graph:
     """Return ``graph``, read again from ``data`` if ``point`` is outside of the bounds that its reader assumed.
 
-    Sizes that depend on an assumed dimension are then inferred at ``point``. Raises as :func:`read_within`.
+    Sizes that depend on an assumed dimension are then inferred at ``point``. Raises the errors of :func:`read_within`.
     """
     given = {dim: Dim(size, size) for dim, size in point.items() if dim in graph.assumed and size >= 0}
     if all(graph.dims[dim].min <= size.min <= graph.dims[dim].max for dim, size in given.items()):
@@ -213,7 +213,7 @@ def read_at(graph: Graph, point: Mapping[str, int], data: bytes, name: str = "")
 
 
 def read_graph_file(path: str | Path) -> Graph:
-    """Return the graph in the file at ``path``. Raises as :func:`read_graph`, ``UnreadableInput`` if it is missing."""
+    """Return the graph in the file at ``path``, which must exist. Raises the errors of :func:`read_graph`."""
     path = Path(path)
     try:
         data = unpacking.read_whole(path)

@@ -20,7 +20,7 @@ def refuses_onnx(data: bytes) -> str:
         if MODEL_FIELDS.get(field) != wire:
             if not seen:
                 return "its first byte begins no field of an ONNX model"
-            return f"field {field} after {seen} others is not in an ONNX model"
+            return f"field {field} is not in an ONNX model (fields before it: {seen})"
         if field == GRAPH_FIELD:
             return ""
         length, at = _varint(data, at)

@@ -179,7 +179,7 @@ def refuse_view_cycle(graph: Graph, i: int, known: dict[str, int]) -> NoReturn:
     makers = (node.node_id for node in graph.nodes if graph.tensors[base].id in node.outputs)
     raise LivenessCycle(
         f"these views are views of each other: {names}.",
-        hint="Remove the view of one of them: it is then the base of the others.",
+        hint="Remove the view of one tensor: it is then the base of the other tensors.",
         tensor=graph.tensors[base].id,
         node_id=next(makers, ""),
         path=f"$.tensors[{base}].view.base_tensor_uid",

@@ -162,9 +162,9 @@ def named(names: Sequence[str], codes: NDArray[np.integer[Any]]) -> tuple[str, .
 def index_graph(graph: Graph, dims: Mapping[str, int] | None = None) -> GraphIndex:
     """Check ``graph`` and return it as numeric columns. O(tensors + operands).
 
-    ``dims`` sets named dimensions within their envelopes; the others have their ``max``. Raises ``InvalidIrShapes``
-    (``diagnostics["reason"]`` is the rule, ``path`` the JSON path), ``AllocationOverflow``, ``AlignmentViolation`` and,
-    for a cycle of views, ``LivenessCycle``. The timeline checks orders and cycles of nodes.
+    ``dims`` sets named dimensions within their envelopes; other dimensions have their assumed size, else their ``max``.
+    Raises ``InvalidIrShapes`` (``diagnostics["reason"]`` is the rule, ``path`` the JSON path), ``AllocationOverflow``,
+    ``AlignmentViolation`` and, for a cycle of views, ``LivenessCycle``. The timeline checks orders and cycles of nodes.
     """
     tensors, nodes = graph.tensors, graph.nodes
     names, node_names = Ids([tensor.id for tensor in tensors]), Ids([node.node_id for node in nodes])

@@ -152,7 +152,7 @@ class Graph(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
     name: str = ""
     dims: dict[str, Dim] = {}
     assumed: dict[str, int] = {}
-    """Sizes of named dimensions that a reader assumed; used unless others are given."""
+    """Sizes of named dimensions that a reader assumed; used unless other sizes are given."""
     ranges: dict[str, Dim] = {}
     """Named dimension → sizes with which the model file can be read again. Neither hashed nor written."""
     replan_policy: Literal["ABORT", "REPLAN_AT_SAFEPOINT"] = "ABORT"

@@ -26,7 +26,7 @@ RULES: dict[str, str] = {
     "places_unsaid": "The file does not state whether it places slots or bytes; its reader derived it (contract §9).",
     "unheld": "The file has no content hash, so that an edit may not be detected.",
 }
-"""Rule → its statement. The first four are errors, the others warnings."""
+"""Rule → its statement. The first four rules are errors, the other rules are warnings."""
 
 _OF_THE_VERIFIER = {
     "slots_equal_max_live": ("slots_max_live",),
@@ -36,7 +36,7 @@ _OF_THE_VERIFIER = {
     "places_unsaid": ("places",),
     "unheld": ("held",),
 }
-"""Lint rule → the verifier's rules that it groups; ``aligned_and_slotted`` groups all others."""
+"""Lint rule → the verifier's rules that it groups; ``aligned_and_slotted`` groups all other rules."""
 
 _NEED_GRAPH = ("undeclared_inplace", "backward_before_forward", "split_scope", "untouched", "unread")
 

@@ -112,7 +112,7 @@ def _others_death(groups: Groups) -> I64:
     members = members[np.lexsort((groups.death[members], groups.group[members]))]
     group, death = groups.group[members], groups.death[members]
     last = np.append(group[1:] != group[:-1], True)
-    # Sorted by death within a group: the latest other member is the last one; for the last one, the one before it.
+    # Sorted by death within a group: the latest other member is the last member; for the last member, its predecessor.
     last_of_group = np.flatnonzero(last)
     latest[members] = np.repeat(death[last_of_group], np.diff(last_of_group, prepend=-1))
     latest[members[last_of_group]] = death[last_of_group - 1]

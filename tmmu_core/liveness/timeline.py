@@ -151,9 +151,9 @@ def build_timeline(
 ) -> Timeline:
     """Resolve ``graph`` to steps.
 
-    ``order`` overrides the graph's ``execution_order``; ``dims`` sets named dimensions (default: upper bounds).
-    Raises ``InvalidIrShapes`` for an order that is not a permutation, ``LivenessCycle`` for a cycle or a violated
-    dependency, and the errors of :func:`index_graph`.
+    ``order`` overrides the graph's ``execution_order``; ``dims`` sets named dimensions (default: assumed sizes, else
+    upper bounds). Raises ``InvalidIrShapes`` for an order that is not a permutation, ``LivenessCycle`` for a cycle or a
+    violated dependency, and the errors of :func:`index_graph`.
     """
     index = index_graph(graph, dims)
     given = order if order is not None else graph.execution_order

@@ -39,7 +39,7 @@ class Bound:
 
 
 def lower_bound(problem: Problem) -> Bound:
-    """Return the best lower bound of a problem. Raises as :func:`columns` for fixed offsets that overlap.
+    """Return the best lower bound of a problem. Raises ``InvalidIrShapes`` for fixed offsets that overlap.
 
     Storages of zero bytes do not count.
     """

@@ -81,7 +81,7 @@ class Columns:
 
     @cached_property
     def aligns(self) -> NDArray[Any]:
-        """``align`` as :attr:`sizes`."""
+        """``align`` with the element type of :attr:`sizes`."""
         return np.array(self.align, np.int64 if self.small else object)
 
     @cached_property
@@ -208,7 +208,7 @@ def align_up(at: int, alignment: int) -> int:
 def free_gap(blocked: Iterable[tuple[int, int]], size: int, align: int, *, tightest: bool = False) -> int:
     """Return the lowest offset of ``size`` free bytes; with ``tightest``, the offset in the smallest gap.
 
-    ``blocked``: ranges ``[start, end)`` of bytes. Without a gap, the offset is above all of them.
+    ``blocked``: ranges ``[start, end)`` of bytes. Without a gap, the offset is above all blocked ranges.
     """
     edge, best, smallest = 0, -1, -1
     for start, end in sorted(blocked):
@@ -249,7 +249,7 @@ def count_option(options: Mapping[str, Any], name: str, default: int) -> int:
     try:
         return strict.whole_number(str(value))
     except ValueError:
-        raise _bad_option(name, value, "A whole number, 0 or more, within 64 bits.") from None
+        raise _bad_option(name, value, "Write a whole number, 0 or more, within 64 bits.") from None
 
 
 def flag_option(options: Mapping[str, Any], name: str, default: bool) -> bool:

@@ -109,7 +109,7 @@ def place(problem: Problem, facts: Sequence[Facts], platform: Platform) -> Resid
     rules give one constant arena two sources.
     """
     placing = _Placing(problem, facts, platform)
-    # Whole-program arenas first; scratch uses the rest of a memory.
+    # Whole-program arenas first; scratch uses the remaining bytes of a memory.
     for role in ("persistent", "constant", "scratch"):
         for i, each in enumerate(facts):
             if each.role == role:

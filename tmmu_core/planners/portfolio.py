@@ -1,7 +1,7 @@
 """``portfolio``: every order with every fit of ``greedy``; keep the best, stop at the lower bound.
 
-No single order is best on real traces (the best of six is 0–6 % above the bound); all of them cost twelve near-linear
-runs. The list of runs is fixed and the first of equals wins, so the result is deterministic.
+No single order is best on real traces (the best of six is 0–6 % above the bound); all orders with both fits cost twelve
+near-linear runs. The list of runs is fixed and the first of equals wins, so the result is deterministic.
 
 A run that ends less than one alignment above the bound is repeated with one storage, the *crown*, placed last. The
 topmost storage needs no padding, so the crown is the storage of the bound's witness with the most padding.

@@ -224,7 +224,7 @@ class PlainInstance:
     recorded: Recorded | None = None
     """The recording of the allocator, if the file is a snapshot."""
     others: tuple[Problem, ...] = ()
-    """Further arenas with separate ids. Their offsets follow those of ``problem`` in ``packing``."""
+    """Further arenas with separate ids. In ``packing``, their offsets follow the offsets of ``problem``."""
 
     @property
     def problems(self) -> tuple[Problem, ...]:

@@ -2,7 +2,7 @@
 
 An order and a fit determine a packing, so neighbours are orders: a storage that ends at the top, or one directly
 below it, moves to an earlier position; sometimes any storage moves anywhere. Each order costs one greedy run. Late
-acceptance (Burke and Bykov 2017): an order is accepted if it is not worse than the current one or the one
+acceptance (Burke and Bykov 2017): an order is accepted if it is not worse than the current order or the order
 :data:`MEMORY` iterations ago. Half of the iterations use the fit of the best greedy run, half the other fit.
 
 Random numbers are raw Philox words with the option ``seed`` as key. The budget is a number of iterations.

@@ -228,7 +228,7 @@ class Plan(PlanColumns):
     arenas: tuple[ArenaSummary, ...]
     """Summaries of all arenas, sorted by name bytes."""
     metrics: dict[str, Any] = field(default_factory=dict)
-    """Figures of contract §7; ``allocation_time_ns`` among them, never hashed and never compared."""
+    """Figures of contract §7; ``allocation_time_ns`` is never hashed and never compared."""
     notes: dict[str, Any] = field(default_factory=dict)
     """Facts of the planner's run per arena: scalars, and the search progress (``plans.analysis.plan_notes``)."""
     own_arenas: bool = False

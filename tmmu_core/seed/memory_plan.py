@@ -169,7 +169,7 @@ class GreedyMemoryPlanner:
         self.options = msgspec.to_builtins({"memories": memories, "rules": list(rules), "min_alignment": min_alignment})
 
     def plan(self, graph: Graph, request: PlanRequest | None = None) -> MemoryPlan:
-        """Plan a graph. Raises as the engine does."""
+        """Plan a graph. Raises ``ContractError``."""
         planned = (request or PlanRequest()).but(planner="helia", options=self.options)
         return memory_plan(make_plan(graph, planned).plan)
 

@@ -1,7 +1,7 @@
 """Find the commit that increased an arena, and the tensors responsible (iree-org/iree#15323).
 
-Runs are stored in order. The commit is the one of the first run after the last run that was not larger than the good
-run. Its growth in one arena is the sum of::
+Runs are stored in order. The commit is that of the first run after the last run that was not larger than the good run.
+Its growth in one arena is the sum of::
 
     extent after − extent before = (peak after − peak before) + (slack after − slack before)
     peak after − peak before     = Σ over storages of (live bytes at the peak after − live bytes at the peak before)

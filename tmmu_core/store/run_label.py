@@ -4,7 +4,7 @@
 
     resnet50@8f1c2ab     the latest run of that commit (a unique prefix of four digits is enough)
     resnet50@main        the latest run on that branch, unless a commit has that name
-    main                 the same, where the model is known
+    main                 the latest run on that branch, if the model is known
 """
 
 import hashlib

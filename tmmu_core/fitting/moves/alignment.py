@@ -20,7 +20,7 @@ WHY = "the live ranges stay the same; the hardware must support this alignment"
 def apply_alignment(plan_input: PlanInput, move: Move) -> PlanInput:
     """Apply a move whose ``details`` are ``{"alignment": bytes, "arenas": [name, …]}``."""
     grid, names = int(move.details["alignment"]), move.details["arenas"]
-    config: dict[str, Any] = {name: dict(said) for name, said in as_given(plan_input.arenas or {}).items()}
+    config: dict[str, Any] = {name: dict(given) for name, given in as_given(plan_input.arenas or {}).items()}
     now = read_arenas(plan_input.arenas)
     for name in names:
         config[name] = {**config.get(name, {}), "alignment_bytes": min(grid, now.get(name, Arena()).alignment_bytes)}

@@ -34,7 +34,7 @@ class _Delay:
 
 
 def delay_moves(base: Candidate, lowest: Candidate, step: int, over: int, *, keep_phases: bool) -> Iterator[Move]:
-    """Yield orders of ``base`` that delay results beyond ``step`` of ``lowest``, each with more units than the last.
+    """Yield orders of ``base`` that delay results beyond ``step`` of ``lowest``, each with more units.
 
     ``lowest`` is a plan of the same nodes after recompute and order moves. The first order saves ``over`` bytes, if
     the delays suffice.
@@ -116,7 +116,7 @@ def _operands(model: RecomputeModel, wanted: set[int], live: set[int], largest: 
     """Return the cost of computing the storages ``wanted`` from the storages ``live``.
 
     The cost is (bytes of storages that stay live, FLOPs, most bytes of one node). Storages of up to ``largest`` bytes
-    stay live, the others are recomputed.
+    stay live, larger storages are recomputed.
     """
     held = total = needed = 0
     seen, pending = set(live), sorted(wanted - live)

@@ -55,7 +55,7 @@ def order_move(
 ) -> OrderMove | None:
     """Return the order with the smallest sum of peaks; ``None`` without units, or for sizes above 2^60.
 
-    The search stops at ``enough`` bytes; expensive methods are skipped where that is proven impossible.
+    The search stops at ``enough`` bytes; expensive methods are skipped if no order can reach it (proven).
     """
     model = order_model(solution.liveness, grids_of(plan_input), keep_phases=keep_phases)
     if model is None or not len(model):

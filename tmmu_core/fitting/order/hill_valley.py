@@ -1,7 +1,7 @@
 """Hill–valley segments: interleave independent schedules optimally.
 
 A schedule is split into segments, each with its hill (most bytes added while it runs) and its valley (bytes left
-after it). Segments with a negative valley come first, lowest hill first; the others by falling hill − valley (Liu,
+after it). Segments with a negative valley come first, lowest hill first; other segments by falling hill − valley (Liu,
 "An application of generalized tree pebbling to sparse matrix factorization", 1987; Abdel-Wahab and Kameda,
 "Scheduling to minimize maximum cumulative cost subject to series-parallel precedence constraints", 1978). Adjacent
 segments of a schedule in the wrong order are merged.

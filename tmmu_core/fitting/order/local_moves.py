@@ -36,7 +36,7 @@ class _Ready:
         self.units = [unit for unit, waits in enumerate(self.waits) if waits == 0]
 
     def advance(self, chosen: int) -> None:
-        """Remove ``chosen``, and append the units that waited for it alone."""
+        """Remove ``chosen``, and append the units that waited only for it."""
         self.units = [unit for unit in self.units if unit != chosen]
         for unit in self.idx[self.ptr[chosen] : self.ptr[chosen + 1]]:
             self.waits[unit] -= 1
@@ -69,7 +69,7 @@ def _eager(model: OrderModel, given: I64) -> I64:
 
 
 def _late(model: OrderModel, given: I64) -> I64:
-    """Build an order backwards: take the ready unit that frees most bytes, otherwise the last one."""
+    """Return an order built backwards: each time a ready unit that allocates more than it frees, else the last unit."""
     counters, ready = Counters(model), _Ready(predecessors(model), np.diff(model.succ_ptr))
     left = counters.left = [0] * len(model.size)
     wanted, done = given.tolist(), [False] * len(given)

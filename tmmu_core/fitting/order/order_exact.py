@@ -150,7 +150,7 @@ class OrderStates:
             mine[s, touchers], all_before[s] = True, same_or_above[touchers].all(0)
         begun |= np.array(self.initial, np.bool_)[:, None]
         needed = mine | np.array(self.held, np.bool_)[:, None] | after
-        # A unit of one node creates a storage that all others touch after it.
+        # A unit of one node creates a storage that all other units touch after it.
         single = np.array([len(nodes) == 1 for nodes in self.model.units], np.bool_)
         first = mine & single & all_before
         there = (begun & needed) | first

@@ -59,7 +59,7 @@ def best_order(
 ) -> Ordered:
     """Return the lowest order found; ``report`` can stop the search.
 
-    The search ends at ``enough`` bytes; the two expensive methods are skipped where that is proven impossible.
+    The search ends at ``enough`` bytes; the two expensive methods are skipped if no order can reach it (proven).
     """
     watch = Watch(report)
     if proof is None:

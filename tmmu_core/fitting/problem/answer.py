@@ -14,7 +14,7 @@ Answer = Literal["fits", "cannot", "open"]
 
 
 ALLOWED: tuple[Kind, ...] = ("planner", "order", "inplace", "recompute", "offload")
-"""Moves that are allowed by default: all that keep the results of the graph."""
+"""Moves that are allowed by default: all moves that keep the results of the graph."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Allowed:
 
     kinds: frozenset[Kind] = frozenset(ALLOWED)
     max_cost: int | None = None
-    """Maximum extra FLOPs, in thousandths of a percent of the graph's; ``None``: unlimited."""
+    """Maximum extra FLOPs, in thousandths of a percent of the graph's FLOPs; ``None``: unlimited."""
     keep_phases: bool = False
     """Whether forward, backward and optimizer nodes stay separate."""
 
@@ -37,7 +37,7 @@ class Fitted:
     start: Candidate
     """The initial plan."""
     best: Candidate
-    """The cheapest plan that fits; else the one that exceeds the capacity by the least."""
+    """The cheapest plan that fits; else the plan that exceeds the capacity least."""
     bound: LowerBound
     """Lower bound over all plans that the allowed moves can reach, by arena."""
     proven_bytes: int

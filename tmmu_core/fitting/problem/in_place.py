@@ -60,7 +60,7 @@ def missing_permissions(plan_input: PlanInput) -> Move | None:
 
 
 def needed_permissions(plan_input: PlanInput, after: Solution) -> Move | None:
-    """Return the missing permissions on which the peak of ``after`` (planned with all of them) depends."""
+    """Return the missing permissions on which the peak of ``after`` (planned with all permissions) depends."""
     tight = set(tight_in_place_nodes(after.liveness))
     found = {node_id: pairs for node_id, pairs in _missing(plan_input) if node_id in tight}
     return _move(plan_input, found) if found else None

@@ -1,7 +1,7 @@
 """Lower bounds over all plans that the allowed moves can reach: the proof behind "cannot".
 
 * **Step**: a node needs all its inputs and outputs at once, in any order, with recomputation and offload. Its inputs
-  are live one step earlier too, so that with in-place reuse the larger of both moments counts.
+  are live one step earlier too, so that with in-place reuse the larger need of the two steps counts.
 * **Ends**: all graph inputs are live at the start, all graph outputs at the end.
 * **Persistent** storages are live at every step. A storage that no move can drop is live between its first and its
   last use.

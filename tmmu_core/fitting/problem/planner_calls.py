@@ -90,7 +90,7 @@ class Candidate:
 def initial_candidate(graph: Graph, request: PlanRequest, progress: Progress | None = None) -> Candidate:
     """Return the initial candidate: ``graph`` lowered for ``request``, planned without capacities and quota.
 
-    With a shard spec the candidate is the share of the rank. Raises ``ContractError`` as planning does.
+    With a shard spec the candidate is the share of the rank. Raises ``ContractError``.
     """
     open_ended = request.but(
         capacities={},
@@ -126,7 +126,7 @@ def _warnings(request: PlanRequest) -> Iterator[str]:
 
 
 def solve_input(plan_input: PlanInput, progress: Progress | None = None) -> Solution:
-    """Return the plan of an input, without capacities. Raises ``ContractError`` as the engine does."""
+    """Return the plan of an input, without capacities. Raises ``ContractError``."""
     request = PlanRequest(planner=plan_input.planner, options=plan_input.options, arenas=_unlimited(plan_input.arenas))
     return solve(plan_input.graph, request, progress=progress)
 
@@ -178,6 +178,6 @@ def _unlimited(arenas: Mapping[str, Arena | Mapping[str, Any]] | None) -> dict[s
     if arenas is None:
         return None
     return {
-        name: {key: value for key, value in said.items() if key != "capacity_bytes"}
-        for name, said in as_given(arenas).items()
+        name: {key: value for key, value in given.items() if key != "capacity_bytes"}
+        for name, given in as_given(arenas).items()
     }

@@ -95,7 +95,7 @@ class RecomputeModel:
 
 
 def recompute_model(plan_input: PlanInput) -> RecomputeModel:
-    """Return the model of a plan input. Raises ``ContractError`` as planning does. O(tensors + operands)."""
+    """Return the model of a plan input. Raises ``ContractError``. O(tensors + operands)."""
     mode = default_mode(plan_input.graph)
     config = read_arenas(plan_input.arenas)
     liveness = analyse(build_timeline(plan_input.graph, mode, default_preset(mode)), config)

@@ -31,7 +31,7 @@ TIGHTENED_GOALS = tuple(
 NESTED_UP_TO = 100
 """Number of nodes up to which nested search runs even if a plan fits: it is cheap and may find a lower cost."""
 START_TENTHS = (2, 4)
-"""Nested search also starts at the cheapest cuts up to this many tenths above the lowest one."""
+"""Nested search also starts at the cheapest cuts up to this many tenths above the lowest cut."""
 REPORT_EVERY = 64
 """Choices between two progress reports."""
 MOST_POINTS = 16

@@ -3,9 +3,10 @@
 ::
 
     cuts       minimum cuts across the peak, at increasing prices per kept byte; also priced at other full steps
-    segments   cuts that keep all storages between segments of the forward pass mixes      a knapsack over the parts
-    between the cheapest cuts that fit and the lowest cuts that do not (``settle.py``) one by one keep recomputed nodes
-    instead, most expensive first sweeps     drops at the first step above the goal, then at the next (``sweep.py``)
+    segments   cuts that keep all storages between segments of the forward pass
+    mixes      the parts between cheapest cuts that fit and lowest cuts that do not: a knapsack (``settle.py``)
+    one by one keep recomputed nodes instead, most expensive first
+    sweeps     drops at the first step above the goal, then at the next (``sweep.py``)
 
 Every choice is simulated (``live_curve.py``), so that the memory of recomputation itself is counted.
 """
@@ -145,7 +146,7 @@ class Search:
         return list(found.values())
 
     def _segmented(self) -> Iterator[tuple[bytes, tuple[Mask, Point]]]:
-        """Yield cuts that keep the storages between segments of the forward pass, at rising prices of the others."""
+        """Yield cuts that keep storages between segments of the forward pass, at rising prices of other storages."""
         price = self._price({self.at.position: 1})
         for kept in segmentations(self.model, self.at):
             for rung in SEGMENT_PRICES:

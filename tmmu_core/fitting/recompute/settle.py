@@ -18,7 +18,7 @@ MOST_ENDS = 3
 MOST_IMPROVED = 2
 """Maximum number of choices that are improved."""
 MOST_MIXES = 6
-"""Maximum number of mixes simulated per pair of cuts; each must also free the excess of the last one."""
+"""Maximum number of mixes simulated per pair of cuts; each must also free the excess of the mix before."""
 MOST_STATES = 2_000
 """Maximum number of sums of bytes and FLOPs that are kept from one part to the next."""
 
@@ -69,7 +69,7 @@ def _keep_one_by_one(search: Search, given: Pair) -> Pair:
 
 
 def _mix(search: Search, masks: Sequence[Mask], less: Mask, parts: list[I64]) -> Pair | None:
-    """Return a mix of the cut ``less`` with ``parts`` of another one that fits the goal; ``masks``: more options."""
+    """Return a mix of the cut ``less`` with ``parts`` of another cut that fits the goal; ``masks``: more options."""
     base = search.dropping(less).run
     at_base = _bytes_at_boundary(search, less)
     known: dict[tuple[bytes, bytes], tuple[int, int] | None] = {}

@@ -79,7 +79,7 @@ def proposing(kind: Kind) -> Any:
 def plan_moves(base: Candidate, moves: tuple[Move, ...]) -> Candidate:
     """Plan ``base`` after further moves, with the ``bytes`` of each move.
 
-    Only the final plan input is planned: earlier moves keep the estimate of the live curve, the last one gets the
+    Only the final plan input is planned: earlier moves keep the estimate of the live curve, the last move gets the
     difference.
     """
     plan_input = apply_moves(base.plan_input, moves)

@@ -197,7 +197,7 @@ class _FitSearch:
     def leave_out_small_moves(self) -> None:
         """Remove moves that save less than 1 % of the excess, if the plan still fits at no higher cost.
 
-        A move that others depend on cannot be removed.
+        A move that other moves depend on cannot be removed.
         """
         needed = self.capacity.over(extents(self.start.plan))
         for move in sorted(self.best.moves, key=lambda each: each.bytes):
@@ -333,7 +333,7 @@ class _FitSearch:
         return self.watch.stopped or (self.fits(self.best) and self.best.cost.weight * CHEAP_PART <= self.flops)
 
     def reordered(self, base: Candidate) -> Candidate:
-        """Search the order of a graph with recomputing nodes; return the lower one."""
+        """Return ``base``, a graph with recomputing nodes, in a lower order, or ``base`` if none is found."""
         found = order_move(
             base.plan_input,
             base.solution,

@@ -1,7 +1,7 @@
 """Rank single moves by the bytes that each saves.
 
-The live curve filters moves that cannot lower the peak and orders the others; the best of each kind are then planned,
-each alone, and ranked by their result.
+The live curve filters moves that cannot lower the peak and sorts the other moves; the best of each kind are then
+planned, each alone, and ranked by their result.
 """
 
 from collections.abc import Iterable, Iterator

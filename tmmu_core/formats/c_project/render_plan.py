@@ -97,7 +97,7 @@ class RenderConstantBlob:
 
     @cached_property
     def sha256(self) -> bytes:
-        """Digest that the C code checks before the first run. Reads all bytes. Raises as :meth:`chunks`."""
+        """Digest that the C code checks before the first run. Reads all bytes. Raises :class:`RenderIncomplete`."""
         return _sha256(self.chunks())
 
     def digests(self) -> Iterator[tuple[RenderTensor, bytes]]:
@@ -249,7 +249,7 @@ def _with_blobs(render: RenderMemoryPlan, plan: Plan, constants: Constants) -> R
         elif tensor.tensor_id in constants:
             parts[tensor.region_id].append(tensor)
         elif not lies_in_another and tensor.size:
-            raise _incomplete(tensor.tensor_id, "is a constant without bytes, while others have bytes")
+            raise _incomplete(tensor.tensor_id, "is a constant without bytes, while other constants have bytes")
     blobs = []
     for arena in render.constant_arenas:
         written: list[RenderTensor] = []

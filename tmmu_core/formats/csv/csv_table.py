@@ -108,7 +108,7 @@ def read(data: bytes, columns: Mapping[str, str], name: str = "") -> PlainInstan
         f'"{named[field]}" is read as {unit.upper()}iB because of its name' for field, unit in units.items() if unit
     ]
     if len(merged) < len(rows):
-        notes.append(f"{len(rows) - len(merged):,} rows share the bytes of others (same alias)")
+        notes.append(f"{len(rows) - len(merged):,} rows share the bytes of another row (same alias)")
     if named["lower"] not in present or named["upper"] not in present:
         notes.append("the table has no live ranges: all rows are live at once")
     return replace(found, name=stem_of(name) or "table", notes=tuple(notes))

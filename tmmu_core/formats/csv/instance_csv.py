@@ -85,7 +85,7 @@ def _columns_in(line: str, mark: str) -> list[str]:
 
 
 def read(data: bytes, name: str = "") -> PlainInstance:
-    """Return the instance in a CSV, with its packing if it has offsets. Raises as :func:`read_csv`."""
+    """Return the instance in a CSV, with its packing if it has offsets. Raises ``UnreadableInput``."""
     found = _plain(data) if len(data) >= LARGE else None
     return replace(found or read_csv(data, source=name), name=file_name(name).removesuffix(".csv"))
 
@@ -96,7 +96,7 @@ _PLAIN_ROWS = re.compile(rb"%s(?:\n%s)*+" % (_PLAIN_ROW, _PLAIN_ROW))
 
 
 def _plain(data: bytes) -> PlainInstance | None:
-    """Return the instance in a table of ids and digits; ``None`` for another or faulty table."""
+    """Return the instance in a table of ids and digits; ``None`` for a table with other values or errors."""
     head, _, body = data.partition(b"\n")
     body = body.rstrip(b"\n")
     if head != b"id,lower,upper,size" or not _PLAIN_ROWS.fullmatch(body):
@@ -161,7 +161,7 @@ def read_csv(
 
 
 def _rows(lines: Iterable[tuple[int, list[str]]], where: Mapping[str, int], inclusive: bool, source: str) -> list[_Row]:
-    """Return the rows of a file, each of them valid."""
+    """Return the checked rows of a file."""
     rows: list[_Row] = []
     line_of: dict[str, int] = {}
     for line, cells in lines:

@@ -142,7 +142,7 @@ class _Value:
     last: int = -1
     role: str = "activation"
     over: _Value | None = None
-    """The value that owns the bytes, if this value shares those of another one."""
+    """The value that owns the bytes, if this value shares the bytes of another value."""
     names: list[str] = field(default_factory=list)
 
     def base(self) -> _Value:
@@ -313,7 +313,7 @@ class _Method:
         yield f"the program reserves {sum(size for _, size in planned):,} bytes ({listed})"
         views = sum(value.over is not None for value in self.values.values())
         if views:
-            yield f"{views} values share the bytes of others: elided views and in-place results"
+            yield f"{views} values share the bytes of another value: elided views and in-place results"
         if self.unplaced:
             yield f"{self.unplaced} values have no place in the plan: the caller of the program provides their memory"
         if self.delegates:

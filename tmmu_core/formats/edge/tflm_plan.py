@@ -68,7 +68,7 @@ class MicroModel:
     """A model for which the Micro runtime can use a plan."""
 
     def __init__(self, data: bytes, name: str = "") -> None:
-        """Raise ``Misuse`` for a model that Vela compiled or with an unplanned part; else as :func:`.tflite.read`."""
+        """Raise ``Misuse`` for a model by Vela or with an unplanned part, and the errors of :func:`.tflite.read`."""
         self.graph, reading = tflite.built(data, name)
         self.file = reading.file
         self.uses = [(use.subgraph.number, use.ids) for use in reading.uses]
@@ -84,7 +84,7 @@ class MicroModel:
         parts += [self.file.label(number) for number in sorted(set(subgraphs) - {number for number, _ in self.uses})]
         if parts:
             what = f"the subgraph {parts[0]!r} of {self.name} is not planned: the main subgraph does not run it, or it "
-            raise Misuse(what + "is recursive.", "Export a model in which the main subgraph runs all others.")
+            raise Misuse(what + "is recursive.", "Export a model in which the main subgraph runs all other subgraphs.")
         self.lives: dict[Key, tuple[int, int]] = {}
         """Tensor → its first and last scope, if it is used."""
         self.scopes = [Scope("enter")]

@@ -9,7 +9,8 @@
 
 End times are included, end addresses are not. Both compilers of Vela print these columns; one also prints ``Purpose``.
 Tensors with the same times and bytes are one buffer with several names. Of several tables, the memory with the highest
-peak is shown, and notes name the others; read-only memory is shown only if there is no other. Other lines are ignored.
+peak is shown, and notes name the other memories; read-only memory is shown only if there is no other memory. Other
+lines are ignored.
 """
 
 import re

@@ -12,8 +12,8 @@ Steps:
    other sizes (:mod:`.onnx_shapes`). Shapes that inference does not find come from onnxruntime
    (:mod:`.onnx_shape_run`); the nodes that write them have the parameter ``shapes``.
 4. Nodes that depend on no graph input are folded: ``Constant``, ``ConstantOfShape``, operators on weights alone, and
-   the shape of a tensor with a fixed shape. Folded values that other nodes read have the role ``constant``, as have
-   initialisers of integers and booleans (shapes, indices). Floating-point initialisers have the role ``parameter``.
+   the shape of a tensor with a fixed shape. Folded values that other nodes read, and initialisers of integers and
+   booleans (shapes, indices), have the role ``constant``. Floating-point initialisers have the role ``parameter``.
 5. Unread optional outputs are dropped; nodes without a unique name are called ``<operator>_<position in the file>``.
 6. ``inplace`` is set for every node, reshapes are views, and the order is that of the file.
 """
@@ -116,7 +116,7 @@ def _read(data: bytes, model: onnx.ModelProto, name: str, envelopes: dict[str, D
 def _built(flat: Flat, facts: Facts, sizes: Sizes, name: str, *, hold: bool = False) -> Graph:
     """Return the graph; with ``hold``, its assumed dimensions are fixed: at other sizes its shapes are unknown."""
     if not check_scopes(flat, facts.shape, facts.dtype, sizes.point(), name):
-        sizes.hold(sizes.dims)  # valid at the assumed sizes, maybe not at others
+        sizes.hold(sizes.dims)  # valid at the assumed sizes, maybe not at other sizes
     graph = Builder(flat, facts, sizes, name).build()
     if hold:
         sizes.hold(sizes.dims)
@@ -364,7 +364,7 @@ class Builder:
         if len(written) != 1:
             return ()
         if is_scope(node, "If.close"):
-            candidates = list(dict.fromkeys(operands[1:]))  # one of them is the result, the others are dead
+            candidates = list(dict.fromkeys(operands[1:]))  # one operand is the result, the other operands are dead
         elif operator_of(operator).is_elementwise:
             candidates = list(dict.fromkeys(operands))
         elif operator in ELEMENTWISE_IN_FIRST and not attribute_of(node, "training_mode"):

@@ -6,8 +6,8 @@ runs many times (``docs/decisions/04-control-flow.md`` has the proof):
 * ``If``: the nodes of ``then``, the nodes of ``else``, and ``If.close``, which reads the condition and both results.
 * ``Loop``: ``Loop.open`` writes the counter, the condition, the carried state and the buffer of collected outputs; the
   body; ``Loop.close`` reads all of these, the body's results, and every outer value that the body reads. The final
-  state has the storage of the carried state, collected outputs that of their buffer (``in_place_write``).
-* ``Scan``: the same, and ``Scan.next`` writes the slices at the start of every iteration.
+  state has the storage of the carried state, collected outputs have the storage of their buffer (``in_place_write``).
+* ``Scan``: like ``Loop``, and ``Scan.next`` writes the slices at the start of every iteration.
 
 Names in a body have the prefix of the scope, which is the id of its node: ``loop_3/h``, ``if_3/then/h``.
 """

@@ -75,7 +75,7 @@ class _Reading:
         return self.weights.get(name)
 
     def _bytes(self, proto: TensorProto) -> Piece:
-        """Return the bytes of a tensor of the model, found by its tag, or of a folded one."""
+        """Return the bytes of a tensor of the model, found by its tag, or of a folded constant."""
         if proto.doc_string.startswith(TAG):
             proto = self.stored[int(proto.doc_string.removeprefix(TAG))]
         if proto.data_location != TensorProto.EXTERNAL:

@@ -48,7 +48,7 @@ def positions(liveness: Liveness) -> dict[str, Position]:
 def checkpoint(plan: Plan, liveness: Liveness) -> bytes:
     """Return the checkpoint of a plan; ``liveness`` is the liveness that it was made from.
 
-    Raises as ``refuse_invalid`` for an invalid plan: ``AddressCollision`` for two live tensors on one byte.
+    For an invalid plan, ``refuse_invalid`` raises an error: ``AddressCollision`` for two live tensors on one byte.
     """
     refuse_invalid(plan, "UML_OS.TMMU.Checkpoint_v1")
     place = positions(liveness)

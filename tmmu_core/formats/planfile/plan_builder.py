@@ -100,8 +100,8 @@ register_types(_Metrics, _Arena, _Addressing)
 def build(head: HeadDocument, rows: Sequence[TensorRow], source: str = "") -> Plan:
     """Return a plan from the head and the rows of a document; rows in any order.
 
-    Raises ``UnreadableInput`` for another schema, an invalid digest, an undeclared arena, a duplicate tensor, a number
-    that is not a uint64.
+    Raises ``UnreadableInput`` for an unknown schema, an invalid digest, an undeclared arena, a duplicate tensor, a
+    number that is not a uint64.
     """
     document.check_version(head.schema or "none", PLAN_SCHEMA, source, "$.schema")
     names = sorted(head.arenas)
@@ -200,7 +200,7 @@ def _head_fields(head: HeadDocument, source: str) -> dict[str, Any]:
 def from_head(head: HeadDocument, rows: Sequence[TensorRow], source: str = "") -> Plan:
     """Return :func:`build`'s plan, with a note if its content hash is missing or does not match.
 
-    The hash is computed from the plan that was read, because a file may omit values that follow from others.
+    The hash is computed from the plan that was read, because a file may omit values that follow from other values.
     """
     plan = build(head, rows, source)
     if head.content_hash is None:

@@ -94,7 +94,7 @@ def read(data: bytes, name: str = "", envelopes: Mapping[str, Dim] | None = None
 
     With PyTorch it is the joint graph: a training step if the program's only output is a scalar and it has a parameter
     to learn. Without PyTorch, and where PyTorch cannot trace the program (``while_loop``, ``map``, ``scan``), it is the
-    forward pass as saved, and the graph's name and notes say so. Open sizes have the values of the example, or the
+    forward pass as saved, as the graph's name and notes state. Open sizes have the values of the example, or the
     upper bounds of ``envelopes``.
     """
     envelopes = envelopes or {}

@@ -93,7 +93,7 @@ class _Allocation:
     values: list[tuple[str, int, int]] = field(default_factory=list)
     """(name, size, offset in the allocation)."""
     phis: set[str] = field(default_factory=set)
-    """Values that represent several: loop-carried values and results of branches."""
+    """Values that represent several values: loop-carried values and results of branches."""
 
 
 def companions(name: str) -> list[str]:
@@ -114,7 +114,7 @@ def refuses(data: bytes) -> str:
 
 
 def read(data: bytes, name: str = "") -> PlainInstance:
-    """Return the finished plan of a dump as an instance with its packing. Raises as :func:`read_dump`."""
+    """Return the finished plan of a dump as an instance with its packing. Raises ``UnreadableInput``."""
     dump = read_dump(data, name)
     row_of = {buffer.id: i for i, buffer in enumerate(dump.buffers)}
     columns = [(b.birth, b.death, b.size, b.offset, row_of.get(b.takes_over, -1)) for b in dump.buffers]
@@ -152,7 +152,7 @@ def read_dump(data: bytes, name: str = "") -> Dump:
         if not own:
             left_out, left_bytes = left_out + 1, left_bytes + allocation.size
             continue
-        if len(allocation.values) > limits.ceiling(limits.ALLOCATION_VALUES):  # each is compared with all others
+        if len(allocation.values) > limits.ceiling(limits.ALLOCATION_VALUES):  # compares all pairs
             raise limits.past(limits.ALLOCATION_VALUES, f"allocation {allocation.number}", name)
         rows += _settled(_carried(own, allocation.phis))
         base += allocation.size
@@ -400,5 +400,5 @@ def joined(files: Sequence[tuple[str, bytes]]) -> list[tuple[str, bytes]]:
 
 
 def of_module(module: Module, read: Callable[[str], bytes]) -> tuple[str, bytes]:
-    """Return ``(name, bytes)`` of a module's files, joined as :func:`read` expects them."""
+    """Return ``(name, bytes)`` of a module's files, joined for :func:`read`."""
     return f"{module.name}.txt", b"\n".join(map(read, module.files))

@@ -191,7 +191,7 @@ def _by_parameters(index: GraphIndex, order: Sequence[int], known: Mapping[int, 
 
 
 def _common_of_producers(paths: Sequence[Path], families: Families) -> Path:
-    """Return the common module of several producers; for different blocks, the block of the last one."""
+    """Return the common module of several producers; for different blocks, the block of the last producer."""
     paths = [path for path in paths if path]
     if not paths:
         return ()

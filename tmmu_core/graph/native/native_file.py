@@ -139,7 +139,7 @@ def encode_cbor(graph: Graph, *, gzip: bool = False) -> bytes:
 def encode(graph: Graph, name: str) -> bytes:
     """Encode the graph in the format of the file name: ``.json`` or ``.cbor``, each also with ``.gz``.
 
-    Raises ``UnreadableInput`` for another extension.
+    Raises ``UnreadableInput`` for an unsupported extension.
     """
     plain = name.removesuffix(".gz")
     for ending, writer in ((".json", encode_json), (".cbor", encode_cbor)):

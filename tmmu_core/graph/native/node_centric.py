@@ -102,7 +102,7 @@ def refuses(data: bytes) -> str:
 
 
 def decode(data: bytes, name: str = "") -> Graph:
-    """Return the graph in the bytes of the dialect (JSON or CBOR). Raises as :func:`.native_file.decode`."""
+    """Return the graph in the bytes of the dialect (JSON or CBOR). Raises the errors of :func:`.native_file.decode`."""
     document.check_version(document.text_field(data, "ir_schema", name), GRAPH_SCHEMA, name, "$.ir_schema")
     read = document.decode(data, PortGraph, name)
     node_ids = [node.node_id for node in read.nodes]

@@ -67,7 +67,7 @@ def unpack(data: bytes, source: str = "") -> bytes:
 
 
 def mapped_file(path: Path) -> Any:
-    """Return the bytes of a file, mapped into memory; decompressed if it is gzipped. Raises as :func:`unpack`."""
+    """Return the bytes of a file: mapped into memory, or decompressed by :func:`unpack` if it is gzipped."""
     with path.open("rb") as file:
         if not os.fstat(file.fileno()).st_size:
             return b""

@@ -107,7 +107,7 @@ FOLLOWERS: tuple[str, ...] = ("@grad", "@remat")
 
 
 def shard(graph: Graph, spec: ShardSpec, dims: Mapping[str, int] | None = None) -> Sharding:
-    """Return the split of every tensor. ``dims`` sets named dimensions; the others have their upper bounds.
+    """Return the split of every tensor. ``dims``: sizes of named dimensions [assumed size, else upper bound].
 
     Raises ``InvalidIrShapes``: ``unknown_tensor`` (``tensors`` names an unknown tensor), ``shard_mesh``,
     ``shard_axis`` (no such axis), ``shard_too_small`` (fewer rows than parts).

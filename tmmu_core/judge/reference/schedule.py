@@ -133,7 +133,7 @@ def run_of(
 
 
 def sizes_of(graph: Graph, dims: Mapping[str, int] | None = None) -> Sizes:
-    """Return the sizes of a graph's tensors at ``dims``. Raises for an invalid graph as ``index_graph``."""
+    """Return the sizes of a graph's tensors at ``dims``. Raises the errors of ``index_graph``."""
     index = index_graph(graph, dims)
     nbytes = dict(zip(index.tensor_ids, index.nbytes.tolist(), strict=True))
     views = {tensor.id: tensor.view.byte_length for tensor in graph.tensors if tensor.view is not None}

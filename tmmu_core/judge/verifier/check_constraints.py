@@ -98,7 +98,7 @@ def _share(plan: Plan, rows: dict[str, list[int]], first: str, second: str) -> b
 
 
 MOST_OFFSETS = 300
-"""The most offsets, over all tensors of a group, that are searched."""
+"""Maximum number of offsets, over all tensors of a group, for a search."""
 MOST_NODES = 40_000
 MOST_CELLS = 10**6
 """Maximum number of cells in which reserved bytes are counted."""
@@ -106,7 +106,7 @@ HARD = inf
 """Cost of a pair that must not share a byte."""
 
 Edges = dict[tuple[int, int], list[tuple[int, int, float]]]
-"""Of two units: (bytes of the first, bytes of the second, cost) of every pair of their tensors with a cost."""
+"""Two units → ``(bytes of the first, bytes of the second, cost)`` of each pair of their tensors with a cost."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ class Unit:
 
 
 class CostBounds:
-    """Lower bounds of the reuse cost, one per arena of a plan. A penalty counts in one group of a witness only."""
+    """Lower bounds of the reuse cost, one per arena of a plan. A penalty counts in only one group of a witness."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan, self.terms, self.rows = plan, plan.constraints or Constraints(), rows_by_name(plan)

@@ -177,7 +177,7 @@ def side_by_side(sizes: list[int], grids: list[int]) -> int:
     """Return a lower bound in bytes of blocks side by side, each at a multiple of its alignment.
 
     All blocks but the last take whole multiples; the last one is the block with the most padding. Blocks of a coarse
-    alignment may give a larger bound without the others, so each alignment is tried.
+    alignment may give a larger bound without the other blocks, so each alignment is tried.
     """
     most = 0
     for step in sorted(set(grids)):

@@ -37,7 +37,7 @@ OWN_RULES: dict[str, str] = {
     "row": "role, dtype and size are valid, persistent tensors are always live, views are inside their bases",
     "alignment": "every offset is a multiple of its row's alignment, alignments are powers of two",
     "bounds": "every row ends within its arena's extent",
-    "extent": "the extent is the end of the highest storage, committed bytes are whole pages of it",
+    "extent": "the extent is the end of the highest storage, committed bytes are the extent in whole pages",
     "capacity": "no arena's extent is over its capacity",
     "storage": "rows that share a storage are linked by views, an alias group or an in-place chain",
     "overlap": "no two storages use the same byte at the same step, except for in-place reuse at the same offset",
@@ -217,7 +217,7 @@ def check_handoffs(facts: PlanFacts) -> Iterator[Finding]:
             yield error("handoff", f"{what} names a tensor without a row.", tensor=x, other=y, step=step)
             continue
         if x in gave or y in took:
-            problems.append("names one of them a second time")
+            problems.append("names a tensor that another reuse names on the same side")
         gave.add(x)
         took.add(y)
         i, j = plan.row_of[x], plan.row_of[y]

@@ -16,8 +16,8 @@ capacity. Where the two meet, the packing is optimal.
 =========================  ==========================================================================
 
 *Peak first*: where live bytes are mostly far below the bound, the few storages live near the peak decide whether an
-extent equal to the bound is possible. Their search is short, and greedy runs place the others around them. Where this
-fails, nothing is proven.
+extent equal to the bound is possible. Their search is short, and greedy runs place the other storages around them.
+Where this fails, nothing is proven.
 
 *Components*: storages that conflict with no storage outside are packed separately. They share the budget; the search of
 a component ends when its extent is at most the extent of another component.
@@ -139,11 +139,11 @@ def always_live(cols: Columns) -> NDArray[np.bool_]:
 def _beside_always_live(
     cols: Columns, bound: Bound, always: NDArray[np.bool_], options: Mapping[str, Any], progress: Progress | None
 ) -> Packing:
-    """Pack the always live storages below the others; one of them goes to the top if that lowers the extent.
+    """Pack the always live storages below the other storages; one goes to the top if that lowers the extent.
 
     In any packing the always live storages divide the memory into bands at all steps. Bands can be moved together
-    without loss, so the result is optimal if the packing of the others is. The storage with the most padding goes to
-    the top, because the padding of the topmost storage is not part of the extent.
+    without loss, so the result is optimal if the packing of the other storages is optimal. The storage with the most
+    padding goes to the top, because the padding of the topmost storage is not part of the extent.
     """
     grid = cols.align[0]
     padded = -(-cols.sizes // grid) * grid
@@ -155,7 +155,7 @@ def _beside_always_live(
     extent = extent_of(inner, packing.offset.tolist())
 
     def together(least: int) -> tuple[int, bool]:
-        """Return the extent for an extent ``least`` of the others, and whether an always live storage is on top."""
+        """Return the extent if other storages take ``least`` bytes, and whether an always live storage is on top."""
         above = -(-least // grid) * grid + base - spare
         return min(base + least, above), above < base + least
 

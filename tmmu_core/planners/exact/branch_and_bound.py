@@ -6,8 +6,8 @@ fill, and the unit lies above. These two branches form a *level*. After each dec
 lower bounds of the other offsets.
 
 At a dead end, conflict analysis gives the levels that the conflict depends on (the nogood), and the search jumps back
-over all others. The next unit is the one with the lowest possible offset, so no order of units needs to be right for
-the whole model.
+over all other levels. The next unit is the one with the lowest possible offset, so no order of units needs to be right
+for the whole model.
 
 Canonical bottom-up packings and the section bound are those of MiniMalloc (Moffitt, ASPLOS '23); conflict-directed
 backjumping with explanations comes from constraint programming (Prosser 1993; Ohrimenko, Stuckey and Codish 2009).

@@ -25,7 +25,7 @@ from tmmu_core.planners.exact.time_cut import TimeCutSearch, cut_columns
 from tmmu_core.planners.meter import Meter
 
 FULL_BUDGET_ENTRIES = 20_000
-"""Number of entries up to which a component has its whole budget; with twice as many, a quarter of it."""
+"""Number of entries up to which a component has its whole budget; with twice as many, a quarter of the budget."""
 MAX_TABLE_ENTRIES = 20_000_000
 """``Model.work`` beyond which a component is not searched."""
 AT_BOUND, AT_CAPACITY, BETWEEN, TIME_CUT = KINDS = ("bound", "capacity", "between", "time_cut")
@@ -95,7 +95,7 @@ class _Variant:
     def attempt(
         self, kind: str, target: int, budget: int, watch: Watch | None
     ) -> tuple[int, int, list[int] | None, bool]:
-        """Run one attempt and learn from it; return as :meth:`Searcher.solve`, and whether ``watch`` stopped it."""
+        """Run one attempt and learn from it; return the results of ``Searcher.solve``, and whether it was stopped."""
         if kind == TIME_CUT:
             assert self.time_cut is not None
             verdict, nodes, offset = self.time_cut.solve(target, budget, watch)
@@ -174,7 +174,7 @@ class ComponentSearch:
                 self.accept(variant, offset)
 
     def update_bound(self) -> None:
-        """Set the bound to the least bound of all variants, or to that of the relaxation where it replaces them."""
+        """Set the bound to the least bound of all variants, or to the relaxation's bound if that replaces them."""
         self.bound = min(each.bound for each in ((self.relaxed,) if self.relaxed is not None else self.variants))
 
     def open_variants(self, goal: int) -> list[_Variant]:

@@ -25,7 +25,7 @@ from tmmu_core.planners.native.load import library
 from tmmu_core.planners.problem import I64
 
 CLOSE_OMITTED = 1
-"""A run that omits at most this many units is followed by one with twice the iterations."""
+"""A run that omits at most this many units is followed by a run with twice the iterations."""
 MAX_FAILURES = 2
 """Number of failed capacities after which the schedule tries the lower bound."""
 LONG_RUN_FACTOR = 12
@@ -227,7 +227,7 @@ def is_applicable(model: Model, extent: int, bound: int) -> bool:
 
 
 def iterations_for(model: Model, nodes: int) -> int:
-    """Return the iterations of a run: one per node of the budget; a quarter of that with twice the units."""
+    """Return the iterations of a run: one per node of the budget; with twice the units, a quarter of the iterations."""
     return nodes * FULL_BUDGET_UNITS**2 // max(len(model), FULL_BUDGET_UNITS) ** 2
 
 

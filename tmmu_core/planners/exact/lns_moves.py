@@ -16,7 +16,7 @@ The cost of an omitted unit grows with the bytes that its widest gap lacks.
 
 All arithmetic is on integers, with a permuted congruential generator (O'Neill 2014): the iterations are the same on
 every machine. Cost of an iteration: O(n + sections of all lifetimes) per reinserted unit. The C form is
-``native/lns.c``; both draw the same numbers and give the same result.
+``native/lns.c``; both forms draw the same numbers and give the same result.
 """
 
 from itertools import accumulate

@@ -4,7 +4,7 @@ Every raise is an *event* on the trail, with its reason. Raises come from:
 
 * a unit placed at ``a``: its neighbours above ``a`` start at or above its end (``BY_UNIT``);
 * a *hole*: the unit lies above the lowest end of the units that can still fill the hole (dominance, ``BY_HOLE``);
-* a section of which only one open unit can be lowest: the others lie above it (``BY_SECTION``);
+* a section of which only one open unit can be lowest: the other units lie above it (``BY_SECTION``);
 * identical units, ordered by number (symmetry, ``BY_TWIN``);
 * alignment and fixed units, at every raise.
 

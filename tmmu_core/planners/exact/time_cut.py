@@ -65,7 +65,7 @@ class TimeCutSearch:
     stopped: bool = False
 
     def solve(self, target: int, budget: int, watch: Watch | None) -> tuple[int, int, list[int] | None]:
-        """Run one attempt; return FOUND, INFEASIBLE or BUDGET_SPENT, nodes, and offsets, as :meth:`Searcher.solve`."""
+        """Run one attempt; return, like ``Searcher.solve``, FOUND, INFEASIBLE or BUDGET_SPENT, nodes, and offsets."""
         direction = -1 if self.tries % 2 else 1
         share = TRY_NODES * luby(self.tries // 2 + 1)
         self.tries += 1
@@ -88,7 +88,7 @@ class TimeCutSearch:
     def _search(
         self, name: tuple[int, int], piece: Columns, target: int, allowed: int, watch: Watch | None
     ) -> tuple[int, int, list[int] | None]:
-        """Run attempts at a piece; return as :meth:`solve`. A piece with fixed storages is never INFEASIBLE."""
+        """Return the values of :meth:`solve` for a piece. A piece with fixed storages is never INFEASIBLE."""
         model = search_model(piece, tuple((i,) for i in range(len(piece))))
         searcher = Searcher(model)
         branching = self.branching.setdefault(name, BranchingOrder(model, openings=False))

@@ -1,9 +1,9 @@
 """Reuse penalties of a graph whose nodes run on several engines: DMA, matrix and vector units, or streams.
 
 Each engine runs its nodes in execution order; engines wait for each other only for data. A buffer may reuse the bytes
-of another one after all nodes that use the other have finished. No wait is needed if each of these nodes is an ancestor
-of the writer by data or engine order; otherwise the writer must wait, and the pair has a penalty. Source: Böhnlein et
-al. 2026, "DSA with reuse penalties" (cross-pipe penalties).
+of another buffer after all nodes that use the other buffer have finished. No wait is needed if each of these nodes is
+an ancestor of the writer by data or engine order; otherwise the writer must wait, and the pair has a penalty. Source:
+Böhnlein et al. 2026, "DSA with reuse penalties" (cross-pipe penalties).
 """
 
 from collections.abc import Iterable
@@ -56,7 +56,7 @@ def read_engines(data: bytes, source: str) -> Engines:
 def engine_instance(graph: Graph, engines: Engines, request: PlanRequest) -> PlainInstance:
     """Return the packing problems of a graph with the penalties of its engines, for the planner ``reuse``.
 
-    Raises as :func:`.engine.solve` does, and ``InvalidIrShapes`` for an arena of more than 2,000 storages.
+    Raises the errors of :func:`.engine.solve`, and ``InvalidIrShapes`` for an arena of more than 2,000 storages.
     """
     solution = solve(graph, with_arena_settings(graph, without_limits(request.but(planner="slots", options={}))))
     waits = _Waits(solution, engines)

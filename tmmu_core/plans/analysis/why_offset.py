@@ -113,7 +113,7 @@ def _grid(plan: Plan, s: PlanStorages, me: int) -> int:
 def _meeting(s: PlanStorages, me: int, birth: int, death: int) -> list[tuple[int, int, int]]:
     """Return ``(storage, start, end)`` of the other storages that are live at a step of ``[birth, death)``, by start.
 
-    Empty for a storage without bytes; others without bytes are left out.
+    Empty for a storage without bytes; other storages without bytes are left out.
     """
     alive = (s.arena == s.arena[me]) & (s.birth < death) & (s.death > birth) & (s.size > 0) & (s.size[me] > 0)
     alive[me] = False

@@ -133,7 +133,7 @@ def read_program(data: bytes | Path, source: str = "") -> Program:
         raise UnreadableInput("the zip archive is cut off or damaged.", source=source, hint=COPY) from error
     names = archive.namelist()
     twice = next((name for name, after in pairwise(sorted(names)) if name == after), None)
-    if twice is not None:  # zip readers differ in the one that they open
+    if twice is not None:  # zip readers differ in which member they open
         raise UnreadableInput(f'the archive contains the member "{twice}" twice.', source=source, hint=COPY)
     models = [name for name in names if name.endswith(OLDER) or name.split("/")[-2:-1] == ["models"]]
     models = [name for name in models if name.endswith(".json")]

@@ -101,7 +101,7 @@ def _usable(device: torch.device) -> torch.device:
 class StandIns:
     """Fake tensors of one mode that replace given tensors; tensors that share a storage still share one.
 
-    ``real`` replaces tensors with data on the CPU, too.
+    ``real``: tensors with data on the CPU are also replaced.
     """
 
     def __init__(self, mode: Any, *, real: bool = False) -> None:

@@ -7,8 +7,8 @@
     segments                memory reserved by the caching allocator; the arena has the size of the reserved peak
       blocks                allocations at the end; one without an alloc event existed before the trace began
 
-A step is an alloc or free event. Of several devices, the one with the highest peak is shown; a note names the others.
-A tensor is named after its stack (:func:`.snapshot_stacks.label`).
+A step is an alloc or free event. Of several devices, the one with the highest peak is shown; a note names the other
+devices. A tensor is named after its stack (:func:`.snapshot_stacks.label`).
 
 The stack determines the category of an allocation (parameter, gradient, optimizer state, activation, other) where it
 can. Lifetimes determine it for user code without a phase, and for the backward pass, whose threads have no Python
@@ -65,7 +65,7 @@ def read(data: bytes, name: str = "") -> PlainInstance:
 
 
 def read_history(data: bytes, name: str) -> tuple[History, list[str]]:
-    """Return the history of the device with the highest peak, and a note that names the others.
+    """Return the history of the device with the highest peak, and a note that names the other devices.
 
     Raises ``UnreadableInput``.
     """
