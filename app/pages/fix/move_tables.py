@@ -64,7 +64,8 @@ def ranked(job: Job[WhatIf], today: int) -> None:
     found = long_work.result(job, "Ranking changes", "The changes could not be ranked")
     if found is None:
         return
-    note = f"{found.planned:,} of {found.weighed:,} possible changes were tried; click a change to preview its plan"
+    note = f"possible changes tried: {found.planned:,} of {found.weighed:,}"
+    note += "; click a change to preview its plan" * bool(found.moves)
     st.html(markup.heading("Savings of each change", note))
     if not found.moves:
         st.html(markup.empty("No single change saves memory", "Set a memory limit to try combinations of changes."))

@@ -274,7 +274,7 @@ function bandName(pen, { plan, scene, plane, plot, look }, { arena, base, height
   pen.font = look.font;
   const ofBytes = scene.memory ? shortBytes(arena.extent) : byteFigures(arena);
   const figures = scene.view === "slots" ? slotFigures(plan, arena) : ofBytes;
-  const under = (label) => below.map((other) => ` · on ${label(other)}`).join("");
+  const under = (label) => below.map((other) => ` · above ${label(other)}`).join("");
   const more = [
     `  ${figures}${under((other) => `${other.name} ${shortBytes(other.extent)}`)}`,
     `  ${figures}${under((other) => other.name)}`,
