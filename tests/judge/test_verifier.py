@@ -241,7 +241,7 @@ def test_second_handoff_of_a_place_is_found(x: str, y: str) -> None:
     plan = plan_graph(graph(tensors, [node("n", "x z", "y")], "x z w", "y")).plan
     assert list(plan.handoffs) == [(1, "x", "y")]
     twice = replace(plan, handoffs=((1, "x", "y"), (1, x, y)), taken=(True, False))
-    found = [(f.tensor, f.other) for f in verify_plan(twice).findings if "a second time" in f.message]
+    found = [(f.tensor, f.other) for f in verify_plan(twice).findings if "of an earlier reuse" in f.message]
     assert found == [(x, y)]
 
 

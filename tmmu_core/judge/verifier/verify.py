@@ -217,7 +217,7 @@ def check_handoffs(facts: PlanFacts) -> Iterator[Finding]:
             yield error("handoff", f"{what} names a tensor without a row.", tensor=x, other=y, step=step)
             continue
         if x in gave or y in took:
-            problems.append("names a tensor that another reuse names on the same side")
+            problems.append("repeats the input or the output of an earlier reuse")
         gave.add(x)
         took.add(y)
         i, j = plan.row_of[x], plan.row_of[y]
