@@ -9,7 +9,7 @@ from tmmu_core.base.app_package import app_module
 
 
 def main() -> None:
-    """Console script. ``--version`` is answered before other imports."""
+    """Run the console script; ``--version`` needs no other imports."""
     if sys.argv[1:] == ["--version"]:
         with suppress(OSError, AttributeError):  # the command line reports an unwritable standard output
             os.write(sys.stdout.fileno(), f"{version_line()}\n".encode())

@@ -84,7 +84,7 @@ def is_floating(dtype: str) -> bool:
 
 
 def tensor_bytes(shape: Sequence[int], dtype: str) -> int:
-    """Bytes of a tensor: elements × bits, rounded up to whole bytes. ``()`` is a scalar, any zero dimension means 0.
+    """Return the bytes of a tensor: elements × bits, rounded up. ``()`` is a scalar; with a zero dimension, 0.
 
     Raises ``InvalidIrShapes`` (``unknown_dtype``, ``negative_dim``) and ``AllocationOverflow`` past 2^64 − 1 bytes.
     """

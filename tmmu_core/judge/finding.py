@@ -38,7 +38,7 @@ class Certificate:
     lower_bound_bytes: int
     """At most the bound of the file, whose problem may permit more in-place reuse than the rows show."""
     claimed_bytes: int | None
-    """The bound that the file claims, where it is larger."""
+    """The bound that the file claims, if it is larger."""
     witness: tuple[str, ...] = ()
     witness_step: int = -1
     reuse_cost_lower_bound: int | None = None

@@ -235,7 +235,7 @@ SYNONYMS = {"capacities": "capacity"}
 
 
 def suggest_options(function: Callable[P, R]) -> Callable[P, R]:
-    """Return ``function`` with a ``TypeError`` that names the closest option where a keyword is unknown."""
+    """Return ``function`` with a ``TypeError`` that names the closest option if a keyword is unknown."""
     parameters = inspect.signature(function).parameters
     options = [name for name, parameter in parameters.items() if parameter.kind is parameter.KEYWORD_ONLY]
 

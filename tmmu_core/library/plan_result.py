@@ -101,7 +101,7 @@ class Plan(model.Plan):
 
     @property
     def better(self) -> Better | None:
-        """A planner that needs less memory, found by a short search; ``None`` where none was found."""
+        """A planner that needs less memory, found by a short search; ``None`` if none was found."""
         return None if self.made is None else self.made.better
 
     @cached_property
@@ -327,7 +327,7 @@ class Gate:
 
     verdict: Verdict
     checks: tuple[Check, ...]
-    """One per limit and arena; empty where the plan or its baseline does not verify."""
+    """One per limit and arena; empty if the plan or its baseline does not verify."""
     warnings: tuple[str, ...] = ()
     """Conditions that affect the result, such as a baseline made by another planner."""
     incomplete: tuple[str, ...] = ()

@@ -147,7 +147,7 @@ def _forbidden_pairs(timeline: Timeline, ranges: Ranges, groups: Groups) -> I64:
 
 
 def row_bytes(timeline: Timeline) -> U64:
-    """Return an array of shape (tensors,): bytes of each tensor; a view's ``byte_length`` where given."""
+    """Return an array of shape (tensors,): bytes of each tensor; for a view its ``byte_length``, if given."""
     nbytes = timeline.index.nbytes.copy()
     for i in np.flatnonzero(timeline.index.base >= 0).tolist():
         view = timeline.graph.tensors[i].view

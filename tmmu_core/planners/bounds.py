@@ -31,7 +31,7 @@ class Bound:
     bytes: int
     witness: tuple[int, ...]
     step: int
-    """A step at which the witness is live; −1 where the bound does not depend on time."""
+    """A step at which the witness is live; −1 if the bound does not depend on time."""
     rule: str
     """``live``, ``grid``, ``handoff``, ``never_alias`` or ``fixed``; ``empty`` without storages."""
     max_live: int

@@ -76,7 +76,7 @@ class Columns:
 
     @cached_property
     def sizes(self) -> NDArray[Any]:
-        """``size`` as int64, or as Python integers where the problem is not :attr:`small`."""
+        """``size`` as int64, or as Python integers if the problem is not :attr:`small`."""
         return np.array(self.size, np.int64 if self.small else object)
 
     @cached_property
@@ -184,7 +184,7 @@ def _check_fixed(cols: Columns) -> None:
 
 
 def _refuse_collision(cols: Columns, i: int, j: int, may_coincide: bool) -> None:
-    """Raise ``InvalidIrShapes`` where two fixed storages overlap, except at one offset if they ``may_coincide``."""
+    """Raise ``InvalidIrShapes`` if two fixed storages overlap, except at one offset if they ``may_coincide``."""
     a, b = cols.fixed[i], cols.fixed[j]
     if i == j or (may_coincide and a == b) or a + cols.size[i] <= b or b + cols.size[j] <= a:
         return
@@ -227,7 +227,7 @@ def extent_of(cols: Columns, offset: Sequence[int]) -> int:
 
 
 def finished(cols: Columns, offset: Sequence[int]) -> U64:
-    """Return the offsets as a uint64 column. Raises AllocationOverflow where a storage ends past 2^64 − 1."""
+    """Return the offsets as a uint64 column. Raises AllocationOverflow if a storage ends past 2^64 − 1."""
     for i, at in enumerate(offset) if extent_of(cols, offset) > U64_MAX else ():
         if at + cols.size[i] > U64_MAX:
             name, t = cols.problem.ids[i], int(cols.problem.birth[i])

@@ -33,7 +33,7 @@ def greedy(problem: Problem, options: Mapping[str, Any], progress: Progress | No
     """Place every storage once, in one order, with one fit.
 
     Options: ``order`` (a key of :data:`ORDERS`, default ``size``) and ``fit`` (one of :data:`FITS`, default
-    ``lowest``). ``free_list`` is ``lowest`` in birth order. Raises AllocationOverflow where an end passes 2^64 − 1.
+    ``lowest``). ``free_list`` is ``lowest`` in birth order. Raises AllocationOverflow if an end passes 2^64 − 1.
     """
     fit = option(options, "fit", "lowest", FITS)
     order = option(options, "order", "size", tuple(ORDERS))
@@ -69,12 +69,12 @@ def _times(cols: Columns, steps: I64) -> NDArray[Any]:
 
 
 def by_size(cols: Columns) -> list[int]:
-    """Most bytes first; ties: longer lifetime first."""
+    """Return the order by bytes, most first; ties: longer lifetime (more births in it) first."""
     return _sorted_by(cols.sizes, _births(cols))
 
 
 def by_area(cols: Columns) -> list[int]:
-    """Most bytes × live steps first."""
+    """Return the order by bytes × live steps, most first."""
     steps: I64 = cols.problem.death - cols.problem.birth
     if cols.problem.gaps is not None:
         steps = steps - np.array([sum(stop - begin for begin, stop in gaps) for gaps in cols.problem.gaps], np.int64)
@@ -82,22 +82,22 @@ def by_area(cols: Columns) -> list[int]:
 
 
 def by_birth(cols: Columns) -> list[int]:
-    """Birth order: the normative order."""
+    """Return the normative order, which is by birth."""
     return _sorted_by(-cols.problem.birth)
 
 
 def by_length(cols: Columns) -> list[int]:
-    """Longest lifetime first; ties: larger first."""
+    """Return the order by lifetime (number of births in it), longest first; ties: larger first."""
     return _sorted_by(_births(cols), cols.sizes)
 
 
 def by_size_length(cols: Columns) -> list[int]:
-    """Most bytes × births during the lifetime first: like area, without time in which nothing is born."""
+    """Return the order by bytes × births during the lifetime, most first: by area, without steps without births."""
     return _sorted_by(_times(cols, _births(cols)))
 
 
 def by_breadth(cols: Columns) -> list[int]:
-    """Storages live at the moment of most live bytes first, larger ones first (Pisarchyk & Lee 2020)."""
+    """Return the order by the most live bytes during the lifetime; ties: larger first (Pisarchyk & Lee 2020)."""
     return _sorted_by(widest(cols), cols.sizes)
 
 
@@ -133,7 +133,7 @@ ORDERS: Mapping[str, Callable[[Columns], list[int]]] = {
 def place(cols: Columns, order: Sequence[int], fit: str, *, plain: bool = False) -> list[int]:
     """Return the offsets of one run. ``order`` is a permutation; storages with a fixed offset are placed first.
 
-    ``plain`` selects the Python loop even where the native library is loaded. The offsets are the same.
+    ``plain`` selects the Python loop even if the native library is loaded. The offsets are the same.
     """
     sequence = order
     if cols.problem.fixed is not None:
@@ -154,7 +154,7 @@ def place(cols: Columns, order: Sequence[int], fit: str, *, plain: bool = False)
 def place_native(loops: CDLL, cols: Columns, sequence: Sequence[int], tightest: bool) -> list[int]:
     """Return the offsets of one run of the native segment-tree loop; ``cols`` must be small.
 
-    Where the pool of address ranges is too small, the run continues with a larger one.
+    If the pool of address ranges is too small, the run continues with a larger one.
     """
     n, leaves = len(cols), 1 << max(len(cols.births) - 1, 0).bit_length()
     odd_of, odd_other, odd_kind = cols.odd_rows

@@ -36,7 +36,7 @@ class ReuseTerms:
     exclusions: Pairs = ()
     """Pairs that may share bytes although their live ranges overlap, because no run uses both."""
     penalties: tuple[tuple[int, int, int], ...] = ()
-    """``(i, j, cost)``: the cost is paid once where the byte ranges of the two overlap."""
+    """``(i, j, cost)``: the cost is paid once if the byte ranges of the two overlap."""
     reserved: Pairs = ()
     """Reserved byte ranges of the arena."""
 

@@ -29,7 +29,7 @@ def plan_slots(problem: Problem, options: Mapping[str, Any], progress: Progress 
 
 
 def plan_naive(problem: Problem, options: Mapping[str, Any], progress: Progress | None = None) -> Packing:
-    """``naive``: one slot per storage, the baseline without reuse. No options."""
+    """Return the packing of ``naive``: one slot per storage, the baseline without reuse. No options."""
     slot = np.arange(len(problem), dtype=np.int64)
     return Packing(offset=slot_offsets(problem, slot), slot=slot)
 

@@ -119,7 +119,7 @@ class ArenaSummary:
 
     @property
     def headroom_bytes(self) -> int | None:
-        """Capacity − extent; ``None`` where the capacity is unlimited."""
+        """Capacity − extent; ``None`` if the capacity is unlimited."""
         return None if self.capacity_bytes >= U64_MAX else self.capacity_bytes - self.extent_bytes
 
 
@@ -164,7 +164,7 @@ class Constraints(msgspec.Struct, frozen=True, omit_defaults=True):
     reserved: dict[str, tuple[tuple[int, int], ...]] = {}
     """Arena → reserved byte ranges."""
     reuse_penalties: tuple[tuple[str, str, int], ...] = ()
-    """``[first, second, cost]``: the cost is paid once where the byte ranges of the two overlap."""
+    """``[first, second, cost]``: the cost is paid once if the byte ranges of the two overlap."""
 
 
 Handoff = tuple[int, str, str]
@@ -285,7 +285,7 @@ class Plan(PlanColumns):
         return {arena.name: arena for arena in self.arenas}
 
     def row(self, i: int) -> TensorRow:
-        """Row ``i`` as a value."""
+        """Return row ``i`` as a value."""
         return TensorRow(
             self.tensor_ids[i],
             self.arenas[self.arena[i]].name,

@@ -310,7 +310,7 @@ def prepare_memory(
     """``PrepareMemory_v2``: plan, apply, commit.
 
     ``fields`` are the arguments of :func:`~tmmu_core.plans.making.engine.plan_graph`, including ``budget`` (the quota,
-    in bytes). Raises ``AllocationFailure`` where the quota is exceeded, before any memory is mapped or written; its
+    in bytes). Raises ``AllocationFailure`` if the quota is exceeded, before any memory is mapped or written; its
     diagnostics contain ``allocation_failures``, one more than the argument.
     """
     try:

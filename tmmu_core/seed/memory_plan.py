@@ -161,7 +161,7 @@ class GreedyMemoryPlanner:
         attributes: Mapping[str, TensorAttributes] | Iterable[Mapping[str, Any]] = (),
         min_alignment: int = 16,
     ) -> None:
-        """``attributes``: role → attributes, or rules with conditions, as ``helia``'s option ``rules`` has them."""
+        """``attributes``: role → attributes, or rules with conditions, in the form of ``helia``'s option ``rules``."""
         memories = [Memory(c.name, c.max_size, c.arena_alignment, c.writable) for c in constraints]
         rules: Iterable[Any] = attributes
         if isinstance(attributes, Mapping):

@@ -139,7 +139,7 @@ class MemoryPlanner:
         self.opportunities = None if opportunities is None else tuple(opportunities)
 
     def generate_plan(self) -> AllocationPlan:
-        """First-fit decreasing. Raises ``AlignmentViolation``, and ``AllocationOverflow`` past 2^64 − 1."""
+        """Return the plan. Raises ``AlignmentViolation``, and ``AllocationOverflow`` past 2^64 − 1."""
         rows = sorted((-e.size_bytes, e.tensor_id, e.birth, e.death, e.alignment) for e in self.lifetimes)
         masks, peak = _masks(rows)
         allowed = None

@@ -31,7 +31,7 @@ from tmmu_core.plans.model import Plan
 from tmmu_core.sweep.sweep_points import Done, Point, Source
 
 FIGURES = ("name", "lower_bound_bytes", "extent_bytes", "places", "slots", "storages", "steps", "layout_hash")
-"""Figures of a row, ``None`` where missing."""
+"""Figures of a row, ``None`` if missing."""
 FIT_FIGURES = ("answer", "over_bytes", "cost")
 KEPT_OPEN = 4
 """Sources that a worker caches."""
@@ -145,7 +145,7 @@ def _opened(source: Source) -> Opened:
 BATCH_SECONDS = 1.0
 """Seconds between two groups of results in this process."""
 BATCH, SHARES = 32, 4
-"""Maximum number of points per batch, and the least number of batches per worker where there are enough points."""
+"""Maximum number of points per batch, and the least number of batches per worker if there are enough points."""
 DEATHS = 1
 """Number of worker deaths after which Dask drops a batch."""
 DIED = "WORKER_DIED"

@@ -29,7 +29,7 @@ class OrderMove:
 
     @property
     def needs(self) -> Mapping[str, int]:
-        """Arena → proven bytes of every order; exact where only one arena changes."""
+        """Arena → proven bytes of every order; exact if only one arena changes."""
         slack = self.model.pad
         variable = sorted({int(a) for a, size in zip(self.model.arena, self.model.size, strict=True) if size})
         if len(variable) != 1:

@@ -77,7 +77,7 @@ def successors(model: OrderModel) -> dict[str, I64]:
 
 
 def run_native(name: str, model: OrderModel, order: I64, **fields: Any) -> tuple[I64, I64] | None:
-    """Run ``tmmu_order_<name>``; ``None`` where no library is loaded."""
+    """Run ``tmmu_order_<name>``; ``None`` if no library is loaded."""
     loops = library()
     if loops is None:
         return None

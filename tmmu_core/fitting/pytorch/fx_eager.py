@@ -36,7 +36,7 @@ from tmmu_core.graph.model import GRAPH_SCHEMA, Graph, Node, Origin, Phase, Role
 def eager_step(module: Any, call: Call, name: str, optimizer: Optimizer | None = None) -> Graph:
     """Return the graph of one training step of ``module`` (``fx_trace.chosen``) in eager PyTorch.
 
-    Raises ``UnreadableInput`` where the step cannot run without data, or has no backward pass.
+    Raises ``UnreadableInput`` if the step cannot run without data, or has no backward pass.
     """
     refuse_layouts(module, call, name)
     leaves = tree_leaves((call.args, call.kwargs))

@@ -153,7 +153,7 @@ class TorchStep:
 
 @contextlib.contextmanager
 def deterministic() -> Iterator[None]:
-    """Context manager: use deterministic kernels where PyTorch has them."""
+    """Context manager: use deterministic kernels if PyTorch has them."""
     before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
     torch.use_deterministic_algorithms(True, warn_only=True)
     try:
@@ -180,7 +180,7 @@ class Measured:
 
 
 def traced(module: Any, call: Call, name: str, optimizer: Optimizer | None) -> TorchStep:
-    """Trace the training step of ``module``. Raises ``UnreadableInput`` where it cannot be traced."""
+    """Trace the training step of ``module``. Raises ``UnreadableInput`` if it cannot be traced."""
     with torch.enable_grad(), exported(module, call, name, stand_in=_has_no_data(module, call)) as (joint, mode):
         executed = read_executed(joint.graph_module, mode, name, call.input_names)
     return TorchStep(module, call, name, optimizer, executed)

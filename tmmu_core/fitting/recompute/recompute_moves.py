@@ -35,7 +35,7 @@ START_TENTHS = (2, 4)
 REPORT_EVERY = 64
 """Choices between two progress reports."""
 MOST_POINTS = 16
-"""Maximum number of lists of moves offered where none fits."""
+"""Maximum number of lists of moves offered if none fits."""
 
 
 def apply_recompute(plan_input: PlanInput, *moves: Move) -> PlanInput:
@@ -156,7 +156,7 @@ def _nested_points(search: Search, found: Sequence[tuple[Mask, Point]]) -> list[
 def single_moves(plan_input: PlanInput) -> Iterator[Move]:
     """Yield one move per storage that is idle at the peak, if its recomputation lowers live bytes, most bytes first.
 
-    Moves of all nodes of one operator come first where they save more than the move of one node. ``Move.bytes`` is the
+    Moves of all nodes of one operator come first if they save more than the move of one node. ``Move.bytes`` is the
     change of live bytes, not of the arena size.
     """
     model, begun = _problem(plan_input)

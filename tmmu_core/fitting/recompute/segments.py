@@ -86,7 +86,7 @@ def _kept_bytes(model: RecomputeModel, cuts: I64, crossing: I64, last: I64) -> I
 
 
 def _cheapest_boundaries(held_between: I64, kept: I64, limit: int) -> tuple[int, ...] | None:
-    """Return the indices of the cuts that keep the fewest bytes; ``None`` where a segment exceeds ``limit``."""
+    """Return the indices of the cuts that keep the fewest bytes; ``None`` if a segment exceeds ``limit``."""
     count = len(kept)
     least = np.full(count, NEVER, np.int64)
     least[0] = 0

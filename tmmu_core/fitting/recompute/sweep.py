@@ -180,7 +180,7 @@ def _flops_to_restore(search: Search, available: list[bool], storage: int) -> in
 def idle_at(model: RecomputeModel, run: Run, step: int, arena: int, useless: Collection[int] = ()) -> list[Idle]:
     """Return the idle recomputable storages of ``arena`` at ``step``, with drops that are not ``useless``.
 
-    Where a recomputing run used the storage last, it is dropped after all such runs of the node, if possible.
+    If a recomputing run used the storage last, it is dropped after all such runs of the node, if possible.
     """
     lives = run.lives
     there = np.flatnonzero((lives.birth < step) & (lives.last > step))

@@ -49,7 +49,7 @@ MOST_DELAYS = 4
 """Maximum number of orders with delayed results."""
 MOST_SINGLE_MOVES = 40
 SINGLE_MOVES_UP_TO = 400
-"""Nodes up to which single moves are combined greedily where no list of moves fits."""
+"""Nodes up to which single moves are combined greedily if no list of moves fits."""
 
 
 def fit(
@@ -131,7 +131,7 @@ class _FitSearch:
         return self.ended("fits" if self.fits(self.best) else "cannot" if impossible else "open", bound, proven)
 
     def bound(self) -> LowerBound:
-        """Return the initial lower bound; where sizes can shrink, the bound at the smallest sizes."""
+        """Return the initial lower bound; if sizes can shrink, the bound at the smallest sizes."""
         start, kinds = self.start, self.allowed.kinds
         if "alignment" in kinds and (least := finest_alignment(start.plan_input, names_of(start.plan))) is not None:
             start = plan_moves(start, (least,))
@@ -308,7 +308,7 @@ class _FitSearch:
             self.alternated(lowest)
 
     def alternated(self, lowest: Candidate) -> None:
-        """Alternate order search and recomputation on the lowest candidate, until the extent does not fall."""
+        """Alternate order search and recomputation on the lowest candidate as long as the extent falls."""
         while not self.fits(self.best) and not self.watch.stopped:
             ordered = self.reordered(lowest)
             if ordered.extent_bytes >= lowest.extent_bytes:

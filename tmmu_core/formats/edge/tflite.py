@@ -77,7 +77,7 @@ def refuses(data: bytes) -> str:
 def read(data: bytes, name: str = "") -> Graph:
     """Return the graph of a model's first subgraph and of the subgraphs that it runs.
 
-    Raises ``UnreadableInput`` where the file is damaged, ``InvalidIrShapes`` (reason ``unknown_dtype``) for a tensor
+    Raises ``UnreadableInput`` if the file is damaged, ``InvalidIrShapes`` (reason ``unknown_dtype``) for a tensor
     without a size: strings, variants.
     """
     return built(data, name)[0]

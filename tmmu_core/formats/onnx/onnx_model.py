@@ -91,7 +91,7 @@ def first_line(error: Exception) -> str:
 
 
 def write_defaults(model: onnx.ModelProto) -> None:
-    """Write default attributes into ``model`` where inference assumes another value than the specification.
+    """Write default attributes into ``model`` for which inference assumes a value that differs from the specification.
 
     A ``STFT`` without ``onesided`` is one-sided (specification and onnxruntime); inference returns all bins, twice the
     bytes.

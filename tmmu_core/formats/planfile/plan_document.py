@@ -39,7 +39,7 @@ NOT_HASHED = ("content_hash", "execution_order", "handoffs", "tensors")
 
 
 OMITTED = ("proven_bytes", "reuse_cost", "reuse_cost_lower_bound", "reuse_cost_witness")
-"""Figures of an arena that are written only where there is a value."""
+"""Figures of an arena that are written only if there is a value."""
 
 DIGESTS = (
     *("ir_hash", "replay_token", "shard_spec_hash", "arena_config_hash", "execution_order_hash"),

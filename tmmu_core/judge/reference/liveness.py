@@ -34,7 +34,7 @@ class Lives:
     run: Run
     ranges: Ranges
     unhanded_death: Mapping[str, int]
-    """Deaths with in-place writes and without in-place reuse: ``k + 1`` where the last read is at k."""
+    """Deaths with in-place writes and without in-place reuse: ``k + 1`` if the last read is at k."""
     members: Mapping[str, list[str]]
     """Storage → its tensors."""
     storage_of: Mapping[str, str]
@@ -117,7 +117,7 @@ class Lives:
         ]
 
     def refusal(self, step: int, node: Node, x: str, y: str) -> str:
-        """Return the first condition of §1 that forbids y to reuse x; empty where all hold."""
+        """Return the first condition of §1 that forbids y to reuse x; empty if all hold."""
         mine, theirs = self.storage_of[x], self.storage_of[y]
         conditions = {
             "several_outputs": len(node.outputs) != 1,

@@ -39,7 +39,7 @@ def examine(
 ) -> tuple[list[Finding], Lives | None]:
     """Check ``facts.plan`` against ``graph``, or against a rank's part of the graph with the hash ``cut_from``.
 
-    Return the findings, and the live ranges and storages of the graph; ``None`` where the graph is invalid.
+    Return the findings, and the live ranges and storages of the graph; ``None`` if the graph is invalid.
     """
     plan = facts.plan
     try:

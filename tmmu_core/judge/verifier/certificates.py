@@ -68,7 +68,7 @@ def _blocks_of_rows(facts: PlanFacts) -> Blocks:
 def _blocks_of_graph(plan: Plan, lives: Lives, *, configured: bool) -> Blocks:
     """Return the storages of the graph with every permitted in-place reuse.
 
-    The alignment of the arenas is used only where the configuration is known (``configured``).
+    The alignment of the arenas is used only if the configuration is known (``configured``).
     """
     found = [storage for storage in lives.storages.values() if storage.name in plan.row_of]
     arena = [int(plan.arena[plan.row_of[storage.name]]) for storage in found]

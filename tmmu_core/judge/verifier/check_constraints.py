@@ -197,7 +197,7 @@ class CostBounds:
 
 
 def counted(units: list[Unit], edges: Edges, capacity: int, reserved: tuple[tuple[int, int], ...]) -> int:
-    """Return a lower bound of the cost by counting cells; 0 where two units may share bytes at no cost.
+    """Return a lower bound of the cost by counting cells; 0 if two units may share bytes at no cost.
 
     Offsets rounded down to whole cells of ``cell`` bytes, the greatest common divisor, keep every constraint.
     """
@@ -231,7 +231,7 @@ def counted(units: list[Unit], edges: Edges, capacity: int, reserved: tuple[tupl
 
 
 def searched(units: list[Unit], edges: Edges, capacity: int, reserved: tuple[tuple[int, int], ...]) -> int:
-    """Return the least cost by trying all offsets, at most the cost in the plan; 0 where that takes too long."""
+    """Return the least cost by trying all offsets, at most the cost in the plan; 0 if that takes too long."""
     offsets = _offsets(units, edges, capacity, reserved)
     least = sum(_paid(edges, i, j, units[i].offset, units[j].offset) for i, j in edges if i < j)
     if not offsets or least == HARD:

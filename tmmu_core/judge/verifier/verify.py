@@ -279,7 +279,7 @@ _ARENA_FIELDS = ("capacity_bytes", "alignment_bytes", "page_size")
 
 
 def declared_configuration(plan: Plan) -> dict[str, dict[str, int]] | None:
-    """Return the configuration that the plan's arenas declare; ``None`` where none reproduces its hash.
+    """Return the configuration that the plan's arenas declare; ``None`` if none reproduces its hash.
 
     A configuration file may contain a field for all arenas, for none, or only where the value is not the default.
     """

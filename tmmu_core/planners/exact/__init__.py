@@ -194,7 +194,7 @@ def _reject_if_proven(problem: Problem, bound: int, max_live: int) -> None:
 
 
 def pack_peak_first(cols: Columns, bound: Bound, request: SearchRequest) -> list[int] | None:
-    """Return offsets with an extent of at most the bound or the goal, or ``None`` where no attempt finds them.
+    """Return offsets with an extent of at most the bound or the goal, or ``None`` if no attempt finds them.
 
     Only plain problems (:attr:`.Columns.plain`) are tried. Their nodes are added to the notes and the meter.
     """
@@ -223,7 +223,7 @@ def pack_peak_first(cols: Columns, bound: Bound, request: SearchRequest) -> list
 
 
 def _around(cols: Columns, bound: Bound, peak: I64, found: list[int], target: int) -> list[int] | None:
-    """Return all offsets where three greedy runs place the other storages around the peak below the target."""
+    """Return all offsets if one of three greedy runs places the other storages around the peak below the target."""
     fixed = np.full(len(cols), -1, np.int64)
     fixed[peak] = found
     rest = replace(cols, problem=replace(cols.problem, fixed=fixed), fixed=tuple(fixed.tolist()), memo={})

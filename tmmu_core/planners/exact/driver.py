@@ -139,7 +139,7 @@ class ComponentSearch:
     extent: int
     offset: list[int]
     variants: list[_Variant]
-    """Empty where the model is too large to search."""
+    """Empty if the model is too large to search."""
     relaxed: _Variant | None
     turn: int = 0
     is_open: bool = True
@@ -199,7 +199,7 @@ def component_search(cols: Columns, bound: int, floor: int, best: tuple[int, lis
     if models[0].work > MAX_TABLE_ENTRIES:
         return ComponentSearch(cols, low, floor, *best, [], None)
     variants = [_variant(model, low) for model in models]
-    if at := cut_columns(cols):  # empty where there are in-place reuses, so there is one variant
+    if at := cut_columns(cols):  # empty if there are in-place reuses, so there is one variant
         variants[0].time_cut = TimeCutSearch(cols, at)
     relaxed = _variant(relaxation, low) if relaxation is not None else None
     return ComponentSearch(cols, low, floor, *best, variants, relaxed)

@@ -61,7 +61,7 @@ class LnsState(NamedTuple):
     """(n, 10): five sort keys of the reinsertion up to 2^20, greatest first (area, bytes, life, early, late); begin and
     end of the lifetime in units of ``SCALE``; size, alignment, and fixed offset or −1."""
     conflicts: NDArray[np.uint8]
-    """(n, n): 1 where two units must not share bytes; also on the diagonal."""
+    """(n, n): 1 if two units must not share bytes; also on the diagonal."""
     first_run: I64
     """(n + 1,): first row of each unit in ``run``."""
     run: I64
@@ -232,7 +232,7 @@ class Search:
         return omitted, self.total_cost(omitted, packing) if cost < cost_limit else cost
 
     def choose_gap(self, i: int, packing: Packing, rule: int) -> tuple[int, int, int] | None:
-        """Return the gap for ``i`` that a rule chooses, or ``None`` where it fits none."""
+        """Return the gap for ``i`` that a rule chooses, or ``None`` if it fits none."""
         best, least = None, 0
         for k, gap in enumerate(self.gaps(i, packing)):
             _, floor, ceiling = gap

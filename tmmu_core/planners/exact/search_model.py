@@ -74,7 +74,7 @@ def possible_handoffs(cols: Columns) -> tuple[tuple[int, int], ...]:
 
 
 def units_of(cols: Columns, taken: Sequence[tuple[int, int]]) -> tuple[tuple[int, ...], ...] | None:
-    """Return the storages of each unit for a choice of in-place reuses; ``None`` where the choice is inconsistent.
+    """Return the storages of each unit for a choice of in-place reuses; ``None`` if the choice is inconsistent.
 
     Inconsistent: two storages of a unit conflict, or fixed offsets contradict each other.
     """

@@ -39,7 +39,7 @@ def built_file_name() -> str:
 
 @cache
 def library() -> ctypes.CDLL | None:
-    """Return the library, loaded once per process; ``None`` where it is disabled or cannot be loaded."""
+    """Return the library, loaded once per process; ``None`` if it is disabled or cannot be loaded."""
     if os.environ.get(SWITCH) == "0" or not fits():
         return None
     return prebuilt() or load(FOLDER / built_file_name())
@@ -64,7 +64,7 @@ def prebuilt() -> ctypes.CDLL | None:
 
 
 def load(path: Path) -> ctypes.CDLL | None:
-    """Load a library by its full path; ``None`` where it is missing or the system rejects it (``noexec``)."""
+    """Load a library by its full path; ``None`` if it is missing or the system rejects it (``noexec``)."""
     try:
         return ctypes.CDLL(str(path))
     except OSError:

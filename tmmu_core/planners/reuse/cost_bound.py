@@ -208,7 +208,7 @@ def edges_between(model: ReuseModel, units: list[int]) -> Edges:
 def least_cost(model: ReuseModel, chosen: list[int], upper: int, work: int) -> tuple[int, int]:
     """Return a lower bound of the penalties between the chosen units, and the work that is left.
 
-    The bound is the least cost, at most ``upper`` (also where no placement exists); 0 where the search needs more than
+    The bound is the least cost, at most ``upper`` (also where no placement exists); 0 if the search needs more than
     ``work``, counted in offsets that are compared.
     """
     edges = edges_between(model, chosen)

@@ -35,7 +35,7 @@ class Placement:
         self.reserved = model.reserved.tolist()
 
     def price(self, u: int, at: int) -> int:
-        """Return the cost of unit ``u`` at offset ``at``, or −1 where a hard edge or a reserved range forbids it."""
+        """Return the cost of unit ``u`` at offset ``at``, or −1 if a hard edge or a reserved range forbids it."""
         if any(at < end and begin < at + self.size[u] for begin, end in self.reserved):
             return -1
         cost, offset = 0, self.offset
@@ -58,7 +58,7 @@ class Placement:
                 yield at
 
     def put(self, u: int) -> int:
-        """Place unit ``u`` at the lowest of its cheapest offsets; return the cost, or −1 where none fits."""
+        """Place unit ``u`` at the lowest of its cheapest offsets; return the cost, or −1 if none fits."""
         found = min(((cost, at) for at in self.offers(u) if (cost := self.price(u, at)) >= 0), default=(-1, -1))
         self.offset[u] = found[1]
         return found[0]

@@ -138,7 +138,7 @@ def reuse_model(problem: Problem) -> ReuseModel:
                 arena=problem.arena,
                 offset=0,
                 size=total,
-                hint="Lower the largest of them.",
+                hint="Lower the largest value.",
             )
     size, align, pin, pinned = [0] * units, [1] * units, [-1] * units, ""
     for i, u in enumerate(unit):

@@ -144,7 +144,7 @@ def _short(name: str) -> str:
 
 
 def _reason(plan: Plan, gap: Gap, *, named: bool) -> str:
-    """Return the gap and its cause; the arena's size only where the headline has not ``named`` the arena."""
+    """Return the gap and its cause; the arena's size only if the headline has not ``named`` the arena."""
     at, lost, arena = _step(plan, gap.step), short_bytes(gap.cause_bytes), plan.arena_of[gap.arena]
     source, target = map(_short, gap.reuse or ("", ""))
     causes = {

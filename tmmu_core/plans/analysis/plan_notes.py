@@ -31,7 +31,7 @@ def remarks(plan: Plan) -> tuple[str, ...]:
 
 
 def reuse_warnings(plan: Plan) -> tuple[str, ...]:
-    """Return a warning where the planner left permitted in-place reuse unused."""
+    """Return a warning if the planner left permitted in-place reuse unused."""
     untaken = len(plan.taken) - sum(plan.taken)
     noun = "in-place reuse" if untaken == 1 else "in-place reuses"
     return (f"{untaken:,} {noun} of {len(plan.taken):,} not taken by the planner.",) if untaken else ()

@@ -13,7 +13,7 @@ from tmmu_core.plans.model import I64, U64, Plan
 
 
 def exact_sum(values: U64) -> int:
-    """Σ of uint64 values as a Python integer: never wraps."""
+    """Return the sum of uint64 values as a Python integer, which never wraps."""
     high = int((values >> np.uint64(32)).sum(dtype=np.uint64))
     low = int((values & np.uint64(0xFFFFFFFF)).sum(dtype=np.uint64))
     return (high << 32) + low
@@ -34,7 +34,7 @@ def live_bytes_of(birth: I64, death: I64, size: U64, steps: int) -> U64:
 
 
 def _curve(birth: I64, death: I64, size: U64, steps: int) -> NDArray[Any]:
-    """Return an array of shape (steps,): live bytes; Python integers where 64 bits do not hold the sum of all sizes."""
+    """Return an array of shape (steps,): live bytes; Python integers if 64 bits do not hold the sum of all sizes."""
     # Differences are taken modulo 2^64; where the sums themselves fit, the running sum is exact.
     change = np.zeros(steps + 1, object if exact_sum(size) > U64_MAX else np.uint64)
     own = size.astype(change.dtype, copy=False)

@@ -91,7 +91,7 @@ class PlanningResult:
 
     @cached_property
     def better(self) -> Better | None:
-        """A planner that needs less memory, found by a short search; ``None`` where none was found."""
+        """A planner that needs less memory, found by a short search; ``None`` if none was found."""
         solution = self.solution
         return better_than(self.plan, lambda: self.problems if solution is None else problems_of(solution))
 

@@ -28,7 +28,7 @@ class Placed:
     storages: tuple[int, ...]
     """Storage numbers of the plan."""
     by: str
-    """Sort key: ``birth``, a key of ``greedy.ORDERS``, or ``offset`` where the planner searched."""
+    """Sort key: ``birth``, a key of ``greedy.ORDERS``, or ``offset`` if the planner searched."""
     fit: str
     """Placement rule: ``slot`` (lowest free slot), ``lowest`` or ``tightest`` (offset); ``""`` after a search."""
 

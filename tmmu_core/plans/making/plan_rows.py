@@ -108,7 +108,7 @@ def packed_arena(problem: Problem, packing: Packing) -> PackedArena:
 
 
 def _numbered_by_offset(problem: Problem, packing: Packing) -> I64:
-    """Number storages by (offset, birth of the first live part, id)."""
+    """Return the position of each storage by (offset, birth of the first live part, id)."""
     first, begin, _ = live_parts(problem)
     birth, is_live = problem.birth.copy(), np.diff(first) > 0
     birth[is_live] = begin[first[:-1][is_live]]

@@ -74,7 +74,7 @@ class Measured:
     sizes: dict[str, int]
     """Sizes of the named dimensions."""
     steps: tuple[int, ...] = ()
-    """Tensor bytes after each operator, where the runtime reports them."""
+    """Tensor bytes after each operator, if the runtime reports them."""
     planner: str = PLANNER
     """The planner of :attr:`given` and :attr:`run`."""
     outputs_equal: bool | None = None
@@ -248,7 +248,7 @@ CHILDREN = {"onnx": ONNXRUNTIME, "optimised": ONNXRUNTIME, "litert": LITERT, "tf
 
 
 def _answer(which: str, request: dict[str, Any], model: bytes, name: str, hint: str = RUN_ALONE) -> dict[str, Any]:
-    """Return the result of a measurement in a child process. Raises ``UnreadableInput`` where it fails."""
+    """Return the result of a measurement in a child process. Raises ``UnreadableInput`` if it fails."""
     # Freed memory is returned at once, so that the resident set follows the live bytes.
     environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "4096", "MALLOC_TRIM_THRESHOLD_": "0"}
     environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)

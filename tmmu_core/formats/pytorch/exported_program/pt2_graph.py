@@ -66,7 +66,7 @@ def as_saved(program: Program, name: str) -> Graph:
 def constants(data: Any, graph: Graph, where: Path | None, name: str = "") -> Constants:
     """Return the parameters, buffers and lifted constants of ``graph`` whose raw bytes are in the archive.
 
-    Raises ``UnreadableInput`` where the archive is damaged.
+    Raises ``UnreadableInput`` if the archive is damaged.
     """
     archive = where or bytes(data)
     members = members_of(archive, name)

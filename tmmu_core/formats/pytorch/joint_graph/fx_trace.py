@@ -188,7 +188,7 @@ def _refuse_state(module: Any, replaced: dict[str, Any], name: str) -> None:
 
 
 def _draw_in_memory_order(module: Any, mode: Any) -> None:
-    """Let ``bernoulli.p`` draw a mask in the memory order of its input, as ``bernoulli_`` does in eager mode.
+    """Make ``bernoulli.p`` draw masks in the memory order of the input, as ``bernoulli_`` does in eager mode.
 
     Functionalization replaces ``bernoulli_`` by an operator that draws in the order of a contiguous result; dropout of
     a transposed tensor then has a different mask. Views before and after the operator restore the order.

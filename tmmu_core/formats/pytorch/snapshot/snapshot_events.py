@@ -318,7 +318,7 @@ def _active(segments: Sequence[Segment]) -> Iterator[tuple[int, tuple[Block, Seg
 
 
 def _end_early_ranges(birth: I64, death: I64, address: I64) -> None:
-    """End the ranges from before the trace where their address is allocated again."""
+    """End each range from before the trace at the step at which its address is allocated again."""
     early, late = np.flatnonzero(birth == 0), np.flatnonzero(birth)
     if not len(late):
         return
