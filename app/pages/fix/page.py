@@ -86,7 +86,9 @@ def claim(shown: Shown, plans: dict[str, Plan]) -> str:
     reach = "the lower bound" if not least.gap[0] else f"{numbers.over_bound(*least.gap)} over the lower bound"
     more = numbers.gap(now, least.extent_bytes)
     rest = "" if now <= least.extent_bytes else f"; {shown.plan.planner} needs {more} more"
-    return f"{best} is best: {numbers.short_bytes(least.extent_bytes)}, {reach}{rest}"
+    equal = sum(totals(plans[name]).extent_bytes == least.extent_bytes for name in valid) - 1
+    who = f"{best} is" if not equal else f"{best} and {numbers.count(equal, 'other')} are"
+    return f"{who} best: {numbers.short_bytes(least.extent_bytes)}, {reach}{rest}"
 
 
 def _own_memories(name: str) -> bool:
