@@ -240,7 +240,7 @@ def _place(cols: Columns, sequence: Sequence[int], tightest: bool) -> list[int]:
             at = free_gap([(offset[j], offset[j] + cols.size[j]) for j in near], size, align, tightest=tightest)
             for j, kind in odd:
                 here, end = offset[j], offset[j] + size
-                # In-place reuse is the tightest possible fit; for the lowest fit its offset must also be lower.
+                # In-place reuse is the tightest possible fit; for the lowest fit the offset must also be lower.
                 if kind != HANDOFF or here % align or not (tightest or here < at):
                     continue
                 if all(o == j or offset[o] + cols.size[o] <= here or end <= offset[o] for o in near):

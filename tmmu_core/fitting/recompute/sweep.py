@@ -1,10 +1,10 @@
 """Sweeps: drop idle storages from the first step to the last, wherever the live bytes exceed the goal.
 
 Dynamic tensor rematerialization (Kirisame et al. 2021) with known next uses: at the first step above the goal, the idle
-storages with the least FLOPs per byte and step until their next use are dropped. The FLOPs are those of all nodes that
-run again. Recomputed storages are dropped in the same way, so that chains shrink to a few tensors (Griewank 1992).
-A sweep starts from a cut or from nothing. The cheapest results are improved: drops are removed where the plan still
-fits; one drop after the other is forbidden, and another sweep replaces it.
+storages with the least FLOPs per byte and step until their next use are dropped. All nodes that run again count.
+Recomputed storages are dropped in the same way, so that chains shrink to a few tensors (Griewank 1992). A sweep starts
+from a cut or from nothing. The cheapest results are improved: drops are removed where the plan still fits; one drop
+after the other is forbidden, and another sweep replaces it.
 """
 
 from collections.abc import Collection, Iterable, Sequence

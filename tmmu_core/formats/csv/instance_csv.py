@@ -310,7 +310,7 @@ def _gaps(text: str, inclusive: bool, lower: int, upper: int) -> tuple[tuple[tup
     for word in text.split():
         found = _GAP.fullmatch(word)
         if found is None:
-            hint = "Write begin-stop, several with blanks between, each with @low:high if it keeps these bytes."
+            hint = "Write gaps as begin-stop with blanks between, such as 7-9 12-14."
             raise _Fault("gaps", f"{word!r} is not a gap", hint)
         one, two = int(found[1]), int(found[2]) + inclusive
         if not lower <= one < two <= upper:

@@ -5,7 +5,7 @@ lines or a CBOR sequence::
 
     allocation_header   hashes, mode, token, arenas (configuration and figures), execution order
     tensor              tensor_id, arena, logical_slot, logical_address [arena, offset], size (bytes of the tensor),
-                        bytes (of its storage), live_range [birth, death), and the columns that drawings need
+                        bytes (of its slot), live_range [birth, death), and the columns that drawings need
     handoff             step, from, to, taken
     replan              old and new plan hash, if a run planned again (TMMU v2 II.H)
     summary             peak bytes per arena, slots, reuse ratio, fragmentation, the metrics except the time
@@ -293,7 +293,7 @@ def _decoded(record: Any, before: Sequence[_Record]) -> _Record:
 
 
 def _wrong_backing(plan: Plan, sizes: Mapping[str, int | None]) -> str:
-    """Return an error if the storage bytes of a tensor record differ from those of the rows; empty if none."""
+    """Return an error if the slot bytes of a tensor record differ from the slot of the rows; empty if none."""
     backing = storages_of(plan).backing[plan.storage].tolist()
     for tensor, counted in zip(plan.tensor_ids, backing, strict=True):
         if sizes[tensor] not in (None, counted):

@@ -88,7 +88,7 @@ def units_of(cols: Columns, taken: Sequence[tuple[int, int]]) -> tuple[tuple[int
             return None
         joined = (*members[one], *members[two])
         given, grid = {cols.fixed[a] for a in joined if cols.fixed[a] >= 0}, max(cols.align[a] for a in joined)
-        if len(given) > 1 or any(at % grid for at in given):  # a fixed offset is that of the whole unit
+        if len(given) > 1 or any(at % grid for at in given):  # a fixed offset applies to the whole unit
             return None
         members[one] += members.pop(two)
         for a in members[one]:

@@ -189,7 +189,7 @@ def arena_config(
 
 
 def capacities_by_name(capacities: Mapping[str, int], names: tuple[str, ...]) -> dict[str, int]:
-    """Return the capacities by arena; a capacity without a name is that of the only arena.
+    """Return the capacities by arena; a capacity without a name belongs to the only arena.
 
     Raises ``InvalidIrShapes`` (reason ``unknown_arena``) for a name that is not among ``names``.
     """

@@ -103,7 +103,7 @@ PARTS = {
     EXECUTORCH: (),
     MICRO: (
         ("tail", "tail: data that the runtime keeps"),
-        ("temporary", "temporary tables, which exist only while the model is being loaded"),
+        ("temporary", "temporary tables, used only while the runtime loads the model"),
     ),
 }
 """Runtime → figures that are part of its difference from the lower bound, with descriptions."""

@@ -36,7 +36,7 @@ register_types(Frame)
 
 
 class Stacks:
-    """Label, path and phase of each distinct stack; row 0 is that of events without frames."""
+    """Label, path and phase of each distinct stack; row 0 is for events without frames."""
 
     def __init__(self) -> None:
         self.lines = [UNKNOWN]
