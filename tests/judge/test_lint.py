@@ -1,4 +1,4 @@
-"""Lint rules of the seed (VII.A) by name, and the warnings of the contract."""
+"""Lint rules of TMMU v2 (VII.A) by name, and the warnings of the contract."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""The lint rules of seed VII.A and the warnings of the contract.
+"""The lint rules of TMMU v2 VII.A and the warnings of the contract.
 
 The error rules group rules of the verifier under the names of the TMMU v2 specification.
 """
@@ -13,10 +13,10 @@ from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.plans.model import Plan
 
 RULES: dict[str, str] = {
-    "aligned_and_slotted": "All tensors are aligned and slotted without live overlap (seed VII.A, I.E).",
-    "slots_equal_max_live": "Every arena has as many slots as storages live together (seed VII.A, I.E).",
-    "lifetimes": "No tensor is read or written outside its live range, also by the backward pass (seed VII.A, I.E).",
-    "addresses": "Logical addresses are unique, and prefix sums and hashes follow from the rows (seed VII.A).",
+    "aligned_and_slotted": "All tensors are aligned and slotted without live overlap (TMMU v2 VII.A, I.E).",
+    "slots_equal_max_live": "Every arena has as many slots as storages live together (TMMU v2 VII.A, I.E).",
+    "lifetimes": "No tensor is read or written outside its live range, also by the backward pass (TMMU v2 VII.A, I.E).",
+    "addresses": "Logical addresses are unique, and prefix sums and hashes follow from the rows (TMMU v2 VII.A).",
     "undeclared_inplace": "A node reuses its input in place by default; its inplace is not declared (contract §1).",
     "backward_before_forward": "In the default order a backward node runs before a forward node (contract §2).",
     "split_scope": "A node runs between the nodes of a scope that it is not part of.",
