@@ -400,9 +400,17 @@ def test_largest_batch_of_a_step_that_grows_with_the_square_fits_and_the_next_do
         ({}, "'length' is not in dims"),
         ({"length": 4, "seq": 8}, "'length', 'seq' name the same axis"),
         ({"length": 4, "x.3": 8}, "has an axis 3"),
+        ("length=8", "'length=8' is not a dict(.|\n)*dims={"),
+        ({"length": (64, 1)}, r"'length': \(64, 1\) is not(.|\n)*least, greatest"),
+        ({"length": (0, 4)}, "not a valid size"),
+        ({"length": (1, 2, 3)}, "not a valid size"),
+        ({"length": [1, 8]}, "not a valid size"),
+        ({"length": "8"}, "'length': '8' is not a valid size"),
+        ({"length": 8.5}, "not a valid size"),
+        ({"length": torch.export.Dim("length")}, "not a valid size(.|\n)*a Dim with both bounds"),
     ],
 )
-def test_size_of_no_axis_is_rejected(dims: dict[str, int], words: str) -> None:
+def test_dims_without_an_axis_or_a_valid_size_are_rejected(dims: Any, words: str) -> None:
     module, x = step("attention")
     with pytest.raises(tmmu.TmmuError, match=words):
         tmmu.fit(module, "1GiB", example_inputs=x, loss=squared, largest="length", dims=dims)

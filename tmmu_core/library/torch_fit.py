@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from numbers import Integral
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -41,6 +42,7 @@ not."""
 REQUEST = PlanRequest(planner="auto", one_memory=True, options={"max_nodes": NODES})
 ATTEMPTS = 6
 """Maximum number of fits until one is within the capacity with the real size of saved generator states."""
+GIVE_DIMS = 'Write dims={"batch": (1, 256), "seq": 512}, and largest="batch" for the largest size that fits.'
 
 
 Limits: TypeAlias = tuple[Capacity, Allowed]
@@ -206,14 +208,12 @@ def largest_size(
     Other dimensions are at their upper ends; without ``sought``, all are. To search, the graph is interpolated from
     traces at two sizes, then at three: tensor sizes are linear, then quadratic in the size. The result is traced; if
     the trace differs from the interpolated graph, the search traces every size. If no size fits, return the fit at the
-    smallest size. Raises ``UnreadableInput`` if ``dims`` does not have ``sought``.
+    smallest size. Raises ``UnreadableInput`` if ``dims`` does not have ``sought`` or has a size that
+    is not valid.
     """
-    if not dims or (sought is not None and sought not in dims):
-        raise UnreadableInput(
-            f"largest: {sought!r} is not in dims.",
-            hint='Write dims={"batch": (1, 256), "seq": (16, 512)}, and largest="batch".',
-        )
-    ends = {each: _ends(given) for each, given in dims.items()}
+    if sought is not None and sought not in list(dims):
+        raise UnreadableInput(f"largest: {sought!r} is not in dims.", hint=GIVE_DIMS)
+    ends = {each: _ends(each, given) for each, given in dims.items()}
     upper = {each: high for each, (_, high) in ends.items()}
     name = sought if sought is not None else next(iter(ends))
     low, high = ends[name] if sought is not None else (upper[name], upper[name])
@@ -250,11 +250,20 @@ def largest_size(
     return replace(_torch_fit(found[size], steps[size], limits), sizes={**upper, name: size})
 
 
-def _ends(given: Any) -> tuple[int, int]:
-    """Return the bounds of a size, given as a number, a pair, or a ``Dim`` of ``torch.export``."""
-    if hasattr(given, "min"):
-        return given.min, given.max
-    return (given[0], given[1]) if isinstance(given, tuple) else (given, given)
+def _ends(name: str, given: Any) -> tuple[int, int]:
+    """Return the bounds of a size, given as a number, a pair, or a ``Dim`` of ``torch.export``.
+
+    Raises ``UnreadableInput`` for another value.
+    """
+    is_dim = hasattr(given, "min") and not isinstance(given, Integral)  # numbers of NumPy have a method ``min``
+    ends = (given.min, given.max) if is_dim else given if isinstance(given, tuple) else (given, given)
+    is_pair = len(ends) == 2 and all(isinstance(each, Integral) for each in ends)
+    if not isinstance(name, str) or not is_pair or not 1 <= ends[0] <= ends[1]:
+        raise UnreadableInput(
+            f"dims: {name!r}: {given!r} is not a valid size.",
+            hint="A name is a text. A size is a number ≥ 1, a pair (least, greatest), or a Dim with both bounds ≥ 1.",
+        )
+    return int(ends[0]), int(ends[1])
 
 
 def fit_sized(
@@ -276,8 +285,10 @@ def fit_sized(
         )
     free = amount_of_bytes("capacity", capacity) - amount_of_bytes("reserve", reserve)
     limits = Capacity(max(0, free)), allowed
-    if isinstance(dims, Mapping) or largest is not None:
-        return largest_size(model, limits, dims if isinstance(dims, Mapping) else {}, largest, progress)
+    if dims is not None and not isinstance(dims, Mapping):
+        raise UnreadableInput(f"dims: {dims!r} is not a dict from dimension to size.", hint=GIVE_DIMS)
+    if dims or largest is not None:
+        return largest_size(model, limits, dims or {}, largest, progress)
     step = trace_step(model)
     return _torch_fit(_fitted(step.graph, *limits, progress, step.device), step, limits)
 
