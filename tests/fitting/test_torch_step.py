@@ -225,7 +225,7 @@ def test_check_leaves_the_module_and_the_generator_as_they_are() -> None:
         partial(torch.optim.SGD, fused=True),
         torch.optim.Adafactor,
         torch.optim.NAdam,
-        torch.optim.SGD([torch.zeros(1)], lr=0.1, momentum=0.9),
+        partial(torch.optim.SGD, lr=0.1, momentum=0.9),
     ],
     ids=["sgd", "adam", "adamw foreach", "adamw fused", "sgd fused", "adafactor", "nadam", "sgd with momentum"],
 )
@@ -237,6 +237,16 @@ def test_optimizer_counts_in_plan_and_measurement(optimizer: Any) -> None:
     assert 0 <= kept_loss_bytes <= 8  # the plan counts the loss and its gradient until the step ends
     assert abs(fit.eager_peak_bytes - found["measured_peak_bytes"]) <= 0.01 * found["measured_peak_bytes"]
     assert found["gradients_equal"]
+
+
+def test_optimizer_of_some_parameters_has_states_for_these_only() -> None:
+    module, x = nn.Sequential(nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 16)).train(), torch.randn(8, 256)
+    optimizer = torch.optim.SGD(module[2].parameters(), lr=0.1, momentum=0.9)
+    fit = tmmu.fit(module, "1TiB", example_inputs=x, loss=squared, optimizer=optimizer)
+    states = [each for each in fit.graph.tensors if each.role == "optimizer_state"]
+    assert {each.id for each in states} == {"2.weight.momentum_buffer", "2.bias.momentum_buffer"}
+    found = fit.check()
+    assert 0 <= found["planned_peak_bytes"] - found["measured_peak_bytes"] <= 8  # the loss and its gradient
 
 
 def test_layers_add_up_to_parameters_and_activations() -> None:
@@ -427,6 +437,7 @@ def test_module_without_loss_returns_its_output() -> None:
     [
         ({"allow": "alignment"}, "cannot run the move 'alignment'"),
         ({"optimizer": "lion"}, "no optimizer 'lion'"),
+        ({"optimizer": torch.optim.SGD([torch.zeros(1)])}, "SGD holds no parameter of the module"),
         ({"optimizer": torch.optim.LBFGS}, r"optimizer's step cannot be traced(.|\n)*closure(.|\n)*as reserve"),
         ({"capacity": {"activations": 1}}, "one memory"),
     ],

@@ -21,7 +21,26 @@ OPTIMIZERS = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.o
 STEP = "optimizer.step"
 
 Optimizer: TypeAlias = str | torch.optim.Optimizer | Callable[..., torch.optim.Optimizer]
-"""A name in ``OPTIMIZERS``, an optimizer whose class and options are used, or a function of the parameters."""
+"""A name in ``OPTIMIZERS``, an optimizer whose class, options and choice of parameters are used, or a function of the
+parameters."""
+
+
+def parameters_of(given: Optimizer, parameters: list[Any]) -> list[Any]:
+    """Return those of the module's parameters that the optimizer updates: those in its groups, or all.
+
+    Raises ``UnreadableInput`` for an optimizer of other parameters.
+    """
+    if not isinstance(given, torch.optim.Optimizer):
+        return parameters
+    held = {id(each) for group in given.param_groups for each in group["params"]}
+    found = [each for each in parameters if id(each) in held]
+    if not found:
+        name = type(given).__name__
+        raise UnreadableInput(
+            f"the optimizer {name} holds no parameter of the module.",
+            hint=f"Create it with parameters of this module: {name}(module.parameters()).",
+        )
+    return found
 
 
 def make_optimizer(given: Optimizer, parameters: list[Any]) -> Any:
@@ -93,7 +112,7 @@ def with_optimizer(graph: Graph, module: Any, gradients: Mapping[str, str], give
     stand_ins = StandIns(mode_of(module.parameters()), real=True)
     names = {id(each): name.removeprefix(WRAPPER) for name, each in module.named_parameters()}
     with stand_ins.mode, _Values(), torch.enable_grad():
-        own = {names[id(each)]: stand_ins.of(each) for each in module.parameters()}
+        own = {names[id(each)]: stand_ins.of(each) for each in parameters_of(given, list(module.parameters()))}
         learned = [each.detach().requires_grad_(each.requires_grad) for each in own.values()]
         try:
             optimizer, sizes = _first_steps(given, learned)

@@ -15,7 +15,7 @@ from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.fitting.pytorch.fx_eager import eager_step
 from tmmu_core.fitting.pytorch.fx_executed import Executed, read_executed, with_random_state
 from tmmu_core.fitting.pytorch.fx_live_bytes import LiveBytes
-from tmmu_core.fitting.pytorch.fx_optimizer import Optimizer, make_optimizer, with_optimizer
+from tmmu_core.fitting.pytorch.fx_optimizer import Optimizer, make_optimizer, parameters_of, with_optimizer
 from tmmu_core.fitting.pytorch.fx_rebuild import split, state_bytes
 from tmmu_core.fitting.pytorch.fx_runtime import generator_state, set_generator_state
 from tmmu_core.fitting.recompute.write_graph import STATE
@@ -113,10 +113,11 @@ class TorchStep:
         with self._as_it_is():
             torch.manual_seed(0)
             parameters = list(self.module.parameters())
-            optimizer = None if self.optimizer is None else make_optimizer(self.optimizer, parameters)
+            given = self.optimizer
+            optimizer = None if given is None else make_optimizer(given, parameters_of(given, parameters))
             states = tree_leaves([list(each.values()) for each in optimizer.state.values()]) if optimizer else []
-            given = [*self.executed.constants, *tree_leaves((self.call.args, self.call.kwargs))]
-            held = [t for t in (*parameters, *self.module.buffers(), *states, *given) if isinstance(t, torch.Tensor)]
+            inputs = [*self.executed.constants, *tree_leaves((self.call.args, self.call.kwargs))]
+            held = [t for t in (*parameters, *self.module.buffers(), *states, *inputs) if isinstance(t, torch.Tensor)]
             with LiveBytes(held) as live:
                 result = step(*self.call.args, **self.call.kwargs)
                 outputs = [t for t in tree_leaves(result) if isinstance(t, torch.Tensor) and t.requires_grad]
