@@ -117,7 +117,7 @@ def _search(
     start = initial_candidate(graph, request, progress)
     if largest is None:
         return fit(start, *limits, progress), None
-    if file == STREAM and largest in graph.ranges:
+    if file == STREAM and (largest in graph.ranges or largest in graph.assumed):
         raise UsageError("--largest reads the model several times.", "Pass a file name instead of -.")
     again = rereading(graph, request, largest, lambda sizes: read_at_sizes(read_input(file), sizes, file))
     found = largest_that_fits(start, largest, *limits, progress, again)

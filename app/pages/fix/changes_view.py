@@ -317,7 +317,7 @@ def _sizes(shown: Shown, capacity: Capacity) -> None:
     found = long_work.result(job, f"Finding the largest {chosen.fit_dim}", "The search failed")
     if found is None:
         return
-    dim = reach(graph, chosen.fit_dim) if chosen.fit_dim in graph.ranges else graph.dims[chosen.fit_dim]
+    dim = reach(graph, chosen.fit_dim)
     result = f"no size from {dim.min:,} to {dim.max:,} fits" if found.size is None else f"up to {found.size:,} fits"
     st.html(f'<div class="tm"><strong>{markup.esc(chosen.fit_dim)}: {result}</strong> (range up to {dim.max:,})</div>')
 

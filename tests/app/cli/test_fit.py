@@ -6,6 +6,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from app.cli.main import run
@@ -13,6 +14,7 @@ from tests.fitting.test_alignment import odd_sizes
 from tests.fitting.test_mesh import layers
 from tests.fitting.test_order import two_branches
 from tests.support.paths import SAMPLES
+from tmmu_core.formats.open_file import read_graph
 from tmmu_core.graph.native import native_file
 
 TRAINING = str(SAMPLES / "training_step.tmmu.json")
@@ -133,6 +135,16 @@ def test_largest_size_is_reported(tmmu: Any) -> None:
     assert 1 <= answer["largest"]["B"] < 32
     bigger = fitted(tmmu, BATCH, "--capacity", "1700KiB", "--dims", f"B={answer['largest']['B'] + 1}")
     assert bigger[1]["answer"] != "fits"
+
+
+def test_size_that_a_reader_assumed_is_used_only_if_no_other_is_given(tmmu: Any, tmp_path: Path) -> None:
+    graph = read_graph(Path(BATCH).read_bytes(), BATCH)
+    path = tmp_path / "open.tmmu.json"
+    path.write_bytes(native_file.encode_json(msgspec.structs.replace(graph, assumed={"B": 1})))
+    for options in (("--dims", "B=4"), ("--largest", "B")):
+        declared, assumed = (fitted(tmmu, file, "--capacity", "1700KiB", *options)[1] for file in (BATCH, str(path)))
+        assert assumed["extent_bytes"] == declared["extent_bytes"]
+        assert assumed.get("largest") == declared.get("largest")
 
 
 @pytest.mark.parametrize(

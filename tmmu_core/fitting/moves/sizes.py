@@ -10,6 +10,7 @@ from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.fitting.move import Move
 from tmmu_core.fitting.problem.answer import Fitted
 from tmmu_core.fitting.problem.planner_calls import Candidate, PlanInput, solve_input
+from tmmu_core.graph.assumed_sizes import assumed_at
 from tmmu_core.graph.model import Dim
 
 WHY = "the same computation on smaller tensors, such as a smaller batch"
@@ -20,7 +21,8 @@ def apply_sizes(plan_input: PlanInput, move: Move) -> PlanInput:
     dims = dict(plan_input.graph.dims)
     for name, size in move.details["dims"].items():
         dims[name] = Dim(min(dim_bounds(plan_input, name).min, size), size)
-    return replace(plan_input, graph=msgspec.structs.replace(plan_input.graph, dims=dims))
+    assumed = assumed_at(plan_input.graph, move.details["dims"])
+    return replace(plan_input, graph=msgspec.structs.replace(plan_input.graph, dims=dims, assumed=assumed))
 
 
 def with_size(start: Candidate, name: str, size: int) -> Candidate:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from tmmu_core.graph.assumed_sizes import assumed_at
 from tmmu_core.graph.model import OFFLOAD_ARENA, ONE_MEMORY, Dim, Graph, Tensor
 from tmmu_core.liveness.live_model import Timeline
 from tmmu_core.liveness.live_ranges import view_roots
@@ -44,6 +45,7 @@ def lower_graph(timeline: Timeline, dims: Mapping[str, int] | None = None) -> Gr
         nodes=tuple(nodes),
         outputs=tuple(outputs),
         dims={name: _at(dim, (dims or {}).get(name)) for name, dim in graph.dims.items()},
+        assumed=assumed_at(graph, dims),
         safepoints=tuple(name for name in graph.safepoints if name in set(timeline.order)),
         execution_order=timeline.order,
     )

@@ -199,12 +199,13 @@ class _FitSearch:
 
         A move that other moves depend on cannot be removed.
         """
-        needed = self.capacity.over(extents(self.start.plan))
-        for move in sorted(self.best.moves, key=lambda each: each.bytes):
-            if SMALL_PART * move.bytes >= needed or len(self.best.moves) == 1:
+        needed, given = self.capacity.over(extents(self.start.plan)), len(self.start.moves)
+        for move in sorted(self.best.moves[given:], key=lambda each: each.bytes):
+            moves = self.best.moves[given:]
+            if SMALL_PART * move.bytes >= needed or len(moves) == 1:
                 break
             try:
-                made = plan_moves(self.start, tuple(each for each in self.best.moves if each.what != move.what))
+                made = plan_moves(self.start, tuple(each for each in moves if each.what != move.what))
             except ContractError:
                 continue
             if self.fits(made):

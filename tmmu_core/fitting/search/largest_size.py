@@ -39,7 +39,7 @@ def rereading(
 
     ``read`` takes the size of each dimension by name and returns the graph.
     """
-    if name not in graph.ranges:
+    if name not in graph.ranges and name not in graph.assumed:
         return None
 
     @cache
