@@ -448,6 +448,28 @@ def test_option_that_a_step_cannot_run_is_rejected(how: dict[str, Any], words: s
         tmmu.fit(module, how.pop("capacity", "1GiB"), example_inputs=(x,), loss=squared, **how)
 
 
+@pytest.mark.parametrize(
+    ("loss", "words"),
+    [
+        (nn.MSELoss(), "loss: (.|\n)*'target'(.|\n)*one argument"),
+        (lambda output: None, "loss: the result has no gradient"),
+        (lambda output: output.detach().sum(), "loss: the result has no gradient"),
+        (lambda output: output.argmax(), "loss: the result has no gradient"),
+    ],
+    ids=["two arguments", "None", "detached", "int"],
+)
+def test_loss_without_a_gradient_is_rejected(loss: Any, words: str) -> None:
+    module, x = step("attention")
+    with pytest.raises(tmmu.TmmuError, match=words):
+        tmmu.fit(module, "1GiB", example_inputs=(x,), loss=loss)
+
+
+def test_missing_inputs_are_rejected_with_the_option() -> None:
+    module, _ = step("attention")
+    with pytest.raises(tmmu.TmmuError, match="Give the module's inputs: example_inputs=x"):
+        tmmu.fit(module, "1GiB")
+
+
 def test_inputs_of_another_shape_are_rejected() -> None:
     module, x = step("attention")
     run = tmmu.fit(module, "1GiB", example_inputs=(x,), loss=squared).compile()

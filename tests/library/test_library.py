@@ -91,6 +91,11 @@ def test_source_without_a_graph_is_rejected(tmp_path: Path) -> None:
         tmmu.plan(saved)
 
 
+def test_path_instead_of_a_graph_to_verify_against_is_rejected() -> None:
+    with pytest.raises(UnreadableInput, match=r"graph: a \w*Path is not a graph"):
+        tmmu.verify(tmmu.plan(MIXED), MIXED)  # type: ignore[arg-type]
+
+
 def test_saved_plan_is_identical_after_reading(tmp_path: Path) -> None:
     made = tmmu.plan(MIXED)
     again = tmmu.read(made.save(tmp_path / "plan.cbor"))

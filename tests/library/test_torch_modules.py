@@ -57,3 +57,10 @@ def test_module_without_inputs_is_rejected_with_a_hint() -> None:
     with pytest.raises(tmmu.TmmuError) as caught:
         tmmu.plan(two_layers())
     assert caught.value.hint
+
+
+def test_tensor_instead_of_a_module_is_rejected() -> None:
+    with pytest.raises(tmmu.TmmuError, match="source: a Tensor of PyTorch is not a model"):
+        tmmu.plan(*INPUTS)
+    with pytest.raises(tmmu.TmmuError, match="source: a Tensor of PyTorch is not a model"):
+        tmmu.fit(INPUTS[0], "1GiB", two_layers())

@@ -114,6 +114,10 @@ class Plan(model.Plan):
     def verify(self, graph: Graph | None = None) -> Verdict:
         """Check the plan against ``graph`` [the graph that it was made from], as :func:`tmmu.verify`."""
         graph = self.graph if graph is None else graph
+        if not isinstance(graph, Graph | None):
+            raise UnreadableInput(
+                f"graph: a {type(graph).__name__} is not a graph.", hint="Give a Graph: tmmu.read(path)."
+            )
         if self.made is None:
             return verify_plan(self, graph)
         return verify_plan(self, graph, dims=self.made.request.dims or None, cut_from=self.made.cut_from)

@@ -48,9 +48,14 @@ def import_torch(
     ``no_grad``. ``loss`` selects the value to differentiate from the module's result [its attribute ``loss``, else the
     whole result].
 
-    Raises ``UnreadableInput`` if PyTorch is not installed or the module cannot be traced.
+    Raises ``UnreadableInput`` if PyTorch is not installed or the module cannot be traced, and for other values.
     """
     torch = _torch("a PyTorch model")
+    if not isinstance(module, torch.nn.Module | torch.export.ExportedProgram):
+        raise UnreadableInput(
+            f"source: a {type(module).__name__} of PyTorch is not a model.",
+            hint="Give an nn.Module or an ExportedProgram first, and its inputs as example_inputs.",
+        )
     from tmmu_core.formats.pytorch.joint_graph.fx_trace import TRACING, Call, chosen, joint_of, names_of_inputs
 
     module = getattr(module, "_orig_mod", module)  # the module inside of a torch.compile wrapper

@@ -51,11 +51,35 @@ def chosen(module: Any, loss: Callable[[Any], Any] | None) -> Any:
         def forward(self, *args: Any, **kwargs: Any) -> Any:
             output = self.module(*args, **kwargs)
             if loss is not None:
-                return loss(output)
+                return _loss_of(loss, output)
             found = getattr(output, "loss", None)
             return opened(output) if found is None else found
 
     return Chosen()
+
+
+def _loss_of(loss: Callable[[Any], Any], output: Any) -> Any:
+    """Return the loss of a module's output. Raises ``UnreadableInput`` if it loses the output's gradient."""
+    try:
+        result = loss(output)
+    except TypeError as error:
+        if "required positional argument" not in str(error):
+            raise
+        raise UnreadableInput(
+            f"loss: {error}.",
+            hint="Give a function of one argument, the module's output. If the loss needs labels, pass them to the "
+            "module as inputs and return the loss from it.",
+        ) from error
+    if torch.is_grad_enabled() and _has_gradient(opened(output)) and not _has_gradient(result):
+        raise UnreadableInput(
+            "loss: the result has no gradient.",
+            hint="Return a floating-point tensor that is computed from the module's output and is not detached.",
+        )
+    return result
+
+
+def _has_gradient(values: Any) -> bool:
+    return any(isinstance(each, torch.Tensor) and each.requires_grad for each in tree_leaves(values))
 
 
 def names_of_inputs(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:
@@ -128,6 +152,8 @@ def exported(
             args, kwargs = stand_ins.among((args, kwargs))
         try:
             joint = aot_export_joint_with_descriptors(stack, module, args, kwargs)
+        except UnreadableInput:
+            raise
         except Exception as error:  # whatever the model's own code raises under fake tensors
             raise not_traceable(error, name) from error
         _refuse_state(joint.graph_module, replaced, name)
@@ -288,4 +314,4 @@ _RUN_IT = (
     "Check that the module runs on these example inputs, forward and backward. Inputs are tensors, numbers and "
     "containers of them."
 )
-_GIVE_INPUTS = "Give the module's inputs: tmmu.plan(module, x), or (x, y) for two."
+_GIVE_INPUTS = "Give the module's inputs: example_inputs=x, or example_inputs=(x, y) for two."
