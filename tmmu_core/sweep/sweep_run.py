@@ -1,7 +1,8 @@
-"""Run sweep points in this process, or in batches on a Dask cluster, with the same rows. An error becomes a row.
+"""Run sweep points in this process or in batches on a Dask cluster; both give the same rows. An error becomes a row.
 
-A batch contains up to :data:`BATCH` points of one source. If a worker dies, Dask runs its batches once more. Points of
-batches whose worker dies again run at the end, one at a time. A point whose worker dies then gets an error row.
+A batch contains up to :data:`BATCH` points of one source. If a worker of this machine dies, Dask runs its batches
+once more. If the worker dies again, the points of the batch run at the end, one at a time. A point whose worker dies
+then gets an error row.
 """
 
 import time
@@ -147,12 +148,12 @@ BATCH_SECONDS = 1.0
 BATCH, SHARES = 32, 4
 """Maximum number of points per batch, and the least number of batches per worker if there are enough points."""
 DEATHS = 1
-"""Number of worker deaths after which Dask drops a batch."""
+"""Number of worker deaths that Dask allows for a batch; at the next death it drops the batch."""
 DIED = "WORKER_DIED"
 QUIET = {
     "distributed.scheduler.allowed-failures": DEATHS,
     "distributed.admin.large-graph-warning-threshold": "1GB",
-    # The profile reads each worker's stack every 10 ms for a dashboard that is not opened: a tenth of the time.
+    # The profiler reads each worker's stack every 10 ms, for a dashboard that nobody opens.
     "distributed.worker.profile.enabled": False,
     "distributed.admin.system-monitor.interval": "5s",
 }
@@ -201,7 +202,10 @@ def cluster(scheduler: str | None = None, workers: int = 0) -> Iterator[Any]:
 
 
 def run_on(client: Any, sources: Sequence[Source], points: Sequence[Point]) -> Iterator[tuple[Done, ...]]:
-    """Run the points on a cluster; yield batches as they finish. Raises ``ConnectionError`` without a scheduler."""
+    """Run the points on a cluster; yield batches as they finish.
+
+    Raises ``ConnectionError`` if the connection to the scheduler is lost.
+    """
     from distributed import as_completed
 
     sweep = uuid4().hex  # unique among the sweeps on one scheduler
@@ -220,7 +224,7 @@ def run_on(client: Any, sources: Sequence[Source], points: Sequence[Point]) -> I
             futures.append(_submit(client, sources, f"tmmu-{sweep}-alone-{point.number}", (point,)))
             done = _result_of(client, futures[-1])
             if isinstance(done, Exception):
-                record = {"code_id": DIED, "message": f"its worker died each time: {type(done).__name__}."}
+                record = {"code_id": DIED, "message": f"every worker that ran this point died: {type(done).__name__}."}
                 done = (Done(point.number, (refused(point, record),), died=True),)
             yield done
     finally:
@@ -235,7 +239,7 @@ def _submit(client: Any, sources: Sequence[Source], key: str, batch: tuple[Point
 
 
 def _result_of(client: Any, future: Any) -> tuple[Done, ...] | Exception:
-    """Return the rows of a batch, or the error of its worker: ``work`` raises nothing."""
+    """Return the rows of a batch, or the exception with which Dask dropped it; ``work`` itself raises nothing."""
     try:
         done: tuple[Done, ...] = future.result()
     except Exception as error:

@@ -106,7 +106,7 @@ def _changed(answer: Shown) -> None:
 def limited_choice(job: Job[Shown], chosen: Choice) -> Choice | None:
     """Return the choice with the node limit of a stopped search; ``None`` if the search was not stopped.
 
-    If only another visitor stopped the search, run the page again.
+    If other visitors stopped the search but this visitor did not, run the page again.
     """
     try:
         return planning.repeatable(job, chosen)
@@ -207,7 +207,7 @@ def name_of(shown: Shown) -> str:
 
 
 def _missing(answer: Shown) -> None:
-    """Remove the items that the plan does not have from the choice of a link, and draw a notice about them."""
+    """If a link was opened, remove from its choice the items that the plan does not have, and draw a notice."""
     here = state.session()
     if here.by_link:
         here.by_link = False
@@ -301,7 +301,7 @@ def _last_good(chosen: Choice) -> Shown:
         st.stop()
     with st.container(horizontal=True, vertical_alignment="center"):
         st.html(f'<div class="tm soft">The page shows {what}, not the settings above.</div>')
-        if st.button("Restore these settings", key="undo", type="tertiary"):
+        if st.button("Use the settings of the shown plan", key="undo", type="tertiary"):
             state.choose(**vars(good.request), shard=good.shard)
             st.rerun()
     return answer

@@ -212,7 +212,7 @@ def line_changes(found: Comparison) -> str:
 
 
 def reasons(found: Comparison) -> str:
-    """Return a table of the reasons why the plans are not comparable, or of the first difference."""
+    """Return a table of at most 12 reasons, first differences and different settings."""
     rows = [("not comparable", d) for d in found.incomparable]
     if found.first is not None:
         rows.append(("first difference", found.first))

@@ -119,7 +119,7 @@ def _controls(scene: Scene) -> None:
                 max_value=graph_levels.MOST_RADIUS,
                 label_visibility="collapsed",
                 width=130,
-                help="Number of edges from the selection to show.",
+                help="Show boxes at most this many edges away from the selection.",
                 **state.bound("radius", graph_levels.RADIUS if chosen.radius is None else chosen.radius),
             )
         inside = levels_above(scene, chosen.selected)
@@ -304,7 +304,7 @@ def _edge(scene: Scene, edge: Edge) -> list[Any]:
 
 
 def _level(tree: Tree, level: int) -> list[Any]:
-    """Return number, parent, name, path and node count of an open module. A click on its title closes the path."""
+    """Return number, parent, name, path and node count of an open module. A click on its title closes the module."""
     count = numbers.count(int(tree.members[level]), "node")
     path = graph_levels.path_text(tree.paths[level])
     return [level, int(tree.parent[level]), visible(tree.label(level)), path, count]

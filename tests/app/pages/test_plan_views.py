@@ -5,6 +5,7 @@ import pickle
 import time
 from dataclasses import replace
 from html import unescape
+from itertools import product
 from random import Random
 
 import pandas as pd
@@ -49,6 +50,23 @@ def test_costly_reuses_add_up_to_the_cost_of_the_plan() -> None:
     for _ in range(20):
         plan = plan_problem(instance_of(document(rng, ("reserved",), 3)), planner="reuse")
         assert sum(reuse.cost for reuse in costly_reuses(plan)) == plan.arenas[0].reuse_cost
+
+
+def test_costly_reuse_names_the_live_parts_that_are_closest_in_time() -> None:
+    """The first interval of a buffer is named like the buffer, the second ``NAME@part1``."""
+    rng = Random(3)
+    for _ in range(40):
+        problem = document(rng, ("intervals",), 3)
+        for buffer in problem["problem"]["buffers"]:
+            for later in buffer["live_intervals"][1:]:
+                later.update(lower=later["lower"] + 8, upper=later["upper"] + 8)
+        plan = plan_problem(instance_of(problem), planner="reuse")
+        rows = {name: [r for n, r in plan.row_of.items() if n.partition("@")[0] == name] for name in ("b0", "b1", "b2")}
+        of = {row: name for name, each in rows.items() for row in each}
+        for reuse in costly_reuses(plan):
+            both = product(rows[of[reuse.first]], rows[of[reuse.second]])
+            gaps = [max(int(plan.birth[j] - plan.death[i]), int(plan.birth[i] - plan.death[j])) for i, j in both]
+            assert int(plan.birth[reuse.second] - plan.death[reuse.first]) == min(gaps)
 
 
 def test_curve_falls_from_bytes_without_cost() -> None:

@@ -16,7 +16,10 @@ EFFORT = {"rounds": 4_000, "work": 300_000_000}
 
 @dataclass(frozen=True)
 class CostlyReuse:
-    """Two rows that share bytes for a penalty. If their live ranges are disjoint, ``first`` is the earlier row."""
+    """Two rows that share bytes, so that their reuse penalty is active.
+
+    If their live ranges are disjoint, ``first`` is the earlier row.
+    """
 
     first: int
     second: int
@@ -34,14 +37,14 @@ def costly_reuses(plan: Plan) -> list[CostlyReuse]:
     found: list[CostlyReuse] = []
     for a, b, cost in plan.constraints.reuse_penalties if plan.constraints is not None else ():
         pairs = [
-            (abs(int(plan.birth[j]) - int(plan.death[i])), i, j) if plan.birth[i] <= plan.birth[j] else (0, j, i)
+            sorted((i, j), key=lambda row: int(plan.birth[row]))
             for i in _rows(plan, a)
             for j in _rows(plan, b)
             if plan.arena[i] == plan.arena[j]
         ]
         if not pairs or not cost:
             continue
-        _, i, j = min(pairs)
+        i, j = min(pairs, key=lambda pair: int(plan.birth[pair[1]]) - int(plan.death[pair[0]]))
         low = max(int(plan.offset[i]), int(plan.offset[j]))
         high = min(int(plan.offset[i] + plan.size[i]), int(plan.offset[j] + plan.size[j]))
         if low < high:
@@ -81,7 +84,7 @@ def cost_curve(problem: Problem) -> list[CostPoint]:
         extent = packing_extent(packing.offset, problem.size)
         point = CostPoint(extent, int(packing.notes.get("reuse_cost", 0)), packing.cost_bound or 0)
         if points and point.cost == points[-1].cost:
-            # The same cost in fewer bytes. Only the older bound holds up to the next larger extent.
+            # The same cost in fewer bytes replaces the last point, whose bound holds up to the next larger extent.
             point = replace(point, bound=points.pop().bound)
         points.append(point)
         capacity = extent - 1

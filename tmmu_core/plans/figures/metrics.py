@@ -23,7 +23,7 @@ def committed_bytes(extent: int, page_size: int, *, arena: str = "") -> int:
     """Return the extent in bytes, rounded up to whole pages (``page_size`` 0: not rounded)."""
     committed = align_up(extent, page_size) if page_size else extent
     if committed > U64_MAX:
-        message = f"arena {arena!r}: {extent} bytes in whole pages of {page_size} are past 2^64 − 1."
+        message = f"arena {arena!r}: {extent} bytes, rounded up to pages of {page_size} bytes, exceed 2^64 − 1."
         hint = "Give the arena a smaller page size."
         raise AllocationOverflow(message, arena=arena, offset=0, size=extent, hint=hint)
     return committed
@@ -127,7 +127,7 @@ def plan_metrics(
 def renewed_metrics(old: Plan, new: Plan) -> dict[str, Any]:
     """Return the metrics of ``old``, a plan of an older version, with the totals and peaks of ``new``.
 
-    A figure that does not follow from the arenas of ``old`` is kept.
+    A figure that differs from the one computed from the arenas of ``old`` is kept.
     """
     metrics, counted = dict(old.metrics), totals(new)
     then = plan_metrics(old.arenas, counted) | {"peak_live_bytes": sum(a.peak_live_bytes for a in old.arenas)}

@@ -26,7 +26,7 @@ CURVE_POINTS = 33
 
 @dataclass(frozen=True, eq=False)
 class DimCurve:
-    """Figures of one plan per value of a dimension. Shape (values, arenas), in bytes."""
+    """Figures of one plan per value of a dimension. Both arrays have the shape (values, arenas), in bytes."""
 
     dim: str
     values: I64
@@ -40,8 +40,8 @@ class DimCurve:
 def peak_over_dim(graph: Graph, dim: str, request: PlanRequest, progress: Progress | None = None) -> DimCurve:
     """Return the figures of a plan for each size of :func:`sample_points` of the dimension ``dim``.
 
-    Other dimensions have their requested or default sizes. Raises ``InvalidIrShapes`` for a requested size of a
-    dimension that the graph does not have, or outside its envelope.
+    Other dimensions have their requested or default sizes. Raises ``InvalidIrShapes`` if ``request.dims`` names an
+    unknown dimension, or a size outside of its envelope.
     """
     request = with_arena_settings(graph, request)
     chosen = sample_points(graph.dims[dim])
