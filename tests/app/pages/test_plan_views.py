@@ -55,7 +55,7 @@ def test_costly_reuses_add_up_to_the_cost_of_the_plan() -> None:
 def test_costly_reuse_names_the_live_parts_that_are_closest_in_time() -> None:
     """The first interval of a buffer is named like the buffer, the second ``NAME@part1``."""
     rng = Random(3)
-    for _ in range(40):
+    for _ in range(300):
         problem = document(rng, ("intervals",), 3)
         for buffer in problem["problem"]["buffers"]:
             for later in buffer["live_intervals"][1:]:
