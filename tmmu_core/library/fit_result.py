@@ -25,7 +25,8 @@ class Fit(Generic[P]):
     fitted: Fitted
     """The full result: the curve of bytes and cost, and the lower bound with its causes."""
     plan: P
-    """The cheapest plan that fits; else the plan that exceeds the capacity least."""
+    """The cheapest plan that fits; else the smallest plan found. A proof that nothing fits may end the search
+    before any change."""
 
     @property
     def answer(self) -> str:
