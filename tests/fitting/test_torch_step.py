@@ -324,6 +324,15 @@ def test_least_bytes_are_within_reach_of_the_capacity_that_cannot_be_met() -> No
     assert tmmu.fit(module, least, example_inputs=(x,), loss=squared)
 
 
+def test_parameter_that_is_frozen_after_a_compile_has_no_gradient() -> None:
+    module, x = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8)).train(), torch.randn(4, 8)
+    run = tmmu.fit(module, "1GiB", example_inputs=x).compile()
+    module[0].requires_grad_(False)
+    frozen = tmmu.fit(module, "1GiB", example_inputs=x).layers()
+    assert (frozen["0"]["gradients"], frozen["2"]["gradients"]) == (0, 4 * (8 * 8 + 8))
+    run(x).sum().backward()
+
+
 def test_reserved_bytes_are_segments_of_the_caching_allocator() -> None:
     small = tmmu.fit(nn.Linear(8, 8).train(), "1GiB", example_inputs=torch.randn(64, 8))
     large = tmmu.fit(nn.Linear(8, 8).train(), "1GiB", example_inputs=torch.randn(2**17, 8))

@@ -9,6 +9,7 @@ from pathlib import PurePath
 from typing import Any, NamedTuple
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensorConverter
 from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 from torch.utils._pytree import tree_flatten_with_path, tree_leaves
 
@@ -135,6 +136,7 @@ def exported(
     mode = mode_of(tensors)
     with contextlib.ExitStack() as stack:
         stack.enter_context(TRACING)
+        mode.fake_tensor_converter = FakeTensorConverter()  # the old one remembers flags that tensors had before
         stack.enter_context(tensors_kept(module))  # PyTorch does not restore them if a module has several names
         stack.enter_context(as_written(module))
         replaced = _watch_assignments(module, stack)
