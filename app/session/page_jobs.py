@@ -174,7 +174,7 @@ def runtime_of(opened: Opened) -> str:
 
 
 def known_run(choice: Choice) -> Job[measure_model.Measured] | None:
-    """Return the job that runs the model at the chosen sizes; ``None`` if nobody has started it."""
+    """Return the job that runs the model at the chosen sizes; ``None`` if it was not started."""
     return job_table().known(_run_key(choice))
 
 

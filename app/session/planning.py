@@ -97,7 +97,7 @@ def open_files(files: list[tuple[str, bytes]], owner: str | None = None) -> tupl
             if len(data) < READ_APART_FROM:
                 open_source(source)
                 first_plan = plan_job(Choice(source=source))
-                with suppress(TaskNotFinished):  # a cancelled plan says nothing against the file
+                with suppress(TaskNotFinished):  # a cancelled plan does not show a fault of the file
                     if first_plan.wait(PATIENCE):
                         first_plan.result()  # reject a graph that cannot be planned
         except TmmuError as error:

@@ -153,7 +153,7 @@ DIED = "WORKER_DIED"
 QUIET = {
     "distributed.scheduler.allowed-failures": DEATHS,
     "distributed.admin.large-graph-warning-threshold": "1GB",
-    # The profiler reads each worker's stack every 10 ms, for a dashboard that nobody opens.
+    # The profiler reads each worker's stack every 10 ms for a dashboard, which a sweep does not show.
     "distributed.worker.profile.enabled": False,
     "distributed.admin.system-monitor.interval": "5s",
 }
