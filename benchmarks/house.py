@@ -15,7 +15,20 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "house.md"
-ORDER = ("base", "graph", "liveness", "planners", "plans", "judge", "formats", "fitting", "runtime", "seed", "store")
+ORDER = (
+    "base",
+    "graph",
+    "liveness",
+    "planners",
+    "plans",
+    "judge",
+    "formats",
+    "fitting",
+    "runtime",
+    "seed",
+    "sweep",
+    "store",
+)
 """The folders of the core from the lowest to the highest. Imports of a later folder by an earlier one are counted."""
 
 Arrows = dict[str, set[str]]

@@ -20,8 +20,8 @@ from tests.support.paths import ROOT, SAMPLES
 from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.store import stored_sweeps
 from tmmu_core.store.store import Store
-from tmmu_core.sweep.sweep_points import Axes, Done, Point, Source, name_of_sweep, points_of
-from tmmu_core.sweep.sweep_run import DIED, cluster, run_here, run_on, work
+from tmmu_core.sweep.sweep_points import DIED, Axes, Point, PointResult, Source, name_of_sweep, points_of
+from tmmu_core.sweep.sweep_run import cluster, run_here, run_on, work
 
 CHAIN, BLOCK = (str(SAMPLES / f"{name}.tmmu.json") for name in ("linear_chain", "residual_block"))
 SECONDS = 120
@@ -37,7 +37,7 @@ def product(alignments: int, given: Sequence[Source]) -> tuple[Point, ...]:
     return points_of(PlanRequest(), axes, [(None,)] * len(given), [source.name for source in given])
 
 
-def rows(done: Iterator[tuple[Done, ...]]) -> list[list[dict[str, Any]]]:
+def rows(done: Iterator[tuple[PointResult, ...]]) -> list[list[dict[str, Any]]]:
     """The rows by point, without measured times."""
     found = {one.number: [_untimed(row) for row in one.rows] for batch in done for one in batch}
     assert sorted(found) == list(range(len(found)))
@@ -123,8 +123,8 @@ def test_point_that_kills_its_workers_is_a_row(client: Any) -> None:
     points = list(product(1, given))
     points[3] = replace(points[3], head={**points[3].head, "kills": Killer()})
     done = {one.number: one for batch in run_on(client, given, points) for one in batch}
-    assert [done[number].died for number in sorted(done)] == [number == 3 for number in range(len(points))]
-    assert done[3].rows[0]["error"]["code_id"] == DIED
+    assert [done[number].failed == DIED for number in sorted(done)] == [number == 3 for number in range(len(points))]
+    assert done[3].rows[0]["error"]["code_id"] == "WORKER_DIED"
 
 
 @pytest.fixture

@@ -11,23 +11,12 @@ from sqlalchemy import Integer, cast, func, select
 from tmmu_core.store.open_store import SWEEP_POINTS, SWEEPS
 from tmmu_core.store.run_label import instant
 from tmmu_core.store.store import Store
-
-FINE, REFUSED, DIED = 0, 1, 2
-"""Values of ``failed``: no error; a reproducible error in a row; the worker died."""
-
-
-@dataclass(frozen=True)
-class StoredPoint:
-    """A stored point."""
-
-    number: int
-    rows: tuple[dict[str, Any], ...]
-    failed: int = FINE
+from tmmu_core.sweep.sweep_points import DIED, FINE, PointResult
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """A sweep in the list."""
+    """A stored sweep and its progress."""
 
     name: str
     at: str
@@ -35,7 +24,9 @@ class Sweep:
     request: Mapping[str, Any]
     points: int
     done: int
+    """Number of stored points."""
     failed: int
+    """Number of stored points with an error."""
 
 
 def begin(store: Store, name: str, at: datetime, request: Mapping[str, Any], points: int) -> None:
@@ -45,26 +36,24 @@ def begin(store: Store, name: str, at: datetime, request: Mapping[str, Any], poi
         connection.execute(store.insert_missing(SWEEPS), row)
 
 
-def add(store: Store, name: str, kept: Sequence[StoredPoint]) -> None:
-    """Store points in one transaction; existing ones are kept unless they are :data:`DIED`."""
-    if not kept:
-        return
+def add(store: Store, name: str, results: Sequence[PointResult]) -> None:
+    """Store results in one transaction. An existing result is replaced only if it is :data:`DIED`."""
     new = [
         {"sweep": name, "number": one.number, "failed": one.failed, "row": msgspec.json.encode(one.rows).decode()}
-        for one in kept
+        for one in results
     ]
-    here = SWEEP_POINTS.c.sweep == name, SWEEP_POINTS.c.failed == DIED
+    numbers = [one.number for one in results]
+    died = SWEEP_POINTS.c.sweep == name, SWEEP_POINTS.c.failed == DIED, SWEEP_POINTS.c.number.in_(numbers)
     with store.writing() as connection:
-        numbers = [one.number for one in kept]
-        connection.execute(SWEEP_POINTS.delete().where(*here, SWEEP_POINTS.c.number.in_(numbers)))
+        connection.execute(SWEEP_POINTS.delete().where(*died))
         connection.execute(store.insert_missing(SWEEP_POINTS), new)
 
 
-def points(store: Store, name: str, *, last: int | None = None) -> tuple[StoredPoint, ...]:
-    """Return the stored points by number; ``last`` limits them to the highest numbers."""
+def results_of(store: Store, name: str, *, last: int | None = None) -> tuple[PointResult, ...]:
+    """Return the stored results by number; ``last`` limits them to the highest numbers."""
     columns = SWEEP_POINTS.c.number, SWEEP_POINTS.c.row, SWEEP_POINTS.c.failed
     chosen = select(*columns).where(SWEEP_POINTS.c.sweep == name).order_by(SWEEP_POINTS.c.number.desc()).limit(last)
-    found = [StoredPoint(n, tuple(msgspec.json.decode(row)), failed) for n, row, failed in store.rows(chosen)]
+    found = [PointResult(n, tuple(msgspec.json.decode(row)), failed) for n, row, failed in store.rows(chosen)]
     return tuple(reversed(found))
 
 

@@ -1,7 +1,4 @@
-"""Sources and points of a sweep, as picklable values for workers.
-
-A point is a request on a source. Its key identifies both, so that a killed sweep can resume.
-"""
+"""Sources, points and results of a sweep, as picklable values for workers."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -15,6 +12,9 @@ import msgspec
 from tmmu_core import SPEC_VERSION, __version__
 from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.plans.making.request_options import written
+
+FINE, REFUSED, DIED = 0, 1, 2
+"""Outcomes of a point: no error; an error that a retry repeats; every worker that ran the point died."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,11 +32,12 @@ class Source:
 
 @dataclass(frozen=True)
 class Point:
-    """One requested plan or fit."""
+    """One requested plan or fit of a source."""
 
     number: int
     """Its position among the points."""
     source: int
+    """Index of its source."""
     request: PlanRequest
     ranks: bool = False
     """Whether to plan all ranks of the shard spec, with one row per class of equal ranks."""
@@ -46,25 +47,20 @@ class Point:
     """The first columns of its rows, which describe the request."""
 
     def key(self, sources: Sequence[Source]) -> str:
-        """Return a key of the point and of everything that its rows depend on."""
+        """Return a digest of everything that the rows of the point depend on."""
         row: list[Any] = [SPEC_VERSION, __version__, sources[self.source].digest, written(self.request)]
         row += [self.ranks, None if self.fits is None else sorted(self.fits.items()), dict(self.head)]
         return hashlib.sha256(msgspec.json.encode(row)).hexdigest()
 
 
 @dataclass(frozen=True)
-class Done:
+class PointResult:
     """The rows of a point."""
 
     number: int
     rows: tuple[dict[str, Any], ...]
-    died: bool = False
-    """Whether every worker that ran the point died; a retry may succeed."""
-
-    @property
-    def failed(self) -> bool:
-        """Whether one of its rows is an error."""
-        return any(row["error"] is not None for row in self.rows)
+    failed: int = FINE
+    """``FINE``, ``REFUSED`` or ``DIED``."""
 
 
 @dataclass(frozen=True)
@@ -89,10 +85,10 @@ def points_of(
     ``sizes``: per source, the values ``(dimension, size)`` to plan; ``names``: per source, its name in the rows, or
     ``""`` for a single source.
     """
-    found: list[Point] = []
+    points: list[Point] = []
     for source, name in enumerate(names):
-        plain = (axes.modes, axes.presets, axes.alignments, axes.planners, sizes[source])
-        for mode, preset, alignment, planner, size in product(*plain):
+        axes_of_source = (axes.modes, axes.presets, axes.alignments, axes.planners, sizes[source])
+        for mode, preset, alignment, planner, size in product(*axes_of_source):
             point_request = request.but(mode=mode, preset=preset, planner=planner)
             head: dict[str, Any] = {"model": name} if name else {}
             head |= {"planner": planner, "mode": mode, "preset": preset, "alignment": alignment}
@@ -102,18 +98,13 @@ def points_of(
                 point_request = point_request.but(dims={**request.dims, size[0]: size[1]})
                 head["dims"] = dict(point_request.dims)
             for shard, fits in product(axes.shards or (None,), axes.fits or (None,)):
-                here, row = point_request, dict(head)
-                if shard is not None:
-                    here, row["shard"] = point_request.but(shard_spec=shard[1]), shard[0]
-                if fits is not None:
-                    row["capacity"] = dict(fits)
-                found.append(Point(len(found), source, here, axes.ranks, fits, row))
-    return tuple(found)
+                columns = head | ({} if shard is None else {"shard": shard[0]})
+                columns |= {} if fits is None else {"capacity": dict(fits)}
+                sharded = point_request if shard is None else point_request.but(shard_spec=shard[1])
+                points.append(Point(len(points), source, sharded, axes.ranks, fits, columns))
+    return tuple(points)
 
 
 def name_of_sweep(sources: Sequence[Source], points: Sequence[Point]) -> str:
     """Return 16 hexadecimal digits that depend on sources, points and version."""
-    whole = hashlib.sha256()
-    for point in points:
-        whole.update(point.key(sources).encode())
-    return whole.hexdigest()[:16]
+    return hashlib.sha256("".join(point.key(sources) for point in points).encode()).hexdigest()[:16]

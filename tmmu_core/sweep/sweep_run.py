@@ -1,13 +1,12 @@
 """Run sweep points in this process or in batches on a Dask cluster; both give the same rows. An error becomes a row.
 
-A batch contains up to :data:`BATCH` points of one source. If a worker of this machine dies, Dask runs its batches
-once more. If the worker dies again, the points of the batch run at the end, one at a time. A point whose worker dies
-then gets an error row.
+If a worker dies, Dask runs its batches again. A batch whose worker dies twice is split: its points run alone, after all
+other batches. A point that ends its worker then gets an error row.
 """
 
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import groupby
 from typing import Any
@@ -29,31 +28,32 @@ from tmmu_core.plans.making.make import make_plan
 from tmmu_core.plans.making.ranks import plan_ranks
 from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.plans.model import Plan
-from tmmu_core.sweep.sweep_points import Done, Point, Source
+from tmmu_core.sweep.sweep_points import DIED, FINE, REFUSED, Point, PointResult, Source
 
 FIGURES = ("name", "lower_bound_bytes", "extent_bytes", "places", "slots", "storages", "steps", "layout_hash")
-"""Figures of a row, ``None`` if missing."""
+"""Columns of every row; ``None`` in the row of a point without a plan."""
 FIT_FIGURES = ("answer", "over_bytes", "cost")
-KEPT_OPEN = 4
-"""Sources that a worker caches."""
+"""Further columns of the row of a fit."""
+CACHED_SOURCES = 4
+"""Maximum number of sources that a worker caches."""
 
 
-def work(source: Source, point: Point) -> Done:
-    """Return the rows of a point; errors are in the rows."""
+def work(source: Source, point: Point) -> PointResult:
+    """Return the rows of a point. An error becomes a row too."""
     try:
         rows = tuple({**point.head, **row, "error": None} for row in _rows(source, point))
+        return PointResult(point.number, rows, FINE)
     except TmmuError as error:
-        rows = (refused(point, error.record()),)
+        record = error.record()
     except Exception as error:  # an internal error in one point must not stop the sweep
         last = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{last.filename.rpartition('/')[2]}:{last.lineno}"
-        message = f"{type(error).__name__}: {error} ({where})"
-        rows = (refused(point, {"code_id": "INTERNAL", "message": message}),)
-    return Done(point.number, rows)
+        record = {"code_id": "INTERNAL", "message": f"{type(error).__name__}: {error} ({where})"}
+    return PointResult(point.number, (refused(point, record),), REFUSED)
 
 
 def refused(point: Point, record: dict[str, Any]) -> dict[str, Any]:
-    """Return the row of a point without a plan."""
+    """Return the row of a point without a plan; ``record`` is the record of the error."""
     row: dict[str, Any] = {**point.head, **({"ranks": None} if point.ranks else {})}
     row |= dict.fromkeys(FIGURES) | (dict.fromkeys(FIT_FIGURES) if point.fits is not None else {})
     return {**row, "error": record}
@@ -66,23 +66,22 @@ def _rows(source: Source, point: Point) -> Iterator[dict[str, Any]]:
     if isinstance(opened, Plan | Trace):
         raise InvalidIrShapes("a finished plan cannot be planned.", reason="plan", hint="Give the graph.")
     if not (point.ranks or point.fits is not None):
-        made = make_plan(opened, point.request)
-        if made.request.planner == GIVEN:
-            refuse_invalid(made.plan, "UML_OS.TMMU.PlanMemory_v2")
-        yield figures(made.plan, made.warnings)
+        result = make_plan(opened, point.request)
+        if result.request.planner == GIVEN:
+            refuse_invalid(result.plan, "UML_OS.TMMU.PlanMemory_v2")
+        yield figures(result.plan, result.warnings)
     elif not isinstance(opened, Graph):
         raise InvalidIrShapes("an instance has no graph to shard or to fit.", reason="instance")
-    elif point.fits is not None and not point.ranks:
-        yield _fitted_row(opened, point.request, point.fits)
+    elif point.ranks:
+        for rank_class in plan_ranks(opened, point.request).classes:
+            yield {"ranks": list(rank_class.ranks), **figures(rank_class.solution.plan)}
     else:
-        for one in plan_ranks(opened, point.request).classes:
-            yield {"ranks": list(one.ranks), **figures(one.solution.plan)}
+        yield _fitted_row(opened, point.request, point.fits or {})
 
 
 def _fitted_row(graph: Graph, request: PlanRequest, fits: Mapping[str, int]) -> dict[str, Any]:
-    each = {name: n for name, n in fits.items() if name}
-    candidate = initial_candidate(graph, request.but(one_memory="" in fits), None)
-    fitted = fit(candidate, Capacity(fits.get(""), each), Allowed())
+    capacity = Capacity(fits.get(""), {arena: size for arena, size in fits.items() if arena})
+    fitted = fit(initial_candidate(graph, request.but(one_memory="" in fits)), capacity, Allowed())
     cost = fitted.best.cost
     return {
         **figures(fitted.best.plan, fitted.warnings),
@@ -100,14 +99,14 @@ def _fitted_row(graph: Graph, request: PlanRequest, fits: Mapping[str, int]) -> 
 
 
 def figures(plan: Plan, warnings: Sequence[str] = ()) -> dict[str, Any]:
-    """Return the figures of a plan's row, in bytes, counts and steps; the layout hash in hex."""
-    found = totals(plan)
+    """Return the columns of a plan's row, in bytes, counts and steps; the layout hash in hex."""
+    sums = totals(plan)
     return {
         "name": plan.ir_name,
         "mode": plan.mode,
         "preset": plan.preset,
-        "lower_bound_bytes": found.lower_bound_bytes,
-        "extent_bytes": found.extent_bytes,
+        "lower_bound_bytes": sums.lower_bound_bytes,
+        "extent_bytes": sums.extent_bytes,
         "places": plan.places,
         "slots": sum(a.slots for a in plan.arenas),
         "storages": sum(a.storages for a in plan.arenas),
@@ -120,38 +119,37 @@ def figures(plan: Plan, warnings: Sequence[str] = ()) -> dict[str, Any]:
     }
 
 
-_read: dict[str, Opened | TmmuError] = {}
-"""Cached sources, least recently used first; each operation on it is atomic, because workers have several threads."""
+_cache: dict[str, Opened | TmmuError] = {}
+"""Digest of a source → its content, or the error of its reader; least recently used first.
+
+Each operation on the dict is atomic, because a worker may have several threads.
+"""
 
 
 def _opened(source: Source) -> Opened:
     """Return the content of a source from the cache. Raises ``TmmuError``."""
-    found = _read.get(source.digest)
-    if found is None:
+    content = _cache.pop(source.digest, None)
+    if content is None:
         try:
-            found = read_any(source.data, source.name)
+            content = read_any(source.data, source.name)
         except TmmuError as error:
-            found = error
-    _read.pop(source.digest, None)
-    _read[source.digest] = found
-    for oldest in list(_read)[:-KEPT_OPEN]:
-        _read.pop(oldest, None)
-    if isinstance(found, TmmuError):
-        raise found.with_traceback(None)
-    return found
+            content = error
+    _cache[source.digest] = content
+    for oldest in list(_cache)[:-CACHED_SOURCES]:
+        _cache.pop(oldest, None)
+    if isinstance(content, TmmuError):
+        raise content.with_traceback(None)
+    return content
 
 
 # --- many points ------------------------------------------------------------------------------------------------------
 
-BATCH_SECONDS = 1.0
+GROUP_SECONDS = 1.0
 """Seconds between two groups of results in this process."""
 BATCH, SHARES = 32, 4
 """Maximum number of points per batch, and the least number of batches per worker if there are enough points."""
-DEATHS = 1
-"""Number of worker deaths that Dask allows for a batch; at the next death it drops the batch."""
-DIED = "WORKER_DIED"
 QUIET = {
-    "distributed.scheduler.allowed-failures": DEATHS,
+    "distributed.scheduler.allowed-failures": 1,  # at the second death of its worker, Dask drops a batch
     "distributed.admin.large-graph-warning-threshold": "1GB",
     # The profiler reads each worker's stack every 10 ms for a dashboard, which a sweep does not show.
     "distributed.worker.profile.enabled": False,
@@ -159,20 +157,20 @@ QUIET = {
 }
 """Dask settings for local workers."""
 
-Runner = Callable[[Sequence[Source], Sequence[Point]], Iterator[tuple[Done, ...]]]
+Results = tuple[PointResult, ...]
 
 
-def run_here(sources: Sequence[Source], points: Sequence[Point]) -> Iterator[tuple[Done, ...]]:
+def run_here(sources: Sequence[Source], points: Sequence[Point]) -> Iterator[Results]:
     """Run the points in this process, in order; yield results in groups."""
-    done: list[Done] = []
-    until = time.monotonic() + BATCH_SECONDS
+    group: list[PointResult] = []
+    until = time.monotonic() + GROUP_SECONDS
     for point in points:
-        done.append(work(sources[point.source], point))
+        group.append(work(sources[point.source], point))
         if time.monotonic() > until:
-            yield tuple(done)
-            done, until = [], time.monotonic() + BATCH_SECONDS
-    if done:
-        yield tuple(done)
+            yield tuple(group)
+            group, until = [], time.monotonic() + GROUP_SECONDS
+    if group:
+        yield tuple(group)
 
 
 @contextmanager
@@ -187,22 +185,22 @@ def cluster(scheduler: str | None = None, workers: int = 0) -> Iterator[Any]:
     with dask.config.set(QUIET):
         if scheduler is not None:
             try:
-                reached = Client(scheduler, timeout=20)
+                connected = Client(scheduler, timeout=20)
             except (ValueError, ImportError) as error:
                 raise ConnectionError(f"invalid address: {error}") from error
-            with reached as client:
+            with connected as client:
                 client.wait_for_workers(1, timeout=60)
                 yield client
             return
-        own = LocalCluster(
+        local = LocalCluster(
             n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50
         )
-        with own, Client(own) as client:
+        with local, Client(local) as client:
             yield client
 
 
-def run_on(client: Any, sources: Sequence[Source], points: Sequence[Point]) -> Iterator[tuple[Done, ...]]:
-    """Run the points on a cluster; yield batches as they finish.
+def run_on(client: Any, sources: Sequence[Source], points: Sequence[Point]) -> Iterator[Results]:
+    """Run the points on a cluster; yield the results of each batch when it ends.
 
     Raises ``ConnectionError`` if the connection to the scheduler is lost.
     """
@@ -212,51 +210,53 @@ def run_on(client: Any, sources: Sequence[Source], points: Sequence[Point]) -> I
     workers = max(1, sum(client.nthreads().values()))
     batches = {f"tmmu-{sweep}-{k}": batch for k, batch in enumerate(_batches(points, workers))}
     futures = [_submit(client, sources, key, batch) for key, batch in batches.items()]
-    lost: list[Point] = []
+    dropped: list[Point] = []
     try:
         for future in as_completed(list(futures)):
-            done = _result_of(client, future)
-            if isinstance(done, Exception):
-                lost += batches[future.key]
+            results = _results_of(client, future)
+            if isinstance(results, Exception):
+                dropped += batches[future.key]
             else:
-                yield done
-        for point in lost:
+                yield results
+        for point in dropped:
             futures.append(_submit(client, sources, f"tmmu-{sweep}-alone-{point.number}", (point,)))
-            done = _result_of(client, futures[-1])
-            if isinstance(done, Exception):
-                record = {"code_id": DIED, "message": f"every worker that ran this point died: {type(done).__name__}."}
-                done = (Done(point.number, (refused(point, record),), died=True),)
-            yield done
+            results = _results_of(client, futures[-1])
+            if isinstance(results, Exception):
+                message = f"every worker that ran this point died: {type(results).__name__}."
+                row = refused(point, {"code_id": "WORKER_DIED", "message": message})
+                results = (PointResult(point.number, (row,), DIED),)
+            yield results
     finally:
         for future in futures:
             future.release()
 
 
 def _submit(client: Any, sources: Sequence[Source], key: str, batch: tuple[Point, ...]) -> Any:
+    """Return the future of a batch. The source is a task of its own, which all batches of the source share."""
     source = sources[batch[0].source]
-    held = client.submit(given, source, key=f"tmmu-source-{source.digest}")  # one task for all batches of the source
-    return client.submit(work_all, held, batch, key=key)
+    shared = client.submit(same_source, source, key=f"tmmu-source-{source.digest}")
+    return client.submit(work_all, shared, batch, key=key)
 
 
-def _result_of(client: Any, future: Any) -> tuple[Done, ...] | Exception:
-    """Return the rows of a batch, or the exception with which Dask dropped it; ``work`` itself raises nothing."""
+def _results_of(client: Any, future: Any) -> Results | Exception:
+    """Return the results of a batch, or the exception with which Dask dropped it; ``work`` itself raises nothing."""
     try:
-        done: tuple[Done, ...] = future.result()
+        results: Results = future.result()
     except Exception as error:
         if client.status != "running":
             raise ConnectionError("the connection to the scheduler was lost") from error
         return error
     finally:
         future.release()
-    return done
+    return results
 
 
-def work_all(source: Source, points: tuple[Point, ...]) -> tuple[Done, ...]:
-    """Run a batch on its worker."""
+def work_all(source: Source, points: tuple[Point, ...]) -> Results:
+    """Return the results of a batch; runs on a worker."""
     return tuple(work(source, point) for point in points)
 
 
-def given(source: Source) -> Source:
+def same_source(source: Source) -> Source:
     """Return the source; the scheduler can recompute this task when a worker is lost."""
     return source
 

@@ -6,12 +6,11 @@ With a store, each completed row is saved, and the same command resumes an inter
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from os import cpu_count
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from app.cli.console import BAD_INPUT, SUCCESS, UsageError, print_lines, print_note, read_input, table, write_json
 from app.cli.options import AsJson, argument, option, read_bytes_option
@@ -28,11 +27,8 @@ from tmmu_core.planners.problem import PlainInstance
 from tmmu_core.plans.making.dynamic_shapes import sample_points
 from tmmu_core.plans.making.request import ANY_ARENA, PlanRequest
 from tmmu_core.plans.making.request_options import OPTION_SPECS
-from tmmu_core.sweep.sweep_points import Axes, Done, Point, Source, name_of_sweep, points_of
-from tmmu_core.sweep.sweep_run import cluster, run_here, run_on
-
-if TYPE_CHECKING:
-    from tmmu_core.store.store import Store
+from tmmu_core.sweep.sweep_points import DIED, Axes, Point, Source, name_of_sweep, points_of
+from tmmu_core.sweep.sweep_run import Results, cluster, run_here, run_on
 
 MANY = 200
 """Minimum number of points for which a sweep uses one process per core by default, if Dask is installed."""
@@ -144,62 +140,46 @@ def _run_points(
     sources: Sequence[Source], points: Sequence[Point], where: SweepOptions, url: str | None
 ) -> tuple[list[dict[str, Any]], str]:
     """Plan the points; return ``(rows in order, name of the sweep in the store)``, with the name "" without a store."""
-    keeping = open_store(url, create=True) if url else None
-    name = name_of_sweep(sources, points) if keeping else ""
-    rows = _resume(keeping, name, sources, points) if keeping else {}
+    rows: dict[int, tuple[dict[str, Any], ...]] = {}
+    name, opened_store = "", None
+    if url:
+        opened_store = open_store(url, create=True)
+        from tmmu_core.store import stored_sweeps
+
+        name = name_of_sweep(sources, points)
+        description = {"sources": [source.name for source in sources]}
+        stored_sweeps.begin(opened_store, name, datetime.now(UTC), description, len(points))
+        # A point whose worker died runs again.
+        rows = {one.number: one.rows for one in stored_sweeps.results_of(opened_store, name) if one.failed != DIED}
+        already = f", {len(rows):,} already stored" if rows else ""
+        print_note(f"sweep {name}: {numbers.count(len(points), 'point')}{already}")
     left = [point for point in points if point.number not in rows]
-    with _runner(where, len(left)) as run, progress_on_terminal() as progress:
-        for done in run(sources, left) if left else ():
-            if keeping is not None:
-                _keep(keeping, name, done)
-            rows |= {one.number: one.rows for one in done}
+    with progress_on_terminal() as progress:
+        for results in _results(where, sources, left):
+            if opened_store is not None:
+                stored_sweeps.add(opened_store, name, results)
+            rows |= {one.number: one.rows for one in results}
             if progress is not None:
                 progress("planning", len(rows), len(points))
-    if keeping is not None:
-        keeping.close()
+    if opened_store is not None:
+        opened_store.close()
     return [row for number in sorted(rows) for row in rows[number]], name
 
 
-def _resume(
-    store: Store, name: str, sources: Sequence[Source], points: Sequence[Point]
-) -> dict[int, tuple[dict[str, Any], ...]]:
-    """Return number of point → stored rows of this sweep. Points whose process died are left out and run again."""
-    from tmmu_core.store import stored_sweeps
-
-    description = {"sources": [source.name for source in sources]}
-    stored_sweeps.begin(store, name, datetime.now(UTC), description, len(points))
-    stored = {kept.number: kept.rows for kept in stored_sweeps.points(store, name) if kept.failed != stored_sweeps.DIED}
-    already = f", {len(stored):,} already stored" if stored else ""
-    print_note(f"sweep {name}: {numbers.count(len(points), 'point')}{already}")
-    return stored
-
-
-def _keep(store: Store, name: str, done: Sequence[Done]) -> None:
-    from tmmu_core.store import stored_sweeps
-
-    points = []
-    for one in done:
-        ending = stored_sweeps.DIED if one.died else stored_sweeps.REFUSED if one.failed else stored_sweeps.FINE
-        points.append(stored_sweeps.StoredPoint(one.number, one.rows, ending))
-    stored_sweeps.add(store, name, points)
-
-
-Run = Callable[[Sequence[Source], Sequence[Point]], Iterator[tuple[Done, ...]]]
-
-
-@contextmanager
-def _runner(where: SweepOptions, points: int) -> Iterator[Run]:
-    """Yield the function that plans points in this process or with Dask."""
-    dask = installed("distributed")
+def _results(where: SweepOptions, sources: Sequence[Source], points: Sequence[Point]) -> Iterator[Results]:
+    """Yield the results of the points in groups, planned in this process or with Dask."""
+    has_dask = installed("distributed")
     if where.scheduler is not None or where.workers:
         require("distributed", "a sweep with several processes")
-    workers = where.workers if where.workers is not None else (cpu_count() or 1) if points >= MANY and dask else 0
-    if where.scheduler is None and not workers:
-        yield run_here
+    workers = where.workers
+    if workers is None:
+        workers = (cpu_count() or 1) if len(points) >= MANY and has_dask else 0
+    if not points or (where.scheduler is None and not workers):
+        yield from run_here(sources, points)
         return
     try:
         with cluster(where.scheduler, workers) as client:
-            yield lambda sources, points: run_on(client, sources, points)
+            yield from run_on(client, sources, points)
     except (OSError, TimeoutError) as error:
         what = f"cannot use the Dask scheduler {where.scheduler or 'of this machine'}: {error}."
         raise UsageError(what, "Check its address, that it runs, and that it has workers.") from error

@@ -230,7 +230,9 @@ def _sweep(keeper: Store, sweep: Sweep) -> None:
     failed = f", {sweep.failed:,} failed" if sweep.failed else ""
     progress = f"{sweep.name}, {sweep.at[:16]}Z: {sweep.done:,} of {sweep.points:,} points{failed}; {of}"
     st.progress(min(1.0, sweep.done / max(1, sweep.points)), text=for_markdown(numbers.shortened(progress, 160)))
-    rows = [row for kept in stored_sweeps.points(keeper, sweep.name, last=MOST_ROWS) for row in kept.rows][-MOST_ROWS:]
+    rows = [row for kept in stored_sweeps.results_of(keeper, sweep.name, last=MOST_ROWS) for row in kept.rows][
+        -MOST_ROWS:
+    ]
     with st.expander(numbers.of(len(rows), sweep.done, "row"), expanded=False):
         head = ["model", "planner", "mode", "alignment", "lower bound", "size", "error"]
         st.html(markup.table(head, [_sweep_row(row) for row in rows], numbers=(3, 4, 5)))
