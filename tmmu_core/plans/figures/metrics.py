@@ -1,7 +1,6 @@
-"""Figures of a plan (contract §7): whole pages, ratios, the totals over all arenas and the metrics record.
+"""The metrics of a plan (contract §7): committed bytes, ratios, and the totals over all arenas.
 
-Figures are integers (bytes, steps, counts); a ratio is one division at the very end. ``docs/glossary.md`` defines the
-words. The figures are computed from :mod:`.live_bytes`.
+All figures are integers (bytes, steps, counts) up to the division of a ratio.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +19,7 @@ from tmmu_core.plans.model import ArenaSummary, Plan
 
 
 def committed_bytes(extent: int, page_size: int, *, arena: str = "") -> int:
-    """Return the extent in bytes, rounded up to whole pages (``page_size`` 0: not rounded)."""
+    """Return ``extent`` rounded up to whole pages, in bytes; ``page_size`` 0 means no rounding."""
     committed = align_up(extent, page_size) if page_size else extent
     if committed > U64_MAX:
         message = f"arena {arena!r}: {extent} bytes, rounded up to pages of {page_size} bytes, exceed 2^64 − 1."
@@ -35,34 +34,34 @@ def ratio(part: int, whole: int) -> float:
 
 
 def reuse_ratio(slots: int, storages: int) -> float:
-    """Return ``memory_reuse_ratio`` = 1 − slots / storages; 0 without storages."""
+    """Return the metric ``memory_reuse_ratio``, 1 − slots / storages; 0 without storages."""
     return ratio(storages - slots, storages)
 
 
 def fragmentation_ratio(peak_live: int, extent: int) -> float:
-    """Return ``internal_fragmentation_ratio`` = 1 − Σ peak live / Σ extent; 0 if the extent is 0."""
+    """Return the metric ``internal_fragmentation_ratio``, 1 − peak live bytes / extent; 0 if the extent is 0."""
     return ratio(extent - peak_live, extent)
 
 
 @dataclass(frozen=True)
 class Totals:
-    """A plan's figures over all arenas (contract §11)."""
+    """The figures of a plan over all arenas (contract §11)."""
 
     peak_live_bytes: int
-    """Maximum number of bytes in use together, at one step."""
+    """Most bytes in use at one step."""
     peak_step: int
-    """The first such step."""
+    """The first step with this peak."""
     extent_bytes: int
-    """Σ extents: the bytes to reserve."""
+    """Sum of the extents: the bytes to reserve."""
     lower_bound_bytes: int
-    """Σ lower bounds: no plan of these arenas has a smaller sum of extents."""
+    """Sum of the lower bounds: no plan of these arenas has a smaller sum of extents."""
     reserved_peak_bytes: int | None = None
-    """Maximum number of bytes that the allocator of a snapshot reserved; ``None`` for other plans."""
+    """Most bytes that the allocator of a snapshot reserved; ``None`` for other plans."""
     reuse_cost: int | None = None
-    """Σ costs of the active reuse penalties; ``None`` for plans without penalties."""
+    """Sum of the active reuse penalties; ``None`` for plans without penalties."""
 
     def written(self) -> dict[str, int]:
-        """Return the figures that are known, by name."""
+        """Return the known figures by name."""
         return {name: value for name, value in asdict(self).items() if value is not None}
 
     @property
@@ -73,18 +72,18 @@ class Totals:
 
 def totals_of(arenas: Sequence[ArenaSummary], peak: tuple[int, int], reserved_peak_bytes: int | None = None) -> Totals:
     """Return the totals of arenas; ``peak`` is (step, bytes) of the peak over all arenas."""
-    step, most = peak
+    step, peak_live = peak
     costs = [a.reuse_cost for a in arenas if a.reuse_cost is not None]
     extent, bound = sum(a.extent_bytes for a in arenas), sum(a.bound_bytes for a in arenas)
-    return Totals(most, step, extent, bound, reserved_peak_bytes, sum(costs) if costs else None)
+    return Totals(peak_live, step, extent, bound, reserved_peak_bytes, sum(costs) if costs else None)
 
 
 def totals(plan: Plan) -> Totals:
-    """Return the totals of a plan: as stated, or computed for a file of an older version."""
-    stated = plan.metrics.get("totals")
+    """Return the totals in the plan's metrics; computed for a file of an older version, which has none."""
+    recorded = plan.metrics.get("totals")
     optional = {"reserved_peak_bytes", "reuse_cost"}
-    if isinstance(stated, dict) and stated.keys() | optional == Totals.__dataclass_fields__.keys():
-        return Totals(**stated)
+    if isinstance(recorded, dict) and recorded.keys() | optional == Totals.__dataclass_fields__.keys():
+        return Totals(**recorded)
     s = storages_of(plan)
     return totals_of(plan.arenas, peak_together(s.birth, s.death, s.size, moments(plan)))
 
@@ -99,8 +98,7 @@ def plan_metrics(
     """Return ``Plan.metrics``: sums over the arenas (TMMU v2 0.I and §7, contract §7).
 
     ``retained`` is the result of :func:`activation_retention`. ``internal_fragmentation_ratio`` and ``max_live`` sum
-    the peaks and counts of each arena, which may be at different steps. ``allocation_time_ns`` is never hashed and
-    never compared.
+    figures of single arenas, whose peaks may be at different steps.
     """
     slots, storages = sum(a.slots for a in arenas), sum(a.storages for a in arenas)
     peaks, extents = sum(a.peak_live_bytes for a in arenas), sum(a.extent_bytes for a in arenas)
@@ -125,17 +123,17 @@ def plan_metrics(
 
 
 def renewed_metrics(old: Plan, new: Plan) -> dict[str, Any]:
-    """Return the metrics of ``old``, a plan of an older version, with the totals and peaks of ``new``.
+    """Return the metrics of ``old``, a plan file of an older version, with the totals of ``new``, the same plan now.
 
-    A figure that differs from the one computed from the arenas of ``old`` is kept.
+    Each peak that follows from the arenas of ``old`` is replaced by that of ``new``. A claimed peak that does not
+    follow from them is kept, so that the verifier reports it.
     """
-    metrics, counted = dict(old.metrics), totals(new)
-    then = plan_metrics(old.arenas, counted) | {"peak_live_bytes": sum(a.peak_live_bytes for a in old.arenas)}
-    now = plan_metrics(new.arenas, counted)
-    for key in ("peak_live_bytes", "max_live", "peak_tmmu_usage_per_arena", "internal_fragmentation_ratio"):
-        if metrics.get(key) == then[key]:
-            metrics[key] = now[key]
-    return {**metrics, "totals": now["totals"]}
+    sums = totals(new)
+    before = plan_metrics(old.arenas, sums) | {"peak_live_bytes": sum(a.peak_live_bytes for a in old.arenas)}
+    after = plan_metrics(new.arenas, sums)
+    peaks = ("peak_live_bytes", "max_live", "peak_tmmu_usage_per_arena", "internal_fragmentation_ratio")
+    replaced = {key: after[key] for key in peaks if old.metrics.get(key) == before[key]}
+    return {**old.metrics, **replaced, "totals": after["totals"]}
 
 
 def written_metrics(metrics: Mapping[str, Any]) -> dict[str, Any]:
@@ -146,28 +144,27 @@ def written_metrics(metrics: Mapping[str, Any]) -> dict[str, Any]:
 def activation_retention(liveness: Liveness) -> tuple[int, int]:
     """Return ``(bytes kept past the last forward use, bytes of all activations)``, the parts of the retention ratio.
 
-    An activation is a planned tensor of role ``activation`` that is not a view. A view has no bytes of its own: its
-    reads are uses of its root, and its root's bytes are held until the last of its views is dead. The last forward use
-    is the last read by a node of phase ``forward``, the birth if there is none, and the end of the timeline for a
-    graph output.
+    An activation is a planned tensor of role ``activation`` that is not a view. A read of a view is a read of its root.
+    The last forward use is the last read by a node of phase ``forward``, else the birth. A graph output is used until
+    the end of the timeline.
     """
     timeline, index = liveness.timeline, liveness.timeline.index
-    counts = (index.role == ROLES.index("activation")) & (index.base < 0) & (liveness.birth >= 0)
-    last = np.maximum(liveness.birth, 0)
+    is_activation = (index.role == ROLES.index("activation")) & (index.base < 0) & (liveness.birth >= 0)
+    last_use = np.maximum(liveness.birth, 0)
     reader = np.repeat(np.arange(len(index.node_ids), dtype=np.int64), np.diff(index.in_ptr))
-    use = index.is_forward[reader] & (timeline.step_of[reader] >= 0)
+    is_use = index.is_forward[reader] & (timeline.step_of[reader] >= 0)
     root, _ = view_roots(index)
-    np.maximum.at(last, root[index.in_idx[use]], timeline.step_of[reader[use]])
-    handed_out = np.zeros(len(index.tensor_ids), np.bool_)
-    handed_out[root[np.flatnonzero(index.is_output)]] = True
+    np.maximum.at(last_use, root[index.in_idx[is_use]], timeline.step_of[reader[is_use]])
+    is_output = np.zeros(len(index.tensor_ids), np.bool_)
+    is_output[root[np.flatnonzero(index.is_output)]] = True
     held_until = liveness.death.copy()
     np.maximum.at(held_until, root, liveness.death)
-    kept = counts & (held_until > last + 1) & ~handed_out
-    return exact_sum(index.nbytes[kept]), exact_sum(index.nbytes[counts])
+    is_retained = is_activation & (held_until > last_use + 1) & ~is_output
+    return exact_sum(index.nbytes[is_retained]), exact_sum(index.nbytes[is_activation])
 
 
 def another_packing_may_fit(plan: Plan, budget: int | None = None) -> bool:
-    """Return whether no lower bound exceeds its limit, so that another packing of the same lives may fit."""
+    """Return whether another packing may fit: no lower bound exceeds its capacity, nor their sum the budget."""
     if any(arena.bound_bytes > arena.capacity_bytes for arena in plan.arenas):
         return False
     return budget is None or sum(arena.bound_bytes for arena in plan.arenas) <= budget
