@@ -8,6 +8,7 @@ from app.texts import certificate_text, numbers, totals_text
 from tmmu_core.formats.pytorch.snapshot.rank_table import RankSummary, first_difference
 from tmmu_core.plans.analysis.explain_peak import explain_peak
 from tmmu_core.plans.analysis.peak_lines import Change, by_category, changes_at_peak
+from tmmu_core.plans.analysis.plan_notes import unplanned_parts
 from tmmu_core.plans.figures.live_bytes import peak_step_of
 from tmmu_core.plans.figures.metrics import totals
 from tmmu_core.plans.model import ASSUMED, CLAIMED, OPTIMAL, ArenaSummary, Plan
@@ -21,7 +22,7 @@ ARENA_COLUMNS = (
 def print_plan(plan: Plan) -> None:
     """Print name, explanation, missing parts, counts, arenas and hashes of a plan."""
     name = (plan.ir_name or "unnamed", plan.mode, plan.preset, plan.planner, plan.remark(ASSUMED))
-    print_lines(" · ".join(filter(None, name)), str(explain_peak(plan)), *certificate_text.missing(plan))
+    print_lines(" · ".join(filter(None, name)), str(explain_peak(plan)), *unplanned_parts(plan))
     counted = {"step": plan.steps, "tensor": len(plan), "buffer": sum(a.storages for a in plan.arenas)}
     counts = [numbers.count(n, noun) for noun, n in counted.items()]
     print_lines(", ".join([*counts, f"in-place reuse: {totals_text.handoffs(plan)}"]), "")

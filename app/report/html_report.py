@@ -16,7 +16,7 @@ from markupsafe import Markup
 from app.canvas.pack import NO_ORIGIN, Origin, claim, pack_plan
 from app.canvas.script import canvas_script, viewer_script
 from app.report.pictures import ACCOUNT_LOOKS, LEDGER_HEIGHT, WIDTH, Sheet, Theme, ledger_figure, patterns, still
-from app.texts import certificate_text, glossary, numbers, totals_text
+from app.texts import glossary, numbers, totals_text
 from app.texts.palette import default_scheme, row_colours
 from tmmu_core.formats.planfile.compare_plans import KINDS, Comparison, TensorChange, compare
 from tmmu_core.formats.planfile.trace import METRIC_SCHEMA, TRACE_SCHEMA
@@ -27,7 +27,7 @@ from tmmu_core.judge.lint import lint_verdict
 from tmmu_core.judge.verifier.finished_plan import with_certificates
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.plans.analysis.explain_peak import explain_peak
-from tmmu_core.plans.analysis.plan_notes import remarks
+from tmmu_core.plans.analysis.plan_notes import remarks, unplanned_parts
 from tmmu_core.plans.analysis.waste_ledger import waste_ledger
 from tmmu_core.plans.figures import metrics
 from tmmu_core.plans.figures.live_bytes import alive_at, peak_step_of
@@ -107,7 +107,7 @@ def build_report(
         plan=plan,
         remarks=remarks(plan),
         explanation=explain_peak(plan, budget),
-        missing=certificate_text.missing(plan),
+        missing=unplanned_parts(plan),
         words=numbers,
         glossary=glossary,
         totals=totals_text,

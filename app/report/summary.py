@@ -3,11 +3,11 @@
 from importlib.resources import files
 from typing import Any
 
-from app.texts import certificate_text, numbers, totals_text
+from app.texts import numbers, totals_text
 from tmmu_core.base.escaping import for_markdown, natural, visible
 from tmmu_core.judge.finding import Verdict
 from tmmu_core.plans.analysis.explain_peak import explain_peak
-from tmmu_core.plans.analysis.plan_notes import remarks
+from tmmu_core.plans.analysis.plan_notes import remarks, unplanned_parts
 from tmmu_core.plans.figures.live_bytes import arena_number, live_bytes, peak_of, storages_of
 from tmmu_core.plans.making.make import Better
 from tmmu_core.plans.model import Plan
@@ -38,7 +38,7 @@ def markdown(plan: Plan, verified: Verdict, title: str = "", better: Better | No
         explanation=str(explain_peak(plan)),
         errors=[error for error in verified.errors if error.rule != "capacity"],  # the explanation reports the capacity
         most_findings=FINDINGS,
-        missing=certificate_text.missing(plan),
+        missing=unplanned_parts(plan),
         remarks=remarks(plan),
         totals=totals_text.rows(plan, code),
         hint=totals_text.better(better),

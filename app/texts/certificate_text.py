@@ -4,7 +4,16 @@ import numpy as np
 
 from app.texts import numbers
 from app.texts.markup import fragment
-from tmmu_core.plans.model import CLAIMED, FEASIBLE, GIVEN_OFFSETS, INCOMPLETE, UNPLANNED, UNPROVEN, ArenaSummary, Plan
+from tmmu_core.plans.model import (
+    CLAIMED,
+    FEASIBLE,
+    GIVEN_OFFSETS,
+    INCOMPLETE,
+    UNPROVEN,
+    ArenaSummary,
+    Plan,
+    rows_of_parts,
+)
 
 
 def certificate(plan: Plan, arena: str) -> str:
@@ -40,13 +49,6 @@ def claimed(plan: Plan, summary: ArenaSummary) -> str:
     return f"Valid, not proven optimal. {possible}"
 
 
-def missing(plan: Plan) -> list[str]:
-    """Return a text about the parts of the graph that are not planned, as a list; [] for a complete plan."""
-    if not plan.incomplete:
-        return []
-    return [f"incomplete: {plan.remark(UNPLANNED) or 'a part of the graph is not planned'}"]
-
-
 def held(plan: Plan, summary: ArenaSummary) -> str:
     """Return a sentence about the lower bound and the buffers that prove it; "" if :func:`claimed` has the bound."""
     if summary.status == CLAIMED and summary.proven_bytes is not None:
@@ -66,13 +68,7 @@ def held(plan: Plan, summary: ArenaSummary) -> str:
 
 def witness_rows(plan: Plan, summary: ArenaSummary) -> list[int]:
     """Return the rows of the buffers that prove an arena's lower bound, with their parts and views, sorted."""
-    rows: list[int] = []
-    for name in summary.witness:
-        part, k = name, 0
-        while part in plan.row_of:
-            rows.append(plan.row_of[part])
-            k += 1
-            part = f"{name}@part{k}"
+    rows = [row for name in summary.witness for row in rows_of_parts(plan, name)]
     found: list[int] = np.flatnonzero(np.isin(plan.storage, plan.storage[rows])).tolist() if rows else []
     return found
 

@@ -1,7 +1,4 @@
-"""The plan as an immutable value: one row per tensor, stored as columns.
-
-A plan that is read from a file is equal to the one that was written.
-"""
+"""The plan as an immutable value: one row per tensor, stored as columns."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -26,7 +23,7 @@ offset per storage; ``sparse``: hashed addresses of slots, as in the superseded 
 
 # Keys of ``Plan.notes`` whose values are texts.
 PLACES_DERIVED = "places"
-"""How the reader derived the placed values that the file does not contain."""
+"""How the reader found out the unit of placement (:data:`Places`), which the file does not contain."""
 CHANGED = "changed"
 """The parts of the file that changed after it was written."""
 NO_CONTENT_HASH = "unheld"
@@ -148,9 +145,8 @@ class TensorRow:
 class Constraints(msgspec.Struct, frozen=True, omit_defaults=True):
     """Constraints and costs of a placement beyond live ranges, by tensor id (contract §12, "Reuse costs").
 
-    A tensor with gaps has one row per live part; an id means all of them.
-
-    Tensors of zero bytes share no byte and are free of every relation.
+    A tensor with gaps has one row per live part; its id stands for all of them. A tensor of zero bytes shares no byte,
+    so no constraint applies to it.
     """
 
     separations: tuple[tuple[str, str], ...] = ()
@@ -325,6 +321,15 @@ def taken_of(plan: Plan) -> tuple[bool, ...]:
     flags = []
     for _, source, target in plan.handoffs:
         i, j = plan.row_of.get(source, -1), plan.row_of.get(target, -1)
-        here = i >= 0 and j >= 0 and plan.arena[i] == plan.arena[j]
-        flags.append(bool(here and starts[int(plan.storage[i])] == starts[int(plan.storage[j])]))
+        is_in_one_arena = i >= 0 and j >= 0 and plan.arena[i] == plan.arena[j]
+        flags.append(bool(is_in_one_arena and starts[int(plan.storage[i])] == starts[int(plan.storage[j])]))
     return tuple(flags)
+
+
+def rows_of_parts(plan: Plan, tensor_id: str) -> list[int]:
+    """Return the rows of a tensor: one row, one row per live part, or none for an unknown tensor."""
+    rows, part = [], tensor_id
+    while part in plan.row_of:
+        rows.append(plan.row_of[part])
+        part = f"{tensor_id}{PART}{len(rows)}"
+    return rows

@@ -20,6 +20,7 @@ from tmmu_core.formats.planfile.plan_file import to_json
 from tmmu_core.library.arguments import growths_of, limit_of
 from tmmu_core.plans.analysis import gate as core
 from tmmu_core.plans.analysis.peak_lines import changes_at_peak
+from tmmu_core.plans.analysis.plan_notes import unplanned_parts
 from tmmu_core.plans.figures.metrics import totals
 from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.plans.model import CLAIMED, Plan
@@ -161,7 +162,7 @@ def _json_record(after: Resolved, before: Resolved | None, checks: Sequence[Chec
             }
             for arena in found.arenas
         },
-        "incomplete": certificate_text.missing(found),
+        "incomplete": list(unplanned_parts(found)),
         "planner": found.planner,
         "baseline_planner": before and before.plan.planner,
         "baseline": before and before.name,

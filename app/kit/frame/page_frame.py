@@ -14,13 +14,14 @@ from app.session.planning import Shown
 from app.session.view_state import Choice
 from app.session.work.jobs import Job, job_table, remembered
 from app.session.work.workers import TaskNotFinished
-from app.texts import certificate_text, markup, numbers, totals_text
+from app.texts import markup, numbers, totals_text
 from tmmu_core.base.errors import TmmuError
 from tmmu_core.graph.assumed_sizes import assumed_at
 from tmmu_core.planners import PLANNERS, MemoryPlannerEntry
 from tmmu_core.planners.meter import OPTION as NODE_LIMIT
 from tmmu_core.planners.problem import GIVEN
 from tmmu_core.plans.analysis.explain_peak import Explanation, explain_peak
+from tmmu_core.plans.analysis.plan_notes import unplanned_parts
 from tmmu_core.plans.figures.metrics import another_packing_may_fit, over_limits
 from tmmu_core.plans.making.request import DEFAULT_PLANNER
 
@@ -153,7 +154,7 @@ def digest_card(side: Shown) -> str:
 
 def _assumed(answer: Shown) -> None:
     """Draw the notes about parts of the graph without a plan, and about assumed sizes."""
-    for line in certificate_text.missing(answer.plan):
+    for line in unplanned_parts(answer.plan):
         st.html(f'<div class="tm" id="incomplete"><span class="bad">✗ {markup.esc(line)}</span></div>')
     graph = answer.opened.graph
     sizes = assumed_at(graph, answer.choice.dims) if graph is not None else {}

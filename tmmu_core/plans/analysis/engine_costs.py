@@ -1,9 +1,9 @@
 """Reuse penalties of a graph whose nodes run on several engines: DMA, matrix and vector units, or streams.
 
-Each engine runs its nodes in execution order; engines wait for each other only for data. A buffer may reuse the bytes
-of another buffer after all nodes that use the other buffer have finished. No wait is needed if each of these nodes is
-an ancestor of the writer by data or engine order; otherwise the writer must wait, and the pair has a penalty. Source:
-Böhnlein et al. 2026, "DSA with reuse penalties" (cross-pipe penalties).
+Each engine runs its nodes in execution order; engines wait for each other only for data. A node that writes a buffer
+over another buffer must run after all users of the other buffer. It must wait for each user that neither the data nor
+the order of its engine puts before it, and the pair of buffers has a penalty for these waits. Source: Böhnlein et al.
+2026, "DSA with reuse penalties" (cross-pipe penalties).
 """
 
 from collections.abc import Iterable
@@ -22,7 +22,7 @@ from tmmu_core.plans.making.placement_order import problems_of
 from tmmu_core.plans.making.request import PlanRequest, with_arena_settings
 
 MOST_STORAGES = 2_000
-"""Maximum number of storages of an arena, because penalties are pairs of storages."""
+"""Maximum number of storages of an arena: the work is quadratic in it."""
 
 
 class Engines(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -41,16 +41,16 @@ class Engines(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def read_engines(data: bytes, source: str) -> Engines:
     """Return the engine assignment of a JSON file. Raises ``UnreadableInput``."""
     try:
-        found = msgspec.json.decode(data, type=Engines)
+        engines = msgspec.json.decode(data, type=Engines)
     except msgspec.DecodeError as error:
         hint = 'Write {"engines": {"dma": ["Load*"]}, "default": "vector"}.'
         raise UnreadableInput(f"this is not an engine assignment: {error}.", source=source, hint=hint) from error
-    known = {*found.engines, found.default}
-    for pair, cost in found.costs.items():
+    known = {*engines.engines, engines.default}
+    for pair, cost in engines.costs.items():
         if not known.issuperset(pair.split(">")) or pair.count(">") != 1 or cost < 0:
             hint = f"Write two of {', '.join(sorted(known))} as first>second, and a cost of at least 0."
             raise UnreadableInput(f"costs has the entry {pair!r}: {cost}.", source=source, hint=hint)
-    return found
+    return engines
 
 
 def engine_instance(graph: Graph, engines: Engines, request: PlanRequest) -> PlainInstance:
@@ -59,17 +59,17 @@ def engine_instance(graph: Graph, engines: Engines, request: PlanRequest) -> Pla
     Raises the errors of :func:`.engine.solve`, and ``InvalidIrShapes`` for an arena of more than 2,000 storages.
     """
     solution = solve(graph, with_arena_settings(graph, without_limits(request.but(planner="slots", options={}))))
-    waits = _Waits(solution, engines)
-    problems = [replace(p, reuse=ReuseTerms((), (), tuple(waits.penalties(p)), ())) for p in problems_of(solution)]
+    order = _EngineOrder(solution, engines)
+    problems = [replace(p, reuse=ReuseTerms((), (), tuple(order.penalties(p)), ())) for p in problems_of(solution)]
     if not problems:
         raise InvalidIrShapes(
             "the graph has no tensors to plan.", reason="empty", node_id="", hint="Open another file."
         )
-    return PlainInstance(graph.name, problems[0], notes=tuple(waits.unused), others=tuple(problems[1:]))
+    return PlainInstance(graph.name, problems[0], notes=tuple(order.unused), others=tuple(problems[1:]))
 
 
-class _Waits:
-    """The nodes that have finished when a node begins, by data and engine order."""
+class _EngineOrder:
+    """The nodes that have finished when a node begins, because of data or of the order of an engine."""
 
     def __init__(self, solution: Solution, engines: Engines) -> None:
         plan, self.engines = solution.plan, engines
@@ -79,11 +79,11 @@ class _Waits:
         storage = {tensor: int(plan.storage[row]) for tensor, row in plan.row_of.items()}
         head = {number: name for name, number in reversed(storage.items())}
         self.before = [0] * len(self.order)
-        """Per node, the set of its ancestors and itself, as bits."""
+        """Per node, a bit set of itself and of the nodes that have finished when it begins."""
         self.users: dict[str, set[int]] = {}
-        """Per storage, the nodes that use it."""
+        """Name of a storage → the nodes that use it."""
         last: dict[str, int] = {}
-        """Per engine, its latest node."""
+        """Engine → its latest node."""
         for k, node in enumerate(self.order):
             engine = self.engine_of(node)
             sources = {producer[tensor] for tensor in node.inputs if tensor in producer} | {last.get(engine, k)}
@@ -114,8 +114,9 @@ class _Waits:
                 continue
             engine = self.engine_of(self.order[writer])
             for i in np.flatnonzero(problem.death <= problem.birth[j]).tolist():
-                late = [k for k in self.users.get(problem.ids[i], ()) if not self.before[writer] >> k & 1]
-                last = [k for k in late if not any(self.before[n] >> k & 1 for n in late if n != k)]
+                unfinished = [k for k in self.users.get(problem.ids[i], ()) if not self.before[writer] >> k & 1]
+                # A wait for a node is a wait for all nodes before it.
+                last = [k for k in unfinished if not any(self.before[n] >> k & 1 for n in unfinished if n != k)]
                 waits = {f"{self.engine_of(self.order[k])}>{engine}" for k in last}
                 cost = sum(self.engines.costs.get(wait, self.engines.cost) for wait in waits)
                 if cost:

@@ -64,20 +64,20 @@ def gate(plan: Plan, limits: Sequence[Limit], before: Plan | None = None) -> tup
 
 
 def in_common(plan: Plan, before: Plan) -> int:
-    """Return the number of tensor ids that both plans have."""
+    """Return the number of tensor ids that are in both plans."""
     return len(before.row_of.keys() & plan.row_of.keys())
 
 
 def made_differently(plan: Plan, before: Plan) -> tuple[str, ...]:
-    """Return the differences in planner, options, arenas and mode between two plans, each as ``name old → new``."""
+    """Return the settings (planner, mode, arenas …) that differ between two plans, each as ``name old → new``."""
     fields = ("planner", "planner_options", "mode", "preset", "rank", "world_size")
     pairs = [(field.replace("_", " "), getattr(before, field), getattr(plan, field)) for field in fields]
     found = [f"{name} {_option_text(old)} → {_option_text(new)}" for name, old, new in pairs if old != new]
     if before.arena_config_hash != plan.arena_config_hash:
         found += _arena_settings(plan, before) or ["arena configuration"]
-    sparse = [side.replay_token.hex()[:12] if side.places == "sparse" else "offsets" for side in (before, plan)]
-    if sparse[0] != sparse[1]:
-        found.append(f"addressing {sparse[0]} → {sparse[1]}")
+    old, new = (side.replay_token.hex()[:12] if side.places == "sparse" else "offsets" for side in (before, plan))
+    if old != new:
+        found.append(f"addressing {old} → {new}")
     if before.shard_spec_hash != plan.shard_spec_hash:
         found.append("shard spec")
     if (before.ir_hash, before.mode, before.preset) == (plan.ir_hash, plan.mode, plan.preset):
@@ -90,19 +90,21 @@ def made_differently(plan: Plan, before: Plan) -> tuple[str, ...]:
 
 def _arena_settings(plan: Plan, before: Plan) -> list[str]:
     """Return the settings that differ in common arenas; if none differs, the names of the arenas, if these differ."""
-    names = before.arena_of.keys(), plan.arena_of.keys()
+    old_names, new_names = before.arena_of.keys(), plan.arena_of.keys()
     found = []
-    for name in sorted(names[0] & names[1]):
+    for name in sorted(old_names & new_names):
         for field in ("alignment_bytes", "capacity_bytes", "page_size"):
             old, new = (getattr(side.arena_of[name], field) for side in (before, plan))
             setting = field.removesuffix("_bytes").replace("_", " ")
             if old != new:
                 found.append(f"{setting} of {name} {old} → {new}".replace(str(U64_MAX), "unlimited"))
-    return found or [f"arenas {', '.join(names[0])} → {', '.join(names[1])}"] * (names[0] != names[1])
+    if not found and old_names != new_names:
+        found = [f"arenas {', '.join(old_names)} → {', '.join(new_names)}"]
+    return found
 
 
 def baseline_warning(plan: Plan, before: Plan) -> str:
-    """Return why a comparison is limited: settings that differ, and unknown lower bounds; "" without any."""
+    """Return why the comparison with a baseline is limited: other settings, unknown lower bounds; "" if it is not."""
     differences = made_differently(plan, before)
     texts = [f"the baseline was planned differently: {'; '.join(differences)}"] if differences else []
     if not _bounds_are_known(plan, before):
@@ -122,6 +124,7 @@ def _option_text(value: Any) -> str:
 
 
 def _checks(plan: Plan, limit: Limit, before: Plan | None) -> Iterator[Check]:
+    """Yield the checks of one limit: one per arena for a growth, else one."""
     if limit.what in GROWTH:
         assert before is not None, "growth needs a baseline"
         if limit.what != "lower bound growth" or _bounds_are_known(plan, before):
@@ -139,6 +142,7 @@ def _checks(plan: Plan, limit: Limit, before: Plan | None) -> Iterator[Check]:
 
 
 def _figure(plan: Plan, limit: Limit) -> tuple[int, int]:
+    """Return ``(value, of)`` of a check: the plan's figure that ``limit`` is about."""
     chosen: list[ArenaSummary] = [a for a in plan.arenas if limit.arena in (ALL, a.name)]
     if limit.what == "extent":
         return sum(a.extent_bytes for a in chosen), 1
@@ -153,7 +157,7 @@ def _figure(plan: Plan, limit: Limit) -> tuple[int, int]:
 
 
 def _growth(after: Plan, limit: Limit, before: Plan) -> Iterator[Check]:
-    """Yield a check per arena, and one of the peak of all arenas, which can grow alone."""
+    """Yield a check per arena. The peak of all arenas has its own check, because it can grow alone."""
     field = GROWTH[limit.what]
 
     def figure(side: Plan, name: str) -> int:

@@ -1,4 +1,4 @@
-"""Live bytes of a snapshot's plan by line of code and category, and the changes between two plans."""
+"""Live bytes of an allocator snapshot's plan by line of code and category, and the changes between two plans."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -45,18 +45,18 @@ def live_by_line(plan: Plan, step: int) -> dict[Key, tuple[int, int]]:
 
 
 def changes_at_peak(before: Plan, after: Plan) -> tuple[Change, ...]:
-    """Return all lines live at either peak, largest change first; their growths sum to that of the peak.
+    """Return a change for each line that is live at one of the peaks, largest first. The growths sum to the peak's.
 
     Empty unless both are plans of snapshots.
     """
     if not before.categories or not after.categories:
         return ()
     old, new = (live_by_line(plan, totals(plan).peak_step) for plan in (before, after))
-    found = []
-    for line, category in {**old, **new}:
-        (a, m), (b, n) = (side.get((line, category), (0, 0)) for side in (old, new))
-        found.append(Change(line, category, a, b, m, n))
-    return _sorted(found)
+    changes = []
+    for key in {**old, **new}:
+        (old_bytes, old_count), (new_bytes, new_count) = old.get(key, (0, 0)), new.get(key, (0, 0))
+        changes.append(Change(*key, old_bytes, new_bytes, old_count, new_count))
+    return _sorted(changes)
 
 
 def by_category(changes: Iterable[Change]) -> tuple[Change, ...]:

@@ -1,4 +1,4 @@
-"""The notes of a plan: warnings, the memory of each tensor in a plan over several memories, and the search progress."""
+"""The notes of a plan as values: warnings, the memory of each tensor over several memories, and the search progress."""
 
 from dataclasses import dataclass
 from itertools import pairwise
@@ -15,23 +15,31 @@ def plan_warnings(plan: Plan) -> tuple[str, ...]:
 
 
 def input_warnings(plan: Plan) -> tuple[str, ...]:
-    """Return the warnings about the input: remarks of its reader, assumed sizes, and parts without a plan."""
-    missing = f"incomplete: {plan.remark(UNPLANNED) or 'a part of the graph is not planned'}"
-    return (*remarks(plan), *([missing] if plan.incomplete else []))
+    """Return the warnings about the input: remarks of its reader, assumed sizes, and unplanned parts of the graph."""
+    return (*remarks(plan), *unplanned_parts(plan))
+
+
+def unplanned_parts(plan: Plan) -> tuple[str, ...]:
+    """Return a warning that names the parts of the graph without a plan; none for a complete plan."""
+    if not plan.incomplete:
+        return ()
+    return (f"incomplete: {plan.remark(UNPLANNED) or 'a part of the graph is not planned'}",)
 
 
 def remarks(plan: Plan) -> tuple[str, ...]:
-    """Return the reader's remarks, the use of given offsets, assumed sizes, and a missing content hash."""
-    sizes, given = plan.remark(ASSUMED), plan.remark(GIVEN_OFFSETS)
-    texts = [plan.remark(READ), f"{given}; {plan.planner} places the other buffers." if given else ""]
-    texts.append(f"sizes {sizes}" if sizes else "")
-    if plan.remark(NO_CONTENT_HASH):
-        texts.append("the file has no content hash; its claims were not checked.")
+    """Return warnings about the reader's remarks, given offsets, assumed sizes, and a missing content hash."""
+    sizes, given_offsets = plan.remark(ASSUMED), plan.remark(GIVEN_OFFSETS)
+    texts = (
+        plan.remark(READ),
+        f"{given_offsets}; {plan.planner} places the other buffers." if given_offsets else "",
+        f"sizes {sizes}" if sizes else "",
+        "the file has no content hash; its claims were not checked." if plan.remark(NO_CONTENT_HASH) else "",
+    )
     return tuple(filter(None, texts))
 
 
 def reuse_warnings(plan: Plan) -> tuple[str, ...]:
-    """Return a warning if the planner left permitted in-place reuse unused."""
+    """Return a warning if the planner does not use every permitted in-place reuse."""
     untaken = len(plan.taken) - sum(plan.taken)
     noun = "in-place reuse" if untaken == 1 else "in-place reuses"
     return (f"{untaken:,} {noun} of {len(plan.taken):,} not taken by the planner.",) if untaken else ()
@@ -58,22 +66,22 @@ def residences(plan: Plan) -> list[Residence | None]:
     of_storage: dict[int, set[str]] = {}
     for storage, tensor_id in zip(plan.storage.tolist(), plan.tensor_ids, strict=True):
         of_storage.setdefault(storage, set()).add(tensor_id)
-    found: list[Residence | None] = []
+    residence_of_row: list[Residence | None] = []
     for storage, arena in zip(plan.storage.tolist(), plan.arena.tolist(), strict=True):
         notes, ids = plan.notes.get(plan.arenas[arena].name, {}), of_storage[storage]
         if "said_by" not in notes:
-            found.append(None)
+            residence_of_row.append(None)
             continue
         decider = next((by for by, names in notes["said_by"].items() if ids.intersection(names)), "order")
         why = next((str(spill["reason"]) for spill in notes["spills"] if spill["storage"] in ids), "")
-        found.append(Residence(notes["memory"], decider, why))
-    return found
+        residence_of_row.append(Residence(notes["memory"], decider, why))
+    return residence_of_row
 
 
 def cells(residence: Residence | None) -> dict[str, str]:
-    """Return the table cells of a residence by column; empty texts without one."""
-    memory, decider = ("", "") if residence is None else (residence.memory, residence.decided_by)
-    return {"memory": memory, "put_there_by": decider}
+    """Return the columns of a residence in a plan table; empty texts for ``None``."""
+    residence = residence or Residence("", "")
+    return {"memory": residence.memory, "put_there_by": residence.decided_by}
 
 
 # --- search progress --------------------------------------------------------------------------------------------------
@@ -81,10 +89,10 @@ def cells(residence: Residence | None) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Moment:
-    """The best extent and bound (bytes) from this point of a search to the next."""
+    """The best extent and bound (bytes) of a search after a number of nodes."""
 
     nodes: int
-    """Search nodes visited up to this point."""
+    """Number of search nodes visited."""
     extent: int
     bound: int
 

@@ -1,45 +1,41 @@
 """Active reuse penalties of a plan, and the least reuse cost for each capacity (contract §12, "Reuse costs")."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from tmmu_core.base.errors import ArenaTooSmall
 from tmmu_core.planners.problem import UNLIMITED, Problem, packing_extent
 from tmmu_core.planners.reuse import plan_reuse
-from tmmu_core.plans.model import Plan
+from tmmu_core.plans.model import Plan, rows_of_parts
 
 MOST_POINTS = 24
 """Maximum number of points of a curve."""
 EFFORT = {"rounds": 4_000, "work": 300_000_000}
-"""Options of the planner for each point."""
+"""Limits of the planner ``reuse`` for each point of a curve."""
 
 
 @dataclass(frozen=True)
 class CostlyReuse:
-    """Two rows that share bytes, so that their reuse penalty is active.
-
-    If their live ranges are disjoint, ``first`` is the earlier row.
-    """
+    """An active reuse penalty: two rows share the bytes ``[low, high)`` of their arena."""
 
     first: int
+    """The row that is written first."""
     second: int
     cost: int
     low: int
     high: int
-    """Shared bytes ``[low, high)`` of the arena."""
 
 
 def costly_reuses(plan: Plan) -> list[CostlyReuse]:
     """Return every active penalty of a plan, the highest first.
 
-    For tensors with several live parts (one row each), the two parts closest in time are reported.
+    A tensor with gaps in its live range has a row per live part. Of two such tensors, the parts closest in time count.
     """
-    found: list[CostlyReuse] = []
+    reuses: list[CostlyReuse] = []
     for a, b, cost in plan.constraints.reuse_penalties if plan.constraints is not None else ():
         pairs = [
             sorted((i, j), key=lambda row: int(plan.birth[row]))
-            for i in _rows(plan, a)
-            for j in _rows(plan, b)
+            for i in rows_of_parts(plan, a)
+            for j in rows_of_parts(plan, b)
             if plan.arena[i] == plan.arena[j]
         ]
         if not pairs or not cost:
@@ -48,35 +44,28 @@ def costly_reuses(plan: Plan) -> list[CostlyReuse]:
         low = max(int(plan.offset[i]), int(plan.offset[j]))
         high = min(int(plan.offset[i] + plan.size[i]), int(plan.offset[j] + plan.size[j]))
         if low < high:
-            found.append(CostlyReuse(i, j, cost, low, high))
-    return sorted(found, key=lambda reuse: (-reuse.cost, plan.birth[reuse.second], reuse.low))
-
-
-def _rows(plan: Plan, name: str) -> Iterator[int]:
-    """Yield the rows of a tensor: one, or one per live part."""
-    part, k = name, 0
-    while part in plan.row_of or not k:
-        if part in plan.row_of:
-            yield plan.row_of[part]
-        k += 1
-        part = f"{name}@part{k}"
+            reuses.append(CostlyReuse(i, j, cost, low, high))
+    return sorted(reuses, key=lambda reuse: (-reuse.cost, plan.birth[reuse.second], reuse.low))
 
 
 @dataclass(frozen=True)
 class CostPoint:
-    """The least reuse cost found for capacities from ``extent`` bytes up to the next larger extent of the curve."""
+    """The least reuse cost that was found for capacities from ``extent`` bytes up to the next point of the curve."""
 
     extent: int
     cost: int
     bound: int
-    """Lower bound of the cost for every capacity below the next larger extent."""
+    """Lower bound of the cost for these capacities."""
 
 
 def cost_curve(problem: Problem) -> list[CostPoint]:
-    """Return the curve of reuse cost over capacity, largest extent first; at most ``MOST_POINTS`` points."""
+    """Return the curve of reuse cost over capacity, largest extent first; at most ``MOST_POINTS`` points.
+
+    Each search has one byte less than the extent of the plan before it.
+    """
     points: list[CostPoint] = []
     capacity = UNLIMITED
-    while len(points) < MOST_POINTS:
+    while len(points) < MOST_POINTS and capacity >= 0:
         try:
             packing = plan_reuse(replace(problem, capacity=capacity), EFFORT)
         except ArenaTooSmall:
@@ -84,10 +73,8 @@ def cost_curve(problem: Problem) -> list[CostPoint]:
         extent = packing_extent(packing.offset, problem.size)
         point = CostPoint(extent, int(packing.notes.get("reuse_cost", 0)), packing.cost_bound or 0)
         if points and point.cost == points[-1].cost:
-            # The same cost in fewer bytes replaces the last point, whose bound holds up to the next larger extent.
+            # The same cost in fewer bytes replaces the last point. Its bound holds for the larger capacities too.
             point = replace(point, bound=points.pop().bound)
         points.append(point)
         capacity = extent - 1
-        if capacity < 0:
-            break
     return points
