@@ -116,7 +116,7 @@ def _call_with_request(command: Callable[..., int], given: dict[str, Any], group
         raise UsageError("standard input can be read only once.", "Use - for one file.")
     request = PlanRequest(**{name: _read(name, text) for name, text in shared.items() if text is not None})
     if (contradicted := contradiction(request)) is not None:
-        raise UsageError(contradicted.what, contradicted.way_out)
+        raise UsageError(contradicted.message, contradicted.hint)
     forbidden = {limits.RUN_SECONDS.name: 0} if given.pop("no_run") else {}
     try:
         with limits.raised(forbidden):

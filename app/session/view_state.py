@@ -158,7 +158,7 @@ def from_query(query: Mapping[str, str]) -> tuple[Choice, tuple[str, ...]]:
             complaints.append(f"The link has rank={values.pop('rank')}: {error.message}")
     choice = Choice(**values)
     while (wrong := contradiction(choice)) is not None:
-        complaints.append(f"The link has settings that exclude each other: {wrong.what} {wrong.way_out}")
+        complaints.append(f"The link has settings that exclude each other: {wrong.message} {wrong.hint}")
         choice = choice.but(**{wrong.field: getattr(Choice(), wrong.field)})
     return choice, tuple(complaints)
 

@@ -117,7 +117,7 @@ def request_of(given: Mapping[str, Any]) -> PlanRequest:
     request = PlanRequest(**{name: _value(name, value) for name, value in named.items()})
     contradicted = contradiction(request)
     if contradicted is not None:
-        raise UnreadableInput(contradicted.what, hint=contradicted.way_out)
+        raise UnreadableInput(contradicted.message, hint=contradicted.hint)
     return request
 
 

@@ -1,14 +1,7 @@
 """Explain a plan's memory in two sentences: its need against the limit, and the cause of its gap to the lower bound.
 
-::
-
-    offset │  top ─► ┌───┐ ◄─ the step that decides the arena size: the highest storage, where most bytes are live
-           │ ▒▒▒▒▒▒▒ │   │
-           │ ┌───┐   └───┘    above the bound because of: in-place reuse not taken, holes, slot rounding, alignment
-           │ │   │ ░░░░░░░
-           └─────────────────► step
-
-Cost: O(n) for n rows.
+The cause is looked for at the deciding step of an arena: the step with the most live bytes at which the highest storage
+is live. O(n) for n rows.
 """
 
 from dataclasses import dataclass
@@ -24,9 +17,10 @@ from tmmu_core.plans.figures.metrics import over_limits, totals
 from tmmu_core.plans.model import GIVEN_OFFSETS, INVALID, ArenaSummary, Plan
 
 Cause = Literal["reuse", "holes", "slot_rounding", "alignment_gaps", "unknown"]
-LONGEST_NAME = 32
-"""Characters of a name in a sentence."""
 CAUSES: tuple[Cause, ...] = ("reuse", "holes", "slot_rounding", "alignment_gaps")
+"""Known causes; of equal losses the first counts."""
+LONGEST_NAME = 32
+"""Maximum number of characters of a name in a sentence."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +31,7 @@ class Gap:
     bytes: int
     """Maximum number of bytes that another plan can save in this arena."""
     step: int
-    """The step that decides the arena size."""
+    """The deciding step."""
     cause: Cause
     """The largest loss at that step."""
     cause_bytes: int
@@ -50,9 +44,9 @@ class Explanation:
     """Two sentences about a plan, and the gap that they name."""
 
     headline: str
-    """The bytes that the whole plan needs, against its limit."""
+    """The bytes that the plan needs, and its limit."""
     reason: str
-    """Step of the peak, and the reason why the plan exceeds its lower bound."""
+    """The reason why the plan exceeds its lower bound, or the step of the peak of a plan that does not."""
     gap: Gap | None = None
     """The largest gap; ``None`` if no smaller plan exists."""
 
@@ -65,18 +59,18 @@ def explain_peak(plan: Plan, budget: int | None = None, name: str = "") -> Expla
     name = _short(name or plan.ir_name or "the graph")
     if not plan.arenas or not len(plan):
         return Explanation(f"{name} has no tensors to plan.", "")
-    headline, binding = _need(plan, budget, name)
+    headline, limited = _need(plan, budget, name)
     if any(arena.status == INVALID for arena in plan.arenas):
         return Explanation(headline, "The plan is invalid: some of its checks failed.")
     if plan.incomplete:
         return Explanation(headline, "A part of the graph is not planned and needs more memory.")
     gaps = [arena for arena in plan.arenas if arena.open_bytes]
-    most = binding or max(gaps, default=plan.arenas[0], key=lambda arena: (arena.open_bytes, arena.name))
-    if most in gaps:
-        gap = gap_of(plan, most.name)
-        return Explanation(headline, _reason(plan, gap, named=binding is not None), gap)
-    of = "" if binding is None or len(plan.arenas) == 1 else f" of {binding.name}"
-    step, live = peak_step_of(plan, most.name) if of else (totals(plan).peak_step, totals(plan).peak_live_bytes)
+    explained = limited or max(gaps, default=plan.arenas[0], key=lambda arena: (arena.open_bytes, arena.name))
+    if explained in gaps:
+        gap = gap_of(plan, explained.name)
+        return Explanation(headline, _reason(plan, gap, is_named=limited is not None), gap)
+    of = "" if limited is None or len(plan.arenas) == 1 else f" of {limited.name}"
+    step, live = peak_step_of(plan, explained.name) if of else (totals(plan).peak_step, totals(plan).peak_live_bytes)
     scope = "with the given offsets" if plan.remark(GIVEN_OFFSETS) else "of this execution order"
     where = f"{short_bytes(live)}{of} are live at {_step(plan, step)}"
     return Explanation(headline, f"{where}; no plan {scope} is smaller.")
@@ -85,22 +79,21 @@ def explain_peak(plan: Plan, budget: int | None = None, name: str = "") -> Expla
 def gap_of(plan: Plan, arena: str) -> Gap:
     """Return the gap of an arena and its cause."""
     summary, step = plan.arena_of[arena], _deciding_step(plan, arena)
-    lost = waste_at(plan, arena, step)
     untaken = []
     for (at, source, target), taken in zip(plan.handoffs, plan.taken, strict=True):
         row = plan.row_of[source]
         if at == step and not taken and plan.arenas[plan.arena[row]].name == arena:
             untaken.append((int(plan.size[row]), source, target))
-    lost["reuse"] = sum(size for size, _, _ in untaken)
-    cause = max(CAUSES, key=lambda cause: (lost[cause], -CAUSES.index(cause)))
-    if not lost[cause]:
+    lost_bytes = {**waste_at(plan, arena, step), "reuse": sum(size for size, _, _ in untaken)}
+    cause = max(CAUSES, key=lost_bytes.__getitem__)
+    if not lost_bytes[cause]:
         return Gap(arena, summary.open_bytes, step, "unknown", 0)
     reuse = max(untaken)[1:] if cause == "reuse" else None
-    return Gap(arena, summary.open_bytes, step, cause, lost[cause], reuse)
+    return Gap(arena, summary.open_bytes, step, cause, lost_bytes[cause], reuse)
 
 
 def _need(plan: Plan, budget: int | None, name: str) -> tuple[str, ArenaSummary | None]:
-    """Return ``(headline, arena whose limit it names)``."""
+    """Return ``(headline, arena)``: the headline names the limit of this arena, or of none (``None``)."""
     total = short_bytes(sum(arena.extent_bytes for arena in plan.arenas))
     limited = [arena for arena in plan.arenas if arena.headroom_bytes is not None]
     only = limited[0] if len(limited) == len(plan.arenas) == 1 else None
@@ -122,17 +115,15 @@ def _need(plan: Plan, budget: int | None, name: str) -> tuple[str, ArenaSummary 
 
 
 def _deciding_step(plan: Plan, arena: str) -> int:
-    """Return the step with the most live bytes in the life of the storage with the highest end."""
     s, points = storages_of(plan), curve_points_of(plan)
     here = np.flatnonzero(s.arena == arena_number(plan, arena))
     ends = (s.offset + s.size)[here]
     live = live_bytes(plan, arena)
-    best = (-1, 0)
+    candidates = []
     for k in here[ends == ends.max()].tolist():
         first, last = int(points.birth[k]), max(int(points.death[k]), int(points.birth[k]) + 1)
-        point = first + int(np.argmax(live[first:last]))
-        best = max(best, (int(live[point]), -point))
-    return int(points.steps[-best[1]])
+        candidates.append(first + int(np.argmax(live[first:last])))
+    return int(points.steps[max(sorted(candidates), key=live.__getitem__)])
 
 
 def _step(plan: Plan, step: int) -> str:
@@ -143,8 +134,8 @@ def _short(name: str) -> str:
     return shortened(visible(name), LONGEST_NAME)
 
 
-def _reason(plan: Plan, gap: Gap, *, named: bool) -> str:
-    """Return the gap and its cause; the arena's size only if the headline has not ``named`` the arena."""
+def _reason(plan: Plan, gap: Gap, *, is_named: bool) -> str:
+    """Return the gap and its cause as text. ``is_named``: whether the headline has the name and size of the arena."""
     at, lost, arena = _step(plan, gap.step), short_bytes(gap.cause_bytes), plan.arena_of[gap.arena]
     source, target = map(_short, gap.reuse or ("", ""))
     causes = {
@@ -155,7 +146,7 @@ def _reason(plan: Plan, gap: Gap, *, named: bool) -> str:
         "unknown": "no smaller plan is known",
     }
     subject = ""
-    if not named and len(plan.arenas) > 1:
+    if not is_named and len(plan.arenas) > 1:
         subject = f"{gap.arena} {'take' if gap.arena.endswith('s') else 'takes'} {short_bytes(arena.extent_bytes)}, "
     bound = short_bytes(arena.extent_bytes - gap.bytes)
     text = f"{subject}{short_bytes(gap.bytes)} above the lower bound of {bound}: {causes[gap.cause]}."

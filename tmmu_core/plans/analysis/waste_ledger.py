@@ -1,27 +1,23 @@
 """The waste ledger: the bytes of an arena at every step, divided into five accounts (contract §7).
 
-A *tenant* of a slot is a storage placed in it. At a step t, a *block* is a slot with a tenant live at t; its length is
-the slot's backing (the size of its largest tenant, at least 1). Every byte of ``[0, extent)`` belongs to one account:
+A *tenant* of a slot is a storage in it. A *block* is a slot with a live tenant; its length is the slot's backing (the
+size of its largest tenant, at least 1). At each step, every byte of ``[0, extent)`` belongs to one account:
 
 ========================  =============================================================================================
-live                      bytes of the tenants live at t
+live                      bytes of the live tenants
 slot rounding             bytes of the blocks above their live tenant: backing − size
 alignment gaps            between two neighbouring blocks, up to the next multiple of the upper block's alignment
 holes                     the other free bytes below the end of the highest block
 tail                      bytes above the end of the highest block (the whole extent if nothing is live)
 ========================  =============================================================================================
 
-Therefore ``live + alignment_gaps + slot_rounding + holes + tail == extent``. A planner without slots has one tenant per
-slot; its slot rounding is 0, except for 1 byte per tensor of size 0.
-
-The equation holds for valid plans. If blocks overlap, ``holes`` is at least 0 and the sum is larger than the extent.
-
-The module also contains a report per slot, and the resource ledger (TMMU v2 II.J).
+The sum of the accounts is the extent, or more if blocks overlap (in an invalid plan). A planner without slots has one
+tenant per slot; its slot rounding is 0, except for 1 byte per tensor of size 0.
 """
 
 from bisect import bisect_left
 from dataclasses import dataclass
-from itertools import groupby, repeat
+from itertools import groupby
 from typing import Literal, get_args
 
 import numpy as np
@@ -46,7 +42,7 @@ ACCOUNTS: tuple[Kind, ...] = get_args(Kind)
 
 @dataclass(frozen=True, eq=False)
 class WasteLedger:
-    """The accounts of one arena at each curve point (:class:`CurvePoints`), as columns."""
+    """The accounts of one arena in bytes, as columns with a row per curve point (:class:`CurvePoints`)."""
 
     arena: str
     extent: int
@@ -66,7 +62,7 @@ class WasteLedger:
 
 @dataclass(frozen=True)
 class Region:
-    """Bytes ``[start, end)`` of an arena at one step, and the account they belong to."""
+    """Bytes ``[start, end)`` of an arena at one step, and their account."""
 
     start: int
     end: int
@@ -85,10 +81,10 @@ def regions_at(plan: Plan, arena: str, step: int) -> tuple[Region, ...]:
     for i, k in enumerate(alive.tolist()):
         start, size, backing = int(s.offset[k]), int(s.size[k]), int(s.backing[k])
         name = plan.tensor_ids[s.head[k]]
-        grid = min(align_up(top, int(s.slot_alignment[k])), start) if i else 0
+        aligned = max(top, min(align_up(top, int(s.slot_alignment[k])), start)) if i else 0
         regions += [
-            Region(top, max(grid, top), "alignment_gaps"),
-            Region(max(grid, top), start, "holes"),
+            Region(top, aligned, "alignment_gaps"),
+            Region(aligned, start, "holes"),
             Region(start, start + size, "live", name),
             Region(start + size, start + backing, "slot_rounding", name),
         ]
@@ -106,11 +102,10 @@ def waste_at(plan: Plan, arena: str, step: int) -> dict[str, int]:
 
 
 def waste_ledger(plan: Plan, arena: str) -> WasteLedger:
-    """Return the accounts at every step. The live blocks are kept sorted by address (:func:`_gaps_and_top`)."""
+    """Return the accounts at every step."""
     s, number = storages_of(plan), arena_number(plan, arena)
     here = np.flatnonzero((s.arena == number) & (s.backing > 0))
-    extent = plan.arenas[number].extent_bytes
-    points = curve_points_of(plan)
+    extent, points = plan.arenas[number].extent_bytes, curve_points_of(plan)
     live = live_bytes_of(points.birth[here], points.death[here], s.size[here], len(points))
     occupied = live_bytes_of(points.birth[here], points.death[here], s.backing[here], len(points))
     gaps, top = _gaps_and_top(s, here, points)
@@ -135,24 +130,21 @@ def _gaps_and_top(s: PlanStorages, here: I64, points: CurvePoints) -> tuple[U64,
     slot, n = slot_numbers(np.zeros(len(here), np.int64), s.slot[here])
     block = np.zeros((3, n), np.uint64)
     block[:, slot] = s.offset[here], s.offset[here] + s.backing[here], s.slot_alignment[here]
-    by_place = np.lexsort((np.arange(n), block[0]))
-    start, end, alignment = block[:, by_place].tolist()
-    place = np.argsort(by_place)[slot].tolist()
-    deaths, births = (
-        [*zip(steps[here].tolist(), repeat(k), place)] for steps, k in ((points.death, -1), (points.birth, 1))
-    )
-    events = sorted(deaths + births)
+    by_address = np.lexsort((np.arange(n), block[0]))
+    start, end, alignment = block[:, by_address].tolist()
+    block_of = np.argsort(by_address)[slot].tolist()
+    events: list[list[tuple[int, int]]] = [[] for _ in range(len(points) + 1)]
+    for change, ends in ((-1, points.death), (1, points.birth)):
+        for point, block_number in zip(ends[here].tolist(), block_of, strict=True):
+            events[point].append((change, block_number))
     tenants, live, total = [0] * n, list[int](), 0
 
     def gap(lower: int, upper: int) -> int:
         return min(-end[lower] % alignment[upper], max(0, start[upper] - end[lower]))
 
     gaps, top = np.zeros((2, len(points)), np.uint64)
-    k = 0
-    for t in range(len(points)):
-        while k < len(events) and events[k][0] == t:
-            _, change, changed = events[k]
-            k += 1
+    for point in range(len(points)):
+        for change, changed in events[point]:
             was_live = tenants[changed] > 0
             tenants[changed] += change
             if was_live == (tenants[changed] > 0):
@@ -166,13 +158,13 @@ def _gaps_and_top(s: PlanStorages, here: I64, points: CurvePoints) -> tuple[U64,
             total += -added if was_live else added
             if not was_live:
                 live.insert(at, changed)
-        gaps[t], top[t] = total, end[live[-1]] if live else 0
+        gaps[point], top[point] = total, end[live[-1]] if live else 0
     return gaps, top
 
 
 @dataclass(frozen=True)
 class SlotReport:
-    """The backing of a slot and the use that its tenants make of it."""
+    """The use of a slot by its tenants."""
 
     slot: int
     offset_bytes: int
@@ -193,23 +185,21 @@ def slot_reports(plan: Plan, arena: str) -> tuple[SlotReport, ...]:
     by_slot = here[np.argsort(s.slot[here], kind="stable")].tolist()
     reports: list[SlotReport] = []
     for slot, group in groupby(by_slot, key=lambda k: int(s.slot[k])):
-        storages = list(group)
-        first, backing = storages[0], int(s.backing[storages[0]])
-        steps = [int(s.death[k] - s.birth[k]) for k in storages]
-        sizes = [int(s.size[k]) for k in storages]
-        _, largest = max(zip(sizes, (plan.tensor_ids[s.head[k]] for k in storages), strict=True))
+        tenants = list(group)
+        first, backing = tenants[0], int(s.backing[tenants[0]])
+        steps = [int(s.death[k] - s.birth[k]) for k in tenants]
+        sizes = [int(s.size[k]) for k in tenants]
+        _, largest = max(zip(sizes, (plan.tensor_ids[s.head[k]] for k in tenants), strict=True))
         unused = sum((backing - size) * life for size, life in zip(sizes, steps, strict=True))
-        found = SlotReport(slot, int(s.offset[first]), backing, len(storages), largest, sum(steps), unused)
-        reports.append(found)
+        reports.append(SlotReport(slot, int(s.offset[first]), backing, len(tenants), largest, sum(steps), unused))
     return tuple(reports)
 
 
 def resource_ledger(plan: Plan) -> list[dict[str, int | float]]:
-    """Return the counters over all arenas at each curve point, with the keys of TMMU v2 II.J.
+    """Return the resource ledger over all arenas: a row per curve point, with the keys of TMMU v2 II.J.
 
-    ``bytes_allocated`` are the bytes of the whole slots that are occupied at step ``t``; ``peak_bytes`` is the sum over
-    the arenas of the highest end of an occupied slot so far. A row counts the run up to and including its step, so the
-    last row equals ``Plan.metrics``.
+    ``bytes_allocated`` are the bytes of the slots that are occupied at step ``t``; ``peak_bytes`` is the sum over the
+    arenas of the highest end of an occupied slot up to this step. So the last row equals ``Plan.metrics``.
     """
     s, points = storages_of(plan), curve_points_of(plan)
     steps = len(points)

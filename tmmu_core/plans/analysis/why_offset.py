@@ -1,15 +1,7 @@
 """Explain the offset of a storage: the storages below it, its slot, and the effect of another offset.
 
-Works on any finished :class:`Plan`. ::
-
-    offset │        ┌──────────┐  the storage; lower offsets may also be legal
-           │   ┌────┴───┐ ┌────┤  walls: storages that are alive together with it
-           │   └────────┘ │    │
-           │  ░░░░░░░░░░  └────┘  rooms: free for its whole life, and too small for it (or misaligned)
-           └──────────────────────► step
-
-Two storages are alive together where their half-open ranges intersect; the input of an in-place reuse that is not taken
-is alive through the step that reads it. Cost: O(n) for the n storages of the arena, and a sort of those alive together.
+Two storages are live together where their half-open ranges intersect. O(n) for the n storages of the arena, and a sort
+of those that are live together.
 """
 
 from collections.abc import Sequence
@@ -25,10 +17,10 @@ from tmmu_core.plans.model import Plan
 
 @dataclass(frozen=True)
 class Wall:
-    """Bytes ``[start, end)`` that another storage occupies."""
+    """Bytes ``[start, end)`` of another storage that is live together with the storage in question."""
 
     row: int
-    """Row of the tensor that occupies the bytes."""
+    """The row that names the other storage."""
     start: int
     end: int
     step: int
@@ -36,7 +28,7 @@ class Wall:
 
 
 @dataclass(frozen=True)
-class SlotMade:
+class SlotOfStorage:
     """The slot of a storage, in a plan with slots."""
 
     slot: int
@@ -45,9 +37,9 @@ class SlotMade:
     largest: int
     """Row of the largest tenant, which determines the size; of equal ones the first."""
     unused: int
-    """Bytes of the slot beyond the storage in question."""
+    """Bytes of the slot above the storage."""
     held: tuple[tuple[int, int], ...]
-    """``(slot, row)`` of the lower slots that were occupied at the storage's birth, by slot."""
+    """``(slot, row)`` of the lower slots that are occupied at the storage's birth, by slot."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +60,7 @@ class WhyHere:
     """Free ranges ``[start, end)`` below it, by start."""
     lowest: int
     """The lowest legal offset if all other storages keep theirs."""
-    slot: SlotMade | None
+    slot: SlotOfStorage | None
 
 
 def why_here(plan: Plan, tensor_id: str, order: Sequence[int] | None = None) -> WhyHere:
@@ -80,12 +72,12 @@ def why_here(plan: Plan, tensor_id: str, order: Sequence[int] | None = None) -> 
     s = storages_of(plan)
     me = int(plan.storage[plan.row_of[tensor_id]])
     offset, size = int(s.offset[me]), int(s.size[me])
-    met = _meeting(s, me, int(s.birth[me]), int(s.death[me]))
+    others = _live_together(s, me, int(s.birth[me]), int(s.death[me]))
     turn = None if order is None else list(order).index(me)
     earlier = None if order is None else set(order[:turn])
     walls = tuple(
         Wall(int(s.head[i]), start, end, max(int(s.birth[me]), int(s.birth[i])))
-        for i, start, end in met
+        for i, start, end in others
         if start < offset and (earlier is None or i in earlier)
     )
     rooms, edge = [], 0
@@ -101,7 +93,7 @@ def why_here(plan: Plan, tensor_id: str, order: Sequence[int] | None = None) -> 
         of=int((s.arena == s.arena[me]).sum()),
         walls=walls,
         rooms=tuple(rooms),
-        lowest=free_gap([(start, end) for _, start, end in met], size, _grid(plan, s, me)),
+        lowest=free_gap([(start, end) for _, start, end in others], size, _grid(plan, s, me)),
         slot=_slot(s, me) if plan.has_slots else None,
     )
 
@@ -110,26 +102,26 @@ def _grid(plan: Plan, s: PlanStorages, me: int) -> int:
     return max(int(s.alignment[me]), plan.arenas[int(s.arena[me])].alignment_bytes)
 
 
-def _meeting(s: PlanStorages, me: int, birth: int, death: int) -> list[tuple[int, int, int]]:
-    """Return ``(storage, start, end)`` of the other storages that are live at a step of ``[birth, death)``, by start.
+def _live_together(s: PlanStorages, me: int, birth: int, death: int) -> list[tuple[int, int, int]]:
+    """Return ``(storage, start, end)`` of the other storages with bytes that are live in ``[birth, death)``, by start.
 
-    Empty for a storage without bytes; other storages without bytes are left out.
+    Empty for a storage without bytes, which conflicts with none.
     """
-    alive = (s.arena == s.arena[me]) & (s.birth < death) & (s.death > birth) & (s.size > 0) & (s.size[me] > 0)
-    alive[me] = False
-    met = np.flatnonzero(alive)
-    met = met[np.lexsort((s.head[met], s.offset[met]))]
-    return list(zip(met.tolist(), s.offset[met].tolist(), (s.offset + s.size)[met].tolist(), strict=True))
+    is_live = (s.arena == s.arena[me]) & (s.birth < death) & (s.death > birth) & (s.size > 0) & (s.size[me] > 0)
+    is_live[me] = False
+    others = np.flatnonzero(is_live)
+    others = others[np.lexsort((s.head[others], s.offset[others]))]
+    return list(zip(others.tolist(), s.offset[others].tolist(), (s.offset + s.size)[others].tolist(), strict=True))
 
 
-def _slot(s: PlanStorages, me: int) -> SlotMade:
+def _slot(s: PlanStorages, me: int) -> SlotOfStorage:
     here, t = s.arena == s.arena[me], int(s.birth[me])
     tenants = np.flatnonzero(here & (s.slot == s.slot[me])).tolist()
     largest = min(tenants, key=lambda k: (-int(s.size[k]), int(s.birth[k]), int(s.head[k])))
     lower = np.flatnonzero(here & (s.slot < s.slot[me]) & (s.birth <= t) & (t < s.death)).tolist()
     held = sorted({int(s.slot[i]): int(s.head[i]) for i in lower}.items())
     backing = int(s.backing[me])
-    return SlotMade(int(s.slot[me]), backing, int(s.head[largest]), backing - int(s.size[me]), tuple(held))
+    return SlotOfStorage(int(s.slot[me]), backing, int(s.head[largest]), backing - int(s.size[me]), tuple(held))
 
 
 # --- another place -----------------------------------------------------------------------------------------------
@@ -137,14 +129,14 @@ def _slot(s: PlanStorages, me: int) -> SlotMade:
 
 @dataclass(frozen=True)
 class Ghost:
-    """The effect of another offset for one storage, with all others unchanged."""
+    """The effect of another place for one storage, with all others unchanged."""
 
     row: int
     offset: int
     birth: int
     death: int
     conflicts: tuple[int, ...]
-    """Rows of the storages that it would overlap in bytes and steps, by start."""
+    """Rows of the storages that it would overlap, by start."""
     aligned: bool
     """Whether the offset has the storage's alignment."""
     extent: int
@@ -167,19 +159,18 @@ def ghost(plan: Plan, tensor_id: str, offset: int, birth: int | None = None) -> 
     s = storages_of(plan)
     me = int(plan.storage[plan.row_of[tensor_id]])
     life = int(s.death[me] - s.birth[me])
-    born = int(s.birth[me]) if birth is None else max(0, min(birth, moments(plan) - life))
+    birth = int(s.birth[me]) if birth is None else max(0, min(birth, moments(plan) - life))
     offset = max(0, offset)
     end = offset + int(s.size[me])
     others = s.arena == s.arena[me]
     others[me] = False
+    live = _live_together(s, me, birth, birth + life)
     return Ghost(
         row=int(s.head[me]),
         offset=offset,
-        birth=born,
-        death=born + life,
-        conflicts=tuple(
-            int(s.head[i]) for i, start, stop in _meeting(s, me, born, born + life) if start < end and offset < stop
-        ),
+        birth=birth,
+        death=birth + life,
+        conflicts=tuple(int(s.head[i]) for i, start, stop in live if start < end and offset < stop),
         aligned=offset % _grid(plan, s, me) == 0,
         extent=max(end, int((s.offset + s.size)[others].max(initial=0))),
         before=plan.arenas[int(s.arena[me])].extent_bytes,
@@ -216,8 +207,8 @@ def first_different_placement(
 ) -> PlacementDifference | None:
     """Return the first different placement in ``arena``; ``None`` if all are equal or a plan lacks the arena.
 
-    ``orders`` holds the storages of the arena as each side placed them, ``by`` the name of that order. Without orders,
-    the storages are compared in the normative order (contract §1: birth, −bytes, id).
+    ``orders``: the storages of the arena in the placement order of each plan, and ``by`` the name of this order.
+    Without orders, the storages are compared in the normative order (contract §1: birth, −bytes, id).
     """
     if arena not in left.arena_of or arena not in right.arena_of:
         return None

@@ -19,17 +19,17 @@ ALL_BOUNDS_UP_TO = 100_000
 """Maximum number of storages for which all bounds are computed; beyond it, only the peak live bytes."""
 
 TRIED = "portfolio"
-"""Planner that is tried before ``ArenaTooSmall``."""
+"""Planner that runs before ``ArenaTooSmall`` is raised, so that the error can say whether it would fit."""
 TRIED_UP_TO = 20_000
 """Maximum number of storages for which :data:`TRIED` runs."""
 
 
 def summarise(found: PackedArena, config: Mapping[str, Arena], steps: int) -> ArenaSummary:
-    """Return the arena's figures and its certificate. A plan at a proven bound is optimal, whichever planner made it.
+    """Return the figures and the certificate of a packed arena.
 
-    The peak counts the bytes that the packing uses; the lower bound is computed from the problem.
+    The peak counts the bytes that the packing uses; the lower bound is computed from the problem alone.
     """
-    problem, packing, steps = found.problem, found.packing, max(steps, 1)
+    problem, packing = found.problem, found.packing
     arena = config.get(problem.arena, Arena())
     parts = found.live_parts
     peak_live, max_live = peak_and_count(*parts, steps)
@@ -64,12 +64,12 @@ def reuse_cost(problem: Problem, packing: Packing) -> int | None:
 def certify(problem: Problem, packing: Packing, extent: int, steps: int) -> dict[str, Any]:
     """Return the certificate of ``extent`` (bytes) as fields of :class:`ArenaSummary`.
 
-    The lower bound is computed from ``problem``, for every planner; a search may have proved a higher bound.
+    A plan at a proven bound is optimal, whichever planner made it. A search may have proved a higher bound.
     """
     bound, witness, step = _bound(problem, steps)
     proven = max(bound, packing.lower_bound or 0)
     is_cheapest = (reuse_cost(problem, packing) or 0) <= (packing.cost_bound or 0)
-    if extent < proven:  # the plan is wrong
+    if extent < proven:
         status = INVALID
     elif (packing.optimal or extent == proven) and is_cheapest:
         status = OPTIMAL
@@ -85,9 +85,9 @@ def certify(problem: Problem, packing: Packing, extent: int, steps: int) -> dict
 
 
 def _bound(problem: Problem, steps: int) -> tuple[int, tuple[str, ...], int]:
-    if problem.reuse is not None and problem.reuse.exclusions:  # live bytes may exceed the extent
-        largest = max(range(len(problem)), key=problem.size.__getitem__, default=None)
-        return (0, (), -1) if largest is None else (int(problem.size[largest]), (problem.ids[largest],), -1)
+    if problem.reuse is not None and problem.reuse.exclusions and len(problem):  # live bytes may exceed the extent
+        largest = int(np.argmax(problem.size))
+        return int(problem.size[largest]), (problem.ids[largest],), -1
     if len(problem) <= ALL_BOUNDS_UP_TO:
         best = lower_bound(problem)
         return best.bytes, tuple([problem.ids[i] for i in best.witness]), best.step
@@ -110,15 +110,15 @@ def check_capacity(problem: Problem, summary: ArenaSummary, *, of_graph: bool = 
         return
     bound = max(summary.bound_bytes, summary.proven_bytes or 0)
     planner = "exact" if problem.reuse is None else "reuse"
-    other, way = "unknown", f"The lower bound is {bound:,} B, so a search may fit: try --planner {planner}."
+    other, hint = "unknown", f"The lower bound is {bound:,} B, so a search may fit: try --planner {planner}."
     if bound > summary.capacity_bytes:
         other = "no"
-        way = f"No planner can fit: at least {bound:,} B are needed {problem.assumptions} (proven). "
-        way += OF_GRAPHS if of_graph else OF_INSTANCES
+        hint = f"No planner can fit: at least {bound:,} B are needed {problem.assumptions} (proven). "
+        hint += OF_GRAPHS if of_graph else OF_INSTANCES
     elif problem.reuse is None and len(problem) <= TRIED_UP_TO:
         packing = ARENA_PLANNERS[TRIED].pack(problem, {}, None)
         if packing_extent(packing.offset, problem.size) <= summary.capacity_bytes:
-            other, way = TRIED, f"It fits with --planner {TRIED}."
+            other, hint = TRIED, f"It fits with --planner {TRIED}."
     limit = "the memory limit (--capacity)" if summary.name == ONE_MEMORY else f"the capacity of arena {summary.name!r}"
     raise ArenaTooSmall(
         f"{limit} is {summary.capacity_bytes:,} B, the plan needs {summary.extent_bytes:,} B.",
@@ -129,7 +129,7 @@ def check_capacity(problem: Problem, summary: ArenaSummary, *, of_graph: bool = 
         alignment_bytes=summary.alignment_bytes,
         another_planner_would_fit=other,
         proven=other == "no",
-        hint=way,
+        hint=hint,
     )
 
 

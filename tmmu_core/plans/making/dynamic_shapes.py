@@ -1,7 +1,4 @@
-"""Dynamic shapes: the peak memory as a function of a dimension, and a plan per iteration of a program (TMMU v2 II.H).
-
-An iteration's plan is identified by the replan key of TMMU v2 §10.
-"""
+"""Dynamic shapes: figures over the sizes of a dimension, and a plan per iteration of a program (TMMU v2 II.H)."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -26,46 +23,44 @@ CURVE_POINTS = 33
 
 @dataclass(frozen=True, eq=False)
 class DimCurve:
-    """Figures of one plan per value of a dimension. Both arrays have the shape (values, arenas), in bytes."""
+    """Figures of one plan per size of a dimension. Both arrays have the shape (values, arenas), in bytes."""
 
     dim: str
     values: I64
-    """Planned values, ascending. A value that cannot be planned is in ``refused``."""
+    """The planned sizes, ascending."""
     arena_names: tuple[str, ...]
     peak_live_bytes: U64
     extent_bytes: U64
     refused: tuple[tuple[int, ContractError], ...] = ()
+    """The sizes that cannot be planned, each with its error."""
 
 
 def peak_over_dim(graph: Graph, dim: str, request: PlanRequest, progress: Progress | None = None) -> DimCurve:
-    """Return the figures of a plan for each size of :func:`sample_points` of the dimension ``dim``.
+    """Return the figures of a plan for each size of :func:`sample_points`; other dimensions have their default sizes.
 
-    Other dimensions have their requested or default sizes. Raises ``InvalidIrShapes`` if ``request.dims`` names an
-    unknown dimension, or a size outside of its envelope.
+    Raises ``InvalidIrShapes`` if ``request.dims`` names an unknown dimension, or a size outside of its envelope.
     """
     request = with_arena_settings(graph, request)
-    chosen = sample_points(graph.dims[dim])
-    plans, done, refused = [], [], []
-    for number, value in enumerate(chosen):
-        if progress is not None and not progress(dim, number, len(chosen)):
+    sizes = sample_points(graph.dims[dim])
+    plans, refused = {}, []
+    for number, size in enumerate(sizes):
+        if progress is not None and not progress(dim, number, len(sizes)):
             break
-        at = checks.resolve_dims(graph, {**request.dims, dim: value})
+        dims = checks.resolve_dims(graph, {**request.dims, dim: size})
         try:
-            plans.append(solve(graph, request.but(dims=at)).plan)
-            done.append(value)
+            plans[size] = solve(graph, request.but(dims=dims)).plan
         except ContractError as error:
-            refused.append((value, error))
-    names = tuple(sorted({arena.name for plan in plans for arena in plan.arenas}))
+            refused.append((size, error))
+    names = tuple(sorted({arena.name for plan in plans.values() for arena in plan.arenas}))
     figures = np.zeros((2, len(plans), len(names)), np.uint64)
-    for row, plan in enumerate(plans):
+    for row, plan in enumerate(plans.values()):
         for arena in plan.arenas:
-            column = names.index(arena.name)
-            figures[:, row, column] = arena.peak_live_bytes, arena.extent_bytes
-    return DimCurve(dim, np.array(done, np.int64), names, figures[0], figures[1], tuple(refused))
+            figures[:, row, names.index(arena.name)] = arena.peak_live_bytes, arena.extent_bytes
+    return DimCurve(dim, np.array(list(plans), np.int64), names, figures[0], figures[1], tuple(refused))
 
 
 def sample_points(dim: Dim) -> list[int]:
-    """Return all sizes of an envelope, or ``CURVE_POINTS`` evenly spaced sizes with both ends."""
+    """Return the sizes of an envelope; of a large one, ``CURVE_POINTS`` evenly spaced sizes with both ends."""
     span = dim.max - dim.min
     count = min(span, CURVE_POINTS - 1)
     return sorted({dim.min + span * k // max(count, 1) for k in range(count + 1)})
@@ -74,29 +69,28 @@ def sample_points(dim: Dim) -> list[int]:
 # --- a plan per iteration --------------------------------------------------------------------------------------------
 
 
-ReplanKey = tuple[bytes, str, bytes]
-"""``(shape_envelope_hash, mode, arena_config_hash)``."""
-
-
 class Iteration(NamedTuple):
-    """The plan of one iteration; ``replan`` is the trace record if the graph was planned again for it."""
+    """The plan of one iteration."""
 
     solution: Solution
-    key: ReplanKey
+    key: tuple[bytes, str, bytes]
+    """The replan key of TMMU v2 §10: ``(shape_envelope_hash, mode, arena_config_hash)``."""
     replan: dict[str, Any] | None = None
+    """The trace record if the graph was planned again for this iteration; else ``None``."""
 
 
 def replan_session(
     graph: Graph, shapes: Iterable[Mapping[str, int]], request: PlanRequest | None = None
 ) -> Iterator[Iteration]:
-    """Yield the plan of each iteration; ``shapes`` has the sizes of all dimensions per iteration.
+    """Yield the plan of each iteration; ``shapes`` has the sizes of the dimensions in each iteration.
 
-    A plan at the upper end of the envelopes is valid for every shape inside. A shape outside raises ``InvalidIrShapes``
-    under the policy ``ABORT`` or without a safepoint; under ``REPLAN_AT_SAFEPOINT`` it widens the envelopes of all
-    later iterations.
+    The plan for the largest sizes of the envelopes is valid for all shapes inside. For a shape outside, the graph is
+    planned again with wider envelopes, which also apply to later iterations. Under the policy ``ABORT``, and without a
+    safepoint, such a shape raises ``InvalidIrShapes``.
     """
     dims = dict(graph.dims)
-    current = _planned(graph, dims, request or PlanRequest())
+    request = request or PlanRequest()
+    current = _planned(graph, dims, request)
     for number, shape in enumerate(shapes):
         outside = {name: size for name, size in shape.items() if not dims[name].min <= size <= dims[name].max}
         if outside and (graph.replan_policy == "ABORT" or not graph.safepoints):
@@ -107,7 +101,7 @@ def replan_session(
         record = None
         if outside:
             dims |= {name: Dim(min(dims[name].min, size), max(dims[name].max, size)) for name, size in outside.items()}
-            old, current = current, _planned(graph, dims, request or PlanRequest())
+            old, current = current, _planned(graph, dims, request)
             order = current.solution.plan.execution_order
             record = {
                 "record": "replan",
@@ -121,9 +115,9 @@ def replan_session(
 
 
 def _planned(graph: Graph, dims: Mapping[str, Dim], request: PlanRequest) -> Iteration:
-    """Return a plan at the upper ends of ``dims``; its ``ir_hash`` is that of the graph with the declared envelopes."""
-    wide = msgspec.structs.replace(graph, dims=dict(dims))
-    upper = request.but(dims={name: dim.max for name, dim in dims.items()})
-    solution = solve(wide, upper, ir_hash=canonical.ir_hash(graph))
+    """Return a plan for the largest sizes of ``dims``; its ``ir_hash`` is that of the graph as declared."""
+    widened = msgspec.structs.replace(graph, dims=dict(dims))
+    largest = request.but(dims={name: dim.max for name, dim in dims.items()})
+    solution = solve(widened, largest, ir_hash=canonical.ir_hash(graph))
     envelope_hash = H({name: [dim.min, dim.max] for name, dim in dims.items()})
     return Iteration(solution, (envelope_hash, solution.plan.mode, solution.plan.arena_config_hash))

@@ -15,7 +15,7 @@ from typing import Any
 from tmmu_core.base.errors import U64_MAX, ArenaTooSmall, ContractError, Scalar
 from tmmu_core.graph.arenas import as_given, read_arenas, refuse_unknown_arenas
 from tmmu_core.graph.assumed_sizes import assumed_text
-from tmmu_core.graph.model import AnnotatedGraph, ArenaConfig, Graph
+from tmmu_core.graph.model import DEFAULT_ARENAS, AnnotatedGraph, ArenaConfig, Graph
 from tmmu_core.graph.native.document import paused_gc
 from tmmu_core.liveness.analyse import analyse, arena_of_tensor
 from tmmu_core.liveness.live_model import Liveness, Timeline
@@ -37,7 +37,7 @@ NAMED_PARTS = 8
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """A plan with the graph and the liveness that it was made from."""
+    """A plan, its graph and the liveness of the graph."""
 
     graph: Graph
     liveness: Liveness
@@ -45,7 +45,7 @@ class Solution:
 
     @cached_property
     def operators(self) -> list[str]:
-        """Name of the operator that writes each row of the plan; ``""`` without one."""
+        """Per row of the plan, the name of the operator that writes it; ``""`` without one."""
         index, nodes = self.liveness.timeline.index, self.liveness.timeline.graph.nodes
         producers = [int(index.producer[index.tensor_of[name]]) for name in self.plan.tensor_ids]
         return [nodes[node].instr if node >= 0 else "" for node in producers]
@@ -54,7 +54,7 @@ class Solution:
 def plan_graph(
     graph: Graph, *, ir_hash: bytes | None = None, progress: Progress | None = None, **fields: Any
 ) -> Solution:
-    """Return :func:`solve` for the fields of a request, given as keyword arguments."""
+    """Return the result of :func:`solve` for a request with these fields."""
     return solve(graph, PlanRequest(**fields), ir_hash=ir_hash, progress=progress)
 
 
@@ -63,8 +63,8 @@ def solve(
 ) -> Solution:
     """Plan ``graph`` without sharding it: shard spec and rank change only the hash.
 
-    ``ir_hash`` is the graph's hash if known. :func:`~tmmu_core.plans.making.make.make_plan` also applies the fields
-    that this function ignores (a rank's part of the graph, arenas in use, addresses).
+    ``ir_hash``: the hash of the graph, if known. :func:`~tmmu_core.plans.making.make.make_plan` also applies the fields
+    that this function ignores: the rank's share of the graph, arenas in use, addresses.
 
     Raises a ``ContractError`` with every field of its record filled: ``InvalidIrShapes``, ``LivenessCycle``,
     ``AlignmentViolation``, ``AllocationOverflow``, ``ArenaTooSmall``, ``AllocationFailure``.
@@ -91,22 +91,14 @@ def solve(
 
 def _needed_of(error: ArenaTooSmall, graph: Graph, request: PlanRequest, ir_hash: bytes | None) -> Scalar:
     """Return the extent that an undeclared arena needs, with all arenas declared and unlimited."""
-    wanted, spelled = str(error.diagnostics["arena"]), request.spelled_out(graph)
-    unlimited = {name: {**arena, "capacity_bytes": U64_MAX} for name, arena in as_given(request.arenas).items()}
+    missing = str(error.diagnostics["arena"])
+    arenas = {name: {**arena, "capacity_bytes": U64_MAX} for name, arena in as_given(request.arenas).items()}
     named = {tensor.arena for tensor in graph.tensors if tensor.arena}
     named -= {"optimizer_state"}  # declaring it would move tensors of that role
-    unlimited |= {name: {} for name in sorted(named) if name != wanted and name not in unlimited}
-    missing = wanted
-    while missing and missing not in unlimited:
-        unlimited[missing] = {}
-        try:
-            plan = _planned(graph, spelled.but(arenas=unlimited, budget=None), ir_hash, None).plan
-            of_it = [a.extent_bytes for a in plan.arenas if a.name == wanted or a.name.endswith(f"@{wanted}")]
-            return sum(of_it) if of_it else error.diagnostics["required"]
-        except ArenaTooSmall as more:
-            missing = str(more.diagnostics.get("arena", ""))
-        except ContractError:
-            break  # planning fails for another reason
+    arenas = {name: {} for name in sorted({*named, *DEFAULT_ARENAS, missing})} | arenas
+    with suppress(ContractError):  # planning may fail for another reason
+        plan = _planned(graph, request.spelled_out(graph).but(arenas=arenas, budget=None), ir_hash, None).plan
+        return sum(a.extent_bytes for a in plan.arenas if a.name == missing or a.name.endswith(f"@{missing}"))
     return error.diagnostics["required"]
 
 
@@ -132,7 +124,7 @@ def _planned(graph: Graph, request: PlanRequest, ir_hash: bytes | None, progress
     remarks = remarks_on(graph, request.dims)
     if UNPLANNED in remarks:
         summaries = [replace(summary, status=INCOMPLETE) for summary in summaries]
-    of_arenas = {problem.arena: dict(p.notes) for problem, p in zip(problems, packings, strict=True) if p.notes}
+    notes = {problem.arena: dict(packing.notes) for problem, packing in zip(problems, packings, strict=True)}
     with paused_gc():
         identity = canonical.Identity(
             ir_hash=ir_hash or canonical.ir_hash(graph),
@@ -160,7 +152,7 @@ def _planned(graph: Graph, request: PlanRequest, ir_hash: bytes | None, progress
             steps=timeline.steps,
             has_inputs_step=timeline.has_inputs_step,
             execution_order=timeline.order,
-            notes={**remarks, **of_arenas},
+            notes=remarks | {arena: note for arena, note in notes.items() if note},
         )
     return Solution(graph, placement.liveness, plan)
 

@@ -45,8 +45,8 @@ def plan_problem(
     else:
         packings = [_packed(problem, planner, options or {}, meter) for problem in instance.problems]
     reserved = instance.recorded.reserved_peak_bytes if planner == GIVEN and instance.recorded else None
-    found = map(packed_arena, instance.problems, packings)
-    placed = [replace(one, extent=max(one.extent, reserved or 0)) for one in found]
+    packed = map(packed_arena, instance.problems, packings)
+    placed = [replace(one, extent=max(one.extent, reserved or 0)) for one in packed]
     columns = _columns(placed, instance)
     steps = int(columns.death.max(initial=1))
     config = {problem.arena: Arena(problem.capacity, problem.arena_alignment) for problem in instance.problems}
@@ -54,13 +54,13 @@ def plan_problem(
     for one, summary in zip(placed, summaries, strict=True):
         if planner != GIVEN:
             check_capacity(one.problem, summary, of_graph=False)
-    birth, end, size = map(np.concatenate, zip(*(one.live_parts for one in placed), strict=True))
+    birth, death, size = map(np.concatenate, zip(*(one.live_parts for one in placed), strict=True))
     constraints = constraints_of(instance.problems)
     return assemble(
         columns,
         summaries,
         _identity(instance.problems, config, constraints),
-        peak_together(birth, end, size, steps),
+        peak_together(birth, death, size, steps),
         started,
         reserved_peak_bytes=reserved,
         planner=planner,
@@ -90,11 +90,11 @@ def _refuse_ids_of_parts(problems: Sequence[Problem]) -> None:
 
 
 def _notes(placed: Sequence[PackedArena], instance: PlainInstance) -> dict[str, Any]:
-    """Return ``Plan.notes``: the reader's remarks, the given offsets, and the planner's notes per arena."""
+    """Return ``Plan.notes``: the reader's remarks, the number of given offsets, and the planner's notes per arena."""
     notes: dict[str, Any] = {READ: "; ".join(instance.notes)} if instance.notes else {}
-    kept = sum(problem.given_offsets for problem in instance.problems)
-    if kept:
-        notes[GIVEN_OFFSETS] = f"{kept:,} of {sum(map(len, instance.problems)):,} offsets are given and stay fixed"
+    given = sum(problem.given_offsets for problem in instance.problems)
+    if given:
+        notes[GIVEN_OFFSETS] = f"{given:,} of {sum(map(len, instance.problems)):,} offsets are given and stay fixed"
     return notes | {each.problem.arena: dict(each.packing.notes) for each in placed if each.packing.notes}
 
 
@@ -111,12 +111,12 @@ def constraints_of(problems: Sequence[Problem]) -> Constraints | None:
             pairs[name] += [(*sorted((ids[row[0]], ids[row[1]])), *row[2:]) for row in rows]
         if problem.fixed is not None:
             pinned |= {ids[i]: int(problem.fixed[i]) for i in np.flatnonzero(problem.fixed >= 0).tolist()}
-    reserved = {p.arena: p.reuse.reserved for p in problems if p.reuse is not None and p.reuse.reserved}
+    penalties = tuple(sorted(pairs.pop("reuse_penalties")))  # a pair may have several penalties
     return Constraints(
-        **{name: tuple(sorted(set(rows))) for name, rows in pairs.items() if name != "reuse_penalties"},
+        **{name: tuple(sorted(set(rows))) for name, rows in pairs.items()},
         pinned=dict(sorted(pinned.items())),
-        reserved=reserved,
-        reuse_penalties=tuple(sorted(pairs["reuse_penalties"])),
+        reserved={p.arena: p.reuse.reserved for p in problems if p.reuse is not None and p.reuse.reserved},
+        reuse_penalties=penalties,
     )
 
 
@@ -151,7 +151,7 @@ def _identity(
 
 
 def _identity_rows(problem: Problem) -> list[list[Any]] | Table:
-    """Return the hashed content of an arena: a row per storage by id, with its gaps if it has any."""
+    """Return the content of an arena that is hashed: a row per storage by id, with the gaps of its live range."""
     order = sorted(range(len(problem)), key=problem.ids.__getitem__)
     columns = (problem.birth, problem.death, problem.size, problem.alignment)
     table = Table((tuple([problem.ids[i] for i in order]), *(column[order] for column in columns)))
@@ -162,7 +162,7 @@ def _identity_rows(problem: Problem) -> list[list[Any]] | Table:
 
 
 def _columns(placed: Sequence[PackedArena], instance: PlainInstance) -> PlanColumns:
-    """Return the rows of all arenas with their in-place reuse, and the categories of an allocator's recording.
+    """Return the rows of all arenas with their in-place reuse, and the categories of an allocator snapshot.
 
     As in the plan of a graph, an in-place reuse that a planner without slots does not use is omitted; its input lives
     one step longer.
@@ -194,7 +194,7 @@ def _columns(placed: Sequence[PackedArena], instance: PlainInstance) -> PlanColu
     storage, generation = storage_numbers(arena, slot[source], birth)
     tensor_ids = tuple([ids[at] for at in order])
     recorded = instance.recorded
-    kind = {} if recorded is None else dict(zip(instance.problem.ids, recorded.categories, strict=True))
+    category_of = {} if recorded is None else dict(zip(instance.problem.ids, recorded.categories, strict=True))
     return PlanColumns(
         tensor_ids=tensor_ids,
         arena=arena,
@@ -213,5 +213,5 @@ def _columns(placed: Sequence[PackedArena], instance: PlainInstance) -> PlanColu
         base_tensor_uids=(None,) * len(order),
         handoffs=tuple(handoffs),
         taken=tuple(taken),
-        categories=tuple([kind[name] for name in tensor_ids]) if kind else (),
+        categories=tuple([category_of[name] for name in tensor_ids]) if category_of else (),
     )

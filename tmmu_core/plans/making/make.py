@@ -38,25 +38,25 @@ BETTER = "auto"
 MOST_STORAGES = 10_000
 """Maximum number of storages for which :data:`BETTER` is tried; a greedy run of this size takes about 0.2 seconds."""
 NODES, NODES_UP_TO = 500, 1_000
-"""Nodes of the search, and the maximum number of storages for a search; beyond it, one greedy run decides."""
+"""Search nodes, and the maximum number of storages for a search; for more storages, one greedy run decides."""
 
 
 @dataclass(frozen=True)
 class Better:
-    """A planner that needs less memory than the plan's."""
+    """A planner that needs less memory than the planner of a plan."""
 
     planner: str
     extent_bytes: int
-    """Sum of the arena sizes that the short search found; a full run may find less."""
+    """Sum of the arena sizes after a short search; a full run may find less."""
     is_least: bool
     """Whether it equals the lower bound, so that no planner needs less."""
     saved_percent: int
 
 
 def better_than(plan: Plan, problems: Callable[[], Sequence[Problem]]) -> Better | None:
-    """Return the result of ``auto`` in a short deterministic search, if it needs less memory than ``plan``.
+    """Return the result of a short deterministic search by ``auto``, or ``None`` if it does not need less memory.
 
-    ``None`` if the plan is minimal, made by ``auto`` or large. ``problems`` returns one problem per arena.
+    No search runs if the plan is minimal, made by ``auto`` or large. ``problems`` returns one problem per arena.
     """
     extent, bound = (sum(getattr(a, name) for a in plan.arenas) for name in ("extent_bytes", "bound_bytes"))
     storages = sum(arena.storages for arena in plan.arenas)
@@ -64,13 +64,12 @@ def better_than(plan: Plan, problems: Callable[[], Sequence[Problem]]) -> Better
     if plan.planner == BETTER or not is_packed or extent <= bound or storages > MOST_STORAGES:
         return None
     meter = Meter(None, NODES if storages <= NODES_UP_TO else 0)
-    found = 0
+    entry, better_extent = ARENA_PLANNERS[BETTER], 0
     for problem in problems():
-        entry = ARENA_PLANNERS[BETTER]
         packing = entry.pack(problem, entry.checked_options({}), meter)
-        found += packing_extent(packing.offset, problem.size)
-    saved = (extent - found) * 100 // extent
-    return Better(BETTER, found, found <= bound, saved) if saved > 0 else None
+        better_extent += packing_extent(packing.offset, problem.size)
+    saved_percent = (extent - better_extent) * 100 // extent
+    return Better(BETTER, better_extent, better_extent <= bound, saved_percent) if saved_percent > 0 else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,8 +91,7 @@ class PlanningResult:
     @cached_property
     def better(self) -> Better | None:
         """A planner that needs less memory, found by a short search; ``None`` if none was found."""
-        solution = self.solution
-        return better_than(self.plan, lambda: self.problems if solution is None else problems_of(solution))
+        return better_than(self.plan, lambda: problems_of(self.solution) if self.solution else self.problems)
 
 
 def make_plan(source: Graph | PlainInstance, request: PlanRequest, progress: Progress | None = None) -> PlanningResult:
@@ -130,12 +128,10 @@ def _warnings(graph: Graph, request: PlanRequest, plan: Plan) -> Iterator[str]:
         yield f"Arena {name!r} is declared, but no tensor uses it."
     if request.shard_spec is not None:
         yield from idle_rules(graph, read_spec(request.shard_spec))
-    applied = {
-        decider for notes in plan.notes.values() if isinstance(notes, dict) for decider in notes.get("said_by", ())
-    }
-    for k, rule in enumerate(request.options.get("rules") or ()):
-        if f"rule {k + 1}" not in applied:
-            yield f"helia rule {k + 1} ({json_text(rule)}) has no effect: no match, or earlier rules match first."
+    notes_of_arenas = [notes for notes in plan.notes.values() if isinstance(notes, dict)]
+    for number, rule in enumerate(request.options.get("rules") or (), start=1):
+        if not any(f"rule {number}" in notes.get("said_by", ()) for notes in notes_of_arenas):
+            yield f"helia rule {number} ({json_text(rule)}) has no effect: no match, or earlier rules match first."
 
 
 # --- instances ---------------------------------------------------------------------------------------------------
@@ -144,16 +140,15 @@ def _warnings(graph: Graph, request: PlanRequest, plan: Plan) -> Iterator[str]:
 def _instance_planned(instance: PlainInstance, request: PlanRequest, progress: Progress | None) -> PlanningResult:
     problems = problems_as_requested(instance.problems, request)
     planner = request.planner or DEFAULT_PLANNER
-    keeps = instance.packing is not None and planner == GIVEN
+    packing = instance.packing if planner == GIVEN else None
     notes = instance.notes
     if instance.packing is not None:
-        what = "kept; no planner ran" if keeps else f"discarded: {planner} places every buffer again"
+        what = f"discarded: {planner} places every buffer again" if packing is None else "kept; no planner ran"
         notes = (*notes, f"all {sum(map(len, instance.problems)):,} offsets of the input are {what}.")
-    packing = instance.packing if keeps else None
     plan = plan_problem(
         replace(instance, problem=problems[0], others=problems[1:], packing=packing, notes=notes),
         planner=planner,
-        options={} if keeps else request.options,
+        options=request.options if packing is None else {},
         token=request.replay_token,
         progress=progress,
     )
@@ -190,42 +185,42 @@ def problems_as_requested(problems: tuple[Problem, ...], request: PlanRequest) -
 
 # --- plans over a limit -------------------------------------------------------------------------------------------
 
-# A plan that exceeds a limit still states the limit: its arenas have the requested capacities, its configuration hash
-# is that of the request. The verifier reports the exceeded capacity, and the plan cannot be applied.
+# A plan that exceeds a limit still has the limit: the capacities of its arenas and its configuration hash are those of
+# the request. So the verifier reports the exceeded capacity, and the plan cannot be applied.
 
 
 def make_plan_anyway(
     source: Graph | PlainInstance, request: PlanRequest, progress: Progress | None = None
 ) -> PlanningResult:
-    """Return :func:`make_plan`, or, if a limit is exceeded, the unlimited plan labelled with the requested limits.
+    """Return the result of :func:`make_plan`; if a limit is exceeded, a plan without limits, labelled with them.
 
     Raises all other errors of planning, and ``ArenaTooSmall`` for an undeclared arena.
     """
-    made, is_over = _with_fallback(lambda changed: make_plan(source, changed, progress), request)
+    result, is_over = _with_fallback(lambda changed: make_plan(source, changed, progress), request)
     if not is_over:
-        return made
-    plan = _under_limits(made.plan, source, request)
-    solution = None if made.solution is None else replace(made.solution, plan=plan)
-    return replace(made, request=request.spelled_out(source), plan=plan, solution=solution)
+        return result
+    plan = _under_limits(result.plan, source, request)
+    solution = result.solution and replace(result.solution, plan=plan)
+    return replace(result, request=request.spelled_out(source), plan=plan, solution=solution)
 
 
 def plan_ranks_anyway(graph: Graph, request: PlanRequest, progress: Progress | None = None) -> RankPlans:
-    """Return :func:`plan_ranks`, or, if a rank exceeds a limit, unlimited plans labelled with the requested limits.
+    """Return the result of :func:`plan_ranks`; if a rank exceeds a limit, plans without limits, labelled with them.
 
     Raises all other errors of planning and sharding, and ``ArenaTooSmall`` for an undeclared arena.
     """
-    planned, is_over = _with_fallback(lambda changed: plan_ranks(graph, changed, progress), request)
+    result, is_over = _with_fallback(lambda changed: plan_ranks(graph, changed, progress), request)
     if not is_over:
-        return planned
-    classes = (
+        return result
+    classes = [
         replace(one, solution=replace(one.solution, plan=_under_limits(one.solution.plan, graph, request)))
-        for one in planned.classes
-    )
-    return replace(planned, classes=tuple(classes))
+        for one in result.classes
+    ]
+    return replace(result, classes=tuple(classes))
 
 
 def _with_fallback(make: Callable[[PlanRequest], T], request: PlanRequest) -> tuple[T, bool]:
-    """Return ``(result, is over a limit)``: if ``make`` exceeds a limit, the result of ``make`` without limits."""
+    """Return ``(result of make, False)``; if it exceeds a limit, ``(result of make without limits, True)``."""
     try:
         return make(request), False
     except (ArenaTooSmall, AllocationFailure) as error:
@@ -249,7 +244,7 @@ def without_limits(request: PlanRequest) -> PlanRequest:
 
 
 def _under_limits(plan: Plan, source: Graph | PlainInstance, request: PlanRequest) -> Plan:
-    """Return the plan with the request's limits: the layout is the same, the configuration hash is the request's."""
+    """Return the plan with the capacities and the configuration hash of the request; the layout is the same."""
     names = tuple(arena.name for arena in plan.arenas)
     capacities = {name: arena.capacity_bytes for name, arena in read_arenas(request.arenas).items()}
     if isinstance(source, PlainInstance) and not capacities:

@@ -23,10 +23,9 @@ def spread_over_memories(
 ) -> tuple[Liveness, ArenaConfig, list[Problem], list[Packing]]:
     """Assign every storage to a memory and an offset with ``helia``; return one problem and one packing per region.
 
-    The memories are those of ``options``, else those of the arena configuration (an arena is a memory), else one
-    unlimited memory. A tensor whose ``arena`` is a memory is placed there. Arenas of the plan are named
-    ``role@memory``. Raises ``ArenaTooSmall`` (capacity 0) for a tensor whose ``arena`` is neither a memory nor one of
-    the three default arenas.
+    The memories are those of ``options``, else the arenas of the configuration, else one unlimited memory. A tensor
+    whose ``arena`` is a memory is placed there. The regions are the arenas of the plan, named ``role@memory``. Raises
+    ``ArenaTooSmall`` (capacity 0) for a tensor whose ``arena`` is neither a memory nor one of the default arenas.
     """
     platform = _platform(options, config)
     memory = {m.name: m for m in platform.memories}
@@ -47,14 +46,14 @@ def spread_over_memories(
     names = sorted(number)
     arena_of = np.argsort([number[name] for name in names]) if names else np.zeros(0, np.int64)
     arenas = arena_of[list(residency.region_of)].astype(np.int32)
-    # helia does not reuse in place. The lower bound assumes reuse inside a region, because a smaller plan could use it.
+    # helia does not reuse in place, but another plan could, so the lower bound assumes reuse inside a region.
     granted = replace(granted, arenas=tuple(names), storages=replace(granted.storages, arena=arenas))
     liveness = without_handoffs(granted, across_arenas=True)
     config = {}
     for region in residency.regions:
-        own = memory[region.memory]
-        capacity = Arena().capacity_bytes if own.max_size is None else own.max_size
-        config[region.name] = Arena(capacity, max(platform.min_alignment, own.arena_alignment or 1))
+        its_memory = memory[region.memory]
+        capacity = Arena().capacity_bytes if its_memory.max_size is None else its_memory.max_size
+        config[region.name] = Arena(capacity, max(platform.min_alignment, its_memory.arena_alignment or 1))
     offset = np.array(residency.offset, np.uint64)
     packings = [
         Packing(offset[arenas == at], notes=_notes(number[name], problem.ids, residency, memory))

@@ -1,7 +1,7 @@
 """The order in which a planner placed the storages of an arena.
 
-Planners record order and fit in their notes. The placement is repeated with them, and the order is returned only if
-the result is the same plan. The packing of a search has no order; its storages are sorted by offset.
+A greedy planner records its order and its placement rule in the plan's notes. The placement is repeated with them, to
+check that they give this plan. For other plans, such as the result of a search, the storages are sorted by offset.
 """
 
 from dataclasses import dataclass
@@ -23,18 +23,18 @@ BOTTOM_UP = "offset"
 
 @dataclass(frozen=True)
 class Placed:
-    """The decisions of one arena, first to last."""
+    """The storages of an arena in placement order."""
 
     storages: tuple[int, ...]
     """Storage numbers of the plan."""
     by: str
-    """Sort key: ``birth``, a key of ``greedy.ORDERS``, or ``offset`` if the planner searched."""
+    """Sort key: ``birth``, a key of ``greedy.ORDERS``, or ``offset`` if the placement order is not known."""
     fit: str
-    """Placement rule: ``slot`` (lowest free slot), ``lowest`` or ``tightest`` (offset); ``""`` after a search."""
+    """Placement rule: ``slot`` (lowest free slot), ``lowest`` or ``tightest`` (offset); ``""`` if not known."""
 
     @property
     def own(self) -> bool:
-        """Whether this is the planner's own order."""
+        """Whether this is the order of the planner."""
         return self.by != BOTTOM_UP
 
 
@@ -53,7 +53,7 @@ def problems_of(solution: Solution) -> list[Problem]:
 
 
 def placed_in(plan: Plan, arena: str, problem: Problem | None = None) -> Placed:
-    """Return the placements of ``arena`` in order. Without ``problem``, a plan without slots is sorted by offset."""
+    """Return the placement order of ``arena``. Without ``problem``, the order of a plan without slots is not known."""
     s = storages_of(plan)
     if plan.has_slots:
         return Placed(tuple(by_birth(plan, arena)), "birth", "slot")

@@ -1,4 +1,4 @@
-"""Make the packing problems of a graph from its liveness, and the plan from the packings."""
+"""Convert the liveness of a graph to packing problems, and packings to the rows of a plan."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ from tmmu_core.plans.model import ArenaSummary, Plan, PlanColumns
 
 
 def arena_problems(liveness: Liveness, config: Mapping[str, Arena]) -> list[Problem]:
-    """Return one :class:`Problem` per arena of ``liveness.arenas``, storages in the normative order.
+    """Return one problem per arena, its storages in the normative order (contract §1).
 
     Raises ``UnreadableInput`` for more arenas than the limit.
     """
@@ -74,7 +74,7 @@ class PackedArena:
     slot: I64
     """Per storage, its slot; for planners without slots, its position by (offset, birth, id) (contract §9)."""
     extent: int
-    """Bytes: the end of the highest storage that has bytes."""
+    """End of the highest storage with bytes."""
     held: I64
     """Per storage, the step after its last use as planned: the input of an in-place reuse that is not taken keeps its
     bytes through the step that reads it."""
@@ -85,7 +85,7 @@ class PackedArena:
 
     @property
     def live_parts(self) -> tuple[I64, I64, U64]:
-        """Birth, end of use and bytes of every live part; a storage without gaps has one."""
+        """Birth, death and bytes of every live part; a storage without gaps has one."""
         first, begin, end = live_parts(replace(self.problem, death=self.held))
         return begin, end, np.repeat(self.problem.size, np.diff(first))
 
@@ -123,7 +123,7 @@ class Placement:
     """Slot and offset of every storage, as columns over ``liveness.storages``."""
 
     liveness: Liveness
-    """Liveness after planning. The input of an in-place reuse that is not taken lives one step longer."""
+    """The liveness without the in-place reuses that the planner does not use."""
     held: I64
     slot: I64
     offset: U64
@@ -136,11 +136,10 @@ class Placement:
 
 
 def merge_packings(liveness: Liveness, problems: Sequence[Problem], packings: Sequence[Packing]) -> Placement:
-    """Merge the packings of all arenas into one placement.
+    """Return the packings of all arenas as one placement.
 
-    A planner that places bytes uses an in-place reuse only if input and output start at one offset. A planner that
-    assigns slots keeps all reuses: the input is freed in any case, and it is overwritten only if input and output have
-    the same slot.
+    A planner that places bytes uses an in-place reuse only if input and output start at one offset; other reuses are
+    removed. A planner that assigns slots frees the input of every reuse, so all reuses remain.
     """
     held, slot = np.zeros((2, len(liveness.storages)), np.int64)
     offset = np.zeros(len(liveness.storages), np.uint64)
@@ -227,9 +226,7 @@ def plan_columns(placement: Placement, arenas: Sequence[ArenaSummary], *, own_ar
 
 def _marked_rows(rows: I64, index: GraphIndex) -> list[int]:
     """Return the positions in ``rows`` of the tensors with fields beyond id, shape, dtype and role."""
-    is_marked = np.zeros(len(index.tensor_ids), np.bool_)
-    is_marked[index.marked] = True
-    places: list[int] = np.flatnonzero(is_marked[rows]).tolist()
+    places: list[int] = np.flatnonzero(np.isin(rows, index.marked)).tolist()
     return places
 
 
@@ -243,18 +240,18 @@ def storage_numbers(arena: I32, slot: I64, birth: I64) -> tuple[I64, I64]:
     order = np.lexsort((birth, slot, arena))
     number = np.empty(len(order), np.int64)
     number[order] = np.arange(len(order))
-    first = np.ones(len(order), np.bool_)
+    is_first = np.ones(len(order), np.bool_)
     slot, arena = slot[order], arena[order]
-    first[1:] = (slot[1:] != slot[:-1]) | (arena[1:] != arena[:-1])
-    start = np.maximum.accumulate(np.where(first, np.arange(len(order)), 0))
-    return number, number - start[number] if len(order) else number
+    is_first[1:] = (slot[1:] != slot[:-1]) | (arena[1:] != arena[:-1])
+    start = np.maximum.accumulate(np.where(is_first, np.arange(len(order)), 0))
+    return number, number - start[number]
 
 
 def _alignments(liveness: Liveness, rows: I64, arenas: Sequence[ArenaSummary], own_arenas: bool) -> U64:
     """Return the alignment of each row's offset.
 
-    A row at the start of a storage has the arena's alignment; a row inside a storage has its element size, at most the
-    alignment of the start.
+    A row at the start of a storage has the alignment of the arena. A row inside has its element size, or the alignment
+    of the start if this is smaller.
     """
     tensors, index = liveness.timeline.graph.tensors, liveness.timeline.index
     floor = np.array([arena.alignment_bytes for arena in arenas], np.uint64)

@@ -1,10 +1,8 @@
 """A plan per rank of a sharded graph; ranks that run the same graph are planned once (TMMU v2 II.I).
 
-The local graph is cut from the graph *as run*: a backward pass is synthesised first, so that the spec can contain
-gradients. ``ir_hash`` is the hash of the global graph; ``rank, world_size, shard_spec_hash`` make the hash of each rank
-unique::
-
-    tmmu_plan_hash(rank) = H(["tmmu_plan_v1", [ir_hash, …, rank, world_size, shard_spec_hash, tables]])
+A rank's share is cut from the graph *as run*: a backward pass is synthesised first, so that the spec can contain
+gradients. The plans of all ranks have the ``ir_hash`` of the global graph; ``rank``, ``world_size`` and
+``shard_spec_hash`` make the plan hash of each rank unique.
 """
 
 from dataclasses import dataclass, replace
@@ -58,15 +56,11 @@ class RankPlans:
 
     @cached_property
     def extents(self) -> U64:
-        """Shape (world_size, arenas): each rank's extent of each arena, in bytes."""
-        return self.figures("extent_bytes")
-
-    def figures(self, field: str) -> U64:
-        """Return a field of :class:`ArenaSummary`, shape (world_size, arenas); 0 for unused arenas."""
+        """Shape (world_size, arenas): each rank's extent of each arena, in bytes; 0 for an unused arena."""
         of_class = np.zeros((len(self.classes), len(self.arena_names)), np.uint64)
         for row, one in enumerate(self.classes):
             for arena in one.solution.plan.arenas:
-                of_class[row, self.arena_names.index(arena.name)] = getattr(arena, field)
+                of_class[row, self.arena_names.index(arena.name)] = arena.extent_bytes
         return of_class[self.class_of]
 
     def plan(self, rank: int) -> Plan:

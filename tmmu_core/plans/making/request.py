@@ -27,12 +27,12 @@ KEEPS_OFFSETS = "greedy"
 WEIGHS_REUSE = "reuse"
 """The default planner for an instance with separations, colocations, reserved bytes or reuse penalties."""
 ANY_ARENA = ""
-"""Key of a capacity for the only arena in use."""
+"""Key of a capacity without an arena name: the limit of one memory, or of the only arena of an instance."""
 
 
 @dataclass(frozen=True)
 class PlanRequest:
-    """Settings for planning a graph or an instance. ``None`` and empty mappings mean the default (contract §10)."""
+    """Planning options of a graph or an instance. ``None`` and empty mappings mean the default (contract §10)."""
 
     mode: Mode | None = None
     preset: Preset | None = None
@@ -46,7 +46,7 @@ class PlanRequest:
     capacities: Mapping[str, int] = field(default_factory=dict)
     """Name of an arena in use, or ``ANY_ARENA`` → bytes."""
     one_memory: bool = False
-    """Whether all arenas share one address space, the arena ``memory``; a capacity without a name implies it."""
+    """Whether all tensors are placed in one arena, ``memory``; a capacity without an arena name implies it."""
     page_size: int | None = None
     """Bytes, for every arena in use."""
     order: tuple[str, ...] | None = None
@@ -92,7 +92,7 @@ class PlanRequest:
         return self.one_memory or ANY_ARENA in self.capacities
 
     def spelled_out(self, source: Graph | PlainInstance) -> Self:
-        """Return the request with mode, preset and planner filled in (contract §10)."""
+        """Return the request with the defaults of mode, preset and planner filled in (contract §10)."""
         if isinstance(source, PlainInstance):
             return self.but(planner=self.planner or default_planner(source))
         mode = self.mode or default_mode(source)
@@ -171,20 +171,19 @@ def arena_config(
     """
     declared = None if request.arenas is None else as_given(request.arenas)
     is_graph = isinstance(source, Graph)
-    own_alignment = source.alignment if isinstance(source, Graph) else 0
+    source_alignment = source.alignment if isinstance(source, Graph) else 0
     options = request.but(arenas=None) if is_graph else request.but(arenas=None, one_memory=False)
-    if options.has_no_arena_options and not own_alignment:
+    if options.has_no_arena_options and not source_alignment:
         return declared
     names = in_use if in_use is not None else arenas_in_use(source, request)
     capacities = capacities_by_name(request.capacities, names)
-    given = {"alignment_bytes": request.alignment, "page_size": request.page_size}
+    default = {"alignment_bytes": source_alignment} if source_alignment else {}
     config: dict[str, Any] = {}
     for name in names:
-        config[name] = dict((declared or {}).get(name, {}))
-        if own_alignment and request.alignment is None:
-            config[name].setdefault("alignment_bytes", own_alignment)
-        given["capacity_bytes"] = capacities.get(name)
-        config[name] |= {key: value for key, value in given.items() if value is not None}
+        requested = {"alignment_bytes": request.alignment, "page_size": request.page_size}
+        requested["capacity_bytes"] = capacities.get(name)
+        config[name] = default | dict((declared or {}).get(name, {}))
+        config[name] |= {key: value for key, value in requested.items() if value is not None}
     return config
 
 
@@ -198,8 +197,7 @@ def capacities_by_name(capacities: Mapping[str, int], names: tuple[str, ...]) ->
         found[names[0]] = found.pop(ANY_ARENA)
     unknown = next((name for name in found if name not in names), None)
     if unknown is not None:
-        what = f"there is no arena {unknown!r}" if unknown else "the capacity names no arena"
-        message = f"{what}."
+        message = f"there is no arena {unknown!r}." if unknown else "the capacity names no arena."
         hint = strict.closest_hint(unknown, names) if unknown else f"Write one as {names[0]}=1MiB."
         raise InvalidIrShapes(message, reason="unknown_arena", node_id="", arena=unknown, hint=hint)
     return found

@@ -1,4 +1,4 @@
-"""The table of the fields of a request: option, link key, file and text form."""
+"""The text forms of the fields of a request: on the command line, in links and in files."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -18,10 +18,10 @@ from tmmu_core.plans.making.request import ADDRESSINGS, ANY_ARENA, PlanRequest
 
 @dataclass(frozen=True)
 class OptionSpec:
-    """The text forms of a field: as an option, in a link, in a file."""
+    """The text forms of a field."""
 
     option: str
-    """``--dims``."""
+    """Name of the command-line option, such as ``--dims``."""
     metavar: str
     about: str
     """One sentence of help, its default in brackets."""
@@ -31,10 +31,9 @@ class OptionSpec:
     link: str = ""
     """Key in a link; empty: the name of the field."""
     many: bool = False
-    """Whether the option is repeatable, each time with one ``KEY=VALUE``. A link, and the input of :attr:`read`, is one
-    text with all pairs."""
+    """Whether the option is repeatable, each time with one ``KEY=VALUE``; :attr:`read` reads one text with all pairs."""
     file: str = ""
-    """Content type of the file, if the option names a file."""
+    """What the file contains, for an option whose value is a file name."""
     flag: bool = False
     """Whether the option has no value."""
     of_graphs: bool = False
@@ -75,16 +74,16 @@ def _addressing(text: str) -> str:
 
 
 def _pairs(text: str, read: Callable[[str, str], int], no_name: str | None = None) -> dict[str, int]:
-    """Read ``NAME=VALUE`` pairs, sorted by name; ``no_name`` replaces a missing name."""
-    found: dict[str, int] = {}
+    """Return ``NAME=VALUE`` pairs, sorted by name; ``no_name`` is the name of a value without one."""
+    pairs: dict[str, int] = {}
     for name, value in read_pairs(text):
         name = no_name if name is None else name
         if name is None:
             raise ValueError(f"{text[:80]!r} is not of the form KEY=VALUE.")
-        found[name] = read(name, value)
-    if not found:
+        pairs[name] = read(name, value)
+    if not pairs:
         raise ValueError("it is empty.")
-    return dict(sorted(found.items()))
+    return dict(sorted(pairs.items()))
 
 
 def _dimension(name: str, value: str) -> int:
@@ -100,7 +99,7 @@ def capacity_texts(capacities: Mapping[str, int]) -> list[str]:
 
 
 def read_json_object(text: str, what: str) -> dict[str, Any]:
-    """Return a JSON object with unique keys; ``what`` names it. Raises ``UnreadableInput``."""
+    """Return a JSON object with unique keys; ``what`` is its name in errors. Raises ``UnreadableInput``."""
     value = read_json(text, what)
     if not isinstance(value, dict):
         hint = 'Write a JSON object, such as {"name": 1}.'
@@ -146,20 +145,20 @@ def json_text(value: Any) -> str:
 
 
 def option_pairs(texts: list[str]) -> dict[str, Any]:
-    """Parse planner options such as ``["budget=100", "fit=tightest"]``. A value that is not JSON is text."""
-    found: dict[str, Any] = {}
+    """Return planner options by name, from texts such as ``"budget=100"``. A value that is not JSON is text."""
+    options: dict[str, Any] = {}
     for text in texts:
-        key, separator, value = text.partition("=")
-        if not separator or not key.strip():
+        key, separator, value = (part.strip() for part in text.partition("="))
+        if not separator or not key:
             raise ValueError(f"{text[:80]!r} is not of the form KEY=VALUE. Example: budget=100.")
-        data, what = value.encode("utf-8", "replace"), f"option {key.strip()}"
+        data, what = value.encode("utf-8", "replace"), f"option {key}"
         refuse_many_values(data, what)
         refuse_long_numbers(data, what)
         try:
-            found[key.strip()] = json.loads(value.strip())
+            options[key] = json.loads(value)
         except ValueError:
-            found[key.strip()] = value.strip()
-    return found
+            options[key] = value
+    return options
 
 
 OPTION_SPECS: Mapping[str, OptionSpec] = {
@@ -267,8 +266,8 @@ OPTION_SPECS: Mapping[str, OptionSpec] = {
 class Contradiction(NamedTuple):
     """Two fields of a request that exclude each other."""
 
-    what: str
-    way_out: str
+    message: str
+    hint: str
     field: str
     """The field that a link leaves out to resolve the contradiction."""
 
@@ -277,13 +276,13 @@ def contradiction(request: PlanRequest) -> Contradiction | None:
     """Return the first contradiction in a request; ``None`` without one."""
     world = request.world_size or 1
     if request.token is not None and request.seed is not None:
-        way_out = "The token is computed from the seed; give one of them."
-        return Contradiction("--token and --seed exclude each other.", way_out, "seed")
+        hint = "The token is computed from the seed; give one of them."
+        return Contradiction("--token and --seed exclude each other.", hint, "seed")
     if request.world_size == 0:
         return Contradiction("the number of ranks is 0.", "Give --world-size 1 or more.", "world_size")
     if request.shard_spec is None and request.rank >= world:
-        what = f"there is no rank {request.rank}; the number of ranks is {world}."
-        return Contradiction(what, "Ranks count from 0.", "rank")
+        message = f"there is no rank {request.rank}; the number of ranks is {world}."
+        return Contradiction(message, "Ranks count from 0.", "rank")
     return None
 
 

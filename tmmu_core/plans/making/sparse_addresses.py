@@ -1,10 +1,9 @@
 """Hashed addresses of the superseded draft, ``addressing="blake3_sparse"``, to read and compare its plans.
 
 In the draft every slot has the address ``BLAKE3(replay_token ‖ "tmmu_va" ‖ arena ‖ logical_slot_id)`` in one sparse
-virtual space; TMMU v2 (II.F) forbids hashes as a source of addresses. The draft does not define how slot and digest are
-encoded. Here the arena is UTF-8, the slot eight bytes, most significant first, and the address is the first ``bits``
-bits of the digest as a number, rounded down to the slot's alignment. The draft contradicts itself: its §0.B has the tag
-``tmmu_slot`` and hashes the mode too; its operator has the tag ``tmmu_va``. This module follows the operator.
+virtual space; TMMU v2 (II.F) forbids hashes as addresses. The draft does not define the encoding. Here the arena is
+UTF-8, the slot eight bytes, most significant first, and the address the first ``bits`` bits of the digest, rounded down
+to the slot's alignment. The draft's §0.B has another tag and hashes the mode too; this module follows its operator.
 
 Two slots with overlapping bytes are an ``ADDRESS_COLLISION``: unlikely at 64 bits, common at 8.
 """
@@ -48,10 +47,10 @@ class _Slots(NamedTuple):
 def _slots_of(plan: Plan) -> _Slots:
     s = storages_of(plan)
     number, count = slot_numbers(s.arena, s.slot)
-    one = np.zeros(count, np.int64)
-    one[number] = np.arange(len(s))
+    storage = np.zeros(count, np.int64)  # any storage of each slot
+    storage[number] = np.arange(len(s))
     columns = (s.arena, s.slot, s.backing, s.slot_alignment)
-    return _Slots(number, *(column[one].tolist() for column in columns))
+    return _Slots(number, *(column[storage].tolist() for column in columns))
 
 
 def _moved(plan: Plan, slots: _Slots, start: list[int], **changes: Any) -> Plan:
@@ -105,15 +104,13 @@ def in_memory(plan: Plan) -> Plan:
 
 def _refuse_collisions(plan: Plan, slots: _Slots, addresses: list[int]) -> None:
     end, below = 0, ""
+    hint = "Plan with offsets, which cannot collide, or under another token."
     for start, arena, slot, backing in sorted(zip(addresses, slots.arena, slots.slot, slots.backing, strict=True)):
-        name = f"slot {slot} of arena {plan.arenas[arena].name!r}"
-        what, hint = "", "Hashed addresses can collide; plan with offsets, which cannot."
-        if below and start < end:
-            what = f"{name} and {below} overlap at address {start:#x}."
+        arena_name = plan.arenas[arena].name
+        name = f"slot {slot} of arena {arena_name!r}"
+        message = f"{name} and {below} overlap at address {start:#x}." if below and start < end else ""
         end, below = start + backing, name
-        if not what and end > U64_MAX + 1:
-            what = f"{name} at address {start:#x} exceeds the end of the address space."
-            hint = "Plan with offsets, or under another token."
-        if what:
-            arena_name = plan.arenas[arena].name
-            raise AddressCollision(what, arena=arena_name, logical_slot=slot, address=start, hint=hint)
+        if not message and end > U64_MAX + 1:
+            message = f"{name} at address {start:#x} exceeds the end of the address space."
+        if message:
+            raise AddressCollision(message, arena=arena_name, logical_slot=slot, address=start, hint=hint)
