@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class BisectOptions:
-    """Options that select the runs and the figure."""
+    """The runs and the figure to compare."""
 
     good: str | None = option("Commit before the increase [first run].", "COMMIT")
     bad: str | None = option("Commit after the increase [last run].", "COMMIT")
@@ -56,58 +56,54 @@ def bisect_command(
         known = ", ".join(a.name for a in chosen[-1].arenas)
         raise UsageError(f"no run has an arena {arena!r}.", f"The last run has {known}.")
     query = find_growth.Measure(figure, arena)
-    found = find_growth.culprit(chosen, query)
-    blamed: list[GrowthCauses] = []
+    culprit = find_growth.culprit(chosen, query)
+    causes: list[GrowthCauses] = []
     differ = ""
-    if found is not None:
-        before, after = opened_store.plan(found.before), opened_store.plan(found.after)
-        differ = "; ".join(opened_store.planned_differently(found.before, found.after))
-        names = (arena,) if arena is not None else find_growth.grown_arenas(found.before, found.after, figure)
-        blamed = [find_growth.growth_causes(before, after, name) for name in names]
+    if culprit is not None:
+        before, after = opened_store.plan(culprit.before), opened_store.plan(culprit.after)
+        differ = "; ".join(opened_store.planned_differently(culprit.before, culprit.after))
+        names = (arena,) if arena is not None else find_growth.grown_arenas(culprit.before, culprit.after, figure)
+        causes = [find_growth.growth_causes(before, after, name) for name in names]
     if json:
-        steps = [_step(step) for step in find_growth.steps_of(chosen, query)]
         record: dict[str, Any] = {"model": model, "figure": figure, "arena": arena, "runs": len(chosen)}
-        culprit = None if found is None else _step(found)
-        record["planned_differently"] = differ
-        write_json({**record, "culprit": culprit, "steps": steps, "arenas": [_blame(b, wanted.limit) for b in blamed]})
+        record |= {"planned_differently": differ, "culprit": None if culprit is None else _step(culprit)}
+        record["steps"] = [_step(step) for step in find_growth.steps_of(chosen, query)]
+        write_json({**record, "arenas": [_causes_of_arena(one, wanted.limit) for one in causes]})
     else:
-        _print_growth(chosen, query, found, differ)
-        _print_causes(blamed, wanted.limit)
-    return SUCCESS if found is None else FINDING
+        _print_growth(chosen, query, culprit, differ)
+        _print_causes(causes, wanted.limit)
+    return SUCCESS if culprit is None else FINDING
 
 
 def _series(runs: tuple[Run, ...], branch: str | None, planner: str | None) -> tuple[Run, ...]:
     """Return the comparable runs of a branch; the default is main, or the branch of the latest run."""
     from tmmu_core.store.find_growth import comparable_runs
 
-    here = only(runs, branch, planner)
-    if branch is None and here:
-        here = only(here, "main", None) or only(here, here[-1].branch, None)
-    return comparable_runs(here)
+    selected = only(runs, branch, planner)
+    if branch is None and selected:
+        selected = only(selected, "main", None) or only(selected, selected[-1].branch, None)
+    return comparable_runs(selected)
 
 
-# --- as text ----------------------------------------------------------------------------------------------------
-
-
-def _print_growth(runs: tuple[Run, ...], query: Measure, found: Step | None, differ: str) -> None:
+def _print_growth(runs: tuple[Run, ...], query: Measure, culprit: Step | None, differ: str) -> None:
     what = f"the {query.figure} of {query.arena}" if query.arena else f"the {query.figure}"
     run = runs[-1]
     series = dict.fromkeys(f"{one.planner}, {one.mode}, {one.preset}" for one in runs)
     print_lines(f"{numbers.count(len(runs), 'run')} of {run.model} on {run.branch}, by {'; '.join(series)}")
-    if found is None:
+    if culprit is None:
         print_lines(f"{what} did not grow from {runs[0].commit} to {run.commit}")
         return
-    growth, commit = numbers.delta_bytes(found.grown_bytes), found.after.commit
+    growth, commit = numbers.delta_bytes(culprit.grown_bytes), culprit.after.commit
     text = f"{commit} increased {what} by {growth}"
     if differ:
         text = f"at {commit} {what} grew by {growth}, and plan settings changed ({differ})"
-    change = numbers.change(numbers.full_bytes(found.before_bytes), numbers.full_bytes(found.after_bytes))
-    previous = f"recorded {found.after.at}; previous run: {found.before.commit}, {found.before.at}"
+    change = numbers.change(numbers.full_bytes(culprit.before_bytes), numbers.full_bytes(culprit.after_bytes))
+    previous = f"recorded {culprit.after.at}; previous run: {culprit.before.commit}, {culprit.before.at}"
     print_lines(f"{text}: {change}", previous)
 
 
-def _print_causes(blamed: list[GrowthCauses], limit: int) -> None:
-    for one in blamed:
+def _print_causes(causes: list[GrowthCauses], limit: int) -> None:
+    for one in causes:
         before, after = one.peak_bytes
         print_lines(
             "",
@@ -123,16 +119,12 @@ def _print_causes(blamed: list[GrowthCauses], limit: int) -> None:
             print_lines(numbers.of(len(rows), len(one.shares), "changed tensor"))
 
 
-# --- as JSON -----------------------------------------------------------------------------------------------------
-
-
 def _step(step: Step) -> dict[str, Any]:
-    sides = {"before": step.before.record(), "after": step.after.record()}
     figures = {"before_bytes": step.before_bytes, "after_bytes": step.after_bytes, "grown_bytes": step.grown_bytes}
-    return {**sides, **figures}
+    return {"before": step.before.record(), "after": step.after.record(), **figures}
 
 
-def _blame(one: GrowthCauses, limit: int) -> dict[str, Any]:
+def _causes_of_arena(one: GrowthCauses, limit: int) -> dict[str, Any]:
     figures = ("arena", "extent_bytes", "peak_bytes", "peak_steps", "grown_bytes", "slack_bytes")
     return {
         **{name: getattr(one, name) for name in figures},

@@ -35,10 +35,10 @@ def verify_command(plan: Source, request: PlanRequest, graph: AgainstGraph = Non
     from tmmu_core.judge.verifier.verify import verify_plan
 
     found, against = resolve_with_graph(plan, graph, request)
-    how: dict[str, Any] = {"dims": request.dims or None, "arenas": request.arenas, "cut_from": found.cut_from}
-    verdict = (against and found.verdict) or verify_plan(whole(found), against, **how)
-    checked = numbers.count(len(verdict.checked), "rule")
-    headlines = [f"{str(verdict).rstrip('.')}; {checked} checked: {', '.join(verdict.checked)}"]
+    settings: dict[str, Any] = {"dims": request.dims or None, "arenas": request.arenas, "cut_from": found.cut_from}
+    verdict = (against and found.verdict) or verify_plan(whole(found), against, **settings)
+    rules = numbers.count(len(verdict.checked), "rule")
+    headlines = [f"{str(verdict).rstrip('.')}; {rules} checked: {', '.join(verdict.checked)}"]
     if verdict.left_out:
         headlines.append("not checked: " + "; ".join(f"{rule} ({why})" for rule, why in verdict.left_out))
     headlines += [
@@ -81,11 +81,11 @@ def resolve_with_graph(name: str, graph: str | None, request: PlanRequest) -> tu
     used. Other planning options are rejected.
     """
     opened = open_any(name, request.dims)
-    query = request
+    other_options = request
     if isinstance(opened, Plan | Trace):
-        query = request.but(dims={}, arenas=None, shard_spec=None if graph else request.shard_spec)
+        other_options = request.but(dims={}, arenas=None, shard_spec=None if graph else request.shard_spec)
     if graph is None:
-        found = resolve_opened(opened, name, query)
+        found = resolve_opened(opened, name, other_options)
         return found, found.graph
     if not isinstance(opened, Plan | Trace):
         raise UsageError(f"{name} is not a finished plan.", "Use --graph only with a finished plan.")
@@ -95,21 +95,16 @@ def resolve_with_graph(name: str, graph: str | None, request: PlanRequest) -> tu
     plan, cut_from = opened if isinstance(opened, Plan) else opened.plan, None
     if request.shard_spec is not None:
         cut_from = ir_hash(against)
-        against = _share(plan, against, request)
-    how: dict[str, Any] = {"dims": request.dims or None, "arenas": request.arenas, "cut_from": cut_from}
-    return resolve_opened(opened, name, query, graph=against, **how), against
-
-
-def _share(plan: Plan, graph: Graph, request: PlanRequest) -> Graph:
-    """Return the share of ``graph`` that the rank of the plan executes."""
-    under = request.but(rank=plan.rank, world_size=plan.world_size)
-    return plan_rank(graph, _as_planned(under, plan, graph)).graph
+        of_rank = request.but(rank=plan.rank, world_size=plan.world_size)
+        against = plan_rank(against, _as_planned(of_rank, plan, against)).graph
+    settings: dict[str, Any] = {"dims": request.dims or None, "arenas": request.arenas, "cut_from": cut_from}
+    return resolve_opened(opened, name, other_options, graph=against, **settings), against
 
 
 def _as_planned(request: PlanRequest, plan: Plan, graph: Graph) -> PlanRequest:
     """Return the request with mode, preset and order of a plan. Nodes that the planner inserted are left out."""
-    own = {node.node_id for node in graph.nodes}
-    order = tuple(node for node in plan.execution_order if node in own)
+    node_ids = {node.node_id for node in graph.nodes}
+    order = tuple(node for node in plan.execution_order if node in node_ids)
     return request.but(mode=plan.mode, preset=plan.preset, order=order)
 
 
@@ -117,18 +112,19 @@ def solved_like(found: Resolved, graph: Graph, request: PlanRequest) -> Solution
     """Return the solution of a plan; for a finished plan, plan ``graph`` with the same mode, preset and order."""
     if found.solution is not None:
         return found.solution
-    query = _as_planned(PlanRequest(token=found.plan.replay_token, dims=request.dims), found.plan, graph)
-    solution = resolve_opened(graph, found.name, query).solution
+    same_settings = _as_planned(PlanRequest(token=found.plan.replay_token, dims=request.dims), found.plan, graph)
+    solution = resolve_opened(graph, found.name, same_settings).solution
     assert solution is not None
     return solution
 
 
 def report_findings(findings: Sequence[Finding], headlines: Sequence[str], as_json: bool, **more: Any) -> int:
     """Print headlines, findings and warnings; return the exit code: 1 if a finding is an error."""
-    red = any(finding.severity == "error" for finding in findings)
+    has_error = any(finding.severity == "error" for finding in findings)
+    exit_code = FINDING if has_error else SUCCESS
     if as_json:
-        write_json({"ok": not red, **more, "findings": [asdict(finding) for finding in findings]})
-        return FINDING if red else SUCCESS
+        write_json({"ok": not has_error, **more, "findings": [asdict(finding) for finding in findings]})
+        return exit_code
     print_lines(*headlines)
     if findings:
         print_lines("")
@@ -137,4 +133,4 @@ def report_findings(findings: Sequence[Finding], headlines: Sequence[str], as_js
             [[f.severity, f.rule, f.arena, numbers.step(f.step) if f.step >= 0 else "", f.message] for f in findings],
         )
     show_warnings(more["warnings"])
-    return FINDING if red else SUCCESS
+    return exit_code

@@ -58,9 +58,6 @@ def _findings(side: Resolved) -> list[dict[str, Any]]:
     return [asdict(finding) for finding in side.findings[:FIRST_FINDINGS]]
 
 
-# --- as text ----------------------------------------------------------------------------------------------------
-
-
 def print_comparison(verdict: Comparison, limit: int, baseline: Plan, candidate: Plan) -> None:
     """Print the verdict, the first difference, and the tables of arenas, totals and changed tensors."""
     if not verdict.comparable:
@@ -113,11 +110,14 @@ def print_comparison(verdict: Comparison, limit: int, baseline: Plan, candidate:
 
 
 def _reason(difference: Difference) -> str:
-    names = {"$.ir_hash": "different graphs", "$.replay_token": "different replay tokens"}
-    names["$.digests"] = "a digest of an older version without hashes of its live ranges"
-    names["$.tensors_hash"] = "a digest of an older version without a hash of its tensors"
-    names["$.arena_config_hash"] = "different arena configurations"
-    return names.get(difference.path, f"{difference.path[2:]} {difference.left} → {difference.right}")
+    reasons = {
+        "$.ir_hash": "different graphs",
+        "$.replay_token": "different replay tokens",
+        "$.digests": "a digest of an older version without hashes of its live ranges",
+        "$.tensors_hash": "a digest of an older version without a hash of its tensors",
+        "$.arena_config_hash": "different arena configurations",
+    }
+    return reasons.get(difference.path, f"{difference.path[2:]} {difference.left} → {difference.right}")
 
 
 def _sides_of(difference: Difference) -> str:
@@ -150,11 +150,8 @@ def _place(row: TensorRow | None, plan: Plan) -> str:
     return f"{place} {numbers.live_range(row.birth, row.death)}"
 
 
-# --- as JSON -----------------------------------------------------------------------------------------------------
-
-
 def as_json(verdict: Comparison, limit: int) -> dict[str, Any]:
-    """Return the JSON record of the comparison. Every record has all keys."""
+    """Return the JSON record of the comparison."""
     return {
         "comparable": verdict.comparable,
         "identical": verdict.identical,

@@ -8,7 +8,7 @@ import msgspec
 from app.cli.console import STREAM, SUCCESS, UsageError, print_note, read_input, write_output
 from app.cli.options import AsJson, Out, Source, option
 from app.cli.resolve import open_any, write_graph
-from app.texts import numbers as words
+from app.texts import numbers
 from tmmu_core.base.atomic_files import replace_file_by_parts
 from tmmu_core.formats.csv import csv_table, instance_csv
 from tmmu_core.formats.open_file import read_within
@@ -36,15 +36,14 @@ def convert_command(model: Source, wanted: ConvertOptions, output: Out = STREAM,
     --columns, tables have live ranges but no graph, and are written as an instance (.csv). An open dimension that
     --dims does not set has the size 512, the batch the size 1 and the range 1 to 8.
     """
-    columns, dims, sidecar = wanted.columns, wanted.dims, wanted.sidecar
+    columns, dims, sidecar, name = wanted.columns, wanted.dims, wanted.sidecar, output or STREAM
     if columns is not None:
-        return _write_instance(csv_table.read(read_input(model), _columns(columns), model), output or STREAM)
+        return _write_instance(csv_table.read(read_input(model), _columns(columns), model), name)
     graph = open_any(model) if dims is None else read_within(read_input(model), _envelopes(dims), model)
     if isinstance(graph, PlainInstance):
-        return _write_instance(graph, output or STREAM)
+        return _write_instance(graph, name)
     if not isinstance(graph, Graph):
         raise UsageError(f"{model} does not contain a graph.", 'Use "tmmu export" for plans and traces.')
-    name = output or STREAM
     if sidecar is None:
         write_graph(graph, name, "the graph")
     else:
@@ -52,9 +51,8 @@ def convert_command(model: Source, wanted: ConvertOptions, output: Out = STREAM,
             hint = "Pass a model file, -o GRAPH and --sidecar in the same folder."
             raise UsageError("a sidecar must be in the folder of its graph.", hint)
         write_graph(_with_sidecar(graph, model, sidecar), name, "the graph")
-    counts = f"{words.count(len(graph.nodes), 'node')}, {words.count(len(graph.tensors), 'tensor')}"
     if name != STREAM:
-        print_note(counts)
+        print_note(f"{numbers.count(len(graph.nodes), 'node')}, {numbers.count(len(graph.tensors), 'tensor')}")
         if graph.assumed:
             print_note(assumed_text(graph))
         named = {size for tensor in graph.tensors for size in tensor.shape}
@@ -67,14 +65,14 @@ def convert_command(model: Source, wanted: ConvertOptions, output: Out = STREAM,
 def _with_sidecar(graph: Graph, model: str, sidecar: str) -> Graph:
     """Write the sidecar file, and return the graph with its name. Raises :class:`UsageError`, ``UnreadableInput``."""
     path = Path(sidecar)
-    held = constants_of(Path(model), graph)
-    if not held:
+    constants = constants_of(Path(model), graph)
+    if not constants:
         raise UsageError(f"{model} does not contain bytes of constants.", "Omit --sidecar.")
     try:
-        written = replace_file_by_parts(path, native_sidecar.written(graph, held))
+        written = replace_file_by_parts(path, native_sidecar.written(graph, constants))
     except OSError as error:
         raise UsageError(f"{sidecar} cannot be written: {(error.strerror or str(error)).lower()}.") from error
-    print_note(f"wrote the bytes of constants to {sidecar} ({words.short_bytes(written)})")
+    print_note(f"wrote the bytes of constants to {sidecar} ({numbers.short_bytes(written)})")
     return msgspec.structs.replace(graph, sidecar=path.name)
 
 
@@ -89,8 +87,8 @@ def _write_instance(found: PlainInstance, name: str) -> int:
     write_output(name, instance_csv.write_csv(found.problem, offsets).encode(), "the instance")
     if found.problem.reuse is not None:
         print_note("the instance does not contain the capacity, constraints and reuse penalties of its pool")
-    for line in (*found.notes, words.count(len(found.problem), "storage")) if name != STREAM else ():
-        print_note(line)
+    if name != STREAM:
+        print_note(*found.notes, numbers.count(len(found.problem), "storage"))
     return SUCCESS
 
 
@@ -104,7 +102,7 @@ def _columns(text: str) -> dict[str, str]:
 
 def _envelopes(text: str) -> dict[str, Dim]:
     """Parse ``B=1:8,T=512`` to dimension → range. Raises :class:`UsageError`."""
-    found: dict[str, Dim] = {}
+    ranges: dict[str, Dim] = {}
     try:
         pairs = read_pairs(text)
     except ValueError as error:
@@ -118,5 +116,5 @@ def _envelopes(text: str) -> dict[str, Dim]:
         least, most = map(int, ends)
         if least > most:
             raise UsageError(f"{part!r} is an empty range.", "Write the smaller bound first.")
-        found[name] = Dim(least, most)
-    return found
+        ranges[name] = Dim(least, most)
+    return ranges

@@ -112,8 +112,7 @@ def arguments(names: list[str], no_browser: bool, port: int, address: str) -> li
         *("--server.headless", "true" if no_browser else "false"),
         *("--server.showEmailPrompt", "false"),
         *("--browser.gatherUsageStats", "false"),
-        # Streamlit's welcome message is for app developers.
-        *("--logger.hideWelcomeMessage", "true"),
+        *("--logger.hideWelcomeMessage", "true"),  # the message is for app developers
         "--",
         *names,
     ]

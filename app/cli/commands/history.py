@@ -44,18 +44,19 @@ def record_command(
     opened_store = open_store(store, create=True)
     from tmmu_core.store.run_label import Label
 
-    kept = opened_store.record(found, Label(model, commit, when, run.branch))
+    result = opened_store.record(found, Label(model, commit, when, run.branch))
     opened_store.close()
     if json:
-        record = {"run": kept.run.record(), "new_run": kept.new_run, "new_plan": kept.new_plan}
+        record = {"run": result.run.record(), "new_run": result.new_run, "new_plan": result.new_plan}
         write_json({**record, "warnings": resolved.warnings})
         return SUCCESS
-    made = kept.run
-    how = "recorded" if kept.new_run else "is already recorded"
-    same = "" if kept.new_plan or not kept.new_run else "; an equal plan is already stored"
-    extent, peak, bound = map(numbers.full_bytes, (made.extent_bytes, made.peak_live_bytes, made.lower_bound_bytes))
-    sizes = f"arena size {extent}, peak {peak}, lower bound {bound}"
-    print_lines(f"{made.model}@{made.commit} on {made.branch} {how}{same}", sizes)
+    stored = result.run
+    how = "recorded" if result.new_run else "is already recorded"
+    same = "" if result.new_plan or not result.new_run else "; an equal plan is already stored"
+    sizes = (stored.extent_bytes, stored.peak_live_bytes, stored.lower_bound_bytes)
+    extent, peak, bound = map(numbers.full_bytes, sizes)
+    print_lines(f"{stored.model}@{stored.commit} on {stored.branch} {how}{same}")
+    print_lines(f"arena size {extent}, peak {peak}, lower bound {bound}")
     return SUCCESS
 
 
@@ -74,7 +75,7 @@ def history_command(
         if json:
             write_json({"models": [{**asdict(line), "change_bytes": line.change_bytes} for line in lines]})
         else:
-            in_lines(lines)
+            _print_models(lines)
         return SUCCESS
     runs = only(opened_store.known(model), branch, planner)
     runs = runs if last is None else runs[-last:]
@@ -83,7 +84,7 @@ def history_command(
         pairs = zip(runs, changes, strict=True)
         write_json({"runs": [run.record() | {"planned_differently": differ} for run, (_, differ) in pairs]})
     else:
-        in_runs(runs, changes)
+        _print_runs(runs, changes)
     return SUCCESS
 
 
@@ -103,8 +104,7 @@ def _changes(store: Store, runs: Sequence[Run]) -> list[tuple[int, str]]:
     return found
 
 
-def in_runs(runs: Sequence[Run], changes: Sequence[tuple[int, str]]) -> None:
-    """Print the runs as a table."""
+def _print_runs(runs: Sequence[Run], changes: Sequence[tuple[int, str]]) -> None:
     rows = []
     for run, (change, differ) in zip(runs, changes, strict=True):
         grown = numbers.delta_bytes(change) if change else ""
@@ -116,8 +116,7 @@ def in_runs(runs: Sequence[Run], changes: Sequence[tuple[int, str]]) -> None:
     table((*titles, "layout", "changed settings"), rows)
 
 
-def in_lines(lines: Sequence[Line]) -> None:
-    """Print a table with a row per series of runs and its last change."""
+def _print_models(lines: Sequence[Line]) -> None:
     if not lines:
         print_lines("no runs are recorded")
         return

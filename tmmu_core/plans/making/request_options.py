@@ -31,7 +31,7 @@ class OptionSpec:
     link: str = ""
     """Key in a link; empty: the name of the field."""
     many: bool = False
-    """Whether the option is repeatable, each time with one ``KEY=VALUE``; :attr:`read` reads one text with all pairs."""
+    """Whether the option is repeatable, each time with one ``KEY=VALUE``; :attr:`read` reads a text with all pairs."""
     file: str = ""
     """What the file contains, for an option whose value is a file name."""
     flag: bool = False
