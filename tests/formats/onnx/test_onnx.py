@@ -95,6 +95,13 @@ def test_folded_output_is_a_constant() -> None:
     assert (graph.outputs, tensors(graph)["n"].role) == (("y", "n"), "constant")
 
 
+def test_quantized_weight_is_not_folded() -> None:
+    steps = [op("DequantizeLinear", "w scale", "d"), op("MatMul", "x d", "y")]
+    weights = {"w": np.zeros((8, 8), np.int8), "scale": np.ones((), np.float32)}
+    found = tensors(read(model(steps, [value("x", [1, 8])], [value("y", None)], weights)))
+    assert [(found[name].role, found[name].dtype) for name in "wd"] == [("constant", "int8"), ("activation", "float32")]
+
+
 EXPANSION = [
     op("Shape", "x", "s"),
     op("ConstantOfShape", "rank", "ones", value=numpy_helper.from_array(np.array([1], np.int64))),

@@ -12,8 +12,9 @@ Steps:
    other sizes (:mod:`.onnx_shapes`). Shapes that inference does not find come from onnxruntime
    (:mod:`.onnx_shape_run`); the nodes that write them have the parameter ``shapes``.
 4. Nodes that depend on no graph input are folded: ``Constant``, ``ConstantOfShape``, operators on weights alone, and
-   the shape of a tensor with a fixed shape. Folded values that other nodes read, and initialisers of integers and
-   booleans (shapes, indices), have the role ``constant``. Floating-point initialisers have the role ``parameter``.
+   the shape of a tensor with a fixed shape. ``DequantizeLinear`` is not folded, as in onnxruntime: quantized weights
+   stay small. Folded values that other nodes read, and initialisers of integers and booleans (shapes, indices), have
+   the role ``constant``. Floating-point initialisers have the role ``parameter``.
 5. Unread optional outputs are dropped; nodes without a unique name are called ``<operator>_<position in the file>``.
 6. ``inplace`` is set for every node, reshapes are views, and the order is that of the file.
 """
@@ -305,6 +306,7 @@ class Builder:
                 fixed = fixed or all(isinstance(dim, int) for dim in shapes[node.input[0]])
             if is_scope(node):
                 fixed = fixed and is_scope(node, "If.close")  # carried values change in every iteration
+            fixed = fixed and node.op_type != "DequantizeLinear"
             if fixed and (operator_name(node) in VIEWS or not operator_of(_instr(node)).keeps_position):
                 self.constant.update(name for name in node.output if name)
             else:
