@@ -18,10 +18,10 @@ from tmmu_core.fitting.move import Move
 from tmmu_core.fitting.problem.answer import Allowed
 from tmmu_core.fitting.problem.capacity import Capacity
 from tmmu_core.fitting.problem.planner_calls import Candidate, PlanInput, initial_candidate, solve_input
-from tmmu_core.fitting.recompute import lower
 from tmmu_core.fitting.recompute.live_curve import Choice, run
 from tmmu_core.fitting.recompute.min_cut import boundary, cheapest, minimum_cut
 from tmmu_core.fitting.recompute.recompute_model import RecomputeModel, recompute_model
+from tmmu_core.fitting.recompute.recompute_moves import lower
 from tmmu_core.fitting.recompute.recompute_search import Search
 from tmmu_core.fitting.recompute.recover_choice import recover_choice
 from tmmu_core.fitting.recompute.settle import cheapest_mix

@@ -31,24 +31,10 @@ def finer_alignments(plan_input: PlanInput, arenas: tuple[str, ...]) -> Iterator
     """Yield every smaller alignment for ``arenas``, largest first."""
     config = read_arenas(plan_input.arenas)
     coarsest = max((config.get(name, Arena()).alignment_bytes for name in arenas), default=1)
-    least = widest(plan_input)
+    widest = max((itemsize(tensor.dtype) for tensor in plan_input.graph.tensors), default=1)
+    least = 1 << (widest - 1).bit_length()
     grid = coarsest // 2
     while grid >= least:
-        yield Move(
-            "alignment",
-            f"align to {grid} B instead of {coarsest} B",
-            WHY,
-            details={"alignment": grid, "arenas": list(arenas)},
-        )
+        what = f"align to {grid} B instead of {coarsest} B"
+        yield Move("alignment", what, WHY, details={"alignment": grid, "arenas": list(arenas)})
         grid //= 2
-
-
-def finest_alignment(plan_input: PlanInput, arenas: tuple[str, ...]) -> Move | None:
-    """Return the move to the smallest alignment; ``None`` if there is none."""
-    return next(iter(reversed(tuple(finer_alignments(plan_input, arenas)))), None)
-
-
-def widest(plan_input: PlanInput) -> int:
-    """Return the size of the widest element type of the graph, in bytes."""
-    most = max((itemsize(tensor.dtype) for tensor in plan_input.graph.tensors), default=1)
-    return 1 << (most - 1).bit_length()

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tmmu_core.fitting.move import Kind
-from tmmu_core.fitting.problem.capacity import Capacity, bounds
+from tmmu_core.fitting.problem.capacity import bounds
 from tmmu_core.fitting.problem.in_place import missing_pairs
 from tmmu_core.fitting.problem.planner_calls import PlanInput, extents
 from tmmu_core.graph.arenas import read_arenas
@@ -28,6 +28,7 @@ from tmmu_core.liveness.analyse import row_bytes
 from tmmu_core.liveness.live_model import Liveness
 from tmmu_core.liveness.live_ranges import view_roots
 from tmmu_core.plans.making.engine import Solution
+from tmmu_core.plans.model import Plan
 
 OUTPUTS = "@outputs"
 """The moment after the last node, at which all graph outputs are live."""
@@ -63,11 +64,6 @@ class LowerBound:
         """Sum over all arenas."""
         return sum(need.bytes for need in self.needs)
 
-    def hardest(self, capacity: Capacity) -> Need:
-        """Return the need that exceeds the capacity by most; the largest need if only the sum exceeds it."""
-        over = {need.arena: need.bytes - capacity.arenas.get(need.arena, need.bytes) for need in self.needs}
-        return max(self.needs, key=lambda need: (over[need.arena], need.bytes, need.arena))
-
 
 def grids_of(plan_input: PlanInput) -> dict[str, int]:
     """Return arena → alignment of offsets, in bytes."""
@@ -88,11 +84,11 @@ def lower_bound(
     ``always_live``: node → storages that are live when it first runs.
     """
     kinds = frozenset(allowed)
-    if not kinds:
+    if not kinds:  # the planner is fixed too
         sizes = extents(solution.plan).items()
         return LowerBound(tuple(Need(name, size, "", (), "no move is allowed") for name, size in sorted(sizes)))
     if not kinds & {"order", "recompute", "offload", "inplace"}:
-        return LowerBound(tuple(_order_needs(solution)))
+        return LowerBound(tuple(_order_needs(solution.plan)))
     return LowerBound(tuple(_step_needs(plan_input, solution.liveness, "inplace" in kinds, always_live)))
 
 
@@ -107,12 +103,11 @@ def with_order(bound: LowerBound, needs: Mapping[str, int]) -> LowerBound:
     return LowerBound(tuple(raised))
 
 
-def _order_needs(solution: Solution) -> Iterable[Need]:
-    least = bounds(solution.plan)
-    for arena in solution.plan.arenas:
-        if arena.name in least:
-            step = solution.plan.node_at(arena.witness_step) if arena.witness_step >= 0 else ""
-            yield Need(arena.name, least[arena.name], step, arena.witness, "live at the same step of this order")
+def _order_needs(plan: Plan) -> Iterable[Need]:
+    for name, least in bounds(plan).items():
+        arena = plan.arena_of[name]
+        step = plan.node_at(arena.witness_step) if arena.witness_step >= 0 else ""
+        yield Need(name, least, step, arena.witness, "live at the same step of this order")
 
 
 def _step_needs(
@@ -132,9 +127,7 @@ def _step_needs(
             continue
         grid = grids.get(arena, Arena().alignment_bytes)
         always = [int(size) for s, size in enumerate(storages.size) if persistent[s] and arena_of[s] == number]
-        base = _Sum(
-            grid, sum(-(-size // grid) * grid for size in always), max((-size % grid for size in always), default=0)
-        )
+        base = _Sum(grid, 0, 0).with_(always)
         best = (base.least, "", (), "persistent storages are live at every step")
 
         def held(tensors: Iterable[int], here: int = number) -> dict[int, int]:

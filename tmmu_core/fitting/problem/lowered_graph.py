@@ -29,19 +29,16 @@ def lower_graph(timeline: Timeline, dims: Mapping[str, int] | None = None) -> Gr
     """Return the graph as executed: nodes in order, and the tensors that are live."""
     graph, index = timeline.graph, timeline.index
     outside = {k for k, step in enumerate(timeline.step_of.tolist()) if step < 0}
-    gone = {graph.tensors[i].id for i, k in enumerate(index.producer.tolist()) if k in outside}
-    if gone:
-        gone = _dependent_views(graph, gone)
+    gone = _dependent_views(graph, {graph.tensors[i].id for i, k in enumerate(index.producer.tolist()) if k in outside})
     nodes = [graph.nodes[k] for k in timeline.node_at.tolist() if k >= 0]
     if all(node.phase != "backward" for node in nodes):
         nodes = [msgspec.structs.replace(node, phase="forward") for node in nodes]
-    held = _saved_for_backward(timeline) if timeline.mode == "forward" and timeline.retain else []
-    outputs = [name for name in graph.outputs if name not in gone]
-    outputs += [name for name in held if name not in outputs and name not in gone]
-    kept = timeline.mode == "backward" and timeline.retain
+    saved = _saved_for_backward(timeline) if timeline.mode == "forward" and timeline.retain else []
+    outputs = [name for name in dict.fromkeys((*graph.outputs, *saved)) if name not in gone]
+    keeps_saved = timeline.mode == "backward" and timeline.retain
     return msgspec.structs.replace(
         graph,
-        tensors=tuple(_settled(tensor, gone, kept) for tensor in graph.tensors if tensor.id not in gone),
+        tensors=tuple(_without_marks(tensor, gone, keeps_saved) for tensor in graph.tensors if tensor.id not in gone),
         nodes=tuple(nodes),
         outputs=tuple(outputs),
         dims={name: _at(dim, (dims or {}).get(name)) for name, dim in graph.dims.items()},
@@ -71,22 +68,14 @@ def _saved_for_backward(timeline: Timeline) -> list[str]:
     marked = [i for i, tensor in enumerate(timeline.graph.tensors) if tensor.saved_for_backward]
     index = timeline.index
     ids = index.tensor_ids
-    there = (index.producer >= 0) | index.is_input | (index.base >= 0)  # other tensors have no bytes to keep
-    return list(
-        dict.fromkeys(ids[k] for i in marked for k in (i, int(roots[i])) if there[k] and not index.is_persistent[k])
-    )
+    has_bytes = ((index.producer >= 0) | index.is_input | (index.base >= 0)) & ~index.is_persistent
+    return [ids[k] for i in marked for k in (i, int(roots[i])) if has_bytes[k]]
 
 
-def _settled(tensor: Tensor, gone: set[str], kept: bool) -> Tensor:
-    if (
-        not (tensor.saved_for_backward and not kept)
-        and not tensor.remat
-        and not gone.intersection(tensor.must_not_alias)
-    ):
-        return tensor
+def _without_marks(tensor: Tensor, gone: set[str], keeps_saved: bool) -> Tensor:
     return msgspec.structs.replace(
         tensor,
-        saved_for_backward=tensor.saved_for_backward and kept,
+        saved_for_backward=tensor.saved_for_backward and keeps_saved,
         remat=False,
         must_not_alias=tuple(name for name in tensor.must_not_alias if name not in gone),
     )

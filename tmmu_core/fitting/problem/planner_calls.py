@@ -92,24 +92,19 @@ def initial_candidate(graph: Graph, request: PlanRequest, progress: Progress | N
 
     With a shard spec the candidate is the share of the rank. Raises ``ContractError``.
     """
-    open_ended = request.but(
-        capacities={},
-        one_memory=request.is_one_memory,
-        budget=None,
-        arenas=_unlimited(request.arenas),
-        token=None,
-        seed=None,
-    )
-    planner = open_ended.spelled_out(graph).planner or DEFAULT_PLANNER
+    arenas = _unlimited(request.arenas)
+    unlimited = request.but(capacities={}, budget=None, token=None, seed=None, arenas=arenas)
+    unlimited = unlimited.but(one_memory=request.is_one_memory)
+    planner = unlimited.spelled_out(graph).planner or DEFAULT_PLANNER
     if not isinstance(planner_named(planner), MemoryPlannerEntry):  # this plan gives only the order; solve_input packs
-        open_ended = open_ended.but(planner="greedy", options={})
-    made = make_plan(graph, open_ended, progress)
+        unlimited = unlimited.but(planner="greedy", options={})
+    made = make_plan(graph, unlimited, progress)
     assert made.solution is not None
-    arenas = arena_config(graph, open_ended, tuple(arena.name for arena in made.plan.arenas))
+    config = arena_config(graph, unlimited, tuple(arena.name for arena in made.plan.arenas))
     lowered = lower_graph(made.solution.liveness.timeline, request.dims)
     if request.is_one_memory:  # the fitted graph names the memory: planning it needs no option
         lowered = in_one_memory(lowered)
-    plan_input = PlanInput(lowered, planner, request.options, arenas)
+    plan_input = PlanInput(lowered, planner, request.options, config)
     warnings = (*_warnings(request), *made.warnings, *input_warnings(made.plan))
     return Candidate(plan_input, (), solve_input(plan_input), warnings)
 
@@ -125,10 +120,10 @@ def _warnings(request: PlanRequest) -> Iterator[str]:
         yield "the capacities in --arenas: no effect with --capacity."
 
 
-def solve_input(plan_input: PlanInput, progress: Progress | None = None) -> Solution:
+def solve_input(plan_input: PlanInput) -> Solution:
     """Return the plan of an input, without capacities. Raises ``ContractError``."""
     request = PlanRequest(planner=plan_input.planner, options=plan_input.options, arenas=_unlimited(plan_input.arenas))
-    return solve(plan_input.graph, request, progress=progress)
+    return solve(plan_input.graph, request)
 
 
 def extents_of(plan_input: PlanInput, known: dict[bytes, Packing] | None = None) -> dict[str, int]:
@@ -144,8 +139,8 @@ def extents_of(plan_input: PlanInput, known: dict[bytes, Packing] | None = None)
     liveness = analyse(build_timeline(plan_input.graph, mode, default_preset(mode)), config)
     problems = arena_problems(liveness, config)
     options = entry.checked_options(plan_input.options)
-    kept = {} if known is None else known
-    packings = [_packed(entry, problem, options, kept) for problem in problems]
+    cache = {} if known is None else known
+    packings = [_packed(entry, problem, options, cache) for problem in problems]
     arenas = merge_packings(liveness, problems, packings).arenas
     return {found.problem.arena: found.extent for found in arenas if found.problem.arena != OFFLOAD_ARENA}
 

@@ -4,12 +4,3 @@
 ``settle.py`` and ``sweep.py`` search choices, ``write_graph.py`` writes a choice into the graph and
 ``recover_choice.py`` reads it back. ``recompute_moves.py`` offers choices as moves.
 """
-
-from tmmu_core.fitting.recompute.recompute_moves import (
-    apply_recompute,
-    lower,
-    lowest_within,
-    single_moves,
-)
-
-__all__ = ["apply_recompute", "lower", "lowest_within", "single_moves"]

@@ -89,11 +89,9 @@ class Lives:
     reads: I64
     """Lives read, step by step."""
 
-    @classmethod
-    def none(cls) -> Lives:
-        """Return an empty table."""
-        nothing = np.zeros(0, np.int64)
-        return cls(nothing, nothing, nothing, nothing, np.zeros(0, np.bool_), np.zeros(1, np.int64), nothing)
+
+NONE = np.zeros(0, np.int64)
+NO_LIVES = Lives(NONE, NONE, NONE, NONE, np.zeros(0, np.bool_), np.zeros(1, np.int64), NONE)
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,10 +118,7 @@ class Run:
 
     def without_curves(self) -> Run:
         """Return the figures without the arrays."""
-        nothing = np.zeros(0, np.int64)
-        return replace(
-            self, live=np.zeros((len(self.peaks), 0), np.int64), at=nothing, first=nothing, lives=Lives.none()
-        )
+        return replace(self, live=np.zeros((len(self.peaks), 0), np.int64), at=NONE, first=NONE, lives=NO_LIVES)
 
     @property
     def total(self) -> int:
@@ -135,19 +130,10 @@ def run(model: RecomputeModel, choice: Choice, tables: Tables | None = None) -> 
     """Simulate ``choice``; ``tables`` come from an earlier simulation of the model, whose results stay valid."""
     arenas = len(model.fixed)
     tables = Tables(model) if tables is None else tables
+    given_steps = len(model.node_at) + int(model.timeline.has_inputs_step)
     if not tables.run(choice):
-        nothing = np.zeros(0, np.int64)
-        return Run(
-            valid=False,
-            flops=0,
-            moved=0,
-            peaks=model.fixed.copy(),
-            extra_steps=-len(model.node_at) - int(model.timeline.has_inputs_step),
-            live=np.zeros((arenas, 0), np.int64),
-            at=nothing,
-            first=nothing,
-            lives=Lives.none(),
-        )
+        live = np.zeros((arenas, 0), np.int64)
+        return Run(False, 0, 0, model.fixed.copy(), -given_steps, live, NONE, NONE, NO_LIVES)
     steps, lives, reads, flops, moved = tables.totals.tolist()
     found = Lives(
         of=tables.of[:lives].copy(),
@@ -164,7 +150,7 @@ def run(model: RecomputeModel, choice: Choice, tables: Tables | None = None) -> 
         flops=flops,
         moved=moved,
         peaks=live.max(axis=1, initial=0) + model.fixed,
-        extra_steps=steps - len(model.node_at) - int(model.timeline.has_inputs_step),
+        extra_steps=steps - given_steps,
         live=live,
         at=tables.at[:steps].copy(),
         first=tables.first.copy(),

@@ -40,7 +40,7 @@ APPLYING: dict[Kind, Applying | tuple[str, str]] = {
     "sizes": ("tmmu_core.fitting.moves.sizes", "apply_sizes"),
     "alignment": ("tmmu_core.fitting.moves.alignment", "apply_alignment"),
     "shards": ("tmmu_core.fitting.search.smallest_mesh", "apply_shards"),
-    "recompute": ("tmmu_core.fitting.recompute", "apply_recompute"),
+    "recompute": ("tmmu_core.fitting.recompute.recompute_moves", "apply_recompute"),
     "offload": ("tmmu_core.fitting.moves.offload", "apply_offload"),
 }
 """Kind → the function, or its module and name, imported at first use."""
@@ -51,18 +51,21 @@ TOGETHER: frozenset[Kind] = frozenset({"recompute", "offload"})
 
 def apply_moves(plan_input: PlanInput, moves: Iterable[Move]) -> PlanInput:
     """Apply ``moves`` in order; consecutive moves of a kind in ``TOGETHER`` are applied together."""
-    for kind, run in groupby(moves, key=lambda move: move.kind):
-        how = APPLYING[kind]
-        function: Applying = how if callable(how) else getattr(import_module(how[0]), how[1])
+    for kind, of_kind in groupby(moves, key=lambda move: move.kind):
+        entry = APPLYING[kind]
+        function: Applying = entry if callable(entry) else getattr(import_module(entry[0]), entry[1])
         if kind in TOGETHER:
-            plan_input = function(plan_input, *run)
+            plan_input = function(plan_input, *of_kind)
         else:
-            for move in run:
+            for move in of_kind:
                 plan_input = function(plan_input, move)
     return plan_input
 
 
-PROPOSING: dict[Kind, str] = {"recompute": "tmmu_core.fitting.recompute", "offload": "tmmu_core.fitting.moves.offload"}
+PROPOSING: dict[Kind, str] = {
+    "recompute": "tmmu_core.fitting.recompute.recompute_moves",
+    "offload": "tmmu_core.fitting.moves.offload",
+}
 """Kind of moves that cost compute or transfers → its module, imported at first use.
 
 * ``single_moves(plan_input)`` yields single moves that may lower the peak, best first, without planning.
@@ -82,14 +85,14 @@ def plan_moves(base: Candidate, moves: tuple[Move, ...]) -> Candidate:
     Only the final plan input is planned: earlier moves keep the estimate of the live curve, the last move gets the
     difference.
     """
+    if not moves:
+        return base
     plan_input = apply_moves(base.plan_input, moves)
-    solution = solve_input(plan_input) if moves else base.solution
-    after = sum(extents(solution.plan).values())
-    *earlier, last = moves or (None,)
-    made = [move for move in earlier if move is not None]
-    if last is not None:
-        made.append(replace(last, bytes=base.extent_bytes - sum(move.bytes for move in made) - after))
-    return Candidate(plan_input, (*base.moves, *made), solution)
+    solution = solve_input(plan_input)
+    *earlier, last = moves
+    saved = base.extent_bytes - sum(extents(solution.plan).values())
+    last = replace(last, bytes=saved - sum(move.bytes for move in earlier))
+    return Candidate(plan_input, (*base.moves, *earlier, last), solution)
 
 
 def names_of(plan: Plan) -> tuple[str, ...]:
@@ -97,14 +100,10 @@ def names_of(plan: Plan) -> tuple[str, ...]:
     return tuple(sorted(extents(plan)))
 
 
-def planner_move(plan_input: PlanInput) -> Move:
-    """Return the move to the best planner."""
-    return Move(
-        "planner",
-        f"pack with {BEST_PLANNER!r} instead of {plan_input.planner!r}",
-        "another packing of the same live ranges",
-        details={"planner": BEST_PLANNER},
-    )
+def planner_move(planner: str) -> Move:
+    """Return the move from ``planner`` to the best planner."""
+    what = f"pack with {BEST_PLANNER!r} instead of {planner!r}"
+    return Move("planner", what, "another packing of the same live ranges", details={"planner": BEST_PLANNER})
 
 
 def pareto(candidates: list[Candidate]) -> tuple[Candidate, ...]:

@@ -15,7 +15,7 @@ from fractions import Fraction
 from tmmu_core.base import strict
 from tmmu_core.base.errors import ContractError, InvalidIrShapes
 from tmmu_core.fitting.move import FLOPS_PER_MOVED_BYTE, KINDS, Cost, Kind, Move, total_cost
-from tmmu_core.fitting.moves.alignment import finer_alignments, finest_alignment
+from tmmu_core.fitting.moves.alignment import finer_alignments
 from tmmu_core.fitting.moves.delay import delay_moves
 from tmmu_core.fitting.moves.reordering import ENUMERATED_UP_TO, OrderMove, order_move, other_orders
 from tmmu_core.fitting.moves.sizes import bisect_size, with_size
@@ -24,7 +24,7 @@ from tmmu_core.fitting.problem.answer import Allowed, Answer, Fitted
 from tmmu_core.fitting.problem.capacity import Capacity, bounds
 from tmmu_core.fitting.problem.in_place import missing_permissions, needed_permissions
 from tmmu_core.fitting.problem.lower_bounds import LowerBound, lower_bound, with_order
-from tmmu_core.fitting.problem.planner_calls import Candidate, extents, extents_of, solve_input
+from tmmu_core.fitting.problem.planner_calls import Candidate, PlanInput, extents, extents_of, solve_input
 from tmmu_core.fitting.search.candidates import (
     BEST_PLANNER,
     apply_moves,
@@ -37,6 +37,7 @@ from tmmu_core.fitting.search.candidates import (
 from tmmu_core.fitting.unknown import UnknownOperator, unknown_operators
 from tmmu_core.graph.flops import graph_flops
 from tmmu_core.planners.problem import Progress
+from tmmu_core.plans.making.engine import Solution
 
 COSTLY: tuple[Kind, ...] = ("recompute", "offload")
 MOST_TRIED = 24
@@ -102,8 +103,11 @@ class _FitSearch:
     def __post_init__(self) -> None:
         self.best = self.unordered = self.start
         self.seen.append(self.start)
-        index = self.start.solution.liveness.timeline.index
-        self.flops = graph_flops(index).total
+        self.flops = graph_flops(self.start.solution.liveness.timeline.index).total
+        planner = self.start.plan_input.planner
+        is_open = "planner" in self.allowed.kinds and planner != BEST_PLANNER
+        self.planner_moves = (planner_move(planner),) if is_open else ()
+        """The move to the best planner, if it is allowed and another planner is given."""
 
     # -- the search -----------------------------------------------------------------------------------------
 
@@ -113,19 +117,20 @@ class _FitSearch:
             return self.ended("fits", bound)
         impossible = self.capacity.over(bound.bytes_of) > 0
         if impossible and self.allowed.max_cost is None:
-            self.free_planner()
+            self.change_planner()
             return self.ended("cannot", bound)
-        for step in (self.free_planner, self.free_order, self.free_permissions, self.free_alignment):
+        for step in (self.change_planner, self.change_order, self.add_permissions, self.lower_alignment):
             step()
             if self.fits(self.best):
                 return self.ended("fits", bound)
             if self.watch.stopped:
                 return self.ended("cannot" if impossible else "open", bound)
-        bound, proven = self.proven(bound)
-        impossible = self.capacity.over(bound.bytes_of) > 0 or self.beyond(proven)
+        bound, proven = self.final_bound(bound)
+        total = self.capacity.total
+        impossible = self.capacity.over(bound.bytes_of) > 0 or (total is not None and proven > total)
         if impossible and self.allowed.max_cost is None:
             return self.ended("cannot", bound, proven)
-        self.paid()
+        self.recompute_and_offload()
         if not self.fits(self.best) and "sizes" in self.allowed.kinds and not self.watch.stopped:
             self.try_smaller_sizes()
         return self.ended("fits" if self.fits(self.best) else "cannot" if impossible else "open", bound, proven)
@@ -133,17 +138,17 @@ class _FitSearch:
     def bound(self) -> LowerBound:
         """Return the initial lower bound; if sizes can shrink, the bound at the smallest sizes."""
         start, kinds = self.start, self.allowed.kinds
-        if "alignment" in kinds and (least := finest_alignment(start.plan_input, names_of(start.plan))) is not None:
-            start = plan_moves(start, (least,))
+        if "alignment" in kinds:
+            start = plan_moves(start, tuple(finer_alignments(start.plan_input, names_of(start.plan)))[-1:])
         if "sizes" in kinds:
             for name, dim in sorted(start.plan_input.graph.dims.items()):
                 start = with_size(start, name, dim.min)
         # A plan for larger alignments or tensors is valid for smaller ones. The bound of the packing holds for all of
         # them; the extent that a planner reaches does not.
-        moved: set[Kind] = set(kinds) - {"sizes", "alignment"}
+        of_bound: set[Kind] = set(kinds) - {"sizes", "alignment"}
         if "alignment" in kinds or start is not self.start:
-            moved.add("planner")
-        return lower_bound(start.plan_input, start.solution, moved)
+            of_bound.add("planner")
+        return lower_bound(start.plan_input, start.solution, of_bound)
 
     def try_smaller_sizes(self) -> None:
         """Try the largest size of each dimension, alone, at which the other moves fit."""
@@ -160,10 +165,7 @@ class _FitSearch:
     def fits(self, candidate: Candidate) -> bool:
         return self.capacity.fits(candidate.plan)
 
-    def beyond(self, proven: int) -> bool:
-        return self.capacity.total is not None and proven > self.capacity.total
-
-    def proven(self, bound: LowerBound) -> tuple[LowerBound, int]:
+    def final_bound(self, bound: LowerBound) -> tuple[LowerBound, int]:
         """Return the bound with storages that no move drops, or with the proof over all orders if no move drops any."""
         kinds = self.allowed.kinds
         if kinds & {"sizes", "alignment"}:
@@ -199,17 +201,17 @@ class _FitSearch:
 
         A move that other moves depend on cannot be removed.
         """
-        needed, given = self.capacity.over(extents(self.start.plan)), len(self.start.moves)
-        for move in sorted(self.best.moves[given:], key=lambda each: each.bytes):
-            moves = self.best.moves[given:]
+        needed, first = self.capacity.over(extents(self.start.plan)), len(self.start.moves)
+        for move in sorted(self.best.moves[first:], key=lambda each: each.bytes):
+            moves = self.best.moves[first:]
             if SMALL_PART * move.bytes >= needed or len(moves) == 1:
                 break
             try:
-                made = plan_moves(self.start, tuple(each for each in moves if each.what != move.what))
+                candidate = plan_moves(self.start, tuple(each for each in moves if each.what != move.what))
             except ContractError:
                 continue
-            if self.fits(made):
-                self.best = made
+            if self.fits(candidate):
+                self.best = candidate
 
     def limiting(self, answer: Answer) -> tuple[UnknownOperator, ...]:
         """Return the unknown operators, where known properties could improve the answer."""
@@ -219,57 +221,49 @@ class _FitSearch:
 
     # -- free moves ---------------------------------------------------------------------------------
 
-    def free_planner(self) -> None:
-        if "planner" in self.allowed.kinds and self.start.plan_input.planner != BEST_PLANNER:
+    def change_planner(self) -> None:
+        if self.planner_moves:
             self.watch("planner")
-            self.try_moves(self.start, (planner_move(self.start.plan_input),))
+            self.try_moves(self.start, self.planner_moves)
         self.unordered = self.best
 
-    def free_order(self) -> None:
+    def change_order(self) -> None:
         if "order" not in self.allowed.kinds or not self.watch("order"):
             return
         # Search the order with all permissions, so that the proof holds with them too.
-        plan_input = self.start.plan_input
+        plan_input, solution = self.start.plan_input, self.start.solution
         extra = missing_permissions(plan_input) if "inplace" in self.allowed.kinds else None
-        judged, solution = plan_input, self.start.solution
         if extra is not None:
-            judged = apply_moves(plan_input, (extra,))
-            solution = solve_input(judged)
-        self.order = order_move(
-            judged, solution, self.watch, keep_phases=self.allowed.keep_phases, enough=self.capacity.total
-        )
+            plan_input = apply_moves(plan_input, (extra,))
+            solution = solve_input(plan_input)
+        self.order = self.lower_order(plan_input, solution)
         if self.order is not None and self.order.move is not None:
             self.try_moves(self.start, (self.order.move,))
             if not self.has("order"):
                 self.try_moves(self.best, (self.order.move,))
-            self.try_with_best_planner(self.order.move)
+            if self.planner_moves and not self.has("planner"):
+                self.try_moves(self.start, (self.order.move, *self.planner_moves))
         if self.order is not None and not self.fits(self.best):
             self.other_orders(self.order)
+
+    def lower_order(self, plan_input: PlanInput, solution: Solution) -> OrderMove | None:
+        phases, limit = self.allowed.keep_phases, self.capacity.total
+        return order_move(plan_input, solution, self.watch, keep_phases=phases, enough=limit)
 
     def other_orders(self, order: OrderMove) -> None:
         """Plan orders with equally low peaks until one packs within the capacity."""
         limit = self.capacity.total
         if limit is None or order.ordered.peak - order.model.pad * len(order.model.arenas) > limit:
             return
-        planner: tuple[Move, ...] = ()
-        if "planner" in self.allowed.kinds and self.start.plan_input.planner != BEST_PLANNER:
-            planner = (planner_move(self.start.plan_input),)
         for number, move in enumerate(other_orders(order, self.start.solution, limit + order.model.pad)):
             if (number >= MOST_TRIED and len(order.model) > ENUMERATED_UP_TO) or not self.watch("orders", number):
                 return
-            for moves in ((move,), (move, *planner)):
+            for moves in ((move,), (move, *self.planner_moves)):
                 if not self.capacity.over(extents_of(apply_moves(self.start.plan_input, moves))):
                     self.try_moves(self.start, moves)
                     return
 
-    def try_with_best_planner(self, move: Move) -> None:
-        """Try the move together with the best planner."""
-        if "planner" in self.allowed.kinds and not self.has("planner"):
-            ordered = replace(self.start.plan_input, graph=apply_moves(self.start.plan_input, (move,)).graph)
-            if ordered.planner != BEST_PLANNER:
-                self.try_moves(self.start, (move, planner_move(ordered)))
-
-    def free_permissions(self) -> None:
+    def add_permissions(self) -> None:
         if "inplace" not in self.allowed.kinds:
             return
         order = self.order.move if self.order is not None else None
@@ -286,7 +280,7 @@ class _FitSearch:
             if not self.try_moves(base, (needed_permissions(base.plan_input, after) or everything,)):
                 self.try_moves(base, (everything,))
 
-    def free_alignment(self) -> None:
+    def lower_alignment(self) -> None:
         """Try smaller alignments, from the largest that fits to the smallest."""
         if "alignment" not in self.allowed.kinds:
             return
@@ -297,64 +291,47 @@ class _FitSearch:
 
     # -- moves that cost -------------------------------------------------------------------------------
 
-    def paid(self) -> None:
+    def recompute_and_offload(self) -> None:
         """Recompute and offload: on the best free candidate, on the best one in the given order, then in new orders."""
-        given = self.best
-        lowest = self.paid_from(given)
-        if self.is_cheap():
+        free = self.best
+        lowest = self.lowest_from(free)
+        if self.watch.stopped or (self.fits(self.best) and self.best.cost.weight * CHEAP_PART <= self.flops):
             return
-        if any(move.kind == "order" for move in given.moves):
-            lowest = min(lowest, self.paid_from(self.unordered), key=lambda each: each.extent_bytes)
-        if not self.fits(self.best) and "order" in self.allowed.kinds and self.watch("order"):
-            self.alternated(lowest)
-
-    def alternated(self, lowest: Candidate) -> None:
-        """Alternate order search and recomputation on the lowest candidate as long as the extent falls."""
+        if any(move.kind == "order" for move in free.moves):
+            lowest = min(lowest, self.lowest_from(self.unordered), key=lambda each: each.extent_bytes)
+        if self.fits(self.best) or "order" not in self.allowed.kinds or not self.watch("order"):
+            return
+        # Alternate order search and recomputation as long as the extent falls.
         while not self.fits(self.best) and not self.watch.stopped:
-            ordered = self.reordered(lowest)
-            if ordered.extent_bytes >= lowest.extent_bytes:
+            found = self.lower_order(lowest.plan_input, lowest.solution)
+            ordered = None if found is None or found.move is None else self.candidate(lowest, (found.move,))
+            if ordered is None or ordered.extent_bytes >= lowest.extent_bytes:
                 break
-            lowest = self.paid_from(ordered)
-        self.delayed(lowest)
+            lowest = self.lowest_from(ordered)
+        self.try_delays(lowest)
 
-    def delayed(self, lowest: Candidate) -> None:
+    def try_delays(self, lowest: Candidate) -> None:
         """Try orders that compute idle results after the peak, each combined with recomputation."""
         step, over = int(self.capacity.live(lowest.plan).argmax()), self.capacity.over(extents(lowest.plan))
         base = self.unordered
-        if "planner" in self.allowed.kinds and base.plan_input.planner != BEST_PLANNER:
-            base = plan_moves(base, (planner_move(base.plan_input),))
+        if base.plan_input.planner != BEST_PLANNER:
+            base = plan_moves(base, self.planner_moves)
         moves = delay_moves(base, lowest, step, over, keep_phases=self.allowed.keep_phases)
         for number, move in enumerate(moves):
             if number >= MOST_DELAYS or self.fits(self.best) or not self.watch("delay", number, MOST_DELAYS):
                 break
-            self.paid_from(plan_moves(base, (move,)))
+            self.lowest_from(plan_moves(base, (move,)))
 
-    def is_cheap(self) -> bool:
-        """Return whether the best candidate fits at a negligible cost, or the search was stopped."""
-        return self.watch.stopped or (self.fits(self.best) and self.best.cost.weight * CHEAP_PART <= self.flops)
-
-    def reordered(self, base: Candidate) -> Candidate:
-        """Return ``base``, a graph with recomputing nodes, in a lower order, or ``base`` if none is found."""
-        found = order_move(
-            base.plan_input,
-            base.solution,
-            self.watch,
-            keep_phases=self.allowed.keep_phases,
-            enough=self.capacity.total,
-        )
-        made = None if found is None or found.move is None else self.candidate(base, (found.move,))
-        return made or base
-
-    def paid_from(self, base: Candidate) -> Candidate:
+    def lowest_from(self, base: Candidate) -> Candidate:
         """Recompute, offload, and combine both; return the lowest candidate."""
         kinds = [kind for kind in COSTLY if kind in self.allowed.kinds]
         lowest: dict[Kind, Candidate] = {}
         # Offload must transfer at least the excess over the capacity.
-        moving = FLOPS_PER_MOVED_BYTE * self.capacity.over(extents(base.plan))
+        least_cost = FLOPS_PER_MOVED_BYTE * self.capacity.over(extents(base.plan))
         for kind in kinds:
-            if kind == "offload" and self.fits(self.best) and self.best.cost.weight <= moving:
+            if kind == "offload" and self.fits(self.best) and self.best.cost.weight <= least_cost:
                 break
-            lowest[kind] = self.lowered(base, kind)
+            lowest[kind] = self.try_kind(base, kind)
             if self.watch.stopped:
                 break
         found = min((base, *lowest.values()), key=lambda each: each.extent_bytes)
@@ -362,12 +339,12 @@ class _FitSearch:
             return found
         for first, second in ((kinds[0], kinds[1]), (kinds[1], kinds[0])):
             if lowest[first] is not base and not self.watch.stopped:
-                found = min(found, self.lowered(lowest[first], second), key=lambda each: each.extent_bytes)
+                found = min(found, self.try_kind(lowest[first], second), key=lambda each: each.extent_bytes)
                 if self.fits(self.best):
                     break
         return found
 
-    def lowered(self, base: Candidate, kind: Kind) -> Candidate:
+    def try_kind(self, base: Candidate, kind: Kind) -> Candidate:
         """Plan lists of moves of a kind until one fits. Return it, or the lowest candidate within the allowed cost."""
         lowest, is_small = base, len(base.plan_input.graph.nodes) <= SINGLE_MOVES_UP_TO
         fitting: Candidate | None = None
@@ -399,7 +376,7 @@ class _FitSearch:
             yield moves
         else:
             return
-        from tmmu_core.fitting.recompute import lowest_within
+        from tmmu_core.fitting.recompute.recompute_moves import lowest_within
 
         assert self.allowed.max_cost is not None
         left = self.allowed.max_cost * self.flops // 100_000 - base.cost.extra_flops
@@ -437,17 +414,17 @@ class _FitSearch:
     def candidate(self, base: Candidate, moves: tuple[Move, ...]) -> Candidate | None:
         if self.exceeds_cost(total_cost((*base.moves, *moves))):
             return None
-        made = plan_moves(base, moves)
-        self.take(made)
-        return made
+        candidate = plan_moves(base, moves)
+        self.take(candidate)
+        return candidate
 
-    def take(self, made: Candidate) -> None:
+    def take(self, candidate: Candidate) -> None:
         """Record a candidate, and keep it as the best if it is better."""
-        self.seen = list(pareto([*self.seen, made]))
-        if self.better(made):
-            self.best = made
+        self.seen = list(pareto([*self.seen, candidate]))
+        if self.is_better(candidate):
+            self.best = candidate
             if self.found is not None:
-                self.found(made)
+                self.found(candidate)
 
     def has(self, kind: Kind) -> bool:
         """Return whether the best candidate uses a move of this kind."""
@@ -457,7 +434,7 @@ class _FitSearch:
         limit = self.allowed.max_cost
         return limit is not None and 100_000 * cost.extra_flops > limit * self.flops
 
-    def better(self, candidate: Candidate) -> bool:
+    def is_better(self, candidate: Candidate) -> bool:
         over, best_over = (self.capacity.over(extents(c.plan)) for c in (candidate, self.best))
         if over or best_over:
             return (over, candidate.extent_bytes, candidate.key) < (best_over, self.best.extent_bytes, self.best.key)

@@ -76,7 +76,7 @@ def what_if(
 def _offers(start: Candidate, kind: Kind, progress: Progress | None) -> Iterator[Move]:
     plan_input, solution = start.plan_input, start.solution
     if kind == "planner" and plan_input.planner != BEST_PLANNER:
-        yield planner_move(plan_input)
+        yield planner_move(plan_input.planner)
     elif kind == "order":
         # Skip the proof of optimality: any lower order is a result.
         found = order_move(plan_input, solution, progress, enough=0)
