@@ -149,10 +149,11 @@ def resolve_opened(
     """
     if isinstance(opened, Plan | Trace):
         if not plans_too:
-            raise UsageError(f"{name} contains a finished plan.", "Pass a graph or an instance.")
+            hint = "Check it with tmmu verify, show it with tmmu report or tmmu explore. To plan again, pass its graph."
+            raise UsageError(f"{name} contains a finished plan.", hint)
         if idle := _idle_options(request):
             what = f"{name} contains a finished plan; {', '.join(idle)} has no effect on it."
-            raise UsageError(what, "Pass the graph instead.")
+            raise UsageError(what, f"Remove {' and '.join(idle)}; to plan again, pass the graph to tmmu plan.")
         plan, trace = (opened.plan, opened) if isinstance(opened, Trace) else (opened, None)
         return _finished(Resolved(name, plan, trace=trace, cut_from=how.get("cut_from")), graph, **how)
     if isinstance(opened, PlainInstance):

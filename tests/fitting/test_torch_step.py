@@ -321,6 +321,7 @@ def test_least_bytes_are_within_reach_of_the_capacity_that_cannot_be_met() -> No
     assert f"{impossible.lower_bound_bytes:,} bytes" in capacity
     assert offload == "allow offload"
     assert batch.startswith("a smaller batch")
+    assert not any("batch" in step for step in fitted(module, x[:1], 10).next_steps)
     assert tmmu.fit(module, least, example_inputs=(x,), loss=squared)
 
 

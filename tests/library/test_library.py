@@ -82,7 +82,7 @@ def test_option_is_a_value_or_a_text() -> None:
 
 
 def test_source_without_a_graph_is_rejected(tmp_path: Path) -> None:
-    with pytest.raises(UnreadableInput, match="a int has no graph"):
+    with pytest.raises(UnreadableInput, match="a value of type int has no graph"):
         tmmu.plan(7)
     with pytest.raises(UnreadableInput, match="cannot be opened"):
         tmmu.plan(tmp_path / "nothing.onnx")
@@ -92,7 +92,7 @@ def test_source_without_a_graph_is_rejected(tmp_path: Path) -> None:
 
 
 def test_path_instead_of_a_graph_to_verify_against_is_rejected() -> None:
-    with pytest.raises(UnreadableInput, match=r"graph: a \w*Path is not a graph"):
+    with pytest.raises(UnreadableInput, match=r"graph: a value of type \w*Path is not a graph"):
         tmmu.verify(tmmu.plan(MIXED), MIXED)  # type: ignore[arg-type]
 
 
@@ -197,9 +197,10 @@ def test_pack_returns_offsets_in_the_order_of_the_arrays() -> None:
         (([-1], [1], [1]), "before step 0"),
         (([0, 1], [1], [1]), "shape"),
         (([0.5], [1], [1]), "integer type"),
+        (([[0, 1]], [[2, 3]], [[4, 4]]), r"lower has the shape \(1, 2\), not \(n,\)"),
     ],
 )
-def test_pack_rejects_invalid_arrays(columns: tuple[list[int], ...], why: str) -> None:
+def test_pack_rejects_invalid_arrays(columns: tuple[list[Any], ...], why: str) -> None:
     with pytest.raises(UnreadableInput, match=why):
         tmmu.pack(*columns)
 

@@ -78,10 +78,10 @@ def with_relations(
     if separations is None and colocations is None and pinned is None and reuse_penalties is None:
         return problem
     fixed = np.full(len(problem), -1, np.int64)
-    hint = "Give {number of a buffer: offset in bytes}."
+    hint = f"Give {{buffer: offset}} in integers: buffers from 0 to {len(problem) - 1:,}, offsets of at least 0 bytes."
     offset_of: Any = {} if pinned is None else pinned
     if not isinstance(offset_of, Mapping):
-        raise _fault(f"pinned is a {type(offset_of).__name__}, not a mapping.", hint)
+        raise _fault(f"pinned has the type {type(offset_of).__name__}, not a mapping.", hint)
     for buffer, offset in offset_of.items():
         are_whole = isinstance(buffer, (int, np.integer)) and isinstance(offset, (int, np.integer))
         if not are_whole or not 0 <= buffer < len(problem) or not 0 <= offset < UNLIMITED // 2:
@@ -129,7 +129,8 @@ def problem_of(columns: dict[str, ArrayLike], capacity: int | None) -> tuple[Pro
         integers["alignment"] = np.full(n, int(integers["alignment"]), np.int64)
     for name, column in integers.items():
         if column.shape != (n,):
-            raise _fault(f"{name} has the shape {column.shape}, lower has ({n},).", "Give one value per buffer.")
+            wanted = "not (n,)" if name == "lower" else f"lower has ({n},)"
+            raise _fault(f"{name} has the shape {column.shape}, {wanted}.", "Give one value per buffer.")
     lower, upper, size, alignment = (integers[name] for name in ("lower", "upper", "size", "alignment"))
     for bad, why in (
         (lower < 0, "begins before step 0"),

@@ -116,7 +116,7 @@ class Plan(model.Plan):
         graph = self.graph if graph is None else graph
         if not isinstance(graph, Graph | None):
             raise UnreadableInput(
-                f"graph: a {type(graph).__name__} is not a graph.", hint="Give a Graph: tmmu.read(path)."
+                f"graph: a value of type {type(graph).__name__} is not a graph.", hint="Give a Graph: tmmu.read(path)."
             )
         if self.made is None:
             return verify_plan(self, graph)

@@ -105,7 +105,8 @@ class TorchFit(Fit[Plan]):
         steps = [each for each in self.fitted.next_steps if not each.startswith("allow ")]
         others = [kind for kind in KINDS if kind not in self.limits[1].kinds]
         steps += [f"allow {', '.join(others)}"] * bool(others)
-        return (*steps, 'a smaller batch: dims={"batch": (1, 256)}, largest="batch"')
+        steps += ['a smaller batch: dims={"batch": (1, 256)}, largest="batch"'] * (self.step.batch > 1)
+        return tuple(steps)
 
     @cached_property
     def eager_peak_bytes(self) -> int:

@@ -36,7 +36,8 @@ def verify_command(plan: Source, request: PlanRequest, graph: AgainstGraph = Non
 
     found, against = resolve_with_graph(plan, graph, request)
     settings: dict[str, Any] = {"dims": request.dims or None, "arenas": request.arenas, "cut_from": found.cut_from}
-    verdict = (against and found.verdict) or verify_plan(whole(found), against, **settings)
+    verified = whole(found)
+    verdict = found.verdict or verify_plan(verified, against, **settings)
     rules = numbers.count(len(verdict.checked), "rule")
     headlines = [f"{str(verdict).rstrip('.')}; {rules} checked: {', '.join(verdict.checked)}"]
     if verdict.left_out:
@@ -84,8 +85,9 @@ def resolve_with_graph(name: str, graph: str | None, request: PlanRequest) -> tu
     other_options = request
     if isinstance(opened, Plan | Trace):
         other_options = request.but(dims={}, arenas=None, shard_spec=None if graph else request.shard_spec)
+    settings: dict[str, Any] = {"dims": request.dims or None, "arenas": request.arenas}
     if graph is None:
-        found = resolve_opened(opened, name, other_options)
+        found = resolve_opened(opened, name, other_options, **settings)
         return found, found.graph
     if not isinstance(opened, Plan | Trace):
         raise UsageError(f"{name} is not a finished plan.", "Use --graph only with a finished plan.")
@@ -97,8 +99,7 @@ def resolve_with_graph(name: str, graph: str | None, request: PlanRequest) -> tu
         cut_from = ir_hash(against)
         of_rank = request.but(rank=plan.rank, world_size=plan.world_size)
         against = plan_rank(against, _as_planned(of_rank, plan, against)).graph
-    settings: dict[str, Any] = {"dims": request.dims or None, "arenas": request.arenas, "cut_from": cut_from}
-    return resolve_opened(opened, name, other_options, graph=against, **settings), against
+    return resolve_opened(opened, name, other_options, graph=against, cut_from=cut_from, **settings), against
 
 
 def _as_planned(request: PlanRequest, plan: Plan, graph: Graph) -> PlanRequest:

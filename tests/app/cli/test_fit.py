@@ -102,6 +102,12 @@ def test_open_fit_exits_with_3(tmmu: Any, branches: str) -> None:
     assert others == ["allow planner, inplace, recompute, offload"]
 
 
+@pytest.mark.parametrize(("size", "smaller"), [("2", ["a smaller B"]), ("1", [])])
+def test_smaller_size_is_suggested_only_if_there_is_one(tmmu: Any, size: str, smaller: list[str]) -> None:
+    code, answer = fitted(tmmu, BATCH, "--dims", f"B={size}", "--capacity", "1KiB")
+    assert (code, answer["next_steps"][1:]) == (1, smaller)
+
+
 def test_fitted_file_needs_no_further_options(tmmu: Any, branches: str, tmp_path: Path) -> None:
     out = str(tmp_path / "fitted.tmmu.cbor.gz")
     code, answer = fitted(tmmu, branches, "--planner", "naive", "--capacity", "1KiB")

@@ -53,6 +53,19 @@ def test_gate_fails_with_the_first_findings(
     assert answer["findings"]
 
 
+def test_verify_and_gate_count_the_same_findings(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "larger.json"
+    assert run(["plan", GRAPH, "--planner", "exact", "-o", str(path)]) == 0
+    document = msgspec.json.decode(path.read_bytes())
+    document["arenas"]["activations"]["extent_bytes"] *= 2  # it is no longer optimal, as the file claims
+    path.write_bytes(msgspec.json.encode(document))
+    capsys.readouterr()
+    assert run(["verify", str(path), "--json"]) == 1
+    findings = json.loads(capsys.readouterr().out)["findings"]
+    assert run(["gate", str(path), "--max-gap", "5", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["checks"][0]["value"] == str(len(findings))
+
+
 @pytest.mark.parametrize(
     "arguments", [["apply"], ["export", "--to", "c-header"], ["trace"], ["checkpoint", "--graph", GRAPH]]
 )

@@ -88,7 +88,7 @@ CONDITIONS = [
     ("fit OPEN --capacity 1MiB", "B = 8; for other sizes"),
     ("gate OPEN --max-extent 1MiB", "B = 8; for other sizes"),
     ("compare OPEN OPEN", "B = 8; for other sizes"),
-    ("verify PLAN_OF_OPEN", "B = 8; for other sizes"),
+    ("verify PLAN_OF_OPEN", "open.plan.json: sizes that the model leaves open, assumed: B = 8"),
     ("plan OPEN", "B = 8; for other sizes"),
     ("gate PLAN_OF_REUSING --max-extent 1MiB", "not taken by the planner"),
     ("verify PLAN_OF_REUSING", "not taken by the planner"),
@@ -114,6 +114,17 @@ def test_condition_that_changed_the_answer_is_in_json_and_text(
     record, text = answer(command, files, capfd)
     assert warning in " ".join(record["warnings"])
     assert warning in text
+
+
+@pytest.mark.parametrize(
+    ("command", "hint"),
+    [("plan PLAN_OF_CHAIN", "Check it with tmmu verify"), ("verify PLAN_OF_CHAIN --seed 1", "Remove --seed")],
+)
+def test_error_on_a_finished_plan_names_the_next_step(
+    command: str, hint: str, files: dict[str, str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run([files.get(word, word) for word in command.split()]) == 2
+    assert hint in capfd.readouterr().err
 
 
 def test_gate_lists_the_rules_that_it_did_not_check(files: dict[str, str], capfd: pytest.CaptureFixture[str]) -> None:

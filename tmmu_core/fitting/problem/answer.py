@@ -62,7 +62,8 @@ class Fitted:
         is_open = self.answer == "open"
         least = self.capacity.taken(self.best.plan) if is_open else self.bound_within(self.capacity)
         others = [kind for kind in ALLOWED if kind not in self.allowed.kinds]
-        sizes = sorted(self.start.plan_input.graph.dims) if "sizes" not in self.allowed.kinds else []
+        dims = self.start.plan_input.graph.dims if "sizes" not in self.allowed.kinds else {}
+        sizes = sorted(name for name, dim in dims.items() if dim.max > dim.min)
         steps = [f"a capacity of {least:,} bytes" if is_open else f"a capacity of at least {least:,} bytes"]
         steps += ["a larger maximum cost"] * (self.allowed.max_cost is not None)
         steps += [f"allow {', '.join(others)}"] * bool(others)

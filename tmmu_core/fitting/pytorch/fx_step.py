@@ -54,6 +54,12 @@ class TorchStep:
         tensors = [*self.module.parameters(), *tree_leaves((self.call.args, self.call.kwargs))]
         return next((str(each.device) for each in tensors if isinstance(each, torch.Tensor)), "cpu")
 
+    @property
+    def batch(self) -> int:
+        """The largest first dimension of an input."""
+        inputs = tree_leaves((self.call.args, self.call.kwargs))
+        return max((each.shape[0] for each in inputs if isinstance(each, torch.Tensor) and each.ndim), default=1)
+
     def partition(self, fitted: Graph, refit: Callable[[Graph], Graph]) -> Callable[..., Any]:
         """Return a ``partition_fn`` for AOTAutograd.
 

@@ -28,11 +28,11 @@ def unplanned_parts(plan: Plan) -> tuple[str, ...]:
 
 def remarks(plan: Plan) -> tuple[str, ...]:
     """Return warnings about the reader's remarks, given offsets, assumed sizes, and a missing content hash."""
-    sizes, given_offsets = plan.remark(ASSUMED), plan.remark(GIVEN_OFFSETS)
+    given_offsets = plan.remark(GIVEN_OFFSETS)
     texts = (
         plan.remark(READ),
         f"{given_offsets}; {plan.planner} places the other buffers." if given_offsets else "",
-        f"sizes {sizes}" if sizes else "",
+        plan.remark(ASSUMED),
         "the file has no content hash; its claims were not checked." if plan.remark(NO_CONTENT_HASH) else "",
     )
     return tuple(filter(None, texts))
