@@ -1,14 +1,10 @@
 """The indexed graph: numbers of operands, producers, readers, bytes. Invalid graphs: ``test_invalid_graphs.py``."""
 
-from itertools import pairwise
-
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.support.build import graph, node, tensor, view
-from tmmu_core.graph.index import Ids, index_graph
+from tmmu_core.graph.index import index_graph
 from tmmu_core.graph.model import Dim, Graph, Tensor, View
 
 
@@ -81,20 +77,3 @@ def test_named_dimension_has_the_given_size_or_its_upper_bound(dims: dict[str, i
 
 def test_unused_tensor_is_valid() -> None:
     assert index_graph(graph([tensor("idle")], [])).producer.tolist() == [-1]
-
-
-LETTERS = "ab\u00e9\0/"
-NAMES = st.lists(st.text(alphabet=LETTERS, max_size=20) | st.text(alphabet="ab", max_size=9), max_size=12)
-
-
-@given(NAMES, NAMES)
-def test_ids_are_looked_up_as_in_a_dictionary(texts, others):
-    ids = Ids(texts)
-    assert ids.distinct == (len(set(texts)) == len(texts))
-    assert ids.ascending == all(a < b for a, b in pairwise(texts))
-    by_bytes = sorted(range(len(texts)), key=lambda i: (texts[i].encode(), i))
-    assert ids.by_bytes.tolist() == by_bytes
-    assert [ids.rank[i] for i in by_bytes] == list(range(len(texts)))
-    if ids.distinct:
-        number = {text: i for i, text in enumerate(texts)}
-        assert ids.numbers_of([*texts, *others]).tolist() == [number.get(text, -1) for text in [*texts, *others]]

@@ -12,8 +12,9 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
+import cbor2
 import numpy as np
 from numpy.typing import NDArray
 
@@ -28,30 +29,13 @@ _UINT, _NEGATIVE, _BYTES, _TEXT, _ARRAY, _MAP = range(0, 0xC0, 0x20)
 _BYTE = [bytes([value]) for value in range(256)]
 _WIDTHS = ((24, 1), (25, 2), (26, 4), (26, 4), (27, 8), (27, 8), (27, 8), (27, 8))
 """Index: bytes of a number − 1. Value: the code of its head, and the bytes that follow it."""
-_LIMITS = np.array([24, 1 << 8, 1 << 16, 1 << 32], np.uint64)
-_HEAD_BYTES = np.array([1, 2, 3, 5, 9])
-"""Index: how many of the limits a number reaches. Value: bytes of its head."""
 
 
 class NotCanonical(ValueError):
     """A value that has no canonical form: a key that is not text, an integer past 64 bits, another type."""
 
 
-@dataclass(frozen=True, eq=False)
-class Coded:
-    """A text column with few distinct values: ``names[codes[i]]`` is row i."""
-
-    names: tuple[str, ...]
-    codes: NDArray[np.integer[Any]]
-
-    def __len__(self) -> int:
-        return len(self.codes)
-
-    def __getitem__(self, rows: slice) -> Coded:
-        return Coded(self.names, self.codes[rows])
-
-
-Column = Sequence[str] | Coded | NDArray[np.integer[Any]]
+Column = Sequence[str] | NDArray[np.integer[Any]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,15 +50,10 @@ class Table:
     def __len__(self) -> int:
         return len(self.columns[0])
 
-    def rows(self) -> list[list[Any]]:
-        """Return the rows as lists, for small tables."""
-        lists: list[list[Any]] = []
-        for column in self.columns:
-            if isinstance(column, Coded):
-                lists.append([column.names[code] for code in column.codes.tolist()])
-            else:
-                lists.append(column.tolist() if isinstance(column, np.ndarray) else list(column))
-        return [list(row) for row in zip(*lists, strict=True)]
+    def rows(self, start: int = 0, stop: int | None = None) -> list[tuple[Any, ...]]:
+        """Return the rows from ``start`` to ``stop``."""
+        parts = (column[start:stop] for column in self.columns)
+        return list(zip(*(part.tolist() if isinstance(part, np.ndarray) else part for part in parts), strict=True))
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,17 +73,17 @@ def _head(major: int, n: int) -> bytes:
     return _BYTE[major | code] + n.to_bytes(width, "big")
 
 
-def _utf8(value: str) -> bytes:
-    try:
-        return value.encode()
-    except UnicodeEncodeError as error:
-        around = value[max(0, error.start - 40) : error.end + 40]
-        raise NotCanonical(f"{around!r} is not text: it contains half of a surrogate pair") from None
-
-
 def _text(value: str) -> bytes:
-    raw = _utf8(value)
+    try:
+        raw = value.encode()
+    except UnicodeEncodeError as error:
+        raise _not_text(error) from None
     return _head(_TEXT, len(raw)) + raw
+
+
+def _not_text(error: UnicodeEncodeError) -> NotCanonical:
+    around = error.object[max(0, error.start - 40) : error.end + 40]
+    return NotCanonical(f"{around!r} is not text: it contains half of a surrogate pair")
 
 
 def _in_order(keys: tuple[Any, ...]) -> list[tuple[bytes, Any]]:
@@ -156,7 +135,7 @@ class _Encoder:
         elif kind is Table:
             pieces.append(_head(_ARRAY, len(x)))
             for start in range(0, len(x), CHUNK_ROWS):
-                pieces.append(_rows([column[start : start + CHUNK_ROWS] for column in x.columns]))
+                pieces.append(_encoded_rows(x.rows(start, start + CHUNK_ROWS)))
                 self.flush()
         elif kind is Encoded:
             pieces.append(x.data)
@@ -164,49 +143,13 @@ class _Encoder:
             self.add(_plain(x))
 
 
-def _rows(columns: Sequence[Column]) -> bytes:
-    """Return the encoded rows of columns of one length."""
-    count = len(columns[0])
-    parts = [_heads(_ARRAY, np.full(count, len(columns), np.uint64))]
-    for column in columns:
-        parts += [_heads(_UINT, column)] if isinstance(column, np.ndarray) else _texts(column)
-    lengths = np.stack([part.lengths for part in parts], axis=1)
-    ends = np.cumsum(lengths).reshape(lengths.shape)
-    out = np.empty(int(ends[-1, -1]), np.uint8)
-    for part, starts in zip(parts, (ends - lengths).T, strict=True):
-        before = np.cumsum(part.lengths) - part.lengths
-        out[np.repeat(starts - before, part.lengths) + np.arange(len(part.data))] = part.data
-    return out.tobytes()
-
-
-class _Part(NamedTuple):
-    """One part of every row: the bytes of all rows, and the number of bytes of each row."""
-
-    data: NDArray[np.uint8]
-    lengths: NDArray[np.int64]
-
-
-def _heads(major: int, numbers: NDArray[np.integer[Any]]) -> _Part:
-    """Return the shortest heads of ``major`` with these arguments."""
-    values = numbers.astype(np.uint64)
-    kind = np.searchsorted(_LIMITS, values, side="right")
-    lengths = _HEAD_BYTES[kind]
-    cells = np.empty((len(values), 9), np.uint8)
-    cells[:, 0] = major + np.where(kind == 0, values, kind.astype(np.uint64) + np.uint64(23))
-    shifts = 8 * np.minimum(9 - lengths, 7)
-    cells[:, 1:] = (values << shifts.astype(np.uint64)).astype(">u8").view(np.uint8).reshape(-1, 8)
-    return _Part(cells[np.arange(9) < lengths[:, None]], lengths)
-
-
-def _texts(column: Sequence[str] | Coded) -> list[_Part]:
-    """Return the heads and the bytes of texts."""
-    if isinstance(column, Coded):
-        column = [column.names[code] for code in column.codes.tolist()]
-    data = np.frombuffer(_utf8("".join(column)), np.uint8)
-    lengths = np.fromiter(map(len, column), np.int64, len(column))
-    if len(data) > lengths.sum():  # a character has several bytes
-        lengths = np.fromiter((len(text.encode()) for text in column), np.int64, len(column))
-    return [_heads(_TEXT, lengths), _Part(data, lengths)]
+def _encoded_rows(rows: list[tuple[Any, ...]]) -> bytes:
+    """Return the encoded rows of a table. For texts and integers the encoding of cbor2 is canonical."""
+    try:
+        encoded_list = cbor2.dumps(rows)
+    except UnicodeEncodeError as error:
+        raise _not_text(error) from None
+    return encoded_list[len(_head(_ARRAY, len(rows))) :]
 
 
 def _plain(x: object) -> Any:

@@ -6,8 +6,7 @@
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain, islice
-from operator import lt
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -21,47 +20,6 @@ I64 = NDArray[np.int64]
 U64 = NDArray[np.uint64]
 
 
-class Ids:
-    """The ids of tensors or nodes; the number of an id is its position."""
-
-    def __init__(self, texts: Sequence[str]) -> None:
-        self.texts = texts
-
-    @cached_property
-    def number(self) -> dict[str, int]:
-        """Id → number; the last number for a duplicate id."""
-        return dict(zip(self.texts, range(len(self.texts)), strict=True))
-
-    @cached_property
-    def ascending(self) -> bool:
-        """Whether the ids ascend strictly by bytes, and are therefore distinct."""
-        return all(map(lt, self.texts, islice(self.texts, 1, None)))
-
-    @property
-    def distinct(self) -> bool:
-        """Whether no id occurs twice."""
-        return self.ascending or len(self.number) == len(self.texts)
-
-    def numbers_of(self, ids: Sequence[str]) -> I64:
-        """Return an array of shape (ids,): the number of each, −1 for an unknown one. The ids must be distinct."""
-        number = self.number
-        return np.fromiter([number.get(name, -1) for name in ids], np.int64, len(ids))
-
-    @cached_property
-    def rank(self) -> I64:
-        """Shape (ids,): position of each id when all are sorted by their bytes."""
-        rank = np.empty(len(self.texts), np.int64)
-        rank[self.by_bytes] = np.arange(len(rank))
-        return rank
-
-    @cached_property
-    def by_bytes(self) -> I64:
-        """Shape (ids,): numbers, sorted by the ids' bytes; of equal ids the first one first."""
-        if self.ascending:
-            return np.arange(len(self.texts), dtype=np.int64)
-        return np.array(sorted(range(len(self.texts)), key=self.texts.__getitem__), np.int64)
-
-
 @dataclass(frozen=True, eq=False)
 class GraphIndex:
     """Tensors and nodes by number, in the order of the graph's own lists."""
@@ -69,6 +27,10 @@ class GraphIndex:
     graph: Graph
     tensor_ids: tuple[str, ...]
     node_ids: tuple[str, ...]
+    tensor_of: dict[str, int]
+    """Tensor id → number."""
+    node_of: dict[str, int]
+    """Node id → number."""
     role: NDArray[np.int8]
     """Shape (tensors,): index into ``ROLES``."""
     is_forward: NDArray[np.bool_]
@@ -97,29 +59,11 @@ class GraphIndex:
     out_idx: I64
 
     @cached_property
-    def tensor_names(self) -> Ids:
-        """The ids of the tensors."""
-        return Ids(self.tensor_ids)
-
-    @cached_property
-    def node_names(self) -> Ids:
-        """The ids of the nodes."""
-        return Ids(self.node_ids)
-
-    @property
-    def tensor_of(self) -> dict[str, int]:
-        """Tensor id → number."""
-        return self.tensor_names.number
-
-    @property
-    def node_of(self) -> dict[str, int]:
-        """Node id → number."""
-        return self.node_names.number
-
-    @property
     def id_rank(self) -> I64:
         """Shape (tensors,): position of each tensor when all are sorted by id bytes."""
-        return self.tensor_names.rank
+        rank = np.empty(len(self.tensor_ids), np.int64)
+        rank[sorted(range(len(rank)), key=self.tensor_ids.__getitem__)] = np.arange(len(rank))
+        return rank
 
     @cached_property
     def root(self) -> I64:
@@ -167,10 +111,11 @@ def index_graph(graph: Graph, dims: Mapping[str, int] | None = None) -> GraphInd
     ``AlignmentViolation`` and, for a cycle of views, ``LivenessCycle``. The timeline checks orders and cycles of nodes.
     """
     tensors, nodes = graph.tensors, graph.nodes
-    names, node_names = Ids([tensor.id for tensor in tensors]), Ids([node.node_id for node in nodes])
-    for ids, reason in ((names, "duplicate_tensor"), (node_names, "duplicate_node")):
-        if not ids.distinct:
-            checks.refuse_duplicate(ids.texts, reason)
+    tensor_ids, node_ids = tuple([tensor.id for tensor in tensors]), tuple([node.node_id for node in nodes])
+    tensor_of, node_of = ({name: i for i, name in enumerate(ids)} for ids in (tensor_ids, node_ids))
+    for ids, numbers, reason in ((tensor_ids, tensor_of, "duplicate_tensor"), (node_ids, node_of, "duplicate_node")):
+        if len(numbers) < len(ids):
+            checks.refuse_duplicate(ids, reason)
     roles, phases = [tensor.role for tensor in tensors], [node.phase for node in nodes]
     if set(roles) - set(ROLES) or set(phases) - set(PHASES):
         checks.refuse_roles_and_phases(graph)
@@ -180,16 +125,17 @@ def index_graph(graph: Graph, dims: Mapping[str, int] | None = None) -> GraphInd
 
     dtype, dtype_names = _codes([tensor.dtype for tensor in tensors])
     shapes, nbytes = _sizes(graph, checks.resolve_dims(graph, dims), dtype, len(dtype_names))
-    is_input, is_output = _ends(graph, names, "inputs"), _ends(graph, names, "outputs")
-    in_ptr, in_idx = _operands(graph, names, "inputs")
-    # Most graphs list tensors in the order of production: then no lookup is necessary.
-    out_ptr, out_idx = _operands(graph, names, "outputs", np.flatnonzero(~(is_input | is_persistent)))
+    is_input, is_output = _ends(graph, tensor_of, "inputs"), _ends(graph, tensor_of, "outputs")
+    in_ptr, in_idx = _operands(graph, tensor_of, "inputs")
+    out_ptr, out_idx = _operands(graph, tensor_of, "outputs")
     producer = np.full(len(tensors), -1, np.int64)
     producer[out_idx] = np.repeat(np.arange(len(nodes), dtype=np.int64), np.diff(out_ptr))
     index = GraphIndex(
         graph=graph,
-        tensor_ids=tuple(names.texts),
-        node_ids=tuple(node_names.texts),
+        tensor_ids=tensor_ids,
+        node_ids=node_ids,
+        tensor_of=tensor_of,
+        node_of=node_of,
         role=role,
         is_forward=np.fromiter(map("forward".__eq__, phases), np.bool_, len(phases)),
         dtype_names=tuple(dtype_names),
@@ -207,30 +153,29 @@ def index_graph(graph: Graph, dims: Mapping[str, int] | None = None) -> GraphInd
         out_ptr=out_ptr,
         out_idx=out_idx,
     )
-    index.__dict__["tensor_names"], index.__dict__["node_names"] = names, node_names
     _check(index)
     return index
 
 
 def _check(index: GraphIndex) -> None:
     """Check producers, views (which sets ``index.base``), needed tensors, marks and operand pairs, in this order."""
-    graph, names = index.graph, index.tensor_names
+    graph = index.graph
     if len(index.out_idx) and np.bincount(index.out_idx).max() > 1:
         checks.refuse_second_producer(graph)
     produced_input = index.is_input & (index.producer >= 0)
     if produced_input.any():
-        checks.refuse_produced_input(graph, names.texts[int(produced_input.argmax())])
+        checks.refuse_produced_input(graph, index.tensor_ids[int(produced_input.argmax())])
     _set_bases(index)
     needed = index.is_output.copy()
     needed[index.in_idx] = True
     unmade = needed & (index.producer < 0) & ~index.is_input & ~index.is_persistent & (index.base < 0)
     if unmade.any():
-        checks.refuse_unmade(graph, names.texts[int(unmade.argmax())])
+        checks.refuse_unmade(graph, index.tensor_ids[int(unmade.argmax())])
     pairs = sum(len(graph.tensors[i].must_not_alias) for i in index.marked.tolist())
     if pairs > limits.ceiling(limits.PAIRS):  # the planner and the bounds read every pair
         raise limits.past(limits.PAIRS, "the graph", graph.name)
     for i in index.marked.tolist():
-        checks.check_marks(graph, i, names.number)
+        checks.check_marks(graph, i, index.tensor_of)
     for field in ("inplace", "in_place_write", "grad_edges"):
         _check_pairs(index, field)
     for j, name in enumerate(graph.safepoints):
@@ -289,31 +234,25 @@ def _codes(values: Sequence[Hashable]) -> tuple[I64, list[Any]]:
     return np.fromiter(map(number.__getitem__, values), np.int64, len(values)), list(distinct)
 
 
-def _operands(graph: Graph, tensors: Ids, side: str, guess: I64 | None = None) -> tuple[I64, I64]:
-    """Return the nodes' ``inputs`` or ``outputs`` as CSR ``(ptr, idx)``; ``guess`` is an ``idx`` to try first."""
+def _operands(graph: Graph, tensor_of: dict[str, int], side: str) -> tuple[I64, I64]:
+    """Return the nodes' ``inputs`` or ``outputs`` as CSR ``(ptr, idx)``."""
     names = [node.inputs for node in graph.nodes] if side == "inputs" else [node.outputs for node in graph.nodes]
-    flat = list(chain.from_iterable(names))
-    if len(flat) == len(names) and all(names):  # one each
-        ptr = np.arange(len(names) + 1, dtype=np.int64)
-    else:
-        ptr = np.zeros(len(names) + 1, np.int64)
-        np.cumsum(np.fromiter(map(len, names), np.int64, len(names)), out=ptr[1:])
-    if guess is not None and flat == list(map(tensors.texts.__getitem__, guess.tolist())):
-        return ptr, guess
-    idx = tensors.numbers_of(flat)
+    ptr = np.zeros(len(names) + 1, np.int64)
+    np.cumsum(np.fromiter(map(len, names), np.int64, len(names)), out=ptr[1:])
+    idx = np.fromiter([tensor_of.get(name, -1) for name in chain.from_iterable(names)], np.int64, int(ptr[-1]))
     if (idx < 0).any():
-        checks.refuse_unknown_operand(graph, tensors.number, side)
+        checks.refuse_unknown_operand(graph, tensor_of, side)
     return ptr, idx
 
 
-def _ends(graph: Graph, tensors: Ids, side: str) -> NDArray[np.bool_]:
+def _ends(graph: Graph, tensor_of: dict[str, int], side: str) -> NDArray[np.bool_]:
     """Return an array of shape (tensors,): whether each is among the graph's ``inputs`` or ``outputs``."""
     names = graph.inputs if side == "inputs" else graph.outputs
     if len(set(names)) != len(names):
         checks.refuse_duplicate(names, f"duplicate_{side[:-1]}")
-    numbers = tensors.numbers_of(names)
-    if (numbers < 0).any():
-        checks.refuse_unknown_end(graph, tensors.number, side)
+    numbers = [tensor_of.get(name, -1) for name in names]
+    if -1 in numbers:
+        checks.refuse_unknown_end(graph, tensor_of, side)
     flags = np.zeros(len(graph.tensors), np.bool_)
     flags[numbers] = True
     return flags
@@ -321,19 +260,19 @@ def _ends(graph: Graph, tensors: Ids, side: str) -> NDArray[np.bool_]:
 
 def _set_bases(index: GraphIndex) -> None:
     """Set ``index.base`` to the declared base of each view. Raises ``LivenessCycle`` for a cycle of views."""
-    graph, names, base = index.graph, index.tensor_names, index.base
+    graph, base = index.graph, index.base
     views = [i for i in index.marked.tolist() if graph.tensors[i].view is not None]
     if not views:
         return
     for i in views:
-        base[i] = checks.check_view(graph, i, names.number, index.nbytes, index.shapes[i])  # type: ignore[arg-type]
+        base[i] = checks.check_view(graph, i, index.tensor_of, index.nbytes, index.shapes[i])  # type: ignore[arg-type]
     # Pointer doubling: after k rounds ``far`` is the base 2^k levels up, which is no view unless there is a cycle.
     far = np.where(base >= 0, base, np.arange(len(base)))
     for _ in range(len(views).bit_length()):
         far = far[far]
     circling = base[far] >= 0
     if circling.any():
-        checks.refuse_view_cycle(graph, int(circling.argmax()), names.number)
+        checks.refuse_view_cycle(graph, int(circling.argmax()), index.tensor_of)
 
 
 def _check_pairs(index: GraphIndex, field: str) -> None:

@@ -49,12 +49,11 @@ def dependencies(index: GraphIndex, inside: NDArray[np.bool_]) -> tuple[I64, I64
 def default_order(index: GraphIndex, edges: tuple[I64, I64], inside: NDArray[np.bool_]) -> I64:
     """Return a topological order by Kahn's algorithm with a heap of node-id ranks.
 
-    O((nodes + edges) log nodes); O(nodes + edges) where ids ascend. Raises ``LivenessCycle`` with the lowest node on
+    O((nodes + edges) log nodes). Raises ``LivenessCycle`` with the lowest node on
     a cycle.
     """
     ids = index.node_ids
-    numbers = index.node_names.by_bytes
-    numbers = numbers[inside[numbers]]
+    numbers = np.array(sorted(np.flatnonzero(inside).tolist(), key=ids.__getitem__), np.int64)
     rank = np.zeros(len(ids), np.int64)  # among the nodes of the timeline
     rank[numbers] = np.arange(len(numbers))
     before, after = rank[edges[0]], rank[edges[1]]

@@ -6,9 +6,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tmmu_core.base.cbor import Coded, Encoded, H, NotCanonical, Table, encoded
+from tmmu_core.base.cbor import Encoded, H, NotCanonical, Table, encoded
 from tmmu_core.base.errors import U64_MAX, InvalidIrShapes
 from tmmu_core.base.manifest import SPEC_VERSION
+from tmmu_core.graph.index import named
 from tmmu_core.graph.model import Graph
 from tmmu_core.graph.native.native_file import normal_form
 from tmmu_core.plans.model import Plan, PlanColumns
@@ -78,7 +79,7 @@ def logical_address_table(
     arena, slot, offset = arena[by], slot[by], offset[by]
     first = np.ones(len(by), np.bool_)
     first[1:] = (arena[1:] != arena[:-1]) | (slot[1:] != slot[:-1])
-    return Table((Coded(tuple(arena_names), arena[first]), slot[first], offset[first]))
+    return Table((named(arena_names, arena[first]), slot[first], offset[first]))
 
 
 class Identity(NamedTuple):
@@ -106,7 +107,7 @@ def layout_hash(slots: Table | Encoded, addresses: Table | Encoded) -> bytes:
 
 def encoded_tables(rows: PlanColumns, arena_names: Sequence[str]) -> tuple[Encoded, Encoded]:
     """Return the slot rows and the logical address table of a plan's rows, encoded once for several hashes."""
-    slots = Table((rows.tensor_ids, Coded(tuple(arena_names), rows.arena), rows.logical_slot))
+    slots = Table((rows.tensor_ids, named(arena_names, rows.arena), rows.logical_slot))
     return encoded(slots), encoded(logical_address_table(arena_names, rows.arena, rows.logical_slot, rows.offset))
 
 

@@ -158,7 +158,7 @@ def _identity_rows(problem: Problem) -> list[list[Any]] | Table:
     if problem.gaps is None or not any(problem.gaps):
         return table
     gaps = [problem.gaps[i] for i in order]
-    return [row + [[list(gap) for gap in own]] * bool(own) for row, own in zip(table.rows(), gaps, strict=True)]
+    return [[*row] + [[list(gap) for gap in own]] * bool(own) for row, own in zip(table.rows(), gaps, strict=True)]
 
 
 def _columns(placed: Sequence[PackedArena], instance: PlainInstance) -> PlanColumns:
