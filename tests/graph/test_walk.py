@@ -152,7 +152,7 @@ def test_collapsing_keeps_every_node_and_reachability(which: Graph, data: st.Dat
 def test_neighbourhood_holds_exactly_the_nodes_within_its_radius(which: Graph, data: st.DataObject) -> None:
     index, tree = grown(which)
     opened = data.draw(st.sets(st.sampled_from(tree.paths)))
-    opened |= tree.stretches
+    opened |= tree.ranges
     middle, radius = data.draw(st.integers(0, len(index.node_ids) - 1)), data.draw(st.integers(0, 3))
     whole = collapse(index, tree, opened)
     part = collapse(index, tree, opened, ViewRequest(node=middle, radius=radius))

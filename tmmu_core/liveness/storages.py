@@ -6,7 +6,6 @@ The cost depends on the number of tensors that share a storage, which is small i
 from __future__ import annotations
 
 from dataclasses import dataclass
-from heapq import heappop, heappush
 
 import numpy as np
 from numpy.typing import NDArray
@@ -92,14 +91,13 @@ def _write_in_place(
 ) -> dict[int, int]:
     """Join each output to the storage of its input and set the input's death; return output → offset."""
     index = timeline.index
-    members: dict[int, list[int]] = {}
+    own: dict[int, list[int]] = {}
     for i in np.flatnonzero(ranges.planned).tolist():
-        members.setdefault(groups.find(i), []).append(i)
+        own.setdefault(groups.find(i), []).append(i)
+    members = {group: np.array(tensors, np.int64) for group, tensors in own.items()}
     # A tensor without a producer was loaded before the first step.
     loaded = (index.producer < 0) & (index.producer[ranges.roots] < 0)
     began = np.where(loaded & ((ranges.last_read > 0) | index.is_output), -1, ranges.birth)
-    concerned = {groups.find(t) for _, x, y, _ in writes for t in (x, y)}
-    lives = {group: _Members(began, ranges.death, members[group]) for group in concerned}
     taken: set[tuple[int, int]] = set()
     placed: dict[int, int] = {}
     for write in writes:
@@ -107,13 +105,15 @@ def _write_in_place(
         a, b = groups.find(x), groups.find(y)
         # One input is overwritten by one output; live storages are not joined.
         twice = not taken.isdisjoint({(step, x), (step, y)})
-        joins_live_storage = a != b and lives[b].began_before(step, y)
-        alone = not (twice or joins_live_storage or lives[a].lives_through(step, (x, y)))
+        fellows, older = (members[group][~np.isin(members[group], (x, y))] for group in (a, b))
+        joins_live_storage = a != b and (began[older] < step).any()
+        stays_live = ((began[fellows] < step) & (ranges.death[fellows] > step)).any()
+        alone = not (twice or joins_live_storage or stays_live)
         _check_in_place(timeline, ranges, write, alone=alone)
         taken |= {(step, x), (step, y)}
         if a != b:
             groups.join(x, y)
-            lives[groups.find(x)] = lives.pop(a).joined(lives.pop(b))
+            members[groups.find(x)] = np.concatenate([members.pop(a), members.pop(b)])
         if index.base[y] < 0:
             placed[y] = int(ranges.view_offset[x]) + placed.get(int(ranges.roots[x]), 0)
         if not index.is_persistent[x]:
@@ -154,37 +154,6 @@ def _storage_offsets(timeline: Timeline, ranges: Ranges, placed: dict[int, int])
         raise overflow_error(ids[i], begins[i], f"$.tensors[{i}]")
     offset[moved] = np.fromiter(begins.values(), np.uint64, len(begins))
     return offset
-
-
-class _Members:
-    """Live members of a storage, queried in step order; each enters and leaves once."""
-
-    def __init__(self, began: I64, death: I64, members: list[int]) -> None:
-        self.death = death
-        self.upcoming = sorted((int(began[m]), m) for m in members)
-        """Heap of (birth step, tensor) of members that are not live yet; −1 for loaded tensors that are read later."""
-        self.first = self.upcoming[:2]
-        self.live: list[int] = []
-
-    def began_before(self, step: int, besides: int) -> bool:
-        """Return whether any member but ``besides`` was live before ``step``."""
-        return any(birth < step for birth, m in self.first if m != besides)
-
-    def lives_through(self, step: int, besides: tuple[int, int]) -> bool:
-        """Return whether any other member is live both before and after ``step``; steps ascend."""
-        while self.upcoming and self.upcoming[0][0] < step:
-            self.live.append(heappop(self.upcoming)[1])
-        self.live = [m for m in self.live if self.death[m] > step]
-        return any(m not in besides for m in self.live)
-
-    def joined(self, other: _Members) -> _Members:
-        """Return the union; the smaller one is merged into the larger."""
-        large, small = (self, other) if len(self.upcoming) >= len(other.upcoming) else (other, self)
-        for each in small.upcoming:
-            heappush(large.upcoming, each)
-        large.first = sorted(large.first + small.first)[:2]
-        large.live += small.live
-        return large
 
 
 def _check_in_place(timeline: Timeline, ranges: Ranges, write: Write, *, alone: bool) -> None:

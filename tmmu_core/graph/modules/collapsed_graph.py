@@ -190,7 +190,7 @@ def _vertex(tree: Tree, code: int, counts: tuple[int, int, int], is_near: bool) 
         return Vertex("inputs" if code == -1 else "tensor", -1 if code == -1 else -2 - code, 0, 0, 0, counts[2])
     item = code // 2
     level = int(tree.parent[item]) if code % 2 else int(tree.of_node[item])
-    while is_near and tree.paths[level] in tree.stretches:  # a neighbourhood has no frames for ranges of nodes
+    while is_near and tree.paths[level] in tree.ranges:  # a neighbourhood has no frames for ranges of nodes
         level = int(tree.parent[level])
     return Vertex("level" if code % 2 else "node", item, level, *counts)
 
@@ -245,7 +245,7 @@ def walk(index: GraphIndex, tree: Tree, view: ViewRequest) -> GraphView:
     wanted = len(found.vertices)
     maker = found.vertices[found.middle] if found.middle >= 0 else None
     around = tree.above(maker.item) if maker is not None and maker.kind == "node" else ()
-    opened = (tree.stretches | frozenset(around) | frozenset(view.opened)) - frozenset(view.closed)
+    opened = (tree.ranges | frozenset(around) | frozenset(view.opened)) - frozenset(view.closed)
     radius = view.radius
     found = collapse(index, tree, opened, view)
     while len(found.vertices) > MOST_DRAWN and radius > 0:

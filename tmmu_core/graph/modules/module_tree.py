@@ -7,10 +7,10 @@
         h                            a module of blocks only: it represents their family, "12 × h.*"
           h.0 … h.11
     block*  17 blocks                the level of a family beside other modules
-    nodes 33–64, or h.32 … h.63      a range in execution order, in a level with too many children
+    nodes 33–64                      a range of the execution order, in a level with too many nodes
 
-A level is omitted if it contains all nodes of its parent, or a single node. Ranges of nodes follow the execution order,
-so that they form no cycle.
+A level is omitted if it contains all nodes of its parent, or a single node. Ranges follow the execution order, so that
+they form no cycle.
 """
 
 from collections import Counter
@@ -25,11 +25,11 @@ from tmmu_core.graph.modules.module_paths import Modules, Path, block_of, famili
 
 REPEATED = "×"
 """Prefix of the level of a family, ``×block*``: neither a separator nor part of module names."""
-STRETCH = "…"
+RANGE = "…"
 """Prefix of the level of a range of nodes, ``…nodes 33–64``."""
 MOST_BESIDE = 40
-"""Maximum number of nodes or levels below one level before they are grouped into ranges."""
-A_STRETCH = 32
+"""Maximum number of nodes directly in one level before they are grouped into ranges."""
+RANGE_SIZE = 32
 """Maximum number of nodes or inner ranges in one range."""
 
 
@@ -62,12 +62,12 @@ class Tree:
         rest = path[len(above) :]
         if above and rest[0].isdigit():  # h.3 is clearer than 3
             rest = (above[-1], *rest)
-        return ".".join([part.removeprefix(STRETCH).removeprefix(REPEATED) for part in rest])
+        return ".".join([part.removeprefix(RANGE).removeprefix(REPEATED) for part in rest])
 
     @cached_property
-    def stretches(self) -> frozenset[Path]:
+    def ranges(self) -> frozenset[Path]:
         """Return the levels that are ranges of nodes, not modules."""
-        return frozenset([path for path in self.paths if _is_stretch(path)])
+        return frozenset([path for path in self.paths if _is_range(path)])
 
     def opened(self, most: int) -> frozenset[Path]:
         """Return the levels that are open initially: all down to the depth at which ``most`` boxes are visible."""
@@ -76,12 +76,11 @@ class Tree:
         for level in range(1, count):
             below[int(self.parent[level])].append(level)
         direct = np.bincount(self.of_node, minlength=count)
-        seen, opened, front = len(below[0]) + int(direct[0]), set[Path](), below[0]
+        boxes, opened, front = len(below[0]) + int(direct[0]), set[Path](), below[0]
         while front:
-            more = sum(len(below[k]) + int(direct[k]) - 1 for k in front)
-            if seen + more > most:
+            boxes += sum(len(below[k]) + int(direct[k]) - 1 for k in front)
+            if boxes > most:
                 break
-            seen += more
             opened |= {self.paths[k] for k in front}
             front = [child for k in front for child in below[k]]
         return frozenset(opened)
@@ -102,10 +101,8 @@ def tree_of(index: GraphIndex, modules: Modules, order: Iterable[int]) -> Tree:
     ]
     kept = _useful_levels(wanted)
     sequence = [node for node in order if node >= 0]
-    inner, kept = _levels_stretched([_innermost(path, kept) for path in wanted], kept, sequence)
-    of_node = _nodes_stretched(inner, sequence)
-    kept |= {path[:depth] for path in set(of_node) - kept for depth in range(len(path)) if _is_stretch(path[:depth])}
-    kept |= set(of_node)
+    of_node = _split_into_ranges([_innermost(path, kept) for path in wanted], sequence)
+    kept |= {path[:depth] for path in set(of_node) for depth in range(len(path) + 1) if _is_range(path[:depth])}
     members: Counter[Path] = Counter({(): 0})
     for path in of_node:
         for depth in range(len(path) + 1):
@@ -123,19 +120,11 @@ def tree_of(index: GraphIndex, modules: Modules, order: Iterable[int]) -> Tree:
     )
 
 
-def _is_stretch(path: Path) -> bool:
-    return bool(path) and path[-1].startswith(STRETCH)
+def _is_range(path: Path) -> bool:
+    return bool(path) and path[-1].startswith(RANGE)
 
 
-def _width(count: int) -> int:
-    """Return the size of the outermost ranges, so that at most :data:`A_STRETCH` are siblings."""
-    width = A_STRETCH
-    while width * A_STRETCH < count:
-        width *= A_STRETCH
-    return width
-
-
-def _nodes_stretched(of_node: Sequence[Path], order: Sequence[int]) -> list[Path]:
+def _split_into_ranges(of_node: Sequence[Path], order: Sequence[int]) -> list[Path]:
     """Return the innermost level of each node; levels with too many nodes are split into nested ranges."""
     own: dict[Path, list[int]] = {}
     for node in order:
@@ -144,47 +133,17 @@ def _nodes_stretched(of_node: Sequence[Path], order: Sequence[int]) -> list[Path
     for path, nodes in own.items():
         if len(nodes) <= MOST_BESIDE:
             continue
+        outermost = RANGE_SIZE
+        while outermost * RANGE_SIZE < len(nodes):
+            outermost *= RANGE_SIZE
         for place, node in enumerate(nodes):
-            at, below = _width(len(nodes)), path
-            while at >= A_STRETCH:
-                start = place // at * at
-                below = (*below, f"{STRETCH}nodes {start + 1:,}–{min(start + at, len(nodes)):,}")
-                at //= A_STRETCH
+            size, below = outermost, path
+            while size >= RANGE_SIZE:
+                start = place // size * size
+                below = (*below, f"{RANGE}nodes {start + 1:,}–{min(start + size, len(nodes)):,}")
+                size //= RANGE_SIZE
             found[node] = below
     return found
-
-
-def _levels_stretched(of_node: list[Path], kept: set[Path], order: Sequence[int]) -> tuple[list[Path], set[Path]]:
-    """Group levels with too many siblings into ranges; return ``(innermost level of each node, all levels)``."""
-    below: dict[Path, dict[Path, None]] = {}
-    for node in order:
-        path = of_node[node]
-        while path:
-            above = _innermost(path[:-1], kept)
-            below.setdefault(above, {}).setdefault(path)
-            path = above
-    gathered: dict[Path, tuple[int, str]] = {}
-    for above, levels in below.items():
-        children = list(levels)
-        width = _width(len(children))
-        for start in range(0, len(children) if len(children) > MOST_BESIDE else 0, width):
-            part = children[start : start + width]
-            name = STRETCH + " … ".join([".".join(path[len(above) :]) for path in (part[0], part[-1])])
-            gathered |= dict.fromkeys(part, (len(above), name))
-    if not gathered:
-        return of_node, kept
-    new: dict[Path, Path] = {path: _with_stretches(path, gathered) for path in kept}
-    stretches = {new[path][: depth - len(path)] for path, (depth, _) in gathered.items()}
-    return [new[path] for path in of_node], {*new.values(), *stretches}
-
-
-def _with_stretches(path: Path, gathered: dict[Path, tuple[int, str]]) -> Path:
-    above = [path[: depth + 1] for depth in range(len(path))]
-    at = dict([gathered[level] for level in above if level in gathered])
-    found: list[str] = []
-    for depth, part in enumerate(path):
-        found += [at[depth], part] if depth in at else [part]
-    return tuple(found)
 
 
 def _parents_of_one_family(paths: Sequence[Path], families: Collection[tuple[Path, str]]) -> set[Path]:
@@ -228,10 +187,7 @@ def _innermost(path: Path, kept: set[Path]) -> Path:
 def _blocks(paths: Sequence[Path], parent: Sequence[int], families: Collection[tuple[Path, str]], several: bool) -> I64:
     found = np.zeros(len(paths), np.int64)
     for level, path in enumerate(paths):
-        plain = tuple([part for part in path[several:] if not part.startswith((REPEATED, STRETCH))])
+        plain = tuple([part for part in path[several:] if not part.startswith((REPEATED, RANGE))])
         if plain and (plain[:-1], starred(plain[-1])) in families:
-            above = parent[level]
-            while _is_stretch(paths[above]):
-                above = parent[above]
-            found[above] += 1
+            found[parent[level]] += 1
     return found

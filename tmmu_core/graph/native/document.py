@@ -156,14 +156,8 @@ def decode(data: bytes, shape: type[T], source: str = "", noun: str = "graph") -
                 value = _load_cbor(data, source)
                 _cbor_value.cache_clear()
                 return msgspec.convert(value, shape)
-            repeated = None
-            try:
-                refuse_repeated_keys(data, source)  # first, so that two copies of the values are never in memory
-            except UnreadableInput as error:
-                repeated = error  # errors of the decoder have precedence
             value = _decode_json(data, shape, source)
-            if repeated is not None:
-                raise repeated
+            refuse_repeated_keys(data, source)
             return value
     except msgspec.ValidationError as error:
         raise _wrong_field(error, data, source, (noun, strict.field_hint(error, shape))) from error

@@ -183,32 +183,14 @@ def neighbour_table(entry_of: I64, entry: I64, first: I64, by_section: I64) -> t
     loops = library()
     if loops is not None:
         return native.neighbours(loops, entry_of, entry, first, by_section)
-    n = len(entry_of) - 1
-    begin = np.zeros(n + 1, np.int64)
-    seen = np.full(n, -1, np.int64)
-    for u in range(n):
-        begin[u + 1] = begin[u]
-        for e in range(entry_of[u], entry_of[u + 1]):
-            for row in range(first[entry[e, SECTION]], first[entry[e, SECTION] + 1]):
-                w = entry[by_section[row], OWNER]
-                if w != u and seen[w] != u:
-                    seen[w] = u
-                    begin[u + 1] += 1
-    table = np.zeros((begin[n], 3), np.int64)
-    row_of = np.full(n, -1, np.int64)
-    for u in range(n):
-        used = begin[u]
-        for e in range(entry_of[u], entry_of[u + 1]):
-            for row in range(first[entry[e, SECTION]], first[entry[e, SECTION] + 1]):
-                other = by_section[row]
-                w = entry[other, OWNER]
-                if w == u:
-                    continue
-                if row_of[w] < begin[u]:
-                    row_of[w] = used
-                    table[used, OTHER] = w
-                    used += 1
-                at = row_of[w]
-                table[at, OWN_HEIGHT] = max(table[at, OWN_HEIGHT], entry[e, HEIGHT])
-                table[at, OTHER_HEIGHT] = max(table[at, OTHER_HEIGHT], entry[other, HEIGHT])
-    return begin, table
+    begin, rows = [0], list[tuple[int, int, int]]()
+    for u in range(len(entry_of) - 1):
+        found: dict[int, tuple[int, int]] = {}
+        for section, height, _ in entry[entry_of[u] : entry_of[u + 1]].tolist():
+            for _, other_height, w in entry[by_section[first[section] : first[section + 1]]].tolist():
+                if w != u:
+                    own, other = found.get(w, (0, 0))
+                    found[w] = max(own, height), max(other, other_height)
+        rows += [(w, *heights) for w, heights in found.items()]
+        begin.append(len(rows))
+    return np.array(begin, np.int64), np.array(rows, np.int64).reshape(-1, 3)

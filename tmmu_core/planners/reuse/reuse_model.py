@@ -13,7 +13,7 @@ from math import lcm
 import numpy as np
 
 from tmmu_core.base.errors import AllocationOverflow
-from tmmu_core.planners.problem import I64, UNLIMITED, Problem, ReuseTerms
+from tmmu_core.planners.problem import I64, UNLIMITED, Problem, ReuseTerms, live_parts
 
 Pair = tuple[int, int]
 HARD = -1
@@ -61,16 +61,13 @@ class ReuseModel:
 
 def live_together(problem: Problem) -> list[tuple[int, int]]:
     """Return the pairs of storages that are live at one step, by index; gaps are not live."""
-    parts: list[tuple[int, int, int]] = []
-    for i, (lo, hi) in enumerate(zip(problem.birth.tolist(), problem.death.tolist(), strict=True)):
-        for begin, end in sorted(problem.gaps[i]) if problem.gaps is not None else ():
-            parts.append((lo, begin, i))
-            lo = end
-        parts.append((lo, hi, i))
-    held = () if problem.handoff_from is None else problem.handoff_from[problem.handoff_from >= 0].tolist()
-    last = problem.death.tolist()
-    reused = set(held)  # read at the step of the in-place reuse, which this planner does not use
-    parts = sorted([(lo, hi + (i in reused and hi == last[i]), i) for lo, hi, i in parts if lo < hi])
+    first, begins, ends = live_parts(problem)
+    storage = np.repeat(np.arange(len(problem)), np.diff(first)).tolist()
+    last, givers = problem.death.tolist(), set[int]()
+    if problem.handoff_from is not None:  # a giver is read at the step of the reuse, which this planner does not use
+        givers.update(problem.handoff_from.tolist())
+    rows = zip(begins.tolist(), ends.tolist(), storage, strict=True)
+    parts = sorted([(lo, hi + (i in givers and hi == last[i]), i) for lo, hi, i in rows])
     pairs: set[tuple[int, int]] = set()
     alive: list[tuple[int, int]] = []
     for lo, hi, i in parts:
