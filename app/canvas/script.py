@@ -20,9 +20,9 @@ VIEWER_ENTRY, VIEWER_MODULE = "tmmuViewer", "viewer.js"
 """Name of the global variable and main module of the page that opens plan files without a server."""
 WORKER = "worker.js"
 """Name of a generated module that contains the script of the layout worker as a string."""
-WORKER_MODULES = ("layout.js", "worker_main.js")
-"""The modules of the layout worker; its script begins with the layout library."""
-LAYOUT = "dagre.min.js"
+WORKER_MODULE = "layout.js"
+"""The module of the layout worker; the script of the worker begins with the layout library."""
+LIBRARY = "dagre.min.js"
 """The unchanged layout library; its licence is in the same folder (``docs/decisions/03-one-canvas.md``)."""
 
 _IMPORT = re.compile(r'^import \{([^}]*)\} from "\.[\w./]*/(\w+\.js)";\n', re.M)
@@ -57,13 +57,13 @@ def sources() -> dict[str, str]:
     """Return file name → text of each module, including the generated module of the worker."""
     paths = Path(str(files(__package__) / "js")).rglob("*.js")
     found = {path.name: path.read_text(encoding="utf-8") for path in paths}
-    worker = "\n".join([library(), *(_NAMED.sub("", found[name]) for name in WORKER_MODULES)])
+    worker = f"{library()}\n{_NAMED.sub('', found[WORKER_MODULE])}"
     return {**found, WORKER: f"export const WORKER = {json.dumps(worker)};\n"}
 
 
 def library() -> str:
     """Return the text of the layout library."""
-    return (files(__package__) / "vendor" / LAYOUT).read_text(encoding="utf-8")
+    return (files(__package__) / "vendor" / LIBRARY).read_text(encoding="utf-8")
 
 
 def ordered(modules: dict[str, str], module: str = PLAN_MODULE) -> list[tuple[str, str]]:

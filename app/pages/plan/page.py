@@ -85,14 +85,13 @@ def _body(shown: Shown, handle: PlanHandle, view: str) -> None:
     left, right = st.columns([0.755, 0.245], gap="small")
     with left:
         marked = why_here.turns(shown) or marks.rows(shown)
-        flags = [*review_panel.flags(shown), *marks.flags(shown)]
         how: dict[str, Any] = {"height": 300} if view in OF_A_STEP else {"height": 400, "room": ROOM}
         if view in OF_A_STEP:
             how["step"] = arena_focus.step_of(shown, arena_focus.arena(shown))
         if view == "device":
             memory = Memory(plan_drawing.end_to_end(shown.plan), device_bytes(shown))
             how |= {"arena": None, "view": "map", "colour": state.choice().colour or "arena", "memory": memory}
-        plan_drawing.canvas(handle, title=False, marked=marked, flags=flags, **how)
+        plan_drawing.canvas(handle, title=False, marked=marked, flags=review_panel.flags(shown), **how)
         _step_range(shown)
         if view == "map":
             _tables(shown)
@@ -111,11 +110,9 @@ def _tables(shown: Shown) -> None:
             tensor_table.table(shown, arena)
     if shown.solution is None:
         return
-    is_marked = state.choice().marked == marks.LATE
-    idle = st.expander("Buffers by idle bytes", key="idle", on_change="rerun", expanded=is_marked)
+    idle = st.expander("Buffers by idle bytes", key="idle", on_change="rerun")
     if idle.open:
         with idle:
-            marks.late_button(shown)
             tensor_table.storages(shown, arena)
 
 

@@ -20,7 +20,7 @@ from app.canvas.script import (
     VIEWER_MODULE,
     WALK_MODULE,
     WORKER,
-    WORKER_MODULES,
+    WORKER_MODULE,
     canvas_script,
     ordered,
     sources,
@@ -149,4 +149,4 @@ def test_modules_follow_those_they_import() -> None:
         for name, text in ordered(sources(), door):
             for needed in re.findall(r'from "\.[\w./]*/(\w+\.js)"', text):
                 assert names.index(needed) < names.index(name)
-    assert reached | set(WORKER_MODULES) == set(sources())
+    assert reached | {WORKER_MODULE} == set(sources())

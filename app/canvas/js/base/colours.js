@@ -59,33 +59,21 @@ function painted(plan, scheme) {
   if (scheme === "operator" && plan.operator) return byOperator(plan);
   if (scheme === "module" && plan.module) return byModule(plan);
   if (scheme === "phase" && plan.phase) return byPhase(plan);
-  if (scheme === "category" && plan.category) return byCategory(plan);
+  if (scheme === "category" && plan.category) return byName(plan.category, CATEGORY_COLOURS, "colour = category");
   if (scheme === "size") return bySize(plan);
   if (scheme === "change" && plan.changes) return byChange(plan);
   return byRole(plan);
 }
 
-function byRole(plan) {
-  const keys = Object.keys(ROLE_COLOURS), colours = Object.values(ROLE_COLOURS);
-  const code = plan.role.names.map((name) => (PERSISTENT.has(name) ? 5 : Math.max(0, keys.indexOf(name))));
-  const seen = new Set(code);
-  return {
-    codes: coded(plan.n, (i) => code[plan.role.codes[i]]),
-    table: colours.map(rgbOf),
-    legend: keys.map((key, k) => [key, colours[k]]).filter((_, k) => seen.has(k)),
-    note: "colour = role",
-  };
+/** Return a fixed colour per name of a column; `labels`: name → the name in the legend. */
+function byName({ names, codes }, colours, note, labels = (name) => name) {
+  const named = names.map((name) => [labels(name), colours[labels(name)] ?? OTHER]);
+  return { codes, table: named.map(([, colour]) => rgbOf(colour)), legend: [...new Map(named)], note };
 }
 
-/** Return colours by the categories of an allocator snapshot. */
-function byCategory(plan) {
-  const { names, codes } = plan.category, colours = names.map((name) => CATEGORY_COLOURS[name] ?? OTHER);
-  return {
-    codes,
-    table: colours.map(rgbOf),
-    legend: names.map((name, k) => [name, colours[k]]),
-    note: "colour = category",
-  };
+function byRole(plan) {
+  const known = (role) => (Object.hasOwn(ROLE_COLOURS, role) ? role : "activation");
+  return byName(plan.role, ROLE_COLOURS, "colour = role", (role) => (PERSISTENT.has(role) ? "persistent" : known(role)));
 }
 
 function bySlot(plan) {
@@ -100,9 +88,9 @@ function bySlot(plan) {
 }
 
 function byArena(plan) {
-  const table = plan.arenas.map((_, k) => rgbOf(CATEGORIES[k % CATEGORIES.length]));
-  const legend = plan.arenas.map((a, k) => [a.name, css(table[k])]);
-  return { codes: plan.arena, table, legend, note: "colour = arena" };
+  const names = plan.arenas.map(({ name }) => name);
+  const colours = Object.fromEntries(names.map((name, k) => [name, CATEGORIES[k % CATEGORIES.length]]));
+  return byName({ names, codes: plan.arena }, colours, "colour = arena");
 }
 
 /** Return a colour for each operator that writes most bytes. A view writes no bytes and has the colour of its base. */
@@ -154,16 +142,9 @@ function byModule(plan) {
 export const PHASE_COLOURS = { forward: "#0072B2", backward: "#E69F00", optimizer: "#8C6BB1" };
 
 function byPhase(plan) {
-  const { names, codes } = plan.phase, keys = Object.keys(PHASE_COLOURS), seen = new Set(codes);
-  const code = names.map((name) => (keys.includes(name) ? keys.indexOf(name) : keys.length));
-  return {
-    codes: coded(plan.n, (i) => code[codes[rootOf(plan, i)]]),
-    table: [...Object.values(PHASE_COLOURS), OTHER].map(rgbOf),
-    legend: names
-      .map((name, k) => [name || "not written", PHASE_COLOURS[name] ?? OTHER, seen.has(k)])
-      .filter(([, , there]) => there),
-    note: "colour = phase of the producer",
-  };
+  const codes = coded(plan.n, (i) => plan.phase.codes[rootOf(plan, i)]);
+  const column = { names: plan.phase.names, codes };
+  return byName(column, PHASE_COLOURS, "colour = phase of the producer", (name) => name || "not written");
 }
 
 function rootOf(plan, row) {

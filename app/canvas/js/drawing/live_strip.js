@@ -70,7 +70,6 @@ function drawCurve(pen, plane, live, steps) {
   }
 }
 
-
 function drawLabels(pen, { look, strip }, plane, arena) {
   pen.fillStyle = look.soft;
   pen.font = look.font;

@@ -1,5 +1,7 @@
 // Draw the visible part of a graph: frames of open modules, then edges, then boxes.
 
+import { shortened } from "../base/formats.js";
+
 /** Colours of marks. Each mark also has a shape or a text. */
 export const SHADES = { held: "#0072B2", peak: "#D55E00" };
 const LEGIBLE = 10; // smallest font size of a label in pixels
@@ -165,12 +167,5 @@ function outline(pen, [x, y, w, h], colour, width) {
   pen.stroke();
 }
 
-/** Return a text, with a "…" in its middle if it is wider than `width`. */
-function fitted(pen, text, width) {
-  if (pen.measureText(text).width <= width) return text;
-  let keep = Math.max(2, Math.floor((text.length * width) / pen.measureText(text).width) - 1);
-  while (keep > 2 && pen.measureText(cut(text, keep)).width > width) keep--;
-  return cut(text, keep);
-}
-
-const cut = (text, keep) => `${text.slice(0, Math.ceil(keep / 2))}…${text.slice(text.length - Math.floor(keep / 2))}`;
+/** Return a text, shortened if it is wider than `width`. */
+const fitted = (pen, text, width) => shortened(text, Math.floor((text.length * width) / pen.measureText(text).width));

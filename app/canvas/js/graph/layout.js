@@ -1,5 +1,13 @@
 // Layout of a graph with open modules (levels). The library lays out each level separately, innermost level first; in
-// its parent, a level is one box. Equal levels are laid out once. This module runs in a worker.
+// its parent, a level is one box. Equal levels are laid out once. This module runs in a worker, after the library.
+
+globalThis.addEventListener("message", ({ data: { number, drawing } }) => {
+  try {
+    globalThis.postMessage({ number, layout: arrange(globalThis.dagre, drawing) });
+  } catch (error) {
+    globalThis.postMessage({ number, why: String(error?.message ?? error) });
+  }
+});
 
 const TITLE = 28;
 const PAD = 10;
