@@ -83,10 +83,10 @@ def draw() -> None:
         ],
         position="top",
     )
-    state.show_page(page.url_path or FIRST)
     address.follow()
-    here = state.session()
-    target, here.redirect = here.redirect, ""
+    session = state.session()
+    session.page = page.url_path or FIRST
+    target, session.redirect = session.redirect, ""
     if target:
         st.switch_page(HERE / "pages" / target / "page.py")
     page.run()

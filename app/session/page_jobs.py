@@ -31,13 +31,8 @@ from tmmu_core.planners import planner_named
 from tmmu_core.planners.problem import Progress
 from tmmu_core.plans.making.dynamic_shapes import DimCurve
 from tmmu_core.plans.making.ranks import RankPlans
-from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.plans.making.request_options import OPTION_SPECS
 from tmmu_core.runtime.measure import measure_model
-
-MOST_LIVES = 20_000
-"""Maximum number of live ranges for which the page plans the buffers of another tool's plan without a click."""
-
 
 # --- changes of the page Fix -------------------------------------------------------------------------------------
 
@@ -189,22 +184,6 @@ def tflm_runs(written: bytes, opened: Opened) -> Job[measure_model.Measured]:
     call = TaskCall(tasks.measured, (*content_of(opened.source), None, "tflm", written))
     key = ("compare", opened.source, sha256(written).digest())
     return job_table().job(key, "running the model", functools.partial(job_table().run_task, call))
-
-
-def planned_arena(choice: Choice, opened: Opened) -> Job[int] | None:
-    """Return the job that plans the buffers of another tool's plan and returns the size of all arenas in bytes.
-
-    Return ``None`` for more than :data:`MOST_LIVES` live ranges.
-    """
-    assert opened.problem is not None
-    if len(opened.problem) > MOST_LIVES:
-        return None
-
-    def run(progress: Progress) -> int:
-        made = job_table().run_task(about(tasks.plan, opened, {}, PlanRequest(planner=measure_model.PLANNER)), progress)
-        return sum(arena.extent_bytes for arena in made.plan.arenas)
-
-    return job_table().job(("ours", choice.source), "planning the live ranges", run)
 
 
 def _run_key(choice: Choice) -> tuple[object, ...]:

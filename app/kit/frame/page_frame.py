@@ -26,178 +26,160 @@ from tmmu_core.plans.figures.metrics import another_packing_may_fit, over_limits
 from tmmu_core.plans.making.request import DEFAULT_PLANNER
 
 
-def shown(*, of_digests: bool = False, keeps_picture: bool = False) -> Shown:
-    """Draw the frame and return the plan of the choice; end the run of the page if the plan is not ready.
+def draw(*, allows_digest: bool = False, shows_last_plan: bool = False) -> Shown:
+    """Draw the frame and return the plan of the choice; end the run of the page if there is no plan to show.
 
-    ``of_digests``: return also digests, which have no tensors. ``keeps_picture``: while a plan is computed, return the
-    last plan and dim everything that the page draws.
+    ``allows_digest``: also return a digest, which has no tensors. ``shows_last_plan``: while a job runs, return the
+    last valid plan, and dim everything that the page draws.
     """
     gallery.drop()
-    chosen = state.choice()
-    opened = _open(chosen, keeps_picture)
+    choice = state.choice()
+    opened = _open(choice, shows_last_plan)
     if isinstance(opened, Shown):
         return opened
-    job = planning.plan_job(chosen)
-    bar = st.container()  # drawn after the plan is ready, because the toolbar needs the arenas of the plan
+    job = planning.plan_job(choice)
+    toolbar_place = st.container()  # drawn after the plan is ready, because the toolbar needs the arenas of the plan
     is_planned = job.wait(planning.PATIENCE)
-    with bar:
-        toolbar.draw(chosen, opened)
+    with toolbar_place:
+        toolbar.draw(choice, opened)
     if not is_planned:
         draw_errors([])
-        return _meanwhile(job, f"Planning {opened.name} with {chosen.planner or DEFAULT_PLANNER}", keeps_picture)
+        return _progress(job, f"Planning {opened.name} with {choice.planner or DEFAULT_PLANNER}", shows_last_plan)
     try:
-        answer = job.result()
-        _stopped(job, chosen)
+        shown = job.result()
+        limited = limited_choice(job, choice)
     except TmmuError as error:
-        card = opening.card_of(error, "These settings could not be planned", opened.name)
-        draw_errors([card])
-        if opening.lacks_arenas(error) and opened.graph is not None:
-            declared = {"arenas": opening.arenas_named(opened.graph)}
-            about = "The arenas have no limits and default settings. Change them under Advanced, Arenas."
-            controls.button("Declare the arenas of the graph", "declare", declared, kind="primary", help=about)
-        good = _last_good(chosen)
-        _headline(good)
-        return good
+        return _failed(error, choice, opened)
+    if limited is not None:  # the link must repeat the plan of the stopped search
+        state.choose(planner=limited.planner, options=limited.options, step=choice.step)
+        st.rerun()
     draw_errors([])
-    state.remember_valid(chosen)
-    if is_digest(answer) and not of_digests:
-        st.html(digest_card(answer))
+    state.remember_valid(choice)
+    if is_digest(shown) and not allows_digest:
+        st.html(digest_card(shown))
         st.stop()
-    _missing(answer)
-    _headline(answer)
-    _limited(answer)
-    _assumed(answer)
-    _changed(answer)
-    return answer
+    _check_link(shown)
+    _headline(shown)
+    _notes(shown)
+    return shown
 
 
-def _meanwhile(
-    job: Job[Any], title: str, keeps_picture: bool, cancel: Callable[[Job[Any]], None] | None = None
-) -> Shown:
-    """Draw the progress of a job; return the last plan, dimmed, or draw placeholders and end the run of the page."""
-    state.write_link()  # a reload of the page continues with this file
-    long_work.progress(job, title, cancel=cancel)
-    good = state.session().last_valid
-    known = None if good is None else job_table().known(planning.plan_key(good))
-    if keeps_picture and known is not None and known.worked:
-        long_work.dim()
-        last: Shown = known.result()
-        return last
-    long_work.skeleton()
+# --- the open file -----------------------------------------------------------------------------------------------
+
+
+def _open(choice: Choice, shows_last_plan: bool) -> Opened | Shown:
+    """Return the content of the open file; while the file is read, return the last valid plan, dimmed.
+
+    If the file cannot be read, show the previous file with an error card, or the error card alone.
+    """
+    job = opening.open_job(choice.source)
+    if not job.finished:
+        name, size = opening.label_of(choice.source)
+        draw_errors([])
+        return _progress(job, f"Reading {name}, {numbers.short_bytes(size)}", shows_last_plan, _stop_reading)
+    try:
+        opened = job.result()
+        if choice.source.startswith("file:") and not choice.file:
+            state.choose(file=opening.label_of(choice.source)[0])
+        return opened
+    except TmmuError as error:
+        card = opening.card_of(error, "The file of this link could not be opened", choice.source)
+        if choice.file and opening.is_gone(choice.source):
+            again = f"Open {choice.file} again. Then the settings of this link are applied."
+            card |= {"title": f"{choice.file} is no longer on this server", "hint": again}
+    except OSError as error:
+        card = {"title": "The file cannot be read", "message": str(error), "hint": "Open another file."}
+    last_valid = state.session().last_valid
+    if last_valid is not None and last_valid.source != choice.source:  # show the previous file again
+        state.choose(**vars(last_valid))
+        state.refuse({**card, "title": f"{opening.label_of(choice.source)[0]} was not opened"})
+        st.rerun()
+    draw_errors([card])
+    gallery.draw()
     st.stop()
 
 
-def _close(job: Job[Any]) -> None:
-    """Stop reading a file and show the last valid plan, or the first sample."""
+def _stop_reading(job: Job[Any]) -> None:
+    """Stop reading a file, and show the last valid plan or the first sample."""
     job.abandon()
     state.choose(**vars(state.session().last_valid or Choice()))
 
 
-def _changed(answer: Shown) -> None:
-    """Draw the change in bytes since the previous settings of the same file."""
-    before = state.session().previous
-    if before is None or answer.opened.plan is not None:
-        return
-    job = job_table().known(planning.plan_key(before))
-    if job is None or not job.worked:
-        return
-    controls.notice("changed", totals_text.changed(job.result().plan, answer.plan), "previous")
+def _progress(
+    job: Job[Any], title: str, shows_last_plan: bool, cancel: Callable[[Job[Any]], None] | None = None
+) -> Shown:
+    """Draw the progress of a job. Return the last valid plan, dimmed, or draw placeholders and end the run."""
+    state.write_link()  # a reload of the page continues with this file
+    long_work.progress(job, title, cancel=cancel)
+    last_valid = state.session().last_valid
+    last_job = None if last_valid is None else job_table().known(planning.plan_key(last_valid))
+    if shows_last_plan and last_job is not None and last_job.worked:
+        long_work.dim()
+        last_plan: Shown = last_job.result()
+        return last_plan
+    long_work.skeleton()
+    st.stop()
 
 
-def limited_choice(job: Job[Shown], chosen: Choice) -> Choice | None:
+# --- a choice that cannot be planned -----------------------------------------------------------------------------
+
+
+def _failed(error: TmmuError, choice: Choice, opened: Opened) -> Shown:
+    """Draw the error card of a choice that cannot be planned; return the plan that the page shows instead."""
+    draw_errors([opening.card_of(error, "These settings could not be planned", opened.name)])
+    if opening.lacks_arenas(error) and opened.graph is not None:
+        declared = {"arenas": opening.arenas_named(opened.graph)}
+        about = "The arenas have no limits and default settings. Change them under Advanced, Arenas."
+        controls.button("Declare the arenas of the graph", "declare", declared, kind="primary", help=about)
+    shown = _substitute(choice)
+    _headline(shown)
+    return shown
+
+
+def _substitute(choice: Choice) -> Shown:
+    """Return the last valid plan of the file, or its plan with default settings, and draw a note about it."""
+    valid, what = state.session().last_valid, "the last valid plan"
+    if valid is None or valid.source != choice.source:  # the choice is from a link
+        valid, what = Choice(source=choice.source), "the plan of this graph with default settings"
+    job = planning.plan_job(valid)
+    if valid.problem == choice.problem or not job.wait(planning.PATIENCE) or not job.worked:
+        st.stop()
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.html(f'<div class="tm soft">The page shows {what}, not the settings above.</div>')
+        if st.button("Use the settings of the shown plan", key="undo", type="tertiary"):
+            state.choose(**vars(valid.request), shard=valid.shard)
+            st.rerun()
+    return job.result()
+
+
+def limited_choice(job: Job[Shown], choice: Choice) -> Choice | None:
     """Return the choice with the node limit of a stopped search; ``None`` if the search was not stopped.
 
-    If other visitors stopped the search but this visitor did not, run the page again.
+    If only other visitors stopped the search, run the page again.
     """
     try:
-        return planning.repeatable(job, chosen)
+        return planning.repeatable(job, choice)
     except TaskNotFinished:
         st.rerun()
 
 
-def _stopped(job: Job[Shown], chosen: Choice) -> None:
-    """Set the node limit of a stopped search in the choice, so that the link repeats the plan."""
-    if (limited := limited_choice(job, chosen)) is not None:
-        state.choose(planner=limited.planner, options=limited.options, step=chosen.step)
-        st.rerun()
+# --- the headline ------------------------------------------------------------------------------------------------
 
 
-def _limited(answer: Shown) -> None:
-    """Draw the notice that the search was stopped, with a button that continues it."""
-    limit = answer.choice.options.get(NODE_LIMIT)
-    if limit is None or all(arena.status != "unproven" for arena in answer.plan.arenas):
-        return
-    with controls.row("stopped"):
-        st.html(f'<div class="tm" role="status">Search stopped after {markup.esc(numbers.grouped(limit))} nodes.</div>')
-        unlimited = {"options": {name: value for name, value in state.choice().options.items() if name != NODE_LIMIT}}
-        icon, about = ":material/play_arrow:", "Plan again without the node limit."
-        controls.button("Continue the search", "continue-search", unlimited, icon=icon, help=about)
-
-
-def is_digest(side: Shown) -> bool:
-    """Return whether a plan is a digest, that is, a trace without tensors."""
-    return side.opened.trace is not None and not side.opened.trace.complete
-
-
-def digest_card(side: Shown) -> str:
-    """Return the text that explains a digest and its uses, as HTML."""
-    trace = side.opened.trace
-    assert trace is not None
-    count = numbers.count(trace.tensor_count, "tensor")
-    return markup.empty(
-        "A digest has no tensors to draw",
-        f" A digest contains the figures of the arenas, and hashes of the live ranges, slots and offsets of {count}. "
-        "Use this digest as a baseline on Compare, or with tmmu compare and tmmu gate. For a trace with tensors, run "
-        "tmmu trace without --digest.",
-    )
-
-
-def _assumed(answer: Shown) -> None:
-    """Draw the notes about parts of the graph without a plan, and about assumed sizes."""
-    for line in unplanned_parts(answer.plan):
-        st.html(f'<div class="tm" id="incomplete"><span class="bad">✗ {markup.esc(line)}</span></div>')
-    graph = answer.opened.graph
-    sizes = assumed_at(graph, answer.choice.dims) if graph is not None else {}
-    if sizes:
-        open_ = ", ".join(f"<code>{markup.esc(name)}</code> = {size:,}" for name, size in sizes.items())
-        st.html(
-            f'<div class="tm soft" id="assumed">The model does not fix all sizes. Planned with {open_}. '
-            "Change the sizes under Advanced.</div>"
-        )
-
-
-def _headline(answer: Shown) -> None:
+def _headline(shown: Shown) -> None:
     """Draw the headline of every page: the memory that the plan needs, the reason, and the next action."""
-    over = bool(over_limits(answer.plan, answer.choice.budget))
-    explained = explanation(answer, answer.choice.budget)
+    is_over = bool(over_limits(shown.plan, shown.choice.budget))
+    explained = explanation(shown, shown.choice.budget)
     with controls.row("headline"):
-        st.html(markup.headline(explained.headline, explained.reason, mark=verdict.mark(answer), bad=over))
-        _actions(answer, over)
+        st.html(markup.headline(explained.headline, explained.reason, mark=verdict.mark(shown), bad=is_over))
+        if shown.opened.plan is None:
+            _actions(shown, is_over)
 
 
 @remembered
-def explanation(answer: Shown, budget: int | None) -> Explanation:
+def explanation(shown: Shown, budget: int | None) -> Explanation:
     """Return the texts of the headline: the memory that the plan needs, and the reason."""
-    return explain_peak(answer.plan, budget, name_of(answer))
-
-
-def _actions(answer: Shown, over: bool) -> None:
-    """Draw the buttons of the next actions: find the best plan, make it fit, export."""
-    plan, full = answer.plan, answer.choice
-    if answer.opened.plan is not None:
-        return
-    best = planning.best(full)
-    is_best = full.planner == best["planner"] and full.options == best["options"]
-    if any(arena.open_bytes for arena in plan.arenas) and not is_best:
-        kind = "primary" if over and another_packing_may_fit(plan, full.budget) else "secondary"
-        about = "Plan with auto, which selects a planner by problem size and searches for the smallest arenas."
-        controls.button("Find the best plan", "next-best", best, kind=kind, icon=":material/star:", help=about)
-    if over and answer.opened.graph is not None and state.session().page != "fix":
-        about = "Search for changes of the graph or the plan that save memory."
-        st.page_link("pages/fix/page.py", label="Make it fit", icon=":material/compress:", help=about)
-    limited = full.budget is not None or any(arena.headroom_bytes is not None for arena in plan.arenas)
-    if limited and not over and state.session().page != "export":
-        st.page_link("pages/export/page.py", label="Export", icon=":material/download:")
+    return explain_peak(shown.plan, budget, name_of(shown))
 
 
 def name_of(shown: Shown) -> str:
@@ -207,105 +189,110 @@ def name_of(shown: Shown) -> str:
     return f"{shown.opened.name}, rank {shown.choice.rank:,} of {shown.plan.world_size:,}"
 
 
-def _missing(answer: Shown) -> None:
+def _actions(shown: Shown, is_over: bool) -> None:
+    """Draw the buttons of the next actions: find the best plan, make it fit, export."""
+    plan, choice, page = shown.plan, shown.choice, state.session().page
+    best = planning.best(choice)
+    is_best = choice.planner == best["planner"] and choice.options == best["options"]
+    if any(arena.open_bytes for arena in plan.arenas) and not is_best:
+        kind = "primary" if is_over and another_packing_may_fit(plan, choice.budget) else "secondary"
+        about = "Plan with auto, which selects a planner by problem size and searches for the smallest arenas."
+        controls.button("Find the best plan", "next-best", best, kind=kind, icon=":material/star:", help=about)
+    if is_over and shown.opened.graph is not None and page != "fix":
+        about = "Search for changes of the graph or the plan that save memory."
+        st.page_link("pages/fix/page.py", label="Make it fit", icon=":material/compress:", help=about)
+    is_limited = choice.budget is not None or any(arena.headroom_bytes is not None for arena in plan.arenas)
+    if is_limited and not is_over and page != "export":
+        st.page_link("pages/export/page.py", label="Export", icon=":material/download:")
+
+
+# --- notes below the headline ------------------------------------------------------------------------------------
+
+
+def _notes(shown: Shown) -> None:
+    """Draw the notes about a stopped search, unplanned parts, assumed sizes, and the change of the last settings."""
+    plan, limit = shown.plan, shown.choice.options.get(NODE_LIMIT)
+    if limit is not None and any(arena.status == "unproven" for arena in plan.arenas):
+        with controls.row("stopped"):
+            nodes = markup.esc(numbers.grouped(limit))
+            st.html(f'<div class="tm" role="status">Search stopped after {nodes} nodes.</div>')
+            options = {name: value for name, value in state.choice().options.items() if name != NODE_LIMIT}
+            icon, about = ":material/play_arrow:", "Plan again without the node limit."
+            controls.button("Continue the search", "continue-search", {"options": options}, icon=icon, help=about)
+    for line in unplanned_parts(plan):
+        st.html(f'<div class="tm" id="incomplete"><span class="bad">✗ {markup.esc(line)}</span></div>')
+    graph = shown.opened.graph
+    if graph is not None and (sizes := assumed_at(graph, shown.choice.dims)):
+        listed = ", ".join(f"<code>{markup.esc(name)}</code> = {size:,}" for name, size in sizes.items())
+        st.html(
+            f'<div class="tm soft" id="assumed">The model does not fix all sizes. Planned with {listed}. '
+            "Change the sizes under Advanced.</div>"
+        )
+    previous = state.session().previous
+    previous_job = None if previous is None else job_table().known(planning.plan_key(previous))
+    if shown.opened.plan is None and previous_job is not None and previous_job.worked:
+        controls.notice("changed", totals_text.changed(previous_job.result().plan, plan), "previous")
+
+
+def _check_link(shown: Shown) -> None:
     """If a link was opened, remove from its choice the items that the plan does not have, and draw a notice."""
-    here = state.session()
-    if here.by_link:
-        here.by_link = False
-        missing, changes = missing_parts(state.choice(), answer)
-        if missing:
+    session = state.session()
+    if session.by_link:
+        session.by_link = False
+        names, changes = missing_items(state.choice(), shown)
+        if names:
             state.choose(**changes)
-            here.notice = f"The link selects {' and '.join(missing)}, which this plan does not have."
-    if here.notice:
-        controls.notice("aside", markup.esc(here.notice), "notice", css="tm soft")
+            session.notice = f"The link selects {' and '.join(names)}, which this plan does not have."
+    if session.notice:
+        controls.notice("aside", markup.esc(session.notice), "notice", css="tm soft")
 
 
-def missing_parts(chosen: Choice, answer: Shown) -> tuple[list[str], dict[str, Any]]:
+def missing_items(choice: Choice, shown: Shown) -> tuple[list[str], dict[str, Any]]:
     """Return ``(names, changes)``: the chosen items that the plan does not have, and the fields that remove them."""
-    plan, opened = answer.plan, answer.opened
-    missing: list[str] = []
-    changes: dict[str, Any] = {}
-    for name in ("mode", "preset"):
-        if opened.problem is not None and getattr(chosen, name):
-            missing.append(f"the {name} {getattr(chosen, name)}")
-            changes[name] = None
-    if opened.graph is not None and chosen.dim and chosen.dim not in opened.graph.dims:
-        missing.append(f"the dimension {numbers.shortened(chosen.dim, 60)}")
-        changes["dim"] = ""
-    nowhere = [name for name in chosen.capacities if name and name not in plan.arena_of]
-    if (
-        nowhere
-        and opened.plan is None
-        and answer.choice.planner != GIVEN
-        and not isinstance(PLANNERS[answer.choice.planner or DEFAULT_PLANNER], MemoryPlannerEntry)
-    ):
-        missing += [f"a capacity of the arena {numbers.shortened(name, 60)}" for name in nowhere]
-        changes["capacities"] = {name: n for name, n in chosen.capacities.items() if name not in nowhere}
-    if chosen.selected and chosen.selected not in plan.row_of:
-        missing.append(f"the tensor {numbers.shortened(chosen.selected, 60)}")
-        changes["selected"] = ""
-    if chosen.step is not None and chosen.step >= plan.steps:
-        missing.append(f"step {chosen.step:,} of {plan.steps:,}")
-        changes["step"] = None
-    if chosen.arena not in ("", arena_focus.ALL, *plan.arena_of):
-        missing.append(f"the arena {numbers.shortened(chosen.arena, 60)}")
-        changes["arena"] = ""
-    return missing, changes
+    plan, opened = shown.plan, shown.opened
+    name = {field: numbers.shortened(getattr(choice, field), 60) for field in ("dim", "selected", "arena")}
+    missing = [
+        ("mode", opened.problem is not None and choice.mode, f"the mode {choice.mode}"),
+        ("preset", opened.problem is not None and choice.preset, f"the preset {choice.preset}"),
+        (
+            "dim",
+            opened.graph is not None and choice.dim not in ("", *opened.graph.dims),
+            f"the dimension {name['dim']}",
+        ),
+        ("selected", choice.selected and choice.selected not in plan.row_of, f"the tensor {name['selected']}"),
+        ("step", (choice.step or 0) >= max(1, plan.steps), f"step {choice.step or 0:,} of {plan.steps:,}"),
+        ("arena", choice.arena not in ("", arena_focus.ALL, *plan.arena_of), f"the arena {name['arena']}"),
+    ]
+    names = [text for _, is_missing, text in missing if is_missing]
+    changes = {field: getattr(Choice(), field) for field, is_missing, _ in missing if is_missing}
+    planner = shown.choice.planner or DEFAULT_PLANNER
+    if opened.plan is None and planner != GIVEN and not isinstance(PLANNERS[planner], MemoryPlannerEntry):
+        unused = [arena for arena in choice.capacities if arena and arena not in plan.arena_of]
+        names += [f"a capacity of the arena {numbers.shortened(arena, 60)}" for arena in unused]
+        if unused:
+            changes["capacities"] = {arena: size for arena, size in choice.capacities.items() if arena not in unused}
+    return names, changes
 
 
-def _open(chosen: Choice, keeps_picture: bool) -> Opened | Shown:
-    """Return the content of the open file; while the file is read, return the last plan, dimmed.
-
-    If the file cannot be read, show the previous file with an error card, or the error card alone.
-    """
-    job = opening.open_job(chosen.source)
-    if not job.finished:
-        name, size = opening.label_of(chosen.source)
-        draw_errors([])
-        return _meanwhile(job, f"Reading {name}, {numbers.short_bytes(size)}", keeps_picture, _close)
-    try:
-        opened = job.result()
-        if chosen.source.startswith("file:") and not chosen.file:
-            state.choose(file=opening.label_of(chosen.source)[0])
-        return opened
-    except TmmuError as error:
-        card = opening.card_of(error, "The file of this link could not be opened", chosen.source)
-        if chosen.file and opening.is_gone(chosen.source):
-            again = f"Open {chosen.file} again. Then the settings of this link are applied."
-            card |= {"title": f"{chosen.file} is no longer on this server", "hint": again}
-    except OSError as error:
-        card = {"title": "The file cannot be read", "message": str(error), "hint": "Open another file."}
-    good = state.session().last_valid
-    if good is not None and good.source != chosen.source:  # show the previous file again
-        state.choose(**vars(good))
-        state.refuse({**card, "title": f"{opening.label_of(chosen.source)[0]} was not opened"})
-        st.rerun()
-    draw_errors([card])
-    gallery.draw()
-    st.stop()
+# --- digests -----------------------------------------------------------------------------------------------------
 
 
-def _last_good(chosen: Choice) -> Shown:
-    """Return the last valid plan of the file, or its plan with default settings, and draw a note about it."""
-    good = state.session().last_valid
-    if good is None or good.source != chosen.source:  # opened by a link
-        good = Choice(source=chosen.source)
-        what = "the plan of this graph with default settings"
-    else:
-        what = "the last valid plan"
-    job = planning.plan_job(good)
-    if good.problem == chosen.problem or not job.wait(planning.PATIENCE):
-        st.stop()
-    try:
-        answer = job.result()
-    except TmmuError:
-        st.stop()
-    with st.container(horizontal=True, vertical_alignment="center"):
-        st.html(f'<div class="tm soft">The page shows {what}, not the settings above.</div>')
-        if st.button("Use the settings of the shown plan", key="undo", type="tertiary"):
-            state.choose(**vars(good.request), shard=good.shard)
-            st.rerun()
-    return answer
+def is_digest(shown: Shown) -> bool:
+    """Return whether a plan is a digest, that is, a trace without tensors."""
+    return shown.opened.trace is not None and not shown.opened.trace.complete
+
+
+def digest_card(shown: Shown) -> str:
+    """Return the text that explains a digest and its uses, as HTML."""
+    trace = shown.opened.trace
+    assert trace is not None
+    count = numbers.count(trace.tensor_count, "tensor")
+    return markup.empty(
+        "A digest has no tensors to draw",
+        f"A digest contains the figures of the arenas, and hashes of the live ranges, slots and offsets of {count}. "
+        "Use this digest as a baseline on Compare, or with tmmu compare and tmmu gate. For a trace with tensors, run "
+        "tmmu trace without --digest.",
+    )
 
 
 # --- error cards -------------------------------------------------------------------------------------------------
@@ -315,15 +302,14 @@ def draw_errors(cards: list[dict[str, Any]]) -> None:
     """Draw ``cards`` in the page, the error cards of the session in its lower right corner, and the column form."""
     for card in cards:
         st.html(markup.error_card(card))
-    if refused := state.session().refusals:
+    if refusals := state.session().refusals:
         with st.container(key="refusals"):
-            _draw_refused(refused)
+            _draw_refusals(refusals)
     column_picker.draw()
 
 
-def _draw_refused(cards: list[dict[str, Any]]) -> None:
-    many = len(cards) > 1
-    if many:
+def _draw_refusals(cards: list[dict[str, Any]]) -> None:
+    if len(cards) > 1:
         with controls.row():
             st.html(markup.heading(f"{len(cards):,} errors"))
             st.button("Dismiss all", on_click=state.dismiss, key="dismiss", type="tertiary", width="content")
@@ -331,5 +317,5 @@ def _draw_refused(cards: list[dict[str, Any]]) -> None:
         for n, card in enumerate(cards):
             with st.container(key=f"refused-{n}"):
                 st.html(markup.error_card(card))
-                key = f"dismiss.{n}" if many else "dismiss"
+                key = f"dismiss.{n}" if len(cards) > 1 else "dismiss"
                 st.button("Dismiss", key=key, type="tertiary", on_click=state.dismiss, args=(n,))

@@ -32,7 +32,7 @@ KIND_LABELS = {"redescribed": "redescribed (role, dtype, shape, alignment or bas
 
 def page() -> None:
     """Draw the differences between the baseline and the current plan, or the choice of a baseline."""
-    shown = page_frame.shown(of_digests=True)
+    shown = page_frame.draw(allows_digest=True)
     chosen = state.choice()
     if history.url() and controls.pick_view({"compare": "Compare", "history": "History"}) == "history":
         history_view.draw()

@@ -21,7 +21,7 @@ from tmmu_core.runtime.measure.measure_model import MICRO
 
 def page() -> None:
     """Draw the downloads, the command line, the link and the hashes of the current plan."""
-    shown = page_frame.shown()
+    shown = page_frame.draw()
     stem = repeat_command.file_stem(shown.opened.name)
     st.html(markup.claim(f"Export {page_frame.name_of(shown)}"))
     left, right = st.columns([0.5, 0.5], gap="large")
@@ -115,10 +115,10 @@ def measured_by_runtime(shown: Shown, make: Callable[[], bytes | str]) -> None:
     found = long_work.result(job, f"Measuring with {MICRO}", failed, source=shown.opened.name, patience=0)
     if found is None:
         return
-    head, with_plan = found.figures["head"], found.figures["head_with_plan"]
-    before, after = found.figures["arena"], found.figures["arena_with_plan"]
-    fig = bars(head, with_plan, found.given.bound, "TFLM's own plan", "with this plan")
-    st.plotly_chart(fig, key="tflm-head", config=CONFIG)
+    figures = found.figures
+    before, after = figures["arena"], figures["arena_with_plan"]
+    heads = ("TFLM's own plan", figures["head"]), ("with this plan", figures["head_with_plan"])
+    st.plotly_chart(bars(*heads, found.given.bound), key="tflm-head", config=CONFIG)
     st.caption(
         f"Bars: bytes of the tensors (head of the arena). Smallest arena that runs on this machine: "
         f"{numbers.full_bytes(before)} → {numbers.full_bytes(after)}. "

@@ -22,7 +22,7 @@ WORST_FIRST = (INVALID, INCOMPLETE, CLAIMED, "unproven", FEASIBLE, OPTIMAL)
 
 def page() -> None:
     """Draw the view Changes or the view All planners."""
-    shown = page_frame.shown()
+    shown = page_frame.draw()
     if shown.opened.plan is not None:
         st.html(markup.empty("A finished plan cannot change", "Open the graph or the CSV instance of this plan."))
         return

@@ -27,7 +27,7 @@ LARGER_SIZES = {"ABORT": "stop the run", "REPLAN_AT_SAFEPOINT": "plan again at a
 
 def page() -> None:
     """Draw the graph, its facts, and the tables of nodes, in-place reuse and alias groups."""
-    shown = page_frame.shown()
+    shown = page_frame.draw()
     if shown.solution is None:
         _without(shown)
         return

@@ -10,9 +10,7 @@ from app.session import state
 from app.session.planning import Shown
 from app.session.work.jobs import remembered
 from app.texts import glossary, markup, numbers
-from tmmu_core.plans.analysis.explain_peak import gap_of
 from tmmu_core.plans.analysis.waste_ledger import ACCOUNTS, SlotReport, WasteLedger, slot_reports, waste_ledger
-from tmmu_core.plans.model import Plan
 
 
 @remembered
@@ -33,7 +31,7 @@ def draw(shown: Shown) -> None:
     extent = plan.arena_of[arena].extent_bytes
     step = arena_focus.step_of(shown, arena)
     now = ledger(shown, arena).at(step)
-    st.html(markup.claim(claim(arena, extent, step, now), [reuse(plan, arena, step)]))
+    st.html(markup.claim(claim(arena, extent, step, now)))
     st.html(_accounts(now, extent))
     slots(shown, arena)
 
@@ -48,18 +46,6 @@ def claim(arena: str, extent: int, step: int, now: dict[str, int]) -> str:
         f"{numbers.percent(idle, extent)} of {arena} holds no live tensor at {numbers.step(step)}: "
         f"{numbers.short_bytes(idle)}, mostly {ACCOUNT_LOOKS[most][0]}"
     )
-
-
-def reuse(plan: Plan, arena: str, step: int) -> str:
-    """Return a note about an in-place reuse that the plan does not use at a step; "" without one.
-
-    The accounts count the bytes of both tensors as live.
-    """
-    gap = gap_of(plan, arena) if plan.arena_of[arena].open_bytes else None
-    if gap is None or gap.reuse is None or gap.step != step:
-        return ""
-    source, target = (markup.esc(numbers.shortened(name, 40)) for name in gap.reuse)
-    return f"In-place reuse of {source} by {target} would save {numbers.short_bytes(gap.cause_bytes)}"
 
 
 def _accounts(now: dict[str, int], extent: int) -> str:

@@ -1,4 +1,4 @@
-"""Bars that compare the memory of a runtime, or a plan in a file, with a plan by ``auto`` and the lower bound."""
+"""Bars that compare the memory of a runtime with a plan by ``auto`` and the lower bound."""
 
 import plotly.graph_objects as go
 import streamlit as st
@@ -8,16 +8,11 @@ from app.kit.frame import long_work
 from app.session import page_jobs, state
 from app.session.planning import Shown
 from app.texts import markup, numbers
-from tmmu_core.planners.problem import GIVEN
 from tmmu_core.runtime.measure.measure_model import PLANNER, Measured
 
 
 def draw(shown: Shown) -> None:
     """Draw the bars, or the button that starts the measurement; draw nothing for a file without a runtime."""
-    if shown.opened.packing is not None:
-        if shown.choice.planner == GIVEN:
-            _given(shown)
-        return
     runtime = page_jobs.runtime_of(shown.opened)
     if not runtime:
         return
@@ -28,46 +23,30 @@ def draw(shown: Shown) -> None:
             if not st.button(f"Measure with {runtime}", key="measure"):
                 return
         job = page_jobs.model_run(choice, shown.opened)
-        found = long_work.result(
-            job, f"Measuring with {runtime}", f"{runtime} could not run the model", source=shown.opened.name, patience=0
-        )
-        if found is not None:
-            _measured(found, shown.key)
+        title, failed = f"Measuring with {runtime}", f"{runtime} could not run the model"
+        measured = long_work.result(job, title, failed, source=shown.opened.name, patience=0)
+        if measured is not None:
+            _measured(measured, shown.key)
 
 
-def _given(shown: Shown) -> None:
-    theirs = sum(arena.extent_bytes for arena in shown.plan.arenas)
-    bound = sum(arena.bound_bytes for arena in shown.plan.arenas)
-    job = page_jobs.planned_arena(state.choice(), shown.opened)
-    if job is None:
-        return
-    with st.expander("Compare with the file's offsets"):
-        ours = long_work.result(job, "Planning", "The live ranges could not be planned")
-        if ours is None:
-            return
-        st.plotly_chart(bars(theirs, ours, bound), key=f"reality.{shown.key}", config=CONFIG)
-        st.caption(_sentence("The file's plan", theirs, ours, bound))
-
-
-def _measured(found: Measured, key: str) -> None:
-    figures = found.planned
-    st.plotly_chart(bars(found.theirs, figures.ours, figures.bound, found.runtime), key=f"reality.{key}", config=CONFIG)
-    st.caption(_sentence(found.runtime, found.theirs, figures.ours, figures.bound))
+def _measured(measured: Measured, key: str) -> None:
+    planned = measured.planned
+    fig = bars((measured.runtime, measured.theirs), (f"plan by {PLANNER}", planned.ours), planned.bound)
+    st.plotly_chart(fig, key=f"reality.{key}", config=CONFIG)
+    st.caption(
+        f"{measured.runtime}: {numbers.full_bytes(measured.theirs)}; a plan by {PLANNER}: "
+        f"{numbers.full_bytes(planned.ours)}; lower bound {numbers.full_bytes(planned.bound)}."
+    )
     rows = "".join(
         f"<li><b>{numbers.full_bytes(abs(size))}{' less' if size < 0 else ''}</b> {markup.esc(what)}</li>"
-        for what, size in found.difference()
+        for what, size in measured.difference()
     )
     st.html(f'<div class="tm">Difference from the lower bound:<ul>{rows}</ul></div>')
 
 
-def _sentence(name: str, theirs: int, ours: int, bound: int) -> str:
-    sizes = (f"{name}: {numbers.full_bytes(theirs)}", f"a plan by {PLANNER}: {numbers.full_bytes(ours)}")
-    return f"{'; '.join(sizes)}; lower bound {numbers.full_bytes(bound)}."
-
-
-def bars(theirs: int, ours: int, bound: int, name: str = "file", label: str = f"plan by {PLANNER}") -> go.Figure:
-    """Return three horizontal bars in bytes. ``name``: label of ``theirs``; ``label``: label of ``ours``."""
-    rows = ((name, theirs, LINE), (label, ours, LIVE), ("lower bound", bound, FAINT))
+def bars(first: tuple[str, int], second: tuple[str, int], bound: int) -> go.Figure:
+    """Return horizontal bars of the two sizes ``(label, bytes)`` and of the lower bound."""
+    rows = ((*first, LINE), (*second, LIVE), ("lower bound", bound, FAINT))
     fig = figure(132)
     fig.add_trace(
         go.Bar(
@@ -81,7 +60,7 @@ def bars(theirs: int, ours: int, bound: int, name: str = "file", label: str = f"
             hoverinfo="text",
         )
     )
-    fig.update_xaxes(bytes_axis(max(theirs, ours, bound)), rangemode="tozero", fixedrange=True)
+    fig.update_xaxes(bytes_axis(max(size for _, size, _ in rows)), rangemode="tozero", fixedrange=True)
     fig.update_yaxes(autorange="reversed", fixedrange=True)
     fig.update_layout(margin={"l": 110, "r": 14, "t": 4, "b": 24}, bargap=0.3)
     return fig

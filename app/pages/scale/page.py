@@ -13,7 +13,7 @@ SAMPLE = "sample:dynamic_batch"
 
 def page() -> None:
     """Draw the view Shapes or the view Ranks, or the need of both if neither applies."""
-    shown = page_frame.shown()
+    shown = page_frame.draw()
     graph = shown.opened.graph
     views = page_jobs.scales(shown.opened, state.choice())
     if not views or graph is None:

@@ -155,12 +155,6 @@ def until(at: AppTest, shown_text: str) -> str:
     return captions(at)
 
 
-def test_given_plan_is_compared_with_ours_and_the_bound() -> None:
-    shown_text = until(opened(graph="sample:xla_transformer_step"), "lower bound")
-    assert "The file's plan: 2.37 MiB (2,485,860 B); a plan by auto: 2.25 MiB (2,354,708 B)" in shown_text
-    assert "lower bound 2.25 MiB (2,354,708 B)" in shown_text
-
-
 def test_model_is_run_on_request() -> None:
     source = opening.shelf().put("products.onnx", products())
     at = opened(graph=source)

@@ -4,7 +4,6 @@ import numpy as np
 import pandas as pd
 
 from app.kit.tensor import tensor_table
-from app.pages.plan import fragmentation_view
 from app.session import planning
 from app.session.view_state import Choice
 from app.texts import tensor_text
@@ -48,9 +47,3 @@ def test_column_of_differences_is_text() -> None:
     columns = {"tensor": ["a"], "offset": ["0 → 64"], "size": [64]}
     config = tensor_table.explained(pd.DataFrame(columns))
     assert [config[name]["type_config"]["type"] for name in columns] == ["text", "text", "number"]
-
-
-def test_reuse_not_taken_is_named_at_the_step_that_decides_the_size() -> None:
-    plan = plan_of("resnet50").plan
-    assert "In-place reuse of r12 by r13 would save" in fragmentation_view.reuse(plan, "activations", 14)
-    assert fragmentation_view.reuse(plan, "activations", 15) == ""
