@@ -25,10 +25,11 @@ ICON = (
 
 @st.cache_resource(show_spinner=False)
 def files_of_command_line() -> tuple[tuple[str, ...], tuple[dict[str, object], ...]]:
-    """Open the files of the command line once; return ``(sources, error cards)``."""
-    opened: list[str] = []
+    """Open the files on the command line once; return ``(sources, error cards)``."""
+    sources: list[str] = []
     cards: list[dict[str, object]] = []
-    for name in opening.named(sys.argv, HERE / "main.py"):
+    names = sys.argv[1:] if Path(sys.argv[0]).resolve() == HERE / "main.py" else []
+    for name in names:
         try:
             files = opening.files_at(Path(name))
         except OSError as error:
@@ -39,10 +40,10 @@ def files_of_command_line() -> tuple[tuple[str, ...], tuple[dict[str, object], .
             cards.append(opening.card_of(error, f"{name} was not opened", name))
             continue
         with visitors.as_server():
-            plans, refused = planning.open_files(files, visitors.SERVER)
-        opened += plans
+            opened, refused = planning.open_files(files, visitors.SERVER)
+        sources += opened
         cards += refused
-    return tuple(opened), tuple(cards)
+    return tuple(sources), tuple(cards)
 
 
 def hidden_pages() -> set[str]:

@@ -19,9 +19,10 @@ def default_arena(plan: Plan) -> ArenaSummary | None:
     largest arena. Return ``None`` for a plan without arenas.
     """
 
-    def rank(a: ArenaSummary) -> tuple[int, int, bool, int, str]:
-        over = 0 if a.headroom_bytes is None else max(0, -a.headroom_bytes)
-        return over, a.open_bytes, a.max_live < a.storages, a.extent_bytes, a.name
+    def rank(arena: ArenaSummary) -> tuple[int, int, bool, int, str]:
+        over_bytes = 0 if arena.headroom_bytes is None else max(0, -arena.headroom_bytes)
+        reuses_bytes = arena.max_live < arena.storages
+        return over_bytes, arena.open_bytes, reuses_bytes, arena.extent_bytes, arena.name
 
     return max(plan.arenas, key=rank, default=None)
 

@@ -16,9 +16,9 @@ def row(key: str | None = None) -> Any:
     return st.container(horizontal=True, vertical_alignment="center", gap="small", key=key)
 
 
-def button(label: str, key: str, changes: Mapping[str, Any], *, kind: Any = "tertiary", **how: Any) -> None:
-    """Draw a button that applies ``changes`` to the choice; ``how``: further arguments of ``st.button``."""
-    st.button(label, key=key, type=kind, on_click=state.choose, kwargs=dict(changes), **how)
+def button(label: str, key: str, changes: Mapping[str, Any], *, kind: Any = "tertiary", **options: Any) -> None:
+    """Draw a button that applies ``changes`` to the choice; ``options``: further arguments of ``st.button``."""
+    st.button(label, key=key, type=kind, on_click=state.choose, kwargs=dict(changes), **options)
 
 
 def notice(key: str, html: str, field: str, *, css: str = "tm") -> None:
@@ -32,7 +32,7 @@ def notice(key: str, html: str, field: str, *, css: str = "tm") -> None:
 def pick_view(names: Mapping[str, str]) -> str:
     """Draw the switch between the views of a page; return the chosen view, else the first. ``names``: view → title."""
     tab = state.choice().tab
-    now = tab if tab in names else next(iter(names))
+    view = tab if tab in names else next(iter(names))
     if len(names) > 1:
         st.segmented_control(
             "View",
@@ -40,16 +40,15 @@ def pick_view(names: Mapping[str, str]) -> str:
             format_func=names.__getitem__,
             label_visibility="collapsed",
             required=True,
-            **state.bound("tab", now),
+            **state.bound("tab", view),
         )
-    return now
+    return view
 
 
-def choose_size(dim: str, size: int | None, usual: int) -> None:
-    """Set the size of a dimension in the choice; ``usual`` is its default size."""
-    rest = {name: n for name, n in state.choice().dims.items() if name != dim}
-    chosen = {} if size is None or size == usual else {dim: int(size)}
-    state.choose(dims=dict(sorted({**rest, **chosen}.items())))
+def choose_size(dim: str, size: int | None, default: int) -> None:
+    """Set the size of a dimension in the choice; ``None`` means the default."""
+    dims = {**state.choice().dims, dim: default if size is None else int(size)}
+    state.choose(dims={name: n for name, n in sorted(dims.items()) if (name, n) != (dim, default)})
 
 
 def apply_text(widget: str, read: Callable[[str], T], apply: Callable[[T], None], title: str, hint: str = "") -> None:

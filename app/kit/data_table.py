@@ -21,43 +21,39 @@ class Picks(NamedTuple):
     """Widget key of the table."""
     marked: tuple[int, str] | None
     """Row and column of the selected cell; ``None`` without one."""
-    picked: Callable[[tuple[int, str] | None], None]
+    on_click: Callable[[tuple[int, str] | None], None]
     """Called with row and column of the clicked cell, or with ``None`` when the selection is cleared."""
 
 
 def pickable(frame: pd.DataFrame, picks: Picks, columns: dict[str, Any], *, height: int = HEIGHT) -> None:
     """Draw ``frame`` as a table with selectable cells. ``columns``: configuration; ``height``: maximum in pixels."""
 
-    def picked() -> None:
+    def changed() -> None:
         event: Any = state.raw(picks.key)
         clicked = event["selection"]["cells"] if event else []
-        picks.picked(clicked[0] if clicked else None)
+        picks.on_click(clicked[0] if clicked else None)
 
     cells = [] if picks.marked is None else [picks.marked]
     state.put(picks.key, {"selection": {"rows": [], "columns": [], "cells": cells}})
-    sheet(
+    show(
         frame,
         key=picks.key,
         height=min(height, 38 + 28 * max(1, len(frame))),
-        on_select=picked,
+        on_select=changed,
         selection_mode="single-cell",
         column_config=columns,
     )
 
 
-def sheet(frame: pd.DataFrame, **how: Any) -> None:
-    """Draw ``frame`` with escaped formulas; ``how``: further arguments of ``st.dataframe``.
+def show(frame: pd.DataFrame, **options: Any) -> None:
+    """Draw ``frame``; ``options``: further arguments of ``st.dataframe``.
 
-    The download button of ``st.dataframe`` does not escape formulas.
+    Texts that a spreadsheet reads as formulas get an apostrophe (except ``@inputs``), because the download button of
+    ``st.dataframe`` does not escape them.
     """
-    st.dataframe(harmless(frame), row_height=28, hide_index=True, **how)
-
-
-def harmless(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return ``frame`` with an apostrophe before texts that a spreadsheet reads as formulas, except ``@inputs``."""
-    shown = frame.copy()
-    for name in shown.columns[[not pd.api.types.is_numeric_dtype(kind) for kind in shown.dtypes]]:
-        shown[name] = [
+    escaped = frame.copy()
+    for name in escaped.columns[[not pd.api.types.is_numeric_dtype(kind) for kind in escaped.dtypes]]:
+        escaped[name] = [
             for_cell(cell) if isinstance(cell, str) and cell != INPUTS_STEP else cell for cell in frame[name]
         ]
-    return shown
+    st.dataframe(escaped, row_height=28, hide_index=True, **options)

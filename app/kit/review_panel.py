@@ -14,45 +14,42 @@ from tmmu_core.base.escaping import for_markdown
 
 def flags(shown: Shown) -> list[tuple[int, str]]:
     """Return a flag ``(step, text)`` for each note about a step or tensor; a tensor's flag is at its first write."""
-    plan, found = shown.plan, []
+    plan, flags_ = shown.plan, []
     for note in review.current().notes:
         step = int(plan.birth[plan.row_of[note.tensor]]) if note.tensor in plan.row_of else note.step
         if step is not None and step < plan.steps:
-            found.append((step, note.text))
-    return found
+            flags_.append((step, note.text))
+    return flags_
 
 
 def draw(shown: Shown) -> None:
     """Draw the panel of the review. The panel of an empty review is folded."""
-    now = review.current()
-    count = len(now.notes) + len(now.views)
-    answer = f", {now.decision.answer}" if now.decision else ""
-    title = f"Review: {numbers.count(len(now.notes), 'note')}{answer}" if count or answer else "Review"
+    current = review.current()
+    has_content = bool(current.notes or current.views or current.decision)
+    answer = f", {current.decision.answer}" if current.decision else ""
+    title = f"Review: {numbers.count(len(current.notes), 'note')}{answer}" if has_content else "Review"
     # One key per file, because an expander with the same key stays open or closed.
-    with (
-        st.container(key="review"),
-        st.expander(title, expanded=bool(count or answer), key=f"review-{shown.opened.source}"),
-    ):
+    with st.container(key="review"), st.expander(title, expanded=has_content, key=f"review-{shown.opened.source}"):
         left, right = st.columns([0.6, 0.4], gap="medium")
         with left:
-            _notes(now)
+            _notes(current)
             _new_note(shown)
         with right:
-            _views(now)
-            _decision(now)
-            _files(shown, now)
+            _views(current)
+            _decision(current)
+            _files(shown, current)
 
 
-def _notes(now: review.Review) -> None:
-    for k, note in enumerate(now.notes):
+def _notes(current: review.Review) -> None:
+    for k, note in enumerate(current.notes):
         with controls.row(f"note-{k}"):
             st.markdown(f"**{for_markdown(note.place)}**: {for_markdown(note.text)}", width="stretch")
             st.caption(for_markdown(" · ".join(filter(None, (note.author, note.date)))))
             if note.tensor or note.step is not None:
                 goal = {"selected": note.tensor} if note.tensor else {"step": note.step}
                 controls.button("Show", f"note-show-{k}", goal)
-            drop = f"note-drop-{k}"
-            st.button("✕", key=drop, type="tertiary", help="Delete", on_click=review.drop_note, args=(note,))
+            key = f"note-drop-{k}"
+            st.button("✕", key=key, type="tertiary", help="Delete", on_click=review.drop_note, args=(note,))
 
 
 def _new_note(shown: Shown) -> None:
@@ -75,9 +72,9 @@ def _new_note(shown: Shown) -> None:
             st.rerun()
 
 
-def _views(now: review.Review) -> None:
+def _views(current: review.Review) -> None:
     with controls.row("bookmarks"):
-        for k, view in enumerate(now.views):
+        for k, view in enumerate(current.views):
             changes = review.view_changes(view)
             controls.button(for_markdown(view.name), f"view-{k}", changes, icon=":material/bookmark:")
         chosen = state.choice()
@@ -86,31 +83,30 @@ def _views(now: review.Review) -> None:
         st.button("Bookmark this view", key="bookmark", on_click=review.add_view, args=(name,))
 
 
-def _decision(now: review.Review) -> None:
-    made = now.decision
+def _decision(current: review.Review) -> None:
+    decision = current.decision
     st.text_input(
         "Your name",
-        key=state.set_widget("review.author", now.author),
+        key=state.set_widget("review.author", current.author),
         on_change=lambda: review.sign(str(state.widget_value("review.author") or "").strip()),
     )
     st.segmented_control(
         "Decision",
         review.ANSWERS,
-        key=state.set_widget("review.answer", made.answer if made else None),
-        on_change=_decided,
+        key=state.set_widget("review.answer", decision.answer if decision else None),
+        on_change=_decide,
     )
-    if made:
-        st.text_input("Reason", key=state.set_widget("review.reason", made.text), on_change=_decided)
-        st.caption(for_markdown(" · ".join(filter(None, (made.answer, made.author, made.date)))))
+    if decision:
+        st.text_input("Reason", key=state.set_widget("review.reason", decision.text), on_change=_decide)
+        st.caption(for_markdown(" · ".join(filter(None, (decision.answer, decision.author, decision.date)))))
 
 
-def _decided() -> None:
-    answer, text = state.widget_value("review.answer"), str(state.widget_value("review.reason") or "")
-    made = review.Decision(answer, text, review.current().author, review.today()) if answer else None
-    review.decide(made)
+def _decide() -> None:
+    answer, reason = state.widget_value("review.answer"), str(state.widget_value("review.reason") or "")
+    review.decide(review.Decision(answer, reason, review.current().author, review.today()) if answer else None)
 
 
-def _files(shown: Shown, now: review.Review) -> None:
+def _files(shown: Shown, current: review.Review) -> None:
     stem = repeat_command.file_stem(shown.opened.name)
     with st.container(horizontal=True, gap="small", key="review-files"):
         for label, name, media_type, make in (
@@ -119,7 +115,7 @@ def _files(shown: Shown, now: review.Review) -> None:
         ):
             st.download_button(
                 label,
-                partial(make, shown, now, review.link()),
+                partial(make, shown, current, review.link()),
                 file_name=name,
                 mime=media_type,
                 key=f"download.{name}",

@@ -18,14 +18,15 @@ def of_operators(shown: Shown) -> dict[str, str]:
 @remembered
 def of_layers(shown: Shown) -> dict[str, str]:
     """Return layer → colour; {} if the layers are unknown."""
-    known = plan_rows.origins(shown)
-    return {} if known is None else layer_colours(shown.plan, known.layer)
+    origins = plan_rows.origins(shown)
+    return {} if origins is None else layer_colours(shown.plan, origins.layer)
 
 
-def of_rows(shown: Shown, view: str, own: str = "") -> Callable[[int], str]:
-    """Return row → colour of its box in ``view``; "" for the schemes phase and size. ``own``: the default scheme."""
-    layers = known.layer if plan_rows.has_layers(shown) and (known := plan_rows.origins(shown)) is not None else None
-    scheme = state.choice().colour or own or ("slot" if view == "slots" else default_scheme(shown.plan, layers))
+def of_rows(shown: Shown, view: str, default: str = "") -> Callable[[int], str]:
+    """Return row → colour of its box in ``view``; "" for the schemes phase and size. ``default``: default scheme."""
+    origins = plan_rows.origins(shown) if plan_rows.has_layers(shown) else None
+    layers = None if origins is None else origins.layer
+    scheme = state.choice().colour or default or ("slot" if view == "slots" else default_scheme(shown.plan, layers))
     if scheme in ("phase", "size"):
         return lambda _: ""
     return row_colours(shown.plan, scheme, plan_rows.operators(shown), layers)

@@ -6,7 +6,7 @@ from urllib.parse import quote, unquote
 from app.session import plan_rows
 from app.session.planning import Shown
 from app.session.view_state import Choice
-from app.session.work.jobs import remembered
+from app.session.work.jobs import job_table, remembered
 from tmmu_core.graph.model import Origin
 from tmmu_core.graph.modules.collapsed_graph import GraphView, ViewRequest, walk
 from tmmu_core.graph.modules.module_paths import Path
@@ -30,14 +30,14 @@ def paths_of(text: str) -> frozenset[Path]:
     return frozenset([tuple([unquote(part) for part in path.split("/")]) for path in text.split(",") if path])
 
 
-def without(text: str, path: str) -> str:
-    """Return the comma-separated paths of ``text`` without ``path``."""
-    return ",".join([other for other in text.split(",") if other and other != path])
+def removed(paths: str, path: str) -> str:
+    """Return the comma-separated ``paths`` without ``path``."""
+    return ",".join([other for other in paths.split(",") if other and other != path])
 
 
-def with_(text: str, path: str) -> str:
-    """Return the comma-separated paths of ``text`` with ``path`` at the end."""
-    return f"{without(text, path)},{path}".lstrip(",")
+def added(paths: str, path: str) -> str:
+    """Return the comma-separated ``paths`` with ``path`` at the end."""
+    return f"{removed(paths, path)},{path}".lstrip(",")
 
 
 @remembered
@@ -65,12 +65,8 @@ def walked(shown: Shown, chosen: Choice, peak_node: int) -> GraphView:
     has_producer = tensor >= 0 and index.producer[tensor] >= 0
     tensor, node = (tensor, peak_node if tensor < 0 else -1) if around else (-1 if has_producer else tensor, -1)
     request = ViewRequest(paths_of(chosen.opened), paths_of(chosen.closed), tensor, node, radius)
-    return _walked(shown, request)
-
-
-@remembered
-def _walked(shown: Shown, request: ViewRequest) -> GraphView:
-    return walk(shown.timeline.index, tree(shown), request)
+    key = ("walked", shown.key, request)
+    return job_table().remembered(key, lambda: walk(shown.timeline.index, tree(shown), request))
 
 
 @remembered
@@ -92,7 +88,7 @@ def _node_texts(shown: Shown) -> list[tuple[str, str]]:
     return rows
 
 
-def found_steps(shown: Shown, text: str) -> dict[int, str]:
+def matching_steps(shown: Shown, text: str) -> dict[int, str]:
     """Return step → tensor to select, for each node whose name, operator, attributes or origin contain ``text``."""
     needle = text.strip().lower()
     if not needle:
@@ -100,12 +96,11 @@ def found_steps(shown: Shown, text: str) -> dict[int, str]:
     return {step: tensor for step, (tensor, words) in enumerate(_node_texts(shown)) if needle in words}
 
 
-def held(shown: Shown, found: GraphView, step: int, arena: str) -> tuple[int, ...]:
+def live_bytes_written(shown: Shown, view: GraphView, step: int, arena: str) -> tuple[int, ...]:
     """Return, per vertex, the bytes that its nodes wrote to an arena and that are live at a step."""
-    index = shown.timeline.index
     if not arena:
-        return (0,) * len(found.collapsed.vertices)
-    return found.collapsed.total(held_by_writer(shown.plan, index, step, arena)[0])
+        return (0,) * len(view.collapsed.vertices)
+    return view.collapsed.total(held_by_writer(shown.plan, shown.timeline.index, step, arena)[0])
 
 
 def largest_of(shown: Shown, tensors: Iterable[int]) -> int:

@@ -44,7 +44,7 @@ def _opened(at: str) -> Store:
 
 def latest_runs(model: str, most: int = 20) -> list[Run]:
     """Return the latest runs of a model, newest first; [] without a store, or if the store cannot be read."""
-    return _of_store(lambda at: [*reversed(at.runs(model, last=most))]) or []
+    return _of_store(lambda store_: [*reversed(store_.runs(model, last=most))]) or []
 
 
 def source_of(run: Run) -> str:
@@ -55,10 +55,10 @@ def source_of(run: Run) -> str:
 def content(name: str) -> tuple[bytes, str]:
     """Return ``(plan file, its name)`` of a content hash in hex. Raises ``UnreadableInput`` for an unknown hash."""
     try:
-        keeper, digest = store(), bytes.fromhex(name)
-        if keeper is None:
+        server_store, digest = store(), bytes.fromhex(name)
+        if server_store is None:
             raise StoreFault("this server has no store.", hint="Start it with tmmu explore --store URL.")
-        return keeper.document(digest), f"{name[:12]}.plan.cbor"
+        return server_store.document(digest), f"{name[:12]}.plan.cbor"
     except ValueError:
         why = f"{name[:80]!r} is not the hash of a stored plan."
         raise UnreadableInput(why, hint="Open the plan from Compare, History.") from None
@@ -73,26 +73,26 @@ def content(name: str) -> tuple[bytes, str]:
 def _of_store(read: Callable[[Store], T]) -> T | None:
     """Return ``read(store)``; ``None`` without a store, or if the store cannot be used."""
     with suppress(TmmuError):
-        if (keeper := store()) is not None:
-            return read(keeper)
+        if (server_store := store()) is not None:
+            return read(server_store)
     return None
 
 
-def keep_file(key: str, name: str, data: bytes) -> None:
+def store_file(key: str, name: str, data: bytes) -> None:
     """Store an opened file, so that its link still works after a restart of the server."""
-    _of_store(lambda at: at.keep_file(key, (name, data), datetime.now(UTC)))
+    _of_store(lambda store_: store_.keep_file(key, (name, data), datetime.now(UTC)))
 
 
-def kept_file(key: str) -> tuple[str, bytes] | None:
+def stored_file(key: str) -> tuple[str, bytes] | None:
     """Return ``(name, bytes)`` of a file that a server with this store opened; ``None`` for an unknown key."""
-    return _of_store(lambda at: at.file(key))
+    return _of_store(lambda store_: store_.file(key))
 
 
 def change_file(key: str, name: str, edit: Callable[[bytes], bytes]) -> bytes | None:
     """Replace a file by ``edit(its bytes)`` in one transaction; return the result, or ``None`` without a store."""
-    return _of_store(lambda at: at.change_file(key, name, edit, datetime.now(UTC)))
+    return _of_store(lambda store_: store_.change_file(key, name, edit, datetime.now(UTC)))
 
 
 def drop_file(key: str) -> None:
     """Delete a file from the store."""
-    _of_store(lambda at: at.drop_file(key))
+    _of_store(lambda store_: store_.drop_file(key))

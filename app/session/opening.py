@@ -1,12 +1,13 @@
 """Read samples and uploaded files, keep uploaded files, and make the error card of a rejected file."""
 
+import functools
 import hashlib
 import hmac
 import os
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
@@ -78,9 +79,9 @@ class Opened:
 # --- reading -----------------------------------------------------------------------------------------------------
 
 
-def open_source(source: str) -> Opened:
+def open_source(source: str, progress: Progress | None = None) -> Opened:
     """Read a sample or an uploaded file. Raises the reader's errors, and ``UnreadableInput`` for an unknown source."""
-    return job_table().remembered(("opened", source), lambda: read_bytes(*content_of(source), source))
+    return job_table().remembered(("opened", source), lambda: read_bytes(*content_of(source), source, progress))
 
 
 PATIENCE = 0.4
@@ -88,15 +89,8 @@ PATIENCE = 0.4
 
 
 def open_job(source: str) -> Job[Opened]:
-    """Return the job that reads a source; wait for it up to :data:`PATIENCE` after its start.
-
-    The result of the job raises the errors of :func:`open_source`.
-    """
-
-    def read(progress: Progress) -> Opened:
-        return job_table().remembered(("opened", source), lambda: read_bytes(*content_of(source), source, progress))
-
-    job = job_table().job(("open", source), "reading", read)
+    """Return the job that runs :func:`open_source`; wait for it up to :data:`PATIENCE` after its start."""
+    job = job_table().job(("open", source), "reading", functools.partial(open_source, source))
     job.wait(max(0.0, job.began + PATIENCE - time.monotonic()))
     return job
 
@@ -121,12 +115,12 @@ def content_of(source: str) -> tuple[bytes, str]:
     if kind == history.KIND:
         return history.content(name)
     if kind not in ("golden", "sample"):
-        kept = shelf().get(source)
-        if kept is None:
+        stored = shelf().get(source)
+        if stored is None:
             why = "the link names a file that is no longer on this server."
             hint = "Open the file again. The link of a file works until the server restarts."
             raise UnreadableInput(why, source=source, hint=hint)
-        return kept[1], kept[0]
+        return stored[1], stored[0]
     paths = {sample.name: sample.path for sample in samples()}
     path = (paths if kind == "sample" else {path.name: path for path in golden()}).get(name)
     if path is None:
@@ -137,12 +131,6 @@ def content_of(source: str) -> tuple[bytes, str]:
         return path.read_bytes(), path.name
     except OSError as error:
         raise unopened(error, source, "Install the explorer again, or open another file.", path.name) from error
-
-
-def named(arguments: Sequence[str], script: Path) -> list[str]:
-    """Return the files on the command line of this server; [] if the server does not run ``script``."""
-    runs = bool(arguments) and Path(arguments[0]).resolve() == script.resolve()
-    return list(arguments[1:]) if runs else []
 
 
 def files_at(path: Path) -> list[tuple[str, bytes]]:
@@ -161,15 +149,15 @@ def files_at(path: Path) -> list[tuple[str, bytes]]:
 def read_bytes(data: bytes, name: str, source: str, progress: Progress | None = None) -> Opened:
     """Read bytes of any format. Raises ``TmmuError``."""
     call = TaskCall(tasks.read, (data, name))
-    thing = read_any(data, name) if len(data) < READ_APART_FROM else job_table().run_task(call, progress)
-    if isinstance(thing, Graph):
-        return Opened(source, thing.name or name, "graph", graph=thing)
-    if isinstance(thing, Trace):
-        return Opened(source, name, "trace", plan=thing.plan, trace=thing)
-    if isinstance(thing, Plan):
-        return Opened(source, thing.ir_name or name, "plan", plan=thing)
+    content = read_any(data, name) if len(data) < READ_APART_FROM else job_table().run_task(call, progress)
+    if isinstance(content, Graph):
+        return Opened(source, content.name or name, "graph", graph=content)
+    if isinstance(content, Trace):
+        return Opened(source, name, "trace", plan=content.plan, trace=content)
+    if isinstance(content, Plan):
+        return Opened(source, content.ir_name or name, "plan", plan=content)
     shared = ("problem", "others", "packing", "notes", "made", "recorded")
-    return Opened(source, thing.name, "problem", **{name: getattr(thing, name) for name in shared})
+    return Opened(source, content.name, "problem", **{name: getattr(content, name) for name in shared})
 
 
 # --- the samples -------------------------------------------------------------------------------------------------
@@ -211,12 +199,10 @@ def golden() -> tuple[Path, ...]:
 
 MOVES = ".moves.json"
 """Suffix of files with the moves of an opened fit. The list of opened files leaves them out."""
-
-
 LONGEST_NAME = 255
 
 
-class _Kept(NamedTuple):
+class _File(NamedTuple):
     name: str
     owner: str
     content: bytes
@@ -230,8 +216,8 @@ class Shelf:
     """
 
     def __init__(self, keep_bytes: int | None = None) -> None:
-        self._files: OrderedDict[str, _Kept] = OrderedDict()
-        self._lock, self._keep = Lock(), ceiling(SHELF_BYTES) if keep_bytes is None else keep_bytes
+        self._files: OrderedDict[str, _File] = OrderedDict()
+        self._lock, self._most_bytes = Lock(), ceiling(SHELF_BYTES) if keep_bytes is None else keep_bytes
         self._secret = secrets.token_bytes(32)
 
     def put(self, name: str, data: bytes, owner: str | None = None) -> str:
@@ -243,24 +229,24 @@ class Shelf:
         key = digest.hex()[:16]
         if owner != visitors.SERVER:
             key = hmac.new(self._secret, digest + owner.encode(), "sha256").hexdigest()[:32]
-            history.keep_file(key, name, data)
-        self._take(key, name, data, owner)
+            history.store_file(key, name, data)
+        self._add(key, name, data, owner)
         return f"file:{key}"
 
-    def _take(self, key: str, name: str, data: bytes, owner: str) -> None:
+    def _add(self, key: str, name: str, data: bytes, owner: str) -> None:
         with self._lock:
-            self._files[key] = _Kept(name, owner, data)
+            self._files[key] = _File(name, owner, data)
             self._files.move_to_end(key)
-            while len(self._files) > 1 and sum(len(one.content) for one in self._files.values()) > self._keep:
+            while len(self._files) > 1 and sum(len(file.content) for file in self._files.values()) > self._most_bytes:
                 self._files.popitem(last=False)
 
     def get(self, source: str) -> tuple[str, bytes] | None:
         """Return ``(name, bytes)`` of a source."""
         key = source.removeprefix("file:")
-        if key not in self._files and (found := history.kept_file(key)) is not None:
-            self._take(key, *found, visitors.visitor())
-        kept = self._files.get(key)
-        return None if kept is None else (kept.name, kept.content)
+        if key not in self._files and (stored := history.stored_file(key)) is not None:
+            self._add(key, *stored, visitors.visitor())
+        file = self._files.get(key)
+        return None if file is None else (file.name, file.content)
 
     def drop(self, source: str) -> None:
         """Remove a file that could not be opened."""
@@ -270,11 +256,11 @@ class Shelf:
 
     def names(self) -> list[tuple[str, str]]:
         """Return ``(source, name)`` of the files that this visitor may see, newest first."""
-        mine = {visitors.SERVER, visitors.visitor()}
-        everyone = os.environ.get(SHARED) == "shared"
+        owners = {visitors.SERVER, visitors.visitor()}
+        is_shared = os.environ.get(SHARED) == "shared"
         with self._lock:
-            files = [(key, kept) for key, kept in self._files.items() if everyone or kept.owner in mine]
-        return [(f"file:{key}", kept.name) for key, kept in reversed(files) if not kept.name.endswith(MOVES)]
+            files = [(key, file) for key, file in self._files.items() if is_shared or file.owner in owners]
+        return [(f"file:{key}", file.name) for key, file in reversed(files) if not file.name.endswith(MOVES)]
 
 
 @st.cache_resource(show_spinner=False)

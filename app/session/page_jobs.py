@@ -112,11 +112,11 @@ def applied_changes(candidate: Candidate, choice: Choice, name: str) -> dict[str
 
 def _with_capacities_of(choice: Choice, arenas: Mapping[str, Arena | Mapping[str, Any]] | None) -> dict[str, Any]:
     """Return the arena configuration with the capacities of the choice."""
-    found, limited = as_given(arenas or {}), as_given(choice.arenas or {})
-    for name, one in found.items():
+    config, limited = as_given(arenas or {}), as_given(choice.arenas or {})
+    for name, settings in config.items():
         if "capacity_bytes" in limited.get(name, {}):
-            found[name] = {**one, "capacity_bytes": limited[name]["capacity_bytes"]}
-    return found
+            config[name] = {**settings, "capacity_bytes": limited[name]["capacity_bytes"]}
+    return config
 
 
 # --- sizes and ranks of the page Scale ---------------------------------------------------------------------------
@@ -130,9 +130,9 @@ def scales(opened: Opened, choice: Choice) -> dict[str, str]:
     graph = opened.graph
     if graph is None:
         return {}
-    sharded = bool(choice.shard or choice.shard_spec)
-    shardable = sharded or any(t.role == "parameter" or t.shard is not None for t in graph.tensors)
-    return ({"shapes": "Shapes"} if graph.dims else {}) | ({"ranks": "Ranks"} if shardable else {})
+    has_spec = bool(choice.shard or choice.shard_spec)
+    can_shard = has_spec or any(t.role == "parameter" or t.shard is not None for t in graph.tensors)
+    return ({"shapes": "Shapes"} if graph.dims else {}) | ({"ranks": "Ranks"} if can_shard else {})
 
 
 def all_ranks(choice: Choice) -> Job[RankPlans]:

@@ -91,7 +91,7 @@ def open_files(files: list[tuple[str, bytes]], owner: str | None = None) -> tupl
     opened: list[str] = []
     cards: list[dict[str, Any]] = []
     for name, data in xla_dump.joined(files):
-        kept_before = {source for source, _ in shelf().names()}
+        sources_before = {source for source, _ in shelf().names()}
         source = shelf().put(name, data, owner)
         try:
             if len(data) < READ_APART_FROM:
@@ -103,7 +103,7 @@ def open_files(files: list[tuple[str, bytes]], owner: str | None = None) -> tupl
         except TmmuError as error:
             if not lacks_arenas(error):  # for a graph without declared arenas, the page offers to declare them
                 cards.append(card_of(error, f"{name} was not opened", name))
-                if source not in kept_before and not isinstance(error, TaskNotFinished):  # no page shows the file
+                if source not in sources_before and not isinstance(error, TaskNotFinished):  # no page shows the file
                     shelf().drop(source)
                 continue
         opened.append(source)
@@ -154,12 +154,12 @@ def make_plan(choice: Choice, progress: Progress | None = None) -> Shown:
     full, opened = opened_at(choice)
     if opened.plan is not None:
         return _finished(full, opened, opened.plan)
-    made = _known_rank(full) or _reviewed(full, opened) or _made(full, opened, progress or (lambda *_: True))
-    if made.plan.planner_options.get(NODE_LIMIT) != full.options.get(NODE_LIMIT):
-        full = full.but(options=dict(made.plan.planner_options))  # the search was stopped
+    result = _known_rank(full) or _reviewed(full, opened) or _computed(full, opened, progress or (lambda *_: True))
+    if result.plan.planner_options.get(NODE_LIMIT) != full.options.get(NODE_LIMIT):
+        full = full.but(options=dict(result.plan.planner_options))  # the search was stopped
     if full.planner == GIVEN:
-        return _finished(full, opened, made.plan)
-    return Shown(full, opened, made.plan, made.solution)
+        return _finished(full, opened, result.plan)
+    return Shown(full, opened, result.plan, result.solution)
 
 
 def repeatable(job: Job[Shown], choice: Choice) -> Choice | None:
@@ -167,25 +167,25 @@ def repeatable(job: Job[Shown], choice: Choice) -> Choice | None:
 
     The plan is cached for that choice. Raises :class:`TaskNotFinished` if only other visitors stopped the search.
     """
-    made = job.result().choice
-    if made.options.get(NODE_LIMIT) == choice.options.get(NODE_LIMIT):
+    planned = job.result().choice
+    if planned.options.get(NODE_LIMIT) == choice.options.get(NODE_LIMIT):
         return None
     if job.stopping and visitors.visitor() not in job.stopped_for:
         raise TaskNotFinished("another visitor stopped this search.", "Plan it again.")
-    limited = choice.but(planner=made.planner, options=made.options)
+    limited = choice.but(planner=planned.planner, options=planned.options)
     job_table().forget(plan_key(choice))
     job_table().share(plan_key(limited), job)
     return limited
 
 
-def _made(full: Choice, opened: Opened, progress: Progress) -> PlanningResult:
-    """Plan short problems in this process, others in a worker that can be killed."""
+def _computed(full: Choice, opened: Opened, progress: Progress) -> PlanningResult:
+    """Plan small problems in this process, and other problems in a worker process, which can be killed."""
     subject, request = planning_input(opened), requested(full, opened)
     count = len(subject.tensors) if isinstance(subject, Graph) else len(subject.problem)
     if full.planner in LINEAR and full.shard_spec is None and count <= HERE_UP_TO:
         return make_plan_anyway(subject, request, progress)
-    made: PlanningResult = job_table().run_task(about(tasks.plan, opened, full.dims, request), progress)
-    return made
+    result: PlanningResult = job_table().run_task(about(tasks.plan, opened, full.dims, request), progress)
+    return result
 
 
 def about(task: Task, opened: Opened, dims: Mapping[str, int], *arguments: Any) -> TaskCall:
@@ -246,29 +246,29 @@ def ranks_key(choice: Choice) -> tuple[Any, ...]:
 def keep_reviewed(choice: Choice, plan: Plan) -> None:
     """Cache the plan of a review file for its choice, so that no planner runs."""
     full = spelled_out(choice, open_source(choice.source))
-    job_table().kept.put(("reviewed", *full.problem), finished(plan).plan, owners={visitors.visitor()})
+    job_table().cache.put(("reviewed", *full.problem), finished(plan).plan, owners={visitors.visitor()})
 
 
 def _reviewed(full: Choice, opened: Opened) -> PlanningResult | None:
     """Return the cached plan of a review file for this choice, with liveness computed from the graph; else ``None``."""
-    plan = job_table().kept.get(("reviewed", *full.problem))
+    plan = job_table().cache.get(("reviewed", *full.problem))
     if plan is None:
         return None
     quick = requested(full, opened).but(planner=DEFAULT_PLANNER, options={})
-    made = make_plan_anyway(planning_input(opened), quick, lambda *_: True)
-    if (made.plan.ir_hash, made.plan.mode) != (plan.ir_hash, plan.mode):
+    result = make_plan_anyway(planning_input(opened), quick, lambda *_: True)
+    if (result.plan.ir_hash, result.plan.mode) != (plan.ir_hash, plan.mode):
         return None
-    return replace(made, request=full, plan=plan, solution=made.solution and replace(made.solution, plan=plan))
+    return replace(result, request=full, plan=plan, solution=result.solution and replace(result.solution, plan=plan))
 
 
 def _known_rank(full: Choice) -> PlanningResult | None:
     """Return the plan of the rank if all ranks are already planned; else ``None``."""
-    known = job_table().known(ranks_key(full)) if full.shard_spec is not None else None
-    if known is None or not known.worked or full.rank >= known.result().world_size:
+    job = job_table().known(ranks_key(full)) if full.shard_spec is not None else None
+    if job is None or not job.worked or full.rank >= job.result().world_size:
         return None
-    everybody: RankPlans = known.result()
-    plan = everybody.plan(full.rank)
-    return PlanningResult(full, plan, replace(everybody.solution(full.rank), plan=plan), plan.ir_hash)
+    ranks: RankPlans = job.result()
+    plan = ranks.plan(full.rank)
+    return PlanningResult(full, plan, replace(ranks.solution(full.rank), plan=plan), plan.ir_hash)
 
 
 def baseline_of(choice: Choice) -> Choice | None:
@@ -307,10 +307,10 @@ def compared_under(choice: Choice, planner: str) -> Choice:
 
     Without the option, some planners stop as soon as the plan fits its capacity, and the sizes cannot be compared.
     """
-    one = choice.under(planner)
+    other = choice.under(planner)
     if planner in PLANNERS and (choice.capacities or choice.arenas) and "minimise" in PLANNERS[planner].options:
-        return one.but(options={**one.options, "minimise": True})
-    return one
+        return other.but(options={**other.options, "minimise": True})
+    return other
 
 
 def every_planner(choice: Choice) -> Job[list[str]]:
@@ -318,15 +318,15 @@ def every_planner(choice: Choice) -> Job[list[str]]:
     names = [name for name in planners_for(open_source(choice.source)) if name in PLANNERS]
 
     def run(progress: Progress) -> list[str]:
-        everything = running_job()
-        assert everything is not None
+        all_planners = running_job()
+        assert all_planners is not None
         for k, name in enumerate(names):
             if not progress(name, k, len(names)):
                 return names[:k]
             job = plan_job(compared_under(choice, name))
             while not job.wait(0.05):
                 if not progress(name, k, len(names)):
-                    job.stop(everything.stopped_for)
+                    job.stop(all_planners.stopped_for)
         return names
 
     return job_table().job(_all_key(choice), "all planners", run)
@@ -355,8 +355,8 @@ def arenas_in_use(choice: Choice, opened: Opened) -> tuple[str, ...]:
         return (ONE_MEMORY,)
     if choice.arenas:
         return tuple(choice.arenas)
-    planned = job_table().known(plan_key(choice)) if choice.shard_spec is None else None
-    if planned is not None and planned.worked and (solution := planned.result().solution) is not None:
+    job = job_table().known(plan_key(choice)) if choice.shard_spec is None else None
+    if job is not None and job.worked and (solution := job.result().solution) is not None:
         return tuple(solution.liveness.arenas)
     assert opened.graph is not None
     graph, request = opened.graph, PlanRequest(mode=choice.mode, preset=choice.preset)
@@ -389,10 +389,9 @@ def judgement(shown: Shown) -> Job[tasks.Judgement]:
         if shown.opened.kind == "graph" and shown.graph is open_source(shown.opened.source).graph:
             with suppress(TmmuError):  # an evicted file: send the graph, which is still in memory
                 subject = tasks.File(*content_of(shown.opened.source))
-        answer: tasks.Judgement = job_table().run_task(
-            TaskCall(tasks.judge, (subject, shown.plan, dims, cut_from)), progress
-        )
-        return answer
+        call = TaskCall(tasks.judge, (subject, shown.plan, dims, cut_from))
+        judgement_: tasks.Judgement = job_table().run_task(call, progress)
+        return judgement_
 
     return job_table().job(("judge", shown.key), "judging", judged)
 

@@ -94,8 +94,8 @@ def file_of(shown: Shown) -> str:
     for sample in samples() if kind == "sample" else ():
         if sample.name == name:
             return f"{SAMPLES.name}/{sample.path.relative_to(SAMPLES).as_posix()}"
-    kept = shelf().get(shown.opened.source)
-    name = kept[0] if kept is not None else shown.opened.name
+    stored = shelf().get(shown.opened.source)
+    name = stored[0] if stored is not None else shown.opened.name
     return f"./{name}" if name.startswith("-") else name  # "-" begins an option, and alone is standard input
 
 

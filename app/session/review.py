@@ -95,10 +95,10 @@ def current() -> Review:
 
     A server with a store has one review per file for all visitors. Without a store, each session has its own review.
     """
-    source, (of, own) = state.choice().source, state.raw(_KEY) or ("", Review())
-    if (stored := history.kept_file(f"review:{source}")) is not None:
+    source, (reviewed, own) = state.choice().source, state.raw(_KEY) or ("", Review())
+    if (stored := history.stored_file(f"review:{source}")) is not None:
         return msgspec.structs.replace(msgspec.json.decode(stored[1], type=Review), author=own.author)
-    return own if of == source else Review(author=own.author)
+    return own if reviewed == source else Review(author=own.author)
 
 
 def change(edit: Callable[[Review], Review]) -> None:
@@ -119,12 +119,12 @@ def sign(author: str) -> None:
     state.put(_KEY, (state.choice().source, msgspec.structs.replace(current(), author=author)))
 
 
-def merged(here: Review, other: Review) -> Review:
-    """Return the notes and views of both reviews, and the decision of ``other``, or of ``here`` if it has none."""
+def merged(first: Review, second: Review) -> Review:
+    """Return the notes and views of both reviews, and the decision of ``second``, or else of ``first``."""
     return Review(
-        notes=tuple(dict.fromkeys((*here.notes, *other.notes))),
-        views=tuple(dict.fromkeys((*here.views, *other.views))),
-        decision=other.decision or here.decision,
+        notes=tuple(dict.fromkeys((*first.notes, *second.notes))),
+        views=tuple(dict.fromkeys((*first.views, *second.views))),
+        decision=second.decision or first.decision,
     )
 
 
@@ -178,10 +178,10 @@ def to_json(shown: Shown, verdict: str, now: Review, link: str) -> bytes:
             review=now,
             verdict=verdict,
             graph_name=name,
-            graph=_coded(data),
-            plan=_coded(plan_file.to_cbor(shown.plan)),
+            graph=_encoded(data),
+            plan=_encoded(plan_file.to_cbor(shown.plan)),
             link=link,
-            moves=_coded(moves) if moves else "",
+            moves=_encoded(moves) if moves else "",
             author=now.author,
             date=today(),
         )
@@ -197,20 +197,19 @@ def open_file(data: bytes, name: str) -> None:
     """Restore the graph, the plan, the view and the review of a file. Raises ``UnreadableInput``."""
     embedded = _EMBEDDED.search(data)
     try:
-        read = msgspec.json.decode(embedded[1] if embedded else data, type=ReviewFile)
-        graph, plan = _decoded(read.graph, name), _decoded(read.plan, name)
-        moves = _decoded(read.moves, name)
+        file = msgspec.json.decode(embedded[1] if embedded else data, type=ReviewFile)
+        graph, plan, moves = (_decoded(text, name) for text in (file.graph, file.plan, file.moves))
     except (msgspec.DecodeError, ValueError) as error:
         raise UnreadableInput(f"the review file is damaged: {error}.", source=name, hint="Export it again.") from error
-    source = shelf().put(read.graph_name, graph)
-    chosen, _ = from_query(dict(parse_qsl(read.link)))
-    chosen = chosen.but(source=source, moves=shelf().put(f"{read.graph_name}{MOVES}", moves) if moves else "")
+    source = shelf().put(file.graph_name, graph)
+    chosen, _ = from_query(dict(parse_qsl(file.link)))
+    chosen = chosen.but(source=source, moves=shelf().put(f"{file.graph_name}{MOVES}", moves) if moves else "")
     keep_reviewed(chosen, plan_file.from_document(plan, name))
     state.choose(**vars(chosen))
-    change(lambda now: merged(now, read.review))
+    change(lambda now: merged(now, file.review))
 
 
-def _coded(data: bytes) -> str:
+def _encoded(data: bytes) -> str:
     return base64.b64encode(unpacking.pack(data)).decode()
 
 

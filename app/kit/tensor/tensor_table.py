@@ -49,7 +49,10 @@ NAMING = ("view of",)
 
 
 def matching(plan: Plan, search: str, arena: str | None = None) -> np.ndarray:
-    """Return the rows of an arena (default: all arenas) that match the search, largest first."""
+    """Return the rows of an arena (default: all arenas) whose tensor or node name contains ``search``, largest first.
+
+    An empty search matches all rows.
+    """
     rows = np.flatnonzero(matches(plan, search)) if search else np.arange(len(plan), dtype=np.int64)
     if arena is not None:
         rows = rows[plan.arena[rows] == arena_number(plan, arena)]
@@ -60,14 +63,11 @@ def frame_of(plan: Plan, rows: np.ndarray, origins: Origins | None = None) -> pd
     """Return the table of ``rows``; ``origins`` adds the columns producer, module and phase."""
     arenas = np.array([arena.name for arena in plan.arenas] or [""])
     ids = rows.tolist()
+    kind, kinds = ("category", plan.categories) if plan.categories else ("role", plan.roles)
     frame = pd.DataFrame(
         {
             "tensor": [plan.tensor_ids[i] for i in ids],
-            **(
-                {"category": [plan.categories[i] for i in ids]}
-                if plan.categories
-                else {"role": [plan.roles[i] for i in ids]}
-            ),
+            kind: [kinds[i] for i in ids],
             "arena": arenas[plan.arena[rows]] if len(rows) else [],
             "size": plan.size[rows],
             "padded": _padded(plan, rows),
@@ -111,22 +111,21 @@ def by_size(plan: Plan, rows: np.ndarray) -> np.ndarray:
 def _frame(shown: Shown, search: str, arena: str | None, layer: str | None) -> tuple[pd.DataFrame, int]:
     """Return ``(table, number of matching rows)``; the table has at most :data:`MOST_ROWS` rows."""
     plan = shown.plan
-    known = plan_rows.origins(shown) if layer is not None or len(plan) <= plan_rows.MOST_EAGER else None
+    origins = plan_rows.origins(shown) if layer is not None or len(plan) <= plan_rows.MOST_EAGER else None
     rows = matching(plan, search, arena)
-    if layer is not None and known is not None:
-        rows = rows[[known.layer[i] == layer for i in rows.tolist()]]
-    frame = frame_of(plan, by_size(plan, rows[:MOST_ROWS]), known)
-    sources = shown.solution.graph.shapes_from if shown.solution is not None else {}
-    if sources and len(frame):
-        at = list(frame.columns).index("shape") + 1
-        frame.insert(
-            at, "shape from", [SHAPE_SOURCES[sources[name]] if name in sources else "" for name in frame["tensor"]]
-        )
-    makers = plan_rows.operators(shown)
-    if makers is not None and len(frame):
-        frame.insert(1, "operator", [makers[plan.row_of[name]] for name in frame["tensor"]])
-    if (memories := residences(plan)) and len(frame):
-        frame["placed by"] = [tensor_text.placed_by(memories[plan.row_of[name]]) for name in frame["tensor"]]
+    if layer is not None and origins is not None:
+        rows = rows[[origins.layer[i] == layer for i in rows.tolist()]]
+    frame = frame_of(plan, by_size(plan, rows[:MOST_ROWS]), origins)
+    if not len(frame):
+        return frame, 0
+    listed = [(name, plan.row_of[name]) for name in frame["tensor"]]
+    if shown.solution is not None and (sources := shown.solution.graph.shapes_from):
+        texts = [SHAPE_SOURCES[sources[name]] if name in sources else "" for name, _ in listed]
+        frame.insert(list(frame.columns).index("shape") + 1, "shape from", texts)
+    if (operators := plan_rows.operators(shown)) is not None:
+        frame.insert(1, "operator", [operators[row] for _, row in listed])
+    if memories := residences(plan):
+        frame["placed by"] = [tensor_text.placed_by(memories[row]) for _, row in listed]
     return filled(frame), len(rows)
 
 
@@ -135,15 +134,12 @@ def table(shown: Shown, arena: str | None) -> None:
     plan, chosen = shown.plan, state.choice()
     search, layer = chosen.search, marks.layer_of(chosen.marked)
     frame, hits = _frame(shown, search, arena, layer)
-    note = f"{numbers.of(len(frame), len(plan), 'tensor')} listed, largest first"
-    note += f"; of layer {layer}" if layer else ""
-    note += f"; {hits:,} match “{search}”" if search else ""
-    note += f"; {hits - len(frame):,} smaller tensors omitted" if hits > len(frame) else ""
-    st.html(
-        markup.heading(
-            f"Tensors of {arena}" if arena else "Tensors", f"{note}; click a header to sort, a row to select"
-        )
-    )
+    notes = [f"{numbers.of(len(frame), len(plan), 'tensor')} listed, largest first"]
+    notes += [f"of layer {layer}"] if layer else []
+    notes += [f"{hits:,} match “{search}”"] if search else []
+    notes += [f"{hits - len(frame):,} smaller tensors omitted"] if hits > len(frame) else []
+    notes += ["click a header to sort, a row to select"]
+    st.html(markup.heading(f"Tensors of {arena}" if arena else "Tensors", "; ".join(notes)))
     if not len(frame):
         st.html(markup.empty("No tensor matches", f"No tensor or node name contains “{search}”."))
         return
@@ -153,12 +149,8 @@ def table(shown: Shown, arena: str | None) -> None:
 def storages(shown: Shown, arena: str | None) -> None:
     """Draw the table of buffers with idle steps, most bytes × idle steps first."""
     frame = _storages(shown, arena)
-    st.html(
-        markup.heading(
-            f"Buffers of {arena}" if arena else "Buffers",
-            f"{numbers.count(len(frame), 'buffer')} with idle steps, most bytes × idle steps first; click to select",
-        )
-    )
+    note = f"{numbers.count(len(frame), 'buffer')} with idle steps, most bytes × idle steps first; click to select"
+    st.html(markup.heading(f"Buffers of {arena}" if arena else "Buffers", note))
     if not len(frame):
         st.html(markup.empty("No idle steps", "Every buffer is used at each step of its live range."))
         return
@@ -170,34 +162,39 @@ def _storages(shown: Shown, arena: str | None) -> pd.DataFrame:
     idle, solution = plan_rows.idle(shown), shown.solution
     assert idle is not None
     assert solution is not None
-    own = solution.liveness.storages
-    kept = np.flatnonzero((idle.idle > 0) & (own.size > 0))
+    storages_, ids = solution.liveness.storages, solution.liveness.timeline.index.tensor_ids
+    with_idle = np.flatnonzero((idle.idle > 0) & (storages_.size > 0))
     if arena is not None:
-        kept = kept[own.arena[kept] == solution.liveness.arenas.index(arena)]
-    products = [int(own.size[k]) * int(idle.idle[k]) for k in kept.tolist()]
-    order = sorted(range(len(kept)), key=lambda i: (-products[i], int(kept[i])))[:MOST_ROWS]
-    ids, plan = solution.liveness.timeline.index.tensor_ids, shown.plan
-    rows = [(int(kept[i]), products[i]) for i in order]
+        with_idle = with_idle[storages_.arena[with_idle] == solution.liveness.arenas.index(arena)]
+    products = {k: int(storages_.size[k]) * int(idle.idle[k]) for k in with_idle.tolist()}
+    rows = sorted(products, key=lambda k: (-products[k], k))[:MOST_ROWS]
+    last = [int(idle.last[k]) for k in rows]
     return pd.DataFrame(
         {
-            "tensor": [ids[own.head[k]] for k, _ in rows],
-            "size": [int(own.size[k]) for k, _ in rows],
-            "held steps": [int(idle.held[k]) for k, _ in rows],
-            "idle steps": [int(idle.idle[k]) for k, _ in rows],
-            "bytes × idle steps": [product for _, product in rows],
-            "longest idle range": [numbers.live_range(int(idle.gap_from[k]), int(idle.gap_to[k])) for k, _ in rows],
-            "last use": [
-                numbers.step(t, plan.node_at(t)) if t >= 0 else "" for t in (int(idle.last[k]) for k, _ in rows)
-            ],
+            "tensor": [ids[storages_.head[k]] for k in rows],
+            "size": [int(storages_.size[k]) for k in rows],
+            "held steps": [int(idle.held[k]) for k in rows],
+            "idle steps": [int(idle.idle[k]) for k in rows],
+            "bytes × idle steps": [products[k] for k in rows],
+            "longest idle range": [numbers.live_range(int(idle.gap_from[k]), int(idle.gap_to[k])) for k in rows],
+            "last use": [numbers.step(t, shown.plan.node_at(t)) if t >= 0 else "" for t in last],
         }
     )
 
 
 def selectable(frame: pd.DataFrame, key: str, selected: str, *, height: int) -> None:
     """Draw a table that has a column ``tensor``. A click on a row selects its tensor."""
-    at = np.flatnonzero(frame["tensor"].to_numpy() == selected).tolist() if selected else []
-    picks = Picks(key, (at[0], "tensor") if at else None, lambda cell: _selected(frame, cell))
-    pickable(frame, picks, explained(frame), height=height)
+    rows = np.flatnonzero(frame["tensor"].to_numpy() == selected).tolist() if selected else []
+
+    def select(cell: tuple[int, str] | None) -> None:
+        if cell is None:
+            state.choose(selected="")
+            return
+        row, column = cell
+        other = frame[column].iloc[row] if column in NAMING else ""
+        state.choose(selected=str(other or frame["tensor"].iloc[row]))
+
+    pickable(frame, Picks(key, (rows[0], "tensor") if rows else None, select), explained(frame), height=height)
 
 
 def explained(frame: pd.DataFrame) -> dict[str, Any]:
@@ -217,12 +214,3 @@ def explained(frame: pd.DataFrame) -> dict[str, Any]:
         if about := glossary.define(TERM_OF.get(name, name)):
             config[name] = {**config.get(name, st.column_config.Column()), "help": about}
     return config
-
-
-def _selected(frame: pd.DataFrame, cell: tuple[int, str] | None) -> None:
-    if cell is None:
-        state.choose(selected="")
-        return
-    row, column = cell
-    named = str(frame[column].iloc[row]) if column in NAMING else ""
-    state.choose(selected=named or str(frame["tensor"].iloc[row]))

@@ -3,12 +3,12 @@
 import pandas as pd
 import streamlit as st
 
-from app.kit import arena_focus
-from app.kit.data_table import sheet
+from app.kit import arena_focus, data_table
 from app.session import planning
 from app.session.planning import Shown
 from app.session.work.tasks import Judgement
 from app.texts import certificate_text, glossary, markup, numbers, totals_text
+from tmmu_core.judge.finding import Finding
 
 SHORT = 0.5
 """Seconds that a page waits for the verdict of a small plan; a page does not wait for the verdict of a large plan."""
@@ -66,24 +66,19 @@ def findings(shown: Shown) -> None:
     if job is None or not job.finished:
         return
     judged = job.result()
-    known = {(f.message, f.tensor, f.other) for f in judged.verified.findings}
-    own = [f for f in judged.lint.findings if (f.message, f.tensor, f.other) not in known]
-    listed = [*judged.verified.findings, *own]  # lint repeats most findings of the verifier
-    if not listed:
+    unique: dict[tuple[str, ...], Finding] = {}
+    for finding in (*judged.verified.findings, *judged.lint.findings):  # lint repeats findings of the verifier
+        unique.setdefault((finding.message, finding.tensor, finding.other), finding)
+    if not unique:
         return
+    listed = list(unique.values())
     failed = sum(f.severity == "error" for f in listed)
     title = f"{numbers.count(failed, 'check')} failed" if failed else numbers.count(len(listed), "remark")
     bad = not (judged.verified.ok and judged.lint.ok) and not _only_over(judged)
     with st.expander(title, expanded=bad):
-        sheet(
-            pd.DataFrame(
-                [
-                    {"severity": f.severity, "rule": f.rule, "message": f.message, "tensor": f.tensor, "other": f.other}
-                    for f in listed
-                ]
-            ),
-            height=min(280, 38 + 28 * len(listed)),
-        )
+        columns = ["severity", "rule", "message", "tensor", "other"]
+        frame = pd.DataFrame([[getattr(finding, name) for name in columns] for finding in listed], columns=columns)
+        data_table.show(frame, height=min(280, 38 + 28 * len(listed)))
 
 
 def _await(shown: Shown) -> None:

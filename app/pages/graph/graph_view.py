@@ -135,7 +135,7 @@ def _controls(scene: Scene) -> None:
 def search(shown: Shown) -> None:
     """Draw the search over nodes and attributes. Enter selects the next node found."""
     chosen = state.choice()
-    found = [name for name in graph_levels.found_steps(shown, chosen.search).values() if name]
+    found = [name for name in graph_levels.matching_steps(shown, chosen.search).values() if name]
     st.text_input(
         "Search nodes and attributes",
         key=state.set_widget("node-search", chosen.search),
@@ -164,7 +164,7 @@ def search(shown: Shown) -> None:
 def _searched(shown: Shown) -> None:
     text = str(state.widget_value("node-search") or "").strip()
     state.choose(search=text, marked="")
-    _select_next([name for name in graph_levels.found_steps(shown, text).values() if name])
+    _select_next([name for name in graph_levels.matching_steps(shown, text).values() if name])
 
 
 def _select_next(found: list[str]) -> None:
@@ -188,14 +188,14 @@ def drawing(scene: Scene) -> dict[str, Any]:
     """Return the input of ``graph_chart.js``: boxes, edges, open modules, marks and texts."""
     found, chosen = scene.found.collapsed, state.choice()
     index, total = scene.liveness.timeline.index, _live_at_peak(scene)
-    held = graph_levels.held(scene.shown, scene.found, scene.peak, scene.arena)
+    written = graph_levels.live_bytes_written(scene.shown, scene.found, scene.peak, scene.arena)
     tensor = index.tensor_of.get(chosen.selected, -1)
     at = int(found.of_node[index.producer[tensor]]) if tensor >= 0 and index.producer[tensor] >= 0 else -1
     if tensor >= 0 and at < 0:
         loose = [k for k, v in enumerate(found.vertices) if v.kind == "tensor" and v.item == tensor]
         inputs = [k for k, v in enumerate(found.vertices) if v.kind == "inputs" and bool(index.is_input[tensor])]
         at = next(iter(loose + inputs), -1)
-    boxes = [_box(scene, vertex, n, total) for vertex, n in zip(found.vertices, held, strict=True)]
+    boxes = [_box(scene, vertex, size, total) for vertex, size in zip(found.vertices, written, strict=True)]
     edges = [_edge(scene, edge) for edge in found.edges]
     levels = [_level(scene.tree, level) for level in found.levels]
     shape = [[(box.key, box.name, box.under, box.level) for box in boxes], levels, [edge[:2] for edge in edges]]
@@ -314,10 +314,10 @@ def _open_all(paths: tuple[str, ...]) -> None:
     chosen = state.choice()
     opened, closed = chosen.opened, chosen.closed
     for path in paths:
-        opened, closed = graph_levels.with_(opened, path), graph_levels.without(closed, path)
+        opened, closed = graph_levels.added(opened, path), graph_levels.removed(closed, path)
     state.choose(opened=opened, closed=closed)
 
 
 def _close(path: str) -> None:
     chosen = state.choice()
-    state.choose(opened=graph_levels.without(chosen.opened, path), closed=graph_levels.with_(chosen.closed, path))
+    state.choose(opened=graph_levels.removed(chosen.opened, path), closed=graph_levels.added(chosen.closed, path))

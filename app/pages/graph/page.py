@@ -125,7 +125,7 @@ def body(shown: Shown) -> None:
         table = nodes(shown)
         steps = shown.timeline.steps
         if chosen.search:
-            found = list(graph_levels.found_steps(shown, chosen.search))
+            found = list(graph_levels.matching_steps(shown, chosen.search))
             table = table[table["step"].isin(found)].reset_index(drop=True)
         note = f"{words.of(len(table), steps, 'step')} listed; click a row to select its output"
         st.html(markup.heading("Nodes in execution order", note))

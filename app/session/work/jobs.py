@@ -140,7 +140,7 @@ def running_job() -> Job[Any] | None:
 
 
 @dataclass(frozen=True, eq=False)
-class _Place:
+class _UsedWorker:
     """A worker in use."""
 
     visitor: str
@@ -158,8 +158,8 @@ class JobTable:
         self._pages: dict[str, int] = {}
         self._left: dict[str, float] = {}
         self._watching: threading.Thread | None = None
-        self._places: list[_Place] = []
-        self.kept = MemoryCache(ceiling(KEPT_BYTES), is_connected)
+        self._used_workers: list[_UsedWorker] = []
+        self.cache = MemoryCache(ceiling(KEPT_BYTES), is_connected)
         """Cached results, and values that pages derive from them."""
 
     def new_page(self) -> None:
@@ -176,7 +176,7 @@ class JobTable:
             job = known or Job(what, work)
             job.waiters[running_job() or visitor] = self._pages.get(visitor, 0)
             job.left_at = None
-            self.kept.owned(("job", key), job.visitors())
+            self.cache.add_owners(("job", key), job.visitors())
             if known is None:
                 job.start()  # before the job is registered: if no thread can start, no page waits for the job
                 self._jobs[key] = job
@@ -191,34 +191,34 @@ class JobTable:
             job = self._jobs.get(key)
             if job is not None and job.finished:
                 self._settle(key, job)
-            stopped = self.kept.get(("stopped", visitors.visitor(), key))
-            return stopped or self._jobs.get(key) or self.kept.get(("job", key))
+            stopped = self.cache.get(("stopped", visitors.visitor(), key))
+            return stopped or self._jobs.get(key) or self.cache.get(("job", key))
 
     def _settle(self, key: Hashable, job: Job[Any]) -> None:
         """Cache a finished job for all visitors; cache a stopped job only for the visitors who stopped it."""
         del self._jobs[key]
         if job.stopping and job.worked:
             for visitor in job.stopped_for:
-                self.kept.put(("stopped", visitor, key), job, owners={visitor})
+                self.cache.put(("stopped", visitor, key), job, owners={visitor})
         elif not isinstance(job.error, TaskNotFinished):
             self.share(key, job)
 
     def share(self, key: Hashable, job: Job[Any]) -> None:
         """Cache a finished job for all visitors."""
-        self.kept.put(("job", key), job, owners=set(job.visitors()))
+        self.cache.put(("job", key), job, owners=set(job.visitors()))
 
     def forget(self, key: Hashable) -> None:
         """Remove a finished job, so that the next request runs it again."""
         with self._lock:
             if (job := self._jobs.get(key)) is not None and job.finished:
                 del self._jobs[key]
-            self.kept.drop(("job", key))
-            self.kept.drop(("stopped", visitors.visitor(), key))
+            self.cache.drop(("job", key))
+            self.cache.drop(("stopped", visitors.visitor(), key))
 
     def remembered(self, key: Hashable, make: Callable[[], T]) -> T:
         """Return ``make()``, computed once and cached while its visitors are connected and the cache has space."""
         job = running_job()
-        return self.kept.made(key, make, {visitors.visitor()} if job is None else set(job.visitors()))
+        return self.cache.get_or_make(key, make, {visitors.visitor()} if job is None else set(job.visitors()))
 
     # --- workers ---------------------------------------------------------------------------------------------------
 
@@ -234,25 +234,25 @@ class JobTable:
                 raise TaskNotFinished("cancelled, because its page was closed.", "Start it again.")
             return True
 
-        with self._place(progress or while_connected, job):
+        with self._reserved_worker(progress or while_connected, job):
             return workers.run(call, progress or while_connected, job.found.append if job else lambda _: None)
 
     @contextmanager
-    def _place(self, progress: Progress, job: Job[Any] | None) -> Iterator[None]:
+    def _reserved_worker(self, progress: Progress, job: Job[Any] | None) -> Iterator[None]:
         """Wait for a free worker and reserve it."""
         visitor = visitors.visitor() if job is None else min(job.visitors(), default=visitors.SERVER)
-        place: _Place | None = None
-        while place is None:
+        worker: _UsedWorker | None = None
+        while worker is None:
             with self._lock:
-                mine = sum(used.visitor == visitor for used in self._places)
-                if mine < ceiling(SESSION_WORKERS) and len(self._places) < ceiling(SERVER_WORKERS):
-                    place = _Place(visitor, job, time.monotonic())
-                    self._places.append(place)
-                elif mine >= ceiling(SESSION_WORKERS):
+                own = sum(worker.visitor == visitor for worker in self._used_workers)
+                if own < ceiling(SESSION_WORKERS) and len(self._used_workers) < ceiling(SERVER_WORKERS):
+                    worker = _UsedWorker(visitor, job, time.monotonic())
+                    self._used_workers.append(worker)
+                elif own >= ceiling(SESSION_WORKERS):
                     self._end_hidden(visitor)
                 else:
                     self._stop_longest()
-            if place is None:
+            if worker is None:
                 if not progress("waiting for a free worker", 0, 0):
                     raise TaskNotFinished("the task was stopped before it began.", "Start it again.")
                 time.sleep(0.05)
@@ -260,11 +260,11 @@ class JobTable:
             yield
         finally:
             with self._lock:
-                self._places.remove(place)
+                self._used_workers.remove(worker)
 
     def _end_hidden(self, visitor: str) -> None:
         """Abandon the visitor's oldest running job that the visitor's current page does not show."""
-        running = {id(place.job) for place in self._places}
+        running = {id(worker.job) for worker in self._used_workers}
         for key, job in list(self._jobs.items()):
             pages = job.visitors()
             if id(job) in running and set(pages) == {visitor} and pages[visitor] < self._pages.get(visitor, 0):
@@ -274,9 +274,9 @@ class JobTable:
 
     def _stop_longest(self) -> None:
         """Stop the oldest job that has run longer than :data:`FAIR_SHARE`. The job returns its best result."""
-        for place in self._places:
-            if place.job is not None and not place.job.stopping and time.monotonic() - place.since > FAIR_SHARE:
-                place.job.stop(place.job.visitors())
+        for worker in self._used_workers:
+            if worker.job is not None and not worker.job.stopping and time.monotonic() - worker.since > FAIR_SHARE:
+                worker.job.stop(worker.job.visitors())
                 return
 
     # --- visitors --------------------------------------------------------------------------------------------------
@@ -303,7 +303,7 @@ class JobTable:
                     del self._pages[one], self._left[one]
             for one in gone:
                 visitors.close_session(one)
-            self.kept.evict_left()
+            self.cache.evict_left()
 
 
 @st.cache_resource(show_spinner=False)

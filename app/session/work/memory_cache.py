@@ -72,7 +72,7 @@ class MemoryCache:
     def __init__(self, most: int, is_connected: Callable[[str], bool], after: float = AFTER) -> None:
         self._entries: OrderedDict[Hashable, _Entry] = OrderedDict()
         self._lock = threading.RLock()
-        self._making: dict[Hashable, threading.Lock] = {}
+        self._locks: dict[Hashable, threading.Lock] = {}
         self._most, self._is_connected, self._after = most, is_connected, after
 
     def get(self, key: Hashable) -> Any:
@@ -92,19 +92,19 @@ class MemoryCache:
         with self._lock:
             self._entries[key] = entry
             self._entries.move_to_end(key)
-            weight = sum(kept.weight for kept in self._entries.values())
+            weight = sum(entry.weight for entry in self._entries.values())
             while weight > self._most and len(self._entries) > 1:
                 weight -= self._entries.popitem(last=False)[1].weight
 
-    def made(self, key: Hashable, make: Callable[[], T], owners: Iterable[str] = ()) -> T:
+    def get_or_make(self, key: Hashable, make: Callable[[], T], owners: Iterable[str] = ()) -> T:
         """Return the value of a key; a missing value is computed once, even for concurrent callers."""
         found = self.get(key)
         if found is not None:
-            self.owned(key, owners)
+            self.add_owners(key, owners)
             return found
         with self._lock:
-            making = self._making.setdefault(key, threading.Lock())
-        with making:
+            lock = self._locks.setdefault(key, threading.Lock())
+        with lock:
             found = self.get(key)
             if found is None:
                 try:
@@ -112,10 +112,10 @@ class MemoryCache:
                     self.put(key, found, owners)
                 finally:
                     with self._lock:
-                        self._making.pop(key, None)
+                        self._locks.pop(key, None)
             return found
 
-    def owned(self, key: Hashable, owners: Iterable[str]) -> None:
+    def add_owners(self, key: Hashable, owners: Iterable[str]) -> None:
         """Add owners of a value; no effect for a missing or public value."""
         with self._lock:
             entry = self._entries.get(key)

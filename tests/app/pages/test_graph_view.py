@@ -101,5 +101,5 @@ def test_search_covers_attributes_of_nodes() -> None:
     conv = msgspec.structs.replace(node("n0", "x", "a", instr="CONV"), params={"kernel_shape": [3, 3]})
     one = graph(tensors, [conv, node("n1", "a", "y", instr="RELU")], "x", "y")
     source = opening.shelf().put("g.tmmu.json", native_file.encode_json(one))
-    found = graph_levels.found_steps(planning.make_plan(Choice(source=source)), "KERNEL_shape=[3, 3]")
+    found = graph_levels.matching_steps(planning.make_plan(Choice(source=source)), "KERNEL_shape=[3, 3]")
     assert list(found.values()) == ["a"]

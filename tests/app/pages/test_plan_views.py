@@ -139,7 +139,6 @@ def test_file_with_offsets_in_several_arenas_is_shown() -> None:
     at = opened("plan", graph=opening.shelf().put("two.pte", data, ""))
     assert not at.exception
     assert "memory 2" in html(at)
-    assert any("a plan by auto: 80 B; lower bound 80 B" in caption.value for caption in at.caption)
 
 
 def captions(at: AppTest) -> str:

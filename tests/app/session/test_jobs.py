@@ -237,23 +237,23 @@ def test_worker_over_its_memory_limit_is_reported() -> None:
 
 
 def test_cache_is_limited_by_bytes_and_visitors(existing: set[str]) -> None:
-    kept = MemoryCache(1000, existing.__contains__, after=0)
+    cache = MemoryCache(1000, existing.__contains__, after=0)
     for key in "abc":
-        kept.put(key, key.encode() * 400, owners={"ann"})
-    assert [key for key in "abc" if kept.get(key)] == ["b", "c"]
-    kept.owned("b", {"bob"})
+        cache.put(key, key.encode() * 400, owners={"ann"})
+    assert [key for key in "abc" if cache.get(key)] == ["b", "c"]
+    cache.add_owners("b", {"bob"})
     existing.discard("ann")
     for _ in range(2):
-        kept.evict_left()
+        cache.evict_left()
         time.sleep(0.01)
-    assert [key for key in "abc" if kept.get(key)] == ["b"]
+    assert [key for key in "abc" if cache.get(key)] == ["b"]
 
 
 def test_derived_values_do_not_evict_a_value_above_the_limit(existing: set[str]) -> None:
-    kept = MemoryCache(1000, existing.__contains__)
-    kept.put("plan", b"x" * 5000, owners={"ann"})
-    kept.put("derived", b"y" * 100, owners={"ann"})
-    assert kept.get("plan") is not None
+    cache = MemoryCache(1000, existing.__contains__)
+    cache.put("plan", b"x" * 5000, owners={"ann"})
+    cache.put("derived", b"y" * 100, owners={"ann"})
+    assert cache.get("plan") is not None
 
 
 # --- a stop, or a visitor who leaves, changes nothing for other visitors ---------------------------------------------
