@@ -52,23 +52,25 @@ def page() -> None:
     if left is None or right is None:
         _pick(options, chosen.baseline)
         return
-    found = planning.compared(left, right)
-    made = page_jobs.moves_of(chosen)
-    st.html(markup.claim(claim(left, right, found), [*invalid(left, right), verdict(found, len(made))]))
+    comparison = planning.compared(left, right)
+    moves = page_jobs.moves_of(chosen)
+    notes = [*invalid(left, right), verdict(comparison, len(moves))]
+    st.html(markup.claim(claim(left, right, comparison), notes))
     _pick(options, chosen.baseline)
-    if made:
-        st.html(markup.heading(f"{numbers.count(len(made), 'change')} from Fix"))
-        move_tables.in_order(made)
-    elif found.lines:
-        st.html(line_changes(found))
-    elif found.incomparable:
-        st.html(reasons(found))
-    if found.complete:
-        body(left, right, found, plan_drawing.store(right, left, key="compare-bytes"))
+    if moves:
+        st.html(markup.heading(f"{numbers.count(len(moves), 'change')} from Fix"))
+        move_tables.in_order(moves)
+    elif comparison.lines:
+        st.html(line_changes(comparison))
+    elif comparison.incomparable:
+        st.html(reasons(comparison))
+    if comparison.complete:
+        body(left, right, comparison, plan_drawing.store(right, left, key="compare-bytes"))
     else:
         st.html(page_frame.digest_card(left if page_frame.is_digest(left) else right))
-    where = "" if made or found.lines or found.incomparable else reasons(found)
-    st.html(markup.heading("Arenas", "baseline → candidate") + arenas(found, left.plan, right.plan) + where)
+    st.html(markup.heading("Arenas", "baseline → candidate") + arenas(comparison, left.plan, right.plan))
+    if not comparison.incomparable:
+        st.html(reasons(comparison))
 
 
 def baselines(shown: Shown) -> dict[str, str]:
@@ -154,12 +156,12 @@ def name_of(side: Shown) -> str:
     return f"{page_frame.name_of(side)} · {side.plan.planner}"
 
 
-def claim(left: Shown, right: Shown, found: Comparison) -> str:
+def claim(left: Shown, right: Shown, comparison: Comparison) -> str:
     """Return the title: ``baseline → candidate: activations 9.19 MiB → 6.89 MiB``."""
     title, name = f"{name_of(left)} → {name_of(right)}", page_frame.name_of(left)
     if name == page_frame.name_of(right):
         title = f"{name}, {totals.how(left.plan, right.plan)} → {totals.how(right.plan, left.plan)}"
-    if found.identical:
+    if comparison.identical:
         return f"{title}: identical"
     best = arena_focus.default_arena(right.plan)
     if best is None or best.name not in left.plan.arena_of:
@@ -179,55 +181,56 @@ def invalid(left: Shown, right: Shown) -> list[str]:
     return [f'<span class="bad">✗ the {text}</span>' for text in bad]
 
 
-def verdict(found: Comparison, made: int = 0) -> str:
-    """Return the verdict as HTML; ``made`` is the number of changes from Fix between the two graphs."""
-    differ = numbers.count(int((found.kinds != 0).sum()), "tensor differs", "tensors differ")
-    if made:
-        return f'<span class="ok">{numbers.count(made, "change")}</span>'
-    if not found.comparable:
+def verdict(comparison: Comparison, moves: int = 0) -> str:
+    """Return the verdict as HTML; ``moves`` is the number of changes from Fix between the two graphs."""
+    if moves:
+        return f'<span class="ok">{numbers.count(moves, "change")}</span>'
+    if not comparison.comparable:
         return '<span class="bad">not comparable</span>'
-    if found.identical:
+    if comparison.identical:
         return '<span class="ok">✓ identical</span>'
-    return f'<span class="bad">≠ {differ if found.complete else "different plans"}</span>'
+    differ = numbers.count(int((comparison.kinds != 0).sum()), "tensor differs", "tensors differ")
+    return f'<span class="bad">≠ {differ if comparison.complete else "different plans"}</span>'
 
 
-def line_changes(found: Comparison) -> str:
+def line_changes(comparison: Comparison) -> str:
     """Return tables of the changes between the peaks of two snapshots, by category and by line of code."""
-    changed = [one for one in found.lines if one.growth_bytes or one.before_count != one.after_count]
+    changed = [line for line in comparison.lines if line.growth_bytes or line.before_count != line.after_count]
     tables = []
-    for title, changes in (("category at the peak", by_category(found.lines)), ("line at the peak", changed)):
+    for title, lines in (("category at the peak", by_category(comparison.lines)), ("line at the peak", changed)):
         rows = [
             [
-                markup.esc(" · ".join(filter(None, (one.line, one.category)))),
-                markup.size(one.before_bytes),
-                markup.size(one.after_bytes),
-                f'<span title="{one.growth_bytes:,} B">{numbers.delta_bytes(one.growth_bytes)}</span>',
-                markup.esc(numbers.change(f"{one.before_count:,}", f"{one.after_count:,}")),
+                markup.esc(" · ".join(filter(None, (line.line, line.category)))),
+                markup.size(line.before_bytes),
+                markup.size(line.after_bytes),
+                f'<span title="{line.growth_bytes:,} B">{numbers.delta_bytes(line.growth_bytes)}</span>',
+                markup.esc(numbers.change(f"{line.before_count:,}", f"{line.after_count:,}")),
             ]
-            for one in changes[:MOST_LINES]
+            for line in lines[:MOST_LINES]
         ]
         tables.append(markup.table([title, "baseline", "candidate", "change", "buffers"], rows, numbers=(1, 2, 3, 4)))
     listed = numbers.of(min(len(changed), MOST_LINES), len(changed), "changed line")
     return markup.heading("Growth at the peak", f"{listed}, largest change first") + "".join(tables)
 
 
-def reasons(found: Comparison) -> str:
-    """Return a table of at most 12 reasons, first differences and different settings."""
-    rows = [("not comparable", d) for d in found.incomparable]
-    if found.first is not None:
-        rows.append(("first difference", found.first))
-    rows += [("settings", d) for d in found.context]
+def reasons(comparison: Comparison) -> str:
+    """Return a table of at most 12 rows: why plans are not comparable, first difference, different settings."""
+    rows = [("not comparable", difference) for difference in comparison.incomparable]
+    if comparison.first is not None:
+        rows.append(("first difference", comparison.first))
+    rows += [("settings", difference) for difference in comparison.context]
     cells = [
-        [what, markup.esc(_place(d.path)), f"{_value_text(d.left)} → {_value_text(d.right)}"] for what, d in rows[:12]
+        [kind, markup.esc(_field_text(field.path)), f"{_value_text(field.left)} → {_value_text(field.right)}"]
+        for kind, field in rows[:12]
     ]
     return markup.table(["", "where", "baseline → candidate"], cells) if cells else ""
 
 
-def _place(path: str) -> str:
+def _field_text(path: str) -> str:
     """Return the path of a field of a plan file as text: ``offset of conv_1``, ``planner``."""
     of_tensor = re.fullmatch(r"\$\.tensors\['(.*)'\]\.(\w+)", path)
-    what, whose = (of_tensor[2], f" of {of_tensor[1]}") if of_tensor else (path.removeprefix("$."), "")
-    return what.removesuffix("_bytes").replace("_", " ") + whose
+    name, tensor = (of_tensor[2], f" of {of_tensor[1]}") if of_tensor else (path.removeprefix("$."), "")
+    return name.removesuffix("_bytes").replace("_", " ") + tensor
 
 
 def _value_text(value: Any) -> str:
@@ -235,10 +238,10 @@ def _value_text(value: Any) -> str:
     return markup.esc(numbers.shortened(text, 60))
 
 
-def arenas(found: Comparison, left: Plan, right: Plan) -> str:
+def arenas(comparison: Comparison, left: Plan, right: Plan) -> str:
     """Return tables of all figures per arena and in total, baseline → candidate."""
     rows = []
-    for change in found.arenas:
+    for change in comparison.arenas:
         a, b = change.left, change.right
         sides = zip(_texts(a, left), _texts(b, right), strict=True)
         gap, *others = (markup.esc(numbers.change(*pair)) for pair in sides)
@@ -260,19 +263,17 @@ def _texts(arena: ArenaSummary | None, plan: Plan) -> tuple[str, str, str, str]:
 
 
 def _figure(a: int | None, b: int | None) -> str:
-    if a is None or b is None:
-        return f"{'none' if a is None else numbers.short_bytes(a)} → {'none' if b is None else numbers.short_bytes(b)}"
-    if a == b:
-        return numbers.short_bytes(a)
-    delta = f'<span class="{"worse" if b > a else "better"}">({numbers.delta_bytes(b - a)})</span>'
-    return f"{numbers.short_bytes(a)} → {numbers.short_bytes(b)} {delta}"
+    change = numbers.change(*("none" if size is None else numbers.short_bytes(size) for size in (a, b)))
+    if a is None or b is None or a == b:
+        return change
+    return f'{change} <span class="{"worse" if b > a else "better"}">({numbers.delta_bytes(b - a)})</span>'
 
 
 # --- the drawings and the changes --------------------------------------------------------------------------------
 
 
 @st.fragment
-def body(left: Shown, right: Shown, found: Comparison, handle: Any) -> None:
+def body(left: Shown, right: Shown, comparison: Comparison, handle: Any) -> None:
     """Draw the maps, the live bytes and the changed tensors. A selection reruns only this function."""
     graphs = left.solution is not None and right.solution is not None
     layout = st.segmented_control(
@@ -283,23 +284,10 @@ def body(left: Shown, right: Shown, found: Comparison, handle: Any) -> None:
         label_visibility="collapsed",
         required=True,
     )
-    if layout == "Graphs":
-        for place, side, name in zip(st.columns(2, gap="small"), (left, right), ("Baseline", "Candidate"), strict=True):
-            with place:
-                st.html(markup.heading(f"{name}: {name_of(side)}"))
-                graph_view.draw(side, f"walk-{name}")
-    elif layout == "Side by side":
-        arena = arena_focus.drawn(right.plan)
-        of_sides = [side.plan.arena_of[arena].extent_bytes for side in (left, right) if arena in side.plan.arena_of]
-        how: dict[str, Any] = {"link": "compare", "strip": False, "show_baseline": False, "height": 430}
-        how["reach"] = max(of_sides, default=0)  # both maps have the same scale
-        for place, side, name in zip(st.columns(2, gap="small"), (left, right), ("Baseline", "Candidate"), strict=True):
-            with place:
-                st.html(markup.heading(f"{name}: {name_of(side)}"))
-                key = f"compare-{'left' if side is left else 'right'}"
-                plan_drawing.canvas(handle, key=key, draw_baseline_itself=side is left, **how)
-    else:
+    if layout == "Overlaid":
         plan_drawing.canvas(handle, key="compare-over", height=480, show_baseline=True, strip=False)
+    else:
+        _side_by_side(left, right, None if layout == "Graphs" else handle)
     arena = arena_focus.of_plan(right.plan)
     if arena is not None:
         if arena in left.plan.arena_of:
@@ -307,18 +295,30 @@ def body(left: Shown, right: Shown, found: Comparison, handle: Any) -> None:
         st.html(markup.heading(f"Live bytes of {arena}, baseline → candidate"))
         fig = chart_base.phase_bands(compared_live_bytes(left.plan, right.plan, arena), plan_rows.bands(right))
         st.plotly_chart(fig, key=f"curves.{left.key}.{right.key}.{arena}", config=chart_base.CONFIG)
-    changes(found, left, right)
+    changes(comparison, left, right)
     state.write_link()
 
 
-def changes(found: Comparison, baseline: Shown, candidate: Shown) -> None:
+def _side_by_side(left: Shown, right: Shown, handle: Any | None) -> None:
+    """Draw the maps of the two plans with the same scale; without ``handle``, draw their graphs."""
+    arena = arena_focus.drawn(right.plan)
+    sizes = [side.plan.arena_of[arena].extent_bytes for side in (left, right) if arena in side.plan.arena_of]
+    options: dict[str, Any] = {"link": "compare", "strip": False, "show_baseline": False, "height": 430}
+    for column, side, name in zip(st.columns(2, gap="small"), (left, right), ("Baseline", "Candidate"), strict=True):
+        with column:
+            st.html(markup.heading(f"{name}: {name_of(side)}"))
+            if handle is None:
+                graph_view.draw(side, f"walk-{name}")
+            else:
+                options |= {"reach": max(sizes, default=0), "draw_baseline_itself": side is left}
+                plan_drawing.canvas(handle, key=f"compare-{name}", **options)
+
+
+def changes(comparison: Comparison, baseline: Shown, candidate: Shown) -> None:
     """Draw the table of changes per tensor."""
-    if not found.complete:
-        st.html(markup.empty("No tensors to compare", "One of the plans is a digest, which has no list of tensors."))
-        return
     labels = {}
     for kind in KINDS:
-        count, size = found.totals[kind]
+        count, size = comparison.totals[kind]
         text = numbers.delta_bytes(size) if kind == "resized" else numbers.short_bytes(size)
         if count:
             labels[kind] = f"{KIND_LABELS.get(kind, kind.replace('_', ' '))} {count:,} ({text})"
@@ -329,10 +329,9 @@ def changes(found: Comparison, baseline: Shown, candidate: Shown) -> None:
     picked = st.pills(
         "Changes", list(labels), format_func=labels.__getitem__, key="w.kinds", label_visibility="collapsed"
     )
-    everything = found.totals[picked][0] if picked else int((found.kinds != 0).sum())
-    listed = found.largest(picked, MOST_CHANGES)
-    shown = numbers.of(len(listed), everything, "change")
-    note = f"{shown}, largest first; baseline → candidate; click to select"
+    total = comparison.totals[picked][0] if picked else int((comparison.kinds != 0).sum())
+    listed = comparison.largest(picked, MOST_CHANGES)
+    note = f"{numbers.of(len(listed), total, 'change')}, largest first; baseline → candidate; click to select"
     st.html(markup.heading("Changes per tensor", note))
     slots = baseline.plan.has_slots and candidate.plan.has_slots
     table = pd.DataFrame([_row(c, slots) for c in listed])

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import plotly.graph_objects as go
@@ -46,10 +47,10 @@ def draw(shown: Shown) -> None:
     if capacity is None:
         st.html(markup.claim("No memory limit is set. Set a limit to combine changes until the plan fits"))
         move_tables.ranked(page_jobs.ranked(choice, _kinds()), totals(shown.plan).extent_bytes)
-        best = _chosen()
-        if best is not None:
-            _drawn(shown, best, Capacity(numbers.UNLIMITED))
-            _open(shown, best)
+        preview = _with_selected_change()
+        if preview is not None:
+            _memory(shown, preview, Capacity(numbers.UNLIMITED))
+            _buttons(shown, preview)
         return
     search = page_jobs.search(choice, capacity, _kinds())
     search.wait(planning.PATIENCE)
@@ -58,7 +59,7 @@ def draw(shown: Shown) -> None:
         best = search.found[-1] if search.found else None
         so_far = f" {limit_text(capacity)}: {numbers.short_bytes(capacity.taken(best.plan))} so far" if best else ""
         long_work.progress(search, f"Making it fit{so_far}", follow=True)
-        _drawn(shown, best, capacity)
+        _memory(shown, best, capacity)
         return
     fitted = long_work.result(search, "Making it fit", "The search failed")
     if fitted is not None:
@@ -132,59 +133,41 @@ def pick_kinds() -> None:
 
 def body(shown: Shown, fitted: Fitted, capacity: Capacity) -> None:
     """Draw the result: the changes, bytes against cost, live bytes, memory map, savings of each change."""
-    points, whole = _curve(fitted)
+    down = page_jobs.whole_curve(state.choice(), _kinds()) if state.raw("fit.down") else None
+    is_searching = down is not None and not down.finished
+    points = pareto([*fitted.curve, *down.result()]) if down is not None and down.worked else fitted.curve
     key = f"fit-curve.{shown.key}.{capacity.key}.{state.choice().fit_kinds}.{len(points)}"
-    best = _previewed(fitted, points, key)
-    _open(shown, best)
+    curve_key, point = state.raw("fit.point") or ("", -1)
+    clicked = points[point] if curve_key == key and 0 <= point < len(points) else fitted.best
+    preview = _with_selected_change() or clicked
+    _buttons(shown, preview)
     if fitted.unknown:
         st.html(f'<div class="tm soft">{markup.esc(numbers.unknown_operators(fitted.unknown))}</div>')
     left, right = st.columns([0.56, 0.44], gap="medium") if len(points) > 1 else (st.container(), st.container())
     with left:
         note = "saved: bytes by which the whole plan is smaller after this change"
-        st.html(markup.heading(f"{numbers.count(len(best.moves), 'change')}, in order", note))
-        move_tables.in_order(best.moves)
+        st.html(markup.heading(f"{numbers.count(len(preview.moves), 'change')}, in order", note))
+        move_tables.in_order(preview.moves)
         if fitted.answer != "fits":
             _needs(fitted)
     with right:
         if len(points) > 1:
             st.html(markup.heading("Bytes against cost", "each point is a plan; click to preview it"))
-            fig = bytes_against_cost(points, fitted.flops, capacity, best)
+            fig = bytes_against_cost(points, fitted.flops, capacity, preview)
             st.plotly_chart(fig, key=key, config=CONFIG, on_select=lambda: _pick(key), selection_mode="points")
-        _minimum_button(whole)
-    move_tables.by_module(replace(fitted, best=best))
-    _drawn(shown, best, capacity)
+        if down is None:
+            about, icon = "Plan for eight lower limits, down to the lower bound.", ":material/trending_down:"
+            find = partial(state.put, "fit.down", True)
+            st.button("Find the minimum", key="fit-down", icon=icon, help=about, on_click=find)
+        elif is_searching:
+            long_work.progress(down, "Searching for the minimum", follow=True)
+    move_tables.by_module(replace(fitted, best=preview))
+    _memory(shown, preview, capacity)
     move_tables.ranked(page_jobs.ranked(state.choice(), _kinds()), fitted.start.extent_bytes)
     _sizes(shown, capacity)
 
 
-def _curve(fitted: Fitted) -> tuple[tuple[Candidate, ...], bool]:
-    """Return ``(points, is_complete)``: the plans on the curve, and whether the search for the minimum has ended."""
-    if not state.raw("fit.down"):
-        return fitted.curve, False
-    job = page_jobs.whole_curve(state.choice(), _kinds())
-    if not job.finished:
-        return fitted.curve, False
-    return (pareto([*fitted.curve, *job.result()]) if job.worked else fitted.curve), True
-
-
-def _minimum_button(whole: bool) -> None:
-    if not state.raw("fit.down"):
-        st.button(
-            "Find the minimum",
-            key="fit-down",
-            icon=":material/trending_down:",
-            help="Plan for eight lower limits, down to the lower bound.",
-            on_click=lambda: state.put("fit.down", True),
-        )
-        return
-    job = page_jobs.whole_curve(state.choice(), _kinds())
-    if not job.wait(planning.PATIENCE):
-        long_work.progress(job, "Searching for the minimum", follow=True)
-    elif not whole:
-        st.rerun()  # the job ended after the curve was drawn
-
-
-def _chosen() -> Candidate | None:
+def _with_selected_change() -> Candidate | None:
     """Return the plan with the change that is selected in the ranking; ``None`` without a selected change."""
     move = move_tables.chosen(page_jobs.ranked(state.choice(), _kinds()))
     if move is None:
@@ -193,105 +176,90 @@ def _chosen() -> Candidate | None:
     return job.result() if job.wait(planning.PATIENCE) and job.worked else None
 
 
-def _previewed(fitted: Fitted, points: tuple[Candidate, ...], key: str) -> Candidate:
-    """Return the plan to preview: with the selected change, else the clicked point of the curve, else the best plan."""
-    of, point = state.raw("fit.point") or ("", -1)
-    clicked = points[point] if of == key and 0 <= point < len(points) else fitted.best
-    return _chosen() or clicked
-
-
 def _pick(key: str) -> None:
     if point := state.clicked_point(key):
         state.put("fit.point", (key, int(point["point_index"])))
         state.put(move_tables.CHOSEN, None)
 
 
-def _drawn(shown: Shown, best: Candidate | None, capacity: Capacity) -> None:
+def _memory(shown: Shown, preview: Candidate | None, capacity: Capacity) -> None:
     """Draw the live bytes over the steps and the memory map. Bytes above the limit are red."""
-    moved = best is not None and bool(best.moves)
-    plan = best.plan if best is not None and moved else shown.plan
+    plan = preview.plan if preview is not None and preview.moves else shown.plan
+    limit = None if capacity.limit_bytes == numbers.UNLIMITED else capacity.limit_bytes
     today = capacity.live(shown.plan)
-    after = capacity.live(plan) if moved else None
-    named = capacity.limited(shown.plan)
-    of = "all arenas" if capacity.total is not None else " and ".join(named)
-    title = f"Live bytes, {of}: peak {numbers.short_bytes(int(today.max(initial=0)))}"
-    if after is not None:
-        title += f" → {numbers.short_bytes(int(after.max(initial=0)))}"
-    st.html(markup.heading(title))
-    fig = live_bytes_under(_limit(capacity), today, after)
+    after = None if plan is shown.plan else capacity.live(plan)
+    arenas = "all arenas" if capacity.total is not None else " and ".join(capacity.limited(shown.plan))
+    peaks = [numbers.short_bytes(int(live.max(initial=0))) for live in (today, after) if live is not None]
+    st.html(markup.heading(f"Live bytes, {arenas}: peak {' → '.join(peaks)}"))
+    fig = live_bytes_under(limit, today, after)
     st.plotly_chart(fig, key=f"fit-memory.{shown.key}.{capacity.key}", config=CONFIG)
-    _map(shown.plan, plan, capacity)
+    _map(shown.plan, plan, capacity, limit)
 
 
-def _limit(capacity: Capacity) -> int | None:
-    return None if capacity.limit_bytes == numbers.UNLIMITED else capacity.limit_bytes
-
-
-def _map(today: Plan, plan: Plan, capacity: Capacity) -> None:
-    alike = plan is not today and plan.steps == today.steps
-    note = "dashed outlines: current plan" if alike else "arenas end to end"
-    over = max(0, capacity.taken(plan) - capacity.limit_bytes)
-    limit = "within the limit" if _limit(capacity) is not None else numbers.short_bytes(capacity.taken(plan))
-    result = f"{numbers.short_bytes(over)} over the limit (red)" if over else limit
+def _map(today: Plan, plan: Plan, capacity: Capacity, limit: int | None) -> None:
+    has_outlines = plan is not today and plan.steps == today.steps
+    size = capacity.taken(plan)
+    if limit is None:
+        result = numbers.short_bytes(size)
+    else:
+        result = f"{numbers.short_bytes(size - limit)} over the limit (red)" if size > limit else "within the limit"
+    note = "dashed outlines: current plan" if has_outlines else "arenas end to end"
     st.html(markup.heading(f"Memory map: {result}", note))
-    handle = plan_store(plan, baseline=today if alike else None, key="fit-bytes")
-    kept = state.choice().selected
+    handle = plan_store(plan, baseline=today if has_outlines else None, key="fit-bytes")
+    chosen, limited = state.choice().selected, capacity.limited(plan)
     picture = Picture(
         height=380,
         strip=False,
         heading=False,
         toolbar=False,
-        colour="role" if len(capacity.limited(plan)) < 2 else "arena",
-        memory=Memory([name for name in end_to_end(plan) if name in capacity.limited(plan)], _limit(capacity)),
-        selected=kept if kept in plan.row_of else None,
+        colour="role" if len(limited) < 2 else "arena",
+        memory=Memory([name for name in end_to_end(plan) if name in limited], limit),
+        selected=chosen if chosen in plan.row_of else None,
         link="",
     )
     plan_canvas(handle, picture, {"select": selected}, key="fit-map")
 
 
-_FROM = "fit.from"
+_BEFORE = "fit.before"
 """Session key of the choice before a plan of Fix was opened, for the button Undo."""
 
 
-def _open(shown: Shown, best: Candidate) -> None:
-    before = state.raw(_FROM)
+def _buttons(shown: Shown, preview: Candidate) -> None:
     with controls.row("fit-open"):
         st.button(
             "Open this plan",
             key="fit-apply",
             type="primary",
             icon=":material/check:",
-            disabled=not best.moves,
-            help="All pages show the changed graph; the current plan becomes the baseline."
-            if best.moves
-            else "There is no change to open.",
-            on_click=lambda: _apply(shown, best),
+            disabled=not preview.moves,
+            help="All pages show the changed graph; the current plan becomes the baseline.",
+            on_click=lambda: _apply(shown, preview),
         )
-        if before is not None and state.choice().baseline.startswith("link:"):
+        if state.raw(_BEFORE) is not None and state.choice().baseline.startswith("link:"):
             st.button("Undo", key="fit-undo", on_click=_undo)
 
 
-def _apply(shown: Shown, best: Candidate) -> None:
-    chosen = state.choice()
-    state.put(_FROM, chosen)
-    if all(move.kind == "planner" for move in best.moves):
+def _apply(shown: Shown, preview: Candidate) -> None:
+    choice = state.choice()
+    state.put(_BEFORE, choice)
+    if all(move.kind == "planner" for move in preview.moves):
         state.choose(**planning.best(shown.choice), baseline=page_jobs.start_of(shown.choice))
     else:
-        state.choose(**page_jobs.applied_changes(best, chosen, shown.opened.name))
+        state.choose(**page_jobs.applied_changes(preview, choice, shown.opened.name))
 
 
 def _undo() -> None:
-    state.choose(**vars(state.raw(_FROM)))
-    state.put(_FROM, None)
+    state.choose(**vars(state.raw(_BEFORE)))
+    state.put(_BEFORE, None)
 
 
 def _needs(fitted: Fitted) -> None:
     st.html(markup.heading(f"Why the lower bound is {numbers.short_bytes(fitted.bound_within(fitted.capacity))}"))
     counted = fitted.capacity.limited(fitted.start.plan)
     for need in (need for need in fitted.bound.needs if need.arena in counted):
-        where = f" at {need.step}" if need.step else ""
-        who = ", ".join(need.tensors[:6]) + ("…" if len(need.tensors) > 6 else "")
-        line = f"{need.arena}: {numbers.full_bytes(need.bytes)}{where}: {need.why}" + (f" ({who})" if who else "")
+        step = f" at {need.step}" if need.step else ""
+        names = ", ".join(need.tensors[:6]) + ("…" if len(need.tensors) > 6 else "")
+        line = f"{need.arena}: {numbers.full_bytes(need.bytes)}{step}: {need.why}" + (f" ({names})" if names else "")
         st.html(f'<div class="tm soft">{markup.esc(line)}</div>')
 
 
@@ -314,11 +282,11 @@ def _sizes(shown: Shown, capacity: Capacity) -> None:
     if chosen.fit_dim not in names:
         return
     job = page_jobs.largest(chosen, chosen.fit_dim, capacity, _kinds())
-    found = long_work.result(job, f"Finding the largest {chosen.fit_dim}", "The search failed")
-    if found is None:
+    largest = long_work.result(job, f"Finding the largest {chosen.fit_dim}", "The search failed")
+    if largest is None:
         return
     dim = reach(graph, chosen.fit_dim)
-    result = f"no size from {dim.min:,} to {dim.max:,} fits" if found.size is None else f"up to {found.size:,} fits"
+    result = f"no size from {dim.min:,} to {dim.max:,} fits" if largest.size is None else f"up to {largest.size:,} fits"
     st.html(f'<div class="tm"><strong>{markup.esc(chosen.fit_dim)}: {result}</strong> (range up to {dim.max:,})</div>')
 
 

@@ -22,14 +22,14 @@ WORTH = 1_000
 """A change that saves less than 1/1000 of the plan's bytes is not listed if another change saves more."""
 
 
-def in_order(made: Sequence[Move]) -> None:
+def in_order(moves: Sequence[Move]) -> None:
     """Draw the changes that led to a plan."""
-    if not made:
+    if not moves:
         st.html(markup.empty("No changes", "The plan fits as it is."))
         return
     costs = {
-        "extra FLOPs": [f"{move.cost.extra_flops:,}" * bool(move.cost.extra_flops) for move in made],
-        "transferred": [numbers.short_bytes(move.cost.moved_bytes) * bool(move.cost.moved_bytes) for move in made],
+        "extra FLOPs": [f"{move.cost.extra_flops:,}" if move.cost.extra_flops else "" for move in moves],
+        "transferred": [numbers.short_bytes(move.cost.moved_bytes) if move.cost.moved_bytes else "" for move in moves],
     }
     costs = {name: cells for name, cells in costs.items() if any(cells)}
     rows = [
@@ -39,7 +39,7 @@ def in_order(made: Sequence[Move]) -> None:
             *(cells[k] for cells in costs.values()),
             f'{markup.esc(numbers.shortened(move.what, 90))} <span class="soft">{markup.esc(move.why)}</span>',
         ]
-        for k, move in enumerate(made)
+        for k, move in enumerate(moves)
     ]
     head = ("change", "saved", *costs, "details and reason why it is allowed")
     st.html(markup.table(head, rows, numbers=range(1, 2 + len(costs))))
@@ -61,21 +61,20 @@ def ranked(job: Job[WhatIf], today: int) -> None:
 
     ``today``: bytes of the current plan.
     """
-    found = long_work.result(job, "Ranking changes", "The changes could not be ranked")
-    if found is None:
+    ranking = long_work.result(job, "Ranking changes", "The changes could not be ranked")
+    if ranking is None:
         return
-    note = f"possible changes tried: {found.planned:,} of {found.weighed:,}"
-    note += "; click a change to preview its plan" * bool(found.moves)
+    note = f"possible changes tried: {ranking.planned:,} of {ranking.weighed:,}"
+    note += "; click a change to preview its plan" if ranking.moves else ""
     st.html(markup.heading("Savings of each change", note))
-    if not found.moves:
+    if not ranking.moves:
         st.html(markup.empty("No single change saves memory", "Set a memory limit to try combinations of changes."))
         return
-    worth = [move for move in found.moves if move.bytes * WORTH >= today] or list(found.moves)
-    listed = tuple(sorted(worth, key=lambda move: move.kind != "planner")[:LISTED])  # another planner costs nothing
-    if len(listed) < len(found.moves):
-        st.caption(
-            f"{numbers.of(len(listed), len(found.moves), 'change')} listed: other planners, then the largest savings."
-        )
+    large = [move for move in ranking.moves if move.bytes * WORTH >= today] or list(ranking.moves)
+    listed = tuple(sorted(large, key=lambda move: move.kind != "planner")[:LISTED])  # another planner costs nothing
+    if len(listed) < len(ranking.moves):
+        count = numbers.of(len(listed), len(ranking.moves), "change")
+        st.caption(f"{count} listed: other planners, then the largest savings.")
     table = pd.DataFrame(
         {
             "change": [move.kind for move in listed],
@@ -89,7 +88,7 @@ def ranked(job: Job[WhatIf], today: int) -> None:
     )
     table = table.drop(columns=[name for name in ("extra FLOPs", "transferred") if not table[name].any()])
     key = "fit-single." + "/".join(sorted({move.kind for move in listed}))
-    at = next((k for k, move in enumerate(listed) if (move.kind, move.what) == state.raw(CHOSEN)), None)
+    row = next((k for k, move in enumerate(listed) if (move.kind, move.what) == state.raw(CHOSEN)), None)
     columns = {
         "change": st.column_config.TextColumn(width=90),
         "share": st.column_config.TextColumn("of the plan", width=90),
@@ -98,7 +97,7 @@ def ranked(job: Job[WhatIf], today: int) -> None:
         "extra FLOPs": st.column_config.NumberColumn(format="localized"),
         "transferred": st.column_config.NumberColumn("transferred (B)", format="localized"),
     }
-    picks = Picks(key, None if at is None else (at, "details"), lambda cell: _choose(listed, cell))
+    picks = Picks(key, None if row is None else (row, "details"), lambda cell: _choose(listed, cell))
     pickable(table, picks, columns)
 
 
