@@ -30,16 +30,16 @@ REFRESH = 2.0
 def draw() -> None:
     """Draw the memory of a model per commit, a table of all models, and the sweeps."""
     try:
-        keeper = history.store()
-        assert keeper is not None, "the view is hidden without a store"
-        _of(keeper)
+        store = history.store()
+        assert store is not None, "the view is hidden without a store"
+        _view(store)
     except TmmuError as error:
         st.html(markup.claim("The store cannot be read"))
         st.html(markup.error_card({**error.record(), "title": "The store cannot be read", "code": "STORE"}))
 
 
-def _of(keeper: Store) -> None:
-    lines = keeper.lines()
+def _view(store: Store) -> None:
+    lines = store.lines()
     if not lines:
         st.html(markup.claim("No recorded runs"))
         how = "Run: tmmu record model.onnx --as MODEL@COMMIT --store URL. Use the store URL of this server."
@@ -47,20 +47,20 @@ def _of(keeper: Store) -> None:
     else:
         models = sorted({line.model for line in lines})
         model = state.choice().model if state.choice().model in models else models[0]
-        runs = _runs(keeper, model)
-        st.html(markup.claim(_claim(keeper, runs), [numbers.count(len(runs), "run")]))
+        runs = _runs(store, model)
+        st.html(markup.claim(_claim(store, runs), [numbers.count(len(runs), "run")]))
         _choose(models, sorted({line.branch for line in lines if line.model == model}), runs)
-        _drawn(runs)
+        _chart(runs)
         _table(lines)
-    _sweeps(keeper)
+    _sweeps(store)
 
 
-def _runs(keeper: Store, model: str) -> tuple[Run, ...]:
+def _runs(store: Store, model: str) -> tuple[Run, ...]:
     """Return the runs of the chosen branch that are comparable with its latest run, as in ``tmmu bisect``."""
     from tmmu_core.store.find_growth import comparable_runs
     from tmmu_core.store.run_label import MAIN
 
-    runs = keeper.runs(model)
+    runs = store.runs(model)
     branches = {run.branch for run in runs}
     branch = state.choice().branch
     branch = branch if branch in branches else MAIN if MAIN in branches else runs[-1].branch
@@ -68,7 +68,7 @@ def _runs(keeper: Store, model: str) -> tuple[Run, ...]:
     return comparable_runs(runs)[-MOST_RUNS:]
 
 
-def _claim(keeper: Store, runs: tuple[Run, ...]) -> str:
+def _claim(store: Store, runs: tuple[Run, ...]) -> str:
     """Return the title: ``resnet50 on main takes 9.19 MiB since 8f1c2ab (+1.00 MiB)``."""
     last = runs[-1]
     changed = next((k for k in range(len(runs) - 1, 0, -1) if runs[k].extent_bytes != runs[k - 1].extent_bytes), None)
@@ -76,7 +76,7 @@ def _claim(keeper: Store, runs: tuple[Run, ...]) -> str:
     if changed is None:
         return f"{title}, unchanged in all runs"
     before, after = runs[changed - 1 : changed + 1]
-    causes = [numbers.delta_bytes(after.extent_bytes - before.extent_bytes), *keeper.planned_differently(before, after)]
+    causes = [numbers.delta_bytes(after.extent_bytes - before.extent_bytes), *store.planned_differently(before, after)]
     return f"{title} since {numbers.shortened(after.commit, 12)} ({'; '.join(causes)})"
 
 
@@ -102,10 +102,10 @@ def _choose(models: list[str], branches: list[str], runs: tuple[Run, ...]) -> No
 # --- the curve over commits, and clicks on its points ------------------------------------------------------------
 
 
-def _drawn(runs: tuple[Run, ...]) -> None:
+def _chart(runs: tuple[Run, ...]) -> None:
     picked = _picked(runs)
     key = f"history.{runs[-1].model}.{runs[-1].branch}.{len(runs)}.{picked}"
-    note = "click a commit, then a second one to compare them"
+    note = "click two commits to compare them"
     if picked is not None:
         note = f"{runs[picked].commit} selected: click another commit to compare them"
     st.html(markup.heading("Arena size, peak and lower bound", note))
@@ -159,19 +159,19 @@ def over_commits(runs: Sequence[Run], picked: int | None) -> go.Figure:
 
 def _picked(runs: tuple[Run, ...]) -> int | None:
     """Return the index of the selected run; ``None`` without one."""
-    at = state.choice().pick
-    return next((k for k in reversed(range(len(runs))) if runs[k].commit == at), None)
+    commit = state.choice().pick
+    return next((k for k in reversed(range(len(runs))) if runs[k].commit == commit), None)
 
 
 def _click(key: str, runs: tuple[Run, ...]) -> None:
     point = state.clicked_point(key)
     if point is None:
         return
-    at, picked = int(point["customdata"][0]), _picked(runs)
-    if picked is None or picked == at:
-        state.choose(pick="" if picked == at else runs[at].commit)
+    clicked, picked = int(point["customdata"][0]), _picked(runs)
+    if picked is None or picked == clicked:
+        state.choose(pick="" if picked == clicked else runs[clicked].commit)
         return
-    before, after = sorted((picked, at))
+    before, after = sorted((picked, clicked))
     choice = state.choice()
     state.choose(source=history.source_of(runs[after]), baseline=history.source_of(runs[before]))
     state.choose(model=choice.model, branch=choice.branch, pick="", tab="")
@@ -195,44 +195,44 @@ def _table(lines: tuple[Line, ...]) -> None:
 
 
 def _row(line: Line) -> list[str]:
-    css = "worse" if line.change_bytes > 0 else "better"
-    change = "none" if line.before_bytes is None else numbers.delta_bytes(line.change_bytes)
     cells = [line.model, line.branch, line.planner, line.mode, f"{line.runs:,}"]
     cells += [numbers.short_bytes(line.extent_bytes), numbers.short_bytes(line.lower_bound_bytes)]
-    marked = markup.esc(change) if line.before_bytes is None else f'<span class="{css}">{markup.esc(change)}</span>'
-    return [*map(markup.esc, cells), marked, markup.esc(line.changed_at[:10]), markup.esc(line.changed_commit)]
+    change = "none"
+    if line.before_bytes is not None:
+        css = "worse" if line.change_bytes > 0 else "better"
+        change = f'<span class="{css}">{markup.esc(numbers.delta_bytes(line.change_bytes))}</span>'
+    return [*map(markup.esc, cells), change, markup.esc(line.changed_at[:10]), markup.esc(line.changed_commit)]
 
 
 # --- sweeps ------------------------------------------------------------------------------------------------------
 
 
-def _sweeps(keeper: Store) -> None:
+def _sweeps(store: Store) -> None:
     from tmmu_core.store import stored_sweeps
 
-    every = stored_sweeps.sweeps(keeper)
-    if not every:
+    sweeps = stored_sweeps.sweeps(store)
+    if not sweeps:
         return
     st.html(markup.heading("Sweeps", "latest first"))
-    running = any(sweep.done < sweep.points for sweep in every)
+    is_running = any(sweep.done < sweep.points for sweep in sweeps)
 
-    @st.fragment(run_every=REFRESH if running else None)
+    @st.fragment(run_every=REFRESH if is_running else None)
     def watch() -> None:
-        for sweep in stored_sweeps.sweeps(keeper)[:5]:
-            _sweep(keeper, sweep)
+        for sweep in stored_sweeps.sweeps(store)[:5]:
+            _sweep(store, sweep)
 
     watch()
 
 
-def _sweep(keeper: Store, sweep: Sweep) -> None:
+def _sweep(store: Store, sweep: Sweep) -> None:
     from tmmu_core.store import stored_sweeps
 
-    of = ", ".join(str(name) for name in sweep.request.get("sources", ()))
+    files = ", ".join(str(name) for name in sweep.request.get("sources", ()))
     failed = f", {sweep.failed:,} failed" if sweep.failed else ""
-    progress = f"{sweep.name}, {sweep.at[:16]}Z: {sweep.done:,} of {sweep.points:,} points{failed}; {of}"
+    progress = f"{sweep.name}, {sweep.at[:16]}Z: {sweep.done:,} of {sweep.points:,} points{failed}; {files}"
     st.progress(min(1.0, sweep.done / max(1, sweep.points)), text=for_markdown(numbers.shortened(progress, 160)))
-    rows = [row for kept in stored_sweeps.results_of(keeper, sweep.name, last=MOST_ROWS) for row in kept.rows][
-        -MOST_ROWS:
-    ]
+    points = stored_sweeps.results_of(store, sweep.name, last=MOST_ROWS)
+    rows = [row for point in points for row in point.rows][-MOST_ROWS:]
     with st.expander(numbers.of(len(rows), sweep.done, "row"), expanded=False):
         head = ["model", "planner", "mode", "alignment", "lower bound", "size", "error"]
         st.html(markup.table(head, [_sweep_row(row) for row in rows], numbers=(3, 4, 5)))
@@ -240,8 +240,8 @@ def _sweep(keeper: Store, sweep: Sweep) -> None:
 
 def _sweep_row(row: dict[str, object]) -> list[str]:
     error = row.get("error")
-    why = f"{error.get('code_id')}: {error.get('message')}" if isinstance(error, dict) else ""
+    message = f"{error.get('code_id')}: {error.get('message')}" if isinstance(error, dict) else ""
     cells = [row.get("model") or row.get("name") or "", row["planner"], row["mode"] or "", row["alignment"] or ""]
     figures = [row["lower_bound_bytes"], row["extent_bytes"]]
-    cells += ["" if n is None else numbers.short_bytes(int(str(n))) for n in figures]
-    return [markup.esc(str(cell)) for cell in [*cells, numbers.shortened(why, 80)]]
+    cells += ["" if size is None else numbers.short_bytes(int(str(size))) for size in figures]
+    return [markup.esc(str(cell)) for cell in [*cells, numbers.shortened(message, 80)]]

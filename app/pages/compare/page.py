@@ -68,9 +68,8 @@ def page() -> None:
         body(left, right, comparison, plan_drawing.store(right, left, key="compare-bytes"))
     else:
         st.html(page_frame.digest_card(left if page_frame.is_digest(left) else right))
-    st.html(markup.heading("Arenas", "baseline → candidate") + arenas(comparison, left.plan, right.plan))
-    if not comparison.incomparable:
-        st.html(reasons(comparison))
+    where = "" if comparison.incomparable else reasons(comparison)
+    st.html(markup.heading("Arenas", "baseline → candidate") + arenas(comparison, left.plan, right.plan) + where)
 
 
 def baselines(shown: Shown) -> dict[str, str]:

@@ -44,31 +44,19 @@ def page() -> None:
 def report(shown: Shown, stem: str) -> None:
     """Draw the download of the HTML report, with a checkbox that adds the baseline of Compare."""
     st.html(markup.heading("Report", "one HTML file with interactive maps; needs no network"))
-    baseline = _baseline()
-    against = st.checkbox(
-        for_markdown(f"Compare with {baseline.opened.name} · {baseline.plan.planner}")
-        if baseline
-        else "Compare with a baseline",
+    choice = planning.baseline_of(state.choice())
+    job = None if choice is None else planning.plan_job(choice)
+    baseline = job.result() if job is not None and job.wait(planning.PATIENCE) and job.worked else None
+    name = f"{baseline.opened.name} · {baseline.plan.planner}" if baseline else "a baseline"
+    with_baseline = st.checkbox(
+        for_markdown(f"Compare with {name}"),
         value=baseline is not None,
         disabled=baseline is None,
         help=None if baseline else "Choose a baseline on Compare first.",
     )
     dark = st.checkbox("Dark theme", key="w.report-dark")
-    _download(
-        "Download report",
-        f"{stem}.report.html",
-        "text/html",
-        partial(downloads.report, shown, baseline if against else None, review.current(), dark=dark),
-        primary=True,
-    )
-
-
-def _baseline() -> Shown | None:
-    target = planning.baseline_of(state.choice())
-    if target is None:
-        return None
-    job = planning.plan_job(target)
-    return job.result() if job.wait(planning.PATIENCE) and job.worked else None
+    make = partial(downloads.report, shown, baseline if with_baseline else None, review.current(), dark=dark)
+    _download("Download report", f"{stem}.report.html", "text/html", make, primary=True)
 
 
 def link(shown: Shown) -> None:
@@ -82,10 +70,11 @@ def link(shown: Shown) -> None:
         )
 
 
-def _row(label: str, name: str, mime: str, what: str, make: Callable[[], bytes | str]) -> None:
+def _row(label: str, name: str, mime: str, purpose: str, make: Callable[[], bytes | str]) -> None:
     with controls.row(f"take.{name}"):
         _download(label, name, mime, make)
-        st.html(f'<div class="tm"><code>{markup.esc(name)}</code> <span class="soft">{markup.esc(what)}</span></div>')
+        text = f'<code>{markup.esc(name)}</code> <span class="soft">{markup.esc(purpose)}</span>'
+        st.html(f'<div class="tm">{text}</div>')
 
 
 def _download(label: str, name: str, mime: str, make: Callable[[], bytes | str], *, primary: bool = False) -> None:
@@ -109,20 +98,20 @@ def measured_by_runtime(shown: Shown, make: Callable[[], bytes | str]) -> None:
     """
     if not st.toggle(f"Measure with {MICRO}", key="measure-tflm"):
         return
-    written = make()
-    assert isinstance(written, bytes)
-    job, failed = page_jobs.tflm_runs(written, shown.opened), f"{MICRO} could not run the model"
-    found = long_work.result(job, f"Measuring with {MICRO}", failed, source=shown.opened.name, patience=0)
-    if found is None:
+    model = make()
+    assert isinstance(model, bytes)
+    job, failed = page_jobs.tflm_runs(model, shown.opened), f"{MICRO} could not run the model"
+    measured = long_work.result(job, f"Measuring with {MICRO}", failed, source=shown.opened.name, patience=0)
+    if measured is None:
         return
-    figures = found.figures
+    figures = measured.figures
     before, after = figures["arena"], figures["arena_with_plan"]
     heads = ("TFLM's own plan", figures["head"]), ("with this plan", figures["head_with_plan"])
-    st.plotly_chart(bars(*heads, found.given.bound), key="tflm-head", config=CONFIG)
+    st.plotly_chart(bars(*heads, measured.given.bound), key="tflm-head", config=CONFIG)
     st.caption(
         f"Bars: bytes of the tensors (head of the arena). Smallest arena that runs on this machine: "
         f"{numbers.full_bytes(before)} → {numbers.full_bytes(after)}. "
-        f"Outputs {'equal' if found.outputs_equal else 'DIFFERENT'} on random inputs."
+        f"Outputs {'equal' if measured.outputs_equal else 'DIFFERENT'} on random inputs."
     )
     st.code(f"alignas(16) uint8_t TensorArena[{after}];  // {before} without the plan", language="cpp")
 

@@ -134,7 +134,7 @@ def pick_kinds() -> None:
 def body(shown: Shown, fitted: Fitted, capacity: Capacity) -> None:
     """Draw the result: the changes, bytes against cost, live bytes, memory map, savings of each change."""
     down = page_jobs.whole_curve(state.choice(), _kinds()) if state.raw("fit.down") else None
-    is_searching = down is not None and not down.finished
+    is_searching = down is not None and not down.wait(planning.PATIENCE)
     points = pareto([*fitted.curve, *down.result()]) if down is not None and down.worked else fitted.curve
     key = f"fit-curve.{shown.key}.{capacity.key}.{state.choice().fit_kinds}.{len(points)}"
     curve_key, point = state.raw("fit.point") or ("", -1)

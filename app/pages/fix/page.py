@@ -46,15 +46,16 @@ def planners(shown: Shown) -> None:
     """Run all planners, one after the other, and list their plans."""
     job = planning.every_planner(state.choice())
     job.wait(planning.PATIENCE)
-    plans, refusals = results(shown)
+    plans, errors = results(shown)
     st.html(markup.claim(claim(shown, plans)))
     if not job.finished:
         long_work.progress(job, "Running all planners", follow=True)
     elif job.stopping:
         about = "Run the stopped planners again and wait until they finish."
         st.button("Run the remaining planners", on_click=planning.go_on, args=(state.choice(),), help=about)
-    st.html(_table(shown, plans, refusals))
-    if shown.choice.planner in plans and plans[shown.choice.planner].layout_hash != shown.plan.layout_hash:
+    st.html(_table(shown, plans, errors))
+    own = plans.get(shown.choice.planner or "")
+    if own is not None and own.layout_hash != shown.plan.layout_hash:
         st.caption(
             "The planner of the current plan stopped when the plan fitted the memory limit. The table shows the "
             "smallest plan of each planner instead."
@@ -65,15 +66,15 @@ def planners(shown: Shown) -> None:
 def results(shown: Shown) -> tuple[dict[str, Plan], dict[str, TmmuError]]:
     """Return ``(planner → plan, planner → error)`` of the planners that have finished."""
     plans: dict[str, Plan] = {}
-    refusals: dict[str, TmmuError] = {}
+    errors: dict[str, TmmuError] = {}
     for name in planning.planners_for(shown.opened):
         job = job_table().known(planning.plan_key(planning.compared_under(state.choice(), name)))
         if job is not None and job.finished:
             try:
                 plans[name] = job.result().plan
             except TmmuError as error:
-                refusals[name] = error
-    return plans, refusals
+                errors[name] = error
+    return plans, errors
 
 
 def claim(shown: Shown, plans: dict[str, Plan]) -> str:
@@ -82,13 +83,12 @@ def claim(shown: Shown, plans: dict[str, Plan]) -> str:
     if not valid:
         return "No planner has finished"
     best = min(valid, key=lambda name: _order(plans[name], name))
-    least, now = totals(plans[best]), totals(shown.plan).extent_bytes
-    reach = "the lower bound" if not least.gap[0] else f"{numbers.over_bound(*least.gap)} over the lower bound"
-    more = numbers.gap(now, least.extent_bytes)
-    rest = "" if now <= least.extent_bytes else f"; {shown.plan.planner} needs {more} more"
-    equal = sum(totals(plans[name]).extent_bytes == least.extent_bytes for name in valid) - 1
-    who = f"{best} is" if not equal else f"{best} and {numbers.count(equal, 'other')} are"
-    return f"{who} best: {numbers.short_bytes(least.extent_bytes)}, {reach}{rest}"
+    figures, size, current = totals(plans[best]), totals(plans[best]).extent_bytes, totals(shown.plan).extent_bytes
+    gap = "the lower bound" if not figures.gap[0] else f"{numbers.over_bound(*figures.gap)} over the lower bound"
+    more = f"; {shown.plan.planner} needs {numbers.gap(current, size)} more" if current > size else ""
+    equal = sum(totals(plans[name]).extent_bytes == size for name in valid) - 1
+    names = f"{best} and {numbers.count(equal, 'other')} are" if equal else f"{best} is"
+    return f"{names} best: {numbers.short_bytes(size)}, {gap}{more}"
 
 
 def _own_memories(name: str) -> bool:
@@ -105,35 +105,35 @@ def _order(plan: Plan, name: str) -> tuple[int, int, str]:
     return totals(plan).extent_bytes, int(plan.metrics.get("allocation_time_ns", 0)), name
 
 
-def _table(shown: Shown, plans: dict[str, Plan], refusals: dict[str, TmmuError]) -> str:
-    ordered = sorted(plans, key=lambda name: (_own_memories(name), *_order(plans[name], name)))
+def _table(shown: Shown, plans: dict[str, Plan], errors: dict[str, TmmuError]) -> str:
+    names = sorted(plans, key=lambda name: (_own_memories(name), *_order(plans[name], name)))
     arena = arena_focus.arena(shown)
-    rows = [_row(name, plans[name], arena) for name in ordered]
-    for name, error in refusals.items():
-        rows.append([markup.esc(name), f'<span class="soft">{markup.esc(_why(shown, name, error))}</span>'])
+    rows = [_row(name, plans[name], arena) for name in names]
+    for name, error in errors.items():
+        rows.append([markup.esc(name), f'<span class="soft">{markup.esc(_reason(shown, name, error))}</span>'])
     head = ("planner", totals_text.EXTENT, "above the lower bound", "gap", "optimality", "planning time", "layout")
-    now = ordered.index(shown.choice.planner) if shown.choice.planner in ordered else -1
-    return markup.table(head, rows, numbers=(1, 2, 3, 5), now=now)
+    current = names.index(shown.choice.planner) if shown.choice.planner in names else -1
+    return markup.table(head, rows, numbers=(1, 2, 3, 5), now=current)
 
 
 def _row(name: str, plan: Plan, arena: str) -> list[str]:
-    sums, status = totals(plan), _status(plan)
-    here = arena if arena in plan.arena_of else arena_focus.largest(plan)
+    figures, status = totals(plan), _status(plan)
+    arena = arena if arena in plan.arena_of else arena_focus.largest(plan)
     summary = PLANNERS[name].summary if name in PLANNERS else "Offsets of the file."
-    about = certificate_text.planner_remark(plan, here) or summary
+    about = certificate_text.planner_remark(plan, arena) or summary
     memories = f" (memories: {', '.join(plan.arena_of)})" if _own_memories(name) else ""
     return [
-        f'<abbr title="{markup.esc(about)}">{markup.esc(certificate_text.planner_of(plan, here) + memories)}</abbr>',
-        markup.size(sums.extent_bytes),
-        markup.esc(numbers.short_bytes(sums.gap[0])),
-        markup.esc(numbers.over_bound(*sums.gap)),
+        f'<abbr title="{markup.esc(about)}">{markup.esc(certificate_text.planner_of(plan, arena) + memories)}</abbr>',
+        markup.size(figures.extent_bytes),
+        markup.esc(numbers.short_bytes(figures.gap[0])),
+        markup.esc(numbers.over_bound(*figures.gap)),
         f'<span class="{"better" if status == OPTIMAL else ""}">{markup.esc(status)}</span>',
         markup.esc(numbers.duration(int(plan.metrics.get("allocation_time_ns", 0)) or None)),
         f'<span class="mono">{numbers.short_hash(plan.layout_hash)}</span>',
     ]
 
 
-def _why(shown: Shown, name: str, error: TmmuError) -> str:
+def _reason(shown: Shown, name: str, error: TmmuError) -> str:
     """Return the reason why a planner has no plan."""
     if shown.opened.problem is not None and _own_memories(name):
         return "needs a graph: it selects memories by tensor role"
@@ -149,8 +149,8 @@ def _courses(plans: dict[str, Plan], arena: str) -> None:
             continue
         drawn.append(points)
         nodes = plan.notes[arena].get("nodes")
-        left = "proven minimal" if points[-1].bound == points[-1].extent else "gap not closed"
-        st.html(markup.heading(f"{name}: size and proven bound of {arena}, over search nodes", left))
+        note = "proven minimal" if points[-1].bound == points[-1].extent else "gap not closed"
+        st.html(markup.heading(f"{name}: size and proven bound of {arena}, over search nodes", note))
         fig = search_course(points, nodes if isinstance(nodes, int) else 0)
         st.plotly_chart(fig, key=f"course.{name}.{arena}.{plan.tmmu_plan_hash.hex()}", config=CONFIG)
 

@@ -13,8 +13,6 @@ from tmmu_core.graph.sharding.shard_spec import ShardSpec
 from tmmu_core.plans.making.ranks import RankPlans
 
 MOST_IN_ONE_ROW = 64
-MOST_LABELLED = 6
-"""Maximum number of ranks whose cells have labels. More labels would overlap in a window of 390 pixels."""
 SCALE = [[0.0, "rgba(0,114,178,0.06)"], [0.5, "rgba(0,114,178,0.55)"], [1.0, "#004f7c"]]
 
 
@@ -94,15 +92,9 @@ def heat_map(ranks: RankPlans, places: Sequence[str], *, look: int | None) -> go
 
 def _band(fig: go.Figure, ranks: RankPlans, number: int, fold_: Fold, cell: int) -> None:
     """Draw the coloured cells of one arena."""
-    column = ranks.extents[:, number]
-    most, least = int(column.max()), int(column.min())
     x, y = np.array([fold_.at(rank) for rank in range(ranks.world_size)]).T
     z = np.full((fold_.rows, fold_.columns), np.nan)
-    z[y, x] = column.astype(np.float64) / max(1, int(ranks.extents.max()))
-    texts = None
-    if least < most and ranks.world_size <= MOST_LABELLED:
-        texts = np.full((fold_.rows, fold_.columns), "", object)
-        texts[y, x] = [numbers.short_bytes(int(n)) for n in column]
+    z[y, x] = ranks.extents[:, number].astype(np.float64) / max(1, int(ranks.extents.max()))
     fig.add_trace(
         go.Heatmap(
             z=z,
@@ -112,8 +104,6 @@ def _band(fig: go.Figure, ranks: RankPlans, number: int, fold_: Fold, cell: int)
             showscale=False,
             xgap=1 if fold_.columns <= 256 else 0,
             ygap=1 if cell > 7 else 0,
-            text=texts,
-            texttemplate="%{text}" if texts is not None else None,
             hoverinfo="skip",
         ),
         row=number + 1,
@@ -146,14 +136,14 @@ def _clicks(fig: go.Figure, ranks: RankPlans, number: int, fold_: Fold, cell: in
 
 
 def _axes(fig: go.Figure, fold_: Fold, bands: int) -> None:
-    ticks = _ticks(fold_)
+    rows = _ticks(fold_.rows, 8)
     plain = {"fixedrange": True, "showgrid": False, "zeroline": False, "ticks": "", "showline": False}
-    fig.update_xaxes(range=[-0.5, fold_.columns - 0.5], tickvals=ticks[0], **plain)
-    fig.update_yaxes(range=[fold_.rows - 0.5, -0.5], tickvals=ticks[1], showticklabels=fold_.rows > 1, **plain)
+    fig.update_xaxes(range=[-0.5, fold_.columns - 0.5], tickvals=_ticks(fold_.columns, 32), **plain)
+    fig.update_yaxes(range=[fold_.rows - 0.5, -0.5], tickvals=rows, showticklabels=fold_.rows > 1, **plain)
     if fold_.along:
         fig.update_yaxes(title={"text": fold_.along, "standoff": 4})
     elif fold_.rows > 1:
-        fig.update_yaxes(ticktext=[str(row * fold_.columns) for row in ticks[1]])
+        fig.update_yaxes(ticktext=[str(row * fold_.columns) for row in rows])
     fig.update_xaxes(title={"text": fold_.across, "standoff": 4}, row=bands, col=1)
     margin = {"l": 56 if fold_.rows > 1 else 10, "r": 10, "t": 24, "b": 38}
     fig.update_layout(margin=margin, clickmode="event+select", hovermode="closest", dragmode=False)
@@ -163,17 +153,14 @@ def _range(column: np.ndarray) -> str:
     most, least = int(column.max()), int(column.min())
     if most == least:
         return f"{numbers.short_bytes(most)} on every rank"
-    holders = np.flatnonzero(column == most)
-    who = f"rank {holders[0]}" if len(holders) == 1 else f"{len(holders):,} ranks"
-    return f"{numbers.short_bytes(least)} to {numbers.short_bytes(most)} (on {who})"
+    ranks = np.flatnonzero(column == most)
+    where = f"rank {ranks[0]}" if len(ranks) == 1 else f"{len(ranks):,} ranks"
+    return f"{numbers.short_bytes(least)} to {numbers.short_bytes(most)} (on {where})"
 
 
-def _ticks(fold_: Fold) -> tuple[list[int], list[int]]:
-    def every(count: int, most: int) -> list[int]:
-        step = next(s for s in (1, 2, 4, 8, 16, 32, 64, 128) if count <= most * s or s == 128)
-        return list(range(0, count, step))
-
-    return every(fold_.columns, 32), every(fold_.rows, 8 if fold_.rows <= 8 else 6)
+def _ticks(count: int, most: int) -> list[int]:
+    """Return at most ``most`` ticks from 0 to ``count``, a power of two apart."""
+    return list(range(0, count, 1 << (-(-count // most) - 1).bit_length()))
 
 
 def shares(rows: Sequence[tuple[str, int, int]]) -> go.Figure:

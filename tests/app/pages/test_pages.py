@@ -144,7 +144,9 @@ def test_two_drawings_share_a_byte_scale() -> None:
     at = opened("compare", baseline="planner:naive")
     at.segmented_control(key="w.how").set_value("Side by side").run()
     states = [
-        element.proto.json for element in at.get("bidi_component") if element.proto.id.endswith(("left", "right"))
+        element.proto.json
+        for element in at.get("bidi_component")
+        if element.proto.id.endswith(("Baseline", "Candidate"))
     ]
     extents = [
         planning.make_plan(Choice(planner=name)).plan.arena_of["activations"].extent_bytes
