@@ -38,13 +38,13 @@ def draw(shown: Shown) -> None:
 
 def claim(arena: str, extent: int, step: int, now: dict[str, int]) -> str:
     """Return the title: ``25 % of activations holds no live tensor at #13: 1.2 MiB, mostly holes``."""
-    idle = extent - now["live"]
-    if not idle:
+    unused = extent - now["live"]
+    if not unused:
         return f"All {numbers.short_bytes(extent)} of {arena} are live at {numbers.step(step)}"
-    most = max(ACCOUNTS[1:], key=lambda account: (now[account], account))
+    largest = max(ACCOUNTS[1:], key=lambda account: (now[account], account))
     return (
-        f"{numbers.percent(idle, extent)} of {arena} holds no live tensor at {numbers.step(step)}: "
-        f"{numbers.short_bytes(idle)}, mostly {ACCOUNT_LOOKS[most][0]}"
+        f"{numbers.percent(unused, extent)} of {arena} holds no live tensor at {numbers.step(step)}: "
+        f"{numbers.short_bytes(unused)}, mostly {ACCOUNT_LOOKS[largest][0]}"
     )
 
 
@@ -64,8 +64,7 @@ def slots(shown: Shown, arena: str) -> None:
         st.html(markup.heading("No slots", numbers.WHY_NO_SLOTS))
         return
     st.html(markup.heading("Slots", "unused bytes × live steps; click a row to select the largest tensor"))
-    found = reports(shown, arena)
-    listed = sorted(found, key=lambda r: (-r.unused_byte_steps, r.slot))[: tensor_table.MOST_ROWS]
+    listed = sorted(reports(shown, arena), key=lambda r: (-r.unused_byte_steps, r.slot))[: tensor_table.MOST_ROWS]
     frame = pd.DataFrame(
         {
             "slot": [r.slot for r in listed],

@@ -61,19 +61,15 @@ def given_offsets(shown: Shown) -> None:
     """Draw a button that compares the offsets of the file with a computed plan, for a file with offsets."""
     if shown.opened.packing is None:
         return
+    is_given = shown.choice.planner == GIVEN
     with controls.row("given"):
-        if shown.choice.planner == GIVEN:
-            text = "These offsets are from the file."
-            again = st.button("Plan again and compare", key="again", type="primary")
-            target = planning.BEST
-        else:
-            text = "The file also has offsets."
-            again = st.button(f"Compare the file's offsets with {shown.choice.planner}", key="again")
-            target = shown.choice.planner or shown.plan.planner
+        text = "These offsets are from the file." if is_given else "The file also has offsets."
+        label = "Plan again and compare" if is_given else f"Compare the file's offsets with {shown.choice.planner}"
+        clicked = st.button(label, key="again", type="primary" if is_given else "secondary")
         notes = "; ".join(shown.opened.notes)
         st.html(f'<div class="tm">{text} <span class="soft">{markup.esc(notes[:1].upper() + notes[1:])}</span></div>')
-    if again:
-        if target != shown.choice.planner:
+    if clicked:
+        if is_given:
             state.choose(**planning.best(shown.choice))
         state.choose(baseline=f"planner:{GIVEN}", swapped=False)
         st.switch_page("pages/compare/page.py")
@@ -84,13 +80,13 @@ def _body(shown: Shown, handle: PlanHandle, view: str) -> None:
     """Draw the map, the tensor card and the view. A selection reruns only this function."""
     left, right = st.columns([0.755, 0.245], gap="small")
     with left:
-        how: dict[str, Any] = {"height": 300} if view in OF_A_STEP else {"height": 400, "room": ROOM}
+        options: dict[str, Any] = {"height": 400, "room": ROOM}
         if view in OF_A_STEP:
-            how["step"] = arena_focus.step_of(shown, arena_focus.arena(shown))
+            options = {"height": 300, "step": arena_focus.step_of(shown, arena_focus.arena(shown))}
         if view == "device":
             memory = Memory(plan_drawing.end_to_end(shown.plan), device_bytes(shown))
-            how |= {"arena": None, "view": "map", "colour": state.choice().colour or "arena", "memory": memory}
-        plan_drawing.canvas(handle, title=False, marked=marks.rows(shown), flags=review_panel.flags(shown), **how)
+            options |= {"arena": None, "view": "map", "colour": state.choice().colour or "arena", "memory": memory}
+        plan_drawing.canvas(handle, title=False, marked=marks.rows(shown), flags=review_panel.flags(shown), **options)
         _step_range(shown)
         if view == "map":
             _tables(shown)
@@ -121,23 +117,22 @@ def _step_range(shown: Shown) -> None:
     arena = arena_focus.arena(shown)
     if span is None or span[0] >= plan.steps or not arena:
         return
-    found = plan_rows.over_steps(shown, span, arena)
-    sums = (
-        numbers.count(len(found.rows), "buffer"),
-        f"peak {numbers.short_bytes(found.peak)} at {numbers.step(found.peak_step)}",
-        f"mean {numbers.short_bytes(found.mean)}",
+    buffers = plan_rows.over_steps(shown, span, arena)
+    title = (
+        f"Steps {numbers.live_range(*span)} of {arena}: {numbers.count(len(buffers.rows), 'buffer')}, "
+        f"peak {numbers.short_bytes(buffers.peak)} at {numbers.step(buffers.peak_step)}, "
+        f"mean {numbers.short_bytes(buffers.mean)}"
     )
     with controls.row("step-range"):
-        title = f"Steps {numbers.live_range(*span)} of {arena}: {', '.join(sums)}"
         st.html(markup.heading(title, "most bytes × steps first; click a row to select"))
         controls.button("✕", "no-range", {"span": ""}, help="Clear the range")
-    listed = found.rows[: tensor_table.MOST_ROWS]
+    listed = buffers.rows[: tensor_table.MOST_ROWS]
     table = pd.DataFrame(
         {
             "tensor": [plan.tensor_ids[row] for row, _, _ in listed],
             "size": [size for _, size, _ in listed],
             "steps in range": [steps for _, _, steps in listed],
-            "share of bytes × steps": [numbers.percent(size * steps, found.byte_steps) for _, size, steps in listed],
+            "share of bytes × steps": [numbers.percent(size * steps, buffers.byte_steps) for _, size, steps in listed],
             "first write": [int(plan.birth[row]) for row, _, _ in listed],
             "freed": [int(plan.death[row]) for row, _, _ in listed],
         }

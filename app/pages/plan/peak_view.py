@@ -35,8 +35,8 @@ def draw(shown: Shown) -> None:
     plan = shown.plan
     arena = arena_focus.arena(shown)
     step = arena_focus.step_of(shown, arena)
-    own = plan_rows.storages_alive(shown, step, arena)
-    st.html(markup.claim(claim(shown, arena, step, own)))
+    buffers = plan_rows.storages_alive(shown, step, arena)
+    st.html(markup.claim(claim(shown, arena, step, buffers)))
     left, right = st.columns([0.58, 0.42], gap="medium")
     with left:
         groupings = _groupings(shown)
@@ -48,57 +48,59 @@ def draw(shown: Shown) -> None:
         note = "area: bytes; click a group to open it, a buffer to select it"
         st.html(markup.heading(f"Live buffers by {name}", note))
         key = f"peak-areas.{shown.key}.{arena}.{step}.{name}"
-        st.plotly_chart(treemap(plan, own, *groupings[name]), key=key, config=CONFIG)
-        if len(own) > MOST_BOXES:
-            st.caption(f"{MOST_BOXES:,} of {numbers.count(len(own), 'buffer')} drawn, largest first.")
+        st.plotly_chart(treemap(plan, buffers, *groupings[name]), key=key, config=CONFIG)
+        if len(buffers) > MOST_BOXES:
+            st.caption(f"{MOST_BOXES:,} of {numbers.count(len(buffers), 'buffer')} drawn, largest first.")
     with right:
         _list(shown, alive_at(plan, step, arena))
 
 
-def claim(shown: Shown, arena: str, step: int, own: list[tuple[int, int]]) -> str:
-    """Return the title: ``6.89 MiB of activations live in 3 buffers at the peak, #13 n12; the largest has 44.4 %``."""
+def claim(shown: Shown, arena: str, step: int, buffers: list[tuple[int, int]]) -> str:
+    """Return the title: ``6.89 MiB of activations live in 3 buffers at the peak, #13 n12; the largest has 44.4 %``.
+
+    ``buffers``: ``(row of the first tensor, bytes)`` of the live buffers, largest first.
+    """
     plan = shown.plan
     total = int(live_bytes(plan, arena)[curve_points_of(plan).at(step)])
-    at_peak = step == arena_focus.peak_step(shown, arena)
-    where = f"{'the peak, ' if at_peak else ''}{numbers.step(step, numbers.shortened(plan.node_at(step)))}"
-    if not own:
-        return f"No live bytes in {arena} at {where}"
-    largest = numbers.percent(own[0][1], total)
-    buffers = numbers.count(len(own), "buffer")
-    return f"{numbers.short_bytes(total)} of {arena} live in {buffers} at {where}; the largest has {largest}"
+    peak = "the peak, " if step == arena_focus.peak_step(shown, arena) else ""
+    step_text = f"{peak}{numbers.step(step, numbers.shortened(plan.node_at(step)))}"
+    if not buffers:
+        return f"No live bytes in {arena} at {step_text}"
+    largest, count = numbers.percent(buffers[0][1], total), numbers.count(len(buffers), "buffer")
+    return f"{numbers.short_bytes(total)} of {arena} live in {count} at {step_text}; the largest has {largest}"
 
 
 def _groupings(shown: Shown) -> dict[str, Grouping]:
     """Return name → grouping, for each grouping whose data the plan has."""
     plan = shown.plan
-    operators, known = plan_rows.operators(shown), plan_rows.origins(shown)
-    found: dict[str, Grouping] = {}
+    operators, origins = plan_rows.operators(shown), plan_rows.origins(shown)
+    groupings: dict[str, Grouping] = {}
     if plan.categories:
-        found["category"] = (lambda i: (plan.categories[i],)), CATEGORY_COLOURS
-        found["line"] = (lambda i: (line_of(plan.tensor_ids[i]),)), None
-    if known is not None and plan_rows.has_layers(shown):
-        found["layer"] = (lambda i: (known.layer[i] or plan.roles[i],)), row_colours.of_layers(shown)
+        groupings["category"] = (lambda i: (plan.categories[i],)), CATEGORY_COLOURS
+        groupings["line"] = (lambda i: (line_of(plan.tensor_ids[i]),)), None
+    if origins is not None and plan_rows.has_layers(shown):
+        groupings["layer"] = (lambda i: (origins.layer[i] or plan.roles[i],)), row_colours.of_layers(shown)
     if operators is not None:
-        found["operator"] = (lambda i: (operators[i] or plan.roles[i],)), row_colours.of_operators(shown)
+        groupings["operator"] = (lambda i: (operators[i] or plan.roles[i],)), row_colours.of_operators(shown)
     if not plan.categories:
-        found["role"] = (lambda i: (plan.roles[i],)), None
+        groupings["role"] = (lambda i: (plan.roles[i],)), None
     if plan.has_slots:
-        found["slot"] = (lambda i: (f"slot {plan.logical_slot[i]}",)), None
-    if known is not None and known.modules.known_by:
-        found["module"] = (lambda i: tuple((known.module[i] or plan.roles[i]).split("."))), None
-    if known is not None and plan_rows.phases(shown):
-        found["phase"] = (lambda i: (known.phase[i] or plan.roles[i],)), None
-    return found
+        groupings["slot"] = (lambda i: (f"slot {plan.logical_slot[i]}",)), None
+    if origins is not None and origins.modules.known_by:
+        groupings["module"] = (lambda i: tuple((origins.module[i] or plan.roles[i]).split("."))), None
+    if origins is not None and plan_rows.phases(shown):
+        groupings["phase"] = (lambda i: (origins.phase[i] or plan.roles[i],)), None
+    return groupings
 
 
 def _list(shown: Shown, rows: np.ndarray) -> None:
     plan = shown.plan
     listed = numbers.of(min(len(rows), tensor_table.MOST_ROWS), len(rows), "tensor")
     st.html(markup.heading("Live tensors", f"{listed}; tensors of one buffer share its bytes"))
-    wanted = ("tensor", "size", "category", "role", "first write", "freed", "slot", "offset", "shape", "view of")
+    columns = ("tensor", "size", "category", "role", "first write", "freed", "slot", "offset", "shape", "view of")
     largest = tensor_table.by_size(plan, rows)[: tensor_table.MOST_ROWS]
     frame = tensor_table.filled(tensor_table.frame_of(plan, largest))
-    frame = frame[[column for column in wanted if column in frame]]
+    frame = frame[[column for column in columns if column in frame]]
     tensor_table.selectable(frame, f"alive.{shown.key}", state.choice().selected, height=410)
 
 

@@ -59,7 +59,7 @@ def claim(arena: ArenaSummary) -> str:
 
 def reuse_table(plan: Plan, arena: str) -> str:
     """Return the table of the costly reuses of an arena."""
-    found = [reuse for reuse in costly_reuses(plan) if plan.arenas[plan.arena[reuse.first]].name == arena]
+    reuses = [reuse for reuse in costly_reuses(plan) if plan.arenas[plan.arena[reuse.first]].name == arena]
     rows = [
         [
             markup.esc(plan.tensor_ids[reuse.second]),
@@ -68,26 +68,26 @@ def reuse_table(plan: Plan, arena: str) -> str:
             markup.esc(numbers.short_bytes(reuse.high - reuse.low)),
             numbers.grouped(reuse.low),
         ]
-        for reuse in found[:MOST_LISTED]
+        for reuse in reuses[:MOST_LISTED]
     ]
-    listed = numbers.of(len(rows), len(found), "costly reuse")
+    listed = numbers.of(len(rows), len(reuses), "costly reuse")
     head = ("tensor", "waits for the bytes of", "cost", "shared", "from byte")
     return markup.heading("Costly reuses", listed) + markup.table(head, rows, numbers=(2, 3, 4))
 
 
 def reasons(plan: Plan, arena: ArenaSummary) -> list[str]:
     """Return the reasons for the lower bound of the cost: a text for each group of buffers in the proof."""
-    limit = numbers.short_bytes(arena.capacity_bytes)
-    found = []
-    for names in arena.reuse_cost_witness or ():
+    groups = arena.reuse_cost_witness or ()
+    capacity, bound = numbers.short_bytes(arena.capacity_bytes), numbers.grouped(arena.reuse_cost_lower_bound or 0)
+    texts = [f"Every placement of these groups of buffers costs at least {bound}:"] if groups else []
+    for names in groups:
         size = sum(int(plan.size[plan.row_of[name]]) for name in names if name in plan.row_of)
-        buffers = f"{numbers.count(len(names), 'buffer')} need {numbers.short_bytes(size)} together"
-        listed = ", ".join(numbers.shortened(name, 20) for name in names[:6]) + " …" * (len(names) > 6)
-        found.append(f"{buffers}, but the capacity is {limit}; any two of them conflict or have a reuse cost: {listed}")
-    if found:
-        bound = numbers.grouped(arena.reuse_cost_lower_bound or 0)
-        found.insert(0, f"Every placement of these groups of buffers costs at least {bound}:")
-    return found
+        listed = ", ".join(numbers.shortened(name, 20) for name in names[:6]) + (" …" if len(names) > 6 else "")
+        texts.append(
+            f"{numbers.count(len(names), 'buffer')} need {numbers.short_bytes(size)} together, but the capacity is "
+            f"{capacity}; any two of them conflict or have a reuse cost: {listed}"
+        )
+    return texts
 
 
 def savings(points: Sequence[CostPoint], arena: ArenaSummary) -> str:
@@ -96,13 +96,12 @@ def savings(points: Sequence[CostPoint], arena: ArenaSummary) -> str:
     cheaper = [point for point in points if point.cost < cost and point.extent > arena.capacity_bytes]
     if not cheaper:
         return "more capacity does not lower the reuse cost"
-    nearest, free = cheaper[-1], cheaper[0]
-    texts = [
+    smallest_increase, lowest_cost = cheaper[-1], cheaper[0]
+    return "; ".join(
         f"{numbers.short_bytes(point.extent - arena.capacity_bytes)} more capacity lowers the reuse cost by "
         f"{numbers.grouped(cost - point.cost)}"
-        for point in dict.fromkeys((nearest, free))
-    ]
-    return "; ".join(texts)
+        for point in dict.fromkeys((smallest_increase, lowest_cost))
+    )
 
 
 def curve(points: Sequence[CostPoint], arena: ArenaSummary) -> go.Figure:

@@ -20,8 +20,8 @@ SAMPLES = 4_000
 
 def history_of(shown: Shown) -> History | None:
     """Return the recorded history in the plan's file; ``None`` for a file that is not a snapshot."""
-    found = shown.opened.recorded
-    return found if isinstance(found, History) else None
+    recorded = shown.opened.recorded
+    return recorded if isinstance(recorded, History) else None
 
 
 def draw(shown: Shown) -> None:
@@ -39,11 +39,11 @@ def draw(shown: Shown) -> None:
 
 def claim(history: History, step: int) -> str:
     """Return the title: ``62.9 GiB reserved, 59.9 GiB live at #3,156; largest: activation 36.8 GiB``."""
-    live = history.totals("category", step)
-    held = history.reserved.at(step)
-    most = f"; largest: {live[0].name} {numbers.short_bytes(live[0].size)}" if live else ""
-    total = numbers.short_bytes(sum(one.size for one in live))
-    return f"{numbers.short_bytes(held)} reserved, {total} live at #{step:,}{most}"
+    categories = history.totals("category", step)
+    largest = f"; largest: {categories[0].name} {numbers.short_bytes(categories[0].size)}" if categories else ""
+    reserved = numbers.short_bytes(history.reserved.at(step))
+    live = numbers.short_bytes(sum(category.size for category in categories))
+    return f"{reserved} reserved, {live} live at #{step:,}{largest}"
 
 
 def _curve(shown: Shown, history: History, step: int) -> go.Figure:
@@ -70,12 +70,12 @@ def _live_by_category(shown: Shown) -> tuple[list[int], dict[str, list[int]]]:
 
 
 def _totals(history: History, key: str, step: int) -> str:
-    found = history.totals(key, step)
-    whole = sum(one.size for one in found)
+    groups = history.totals(key, step)
+    live = sum(group.size for group in groups)
     rows = []
-    for one in found[:MOST_ROWS]:
-        colour = CATEGORY_COLOURS.get(one.name)
+    for group in groups[:MOST_ROWS]:
+        colour = CATEGORY_COLOURS.get(group.name)
         swatch = f'<span class="swatch" style="background:{colour}"></span> ' if colour else ""
-        name = swatch + markup.esc(numbers.shortened(one.name, 60))
-        rows.append([name, markup.size(one.size), markup.esc(numbers.percent(one.size, whole)), f"{one.count:,}"])
+        name = swatch + markup.esc(numbers.shortened(group.name, 60))
+        rows.append([name, markup.size(group.size), markup.esc(numbers.percent(group.size, live)), f"{group.count:,}"])
     return markup.table([key, "live", "share", "buffers"], rows, numbers=(1, 2, 3))
