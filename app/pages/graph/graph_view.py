@@ -32,7 +32,7 @@ class Scene:
     shown: Shown
     liveness: Liveness
     tree: Tree
-    found: GraphView
+    view: GraphView
     arena: str
     peak: int
     """Step of the arena's peak."""
@@ -95,8 +95,8 @@ def scene_of(shown: Shown) -> Scene:
     at_peak = int(liveness.timeline.node_at[peak]) if liveness.timeline.steps else -1
     if at_peak < 0 and len(liveness.timeline.order):
         at_peak = liveness.timeline.index.node_of[liveness.timeline.order[0]]
-    found = graph_levels.walked(shown, chosen, at_peak)
-    return Scene(shown, liveness, graph_levels.tree(shown), found, arena, peak)
+    view = graph_levels.walked(shown, chosen, at_peak)
+    return Scene(shown, liveness, graph_levels.tree(shown), view, arena, peak)
 
 
 def _controls(scene: Scene) -> None:
@@ -104,7 +104,7 @@ def _controls(scene: Scene) -> None:
     chosen, way = state.choice(), graph_levels.way_of(scene.shown, state.choice())
     with controls.row("walk-controls"):
         st.segmented_control(
-            "Walk",
+            "Shown part",
             list(WAYS),
             format_func=WAYS.__getitem__,
             label_visibility="collapsed",
@@ -122,11 +122,10 @@ def _controls(scene: Scene) -> None:
                 help="Show boxes at most this many edges away from the selection.",
                 **state.bound("radius", graph_levels.RADIUS if chosen.radius is None else chosen.radius),
             )
-        inside = levels_above(scene, chosen.selected)
-        about = "The selection is visible." if chosen.selected else "Nothing is selected."
-        about = "Open every module that contains the selection." if inside else about
+        closed = closed_modules_around(scene, chosen.selected)
+        about = "Open every closed module that contains the selection."
         label = "Open modules of the selection"
-        st.button(label, key="walk-down", disabled=not inside, help=about, on_click=_open_all, args=(inside,))
+        st.button(label, key="walk-down", disabled=not closed, help=about, on_click=_open_all, args=(closed,))
         if chosen.opened or chosen.closed:
             about = "Restore the initial open and closed modules."
             controls.button("Reset", "walk-reset", {"opened": "", "closed": ""}, help=about)
@@ -135,7 +134,7 @@ def _controls(scene: Scene) -> None:
 def search(shown: Shown) -> None:
     """Draw the search over nodes and attributes. Enter selects the next node found."""
     chosen = state.choice()
-    found = [name for name in graph_levels.matching_steps(shown, chosen.search).values() if name]
+    matches = [name for name in graph_levels.matching_steps(shown, chosen.search).values() if name]
     st.text_input(
         "Search nodes and attributes",
         key=state.set_widget("node-search", chosen.search),
@@ -147,17 +146,17 @@ def search(shown: Shown) -> None:
         width=240,
     )
     if chosen.search:
-        at = found.index(chosen.selected) + 1 if chosen.selected in found else 0
+        number = f"{matches.index(chosen.selected) + 1:,} of " if chosen.selected in matches else ""
         st.button(
-            f"{at:,} of {len(found):,}" if at else f"{len(found):,} found",
+            f"{number}{len(matches):,} found",
             key="next-node",
             icon=":material/keyboard_arrow_down:",
             type="tertiary",
-            disabled=not found,
+            disabled=not matches,
             help="Select the next node found.",
             shortcut="Shift+Enter",
             on_click=_select_next,
-            args=(found,),
+            args=(matches,),
         )
 
 
@@ -167,38 +166,33 @@ def _searched(shown: Shown) -> None:
     _select_next([name for name in graph_levels.matching_steps(shown, text).values() if name])
 
 
-def _select_next(found: list[str]) -> None:
-    """Select the hit after the selected one, else the first."""
-    if found:
-        now = state.choice().selected
-        state.choose(selected=found[(found.index(now) + 1) % len(found) if now in found else 0])
+def _select_next(matches: list[str]) -> None:
+    """Select the match after the selected one, else the first."""
+    if matches:
+        selected = state.choice().selected
+        state.choose(selected=matches[(matches.index(selected) + 1) % len(matches) if selected in matches else 0])
 
 
-def levels_above(scene: Scene, selected: str) -> tuple[str, ...]:
+def closed_modules_around(scene: Scene, selected: str) -> tuple[str, ...]:
     """Return the paths of the closed modules around a tensor's producer, outermost first."""
     index = scene.liveness.timeline.index
     tensor = index.tensor_of.get(selected, -1)
     node = int(index.producer[tensor]) if tensor >= 0 else -1
     if node < 0:
         return ()
-    return tuple([graph_levels.path_text(p) for p in scene.tree.above(node) if p not in scene.found.opened])
+    return tuple([graph_levels.path_text(p) for p in scene.tree.above(node) if p not in scene.view.opened])
 
 
 def drawing(scene: Scene) -> dict[str, Any]:
     """Return the input of ``graph_chart.js``: boxes, edges, open modules, marks and texts."""
-    found, chosen = scene.found.collapsed, state.choice()
-    index, total = scene.liveness.timeline.index, _live_at_peak(scene)
-    written = graph_levels.live_bytes_written(scene.shown, scene.found, scene.peak, scene.arena)
-    tensor = index.tensor_of.get(chosen.selected, -1)
-    at = int(found.of_node[index.producer[tensor]]) if tensor >= 0 and index.producer[tensor] >= 0 else -1
-    if tensor >= 0 and at < 0:
-        loose = [k for k, v in enumerate(found.vertices) if v.kind == "tensor" and v.item == tensor]
-        inputs = [k for k, v in enumerate(found.vertices) if v.kind == "inputs" and bool(index.is_input[tensor])]
-        at = next(iter(loose + inputs), -1)
-    boxes = [_box(scene, vertex, size, total) for vertex, size in zip(found.vertices, written, strict=True)]
-    edges = [_edge(scene, edge) for edge in found.edges]
-    levels = [_level(scene.tree, level) for level in found.levels]
+    graph, plan, arena = scene.view.collapsed, scene.shown.plan, scene.arena
+    total = int(live_bytes(plan, arena)[scene.peak]) if arena and plan.steps else 0
+    written = graph_levels.live_bytes_written(scene.shown, scene.view, scene.peak, arena)
+    boxes = [_box(scene, vertex, size, total) for vertex, size in zip(graph.vertices, written, strict=True)]
+    edges = [_edge(scene, edge) for edge in graph.edges]
+    levels = [_level(scene.tree, level) for level in graph.levels]
     shape = [[(box.key, box.name, box.under, box.level) for box in boxes], levels, [edge[:2] for edge in edges]]
+    tensor = scene.liveness.timeline.index.tensor_of.get(state.choice().selected, -1)
     return {
         "shape": hashlib.sha256(json.dumps(shape).encode()).hexdigest()[:16],
         "title": f"the graph of {scene.shown.opened.name}",
@@ -210,12 +204,25 @@ def drawing(scene: Scene) -> dict[str, Any]:
         "edges": edges,
         "levels": levels,
         "marks": {
-            "selected": at,
-            "peak": int(found.of_node[scene.peak_node]) if scene.peak_node >= 0 else -1,
+            "selected": _vertex_of(scene, tensor),
+            "peak": int(graph.of_node[scene.peak_node]) if scene.peak_node >= 0 else -1,
             "carrying": _carrying(scene, tensor),
         },
         "height": HEIGHT,
     }
+
+
+def _vertex_of(scene: Scene, tensor: int) -> int:
+    """Return the vertex that produces a tensor or shows it; −1 for no vertex."""
+    graph, index = scene.view.collapsed, scene.liveness.timeline.index
+    if tensor < 0:
+        return -1
+    vertex = int(graph.of_node[index.producer[tensor]]) if index.producer[tensor] >= 0 else -1
+    if vertex >= 0:
+        return vertex
+    own = [k for k, v in enumerate(graph.vertices) if v.kind == "tensor" and v.item == tensor]
+    inputs = [k for k, v in enumerate(graph.vertices) if v.kind == "inputs" and bool(index.is_input[tensor])]
+    return next(iter(own + inputs), -1)
 
 
 def _tip(tip: Tip) -> list[tuple[str, str]]:
@@ -227,31 +234,25 @@ def _carrying(scene: Scene, tensor: int) -> list[int]:
     storage_of = scene.liveness.storage_of
     if tensor < 0:
         return []
-    own = int(storage_of[tensor])
-    members = np.flatnonzero(storage_of == own).tolist() if own >= 0 else [tensor]
-    return sorted({edge for member in members for edge in scene.found.collapsed.carrying(member)})
+    storage = int(storage_of[tensor])
+    members = np.flatnonzero(storage_of == storage).tolist() if storage >= 0 else [tensor]
+    return sorted({edge for member in members for edge in scene.view.collapsed.carrying(member)})
 
 
 def status_text(scene: Scene) -> str:
     """Return the status line: the number of boxes and edges drawn, and the limit that reduces the drawing."""
-    found = scene.found
-    boxes, edges = len(found.collapsed.vertices), len(found.collapsed.edges)
+    view = scene.view
+    boxes, edges = len(view.collapsed.vertices), len(view.collapsed.edges)
     nodes = numbers.count(len(scene.liveness.timeline.index.node_ids), "node")
     line = f"{numbers.count(boxes, 'box', 'boxes')} and {numbers.count(edges, 'edge')} for {nodes}"
-    if found.by_level:
+    if view.by_level:
         line += "; grouped by module: too many nodes in this radius"
-    if found.too_many and found.radius is not None:
-        line += f"; radius reduced to {numbers.count(found.radius, 'edge')}, because "
-        line += f"{found.radius + 1} need {found.too_many:,} boxes"
-    elif found.too_many:
-        line += f"; not drawn: {found.too_many:,} boxes exceed the limit of {MOST_DRAWN:,}. Close modules"
+    if view.too_many and view.radius is not None:
+        line += f"; radius reduced to {numbers.count(view.radius, 'edge')}, because "
+        line += f"{view.radius + 1} need {view.too_many:,} boxes"
+    elif view.too_many:
+        line += f"; not drawn: {view.too_many:,} boxes exceed the limit of {MOST_DRAWN:,}. Close modules"
     return line
-
-
-def _live_at_peak(scene: Scene) -> int:
-    if not scene.arena or not scene.shown.plan.steps:
-        return 0
-    return int(live_bytes(scene.shown.plan, scene.arena)[scene.peak])
 
 
 def _box(scene: Scene, vertex: Vertex, held: int, total: int) -> Box:

@@ -141,16 +141,14 @@ def body(shown: Shown) -> None:
 def refused_reuses(shown: Shown) -> None:
     """Draw the table of in-place reuses that are not allowed, with the reason of each."""
     assert shown.solution is not None
-    found = shown.solution.liveness.refusals
-    granted = len(shown.plan.handoffs)
-    if not found:
+    refusals = shown.solution.liveness.refusals
+    if not refusals:
         return
-    listed = found[: tensor_table.MOST_ROWS]
-    by = ", ".join(
-        f"{n:,}: {REFUSAL_WORDS.get(name, name)}"
-        for name, n in sorted(Counter(r.condition for r in found).items(), key=lambda pair: (-pair[1], pair[0]))
-    )
-    st.html(markup.heading(f"In-place reuse: {granted:,} possible, {len(found):,} not allowed", by))
+    listed = refusals[: tensor_table.MOST_ROWS]
+    counts = Counter(refusal.condition for refusal in refusals).most_common()
+    reasons = ", ".join(f"{count:,}: {REFUSAL_WORDS.get(name, name)}" for name, count in counts)
+    title = f"In-place reuse: {len(shown.plan.handoffs):,} possible, {len(refusals):,} not allowed"
+    st.html(markup.heading(title, reasons))
     plan, size = shown.plan, shown.plan.size
     table = pd.DataFrame(
         {
@@ -162,31 +160,31 @@ def refused_reuses(shown: Shown) -> None:
         }
     )
     tensor_table.selectable(table, f"refused.{shown.key}", state.choice().selected, height=260)
-    if len(listed) < len(found):
-        st.caption(f"{words.of(len(listed), len(found), 'row')} listed, by step.")
+    if len(listed) < len(refusals):
+        st.caption(f"{words.of(len(listed), len(refusals), 'row')} listed, by step.")
 
 
 def alias_groups(shown: Shown) -> None:
     """Draw the table of alias groups: members, live range, size and offset of each."""
     plan = shown.plan
-    found: dict[str, list[int]] = {}
+    groups: dict[str, list[int]] = {}
     for row, group in enumerate(plan.alias_group_ids):
         if group is not None:
-            found.setdefault(group, []).append(row)
-    if not found:
+            groups.setdefault(group, []).append(row)
+    if not groups:
         return
     rows = []
-    for name, members in sorted(found.items())[:MOST_GROUPS]:
-        mine = np.flatnonzero(np.isin(plan.storage, plan.storage[members]))
-        offset, size = int(plan.offset[mine].min()), plan.offset[mine] + plan.size[mine]
+    for name, members in sorted(groups.items())[:MOST_GROUPS]:
+        in_buffer = np.flatnonzero(np.isin(plan.storage, plan.storage[members]))
+        offset, ends = int(plan.offset[in_buffer].min()), plan.offset[in_buffer] + plan.size[in_buffer]
         listed = ", ".join(f"<code>{markup.esc(plan.tensor_ids[row])}</code>" for row in members[:8])
-        more = f" and {len(members) - 8:,} more" * (len(members) > 8)
-        live = words.live_range(int(plan.birth[mine].min()), int(plan.death[mine].max()))
-        bytes_ = words.full_bytes(int(size.max()) - offset)
-        place = f'<span class="mono">{words.offset(offset)}</span>'
-        rows.append([f"<b>{markup.esc(name)}</b>", listed + more, live, bytes_, place])
-    note = f"{words.of(len(rows), len(found), 'group')} listed; members share one buffer"
-    st.html(markup.heading(words.count(len(found), "alias group"), note))
+        more = f" and {len(members) - 8:,} more" if len(members) > 8 else ""
+        live = words.live_range(int(plan.birth[in_buffer].min()), int(plan.death[in_buffer].max()))
+        size = words.full_bytes(int(ends.max()) - offset)
+        offset_text = f'<span class="mono">{words.offset(offset)}</span>'
+        rows.append([f"<b>{markup.esc(name)}</b>", listed + more, live, size, offset_text])
+    note = f"{words.of(len(rows), len(groups), 'group')} listed; members share one buffer"
+    st.html(markup.heading(words.count(len(groups), "alias group"), note))
     st.html(markup.table(["group", "members", "live range", "size", "offset"], rows, numbers=(3,)))
 
 

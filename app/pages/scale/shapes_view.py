@@ -44,36 +44,34 @@ def claim(curve: DimCurve, arena: str) -> str:
 def envelope(shown: Shown, graph: Graph, dim: str, curve: DimCurve) -> None:
     """Draw the controls of the current size, the curve over all sizes, and the table of arena sizes."""
     bounds = graph.dims[dim]
-    now = dict(state.choice().dims).get(dim, resolve_dims(graph, None)[dim])
+    current = dict(state.choice().dims).get(dim, resolve_dims(graph, None)[dim])
     arena = _arena(shown, curve)
     st.html(markup.claim(claim(curve, arena), [markup.esc(f"{dim} in [{bounds.min:,}, {bounds.max:,}]")]))
-    point(graph, dim, now)
-    planned = len(curve.values) + len(curve.refused)
-    every = planned == bounds.max - bounds.min + 1
-    growing = [name for k, name in enumerate(curve.arena_names) if varies(curve.extent_bytes[:, k])]
-    drawn = sorted(growing or curve.arena_names, key=lambda name: (name != arena, name))[:4]
+    size_controls(graph, dim, current)
     if not len(curve.values):
         error = curve.refused[0][1]
         st.html(markup.error_card(opening.card_of(error, f"No size of {dim} could be planned", shown.opened.name)))
         return
-    count = numbers.of(planned, bounds.max - bounds.min + 1, "size")
-    places = st.columns([0.64, 0.36] if len(drawn) == 1 else len(drawn), gap="medium")
-    for name, column in zip(drawn, places, strict=False):
+    planned, sizes = len(curve.values) + len(curve.refused), bounds.max - bounds.min + 1
+    growing = [name for k, name in enumerate(curve.arena_names) if varies(curve.extent_bytes[:, k])]
+    drawn = sorted(growing or curve.arena_names, key=lambda name: (name != arena, name))[:4]
+    note = f"{numbers.of(planned, sizes, 'size')} planned; line: arena size; filled area: peak; click to choose a size"
+    columns = st.columns([0.64, 0.36] if len(drawn) == 1 else len(drawn), gap="medium")
+    for name, column in zip(drawn, columns, strict=False):
         capacity = shown.plan.arena_of[name].capacity_bytes if name in shown.plan.arena_of else numbers.UNLIMITED
         with column:
-            note = f"{count} planned; line: arena size; filled area: peak; click to choose a size"
             st.html(markup.heading(f"{name} over {dim}", note))
-            key = f"dim.{dim}.{name}.{shown.key}.{now}"
+            key = f"dim.{dim}.{name}.{shown.key}.{current}"
             st.plotly_chart(
-                dim_curve(curve, name, now=now, capacity=capacity, whole=every),
+                dim_curve(curve, name, current=current, capacity=capacity, is_complete=planned == sizes),
                 key=key,
                 config=CONFIG,
                 on_select=lambda key=key: _picked(key, graph, dim),
                 selection_mode="points",
             )
-    with places[1] if len(drawn) == 1 else st.container():
+    with columns[1] if len(drawn) == 1 else st.container():
         st.html(markup.heading("Arena sizes"))
-        st.html(table(curve, now))
+        st.html(table(curve, current))
 
 
 def _arena(shown: Shown, curve: DimCurve) -> str:
@@ -88,9 +86,9 @@ def _arena(shown: Shown, curve: DimCurve) -> str:
     return max(grows, default=(0, arena_focus.largest(shown.plan)))[1]
 
 
-def point(graph: Graph, dim: str, now: int) -> None:
+def size_controls(graph: Graph, dim: str, current: int) -> None:
     """Draw the controls of the dimension and of its size. The size applies to all pages."""
-    bounds, can = graph.dims[dim], reach(graph, dim)
+    bounds, allowed = graph.dims[dim], reach(graph, dim)
 
     def choose(size: int | None) -> None:
         controls.choose_size(dim, size, resolve_dims(graph, None)[dim])
@@ -106,17 +104,15 @@ def point(graph: Graph, dim: str, now: int) -> None:
             )
         st.number_input(
             for_markdown(dim),
-            min_value=can.min,
-            max_value=can.max,
-            key=state.set_widget("point-number", now),
+            min_value=allowed.min,
+            max_value=allowed.max,
+            key=state.set_widget("point-number", current),
             on_change=lambda: choose(state.widget_value("point-number")),
             label_visibility="collapsed",
             width=140,
-            help=f"Size of {for_markdown(dim)} on all pages, {can.min:,} … {can.max:,}",
+            help=f"Size of {for_markdown(dim)} on all pages, {allowed.min:,} … {allowed.max:,}",
         )
-
-        is_largest = now == bounds.max
-        about = "This is the largest size." if is_largest else "A plan for the largest size is valid for every size."
+        about, is_largest = "A plan for the largest size is valid for every size.", current == bounds.max
         st.button(f"Largest, {bounds.max:,}", disabled=is_largest, help=about, on_click=choose, args=(bounds.max,))
 
 
@@ -126,42 +122,41 @@ def _picked(key: str, graph: Graph, dim: str) -> None:
         controls.choose_size(dim, int(point["x"]), resolve_dims(graph, None)[dim])
 
 
-def table(curve: DimCurve, now: int) -> str:
+def table(curve: DimCurve, current: int) -> str:
     """Return the table of arena sizes at the smallest, the current and the largest size of the dimension."""
     sizes = curve.values.tolist()
-    at = sorted({0, len(sizes) - 1, *([sizes.index(now)] if now in sizes else [])})
-    head = ["arena", *(f"{curve.dim} = {sizes[k]:,}" for k in at), "peak equals arena size"]
+    listed = sorted({0, len(sizes) - 1, *([sizes.index(current)] if current in sizes else [])})
+    head = ["arena", *(f"{curve.dim} = {sizes[k]:,}" for k in listed), "peak equals arena size"]
     rows = []
     for column, name in enumerate(curve.arena_names):
         extent, live = curve.extent_bytes[:, column], curve.peak_live_bytes[:, column]
-        cells = [markup.size(int(extent[k])) for k in at]
-        tight = int((extent == live).sum())
-        ratio = "at every size" if tight == len(sizes) else f"at {tight:,} of {len(sizes):,} sizes"
-        rows.append([f"<b>{markup.esc(name)}</b>", *cells, ratio])
+        cells = [markup.size(int(extent[k])) for k in listed]
+        equal = int((extent == live).sum())
+        rows.append([f"<b>{markup.esc(name)}</b>", *cells, f"at {numbers.of(equal, len(sizes), 'size')}"])
     more = ""
     if curve.refused:
-        refused = [value for value, _ in curve.refused]
-        which = f"{refused[0]:,}" if len(refused) == 1 else f"{refused[0]:,} … {refused[-1]:,}"
-        title = f"{numbers.count(len(refused), 'size')} rejected ({curve.dim} = {which})"
-        sentence = markup.esc(f"{title}: {curve.refused[0][1].message}")
-        more = f'<div class="tm"><span class="bad">✗</span> {sentence}</div>'
-    return markup.table(head, rows, numbers=range(1, 1 + len(at))) + more
+        refused = [f"{value:,}" for value, _ in curve.refused]
+        ends = " … ".join(dict.fromkeys((refused[0], refused[-1])))
+        title = f"{numbers.count(len(refused), 'size')} rejected ({curve.dim} = {ends})"
+        text = markup.esc(f"{title}: {curve.refused[0][1].message}")
+        more = f'<div class="tm"><span class="bad">✗</span> {text}</div>'
+    return markup.table(head, rows, numbers=range(1, 1 + len(listed))) + more
 
 
 # --- the figure ------------------------------------------------------------------------------------------------------
 
 
-def dim_curve(curve: DimCurve, arena: str, *, now: int, capacity: int, whole: bool) -> go.Figure:
+def dim_curve(curve: DimCurve, arena: str, *, current: int, capacity: int, is_complete: bool) -> go.Figure:
     """Return the figure of arena size (line) and peak (filled area) over a dimension.
 
-    The figure also marks the current size ``now``, the capacity and rejected sizes. ``whole``: whether every size was
+    The figure also marks the current size, the capacity and rejected sizes. ``is_complete``: whether every size was
     planned. If so, the curves are continuous; otherwise each planned size is a marker.
     """
     fig = figure(300)
     x, column = curve.values.tolist(), curve.arena_names.index(arena)
     extent, live = curve.extent_bytes[:, column].tolist(), curve.peak_live_bytes[:, column].tolist()
-    _sizes(fig, curve.dim, x, ("peak live bytes", live, LIVE, "tozeroy"), whole)
-    _sizes(fig, curve.dim, x, ("arena size", extent, LINE if extent != live else LIVE, None), whole)
+    _sizes(fig, curve.dim, x, ("peak live bytes", live, LIVE, "tozeroy"), is_complete)
+    _sizes(fig, curve.dim, x, ("arena size", extent, LINE if extent != live else LIVE, None), is_complete)
     top = max([1, *extent, *live])
     if capacity < numbers.UNLIMITED:
         top = max(top, capacity) if capacity <= 4 * top else top
@@ -169,21 +164,21 @@ def dim_curve(curve: DimCurve, arena: str, *, now: int, capacity: int, whole: bo
         label = {"text": f"limit {numbers.short_bytes(capacity)}", "font": {"size": 11, "color": BAD}}
         fig.add_hline(y=min(capacity, top), line=line, annotation=label, annotation_position="top left")
     refused = _refused(fig, curve)
-    fig.add_vline(x=now, line={"color": LINE, "width": 2})
-    if now in x:
-        right = now > (x[0] + x[-1]) / 2
+    fig.add_vline(x=current, line={"color": LINE, "width": 2})
+    if current in x:
+        is_right = current > (x[0] + x[-1]) / 2
         fig.add_annotation(
-            x=now,
+            x=current,
             y=1,
             yref="paper",
             yanchor="top",
-            text=f"<b>{curve.dim} = {now:,}: {numbers.short_bytes(extent[x.index(now)])}</b>",
+            text=f"<b>{curve.dim} = {current:,}: {numbers.short_bytes(extent[x.index(current)])}</b>",
             showarrow=False,
-            xanchor="right" if right else "left",
-            xshift=-8 if right else 8,
+            xanchor="right" if is_right else "left",
+            xshift=-8 if is_right else 8,
         )
-    ends = [*x, *refused, now]
-    pad = 0.5 if whole else max(0.5, (max(ends) - min(ends)) * 0.02)
+    ends = [*x, *refused, current]
+    pad = 0.5 if is_complete else max(0.5, (max(ends) - min(ends)) * 0.02)
     span = [min(ends) - pad, max(ends) + pad]
     fig.update_xaxes(range=span, title={"text": curve.dim, "standoff": 4}, fixedrange=True)
     fig.update_yaxes({**bytes_axis(top), "range": [0, top * 118 // 100]}, fixedrange=True)
@@ -191,19 +186,19 @@ def dim_curve(curve: DimCurve, arena: str, *, now: int, capacity: int, whole: bo
     return fig.update_layout(margin=margin, clickmode="event+select", hovermode="closest", dragmode=False)
 
 
-def _sizes(fig: go.Figure, dim: str, x: list[int], column: tuple[str, list[int], str, str | None], whole: bool) -> None:
-    """Draw one curve, given as ``(name, bytes, colour, fill)``: a step line if ``whole``, and clickable markers."""
-    name, values, colour, fill = column
-    if whole:
-        wide = [v - 0.5 for v in [*x, x[-1] + 1]] if x else []  # each size has the width 1, also the last
+def _sizes(fig: go.Figure, dim: str, x: list[int], curve: tuple[str, list[int], str, str | None], steps: bool) -> None:
+    """Draw one curve, given as ``(name, bytes, colour, fill)``: a step line if ``steps``, and clickable markers."""
+    name, values, colour, fill = curve
+    if steps:
+        edges = [size - 0.5 for size in [*x, x[-1] + 1]]  # each size has the width 1, also the last
         dash, ground = "solid" if fill is None else "dot", "rgba(0,114,178,0.14)"
-        add_curve(fig, wide, [*values, *values[-1:]], "", colour, dash=dash, fill=fill, fillcolor=ground)
+        add_curve(fig, edges, [*values, values[-1]], "", colour, dash=dash, fill=fill, fillcolor=ground)
     marker = {
-        "size": 3 if whole and fill else 5,
+        "size": 5,
         "color": colour,
         "symbol": "circle" if fill else "line-ew",
         "line": {"width": 2, "color": colour},
-        "opacity": 0 if whole else 1,
+        "opacity": 0 if steps else 1,
     }
     same = {"marker": {"opacity": marker["opacity"]}}
     hover = f"{dim} = %{{x}}<br>{name} %{{customdata}}"
@@ -216,9 +211,9 @@ def _refused(fig: go.Figure, curve: DimCurve) -> list[int]:
     if refused:
         texts = [error.message for _, error in curve.refused]
         hover = f"{curve.dim} = %{{x}} rejected<br>%{{customdata}}"
-        mark = {"symbol": "x", "size": 8, "color": BAD}
-        how: dict[str, Any] = {"mode": "markers", "marker": mark, "cliponaxis": False, "texts": texts, "hover": hover}
-        add_curve(fig, refused, [0] * len(refused), "rejected", BAD, **how)
+        marker = {"symbol": "x", "size": 8, "color": BAD}
+        options: dict[str, Any] = {"mode": "markers", "marker": marker, "cliponaxis": False}
+        add_curve(fig, refused, [0] * len(refused), "rejected", BAD, texts=texts, hover=hover, **options)
     return refused
 
 

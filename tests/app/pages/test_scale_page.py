@@ -58,7 +58,7 @@ def test_heat_map_has_the_extent_of_each_rank() -> None:
     )
     ranks = plan_ranks(one, PlanRequest(shard_spec={"mesh": {"tp": 4}, "tensors": {"w": {"axis": 0, "mesh": "tp"}}}))
     figure = heat_map(ranks, ["" for _ in range(4)], look=1)
-    cells = next(t for t in figure.data if t.type == "heatmap" and "52 B" in str(t.text))
+    cells = next(t for t in figure.data if t.type == "heatmap" and len(set(t.z[0])) > 1)
     assert np.round(cells.z[0] * int(ranks.extents.max())).tolist() == [52, 52, 48, 48]
 
 
@@ -66,7 +66,7 @@ def test_curve_has_the_figures_of_the_core() -> None:
     dynamic = opening.open_source(DYNAMIC).graph
     assert dynamic is not None
     curve = peak_over_dim(dynamic, "B", PlanRequest())
-    figure = dim_curve(curve, "activations", now=8, capacity=2**64 - 1, whole=False)
+    figure = dim_curve(curve, "activations", current=8, capacity=2**64 - 1, is_complete=False)
     extent = next(trace for trace in figure.data if trace.name == "arena size")
     assert list(extent.y) == curve.extent_bytes[:, curve.arena_names.index("activations")].tolist()
 
