@@ -19,7 +19,7 @@ from app.texts import numbers
 from tmmu_core.base.errors import TmmuError
 from tmmu_core.formats.c_project.c_export import c_header, c_project, c_source, residency_json, zipped
 from tmmu_core.formats.c_project.c_names import c_prefix
-from tmmu_core.formats.c_project.render_plan import RenderIncomplete, build_render_plan
+from tmmu_core.formats.c_project.render_plan import RenderIncomplete, RenderMemoryPlan, build_render_plan
 from tmmu_core.formats.edge import tflite
 from tmmu_core.formats.edge.tflm_plan import MicroModel, with_plan
 from tmmu_core.formats.planfile import checkpoint, overlays, plan_file, trace
@@ -76,7 +76,6 @@ def entries(shown: Shown, stem: str) -> dict[tuple[str, str], list[Entry]]:
     """Return ``(heading, note) → files``: the formats of ``tmmu export`` and the inputs of a planning command."""
     plan, solution = shown.plan, shown.solution
     prefix = c_prefix(plan.ir_name or "model")
-    render = partial(build_render_plan, plan, module_prefix=plan.ir_name or "model")
     records = [
         _entry("Trace", f"{stem}.trace.jsonl", "a record per tensor, to compare runs", trace.to_json_lines, plan),
         _entry("Trace, CBOR", f"{stem}.trace.cborseq", "the trace, smaller", trace.to_cbor_sequence, plan),
@@ -84,11 +83,9 @@ def entries(shown: Shown, stem: str) -> dict[tuple[str, str], list[Entry]]:
         _entry("Model Explorer", f"{stem}.nodes.json", "bytes per node", overlays.to_model_explorer, plan),
     ]
     if solution is not None:
-        arguments = checkpoint.checkpoint, plan, solution.liveness
-        records.append(
-            _entry("Checkpoint", f"{stem}.checkpoint.cbor", "to restore the plan with a checked hash", *arguments)
-        )
-    found = {
+        name, purpose = f"{stem}.checkpoint.cbor", "to restore the plan with a checked hash"
+        records.append(_entry("Checkpoint", name, purpose, checkpoint.checkpoint, plan, solution.liveness))
+    sections = {
         ("The plan", f"{numbers.count(len(plan), 'tensor')}, schema tmmu_plan/1"): [
             _entry("JSON", f"{stem}.plan.json", "the complete plan, readable", plan_file.to_json, plan),
             _entry("CBOR", f"{stem}.plan.cbor", "the complete plan, smaller", plan_file.to_cbor, plan),
@@ -96,42 +93,43 @@ def entries(shown: Shown, stem: str) -> dict[tuple[str, str], list[Entry]]:
             _entry("Parquet", f"{stem}.plan.parquet", "rows for notebooks", plan_file.to_parquet, plan),
         ],
         ("Summary", "for a pull request"): [
-            _entry(
-                "Summary", f"{stem}.md", "figures as Markdown", lambda: markdown(plan, verify_plan(plan, shown.graph))
-            )
+            _entry("Summary", f"{stem}.md", "figures as Markdown", _summary, shown),
         ],
         ("Trace and checkpoint", "records of this plan"): records,
         ("C code", "one region per role and memory"): [
-            _entry(
-                "C header",
-                f"{prefix}_memory.h",
-                "offsets and sizes, checked at compile time",
-                lambda: c_header(render()),
-            ),
-            _entry("C source", f"{prefix}_memory.c", "definitions for the header", lambda: c_source(render())),
+            _entry("C header", f"{prefix}_memory.h", "offsets and sizes, statically checked", _c_file, shown, c_header),
+            _entry("C source", f"{prefix}_memory.c", "definitions for the header", _c_file, shown, c_source),
             _entry("C project", f"{prefix}_c.zip", "arenas, constants, self-test; built by CMake", _project, shown),
-            _entry("Residency", f"{stem}.residency.json", "memory of each tensor", lambda: residency_json(render())),
+            _entry("Residency", f"{stem}.residency.json", "memory of each tensor", _c_file, shown, residency_json),
         ],
     }
     if instances := _instances(plan, stem):
-        found["Packing instances", "CSV of MiniMalloc with offsets; a file per arena"] = instances
+        sections["Packing instances", "CSV of MiniMalloc with offsets; a file per arena"] = instances
     if models := _models(shown, stem):
-        found["Model", "with this plan in it"] = models
+        sections["Model", "with this plan in it"] = models
     if shown.opened.plan is None:
-        found["Reproduce the plan", "inputs of the command line"] = _inputs(shown, stem)
-    return found
+        sections["Reproduce the plan", "inputs of the command line"] = _inputs(shown, stem)
+    return sections
+
+
+def _summary(shown: Shown) -> str | bytes:
+    return markdown(shown.plan, verify_plan(shown.plan, shown.graph))
+
+
+def _c_file(shown: Shown, write: Callable[[RenderMemoryPlan], str | bytes]) -> str | bytes:
+    return write(build_render_plan(shown.plan, module_prefix=shown.plan.ir_name or "model"))
 
 
 def _instances(plan: Plan, stem: str) -> list[Entry]:
-    """Return the arenas that a CSV can hold."""
-    found = []
+    """Return a CSV file per arena, for the arenas that a CSV can hold."""
+    files = []
     for arena, name in zip(plan.arenas, _file_names([arena.name for arena in plan.arenas]), strict=True):
         with suppress(TmmuError):
             plan_file.rows_of_instance(plan, arena.name)
             purpose = f"{numbers.count(arena.storages, 'buffer')}, {numbers.short_bytes(arena.extent_bytes)}"
             label = numbers.shortened(arena.name, 16)
-            found.append(_entry(label, f"{stem}.{name}.csv", purpose, plan_file.to_instance, plan, arena.name))
-    return found
+            files.append(_entry(label, f"{stem}.{name}.csv", purpose, plan_file.to_instance, plan, arena.name))
+    return files
 
 
 def _models(shown: Shown, stem: str) -> list[Entry]:
@@ -149,36 +147,38 @@ def _models(shown: Shown, stem: str) -> list[Entry]:
 
 def _inputs(shown: Shown, stem: str) -> list[Entry]:
     """Return the files that the command line reads: graph, arenas and files of options."""
-    files, found = repeat_command.files(shown), []
+    files, inputs = repeat_command.files(shown), []
     if shown.graph is not None:
         share = "" if shown.choice.shard_spec is None else ", this rank's share"
-        about = f"the graph in the native format{share}"
-        found.append(_entry("Graph", f"{stem}.tmmu.json", about, native_file.encode_json, shown.graph))
+        purpose = f"the graph in the native format{share}"
+        inputs.append(_entry("Graph", f"{stem}.tmmu.json", purpose, native_file.encode_json, shown.graph))
     if ARENAS not in files:
-        about = "arena configuration with all defaults, for --arenas"
-        found.append(_entry("Arenas", ARENAS, about, repeat_command.arenas_spelled_out, shown.plan))
+        purpose = "arena configuration with all defaults, for --arenas"
+        inputs.append(_entry("Arenas", ARENAS, purpose, repeat_command.arenas_spelled_out, shown.plan))
     for name, data in files.items():
         option = OPTION_SPECS[next(field for field, file in repeat_command.FILES.items() if file == name)].option
-        found.append(_entry(name.removesuffix(".json").capitalize(), name, f"input of {option}", bytes, data))
-    return found
+        inputs.append(_entry(name.removesuffix(".json").capitalize(), name, f"input of {option}", bytes, data))
+    return inputs
 
 
-def review_json(shown: Shown, now: Review, link: str) -> bytes:
+def review_json(shown: Shown, review_: Review, link: str) -> bytes:
     """Return the review file as JSON."""
     verdict = str(explain_peak(shown.plan, shown.choice.budget, shown.opened.name))
-    return review.to_json(shown, verdict, now, link)
+    return review.to_json(shown, verdict, review_, link)
 
 
-def review_page(shown: Shown, now: Review, link: str) -> bytes:
+def review_page(shown: Shown, review_: Review, link: str) -> bytes:
     """Return the review file as an HTML report that contains the JSON. It can be read without a server."""
-    return report(shown, None, now, embedded=review_json(shown, now, link))
+    return report(shown, None, review_, embedded=review_json(shown, review_, link))
 
 
-def report(shown: Shown, baseline: Shown | None, now: Review, *, dark: bool = False, embedded: bytes = b"") -> bytes:
+def report(
+    shown: Shown, baseline: Shown | None, review_: Review, *, dark: bool = False, embedded: bytes = b""
+) -> bytes:
     """Return the HTML report with the findings of the verifier, if these are ready within a minute.
 
-    ``baseline``: plan to compare with. ``now``: review whose notes and decision are shown. ``embedded``: review file as
-    JSON that the report contains.
+    ``baseline``: plan to compare with. ``review_``: review whose notes and decision are shown. ``embedded``: review
+    file as JSON that the report contains.
     """
     job = planning.judgement(shown)
     judged = job.result() if job.wait(60) else None
@@ -189,9 +189,9 @@ def report(shown: Shown, baseline: Shown | None, now: Review, *, dark: bool = Fa
         known=Known(judged and judged.verified, judged and judged.lint, budget=shown.choice.budget),
         theme="dark" if dark else "light",
         review=ReviewPart(
-            notes=[(note.place, note.text, note.author, note.date) for note in now.notes],
-            views=[{"name": view.name, "link": view.link} for view in now.views],
-            decision=now.decision,
+            notes=[(note.place, note.text, note.author, note.date) for note in review_.notes],
+            views=[{"name": view.name, "link": view.link} for view in review_.views],
+            decision=review_.decision,
             moves=[(move.kind, move.what, move.bytes) for move in page_jobs.moves_of(shown.choice)],
             element=review.ELEMENT,
             embedded=embedded.decode(),
@@ -212,13 +212,13 @@ def picture(shown: Shown, kind: str, arena: str, sheet: Sheet) -> str:
 
 def _file_names(arenas: list[str]) -> list[str]:
     """Return arena names as parts of file names. Names that are equal without case get a number."""
-    found: list[str] = []
-    taken = {"plan"}
-    for k, name in enumerate(map(repeat_command.file_stem, arenas)):
-        spellings = chain((name,), (f"{name}-{number}" for number in count(k)))
-        found.append(next(one for one in spellings if one.lower() not in taken))
-        taken.add(found[-1].lower())
-    return found
+    names: list[str] = []
+    used = {"plan"}
+    for k, stem in enumerate(map(repeat_command.file_stem, arenas)):
+        candidates = chain((stem,), (f"{stem}-{number}" for number in count(k)))
+        names.append(next(name for name in candidates if name.lower() not in used))
+        used.add(names[-1].lower())
+    return names
 
 
 def _project(shown: Shown) -> bytes:

@@ -19,8 +19,8 @@ _CHOSEN = "pictures"
 
 def sheet() -> Sheet:
     """Return the picture size and theme that this session has selected."""
-    kept: Sheet = state.raw(_CHOSEN) or Sheet(WIDTH, HEIGHT, "light", whole=True)
-    return kept
+    chosen: Sheet = state.raw(_CHOSEN) or Sheet(WIDTH, HEIGHT, "light", whole=True)
+    return chosen
 
 
 def section(shown: Shown) -> None:
@@ -29,14 +29,14 @@ def section(shown: Shown) -> None:
     if not plan.arenas or not plan.steps:
         return
     st.html(markup.heading("Pictures", "of an arena"))
-    called = downloads.PICTURES
-    kinds = [kind for kind in called if kind != "slots" or plan.has_slots]
+    titles = downloads.PICTURES
+    kinds = [kind for kind in titles if kind != "slots" or plan.has_slots]
     now = sheet()
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="pictures-controls"):
-        kind = st.selectbox("Drawing", kinds, format_func=called.__getitem__, key="w.picture.kind", width=150)
+        kind = st.selectbox("Drawing", kinds, format_func=titles.__getitem__, key="w.picture.kind", width=150)
         names = [arena.name for arena in plan.arenas]
-        at = names.index(arena_focus.largest(plan))
-        arena = st.selectbox("Arena", names, index=at, format_func=for_markdown, key="w.picture.arena", width=150)
+        first = names.index(arena_focus.largest(plan))
+        arena = st.selectbox("Arena", names, index=first, format_func=for_markdown, key="w.picture.arena", width=150)
         for label, side in (("Width", "width"), ("Height", "height")):
             st.number_input(
                 label,
@@ -51,7 +51,7 @@ def section(shown: Shown) -> None:
     if kind not in kinds or arena not in names:
         return
     svg = downloads.picture(shown, kind, arena, sheet())
-    st.html(markup.picture(svg, f"{called[kind]} of {arena}"))
+    st.html(markup.picture(svg, f"{titles[kind]} of {arena}"))
     stem = f"{repeat_command.file_stem(shown.opened.name)}.{repeat_command.file_stem(arena)}.{kind}"
     with controls.row("pictures-take"):
         st.download_button(

@@ -48,17 +48,16 @@ def number_set(full: Choice) -> int:
 
 def draw(full: Choice, opened: Opened) -> None:
     """Draw the options of the planner, and the settings of arenas and dimensions."""
-    defaults = dict(PLANNERS[full.planner].options) if full.planner in PLANNERS else {}
-    if defaults:
-        _planner_options(full, defaults)
+    if full.planner in PLANNERS and (options := dict(PLANNERS[full.planner].options)):
+        _planner_options(full, options)
     st.html(markup.heading("Arenas"))
     _alignment(full.alignment)
     if opened.graph is None:
         return
-    typed = json.dumps(full.arenas, indent=1, ensure_ascii=False) if full.arenas else ""
+    text = json.dumps(full.arenas, indent=1, ensure_ascii=False) if full.arenas else ""
     st.text_area(
         "Arenas, as JSON",
-        key=state.set_widget("arenas", state.draft("arenas") or typed),
+        key=state.set_widget("arenas", state.draft("arenas") or text),
         placeholder=DECLARED,
         help="The content of a file for --arenas. If set, only these arenas exist. A tensor selects one with its field "
         "`arena`.",
@@ -67,22 +66,22 @@ def draw(full: Choice, opened: Opened) -> None:
     )
     _size("Page size", "page_size", full.page_size, "none")
     _size("Budget over all arenas", "budget", full.budget, "unlimited")
-    usual = resolve_dims(opened.graph, None)
+    defaults = resolve_dims(opened.graph, None)
     for name in sorted(opened.graph.dims):
-        can = reach(opened.graph, name)
+        allowed = reach(opened.graph, name)
         st.number_input(
-            f"Dimension {for_markdown(name)} ({can.min:,} … {can.max:,})",
-            min_value=can.min,
-            max_value=can.max,
-            key=state.set_widget(f"dim.{name}", full.dims.get(name, usual[name])),
-            on_change=lambda n=name: controls.choose_size(n, state.widget_value(f"dim.{n}"), usual[n]),
+            f"Dimension {for_markdown(name)} ({allowed.min:,} … {allowed.max:,})",
+            min_value=allowed.min,
+            max_value=allowed.max,
+            key=state.set_widget(f"dim.{name}", full.dims.get(name, defaults[name])),
+            on_change=lambda n=name: controls.choose_size(n, state.widget_value(f"dim.{n}"), defaults[n]),
         )
 
 
 # --- arenas ------------------------------------------------------------------------------------------------------
 
 
-def _alignment(now: int | None) -> None:
+def _alignment(current: int | None) -> None:
     def changed() -> None:
         def read(text: str) -> int | None:
             return parse_bytes(text.removesuffix("B"))
@@ -91,8 +90,8 @@ def _alignment(now: int | None) -> None:
 
     st.selectbox(
         "Alignment of every arena",
-        [None, *ALIGNMENTS, *([now] if now is not None and now not in ALIGNMENTS else [])],
-        key=state.set_widget("alignment", now),
+        list(dict.fromkeys((None, *ALIGNMENTS, current))),
+        key=state.set_widget("alignment", current),
         format_func=lambda n: "default (128 B)" if n is None else numbers.exact_bytes(n),
         on_change=changed,
         accept_new_options=True,
@@ -125,40 +124,38 @@ def _size(label: str, name: str, value: int | None, if_empty: str) -> None:
 
 
 def _planner_options(full: Choice, defaults: dict[str, Any]) -> None:
-    chosen = full.options
+    options = full.options
     st.html(markup.heading(f"Options of {full.planner}"))
     if "memories" in defaults:  # a board sets the options memories and rules, which the user can edit below
+        board = next((name for name, (_, memories) in BOARDS.items() if memories == options.get("memories")), OWN)
         st.selectbox(
             "Board",
             (OWN, *BOARDS),
-            key=state.set_widget(
-                "board", next((b for b, (_, m) in BOARDS.items() if m == chosen.get("memories")), OWN)
-            ),
-            on_change=_take_board,
+            key=state.set_widget("board", board),
+            on_change=_set_board,
             help="\n\n".join(f"{name}: {about}." for name, (about, _) in BOARDS.items()),
         )
     for name, default in defaults.items():
-        _option(name, default, chosen.get(name, default))
-    if chosen:
+        _option(name, default, options.get(name, default))
+    if options:
         controls.button("Restore defaults", "no-options", {"options": {}}, kind="secondary")
 
 
-def _take_board() -> None:
+def _set_board() -> None:
     board = state.widget_value("board")
     if board in BOARDS:
-        kept = {name: value for name, value in state.choice().options.items() if name not in ("memories", "rules")}
-        state.choose(options={**kept, **options_of(board)})
+        state.choose(options={**state.choice().options, **options_of(board)})
 
 
 def _option(name: str, default: Any, value: Any) -> None:
-    title, widget = name.replace("_", " ").capitalize(), f"option.{name}"
-    how: dict[str, Any] = {
-        "help": HELP.get(name),
-        "on_change": lambda: _set_option(name, state.widget_value(widget), default),
-    }
+    title, widget, about = name.replace("_", " ").capitalize(), f"option.{name}", HELP.get(name)
+
+    def changed() -> None:
+        _set_option(name, state.widget_value(widget), default)
+
     if name in CHOICES:
-        options = CHOICES[name] if value in CHOICES[name] else (value, *CHOICES[name])
-        st.selectbox(title, options, key=state.set_widget(widget, value), **how)
+        options = list(dict.fromkeys((*CHOICES[name], value)))
+        st.selectbox(title, options, key=state.set_widget(widget, value), help=about, on_change=changed)
     elif isinstance(default, int):
         st.number_input(
             f"{title} (default {default:,})",
@@ -166,16 +163,18 @@ def _option(name: str, default: Any, value: Any) -> None:
             max_value=2**53 - 1,
             step=1,
             key=state.set_widget(widget, value if isinstance(value, int) else default),
-            **how,
+            help=about,
+            on_change=changed,
         )
     else:
-        typed = "" if value is None else json.dumps(value, indent=1, ensure_ascii=False)
+        text = "" if value is None else json.dumps(value, indent=1, ensure_ascii=False)
         st.text_area(
             f"{title}, as JSON",
-            key=state.set_widget(widget, state.draft(widget) or typed),
+            key=state.set_widget(widget, state.draft(widget) or text),
             placeholder=EXAMPLES.get(name, ""),
             height=120,
-            **how | {"on_change": lambda: _read_option(name, default)},
+            help=about,
+            on_change=lambda: _read_option(name, default),
         )
 
 

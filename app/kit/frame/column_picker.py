@@ -8,7 +8,7 @@ from tmmu_core.base.errors import TmmuError
 from tmmu_core.base.escaping import for_markdown
 from tmmu_core.formats.csv import csv_table, instance_csv
 
-_KEPT = "columns.kept"
+_TABLE = "columns.table"
 """Session key of the rejected table: ``(name, bytes, source that was open when the table was rejected)``."""
 NONE = "none"
 ABOUT = {
@@ -25,54 +25,48 @@ ABOUT = {
 def offer(name: str, data: bytes) -> None:
     """Keep a rejected table file, so that the next run of the page shows the form."""
     if csv_table.columns_of(data, name):
-        state.put(_KEPT, (name, data, state.choice().source))
+        state.put(_TABLE, (name, data, state.choice().source))
 
 
 def draw() -> None:
     """Draw the form for a rejected table. Forget the table when another file is opened."""
-    kept = state.raw(_KEPT)
-    if kept and kept[2] != state.choice().source:
-        state.put(_KEPT, None)
+    name, data, source = state.raw(_TABLE) or ("", b"", None)
+    if source != state.choice().source:
+        state.put(_TABLE, None)
         return
-    if not kept:
-        return
-    name, data, _ = kept
     columns = csv_table.columns_of(data, name)
     guess = csv_table.likely(columns)
     with st.container(key="columns", border=True):
         st.html(markup.heading(f"Assign the columns of {name}", "live ranges and sizes are required"))
         with st.form("columns-form", border=False):
-            seats = st.columns(4)
+            places = st.columns(4)
             for k, (field, about) in enumerate(ABOUT.items()):
-                seats[k % 4].selectbox(
+                options = columns if field == "size" else (NONE, *columns)
+                chosen = state.widget_value(f"column.{field}")
+                places[k % 4].selectbox(
                     field,
-                    columns if field == "size" else (NONE, *columns),
-                    key=state.set_widget(f"column.{field}", _now(field, columns, guess)),
+                    options,
+                    key=state.set_widget(
+                        f"column.{field}", chosen if chosen in options else guess.get(field, options[0])
+                    ),
                     format_func=for_markdown,
                     help=about,
                 )
             left, right = st.columns([0.11, 0.89])
             left.form_submit_button("Open the table", type="primary", on_click=_open)
-            right.form_submit_button("Cancel", on_click=lambda: state.put(_KEPT, None), type="tertiary")
-
-
-def _now(field: str, columns: tuple[str, ...], guess: dict[str, str]) -> str:
-    value = state.widget_value(f"column.{field}")
-    if value in columns:
-        return str(value)
-    return guess.get(field, columns[0] if field == "size" else NONE)
+            right.form_submit_button("Cancel", on_click=lambda: state.put(_TABLE, None), type="tertiary")
 
 
 def _open() -> None:
     """Convert the table to a CSV instance, add the instance to the opened files, and open it."""
-    name, data, _ = state.raw(_KEPT)
-    chosen = {field: state.widget_value(f"column.{field}") for field in ABOUT}
+    name, data, _ = state.raw(_TABLE)
+    columns = {field: state.widget_value(f"column.{field}") for field in ABOUT}
     try:
-        found = csv_table.read(data, {field: own for field, own in chosen.items() if own != NONE}, name)
+        instance = csv_table.read(data, {field: column for field, column in columns.items() if column != NONE}, name)
     except TmmuError as error:
         state.refuse(opening.card_of(error, f"{name} cannot be opened as a table", name))
         return
-    offsets = None if found.packing is None else found.packing.offset
-    source = opening.shelf().put(f"{found.name}.csv", instance_csv.write_csv(found.problem, offsets).encode())
-    state.put(_KEPT, None)
+    offsets = None if instance.packing is None else instance.packing.offset
+    source = opening.shelf().put(f"{instance.name}.csv", instance_csv.write_csv(instance.problem, offsets).encode())
+    state.put(_TABLE, None)
     state.choose(source=source)

@@ -62,28 +62,27 @@ def _open(source: str) -> None:
 
 
 def _uploaded(key: str) -> None:
-    files = state.raw(key) or []
-    brought = [(file.name, file.getvalue()) for file in files]
+    files = [(file.name, file.getvalue()) for file in state.raw(key) or []]
     state.session().uploads += 1
-    if len(brought) == 1 and review.is_review(brought[0][1]):
-        [(name, data)] = brought
+    if len(files) == 1 and review.is_review(files[0][1]):
+        [(name, data)] = files
         try:
             review.open_file(data, name)
         except TmmuError as error:
             state.refuse(opening.card_of(error, f"{name} was not opened", name))
         return
-    opened, cards = planning.open_files(brought)
+    opened, cards = planning.open_files(files)
     if opened:
         sources = list(dict.fromkeys(opened))
-        chosen = state.choice()
-        rest = vars(chosen) if chosen.file == brought[0][0] and opening.is_gone(chosen.source) else {}
-        state.choose(**{**rest, "source": sources[0]})
+        choice = state.choice()
+        settings = vars(choice) if choice.file == files[0][0] and opening.is_gone(choice.source) else {}
+        state.choose(**{**settings, "source": sources[0]})
         if len(sources) == 2:
             state.choose(baseline=sources[1])
             state.session().redirect = "compare"
-    refused = {card.get("source") for card in cards}
     for card in cards:
         state.refuse(card)
-    for name, data in brought:
-        if name in refused:
+    rejected = {card.get("source") for card in cards}
+    for name, data in files:
+        if name in rejected:
             column_picker.offer(name, data)

@@ -31,15 +31,15 @@ def progress(
     ``follow``: rerun the page also when the job has done a part of its work. ``cancel``: callback of the stop button,
     for a job that has no best result so far.
     """
-    begun = job.done, len(job.found)
+    state_before = job.done, len(job.found)
 
     @st.fragment(run_every=REFRESH)
     def watch() -> None:
-        if job.finished or (follow and (job.done, len(job.found)) != begun):
+        if job.finished or (follow and (job.done, len(job.found)) != state_before):
             st.rerun()
-        done = f"{job.done:,} of {job.of:,}" if job.of else (f"{job.done:,}" if job.done else "")
-        doing = "" if job.doing == job.what else job.doing
-        parts = (title, f"{doing} {done}".strip(), f"{time.monotonic() - job.began:,.0f} s")
+        count = f"{job.done:,} of {job.of:,}" if job.of else (f"{job.done:,}" if job.done else "")
+        activity = "" if job.doing == job.what else job.doing
+        parts = (title, f"{activity} {count}".strip(), f"{time.monotonic() - job.began:,.0f} s")
         text = " · ".join(filter(None, parts))
         with controls.row("progress"):
             if job.of:
@@ -74,17 +74,17 @@ def result(job: Job[T], title: str, failed: str, *, source: str = "", patience: 
         return None
 
 
-def _course(found: Sequence[Improvement], nodes: int) -> None:
+def _course(improvements: Sequence[Improvement], nodes: int) -> None:
     """Draw the best size so far of the searched arena, its lower bound, and both over the nodes of the search."""
-    if not found:
+    if not improvements:
         return
-    last = found[-1]
+    last = improvements[-1]
     size, bound = numbers.short_bytes(last.extent), numbers.short_bytes(last.bound)
     st.html(
         f'<div class="tm" id="best-so-far">Best so far: <b>{markup.esc(last.arena)} {size}</b>, lower bound {bound}, '
         f"gap {numbers.gap(last.extent, last.bound)}</div>"
     )
-    moments = tuple(Moment(one.nodes, one.extent, one.bound) for one in found if one.arena == last.arena)
+    moments = tuple(Moment(one.nodes, one.extent, one.bound) for one in improvements if one.arena == last.arena)
     if len(moments) > 1:
         # A changed chart flickers: change it only when the first digit of the number of nodes changes.
         unit = 10 ** (len(str(nodes)) - 1)

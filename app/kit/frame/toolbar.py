@@ -47,9 +47,9 @@ def draw(chosen: Choice, opened: Opened) -> None:
             about,
             fixed,
         )
-        active = advanced.number_set(full)
+        count = advanced.number_set(full)
         with st.popover(
-            f"Advanced ({active})" if active else "Advanced",
+            f"Advanced ({count})" if count else "Advanced",
             icon=":material/tune:",
             key="advanced",
             disabled=bool(fixed),
@@ -96,16 +96,14 @@ def _short(pair: str) -> str:
 
 
 def _variant(full: Choice, fixed: str) -> None:
-    now = f"{full.mode}/{full.preset}"
-
-    def chosen(variant: str) -> None:
+    def choose(variant: str) -> None:
         mode, _, preset = variant.partition("/")
         state.choose(mode=mode, preset=preset)
 
     _menu(
-        ("Variant", [*VARIANTS] if now in VARIANTS else [now, *VARIANTS], now),
+        ("Variant", list(VARIANTS), f"{full.mode}/{full.preset}"),
         lambda variant: VARIANTS.get(variant, variant.replace("/", ", preset ")),
-        chosen,
+        choose,
         "Inference or training, and the activations that are kept for the backward pass (mode and preset).",
         fixed,
     )
