@@ -44,8 +44,6 @@ class Packed:
 
     token: str
     data: bytes
-    plans: tuple[Plan, ...]
-    """The drawn plan, and the baseline if there is one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,9 +91,9 @@ class _Arrays:
 
     def _append(self, data: bytes) -> list[int]:
         start = self.size
-        self.chunks.append(data)
-        self.chunks.append(b"\0" * (-len(data) % 8))
-        self.size += len(data) + (-len(data) % 8)
+        padded = data + b"\0" * (-len(data) % 8)
+        self.chunks.append(padded)
+        self.size += len(padded)
         return [start]
 
 
@@ -128,25 +126,21 @@ def pack_plan(
     head = _json({"token": token, **header})
     head += b" " * (-(len(head) + 16) % 8)
     numbers = np.array([VERSION, len(head)], "<u4").tobytes()
-    return Packed(token, MAGIC + numbers + head + body, (plan,) if baseline is None else (plan, baseline))
+    return Packed(token, MAGIC + numbers + head + body)
 
 
-_CACHE: WeakKeyDictionary[Plan, dict[tuple[int, ...], tuple[tuple[Any, ...], Packed]]] = WeakKeyDictionary()
+_CACHE: WeakKeyDictionary[Plan, dict[tuple[Any, ...], Packed]] = WeakKeyDictionary()
 
 
 def packed_once(plan: Plan, origin: Origin, baseline: Plan | None, baseline_origin: Origin) -> Packed:
     """Return :func:`pack_plan` of the arguments, cached by the identity of the objects (plans are frozen)."""
-    parts = (origin, baseline, baseline_origin)
-    key = tuple(id(part) for part in parts)
-    kept = _CACHE.setdefault(plan, {})
-    hit = kept.get(key)
-    if hit is None:
-        if len(kept) >= 4:
-            kept.clear()
-        # The cache keeps the objects of the key, because an id() is unique only while its object exists.
-        packed = pack_plan(plan, origin, baseline=baseline, baseline_origin=baseline_origin)
-        kept[key] = hit = (parts, Packed(packed.token, packed.data, () if baseline is None else (baseline,)))
-    return Packed(hit[1].token, hit[1].data, (plan, *hit[1].plans))
+    key = (origin, baseline, baseline_origin)
+    cache = _CACHE.setdefault(plan, {})
+    if key not in cache:
+        if len(cache) >= 4:
+            cache.clear()
+        cache[key] = pack_plan(plan, origin, baseline=baseline, baseline_origin=baseline_origin)
+    return cache[key]
 
 
 def claim(plan: Plan, arena: str) -> str:
@@ -268,8 +262,8 @@ def _pack_one(arrays: _Arrays, whole: Plan, beside: Plan | None, origin: Origin)
 
 def _reuses(plan: Plan) -> NDArray[np.int64]:
     """Return first row, second row and cost of the costliest reuses, as a flat array."""
-    found = [(reuse.first, reuse.second, min(reuse.cost, 2**53)) for reuse in costly_reuses(plan)[:MOST_REUSES]]
-    return np.array(found, np.int64).reshape(-1)
+    rows = [(reuse.first, reuse.second, min(reuse.cost, 2**53)) for reuse in costly_reuses(plan)[:MOST_REUSES]]
+    return np.array(rows, np.int64).reshape(-1)
 
 
 def _arenas(arrays: _Arrays, whole: Plan, plan: Plan, events: NDArray[np.int64] | None) -> list[dict[str, Any]]:

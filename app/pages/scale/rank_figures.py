@@ -1,4 +1,4 @@
-"""Figures of the view Ranks: the heat map of arena sizes per rank, and the bars of one rank."""
+"""The figure of the view Ranks: the heat map of arena sizes per rank."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from app.kit.charts.chart_base import LINE, LIVE, TextFigure, bytes_axis, figure
+from app.kit.charts.chart_base import TextFigure, figure
 from app.texts import numbers
 from tmmu_core.graph.sharding.shard_spec import ShardSpec
 from tmmu_core.plans.making.ranks import RankPlans
@@ -161,22 +161,3 @@ def _range(column: np.ndarray) -> str:
 def _ticks(count: int, most: int) -> list[int]:
     """Return at most ``most`` ticks from 0 to ``count``, a power of two apart."""
     return list(range(0, count, 1 << (-(-count // most) - 1).bit_length()))
-
-
-def shares(rows: Sequence[tuple[str, int, int]]) -> go.Figure:
-    """Return two bars per arena: whole graph and one rank. ``rows``: ``(arena, bytes of graph, bytes of rank)``."""
-    fig = figure(44 + 40 * len(rows))
-    names = [name for name, _, _ in rows][::-1]
-    whole, mine = [w for _, w, _ in rows][::-1], [m for _, _, m in rows][::-1]
-    parts = [numbers.percent(m, w) for w, m in zip(whole, mine, strict=True)]
-    grey = {"color": "rgba(125,136,150,0.25)", "line": {"color": LINE, "width": 1}}
-    for sizes, label, width, marker in (
-        (whole, "whole graph: %{customdata[0]}", None, grey),
-        (mine, "this rank: %{customdata[0]}, %{customdata[1]} of the whole graph", 0.45, {"color": LIVE}),
-    ):
-        texts = list(zip(map(numbers.full_bytes, sizes), parts, strict=True))
-        hover = {"customdata": texts, "hovertemplate": f"%{{y}}, {label}<extra></extra>"}
-        fig.add_trace(go.Bar(x=sizes, y=names, orientation="h", width=width, marker=marker, **hover))
-    fig.update_xaxes(bytes_axis(max([*whole, *mine, 1])), fixedrange=True)
-    fig.update_yaxes(fixedrange=True, automargin=True)
-    return fig.update_layout(barmode="overlay", bargap=0.25, margin={"l": 80, "r": 14, "t": 4, "b": 26})

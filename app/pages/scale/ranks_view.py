@@ -4,8 +4,8 @@ from contextlib import suppress
 
 import streamlit as st
 
-from app.canvas.plan_component import Picture, PlanHandle, plan_canvas
-from app.kit import arena_focus, controls
+from app.canvas.plan_component import PlanHandle
+from app.kit import controls
 from app.kit.charts.chart_base import CONFIG
 from app.kit.frame import long_work, page_frame
 from app.kit.tensor import plan_drawing, tensor_card, verdict
@@ -29,23 +29,23 @@ def draw(graph: Graph) -> None:
     chosen = chosen.of_whole().but(shard=chosen.shard or rank_sets.compact(rank_sets.presets(graph)[0].text))
     job = page_jobs.all_ranks(chosen)
     job.wait(planning.PATIENCE)
-    found = job.result() if job.worked else None
-    if found is not None:
-        st.html(markup.claim(claim(chosen, found), chips(found)))
+    ranks = job.result() if job.worked else None
+    if ranks is not None:
+        st.html(markup.claim(claim(chosen, ranks), chips(ranks)))
     else:
         st.html(markup.claim("This shard spec cannot be planned" if job.finished else "Planning every rank"))
     left, right = st.columns([0.3, 0.7], gap="medium")
     with left:
         editor(graph, chosen)
     with right:
-        if found is not None:
-            heat(chosen, found)
+        if ranks is not None:
+            heat(chosen, ranks)
         elif job.finished:
             refused(job, chosen)
         else:
             long_work.progress(job, "Planning the ranks")
-    if found is not None:
-        opened_rank(chosen, found)
+    if ranks is not None:
+        opened_rank(chosen, ranks)
 
 
 def refused(job: Job[RankPlans], chosen: Choice) -> None:
@@ -112,13 +112,13 @@ def _spec(text: str) -> None:
 # --- all ranks ---------------------------------------------------------------------------------------------------
 
 
-def claim(chosen: Choice, found: RankPlans) -> str:
+def claim(chosen: Choice, ranks: RankPlans) -> str:
     """Return the title: ``gpt2 on 8 ranks: each rank needs 1.2 GiB, 54 % of the 2.2 GiB for the whole graph``."""
-    totals = found.extents.sum(axis=1)
+    totals = ranks.extents.sum(axis=1)
     most, least = int(totals.max()), int(totals.min())
     alike = numbers.short_bytes(most) == numbers.short_bytes(least)
     who = "each rank" if alike else f"the largest, rank {int(totals.argmax()):,},"
-    sentence = f"{found.graph.name or 'the graph'} on {numbers.count(found.world_size, 'rank')}: "
+    sentence = f"{ranks.graph.name or 'the graph'} on {numbers.count(ranks.world_size, 'rank')}: "
     sentence += f"{who} needs {numbers.short_bytes(most)}"
     job = planning.plan_job(chosen)
     if job.wait(planning.PATIENCE) and job.worked:
@@ -127,36 +127,36 @@ def claim(chosen: Choice, found: RankPlans) -> str:
     return sentence
 
 
-def chips(found: RankPlans) -> list[str]:
+def chips(ranks: RankPlans) -> list[str]:
     """Return the number of ranks and rank classes, and the hash of the shard spec, as HTML."""
     return [
-        f"{numbers.count(found.world_size, 'rank')}, {numbers.count(len(found.classes), 'class', 'classes')}",
-        f'spec <span class="mono">{numbers.short_hash(found.classes[0].solution.plan.shard_spec_hash)}</span>',
+        f"{numbers.count(ranks.world_size, 'rank')}, {numbers.count(len(ranks.classes), 'class', 'classes')}",
+        f'spec <span class="mono">{numbers.short_hash(ranks.classes[0].solution.plan.shard_spec_hash)}</span>',
     ]
 
 
-def heat(chosen: Choice, found: RankPlans) -> None:
+def heat(chosen: Choice, ranks: RankPlans) -> None:
     """Draw the heat map and the table of rank classes. A click on a cell shows the plan of a rank."""
     st.html(markup.heading("Arena size per rank", "same scale for all arenas, darker is larger; click to open a rank"))
-    places = [rank_sets.place(found.spec, rank) for rank in range(found.world_size)]
-    look = _look(found)
-    key = f"ranks.{chosen.shard}.{chosen.problem}.{look}"
+    places = [rank_sets.place(ranks.spec, rank) for rank in range(ranks.world_size)]
+    rank = _look(ranks)
+    key = f"ranks.{chosen.shard}.{chosen.problem}.{rank}"
     st.plotly_chart(
-        charts.heat_map(found, places, look=look),
+        charts.heat_map(ranks, places, look=rank),
         key=key,
         config=CONFIG,
         on_select=lambda: _picked(key),
         selection_mode="points",
     )
-    st.html(_classes(found, look))
+    st.html(_classes(ranks, rank))
 
 
-def _look(found: RankPlans) -> int:
+def _look(ranks: RankPlans) -> int:
     """Return the rank whose plan is shown: the chosen rank, else the rank with the largest plan."""
     chosen = state.choice().look
-    if chosen is not None and chosen < found.world_size:
+    if chosen is not None and chosen < ranks.world_size:
         return chosen
-    return int(found.extents.sum(axis=1).argmax())
+    return int(ranks.extents.sum(axis=1).argmax())
 
 
 def _picked(key: str) -> None:
@@ -165,88 +165,86 @@ def _picked(key: str) -> None:
         state.choose(look=int(point["customdata"][0]))
 
 
-def _classes(found: RankPlans, look: int) -> str:
+def _classes(ranks: RankPlans, rank: int) -> str:
     rows = []
-    for number, one in enumerate(found.classes[:MOST_CLASSES]):
-        extents = found.extents[one.ranks[0]]
+    for number, rank_class in enumerate(ranks.classes[:MOST_CLASSES]):
+        extents = ranks.extents[rank_class.ranks[0]]
         sizes = [*map(markup.size, extents.tolist()), numbers.short_bytes(int(extents.sum()))]
-        layout = f'<span class="mono">{numbers.short_hash(one.solution.plan.layout_hash)}</span>'
-        rows.append([f"{number}", numbers.runs(one.ranks), f"{len(one.ranks):,}", *sizes, layout])
-    head = ["class", "ranks", "number", *found.arena_names, "total", "layout"]
+        layout = f'<span class="mono">{numbers.short_hash(rank_class.solution.plan.layout_hash)}</span>'
+        rows.append([f"{number}", numbers.runs(rank_class.ranks), f"{len(rank_class.ranks):,}", *sizes, layout])
+    head = ["class", "ranks", "number", *ranks.arena_names, "total", "layout"]
     note = "ranks with the same graph are planned once"
-    note += f"; {len(rows):,} of {len(found.classes):,} classes listed" if len(rows) < len(found.classes) else ""
-    table = markup.table(head, rows, numbers=range(2, 4 + len(found.arena_names)), now=int(found.class_of[look]))
+    note += f"; {len(rows):,} of {len(ranks.classes):,} classes listed" if len(rows) < len(ranks.classes) else ""
+    table = markup.table(head, rows, numbers=range(2, 4 + len(ranks.arena_names)), now=int(ranks.class_of[rank]))
     return markup.heading("Rank classes", note) + table
 
 
 # --- one rank ----------------------------------------------------------------------------------------------------
 
 
-def opened_rank(chosen: Choice, found: RankPlans) -> None:
-    """Draw the plan of the chosen rank."""
-    look = _look(found)
+def opened_rank(choice: Choice, ranks: RankPlans) -> None:
+    """Draw the plan of the chosen rank; ``choice`` is the choice of the whole graph."""
+    rank = _look(ranks)
     linked = state.choice().look
-    if linked is not None and linked != look:
+    if linked is not None and linked != rank:
         st.caption(f"This mesh has no rank {linked:,}. The rank with the largest plan is shown.")
-    job = planning.plan_job(chosen.but(shard_spec=rank_sets.spec_of(chosen.shard), rank=look))
+    spec = rank_sets.spec_of(choice.shard)
+    job = planning.plan_job(choice.but(shard_spec=spec, rank=rank))
     job.wait(60)
-    mine = job.result()
-    others = len(found.classes[int(found.class_of[look])].ranks) - 1
+    shown = job.result()
+    others = len(ranks.classes[int(ranks.class_of[rank])].ranks) - 1
     alike = numbers.count(others, "other rank has", "other ranks have") if others else "no other rank has"
-    notes = (f"{alike} the same graph", verdict.mark(mine), *verdict.facts(mine))
-    st.html(markup.claim(f"Rank {look:,} ({rank_sets.place(found.spec, look)})", notes))
+    notes = (f"{alike} the same graph", verdict.mark(shown), *verdict.facts(shown))
+    st.html(markup.claim(f"Rank {rank:,} ({rank_sets.place(ranks.spec, rank)})", notes))
     with controls.row():
         st.number_input(
             "Rank",
             min_value=0,
-            max_value=found.world_size - 1,
+            max_value=ranks.world_size - 1,
             label_visibility="collapsed",
             width=140,
-            help=f"Rank 0 … {found.world_size - 1}",
-            **state.bound("look", look),
+            help=f"Rank 0 … {ranks.world_size - 1}",
+            **state.bound("look", rank),
         )
-        now = state.choice()
-        current = now.shard_spec is not None and now.rank == look
-        icon = ":material/check:" if current else ":material/open_in_full:"
-        about = "All pages show this plan." if current else "Show the plan of this rank on all pages."
-        own = {"shard": chosen.shard, "shard_spec": rank_sets.spec_of(chosen.shard), "rank": look, "look": look}
-        controls.button("Use this plan", "use-rank", own, kind="primary", icon=icon, disabled=current, help=about)
-        if now.shard_spec is not None:
+        is_rank = state.choice().shard_spec is not None
+        is_current = is_rank and state.choice().rank == rank
+        icon = ":material/check:" if is_current else ":material/open_in_full:"
+        about = "All pages show this plan." if is_current else "Show the plan of this rank on all pages."
+        changes = {"shard": choice.shard, "shard_spec": spec, "rank": rank, "look": rank}
+        controls.button(
+            "Use this plan", "use-rank", changes, kind="primary", icon=icon, disabled=is_current, help=about
+        )
+        if is_rank:
             whole = {"shard_spec": None, "rank": 0}
             controls.button("Show the whole graph", "use-whole", whole, kind="secondary")
-    explained = page_frame.explanation(mine, mine.choice.budget)
+    explained = page_frame.explanation(shown, shown.choice.budget)
     st.html(f'<div class="tm">{markup.esc(str(explained))}</div>')
-    st.html(markup.strip(mine.plan.arenas, glossary.definitions(), slots=mine.plan.has_slots))
-    verdict.findings(mine)
-    body(chosen, mine, plan_drawing.store(mine, key="bytes.rank"))
+    st.html(markup.strip(shown.plan.arenas, glossary.definitions(), slots=shown.plan.has_slots))
+    verdict.findings(shown)
+    body(choice, shown, plan_drawing.store(shown, key="bytes.rank"))
 
 
 @st.fragment
-def body(chosen: Choice, mine: Shown, handle: PlanHandle) -> None:
+def body(whole: Choice, shown: Shown, handle: PlanHandle) -> None:
     """Draw the map of the rank, its arena sizes and the tensor card. A selection reruns only this function."""
-    chosen = state.choice()
-    arena = chosen.arena if chosen.arena in mine.plan.arena_of else arena_focus.largest(mine.plan)
     left, right = st.columns([0.72, 0.28], gap="small")
     with left:
-        selected = chosen.selected if chosen.selected in mine.plan.row_of else None
-        on = {"select": plan_drawing.selected, "arena": lambda name: state.choose(arena=name or "")}
-        plan_canvas(handle, Picture(arena=arena or None, selected=selected, height=420), on, key="rank-map")
+        plan_drawing.canvas(handle, key="rank-map", height=420)
     with right:
-        job = planning.plan_job(chosen)
-        if job.finished and job.worked:
-            st.html(markup.heading("Arena sizes", "grey: whole graph; blue: this rank"))
-            whole = job.result().plan.arena_of
+        job = planning.plan_job(whole)
+        if job.worked:
+            sizes = {arena.name: arena.extent_bytes for arena in job.result().plan.arenas}
             rows = [
-                (arena.name, whole[arena.name].extent_bytes, arena.extent_bytes)
-                for arena in mine.plan.arenas
-                if arena.name in whole
+                [
+                    markup.esc(arena.name),
+                    f"{numbers.short_bytes(sizes[arena.name])} → {numbers.short_bytes(arena.extent_bytes)}",
+                    numbers.percent(arena.extent_bytes, sizes[arena.name]),
+                ]
+                for arena in shown.plan.arenas
+                if arena.name in sizes
             ]
-            st.plotly_chart(charts.shares(rows), key=f"shares.{mine.key}.{mine.plan.rank}", config=CONFIG)
-            cells = [
-                [markup.esc(name), f"{numbers.short_bytes(a)} → {numbers.short_bytes(b)}", numbers.percent(b, a)]
-                for name, a, b in rows
-            ]
-            st.html(markup.table(["arena", "whole → rank", "share"], cells, numbers=(1, 2)))
-        if chosen.selected:
-            tensor_card.panel(mine)
+            st.html(markup.heading("Arena sizes", "whole graph → this rank"))
+            st.html(markup.table(["arena", "whole → rank", "share"], rows, numbers=(1, 2)))
+        if state.choice().selected:
+            tensor_card.panel(shown)
     state.write_link()
