@@ -30,6 +30,7 @@ test: check ## the gate: linters, type checker and every test that is not slow
 
 test-all: check ## the gate and the slow tests: properties, browser flows, processes, exhaustion, wheels
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+	TMMU_NATIVE=0 $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow" tests/planners
 
 laws: $(VENV)/.dev ## every property test on new examples, RUNS times (make test repeats the same examples)
 	for run in $$(seq $(or $(RUNS),3)); do $(BIN)/python -m pytest -n 3 -m hypothesis --hypothesis-profile drawn || exit 1; done
