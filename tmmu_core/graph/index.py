@@ -3,7 +3,7 @@
 :func:`index_graph` also checks that the graph is complete: its result has no dangling reference.
 """
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -35,10 +35,6 @@ class GraphIndex:
     """Shape (tensors,): index into ``ROLES``."""
     is_forward: NDArray[np.bool_]
     """Shape (nodes,): whether its phase is ``forward``."""
-    dtype_names: tuple[str, ...]
-    """The dtypes of the graph, by first appearance."""
-    dtype: I64
-    """Shape (tensors,): index into ``dtype_names``."""
     marked: I64
     """Ascending numbers of the tensors with fields other than id, shape, dtype and role."""
     nbytes: U64
@@ -123,8 +119,7 @@ def index_graph(graph: Graph, dims: Mapping[str, int] | None = None) -> GraphInd
     is_persistent = _IS_PERSISTENT[role]
     marked = _marked(graph)
 
-    dtype, dtype_names = _codes([tensor.dtype for tensor in tensors])
-    shapes, nbytes = _sizes(graph, checks.resolve_dims(graph, dims), dtype, len(dtype_names))
+    shapes, nbytes = _sizes(graph, checks.resolve_dims(graph, dims))
     is_input, is_output = _ends(graph, tensor_of, "inputs"), _ends(graph, tensor_of, "outputs")
     in_ptr, in_idx = _operands(graph, tensor_of, "inputs")
     out_ptr, out_idx = _operands(graph, tensor_of, "outputs")
@@ -138,8 +133,6 @@ def index_graph(graph: Graph, dims: Mapping[str, int] | None = None) -> GraphInd
         node_of=node_of,
         role=role,
         is_forward=np.fromiter(map("forward".__eq__, phases), np.bool_, len(phases)),
-        dtype_names=tuple(dtype_names),
-        dtype=dtype,
         marked=marked,
         nbytes=nbytes,
         shapes=shapes,
@@ -203,35 +196,18 @@ def _marked(graph: Graph) -> I64:
     return np.array(found, np.int64)
 
 
-def _sizes(graph: Graph, point: dict[str, int], dtype: I64, dtypes: int) -> tuple[tuple[tuple[int, ...], ...], U64]:
+def _sizes(graph: Graph, point: dict[str, int]) -> tuple[tuple[tuple[int, ...], ...], U64]:
     """Return the shapes and the bytes of the tensors; ``point`` is the size of each named dimension.
 
     Each distinct (shape, dtype) is computed once, because graphs have few of them.
     """
-    shapes = [tensor.shape for tensor in graph.tensors]
-    which, _ = _codes(shapes)
-    if dtypes > 1:
-        _, which = np.unique(which * dtypes + dtype, return_inverse=True)
-    first = np.empty(int(which.max(initial=-1)) + 1, np.int64)
-    first[which[::-1]] = np.arange(len(which) - 1, -1, -1)  # the last write wins: the first of each pair
-    resolved: list[tuple[int, ...]] = [()] * len(first)
-    sizes = np.zeros(len(first), np.uint64)
-    for pair in np.argsort(first).tolist():  # in file order, so that the first error is reported
-        i = int(first[pair])
-        resolved[pair] = checks.resolve_shape(graph.tensors[i], point, i)
-        sizes[pair] = checks.size_of(graph.tensors[i], resolved[pair], i)
-    if not point:
-        return tuple(shapes), sizes[which]  # type: ignore[arg-type]  # resolve_shape has replaced all names
-    return tuple([resolved[pair] for pair in which.tolist()]), sizes[which]
-
-
-def _codes(values: Sequence[Hashable]) -> tuple[I64, list[Any]]:
-    """Return ``(codes, distinct values by first appearance)``; a code is an index into the distinct values."""
-    distinct = dict.fromkeys(values)
-    if len(distinct) <= 1:
-        return np.zeros(len(values), np.int64), list(distinct)
-    number = dict(zip(distinct, range(len(distinct)), strict=True))
-    return np.fromiter(map(number.__getitem__, values), np.int64, len(values)), list(distinct)
+    known: dict[tuple[tuple[int | str, ...], str], tuple[tuple[int, ...], int]] = {}
+    for i, tensor in enumerate(graph.tensors):
+        if (tensor.shape, tensor.dtype) not in known:
+            shape = checks.resolve_shape(tensor, point, i)
+            known[tensor.shape, tensor.dtype] = shape, checks.size_of(tensor, shape, i)
+    rows = [known[tensor.shape, tensor.dtype] for tensor in graph.tensors]
+    return tuple([shape for shape, _ in rows]), np.array([nbytes for _, nbytes in rows], np.uint64)
 
 
 def _operands(graph: Graph, tensor_of: dict[str, int], side: str) -> tuple[I64, I64]:

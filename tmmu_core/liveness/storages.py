@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tmmu_core.base.disjoint_sets import DisjointSets
 from tmmu_core.base.errors import U64_MAX, InvalidIrShapes
 from tmmu_core.liveness.live_model import I64, U64, Timeline
 from tmmu_core.liveness.live_ranges import Ranges, overflow_error
@@ -33,36 +34,10 @@ Write = tuple[int, int, int, int]
 """(step, input, output that overwrites it, node), as numbers."""
 
 
-class _Union:
-    """Disjoint sets of tensors, named by their lowest member."""
-
-    def __init__(self, count: int) -> None:
-        self.parent = np.arange(count, dtype=np.int64)
-
-    def find(self, i: int) -> int:
-        """Return the name of the set of ``i``."""
-        parent = self.parent
-        while parent[i] != i:
-            parent[i] = parent[parent[i]]
-            i = int(parent[i])
-        return i
-
-    def join(self, i: int, j: int) -> None:
-        """Merge two sets."""
-        a, b = self.find(i), self.find(j)
-        self.parent[max(a, b)] = min(a, b)
-
-    def names(self) -> I64:
-        """Return the name of each tensor's set."""
-        joined = np.flatnonzero(self.parent != np.arange(len(self.parent)))
-        self.parent[joined] = [self.find(i) for i in joined.tolist()]
-        return self.parent
-
-
 def storage_groups(timeline: Timeline, ranges: Ranges) -> Groups:
     """Join views, alias groups and in-place writes. Raises ``InvalidIrShapes`` (``in_place_denied``)."""
     index, tensors = timeline.index, timeline.graph.tensors
-    groups = _Union(len(tensors))
+    groups = DisjointSets(len(tensors))
     _reject_views_of_unwritten(timeline, ranges)
     for view in np.flatnonzero(ranges.planned & (index.base >= 0)).tolist():
         groups.join(view, int(ranges.roots[view]))
@@ -87,7 +62,7 @@ def storage_groups(timeline: Timeline, ranges: Ranges) -> Groups:
 
 
 def _write_in_place(
-    timeline: Timeline, ranges: Ranges, groups: _Union, writes: list[Write], death: I64
+    timeline: Timeline, ranges: Ranges, groups: DisjointSets, writes: list[Write], death: I64
 ) -> dict[int, int]:
     """Join each output to the storage of its input and set the input's death; return output → offset."""
     index = timeline.index

@@ -37,6 +37,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tmmu_core.base.disjoint_sets import DisjointSets
 from tmmu_core.base.errors import ArenaTooSmall
 from tmmu_core.planners.bounds import Bound, bound_of, reachable
 from tmmu_core.planners.columns import Columns, columns, count_option, extent_of, finished, flag_option
@@ -246,22 +247,15 @@ def components(cols: Columns) -> list[I64]:
     run = np.cumsum(np.cumsum(crossing)[:k] == 0)
     if k and run[0] == run[-1] and bool(np.diff(cols.part_of).all()):
         return [np.arange(n, dtype=np.int64)]
-    parent = list(range(n + k + 1))
-
-    def root(i: int) -> int:
-        while parent[i] != i:
-            parent[i] = parent[parent[i]]
-            i = parent[i]
-        return i
-
+    sets = DisjointSets(n + k + 1)
     for i, at in zip(cols.storage_of_part.tolist(), run[cols.part_lo].tolist(), strict=True):
-        parent[root(i)] = root(n + at)
+        sets.join(i, n + at)
     for i, row in enumerate(cols.odd or ()):
         for j, _ in row:
-            parent[root(i)] = root(j)
+            sets.join(i, j)
     members: dict[int, list[int]] = {}
-    for i in range(n):
-        members.setdefault(root(i), []).append(i)
+    for i, name in enumerate(sets.names()[:n].tolist()):
+        members.setdefault(name, []).append(i)
     return [np.asarray(indices, dtype=np.int64) for indices in members.values()]
 
 

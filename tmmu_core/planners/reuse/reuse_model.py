@@ -6,12 +6,12 @@ active where ``[a, a + mine)`` and ``[b, b + theirs)`` overlap, ``a`` and ``b`` 
 pairs of members of two units begin at the same two offsets, so one hard edge with the greatest sizes is enough.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from math import lcm
 
 import numpy as np
 
+from tmmu_core.base.disjoint_sets import DisjointSets
 from tmmu_core.base.errors import AllocationOverflow
 from tmmu_core.planners.problem import I64, UNLIMITED, Problem, ReuseTerms, live_parts
 
@@ -77,22 +77,6 @@ def live_together(problem: Problem) -> list[tuple[int, int]]:
     return sorted(pairs)
 
 
-def _units(count: int, colocations: Iterable[tuple[int, int]]) -> list[int]:
-    """Return the unit of each storage; colocated storages are one unit."""
-    leader = list(range(count))
-
-    def find(i: int) -> int:
-        while leader[i] != i:
-            i = leader[i]
-        return i
-
-    for a, b in colocations:
-        leader[max(find(a), find(b))] = min(find(a), find(b))
-    roots = [find(i) for i in range(count)]
-    number = {root: k for k, root in enumerate(dict.fromkeys(roots))}
-    return [number[root] for root in roots]
-
-
 def _hard_edges(problem: Problem, terms: ReuseTerms, unit: list[int], pin: list[int]) -> tuple[dict[Pair, Pair], str]:
     """Return the edge sizes of every two units that must not share a byte, and a contradiction if two of them must."""
     sizes = problem.size.tolist()
@@ -117,7 +101,10 @@ def _hard_edges(problem: Problem, terms: ReuseTerms, unit: list[int], pin: list[
 def reuse_model(problem: Problem) -> ReuseModel:
     """Return the model of a problem. A storage without bytes has no edges; its alignment and fixed offset apply."""
     terms, n = problem.reuse or ReuseTerms(), len(problem)
-    unit = _units(n, terms.colocations)
+    colocated = DisjointSets(n)
+    for a, b in terms.colocations:
+        colocated.join(a, b)
+    unit = np.unique(colocated.names(), return_inverse=True)[1].tolist()
     units = max(unit, default=-1) + 1
     sizes, grids = problem.size.tolist(), problem.alignment.tolist()
     fixed = [-1] * n if problem.fixed is None else problem.fixed.tolist()

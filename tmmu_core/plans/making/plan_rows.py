@@ -215,7 +215,7 @@ def plan_columns(placement: Placement, arenas: Sequence[ArenaSummary], *, own_ar
         generation=generation,
         storage=number,
         roles=named(ROLES, index.role[rows]),
-        dtypes=named(index.dtype_names, index.dtype[rows]),
+        dtypes=tuple([index.graph.tensors[i].dtype for i in rows.tolist()]),
         shapes=_at(index.shapes, rows),
         alias_group_ids=tuple(aliases),
         base_tensor_uids=tuple(bases),
