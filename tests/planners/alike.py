@@ -93,14 +93,14 @@ def planned(p: Problem) -> list[object]:
     for order in ORDERS.values():
         for fit in ("lowest", "tightest"):
             found.append(place(cols, order(cols), fit))
-            if cols.small:
+            if cols.is_small:
                 sequence = sorted(order(cols), key=lambda i: cols.fixed[i] < 0)
                 if loops is None:
                     found.append(place(cols, sequence, fit, plain=True))
                 else:
                     found.append(place_native(loops, cols, sequence, fit == "tightest"))
     searched = exact(p, {"budget": 600})
-    if cols.small:
+    if cols.is_small:
         model = search_model(cols, units_of(cols, ()) or ())
         again = lns_run(model, build_tables(model), 1)
         found += [again.run(max(searched.lower_bound or 0, 1), 30), again.state.progress.tolist()]

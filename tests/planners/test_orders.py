@@ -53,7 +53,7 @@ def keys(p: Problem, cols: Columns) -> dict[str, list[tuple[int, ...]]]:
 
 
 def test_order_sorts_by_its_key_then_normatively() -> None:
-    assert not all(columns(p).small for p in LARGE)
+    assert not all(columns(p).is_small for p in LARGE)
     for each in (*SMALL, *LARGE):
         p = without_empty(each)[0]
         cols = columns(p)

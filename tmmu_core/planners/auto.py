@@ -49,7 +49,7 @@ def auto(problem: Problem, options: Mapping[str, Any], progress: Progress | None
         why = f"a greedy run fits the capacity of {goal} bytes; a smaller extent was not requested"
     elif best.stopped:
         why = "the search was stopped"
-    elif not cols.small:
+    elif not cols.is_small:
         why = "sizes beyond 2^62 are packed greedily"
     elif count > SEARCH_UP_TO:
         why = f"{count} storages: greedy runs only"

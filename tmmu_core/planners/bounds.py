@@ -66,19 +66,19 @@ def bound_of(cols: Columns) -> Bound:
             parts = cols.part_lo[cols.part_of[i] : cols.part_of[i + 1]]  # empty if its lifetime is one gap
             best = Bound(at + cols.size[i], (i,), int(cols.births[parts[0]]) if len(parts) else -1, "fixed", peak)
 
-    coarse = min(cols.align) > 1
+    is_coarse = min(cols.align) > 1
     padded = -(-cols.sizes // cols.aligns) * cols.aligns
-    most = cols.live_bytes(padded).tolist() if coarse and cols.odd is None and cols.small else None
-    for column in fullest[:MAX_MOMENTS] if coarse or cols.odd is not None else ():
+    most = cols.live_bytes(padded).tolist() if is_coarse and not cols.extra_conflicts and cols.is_small else None
+    for column in fullest[:MAX_MOMENTS] if is_coarse or cols.extra_conflicts else ():
         if most is not None and most[column] <= best.bytes:
             continue  # the grid bound is at most the sum of the padded sizes
         alive = _alive(cols, column)
         step = int(cols.births[column])
-        ended = _refused_handoffs(cols, alive, step)
-        held = tuple(sorted((*alive, *ended)))
-        also = _never_alias(cols, held)
-        rule = "never_alias" if also else "handoff" if ended else "grid"
-        members = tuple(sorted((*held, *also)))
+        refused = _refused_handoffs(cols, alive, step)
+        counted = tuple(sorted((*alive, *refused)))
+        apart = _never_alias(cols, counted)
+        rule = "never_alias" if apart else "handoff" if refused else "grid"
+        members = tuple(sorted((*counted, *apart)))
         total = on_grid([(cols.size[i], cols.align[i]) for i in members])
         if total > best.bytes:
             best = Bound(total, members, step, rule, peak)
@@ -87,7 +87,7 @@ def bound_of(cols: Columns) -> Bound:
 
 def reachable(cols: Columns, at: int) -> int:
     """Return the least possible extent ≥ ``at``: an extent is a multiple of a storage's alignment plus its size."""
-    if not len(cols) or not cols.small or at >= SAFE or max(cols.align) == 1:
+    if not len(cols) or not cols.is_small or at >= SAFE or max(cols.align) == 1:
         return at
     under = np.maximum(at - cols.sizes, 0)
     return int((-(-under // cols.aligns) * cols.aligns + cols.sizes).min())
@@ -123,13 +123,13 @@ def _refused_handoffs(cols: Columns, alive: tuple[int, ...], step: int) -> list[
     return []
 
 
-def _never_alias(cols: Columns, held: tuple[int, ...]) -> list[int]:
-    """Return further storages, largest first, that conflict with all of ``held`` and with each other."""
+def _never_alias(cols: Columns, counted: tuple[int, ...]) -> list[int]:
+    """Return further storages, largest first, that conflict with all of ``counted`` and with each other."""
     if cols.problem.must_not_alias is None:
         return []
-    clique = list(held)
+    clique = list(counted)
     left = np.zeros(len(cols), np.bool_)
-    left[[j for i in held for j, kind in cols.odd[i] if kind == NEVER] if cols.odd is not None else []] = True
+    left[[j for i in counted for j, kind in cols.extra_conflicts[i] if kind == NEVER]] = True
     left[clique] = False
     for j in np.flatnonzero(left).tolist():
         left[j] = _conflicts(cols, j)[clique].all()
@@ -147,7 +147,7 @@ def _conflicts(cols: Columns, i: int) -> NDArray[np.bool_]:
     if i in kept:
         return kept[i]
     found = np.zeros(len(cols), np.bool_)
-    for other, kind in cols.odd[i] if cols.odd is not None else ():
+    for other, kind in cols.extra_conflicts[i]:
         fixed_apart = min(cols.fixed[i], cols.fixed[other]) >= 0 and cols.fixed[i] != cols.fixed[other]
         found[other] = kind == NEVER or fixed_apart
     for a in range(cols.part_of[i], cols.part_of[i + 1]):

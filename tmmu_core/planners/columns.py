@@ -26,11 +26,14 @@ NEVER, HANDOFF = 0, 1
 
 
 class ConflictTable:
-    """Ragged table: per storage, ``(other, kind)`` pairs; rows are created on access."""
+    """Ragged table: per storage, ``(other, kind)`` pairs; rows are created on access. False without any pair."""
 
     def __init__(self, first: I64, table: I64) -> None:
         """Rows of storage i are ``table[first[i]:first[i + 1]]``; ``first`` (n + 1,), ``table`` (m, 2)."""
         self.first, self.table = first.astype(np.int64), table
+
+    def __len__(self) -> int:
+        return len(self.table)
 
     def __getitem__(self, i: int) -> list[tuple[int, int]]:
         return [(other, kind) for other, kind in self.table[self.first[i] : self.first[i + 1]].tolist()]
@@ -55,8 +58,8 @@ class Columns:
     part_hi: I64
     births: I64
     """Shape (k,): first step of each column of compressed time."""
-    odd: ConflictTable | None = None
-    """Per storage, ``(other, NEVER | HANDOFF)``: conflicts without overlap in time. ``None``: none."""
+    extra_conflicts: ConflictTable
+    """Per storage, ``(other, NEVER | HANDOFF)``: conflicts without overlap in time."""
     memo: dict[str, Any] = field(default_factory=dict)
     """Values that bounds and planners cache."""
 
@@ -64,25 +67,25 @@ class Columns:
         return len(self.size)
 
     @cached_property
-    def plain(self) -> bool:
-        """Whether every storage has one live part, no fixed offset and no odd conflict."""
-        return self.odd is None and max(self.fixed, default=-1) < 0 and bool((np.diff(self.part_of) == 1).all())
+    def is_plain(self) -> bool:
+        """Whether every storage has one live part, no fixed offset and no extra conflict."""
+        return not self.extra_conflicts and max(self.fixed, default=-1) < 0 and bool((np.diff(self.part_of) == 1).all())
 
     @cached_property
-    def small(self) -> bool:
+    def is_small(self) -> bool:
         """Whether int64 holds every intermediate value of a planner."""
         worst = sum(map(int, self.size)) + len(self) * max(self.align, default=1) + max(self.fixed, default=0)
         return worst < SAFE
 
     @cached_property
     def sizes(self) -> NDArray[Any]:
-        """``size`` as int64, or as Python integers if the problem is not :attr:`small`."""
-        return np.array(self.size, np.int64 if self.small else object)
+        """``size`` as int64, or as Python integers if the problem is not :attr:`is_small`."""
+        return np.array(self.size, np.int64 if self.is_small else object)
 
     @cached_property
     def aligns(self) -> NDArray[Any]:
         """``align`` with the element type of :attr:`sizes`."""
-        return np.array(self.align, np.int64 if self.small else object)
+        return np.array(self.align, np.int64 if self.is_small else object)
 
     @cached_property
     def storage_of_part(self) -> I64:
@@ -90,11 +93,9 @@ class Columns:
         return np.repeat(np.arange(len(self), dtype=np.int64), np.diff(self.part_of))
 
     @cached_property
-    def odd_rows(self) -> tuple[I64, I64, I64]:
-        """``odd`` as a ragged table: first row per storage, other storage, kind."""
-        if self.odd is None:
-            return np.zeros(len(self) + 1, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64)
-        return self.odd.first, *np.ascontiguousarray(self.odd.table.T)
+    def extra_conflict_rows(self) -> tuple[I64, I64, I64]:
+        """``extra_conflicts`` as a ragged table: first row per storage, other storage, kind."""
+        return self.extra_conflicts.first, *np.ascontiguousarray(self.extra_conflicts.table.T)
 
     def live_bytes(self, sizes: NDArray[Any] | None = None) -> NDArray[Any]:
         """Return the live bytes of each column of compressed time; ``sizes`` (n,) replaces the storages' sizes."""
@@ -127,7 +128,7 @@ def columns(problem: Problem) -> Columns:
         np.searchsorted(births, lo).astype(np.int64),
         np.searchsorted(births, hi).astype(np.int64),
         births,
-        _odd_conflicts(problem),
+        _extra_conflicts(problem),
     )
     if problem.fixed is not None:
         _check_fixed(cols)
@@ -141,7 +142,7 @@ def _distinct(ascending: I64) -> I64:
     return ascending[first]
 
 
-def _odd_conflicts(problem: Problem) -> ConflictTable | None:
+def _extra_conflicts(problem: Problem) -> ConflictTable:
     """Return the conflicts without overlap in time, in both directions; ``NEVER`` overrides ``HANDOFF``."""
     n = len(problem)
     pairs = [np.zeros(0, np.int64)]
@@ -151,12 +152,10 @@ def _odd_conflicts(problem: Problem) -> ConflictTable | None:
     if problem.must_not_alias is not None:
         pairs.append(_both_ways(problem.must_not_alias.reshape(-1, 2), n) * 2 + NEVER)
     keys = np.sort(np.concatenate(pairs))
-    if not len(keys):
-        return None
     first = np.ones(len(keys), np.bool_)  # of equal pairs NEVER, which is the lower kind
     first[1:] = keys[1:] // 2 != keys[:-1] // 2
     pair, kind = np.divmod(keys[first], 2)
-    one, other = np.divmod(pair, n)
+    one, other = np.divmod(pair, max(n, 1))
     return ConflictTable(np.searchsorted(one, np.arange(n + 1)), np.stack([other, kind], axis=1))
 
 
@@ -168,7 +167,6 @@ def _both_ways(pairs: I64, n: int) -> I64:
 
 def _check_fixed(cols: Columns) -> None:
     """Reject fixed offsets of storages that conflict and overlap."""
-    given = [i for i, offset in enumerate(cols.fixed) if offset >= 0]
     rows = np.flatnonzero(np.array(cols.fixed)[cols.storage_of_part] >= 0)
     parts = zip(*(column[rows].tolist() for column in (cols.part_lo, cols.part_hi, cols.storage_of_part)), strict=True)
     now: list[tuple[int, int]] = []
@@ -177,9 +175,9 @@ def _check_fixed(cols: Columns) -> None:
         for _, j in now:
             _refuse_collision(cols, i, j, may_coincide=False)
         now.append((hi, i))
-    for i in given:
-        for j, kind in cols.odd[i] if cols.odd is not None else ():
-            if j > i and cols.fixed[j] >= 0:
+    for i, offset in enumerate(cols.fixed):
+        for j, kind in cols.extra_conflicts[i]:
+            if j > i and min(offset, cols.fixed[j]) >= 0:
                 _refuse_collision(cols, i, j, may_coincide=kind == HANDOFF)
 
 

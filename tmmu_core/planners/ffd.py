@@ -28,11 +28,11 @@ def ffd(problem: Problem, options: Mapping[str, Any], progress: Progress | None 
     """Pack by first-fit decreasing. No options. Raises AllocationOverflow past 2^64 − 1."""
     cols = columns(problem)
     order = sorted(range(len(cols)), key=lambda i: (-cols.size[i], i))
-    given = [i for i in order if cols.fixed[i] >= 0]
+    fixed = [i for i in order if cols.fixed[i] >= 0]
     at: dict[int, _Region] = {}  # no other storage joins a region of fixed offsets
-    for i in given:
+    for i in fixed:
         at.setdefault(cols.fixed[i], _Region(cols.fixed[i], set())).tenants.add(i)
-    top = unshared_end = max((cols.fixed[i] + cols.size[i] for i in given), default=0)
+    top = unshared_end = max((cols.fixed[i] + cols.size[i] for i in fixed), default=0)
     lows, highs = cols.part_lo.tolist(), cols.part_hi.tolist()
     regions: list[_Region] = []
     for i in order:
@@ -41,9 +41,9 @@ def ffd(problem: Problem, options: Mapping[str, Any], progress: Progress | None 
         unshared_end = align_up(unshared_end, cols.align[i]) + cols.size[i]
         rows = range(cols.part_of[i], cols.part_of[i + 1])
         life = sum((1 << highs[row]) - (1 << lows[row]) for row in rows)
-        barred = {j for j, kind in cols.odd[i] if kind != HANDOFF} if cols.odd is not None else set()
+        excluded = {j for j, kind in cols.extra_conflicts[i] if kind != HANDOFF}
         for region in regions:
-            is_free = not region.life & life and region.tenants.isdisjoint(barred)
+            is_free = not region.life & life and region.tenants.isdisjoint(excluded)
             if is_free and region.offset % cols.align[i] == 0:
                 break
         else:

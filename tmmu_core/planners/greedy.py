@@ -138,10 +138,10 @@ def place(cols: Columns, order: Sequence[int], fit: str, *, plain: bool = False)
     sequence = order
     if cols.problem.fixed is not None:
         sequence = [i for i in order if cols.fixed[i] >= 0] + [i for i in order if cols.fixed[i] < 0]
-    loops = None if plain or not cols.small else library()
+    loops = None if plain or not cols.is_small else library()
     if loops is None:
         return _place(cols, sequence, tightest=fit == "tightest")
-    call = _flat_call(cols) if cols.plain else None
+    call = _flat_call(cols) if cols.is_plain else None
     if call is None:
         return place_native(loops, cols, sequence, tightest=fit == "tightest")
     call.fields["sequence"][:] = sequence
@@ -157,7 +157,7 @@ def place_native(loops: CDLL, cols: Columns, sequence: Sequence[int], tightest: 
     If the pool of address ranges is too small, the run continues with a larger one.
     """
     n, leaves = len(cols), 1 << max(len(cols.births) - 1, 0).bit_length()
-    odd_of, odd_other, odd_kind = cols.odd_rows
+    odd_of, odd_other, odd_kind = cols.extra_conflict_rows
     tables = {
         "sequence": np.asarray(sequence, dtype=np.int64),
         "part_of": cols.part_of,
@@ -235,10 +235,10 @@ def _place(cols: Columns, sequence: Sequence[int], tightest: bool) -> list[int]:
             meets = np.zeros_like(is_placed)
             for row in parts:
                 meets |= (cols.part_lo < cols.part_hi[row]) & (cols.part_lo[row] < cols.part_hi)
-            odd = [(j, kind) for j, kind in cols.odd[i] if offset[j] >= 0] if cols.odd is not None else []
-            near = {*cols.storage_of_part[meets & is_placed].tolist(), *(j for j, _ in odd)}
+            extra = [(j, kind) for j, kind in cols.extra_conflicts[i] if offset[j] >= 0]
+            near = {*cols.storage_of_part[meets & is_placed].tolist(), *(j for j, _ in extra)}
             at = free_gap([(offset[j], offset[j] + cols.size[j]) for j in near], size, align, tightest=tightest)
-            for j, kind in odd:
+            for j, kind in extra:
                 here, end = offset[j], offset[j] + size
                 # In-place reuse is the tightest possible fit; for the lowest fit the offset must also be lower.
                 if kind != HANDOFF or here % align or not (tightest or here < at):

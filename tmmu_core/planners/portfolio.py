@@ -59,14 +59,14 @@ def best_greedy(
 ) -> Best:
     """Return the first run of least extent; stop at the lower bound, at ``goal`` bytes, or by the meter."""
     enough = max(bound.bytes, goal)
-    todo = list(runs)
+    all_runs = list(runs)
     sequences: dict[str, list[int]] = {}
     grid = min((cols.align[i] for i in bound.witness), default=0)
     movable = (i for i in bound.witness if cols.fixed[i] < 0)
     padding, crown = max(((align_up(cols.size[i], grid) - cols.size[i], -i) for i in movable), default=(0, 0))
     crown = -crown if padding else -1
     best: Best | None = None
-    for made, (order, fit) in enumerate(todo, 1):
+    for number, (order, fit) in enumerate(all_runs, 1):
         if order not in sequences:
             sequences[order] = ORDERS[order](cols)
         sequence, last = sequences[order], -1
@@ -74,19 +74,19 @@ def best_greedy(
             offset = place(cols, sequence, fit)
             extent = extent_of(cols, offset)
             if best is None or extent < best.extent:
-                best = Best(offset, extent, order, fit, made, False, sequence, last)
+                best = Best(offset, extent, order, fit, number, False, sequence, last)
             if last >= 0 or crown < 0 or not enough < extent < bound.bytes + grid:
                 break
             sequence, last = [*(i for i in sequence if i != crown), crown], crown
-        best = replace(best, runs=made)
+        best = replace(best, runs=number)
         if best.extent <= enough:
             break
         if meter is not None:
             meter.improved(cols.problem.arena, best.extent, bound.bytes)
             meter.spend(1)
-            if not meter("portfolio", made, len(todo)):
+            if not meter("portfolio", number, len(all_runs)):
                 meter.halt()
             if meter.ended():
-                return replace(best, stopped=made < len(todo))
+                return replace(best, stopped=number < len(all_runs))
     assert best is not None
     return best

@@ -39,9 +39,9 @@ def search(problem: Problem, options: Mapping[str, Any], progress: Progress | No
     best = best_greedy(cols, bound)
     if len(cols) > FULL_SPEED and rounds:
         rounds = max(rounds * FULL_SPEED // len(cols), 4)
-    if not cols.small:
+    if not cols.is_small:
         rounds = 0
-    found = _Climb(cols, best)
+    found = _LocalSearch(cols, best)
     draws = np.random.Philox(key=seed)
     stopped, done = False, 0
     while done < rounds and found.extent > bound.bytes and not stopped:
@@ -63,34 +63,34 @@ def search(problem: Problem, options: Mapping[str, Any], progress: Progress | No
     )
 
 
-class _Climb:
+class _LocalSearch:
     """State of the local search: the best packing, and the current order."""
 
     def __init__(self, cols: Columns, start: Best) -> None:
         self.cols = cols
         self.extent, self.offset = start.extent, start.offset
         self.order, self.fit, self.steps = list(start.sequence), start.fit, 0
-        self.here, self.offsets = start.extent, start.offset
+        self.current_extent, self.current_offsets = start.extent, start.offset
         self.memory = [start.extent] * MEMORY
 
     def restart(self, order: list[int], fit: str) -> None:
         """Restart from ``order`` with another fit."""
         self.fit = fit
         self._accept(order, *self._placed(order))
-        self.memory = [self.here] * MEMORY
+        self.memory = [self.current_extent] * MEMORY
 
     def step(self, raw: list[int]) -> None:
         """Try one neighbour and accept it if it is not worse than the current or the remembered extent."""
         order = self._neighbour(raw)
         extent, offsets = self._placed(order)
         slot = self.steps % MEMORY
-        if extent <= self.here or extent <= self.memory[slot]:
+        if extent <= self.current_extent or extent <= self.memory[slot]:
             self._accept(order, extent, offsets)
-        self.memory[slot] = self.here
+        self.memory[slot] = self.current_extent
         self.steps += 1
 
     def _accept(self, order: list[int], extent: int, offsets: list[int]) -> None:
-        self.order, self.here, self.offsets = order, extent, offsets
+        self.order, self.current_extent, self.current_offsets = order, extent, offsets
 
     def _placed(self, order: list[int]) -> tuple[int, list[int]]:
         """Return extent and offsets of a greedy run, and keep the best ones."""
@@ -109,13 +109,13 @@ class _Climb:
 
     def _neighbour(self, raw: list[int]) -> list[int]:
         """Return a neighbour of the order, drawn by four random words."""
-        cols, offsets, order = self.cols, self.offsets, list(self.order)
+        cols, offsets, order = self.cols, self.current_offsets, list(self.order)
         ends = [at + size for at, size in zip(offsets, cols.size, strict=True)]
         if raw[0] % 8 == 7:
             moved = order.pop(raw[1] % len(order))
             order.insert(raw[2] % (len(order) + 1), moved)
             return order
-        top = [i for i, end in enumerate(ends) if end == self.here]
+        top = [i for i, end in enumerate(ends) if end == self.current_extent]
         moved = top[raw[1] % len(top)]
         if raw[0] % 8 >= 4:
             touching = [i for i, end in enumerate(ends) if end == offsets[moved]]

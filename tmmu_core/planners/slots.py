@@ -45,24 +45,24 @@ def assign_slots(problem: Problem) -> I64:
         apart.setdefault(j, []).append(i)
     slot = [-1] * len(problem)
     free: list[int] = []
-    opened = gone = 0
+    slot_count = freed = 0
     by_death = np.argsort(problem.death, kind="stable")
     dying, death = by_death.tolist(), problem.death[by_death].tolist()
     for i, birth in enumerate(problem.birth.tolist()):
-        while death[gone] <= birth:  # ranges are never empty: a storage that is dead by now was placed before
-            heappush(free, slot[dying[gone]])
-            gone += 1
-        barred = {slot[j] for j in apart[i]} if i in apart else ()
+        while death[freed] <= birth:  # ranges are never empty: a storage that is dead by now was placed before
+            heappush(free, slot[dying[freed]])
+            freed += 1
+        excluded = {slot[j] for j in apart[i]} if i in apart else ()
         skipped = []
-        while free and free[0] in barred:
+        while free and free[0] in excluded:
             skipped.append(heappop(free))
         if free:
             slot[i] = heappop(free)
         else:
-            slot[i] = opened
-            opened += 1
-        for passed in skipped:
-            heappush(free, passed)
+            slot[i] = slot_count
+            slot_count += 1
+        for number in skipped:
+            heappush(free, number)
     return np.array(slot, np.int64)
 
 

@@ -56,13 +56,13 @@ PROGRESS_NOTE = "course"
 MIN_STORAGES = 256
 """Minimum number of storages for a search that starts at the peak. With fewer, a search of all storages is as fast."""
 MAX_PEAK_SHARE = 2
-"""Largest share of the storages in the peak: one part in this many."""
+"""The peak contains at most one storage in this many."""
 LEVELS = (12, 14, 13, 15, 11)
 """Steps belong to the peak if their live bytes reach this many sixteenths of the target; tried in this order."""
 OPENINGS = (3, 0)
 """Branching orders tried at each level, as indices into :data:`.branching.OPENING_WEIGHTS`."""
 NODES = (64, 4)
-"""Nodes of an attempt: a constant, and nodes per storage of the peak."""
+"""Nodes of an attempt: a constant, plus this many per storage of the peak."""
 
 
 def exact(problem: Problem, options: Mapping[str, Any], progress: Progress | None = None) -> Packing:
@@ -103,7 +103,7 @@ def exact_from(
     meter = metered(progress, options)
     log = ProgressLog(start.extent, lower, lambda *row: meter.improved(problem.arena, *(each + below for each in row)))
     if start.extent > max(lower, goal):
-        if not cols.small:
+        if not cols.is_small:
             notes["why"] = "sizes beyond 2^62: greedy only"
         elif budget:
             use_lns = flag_option(options, "use_lns", True)
@@ -131,7 +131,7 @@ def always_live(cols: Columns) -> NDArray[np.bool_]:
 
     All false if all storages are always live, and for problems that are not plain or have several alignments.
     """
-    if not cols.plain or not cols.small or len(set(cols.align)) > 1:
+    if not cols.is_plain or not cols.is_small or len(set(cols.align)) > 1:
         return np.zeros(len(cols), np.bool_)
     always = (cols.part_lo == 0) & (cols.part_hi == len(cols.births))
     return always & ~always.all()
@@ -150,27 +150,27 @@ def _beside_always_live(
     padded = -(-cols.sizes // grid) * grid
     rest, others = np.flatnonzero(~always), np.flatnonzero(always)
     others = others[np.argsort(padded[others] - cols.sizes[others], kind="stable")]
-    base, spare = int(padded[others].sum()), int(padded[others[-1]] - cols.sizes[others[-1]])
+    base, top_padding = int(padded[others].sum()), int(padded[others[-1]] - cols.sizes[others[-1]])
     inner = columns(replace(subproblem(cols.problem, rest), capacity=UNLIMITED))
     packing = exact_from(inner, bound_of(inner), None, {**options, "minimise": True}, progress, base)
     extent = extent_of(inner, packing.offset.tolist())
 
-    def together(least: int) -> tuple[int, bool]:
-        """Return the extent if other storages take ``least`` bytes, and whether an always live storage is on top."""
-        above = -(-least // grid) * grid + base - spare
-        return min(base + least, above), above < base + least
+    def total_extent(rest_bytes: int) -> tuple[int, bool]:
+        """Return the whole extent if the rest takes ``rest_bytes``, and whether an always live storage is on top."""
+        with_top = -(-rest_bytes // grid) * grid + base - top_padding
+        return min(base + rest_bytes, with_top), with_top < base + rest_bytes
 
-    lower = max(bound.bytes, together(packing.lower_bound or 0)[0])
-    whole, is_above = together(extent)
+    lower = max(bound.bytes, total_extent(packing.lower_bound or 0)[0])
+    total, has_top = total_extent(extent)
     offset = np.zeros(len(cols), np.uint64)
     offset[others] = np.cumsum(padded[others]) - padded[others]
     offset[rest] = packing.offset + np.uint64(base)
-    if is_above:
+    if has_top:
         last = others[-1]
         offset[rest] -= np.uint64(padded[last])
-        offset[last] = whole - cols.size[last]
+        offset[last] = total - cols.size[last]
     _reject_if_proven(cols.problem, lower, bound.max_live)
-    return replace(packing, offset=offset, lower_bound=lower, optimal=whole == lower)
+    return replace(packing, offset=offset, lower_bound=lower, optimal=total == lower)
 
 
 def _reject_if_proven(problem: Problem, bound: int, max_live: int) -> None:
@@ -197,10 +197,10 @@ def _reject_if_proven(problem: Problem, bound: int, max_live: int) -> None:
 def pack_peak_first(cols: Columns, bound: Bound, request: SearchRequest) -> list[int] | None:
     """Return offsets with an extent of at most the bound or the goal, or ``None`` if no attempt finds them.
 
-    Only plain problems (:attr:`.Columns.plain`) are tried. Their nodes are added to the notes and the meter.
+    Only plain problems (:attr:`.Columns.is_plain`) are tried. Their nodes are added to the notes and the meter.
     """
     target, meter = max(bound.bytes, request.goal), request.meter
-    if not cols.plain or len(cols) < MIN_STORAGES:
+    if not cols.is_plain or len(cols) < MIN_STORAGES:
         return None
     live = np.asarray(cols.live_bytes(), np.int64)
     for level in LEVELS:
@@ -250,7 +250,7 @@ def components(cols: Columns) -> list[I64]:
     sets = DisjointSets(n + k + 1)
     for i, at in zip(cols.storage_of_part.tolist(), run[cols.part_lo].tolist(), strict=True):
         sets.join(i, n + at)
-    for i, row in enumerate(cols.odd or ()):
+    for i, row in enumerate(cols.extra_conflicts or ()):
         for j, _ in row:
             sets.join(i, j)
     members: dict[int, list[int]] = {}
@@ -268,12 +268,16 @@ class _Component:
     offset: list[int]
     search: ComponentSearch | None = None
 
-    def lower(self, request: SearchRequest, budget: int, proven: int) -> int:
-        """Search with a budget of nodes; return the bound proven for the whole problem."""
-        assert self.search is not None
+    def lower(self, request: SearchRequest, floor: int, proven: int) -> int:
+        """Search for an extent below the current one; return the bound proven for the whole problem.
+
+        An incomplete search continues; else a new one begins with this ``floor``.
+        """
+        if self.search is None or not self.search.is_open:
+            self.search = component_search(self.cols, self.bound.bytes, floor, (self.extent, self.offset))
         request.log.proven_bound = proven
-        search(self.search, replace(request, budget=budget))
-        self.extent, self.offset = self.search.extent, self.search.offset
+        search(self.search, request)
+        self.extent = self.search.extent  # the offsets are changed in place
         return max(proven, self.search.proven_bound())
 
 
@@ -295,8 +299,8 @@ def pack_components(cols: Columns, whole: Bound, offset: list[int], request: Sea
             if greedy.extent < part.extent:
                 part.extent, part.offset = greedy.extent, list(greedy.offset)
         if part.extent > max(floor, goal) and not notes.get("told_to_stop"):
-            part.search = component_search(part.cols, part.bound.bytes, floor, (part.extent, part.offset))
-            proven = part.lower(request, (request.budget - int(notes["nodes"])) // (len(parts) - k), proven)
+            share = (request.budget - int(notes["nodes"])) // (len(parts) - k)
+            proven = part.lower(replace(request, budget=share), floor, proven)
         floor = max(floor, part.extent)
     while len(parts) > 1 and int(notes["nodes"]) < request.budget and not notes.get("told_to_stop"):
         top = max(part.extent for part in parts)
@@ -306,10 +310,8 @@ def pack_components(cols: Columns, whole: Bound, offset: list[int], request: Sea
         highest = next((part for part in can_improve if part.extent == top), None)
         if highest is None or top <= max(floor, goal):
             break
-        if highest.search is None or not highest.search.is_open:
-            highest.search = component_search(highest.cols, highest.bound.bytes, floor, (top, highest.offset))
         log.other_extent = max(part.extent for part in parts if part is not highest)
-        proven = highest.lower(request, request.budget - int(notes["nodes"]), proven)
+        proven = highest.lower(replace(request, budget=request.budget - int(notes["nodes"])), floor, proven)
     for part in parts:
         for i, at in zip(part.indices, part.offset, strict=True):
             offset[i] = at

@@ -94,7 +94,7 @@ class PlainSearch(Propagation):
 
     def _propagate_root(self) -> bool:
         """Queue everything and propagate; return whether no conflict follows."""
-        if any(low + tall > self.capacity for low, tall in zip(self.low, self.tall, strict=False)):
+        if any(low + max_height > self.capacity for low, max_height in zip(self.low, self.max_height, strict=False)):
             return False
         self.changed = dict.fromkeys(range(self.count), 0)
         self.dirty = dict.fromkeys(range(len(self.failures)))
@@ -146,8 +146,8 @@ class PlainSearch(Propagation):
     def _dominated_by(self, u: int) -> int:
         """Return the smaller unit of the same sections directly below ``u``, or −1. Swapping the two is equivalent."""
         for w in self.mates[u]:
-            is_below = self.placed_since[w] is not None and self.low[w] + self.tall[w] == self.low[u]
-            if is_below and self.tall[w] < self.tall[u]:
+            is_below = self.placed_since[w] is not None and self.low[w] + self.max_height[w] == self.low[u]
+            if is_below and self.max_height[w] < self.max_height[u]:
                 return int(w)
         return -1
 

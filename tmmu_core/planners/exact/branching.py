@@ -85,9 +85,9 @@ class BranchingOrder:
     def _traits(self) -> dict[str, I64]:
         """Keys of :data:`ORDERS` as columns over units."""
         model = self.model
-        tall = model.greatest(model.height).tolist()
+        max_height = model.greatest(model.height).tolist()
         # Python integers: steps × bytes may exceed 64 bits, their ranks do not.
-        areas = [steps * high for steps, high in zip(model.length.tolist(), tall, strict=True)]
+        areas = [steps * high for steps, high in zip(model.length.tolist(), max_height, strict=True)]
         place = {area: k for k, area in enumerate(sorted(set(areas)))}
         return {"T": model.fullest(), "W": model.length, "A": np.array([place[area] for area in areas], np.int64)}
 

@@ -114,17 +114,17 @@ def lns_run(model: Model, tables: Tables, number: int) -> LnsRun:
     bottom, base = stack_universal_units(conflicts, tables)
     loose, begin, end, backwards = canonical_direction(model, tables, [u for u in range(count) if u not in bottom])
     n = len(loose)
-    tall, fixed, grid = (tables.unit[loose, column] for column in (MAX_HEIGHT, FIXED, ALIGNMENT))
-    step = common_step(*(column.tolist() for column in (tall, fixed, grid)))
+    max_height, fixed, grid = (tables.unit[loose, column] for column in (MAX_HEIGHT, FIXED, ALIGNMENT))
+    step = common_step(*(column.tolist() for column in (max_height, fixed, grid)))
     born, dies = begin * moves.SCALE // model.sections, end * moves.SCALE // model.sections
     life = np.diff(model.entry_of)[loose]
     # Python integers: bytes × sections may exceed 64 bits.
-    area = [height * steps for height, steps in zip(tall.tolist(), life.tolist(), strict=True)]
+    area = [height * steps for height, steps in zip(max_height.tolist(), life.tolist(), strict=True)]
     roots = [isqrt(value) for value in area]
     weight = [max(1, root * n * MEAN_WEIGHT // max(sum(roots), 1)) for root in roots]
-    traits = (area, tall.tolist(), life.tolist(), (moves.SCALE - born).tolist(), dies.tolist())
+    traits = (area, max_height.tolist(), life.tolist(), (moves.SCALE - born).tolist(), dies.tolist())
     scaled = [[value * MAX_TRAIT // max(*trait, 1) for value in trait] for trait in traits]
-    in_steps = (tall // step, np.maximum(grid // step, 1), np.where(fixed < 0, -1, fixed // step))
+    in_steps = (max_height // step, np.maximum(grid // step, 1), np.where(fixed < 0, -1, fixed // step))
     unit = np.column_stack([*scaled, born, dies, *in_steps]).astype(np.int64)
     placed = sorted(np.flatnonzero(fixed >= 0).tolist(), key=lambda u: (int(fixed[u]), u))
     out = np.flatnonzero(fixed < 0)
@@ -143,7 +143,9 @@ def lns_run(model: Model, tables: Tables, number: int) -> LnsRun:
         work,
         progress,
     )
-    return LnsRun(state, loose.tolist(), bottom, base, step, (fixed + tall)[fixed >= 0], np.zeros(1, dtype=np.int64))
+    return LnsRun(
+        state, loose.tolist(), bottom, base, step, (fixed + max_height)[fixed >= 0], np.zeros(1, dtype=np.int64)
+    )
 
 
 def section_runs(model: Model, units: I64, backwards: bool) -> tuple[I64, I64]:

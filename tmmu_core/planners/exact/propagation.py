@@ -50,7 +50,7 @@ class Propagation:
 
     def __init__(self, tables: Tables, state: State, capacity: int) -> None:
         self.capacity = capacity
-        entries, neighbours, mates, walls, self.align, self.tall, self.fixed, self.twin = tables.unit.T.tolist()
+        entries, neighbours, mates, walls, self.align, self.max_height, self.fixed, self.twin = tables.unit.T.tolist()
         self.count = len(entries) - 1
         self.entries = [range(a, b) for a, b in pairwise(entries)]
         """Rows of each unit in ``section_of``, ``height`` and ``owner``."""
@@ -156,8 +156,8 @@ class Propagation:
         old = self.low[u]
         self.events.append(Event(u, old, at_least, reason))
         at = self.low[u] = lowest_allowed_offset(self.align[u], self.walls[u], at_least)
-        if at + self.tall[u] > self.capacity:
-            return self.fail(OFFSET_TOO_HIGH, u, self.capacity - self.tall[u] + 1)
+        if at + self.max_height[u] > self.capacity:
+            return self.fail(OFFSET_TOO_HIGH, u, self.capacity - self.max_height[u] + 1)
         if at > self.fixed[u] >= 0:
             return self.fail(OFFSET_TOO_HIGH, u, self.fixed[u] + 1)
         self.changed.setdefault(u, old)
@@ -180,7 +180,7 @@ class Propagation:
                         self.dirty[s] = None
                 twin = self.twin[u]
                 if twin >= 0 and self.placed_since[twin] is None:
-                    end = self.low[u] + self.tall[u]
+                    end = self.low[u] + self.max_height[u]
                     if self.low[twin] < end and not self.raise_low(twin, end, (BY_TWIN, u, 0)):
                         return False
             while self.dirty:
@@ -266,7 +266,7 @@ class Propagation:
             elif kind == BY_HOLE:
                 self._explain_hole(u, (one, two), need, now)
             elif kind == BY_TWIN:
-                self._claim(one, need - self.tall[one])
+                self._claim(one, need - self.max_height[one])
             else:
                 self._explain_section(one, two, need, now)
 

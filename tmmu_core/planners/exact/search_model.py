@@ -65,7 +65,7 @@ def possible_handoffs(cols: Columns) -> tuple[tuple[int, int], ...]:
     pairs = []
     giver = cols.problem.handoff_from
     for j, i in enumerate(giver.tolist() if giver is not None else ()):
-        if i >= 0 and cols.odd is not None and (i, HANDOFF) in cols.odd[j]:
+        if i >= 0 and (i, HANDOFF) in cols.extra_conflicts[j]:
             here = {at for at in (cols.fixed[i], cols.fixed[j]) if at >= 0}
             grid = max(cols.align[i], cols.align[j])
             if len(here) < 2 and all(at % grid == 0 for at in here):
@@ -87,8 +87,8 @@ def units_of(cols: Columns, taken: Sequence[tuple[int, int]]) -> tuple[tuple[int
         if one == two or any(_in_conflict(cols, a, b) for a in members[one] for b in members[two] if (a, b) != (i, j)):
             return None
         joined = (*members[one], *members[two])
-        given, grid = {cols.fixed[a] for a in joined if cols.fixed[a] >= 0}, max(cols.align[a] for a in joined)
-        if len(given) > 1 or any(at % grid for at in given):  # a fixed offset applies to the whole unit
+        fixed, grid = {cols.fixed[a] for a in joined if cols.fixed[a] >= 0}, max(cols.align[a] for a in joined)
+        if len(fixed) > 1 or any(at % grid for at in fixed):  # a fixed offset applies to the whole unit
             return None
         members[one] += members.pop(two)
         for a in members[one]:
@@ -100,9 +100,8 @@ def units_of(cols: Columns, taken: Sequence[tuple[int, int]]) -> tuple[tuple[int
 
 def _fixed_units_overlap(cols: Columns, units: Iterable[list[int]]) -> bool:
     """Return whether conflicting storages overlap because of fixed offsets in their units."""
-    given = [(max(cols.fixed[i] for i in unit), unit) for unit in units] if max(cols.fixed) >= 0 else []
-    given = [(at, unit) for at, unit in given if at >= 0]
-    for (one, ours), (two, others) in combinations(given, 2):
+    offsets = [(max(cols.fixed[i] for i in unit), unit) for unit in units]
+    for (one, ours), (two, others) in combinations([row for row in offsets if row[0] >= 0], 2):
         for i, j in product(ours, others) if len(ours) + len(others) > 2 else ():
             if one < two + cols.size[j] and two < one + cols.size[i] and _in_conflict(cols, i, j):
                 return True
@@ -126,8 +125,8 @@ def search_model(cols: Columns, units: tuple[tuple[int, ...], ...], *, pairs: bo
             unit_of[i] = u
     moments, storage, section = _time_sections(cols)
     # A storage without live steps has no conflicts, but needs an offset: it has a section of its own.
-    lone = [((0, 2, i), (i,)) for i in range(len(cols)) if cols.part_of[i] == cols.part_of[i + 1]]
-    others = [*_pair_sections(cols, unit_of, pairs), *lone]
+    isolated = [((0, 2, i), (i,)) for i in range(len(cols)) if cols.part_of[i] == cols.part_of[i + 1]]
+    others = [*_pair_sections(cols, unit_of, pairs), *isolated]
     if others:
         keys = [*((column, 0, 0) for column in moments.tolist()), *(key for key, _ in others)]
         place = np.empty(len(keys), dtype=np.int64)
@@ -151,14 +150,14 @@ def search_model(cols: Columns, units: tuple[tuple[int, ...], ...], *, pairs: bo
     return Model(units, entry_of, section, height, len(moments) + len(others), align, fixed, grain, length)
 
 
-def common_step(sizes: Iterable[int], given: Iterable[int], grids: Iterable[int]) -> int:
+def common_step(sizes: Iterable[int], fixed: Iterable[int], grids: Iterable[int]) -> int:
     """Return the greatest step that divides all sizes and fixed offsets and is a multiple or a divisor of each
     alignment.
     """
-    step = gcd(*sizes, *(at for at in set(given) if at >= 0)) or 1
+    step = gcd(*sizes, *(at for at in set(fixed) if at >= 0)) or 1
     grids = set(grids)
-    while odd := [each for each in grids if step % each and each % step]:
-        step = gcd(step, *odd)
+    while coarser := [each for each in grids if step % each and each % step]:
+        step = gcd(step, *coarser)
     return step
 
 
@@ -183,11 +182,11 @@ def _time_sections(cols: Columns) -> tuple[I64, I64, I64]:
 def _pair_sections(cols: Columns, unit_of: I64, pairs: bool) -> list[Section]:
     """Return a section for each pair of units that conflicts without overlap in time."""
     found: list[Section] = []
-    for i, row in enumerate(cols.odd if cols.odd is not None else ()):
+    for i, row in enumerate(cols.extra_conflicts or ()):
         for j, kind in row:
             if i < j and unit_of[i] != unit_of[j] and (pairs or kind != HANDOFF):
-                held = [row for k in (i, j) for row in range(cols.part_of[k], cols.part_of[k + 1])]
-                later = max((int(cols.part_lo[row]) for row in held), default=0)
+                parts = [row for k in (i, j) for row in range(cols.part_of[k], cols.part_of[k + 1])]
+                later = max((int(cols.part_lo[row]) for row in parts), default=0)
                 found.append(((later, 1, len(found)), (i, j)))
     return found
 
@@ -197,8 +196,7 @@ def _in_conflict(cols: Columns, i: int, j: int) -> bool:
         for b in range(cols.part_of[j], cols.part_of[j + 1]):
             if cols.part_lo[a] < cols.part_hi[b] and cols.part_lo[b] < cols.part_hi[a]:
                 return True
-    assert cols.odd is not None  # there is a hand-off
-    return any(other == j for other, _ in cols.odd[i])
+    return any(other == j for other, _ in cols.extra_conflicts[i])
 
 
 # ------------------------------------------------------------------------------------------------------------ ranks
@@ -224,10 +222,10 @@ def log2_fixed(x: int) -> int:
 
 def weighted_ranks(model: Model) -> Callable[[Weights, I64 | None], I64]:
     """Return a function from weights (and noise per unit, in 1/4096) to ranks: 0 goes first among equal offsets."""
-    n, wide, tall = len(model), np.diff(model.entry_of), model.greatest(model.height)
+    n, wide, max_height = len(model), np.diff(model.entry_of), model.greatest(model.height)
     traits = [
         np.array([log2_fixed(x) for x in column.tolist()], dtype=np.int64)
-        for column in (model.fullest(), wide, tall, model.length)
+        for column in (model.fullest(), wide, max_height, model.length)
     ]
 
     def rank(weights: Weights, noise: I64 | None) -> I64:

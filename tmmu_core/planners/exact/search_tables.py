@@ -60,11 +60,11 @@ def build_tables(model: Model) -> Tables:
     owner = model.owner
     by_section = _by_section(model)
     first = np.searchsorted(model.section[by_section], np.arange(model.sections + 1)).astype(np.int64)
-    tall = model.greatest(model.height)
+    max_height = model.greatest(model.height)
     unit = np.zeros((n + 1, 8), dtype=np.int64)
     unit[:, ENTRIES] = model.entry_of
-    unit[:n, ALIGNMENT], unit[:n, MAX_HEIGHT], unit[:n, FIXED] = model.align, tall, model.fixed
-    unit[:n, TWIN], mates = _twins_and_mates(model, tall)
+    unit[:n, ALIGNMENT], unit[:n, MAX_HEIGHT], unit[:n, FIXED] = model.align, max_height, model.fixed
+    unit[:n, TWIN], mates = _twins_and_mates(model, max_height)
     unit[1:, MATES] = np.cumsum([len(row) for row in mates])
     walls = _walls(model)
     unit[1:, WALLS] = np.cumsum([len(row) for row in walls])
@@ -125,7 +125,7 @@ def _walls(model: Model) -> list[list[tuple[int, int, int]]]:
     return rows
 
 
-def _twins_and_mates(model: Model, tall: I64) -> tuple[I64, list[list[int]]]:
+def _twins_and_mates(model: Model, max_height: I64) -> tuple[I64, list[list[int]]]:
     """Return the next identical unit of each unit, and the units that it can be swapped with."""
     n = len(model)
     twins: dict[object, int] = {}
@@ -138,7 +138,7 @@ def _twins_and_mates(model: Model, tall: I64) -> tuple[I64, list[list[int]]]:
             continue
         rows = slice(model.entry_of[u], model.entry_of[u + 1])
         where, heights = model.section[rows].tobytes(), model.height[rows]
-        grid, high = int(model.align[u]), int(tall[u])
+        grid, high = int(model.align[u]), int(max_height[u])
         name = (where, heights.tobytes(), grid)
         if name in twins:
             twin[twins[name]] = u

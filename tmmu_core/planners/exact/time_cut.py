@@ -31,7 +31,7 @@ def cut_columns(cols: Columns) -> list[int]:
 
     Empty if conflicts do not follow from time alone (gaps, in-place reuse, forbidden pairs) or offsets are fixed.
     """
-    if not cols.plain:
+    if not cols.is_plain:
         return []
     found: list[int] = []
     windows = [(0, len(cols.births))]
