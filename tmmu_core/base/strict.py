@@ -1,8 +1,8 @@
 """Strict parsing of user input: unknown names with the closest known one, and whole numbers within 64 bits."""
 
 import re
-from collections.abc import Iterable, Iterator
-from difflib import get_close_matches
+from collections.abc import Collection, Iterable, Iterator
+from difflib import SequenceMatcher
 from typing import Any
 
 import msgspec
@@ -16,16 +16,21 @@ U64_MAX = 2**64 - 1
 _UNKNOWN = re.compile(r"(?:Object contains unknown field `(.*?)`|Invalid enum value '?(.*?)'?)(?: - at `(.*)`)?", re.S)
 
 
-def closest(name: str, known: Iterable[str], least: float = 0) -> str:
-    """Return the name of ``known`` that is most similar to ``name``, ignoring case; "" if none has ``least``."""
-    folded = {other[: 4 * SHOWN].casefold(): other for other in sorted(known, reverse=True)}
-    found = get_close_matches(str(name)[: 4 * SHOWN].casefold(), folded, 1, least)
-    return folded[found[0]] if found else ""
+def closest(name: str, known: Collection[str]) -> str:
+    """Return the name of ``known`` (not empty) that is most similar to ``name``, ignoring case."""
+    matcher = SequenceMatcher(b=str(name)[: 4 * SHOWN].casefold(), autojunk=False)
+    best, most = "", -1.0
+    for other in sorted(known):
+        matcher.set_seq1(other[: 4 * SHOWN].casefold())
+        if matcher.real_quick_ratio() > most and matcher.quick_ratio() > most and matcher.ratio() > most:
+            best, most = other, matcher.ratio()
+    return best
 
 
-def resembles(name: str, known: Iterable[str]) -> bool:
+def resembles(name: str, known: Collection[str]) -> bool:
     """Return whether ``name`` is probably a misspelt name of ``known``."""
-    return bool(closest(name, known, 0.6))
+    best = closest(name, known).casefold()
+    return SequenceMatcher(None, name[: 4 * SHOWN].casefold(), best, autojunk=False).ratio() >= 0.6
 
 
 def closest_hint(name: str, known: Iterable[str]) -> str:
