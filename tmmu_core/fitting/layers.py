@@ -25,19 +25,19 @@ def fitted_layers(fitted: Fitted, gradients: Mapping[str, str] | None = None) ->
     ``gradients`` maps a parameter to its gradient; default: the tensor ``PARAMETER.grad``. Empty without a backward
     pass. O(operands).
     """
-    given, after = fitted.start.plan_input.graph, fitted.best.fitted_graph
-    if not any(node.phase == "backward" for node in given.nodes):
+    graph_before, graph_after = fitted.start.plan_input.graph, fitted.best.fitted_graph
+    if not any(node.phase == "backward" for node in graph_before.nodes):
         return {}
     found: dict[str, dict[str, int]] = {}
 
     def add(path: str, column: str, size: int) -> None:
         found.setdefault(path, dict.fromkeys(COLUMNS, 0))[column] += size
 
-    tensors = {tensor.id: tensor for tensor in given.tensors}
+    tensors = {tensor.id: tensor for tensor in graph_before.tensors}
     liveness = fitted.start.solution.liveness
     first = {liveness.timeline.index.tensor_ids[row] for row in liveness.storages.head.tolist()}
     # An update in place has the bytes of the tensor that it updates: only the first tensor of a storage counts.
-    for tensor in (each for each in given.tensors if each.id in first):
+    for tensor in (each for each in graph_before.tensors if each.id in first):
         if tensor.role == "parameter":
             add(_owner(tensor.id), "parameters", _bytes(tensor))
             gradient = f"{tensor.id}.grad"
@@ -45,16 +45,16 @@ def fitted_layers(fitted: Fitted, gradients: Mapping[str, str] | None = None) ->
                 add(_owner(tensor.id), "gradients", _bytes(tensor))
         elif tensor.role == "optimizer_state":
             add(_owner(tensor.id.rpartition(".")[0]), "optimizer_state", _bytes(tensor))
-    kept, module = _read_in_backward(after), _module_of_node(given)
-    away = {node.offloads for node in after.nodes if node.offloads}
-    makers = {name: node for node in given.nodes for name in node.outputs}
-    for name in sorted(_read_in_backward(given)):
+    kept_names, module = _read_in_backward(graph_after), _module_of_node(graph_before)
+    away = {node.offloads for node in graph_after.nodes if node.offloads}
+    makers = {name: node for node in graph_before.nodes for name in node.outputs}
+    for name in sorted(_read_in_backward(graph_before)):
         maker = makers.get(name)
         if maker is None or maker.phase != "forward" or tensors[name].persistent:
             continue
         size, path = _bytes(tensors[name]), module[maker.node_id]
         add(path, "activations", size)
-        add(path, "offloaded" if name in away else "kept" if name in kept else "recomputed", size)
+        add(path, "offloaded" if name in away else "kept" if name in kept_names else "recomputed", size)
     for path, size in fitted_peak(fitted)["modules"].items():
         add(path, "at_peak", size)
     return dict(sorted(found.items()))

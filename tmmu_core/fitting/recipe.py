@@ -55,9 +55,9 @@ def moves_of(data: bytes) -> tuple[Move, ...]:
         hint = strict.field_hint(error, tuple[Move, ...])
         raise UnreadableInput(f"the recipe is damaged: {error}.", hint=hint) from error
     for k, move in enumerate(found):
-        given, path = document["moves"][k], f"$.moves[{k}]"
-        _reject_unknown(given, [field.name for field in fields(Move)], path)
-        _reject_unknown(given.get("cost", {}), [field.name for field in fields(Cost)], f"{path}.cost")
+        written, path = document["moves"][k], f"$.moves[{k}]"
+        _reject_unknown(written, [field.name for field in fields(Move)], path)
+        _reject_unknown(written.get("cost", {}), [field.name for field in fields(Cost)], f"{path}.cost")
         _reject_unknown(move.details, DETAILS[move.kind], f"{path}.details")
     return found
 

@@ -90,32 +90,34 @@ class Repeated:
         return "Loop" if self.condition else "Scan"
 
 
-def repeat(host: Host, site: Site, what: Repeated) -> None:
+def repeat(host: Host, site: Site, repeated: Repeated) -> None:
     """Append the nodes of a loop or scan; the results of ``site`` are the final state, then the stacked outputs."""
-    states = tuple([host.like(each, f"{site.scope}/state_{k}") for k, each in enumerate(what.initial)])
+    states = tuple([host.like(each, f"{site.scope}/state_{k}") for k, each in enumerate(repeated.initial)])
     gathered = site.outputs[len(states) :]
     places = (*states, *(host.like(each, f"{site.scope}/room_{k}") for k, each in enumerate(gathered)))
     if places:
-        _place(host, site.scope, Node("", f"{what.kind}.open", what.initial, places, inplace="none"))
+        _place(host, site.scope, Node("", f"{repeated.kind}.open", repeated.initial, places, inplace="none"))
     start = len(host.nodes)
-    conditions = what.condition([*states, *what.extra], f"{site.scope}/cond") if what.condition else []
-    rows = tuple([host.like(each, f"{site.scope}/row_{k}", row=True) for k, each in enumerate(what.scanned)])
+    conditions = repeated.condition([*states, *repeated.extra], f"{site.scope}/cond") if repeated.condition else []
+    rows = tuple([host.like(each, f"{site.scope}/row_{k}", row=True) for k, each in enumerate(repeated.scanned)])
     if rows:
-        _place(host, site.scope, Node("", "Scan.next", what.scanned, rows, inplace="none"))
+        _place(host, site.scope, Node("", "Scan.next", repeated.scanned, rows, inplace="none"))
     results = [
-        _apart(host, site, result, place, states)
-        for result, place in zip(what.body([*states, *rows, *what.extra], f"{site.scope}/body"), places, strict=True)
+        _copied_state(host, site, result, place, states)
+        for result, place in zip(
+            repeated.body([*states, *rows, *repeated.extra], f"{site.scope}/body"), places, strict=True
+        )
     ]
-    own = {*places, *(name for node in host.nodes[start:] for name in node.outputs)}
-    inside = dict.fromkeys(name for node in host.nodes[start:] for name in node.inputs)
-    captures = [name for name in inside if name not in own and host.root(name) not in own]
+    written = {*places, *(name for node in host.nodes[start:] for name in node.outputs)}
+    reads_inside = dict.fromkeys(name for node in host.nodes[start:] for name in node.inputs)
+    captures = [name for name in reads_inside if name not in written and host.root(name) not in written]
     reads = tuple(dict.fromkeys([*places, *conditions, *results, *captures]))
-    demanded = [(k, k) for k, output in enumerate(site.outputs) if host.same_bytes(places[k], output)]
-    closing = Node("", f"{what.kind}.close", reads, (*site.outputs, *site.views), inplace="none")
-    _place(host, site.scope, msgspec.structs.replace(closing, in_place_write=tuple(demanded)))
+    overwrites = [(k, k) for k, output in enumerate(site.outputs) if host.same_bytes(places[k], output)]
+    closing = Node("", f"{repeated.kind}.close", reads, (*site.outputs, *site.views), inplace="none")
+    _place(host, site.scope, msgspec.structs.replace(closing, in_place_write=tuple(overwrites)))
 
 
-def _apart(host: Host, site: Site, result: str, place: str, states: Sequence[str]) -> str:
+def _copied_state(host: Host, site: Site, result: str, place: str, states: Sequence[str]) -> str:
     """Return ``result``, or a clone if it is a state other than ``place``.
 
     The closing node writes the states one after the other. Without the clone it could overwrite ``result`` before it

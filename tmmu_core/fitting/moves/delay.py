@@ -102,13 +102,13 @@ def _delays(
         if not units or pending or model.initial[s] or not model.held[s]:
             continue
         touched = {z for unit in units for node in model.units[unit] for z in model.touches[node]}
-        made = {z for z in touched if not model.initial[z] and touching[z] & done <= units}
-        saved = sum(int(model.size[z]) for z in made & waiting)
+        results = {z for z in touched if not model.initial[z] and touching[z] & done <= units}
+        saved = sum(int(model.size[z]) for z in results & waiting)
         for largest in (0, int(model.size[s]) // 2):
-            held, flops, needed = _operands(recompute, touched - made, live, largest)
-            if saved > held:
+            kept_bytes, flops, needed = _operands(recompute, touched - results, live, largest)
+            if saved > kept_bytes:
                 needed = max(needed, sum(int(model.size[z]) for z in touched))
-                found.append(_Delay(tuple(sorted(units)), saved - held, flops, needed))
+                found.append(_Delay(tuple(sorted(units)), saved - kept_bytes, flops, needed))
     return found
 
 
@@ -118,7 +118,7 @@ def _operands(model: RecomputeModel, wanted: set[int], live: set[int], largest: 
     The cost is (bytes of storages that stay live, FLOPs, most bytes of one node). Storages of up to ``largest`` bytes
     stay live, larger storages are recomputed.
     """
-    held = total = needed = 0
+    kept_bytes = total = needed = 0
     seen, pending = set(live), sorted(wanted - live)
     while pending:
         s = pending.pop()
@@ -127,14 +127,14 @@ def _operands(model: RecomputeModel, wanted: set[int], live: set[int], largest: 
         seen.add(s)
         n, size = int(model.producer[s]), int(model.size[s])
         if size <= largest or not model.droppable[s]:
-            held += size
+            kept_bytes += size
             continue
         total += int(model.node_flops[n])
         operands = model.in_idx[model.in_ptr[n] : model.in_ptr[n + 1]]
         results = model.out_idx[model.out_ptr[n] : model.out_ptr[n + 1]]
         needed = max(needed, int(model.size[operands].sum() + model.size[results].sum()))
         pending += operands.tolist()
-    return held, total, needed
+    return kept_bytes, total, needed
 
 
 def _run_late(model: OrderModel, order: list[int], chosen: list[int]) -> list[int]:

@@ -143,8 +143,8 @@ def _offload_next(
 def _cancel_unneeded(model: RecomputeModel, begun: Choice, choice: Choice, over: Over) -> tuple[Choice, Run]:
     """Cancel offloads that the goal does not need, largest storage first."""
     found = run(model, choice)
-    gone = np.flatnonzero(choice.away & ~begun.away)
-    for s in gone[np.lexsort((gone, -model.size[gone]))][:KEPT].tolist():
+    offloaded = np.flatnonzero(choice.away & ~begun.away)
+    for s in offloaded[np.lexsort((offloaded, -model.size[offloaded]))][:KEPT].tolist():
         fewer = choice.keeping([d for d in (choice - begun).drops.tolist() if d >= 0 and d % len(model.size) == s])
         fewer.away[s] = False
         after = run(model, fewer)
@@ -155,7 +155,7 @@ def _cancel_unneeded(model: RecomputeModel, begun: Choice, choice: Choice, over:
 
 def _idle(model: RecomputeModel, at: Boundary, arena: int, choice: Choice) -> I64:
     """Return idle storages of an arena at the boundary that can be offloaded, largest first, longest gap first."""
-    there = at.before[
+    storages = at.before[
         model.movable[at.before]
         & at.needed[at.before]
         & (model.arena[at.before] == arena)
@@ -164,8 +164,8 @@ def _idle(model: RecomputeModel, at: Boundary, arena: int, choice: Choice) -> I6
         & (model.size[at.before] >= LEAST)
         & ~np.isin(at.gap_start[at.before] * len(model.size) + at.before, choice.drops)
     ]
-    gap = at.gap_end[there] - at.gap_start[there]
-    return there[np.lexsort((there, -gap, -model.size[there]))]
+    gap = at.gap_end[storages] - at.gap_start[storages]
+    return storages[np.lexsort((storages, -gap, -model.size[storages]))]
 
 
 def _offload_choice(model: RecomputeModel, at: Boundary, storage: int) -> Choice:

@@ -32,8 +32,8 @@ def with_size(start: Candidate, name: str, size: int) -> Candidate:
     move = Move("sizes", f"{name} = {size}", WHY, details={"dims": {name: size}})
     plan_input = apply_sizes(start.plan_input, move)
     solution = solve_input(plan_input)
-    made = Candidate(plan_input, (), solution)
-    return replace(made, moves=(*start.moves, replace(move, bytes=start.extent_bytes - made.extent_bytes)))
+    candidate = Candidate(plan_input, (), solution)
+    return replace(candidate, moves=(*start.moves, replace(move, bytes=start.extent_bytes - candidate.extent_bytes)))
 
 
 def dim_bounds(plan_input: PlanInput, name: str) -> Dim:

@@ -86,8 +86,8 @@ class OrderStates:
     def start(self) -> tuple[Peaks, Peaks]:
         """Return (peaks, live bytes) before the first unit."""
         peaks, live = [0] * self.width, [0] * self.width
-        for s, there in enumerate(self.initial):
-            if there:
+        for s, is_initial in enumerate(self.initial):
+            if is_initial:
                 peaks[self.arena_of[s]] += self.size[s]
                 if self.held[s] or self.touched_by[s]:
                     live[self.arena_of[s]] += self.size[s]
@@ -119,15 +119,15 @@ class OrderStates:
         live = [0] * self.width
         for node in nodes:
             fresh = [s for s in self.touch[node] if s not in born]
-            given = -1
+            reused = -1
             if self.out[node] >= 0 and self.out[node] not in born:
                 ends = (s for s in self.cand[node] if turns.get(s) == 1 and s not in open_after)
-                given = next(ends, -1)
+                reused = next(ends, -1)
             for s in fresh:
                 live[self.arena_of[s]] += self.size[s]
             born.update(fresh)
             for a in range(self.width):
-                less = self.size[given] if given >= 0 and self.arena_of[given] == a else 0
+                less = self.size[reused] if reused >= 0 and self.arena_of[reused] == a else 0
                 most[a] = max(most[a], live[a] - less)
             for s in self.touch[node]:
                 turns[s] -= 1
@@ -137,14 +137,14 @@ class OrderStates:
 
     def lower_bound(self) -> Peaks:
         """Return by arena a lower bound of the peak: the most bytes that a unit needs in every order."""
-        count, many = len(self.model), len(self.size)
+        count, storages = len(self.model), len(self.size)
         above = np.zeros((count, count), np.bool_)
         for unit in range(count):  # units come in a valid order
             for p in bits(self.before[unit]):
                 above[unit] |= above[p]
                 above[unit, p] = True
         below, same_or_above = np.ascontiguousarray(above.T), above | np.eye(count, dtype=np.bool_)
-        begun, after, mine, all_before = np.zeros((4, many, count), np.bool_)
+        begun, after, mine, all_before = np.zeros((4, storages, count), np.bool_)
         for s, touchers in enumerate(map(bits, self.touchers)):
             begun[s], after[s] = below[touchers].any(0), above[touchers].any(0)
             mine[s, touchers], all_before[s] = True, same_or_above[touchers].all(0)
@@ -153,14 +153,14 @@ class OrderStates:
         # A unit of one node creates a storage that all other units touch after it.
         single = np.array([len(nodes) == 1 for nodes in self.model.units], np.bool_)
         first = mine & single & all_before
-        there = (begun & needed) | first
+        is_live = (begun & needed) | first
         found = [0] * self.width
         sizes, arenas = np.array(self.size, np.int64), np.array(self.arena_of, np.int64)
         for a in range(self.width):
-            least = np.where(arenas == a, sizes, 0) @ there
+            least = np.where(arenas == a, sizes, 0) @ is_live
             for unit, nodes in enumerate(self.model.units):
-                given = [self.size[s] for node in nodes for s in self.cand[node] if self.arena_of[s] == a]
-                least[unit] -= max(given, default=0)
+                reusable = [self.size[s] for node in nodes for s in self.cand[node] if self.arena_of[s] == a]
+                least[unit] -= max(reusable, default=0)
             found[a] = int(least.max(initial=0))
         return tuple(found)
 
@@ -229,9 +229,10 @@ def best_first_search(
                     continue
                 rows[then] = [row for row in known if not all(map(int.__le__, top, row))] + [top]
             paths.append((path_index, (unit,)))
-            left = tuple(map(int.__add__, live, after))
+            live_after = tuple(map(int.__add__, live, after))
             heappush(
-                heap, (total, -then.bit_count(), len(paths) - 1, then, ready_after(walk, unit, then, ready), top, left)
+                heap,
+                (total, -then.bit_count(), len(paths) - 1, then, ready_after(walk, unit, then, ready), top, live_after),
             )
     return Proof(None, upper, walk.tried - tried_before)
 
@@ -249,18 +250,18 @@ def orders_within(walk: OrderStates, limit: int, most: int, tries: int = 20_000)
     path: list[int] = []
     found = tried = 0
     while stack:
-        done, ready, peaks, live, left, before = stack[-1]
+        done, ready, peaks, live, untried, before = stack[-1]
         if done == walk.all:
             found += 1
             yield tuple(path)
-        if done == walk.all or not left or found >= most or tried >= tries:
+        if done == walk.all or not untried or found >= most or tried >= tries:
             stack.pop()
             if path:
                 path.pop()
             if found == before:
                 dead.setdefault(done, []).append(peaks)
             continue
-        unit = left.pop(0)
+        unit = untried.pop(0)
         tried += 1
         during, after = walk.adds(unit, done)
         top = tuple(max(p, b + d) for p, b, d in zip(peaks, live, during, strict=True))
@@ -304,11 +305,11 @@ def beam(walk: OrderStates, upper: int, go_on: Callable[[], bool], width: int = 
                 if sum(top) + walk.constant >= upper:
                     continue
                 then = done | 1 << unit
-                left = tuple(map(int.__add__, live, after))
+                live_after = tuple(map(int.__add__, live, after))
                 known = following.get(then)
-                if known is None or (sum(top), sum(left)) < (sum(known[0]), sum(known[1])):
+                if known is None or (sum(top), sum(live_after)) < (sum(known[0]), sum(known[1])):
                     paths.append((path_index, (unit,)))
-                    following[then] = (top, left, ready_after(walk, unit, then, ready), len(paths) - 1)
+                    following[then] = (top, live_after, ready_after(walk, unit, then, ready), len(paths) - 1)
         ranked = sorted(following.items(), key=lambda item: (sum(item[1][0]), sum(item[1][1]), item[0]))
         front = dict(ranked[:width])
     return None

@@ -66,8 +66,8 @@ def alone(model: OrderModel, order: I64) -> tuple[I64, I64]:
 
 def lpmf(model: OrderModel, threshold: int = 0) -> I64:
     """Return the order "least peak memory first"; see ``baselines.py``."""
-    given = np.arange(len(model), dtype=np.int64)
-    found = run_native("lpmf", model, given, threshold=threshold, **successors(model))
+    order = np.arange(len(model), dtype=np.int64)
+    found = run_native("lpmf", model, order, threshold=threshold, **successors(model))
     return found[0] if found is not None else _lpmf(model, threshold)
 
 
@@ -126,7 +126,7 @@ class Counters:
         """Run a unit: return the most live bytes at its steps, and the live bytes after it."""
         most, size, left, born, held = 0, self.size, self.left, self.born, self.held
         for node in self.units[unit]:
-            given = self.reused(node)
+            reused = self.reused(node)
             freed = 0
             for s in self.touches[node]:
                 if not born[s]:
@@ -135,7 +135,7 @@ class Counters:
                 left[s] -= 1
                 if left[s] == 0 and not held[s]:
                     freed += size[s]
-            most = max(most, live - (size[given] if given >= 0 else 0))
+            most = max(most, live - (size[reused] if reused >= 0 else 0))
             live -= freed
         return most, live
 
@@ -163,14 +163,14 @@ def _measure(model: OrderModel, order: I64, skip_from: int, skip_to: int) -> tup
         live[arena[s]] += size[s] if born[s] else 0
     for place, unit in enumerate(order.tolist()):
         for node in model.units[unit]:
-            given = counters.reused(node)
+            reused = counters.reused(node)
             for s in counters.touches[node]:
                 if not born[s]:
                     born[s] = True
                     live[arena[s]] += size[s]
             if not skip_from <= place < skip_to:
                 for a in range(arenas):
-                    during = live[a] - (size[given] if given >= 0 and arena[given] == a else 0)
+                    during = live[a] - (size[reused] if reused >= 0 and arena[reused] == a else 0)
                     if during > peaks[a]:
                         peaks[a], where[a] = during, place
             for s in counters.touches[node]:

@@ -119,10 +119,10 @@ def order_model(
     each = zip(storages.size.tolist(), storages.arena.tolist(), strict=True)
     if sum(-(-size // grid_of[arena]) * grid_of[arena] for size, arena in each) >= LARGEST:
         return None
-    given = [int(node) for node in timeline.node_at if node >= 0]
+    order = [int(node) for node in timeline.node_at if node >= 0]
     touch_ptr, touch_idx, members = _touches(liveness)
-    units, unit_of = _units(timeline, given)
-    edges = _edges(liveness, given, keep_phases)
+    units, unit_of = _units(timeline, order)
+    edges = _edges(liveness, order, keep_phases)
     succ_ptr, succ_idx, waits_for = _between_units(edges, unit_of, len(units))
 
     size = storages.size.astype(np.int64)
@@ -174,8 +174,8 @@ def _touches(liveness: Liveness) -> tuple[I64, I64, dict[tuple[int, int], int]]:
         ]
     )
     tensor = np.concatenate([index.in_idx, index.out_idx])
-    inside = (liveness.timeline.step_of[node] >= 0) & (liveness.storage_of[tensor] >= 0)
-    pairs = np.unique(node[inside] * len(index.tensor_ids) + tensor[inside])
+    is_planned = (liveness.timeline.step_of[node] >= 0) & (liveness.storage_of[tensor] >= 0)
+    pairs = np.unique(node[is_planned] * len(index.tensor_ids) + tensor[is_planned])
     node, tensor = np.divmod(pairs, len(index.tensor_ids))
     storage = liveness.storage_of[tensor]
     keep = ~liveness.storages.persistent[storage]
@@ -187,17 +187,17 @@ def _touches(liveness: Liveness) -> tuple[I64, I64, dict[tuple[int, int], int]]:
     return ptr, storage.astype(np.int64), members
 
 
-def _units(timeline: Timeline, given: list[int]) -> tuple[tuple[tuple[int, ...], ...], I64]:
+def _units(timeline: Timeline, order: list[int]) -> tuple[tuple[tuple[int, ...], ...], I64]:
     """Return the units, by first node in the given order, and the unit of each node (−1 outside).
 
     A scope includes all nodes from its first to its last, so that units have no cycle.
     """
-    scopes = [timeline.graph.nodes[node].scope.partition("/")[0] for node in given]
+    scopes = [timeline.graph.nodes[node].scope.partition("/")[0] for node in order]
     ends = {scope: at for at, scope in enumerate(scopes) if scope}
     unit_of = np.full(len(timeline.index.node_ids), -1, np.int64)
     units: list[list[int]] = []
     until = -1
-    for at, (node, scope) in enumerate(zip(given, scopes, strict=True)):
+    for at, (node, scope) in enumerate(zip(order, scopes, strict=True)):
         if at > until:
             units.append([])
         until = max(until, ends.get(scope, -1))
@@ -206,18 +206,18 @@ def _units(timeline: Timeline, given: list[int]) -> tuple[tuple[tuple[int, ...],
     return tuple(map(tuple, units)), unit_of
 
 
-def _edges(liveness: Liveness, given: list[int], keep_phases: bool) -> I64:
+def _edges(liveness: Liveness, order: list[int], keep_phases: bool) -> I64:
     """Return an array of shape (edges, 2): (before, after) between nodes."""
     timeline = liveness.timeline
     index = timeline.index
-    inside = timeline.step_of >= 0
-    before, after = dependencies(index, inside)
+    is_run = timeline.step_of >= 0
+    before, after = dependencies(index, is_run)
     found = [np.stack([before, after], axis=1)]
     nodes = timeline.graph.nodes
-    fixed = (node for node in given if operator_of(nodes[node].instr).keeps_position)
+    fixed = (node for node in order if operator_of(nodes[node].instr).keeps_position)
     extra = [*pairwise(fixed), *_overwrite_edges(liveness)]
     if keep_phases:
-        extra += _phase_edges(nodes, given)
+        extra += _phase_edges(nodes, order)
     found.append(np.array(extra, np.int64).reshape(-1, 2))
     return np.concatenate(found)
 
@@ -264,9 +264,9 @@ def _overwrite_edges(liveness: Liveness) -> Iterator[tuple[int, int]]:
                 since.append(k)
 
 
-def _phase_edges(nodes: Sequence[Node], given: list[int]) -> Iterator[tuple[int, int]]:
+def _phase_edges(nodes: Sequence[Node], order: list[int]) -> Iterator[tuple[int, int]]:
     """Yield edges that keep runs of one phase separate and starting with their first node."""
-    runs = [list(run) for _, run in groupby(given, key=lambda k: nodes[k].phase)]
+    runs = [list(run) for _, run in groupby(order, key=lambda k: nodes[k].phase)]
     for before, after in pairwise(runs):
         yield from ((k, after[0]) for k in before)
         yield from ((after[0], k) for k in after[1:])
@@ -286,7 +286,7 @@ def _candidates(
     """Return node → storages that its output may reuse, as far as this is independent of the order."""
     timeline = liveness.timeline
     index, tensors, storages = timeline.index, timeline.graph.tensors, liveness.storages
-    apart = {(int(a), int(b)) for a, b in storages.must_not_alias} | {
+    forbidden = {(int(a), int(b)) for a, b in storages.must_not_alias} | {
         (int(b), int(a)) for a, b in storages.must_not_alias
     }
     ptr, found = [0], []
@@ -299,16 +299,16 @@ def _candidates(
                 out[k] = target
                 for x in _permitted(node, index.inputs_of(k).tolist()):
                     source = int(liveness.storage_of[x])
-                    fine = (
+                    is_permitted = (
                         source not in (target, -1)
                         and not storages.persistent[source]
                         and not held[source]
                         and not (timeline.retain and tensors[x].saved_for_backward)
                         and members.get((k, source), 1) == 1
-                        and (source, target) not in apart
+                        and (source, target) not in forbidden
                         and storages.arena[source] == storages.arena[target]
                     )
-                    if fine:
+                    if is_permitted:
                         found.append(source)
         ptr.append(len(found))
     return np.array(ptr, np.int64), np.array(found, np.int64), out

@@ -64,10 +64,10 @@ def best_order(
     watch = Watch(report)
     if proof is None:
         proof = PROOF_BUDGET_OF_SMALL if len(model) <= SMALL else PROOF
-    given = np.arange(len(model), dtype=np.int64)
-    best, peak, method = given, measure(model, given).total, "given"
+    given_order = np.arange(len(model), dtype=np.int64)
+    best, peak, method = given_order, measure(model, given_order).total, "given"
     tried = {"given": peak}
-    orders = [(peak, given)]
+    orders = [(peak, given_order)]
     if not len(model):
         return Ordered(best, peak, peak, method, tried)
 
@@ -82,7 +82,7 @@ def best_order(
     walk = OrderStates(model) if len(model) <= SEARCHED_UP_TO and enough != 0 else None
     floor = walk.lower_bound() if walk is not None else ()
     bound = int(model.constant.sum()) + sum(floor)
-    for name, order in _simple(model, given):
+    for name, order in _simple(model, given_order):
         take(name, order)
         if peak == bound or (enough is not None and peak <= enough) or not watch("orders"):
             return Ordered(best, peak, bound, method, tried, _distinct(orders))
@@ -110,12 +110,12 @@ def _distinct(orders: list[tuple[int, I64]]) -> tuple[tuple[int, I64], ...]:
     return tuple(sorted(known.values(), key=lambda each: each[0]))
 
 
-def _simple(model: OrderModel, given: I64) -> Iterator[tuple[str, I64]]:
+def _simple(model: OrderModel, given_order: I64) -> Iterator[tuple[str, I64]]:
     for name, order in baselines(model):
         yield name, order
         yield f"{name}, early and late", eager(model, late(model, order))
-    yield "hills", hill_valley_order(model, given)
-    yield "early and late", eager(model, late(model, given))
+    yield "hills", hill_valley_order(model, given_order)
+    yield "early and late", eager(model, late(model, given_order))
 
 
 def _settled(model: OrderModel, best: I64) -> Iterator[tuple[str, I64]]:

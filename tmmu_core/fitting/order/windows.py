@@ -41,7 +41,7 @@ def improve_windows(model: OrderModel, order: I64, go_on: Callable[[], bool], ro
 
 def _reorder_window(model: OrderModel, order: I64, begin: int, end: int, upper: int) -> I64 | None:
     """Return the order with ``[begin, end)`` rearranged to a sum of peaks below ``upper``, if possible."""
-    inside = order[begin:end]
+    window = order[begin:end]
     outside = peaks_outside(model, order, begin, end)
     part = window_problem(model, order, begin, end)
     walk = OrderStates(part)
@@ -61,16 +61,16 @@ def _reorder_window(model: OrderModel, order: I64, begin: int, end: int, upper: 
     if proof.order is None:
         return None
     after = order.copy()
-    after[begin:end] = inside[list(proof.order)]
+    after[begin:end] = window[list(proof.order)]
     return after
 
 
 def window_problem(model: OrderModel, order: I64, begin: int, end: int) -> OrderModel:
     """Return the window ``[begin, end)`` of an order as a problem of its own; units are numbered by position."""
-    inside = order[begin:end].tolist()
-    units = [model.units[unit] for unit in inside]
+    window = order[begin:end].tolist()
+    units = [model.units[unit] for unit in window]
     nodes = [node for unit in units for node in unit]
-    number = {unit: k for k, unit in enumerate(inside)}
+    number = {unit: k for k, unit in enumerate(window)}
     touched = [model.touch_idx[model.touch_ptr[n] : model.touch_ptr[n + 1]].tolist() for n in nodes]
     chosen = np.array(sorted({s for each in touched for s in each}), np.int64)
     row = {s: k for k, s in enumerate(chosen.tolist())}
@@ -88,14 +88,14 @@ def window_problem(model: OrderModel, order: I64, begin: int, end: int) -> Order
     later[chosen] -= counts
     started = model.initial | (earlier > 0)
     alive = started & (model.held | (model.touched_by - earlier > 0))
-    away = alive.copy()
-    away[chosen] = False
+    is_live_elsewhere = alive.copy()
+    is_live_elsewhere[chosen] = False
     constant = model.constant.copy()
-    np.add.at(constant, model.arena[away], model.size[away])
+    np.add.at(constant, model.arena[is_live_elsewhere], model.size[is_live_elsewhere])
 
     succ = [
         [number[x] for x in model.succ_idx[model.succ_ptr[u] : model.succ_ptr[u + 1]].tolist() if x in number]
-        for u in inside
+        for u in window
     ]
     ends = set(chosen[later[chosen] == 0].tolist())
     cand = [
@@ -109,7 +109,7 @@ def window_problem(model: OrderModel, order: I64, begin: int, end: int) -> Order
         units=tuple(tuple(next(local) for _ in unit) for unit in units),
         succ_ptr=succ_ptr,
         succ_idx=succ_idx,
-        waits_for=np.bincount(succ_idx, minlength=len(inside)).astype(np.int64),
+        waits_for=np.bincount(succ_idx, minlength=len(window)).astype(np.int64),
         touch_ptr=touch_ptr,
         touch_idx=touch_idx,
         cand_ptr=cand_ptr,

@@ -41,13 +41,13 @@ def missing_pairs(node: Node, tensors: dict[str, Tensor]) -> tuple[tuple[int, in
 
 def apply_inplace(plan_input: PlanInput, move: Move) -> PlanInput:
     """Apply a move whose ``details`` are ``{"pairs": [[node id, [[input, output], …]], …]}``."""
-    more = {node_id: tuple((i, o) for i, o in pairs) for node_id, pairs in move.details["pairs"]}
+    added = {node_id: tuple((i, o) for i, o in pairs) for node_id, pairs in move.details["pairs"]}
 
     def permitting(node: Node) -> Node:
-        if node.node_id not in more:
+        if node.node_id not in added:
             return node
-        now = () if isinstance(node.inplace, str) or node.inplace is None else node.inplace
-        return msgspec.structs.replace(node, inplace=(*now, *more[node.node_id]))
+        permitted = () if isinstance(node.inplace, str) or node.inplace is None else node.inplace
+        return msgspec.structs.replace(node, inplace=(*permitted, *added[node.node_id]))
 
     nodes = tuple(map(permitting, plan_input.graph.nodes))
     return replace(plan_input, graph=msgspec.structs.replace(plan_input.graph, nodes=nodes))

@@ -130,7 +130,7 @@ def _step_needs(
         base = _Sum(grid, 0, 0).with_(always)
         best = (base.least, "", (), "persistent storages are live at every step")
 
-        def held(tensors: Iterable[int], here: int = number) -> dict[int, int]:
+        def sizes_in(tensors: Iterable[int], here: int = number) -> dict[int, int]:
             found: dict[int, int] = {}
             for t in tensors:
                 s = storage_of[t]
@@ -138,26 +138,30 @@ def _step_needs(
                     found[s] = max(found.get(s, 0), of_root[t])
             return found
 
-        moments = [(INPUTS_STEP, held(np.flatnonzero(index.is_input).tolist()), 0, "the inputs are loaded together")]
-        moments.append((OUTPUTS, held(np.flatnonzero(index.is_output).tolist()), 0, "the outputs are live at the end"))
+        moments = [
+            (INPUTS_STEP, sizes_in(np.flatnonzero(index.is_input).tolist()), 0, "the inputs are loaded together")
+        ]
+        moments.append(
+            (OUTPUTS, sizes_in(np.flatnonzero(index.is_output).tolist()), 0, "the outputs are live at the end")
+        )
         for k, node in enumerate(timeline.graph.nodes):
             if timeline.step_of[k] < 0:
                 continue
             reads, writes = index.inputs_of(k).tolist(), index.outputs_of(k).tolist()
             others = always_live[k] if always_live is not None else ()
             staying = {s: size_of[s] for s in others if arena_of[s] == number}
-            inputs, everything = held(reads) | staying, held([*reads, *writes]) | staying
+            inputs, everything = sizes_in(reads) | staying, sizes_in([*reads, *writes]) | staying
             fresh = set(everything) - set(inputs)
-            gives = 0
+            overlap = 0
             if len(node.outputs) == 1 and fresh:
-                takers = [storage_of[reads[i]] for i in _overwritable_inputs(node, tensors, may_take_over)]
-                gives = max((-(-inputs[s] // grid) * grid for s in takers if s in inputs), default=0)
+                overwritable = [storage_of[reads[i]] for i in _overwritable_inputs(node, tensors, may_take_over)]
+                overlap = max((-(-inputs[s] // grid) * grid for s in overwritable if s in inputs), default=0)
             why = "the node reads and writes them in one step" + (", or no move drops them" if staying else "")
-            moments.append((node.node_id, everything, gives, why))
-            if gives:
+            moments.append((node.node_id, everything, overlap, why))
+            if overlap:
                 moments.append((node.node_id, inputs, 0, "the node reads them, and they are live one step earlier"))
-        for step, sizes, gives, why in moments:
-            least = base.with_(sizes.values()).least - gives
+        for step, sizes, overlap, why in moments:
+            least = base.with_(sizes.values()).least - overlap
             if least > best[0]:
                 best = (least, step, tuple(names[s] for s in sorted(sizes, key=lambda s: (-sizes[s], s))), why)
         yield Need(arena, *best)

@@ -40,10 +40,10 @@ def boundary(model: RecomputeModel, position: int) -> Boundary:
     """Return the boundary after the node at ``position``. O(operands)."""
     count, positions = len(model.size), len(model.node_at)
     reader = np.repeat(np.arange(positions, dtype=np.int64), np.diff(model.in_ptr))
-    maker = np.repeat(np.arange(positions, dtype=np.int64), np.diff(model.out_ptr))
+    producer_of = np.repeat(np.arange(positions, dtype=np.int64), np.diff(model.out_ptr))
     start = np.full(count, -1, np.int64)
-    early = np.flatnonzero(maker <= position)
-    start[model.out_idx[early]] = maker[early]
+    early = np.flatnonzero(producer_of <= position)
+    start[model.out_idx[early]] = producer_of[early]
     reads = np.flatnonzero(reader <= position)
     start[model.in_idx[reads]] = reader[reads]  # the last assignment wins: edges are in order
     end = np.full(count, positions - 1, np.int64)
@@ -51,10 +51,10 @@ def boundary(model: RecomputeModel, position: int) -> Boundary:
     end[model.in_idx[late]] = reader[late]
     needed = np.zeros(count, np.bool_)
     needed[model.in_idx[late]] = True
-    there = model.at_start.copy()
-    there[model.out_idx[early]] = True
-    needed &= there
-    return Boundary(position, np.flatnonzero(there), needed, end, start)
+    exists = model.at_start.copy()
+    exists[model.out_idx[early]] = True
+    needed &= exists
+    return Boundary(position, np.flatnonzero(exists), needed, end, start)
 
 
 def cheapest(model: RecomputeModel, at: Boundary, price: I64) -> Mask:
@@ -73,7 +73,7 @@ def cheapest(model: RecomputeModel, at: Boundary, price: I64) -> Mask:
 
     cost = np.concatenate([price[at.before], model.node_flops[nodes]])
     unit = max(1, int(cost.astype(np.float64).sum()) // FINEST)
-    held_price = price[at.before] // unit
+    keep_price = price[at.before] // unit
     run_price = model.node_flops[nodes] // unit + 1  # ties keep the storage
 
     tails, heads, capacities = [], [], []
@@ -85,10 +85,10 @@ def cheapest(model: RecomputeModel, at: Boundary, price: I64) -> Mask:
 
     needed = at.before[at.needed[at.before]]
     edges(np.zeros(len(needed), np.int64), vertex[needed], INFINITE)
-    edges(vertex[at.before[droppable]], node_vertex[producers[droppable]], held_price[droppable])
+    edges(vertex[at.before[droppable]], node_vertex[producers[droppable]], keep_price[droppable])
     # Storages that cannot be dropped are kept if a recomputed node needs them; storages read later are kept anyway.
-    kept = ~droppable & ~at.needed[at.before] & ~model.held[at.before]
-    edges(vertex[at.before[kept]], np.ones(int(kept.sum()), np.int64), held_price[kept])
+    undroppable = ~droppable & ~at.needed[at.before] & ~model.held[at.before]
+    edges(vertex[at.before[undroppable]], np.ones(int(undroppable.sum()), np.int64), keep_price[undroppable])
     edges(node_vertex[nodes], np.ones(len(nodes), np.int64), run_price)
     reads = np.concatenate([np.arange(model.in_ptr[n], model.in_ptr[n + 1]) for n in nodes] or [np.zeros(0, np.int64)])
     of = np.repeat(nodes, model.in_ptr[nodes + 1] - model.in_ptr[nodes])

@@ -202,12 +202,12 @@ def connected_parts(model: RecomputeModel, nodes: Mask, hub: int = HUBS[0]) -> l
     Nodes with ``hub`` neighbours, such as an attention mask that all layers share, connect nothing.
     """
     members = np.flatnonzero(nodes).tolist()
-    inside = set(members)
+    member_set = set(members)
     links = [
-        (n, maker)
+        (n, producer)
         for n in members
-        for maker in dict.fromkeys(model.producer[model.in_idx[model.in_ptr[n] : model.in_ptr[n + 1]]].tolist())
-        if maker in inside
+        for producer in dict.fromkeys(model.producer[model.in_idx[model.in_ptr[n] : model.in_ptr[n + 1]]].tolist())
+        if producer in member_set
     ]
     degree = Counter(chain.from_iterable(links))
     parent = {n: n for n in members}
@@ -218,9 +218,9 @@ def connected_parts(model: RecomputeModel, nodes: Mask, hub: int = HUBS[0]) -> l
             n = parent[n]
         return n
 
-    for n, maker in links:
-        if max(degree[n], degree[maker]) < hub:
-            parent[root(n)] = root(maker)
+    for n, producer in links:
+        if max(degree[n], degree[producer]) < hub:
+            parent[root(n)] = root(producer)
     parts: dict[int, list[int]] = {}
     for n in members:
         parts.setdefault(root(n), []).append(n)

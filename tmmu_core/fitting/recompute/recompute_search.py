@@ -148,9 +148,9 @@ class Search:
     def _segmented(self) -> Iterator[tuple[bytes, tuple[Mask, Point]]]:
         """Yield cuts that keep storages between segments of the forward pass, at rising prices of other storages."""
         price = self._price({self.at.position: 1})
-        for kept in segmentations(self.model, self.at):
+        for kept_storages in segmentations(self.model, self.at):
             for rung in SEGMENT_PRICES:
-                nodes = cheapest(self.model, self.at, np.where(kept, 0, price * rung))
+                nodes = cheapest(self.model, self.at, np.where(kept_storages, 0, price * rung))
                 point = self.dropping(nodes)
                 if point.run.valid:
                     yield np.packbits(nodes).tobytes(), (nodes, point)
@@ -184,8 +184,8 @@ class Search:
         readers = np.repeat(np.arange(len(model.node_at)), np.diff(model.in_ptr))
         last = np.full(count, -1, np.int64)
         last[model.in_idx] = readers
-        kept = np.flatnonzero(model.droppable)
-        return [k * count + s for s in kept.tolist() for k in range(model.producer[s], last[s])]
+        droppable = np.flatnonzero(model.droppable)
+        return [k * count + s for s in droppable.tolist() for k in range(model.producer[s], last[s])]
 
     def exhausted(self) -> Point | None:
         """Return the cheapest fitting choice of all subsets of the gaps."""
@@ -210,8 +210,8 @@ def fullest_arena(model: RecomputeModel, found: Run) -> int:
     idle = []
     for arena in range(len(model.fixed)):
         at = boundary(model, peak_position(found, arena))
-        there = at.before[model.droppable[at.before] & at.needed[at.before]]
-        idle.append(int(model.size[there[model.arena[there] == arena]].sum()))
+        idle_storages = at.before[model.droppable[at.before] & at.needed[at.before]]
+        idle.append(int(model.size[idle_storages[model.arena[idle_storages] == arena]].sum()))
     return int(np.argmax(idle)) if idle else 0
 
 

@@ -24,17 +24,17 @@ def recover_choice(plan_input: PlanInput) -> tuple[RecomputeModel, Choice]:
         and node.node_id.startswith(f"{node.recomputes}{MARK}")
         and len(node.outputs) == len(_without_state(originals[node.recomputes]).outputs)
     }
-    moving = {node.node_id: node.offloads for node in graph.nodes if node.offloads}
-    if not copies and not moving:
+    copying = {node.node_id: node.offloads for node in graph.nodes if node.offloads}
+    if not copies and not copying:
         model = recompute_model(plan_input)
         return model, Choice.nothing(model)
-    back = {
-        node.outputs[0]: moving[node.node_id]
+    original_of = {
+        node.outputs[0]: copying[node.node_id]
         for node in graph.nodes
-        if node.node_id in moving and node.instr == "copy_in"
+        if node.node_id in copying and node.instr == "copy_in"
     }
-    away = {node.outputs[0] for node in graph.nodes if node.node_id in moving and node.instr == "copy_out"}
-    back |= {
+    away = {node.outputs[0] for node in graph.nodes if node.node_id in copying and node.instr == "copy_out"}
+    original_of |= {
         copy: original
         for node in graph.nodes
         if node.node_id in copies
@@ -43,25 +43,30 @@ def recover_choice(plan_input: PlanInput) -> tuple[RecomputeModel, Choice]:
     known = {tensor.id for tensor in graph.tensors}
     for tensor in graph.tensors:  # views that no node writes
         name = tensor.id.rpartition(MARK)[0]
-        if tensor.view is not None and tensor.view.base_tensor_uid in back and tensor.id not in back and name in known:
+        if (
+            tensor.view is not None
+            and tensor.view.base_tensor_uid in original_of
+            and tensor.id not in original_of
+            and name in known
+        ):
             produced = any(tensor.id in node.outputs for node in graph.nodes)
             if not produced:
-                back[tensor.id] = name
-    without = _without(_without_offload(graph, moving, away), copies, back)
-    model = recompute_model(replace(plan_input, graph=without))
-    drops = _drops_in(graph, model, (copies, set(moving)), back)
-    gone = set(moving.values())
-    made = with_drops(model, Choice.nothing(model), [drop for drop in drops if drop[0] not in gone])
-    return model, with_drops(model, made, [drop for drop in drops if drop[0] in gone], away=True)
+                original_of[tensor.id] = name
+    plain_graph = _without_copies(_without_offload(graph, copying, away), copies, original_of)
+    model = recompute_model(replace(plan_input, graph=plain_graph))
+    drops = _drops_in(graph, model, (copies, set(copying)), original_of)
+    offloaded = set(copying.values())
+    choice = with_drops(model, Choice.nothing(model), [drop for drop in drops if drop[0] not in offloaded])
+    return model, with_drops(model, choice, [drop for drop in drops if drop[0] in offloaded], away=True)
 
 
-def _without_offload(graph: Graph, moving: dict[str, str], away: set[str]) -> Graph:
+def _without_offload(graph: Graph, copying: dict[str, str], away: set[str]) -> Graph:
     """Return the graph without copying nodes and offloaded tensors."""
     return msgspec.structs.replace(
         graph,
         tensors=tuple(tensor for tensor in graph.tensors if tensor.id not in away),
-        nodes=tuple(node for node in graph.nodes if node.node_id not in moving),
-        execution_order=tuple(name for name in graph.execution_order or () if name not in moving),
+        nodes=tuple(node for node in graph.nodes if node.node_id not in copying),
+        execution_order=tuple(name for name in graph.execution_order or () if name not in copying),
     )
 
 
@@ -71,21 +76,21 @@ def _without_state(node: Node) -> Node:
     return msgspec.structs.replace(node, outputs=tuple(name for name in node.outputs if name != state))
 
 
-def _without(graph: Graph, copies: dict[str, Node], back: dict[str, str]) -> Graph:
-    again = {node.node_id for node in copies.values()}
-    states = {f"{node_id}{STATE}" for node_id in again}
+def _without_copies(graph: Graph, copies: dict[str, Node], original_of: dict[str, str]) -> Graph:
+    repeated = {node.node_id for node in copies.values()}
+    states = {f"{node_id}{STATE}" for node_id in repeated}
     tensors = []
     for tensor in graph.tensors:
-        if tensor.id in back or tensor.id in states:
+        if tensor.id in original_of or tensor.id in states:
             continue
-        if tensor.view is not None and tensor.view.base_tensor_uid in back:
-            view = msgspec.structs.replace(tensor.view, base_tensor_uid=back[tensor.view.base_tensor_uid])
+        if tensor.view is not None and tensor.view.base_tensor_uid in original_of:
+            view = msgspec.structs.replace(tensor.view, base_tensor_uid=original_of[tensor.view.base_tensor_uid])
             tensor = msgspec.structs.replace(tensor, view=view)
         tensors.append(tensor)
     nodes = tuple(
         msgspec.structs.replace(
-            _without_state(node) if node.node_id in again else node,
-            inputs=tuple(back.get(name, name) for name in node.inputs),
+            _without_state(node) if node.node_id in repeated else node,
+            inputs=tuple(original_of.get(name, name) for name in node.inputs),
         )
         for node in graph.nodes
         if node.node_id not in copies
@@ -97,10 +102,10 @@ def _without(graph: Graph, copies: dict[str, Node], back: dict[str, str]) -> Gra
 
 
 def _drops_in(
-    graph: Graph, model: RecomputeModel, added: tuple[dict[str, Node], set[str]], back: dict[str, str]
+    graph: Graph, model: RecomputeModel, added: tuple[dict[str, Node], set[str]], original_of: dict[str, str]
 ) -> list[Drop]:
     """Return the drops: a storage was dropped after a use if the next use reads another copy."""
-    copies, moving = added
+    copies, copying = added
     index, storage_of = model.timeline.index, model.liveness.storage_of
     nodes = {node.node_id: node for node in graph.nodes}
     copy_of = {}
@@ -110,7 +115,7 @@ def _drops_in(
 
     def storages(names: tuple[str, ...]) -> list[tuple[str, int]]:
         """Return ``(tensor, its storage in the model)`` for tensors of ``graph``, without generator states."""
-        originals = [(name, index.tensor_of.get(back.get(name, name))) for name in names]
+        originals = [(name, index.tensor_of.get(original_of.get(name, name))) for name in names]
         return [(name, int(storage_of[i])) for name, i in originals if i is not None]
 
     def life(name: str) -> str:
@@ -128,11 +133,11 @@ def _drops_in(
     found: dict[Drop, None] = {}
     position = ""
     for node_id in reversed(graph.execution_order or ()):
-        position = position if node_id in copies or node_id in moving else node_id
+        position = position if node_id in copies or node_id in copying else node_id
         before[node_id] = position
     for node_id in graph.execution_order or ():
         node = nodes[node_id]
-        if node_id in moving:
+        if node_id in copying:
             continue
         for name, s in storages(node.inputs):
             now = life(name)

@@ -27,24 +27,24 @@ def segmentations(model: RecomputeModel, at: Boundary) -> Iterator[Mask]:
     """
     late = np.flatnonzero(model.late)
     end = min(at.position, int(late[0]) - 1 if len(late) else at.position)
-    inside = model.droppable & (model.producer <= end)
+    in_forward = model.droppable & (model.producer <= end)
     last = np.full(len(model.size), -1, np.int64)
     edges = np.arange(model.in_ptr[end + 1]) if end >= 0 else np.zeros(0, np.int64)
     reader = np.repeat(np.arange(len(model.node_at)), np.diff(model.in_ptr))[edges]
     last[model.in_idx[edges]] = reader
-    crossing = np.flatnonzero(inside & (last > model.producer))
+    crossing = np.flatnonzero(in_forward & (last > model.producer))
     cuts = _cuts(model, crossing, last, end)
     if len(cuts) < 3:
         return
-    held = np.zeros(end + 2, np.int64)
-    needed = np.flatnonzero(inside & at.needed)
-    np.add.at(held, model.producer[needed] + 1, model.size[needed])
-    held = np.cumsum(held)
-    held_between = held[cuts[None, :] + 1] - held[cuts[:, None] + 1]
+    needed_bytes = np.zeros(end + 2, np.int64)
+    needed = np.flatnonzero(in_forward & at.needed)
+    np.add.at(needed_bytes, model.producer[needed] + 1, model.size[needed])
+    needed_bytes = np.cumsum(needed_bytes)
+    bytes_between = needed_bytes[cuts[None, :] + 1] - needed_bytes[cuts[:, None] + 1]
     kept = _kept_bytes(model, cuts, crossing, last)
-    limit, known = int(held[-1]), set()
+    limit, known = int(needed_bytes[-1]), set()
     while limit := limit * SHRINK[0] // SHRINK[1]:
-        chosen = _cheapest_boundaries(held_between, kept, limit)
+        chosen = _cheapest_boundaries(bytes_between, kept, limit)
         if chosen is None:
             return
         if chosen in known:
@@ -64,12 +64,14 @@ def _cuts(model: RecomputeModel, crossing: I64, last: I64, end: int) -> I64:
     change = np.zeros(end + 2, np.int64)
     np.add.at(change, model.producer[crossing], model.size[crossing])
     np.subtract.at(change, last[crossing], model.size[crossing])
-    held = np.cumsum(change)[: end + 1]
+    crossing_bytes = np.cumsum(change)[: end + 1]
     inner = np.arange(1, max(1, end))
-    inner = inner[(held[inner] <= held[inner - 1]) & (held[inner] <= held[inner + 1])]
-    lowest = inner[held[inner] < held[inner + 1]]
+    inner = inner[
+        (crossing_bytes[inner] <= crossing_bytes[inner - 1]) & (crossing_bytes[inner] <= crossing_bytes[inner + 1])
+    ]
+    lowest = inner[crossing_bytes[inner] < crossing_bytes[inner + 1]]
     inner = lowest if len(lowest) else inner
-    fewest = inner[np.argsort(held[inner], kind="stable")[:MOST_CUTS]]
+    fewest = inner[np.argsort(crossing_bytes[inner], kind="stable")[:MOST_CUTS]]
     return np.concatenate([[-1], np.sort(fewest), [end]]).astype(np.int64)
 
 
@@ -78,21 +80,21 @@ def _kept_bytes(model: RecomputeModel, cuts: I64, crossing: I64, last: I64) -> I
     found = np.zeros((len(cuts), len(cuts)), np.int64)
     for j, p in enumerate(cuts[1:-1].tolist(), 1):
         over = crossing[(model.producer[crossing] <= p) & (last[crossing] > p)]
-        made = np.zeros(p + 2, np.int64)
-        np.add.at(made, model.producer[over] + 1, model.size[over])
-        made = np.cumsum(made)
-        found[:j, j] = made[p + 1] - made[cuts[:j] + 1]
+        computed = np.zeros(p + 2, np.int64)
+        np.add.at(computed, model.producer[over] + 1, model.size[over])
+        computed = np.cumsum(computed)
+        found[:j, j] = computed[p + 1] - computed[cuts[:j] + 1]
     return found
 
 
-def _cheapest_boundaries(held_between: I64, kept: I64, limit: int) -> tuple[int, ...] | None:
+def _cheapest_boundaries(bytes_between: I64, kept: I64, limit: int) -> tuple[int, ...] | None:
     """Return the indices of the cuts that keep the fewest bytes; ``None`` if a segment exceeds ``limit``."""
     count = len(kept)
     least = np.full(count, NEVER, np.int64)
     least[0] = 0
     before = np.zeros(count, np.int64)
     for j in range(1, count):
-        total = np.where(held_between[:j, j] <= limit, least[:j] + kept[:j, j], NEVER)
+        total = np.where(bytes_between[:j, j] <= limit, least[:j] + kept[:j, j], NEVER)
         before[j] = total.argmin()
         least[j] = min(total[before[j]], NEVER)
     if least[-1] >= NEVER:

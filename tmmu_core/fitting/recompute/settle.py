@@ -49,13 +49,13 @@ def _key(pair: Pair) -> tuple[int, int, int]:
     return pair[1].key
 
 
-def _keep_one_by_one(search: Search, given: Pair) -> Pair:
+def _keep_one_by_one(search: Search, pair: Pair) -> Pair:
     """Keep the outputs of nodes if that fits and is cheaper: most FLOPs first, and most FLOPs per byte first."""
-    nodes = np.flatnonzero(given[0])
+    nodes = np.flatnonzero(pair[0])
     flops = search.model.node_flops[nodes]
     found = []
     for worth in (flops, flops / np.maximum(search.idle_bytes[nodes], 1)):
-        begun, best = search.weighed, given
+        begun, best = search.weighed, pair
         for n in nodes[np.argsort(-worth, kind="stable")].tolist():
             if search.budget_is_spent(begun):
                 break
@@ -126,10 +126,10 @@ def _options(search: Search, part: I64, masks: Sequence[Mask]) -> Iterator[Mask]
         closed, pending = {n}, [n]
         while pending:
             for z in operands[pending.pop()]:
-                maker = producer[z]
-                if maker in place and maker not in closed and not search.at.needed[z]:
-                    closed.add(maker)
-                    pending.append(maker)
+                node = producer[z]
+                if node in place and node not in closed and not search.at.needed[z]:
+                    closed.add(node)
+                    pending.append(node)
         closures.append(np.isin(part, sorted(closed)))
     seen = set()
     for mask in masks:
@@ -157,11 +157,11 @@ def cheapest_mix(worth: Sequence[I64], needed: int) -> list[int] | None:
     for rows in worth:
         sums = (states[:, None, :] + rows[None, :, :]).reshape(-1, 2)
         sums[:, 0] = np.minimum(sums[:, 0], needed)
-        kept = _pareto(sums)
-        if len(kept) > MOST_STATES:
-            kept = kept[np.arange(MOST_STATES) * (len(kept) - 1) // (MOST_STATES - 1)]
-        ways.append((kept // len(rows), kept % len(rows)))
-        states = sums[kept]
+        best = _pareto(sums)
+        if len(best) > MOST_STATES:
+            best = best[np.arange(MOST_STATES) * (len(best) - 1) // (MOST_STATES - 1)]
+        ways.append((best // len(rows), best % len(rows)))
+        states = sums[best]
     if states[-1, 0] < needed:
         return None
     at = len(states) - 1

@@ -148,10 +148,10 @@ def _cheapest_drops(search: Search, run: Run, step: int, idle: list[Idle], missi
     lives = run.lives
     available = np.zeros(len(search.model.size), np.bool_)
     available[lives.of[(lives.birth <= step) & (lives.last >= step)]] = True
-    there, size = available.tolist(), search.model.size
+    is_available, size = available.tolist(), search.model.size
     worth = []
     for each in idle:
-        cost = _flops_to_restore(search, there, each.storage) + 1
+        cost = _flops_to_restore(search, is_available, each.storage) + 1
         worth.append((cost / int(size[each.storage]) / each.distance**distance, each.storage, each.drop))
     drops = []
     for _, storage, drop in sorted(worth):
@@ -183,9 +183,9 @@ def idle_at(model: RecomputeModel, run: Run, step: int, arena: int, useless: Col
     If a recomputing run used the storage last, it is dropped after all such runs of the node, if possible.
     """
     lives = run.lives
-    there = np.flatnonzero((lives.birth < step) & (lives.last > step))
-    of = lives.of[there]
-    there = there[model.droppable[of] & (model.arena[of] == arena) & (model.size[of] > 0)]
+    candidates = np.flatnonzero((lives.birth < step) & (lives.last > step))
+    of = lives.of[candidates]
+    candidates = candidates[model.droppable[of] & (model.arena[of] == arena) & (model.size[of] > 0)]
     reading = np.repeat(np.arange(len(lives.node)), np.diff(lives.read_ptr))
     reads = lives.reads[: len(reading)]
     used, following = np.full(len(lives.of), -1, np.int64), np.full(len(lives.of), -1, np.int64)
@@ -193,7 +193,7 @@ def idle_at(model: RecomputeModel, run: Run, step: int, arena: int, useless: Col
     used[reads[:split]] = np.arange(split)  # the last assignment wins: reads are in order
     following[reads[after:][::-1]] = reading[after:][::-1]
     found = []
-    for life in there[~np.isin(there, reads[split:after])].tolist():
+    for life in candidates[~np.isin(candidates, reads[split:after])].tolist():
         s, read = int(lives.of[life]), int(used[life])
         at = int(reading[read]) if read >= 0 else int(lives.birth[life])
         drops = [int(run.at[at]) * len(model.size) + s]

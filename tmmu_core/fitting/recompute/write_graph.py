@@ -73,9 +73,9 @@ def with_drops(model: RecomputeModel, choice: Choice, drops: Iterable[Sequence[s
             raise _rejected(f"tensor {tensor!r} is not computed before node {after!r} has run", tensor, after)
         codes += [k * len(model.size) + s] if after in position else [-1 - e for e in edges]
         moved += [s] if away else []
-    made = choice.dropping(codes)
-    made.away[moved] = True
-    return made
+    extended = choice.dropping(codes)
+    extended.away[moved] = True
+    return extended
 
 
 def _rejected(words: str, tensor: str, node_id: str) -> InvalidIrShapes:
@@ -144,7 +144,7 @@ class _Writer:
             pending: list[int] = []
             for s in model.in_idx[model.in_ptr[k] : model.in_ptr[k + 1]].tolist():
                 if self.dropped[s]:
-                    self._make(s, k, pending)
+                    self._recompute(s, k, pending)
             self._run(node_number, k)
             for s in [*pending, *storages[bounds[k] : bounds[k + 1]].tolist()]:
                 self.dropped[s] = self.ever[s] = True
@@ -166,9 +166,9 @@ class _Writer:
         """Copy a storage to the other memory after its last use, once."""
         self.returns[s] = 1
         root = self.tensors[int(self.model.liveness.storages.head[s])]
-        there = Tensor(f"{root.id}{THERE}", root.shape, root.dtype, "activation", arena=OFFLOAD_ARENA)
-        self.new_tensors.append(there)
-        self._copy(f"{root.id}{OUT}", "copy_out", (root.id + self.current[s], there.id), root.id)
+        copy = Tensor(f"{root.id}{THERE}", root.shape, root.dtype, "activation", arena=OFFLOAD_ARENA)
+        self.new_tensors.append(copy)
+        self._copy(f"{root.id}{OUT}", "copy_out", (root.id + self.current[s], copy.id), root.id)
 
     def _copy_in(self, s: int) -> None:
         """Copy a storage back before its next use."""
@@ -177,15 +177,15 @@ class _Writer:
         self.returns[s] += 1
         self.current[s] = BACK if count == 1 else f"{BACK}.{count}"
         self.dropped[s] = False
-        made = msgspec.structs.replace(
+        back = msgspec.structs.replace(
             root,
             id=root.id + self.current[s],
             role="activation" if root.role == "input" else root.role,
             saved_for_backward=False,
             remat=False,
         )
-        self.new_tensors.append(made)
-        self._copy(made.id, "copy_in", (f"{root.id}{THERE}", made.id), root.id)
+        self.new_tensors.append(back)
+        self._copy(back.id, "copy_in", (f"{root.id}{THERE}", back.id), root.id)
 
     def _copy(self, node_id: str, instr: str, ends: tuple[str, str], of: str) -> None:
         self.copies.append(Node(node_id, instr, ends[:1], ends[1:], self.phase, "none", offloads=of))
@@ -199,13 +199,13 @@ class _Writer:
             self.nodes[n] = msgspec.structs.replace(node, inputs=inputs)
         for i in self.index.outputs_of(n).tolist():
             if self.has_view[i] and self.storage[i] >= 0:
-                self._look(i, k)
+                self._rebase_view(i, k)
         if node.in_place_write:
             reads, writes = self.index.inputs_of(n).tolist(), self.index.outputs_of(n).tolist()
             self.overwritten_by.update((reads[i], writes[o]) for i, o in node.in_place_write)
         self.order.append(node.node_id)
 
-    def _look(self, view: int, k: int) -> None:
+    def _rebase_view(self, view: int, k: int) -> None:
         """Make the current copy of its storage the base of a view."""
         s = self.storage[view]
         copy = self.current[s]
@@ -241,7 +241,7 @@ class _Writer:
         writer = int(self.index.producer[i])
         if writer < 0:
             return self._copy_view(i, copy, k)
-        self._again(writer, k)
+        self._run_again(writer, k)
         return self.name[i, copy]
 
     def _copy_view(self, i: int, copy: str, k: int) -> str:
@@ -251,17 +251,17 @@ class _Writer:
             return tensor.id
         window = tensor.view
         assert window is not None
-        made = msgspec.structs.replace(
+        view = msgspec.structs.replace(
             tensor,
             id=tensor.id + copy,
             saved_for_backward=False,
             view=msgspec.structs.replace(window, base_tensor_uid=self._name(int(self.index.base[i]), k)),
         )
-        self.new_tensors.append(made)
-        self.name[i, copy] = made.id
-        return made.id
+        self.new_tensors.append(view)
+        self.name[i, copy] = view.id
+        return view.id
 
-    def _make(self, storage: int, k: int, pending: list[int]) -> None:
+    def _recompute(self, storage: int, k: int, pending: list[int]) -> None:
         """Recompute ``storage`` before position ``k``, and first its dropped inputs."""
         model = self.model
         stack = [storage]
@@ -279,10 +279,10 @@ class _Writer:
             if missing is not None:
                 stack.append(missing)
                 continue
-            self._again(int(model.node_at[n]), k)
+            self._run_again(int(model.node_at[n]), k)
             pending += [int(model.in_idx[f]) for f in edges if -1 - f in self.after_runs]
 
-    def _again(self, n: int, k: int) -> None:
+    def _run_again(self, n: int, k: int) -> None:
         """Add a recomputing run of node ``n`` before position ``k``."""
         node = self.index.graph.nodes[n]
         if self.model.expires[self.position[n]] < k:
@@ -303,9 +303,9 @@ class _Writer:
                 self.dropped[s] = False
             if view is not None:
                 self.name[i, self.current[s]] = name
-                inside = int(self.index.base[i])
-                own = inside in self.index.outputs_of(n).tolist()
-                base = self.index.tensor_ids[inside] + numbered(run) if own else self._name(inside, k)
+                base_index = int(self.index.base[i])
+                is_own = base_index in self.index.outputs_of(n).tolist()
+                base = self.index.tensor_ids[base_index] + numbered(run) if is_own else self._name(base_index, k)
                 view = msgspec.structs.replace(view, base_tensor_uid=base)
             self.new_tensors.append(
                 msgspec.structs.replace(

@@ -99,8 +99,8 @@ def with_mesh(whole: Candidate, spec: Mapping[str, Any], sizes: Mapping[str, int
             return None
         raise
     solution = solve_input(plan_input)
-    made = Candidate(plan_input, (), solution)
-    return replace(made, moves=(replace(move, bytes=whole.extent_bytes - made.extent_bytes),))
+    candidate = Candidate(plan_input, (), solution)
+    return replace(candidate, moves=(replace(move, bytes=whole.extent_bytes - candidate.extent_bytes),))
 
 
 def _declared(graph: Graph) -> set[str]:

@@ -67,14 +67,14 @@ def columns_of(data: bytes, name: str = "") -> tuple[str, ...]:
 
 def likely(columns: Iterable[str]) -> dict[str, str]:
     """Return field → the column that probably holds it."""
-    left = list(columns)
+    unassigned = list(columns)
     found: dict[str, str] = {}
     for field, words in _LIKELY.items():
-        parts = {own: own.lower().replace("-", "_").replace(" ", "_").split("_") for own in left}
-        own = next((own for word in words for own in left if word in parts[own]), None)
-        if own is not None:
-            found[field] = own
-            left.remove(own)
+        parts = {column: column.lower().replace("-", "_").replace(" ", "_").split("_") for column in unassigned}
+        column = next((column for word in words for column in unassigned if word in parts[column]), None)
+        if column is not None:
+            found[field] = column
+            unassigned.remove(column)
     return found
 
 
@@ -100,8 +100,8 @@ def read(data: bytes, columns: Mapping[str, str], name: str = "") -> PlainInstan
         for field in NUMBERS:
             cell[field] = _plain(cell[field], units.get(field, ""))
     merged = _merged(cells, name)
-    keep = [field for field in FIELDS[:-1] if field in ("id", "lower", "upper", "size") or named[field] in present]
-    text = csv_text([keep, *([cell[field] for field in keep] for cell in merged)])
+    written = [field for field in FIELDS[:-1] if field in ("id", "lower", "upper", "size") or named[field] in present]
+    text = csv_text([written, *([cell[field] for field in written] for cell in merged)])
     found = instance_csv.read_csv(text, source=name)
     notes = list(found.notes)
     notes += [
@@ -183,17 +183,17 @@ def _plain(text: str, unit: str) -> str:
 def _merged(cells: list[dict[str, str]], name: str) -> list[dict[str, str]]:
     """Return the rows with one row per alias: its live range covers all rows of the alias, its size is the largest."""
     first: dict[str, dict[str, str]] = {}
-    kept = []
+    merged = []
     for cell in cells:
-        same = cell["alias"] and first.setdefault(cell["alias"], cell)
-        if not same or same is cell:
-            kept.append(cell)
+        first_row = cell["alias"] and first.setdefault(cell["alias"], cell)
+        if not first_row or first_row is cell:
+            merged.append(cell)
             continue
         try:
-            same["lower"] = str(min(strict.whole_number(same["lower"]), strict.whole_number(cell["lower"])))
+            first_row["lower"] = str(min(strict.whole_number(first_row["lower"]), strict.whole_number(cell["lower"])))
             for field in ("upper", "size"):
-                same[field] = str(max(strict.whole_number(same[field]), strict.whole_number(cell[field])))
+                first_row[field] = str(max(strict.whole_number(first_row[field]), strict.whole_number(cell[field])))
         except ValueError as error:
             what = f'the rows of the alias "{cell["alias"][:80]}" contain a value that is not a whole number.'
             raise UnreadableInput(what, source=name, hint="Write digits only.") from error
-    return kept
+    return merged

@@ -139,8 +139,8 @@ def read_csv(
     ids = [row.id for row in rows]
     lower, size = np.array([row.lower for row in rows], np.int64), np.array([row.size for row in rows], np.uint64)
     rows = [rows[k] for k in normative_order(ids, lower, size).tolist()]
-    given = [row.offset for row in rows if row.offset is not None]
-    is_fixed = 0 < len(given) < len(rows)
+    offsets = [row.offset for row in rows if row.offset is not None]
+    is_fixed = 0 < len(offsets) < len(rows)
     fixed = np.array([-1 if row.offset is None else row.offset for row in rows], np.int64) if is_fixed else None
     problem = Problem(
         arena=arena,
@@ -154,7 +154,7 @@ def read_csv(
         gaps=tuple([row.gaps for row in rows]) if any(row.gaps for row in rows) else None,
         fixed=fixed,
     )
-    packing = Packing(np.array(given, np.uint64)) if given and not is_fixed else None
+    packing = Packing(np.array(offsets, np.uint64)) if offsets and not is_fixed else None
     windowed = [row.id for row in rows if row.windowed]
     text = "{} buffers have a gap with a window of bytes ({!r} first), which is ignored."
     return PlainInstance("", problem, packing, (text.format(len(windowed), windowed[0]),) if windowed else ())
@@ -312,12 +312,12 @@ def _gaps(text: str, inclusive: bool, lower: int, upper: int) -> tuple[tuple[tup
         if found is None:
             hint = "Write gaps as begin-stop with blanks between, such as 7-9 12-14."
             raise _Fault("gaps", f"{word!r} is not a gap", hint)
-        one, two = int(found[1]), int(found[2]) + inclusive
-        if not lower <= one < two <= upper:
+        begin, end = int(found[1]), int(found[2]) + inclusive
+        if not lower <= begin < end <= upper:
             hint = "Gaps are inside of the live range and not empty."
-            raise _Fault("gaps", f"the gap [{one}, {two}) is not in [{lower}, {upper})", hint)
+            raise _Fault("gaps", f"the gap [{begin}, {end}) is not in [{lower}, {upper})", hint)
         windowed = windowed or bool(found[3])
-        gaps += [] if found[3] else [(one, two)]
+        gaps += [] if found[3] else [(begin, end)]
     gaps.sort()
     for (_, stop_one), (begin_two, _) in pairwise(gaps):
         if begin_two < stop_one:

@@ -164,8 +164,8 @@ class Reading:
             if count[at] > 1:
                 self.tensors[name] = structs.replace(self.tensors[name], alias_group_id=f"buffer {at}")
         subgraphs = self.file.model.SubgraphsLength()
-        left = subgraphs - len(self.planned)
-        note = f" ({left} of {subgraphs} subgraphs not planned)" if left else ""
+        unplanned = subgraphs - len(self.planned)
+        note = f" ({unplanned} of {subgraphs} subgraphs not planned)" if unplanned else ""
         ids = dict.fromkeys([*(main.ids[i] for i in sorted(main.ids)), *self.tensors])
         return Graph(
             ir_schema=GRAPH_SCHEMA,
@@ -226,23 +226,23 @@ class Reading:
 
     def _flow(self, use: Use, name: str, operator: Operator) -> bool:
         """Append the bodies of control flow as nested scopes; return False, and append nothing, if impossible."""
-        given = operator.inputs[operator.instr == "IF" :]
+        operands = operator.inputs[operator.instr == "IF" :]
         found = [body for number in operator.bodies if (body := self._body(use, number)) is not None]
         if operator.instr not in BODIES or len(found) < len(operator.bodies):
             return False
         repeated = self.repeated + sum(body.words for body in found if body.number in self.planned)
-        if repeated > MOST_REPEATED or not _agree(use.subgraph, operator, given, found):
+        if repeated > MOST_REPEATED or not _agree(use.subgraph, operator, operands, found):
             return False
         self.repeated = repeated
         self.planned.update(body.number for body in found)
         is_loop = operator.instr in LOOPS
         if is_loop:
-            pairs = zip(operator.outputs, given, strict=True)
+            pairs = zip(operator.outputs, operands, strict=True)
             use.variable_of.update((to, use.variable_of[at]) for to, at in pairs if at in use.variable_of)
-        arguments = tuple([self._id(use, i) for i in given])
+        arguments = tuple([self._id(use, i) for i in operands])
         site = scopes.Site(name, tuple([self._id(use, i) for i in operator.outputs]))
         kind = "Loop" if is_loop else "If" if found[1:] else "Call"
-        bodies = [self._flattener(use, body, given, kind) for body in found]
+        bodies = [self._flattener(use, body, operands, kind) for body in found]
         if is_loop:
             scopes.repeat(self, site, scopes.Repeated(bodies[1], arguments, condition=bodies[0]))
         else:
@@ -262,13 +262,13 @@ class Reading:
             self.unsized.add(number)
             return None
 
-    def _flattener(self, caller: Use, body: Subgraph, given: Sequence[int], kind: str) -> scopes.Flatten:
+    def _flattener(self, caller: Use, body: Subgraph, operands: Sequence[int], kind: str) -> scopes.Flatten:
         """Return the function that appends a body: a node that copies its arguments, and the body's nodes."""
 
         def flatten(arguments: Sequence[str], scope: str) -> list[str]:
             use = Use(body, scope, (*caller.running, caller.subgraph.number))
             self.uses.append(use)
-            handles = zip(body.inputs, given, strict=True)
+            handles = zip(body.inputs, operands, strict=True)
             use.variable_of = {to: caller.variable_of[at] for to, at in handles if at in caller.variable_of}
             if arguments:
                 copies = tuple([self._id(use, i) for i in body.inputs])
@@ -341,11 +341,11 @@ def _free(name: str, taken: set[str]) -> str:
     return name
 
 
-def _agree(around: Subgraph, operator: Operator, given: Sequence[int], bodies: Sequence[Subgraph]) -> bool:
+def _agree(around: Subgraph, operator: Operator, operands: Sequence[int], bodies: Sequence[Subgraph]) -> bool:
     """Return whether the arguments and results of all bodies have the sizes of the operator's operands and results."""
     if ABSENT in (*operator.inputs, *operator.outputs) or len(set(operator.outputs)) < len(operator.outputs):
         return False
-    wanted = [_sizes(around, given), _sizes(around, operator.outputs)]
+    wanted = [_sizes(around, operands), _sizes(around, operator.outputs)]
     for k, body in enumerate(bodies):
         is_condition = operator.instr in LOOPS and k == 0
         found = [_sizes(body, body.inputs), _sizes(body, body.outputs)]

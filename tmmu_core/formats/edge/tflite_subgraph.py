@@ -152,8 +152,8 @@ class ModelFile:
             entry = self.model.Metadata(k)
             if entry.Name() == OFFLINE_PLAN and entry.Buffer() < self.model.BuffersLength():
                 buffer = self.model.Buffers(entry.Buffer())
-                held = buffer.DataAsNumpy().tobytes() if buffer.DataLength() else b""
-                return struct.unpack(f"<{len(held) // 4}i", held[: len(held) // 4 * 4])[OFFLINE_HEADER:]
+                content = buffer.DataAsNumpy().tobytes() if buffer.DataLength() else b""
+                return struct.unpack(f"<{len(content) // 4}i", content[: len(content) // 4 * 4])[OFFLINE_HEADER:]
         return ()
 
     def _parsed(self, number: int, label: str) -> Subgraph:
@@ -169,12 +169,12 @@ class ModelFile:
         parsed = tuple([self._operator(operator) for operator in operators])
         ends = [("the subgraph", "inputs", inputs, 0), ("the subgraph", "outputs", outputs, 0)]
         for k, operator in enumerate(parsed):
-            who = f"operator {k} ({operator.instr})"
-            ends += [(who, "inputs", operator.inputs, ABSENT), (who, "outputs", operator.outputs, ABSENT)]
-        for who, side, given, least in ends:
-            wrong = next((i for i in given if not least <= i < len(rows)), None)
+            owner = f"operator {k} ({operator.instr})"
+            ends += [(owner, "inputs", operator.inputs, ABSENT), (owner, "outputs", operator.outputs, ABSENT)]
+        for owner, side, operands, least in ends:
+            wrong = next((i for i in operands if not least <= i < len(rows)), None)
             if wrong is not None:
-                what = f"{who} names tensor {wrong} among its {side}, and there are {len(rows)} tensors."
+                what = f"{owner} names tensor {wrong} among its {side}, and there are {len(rows)} tensors."
                 raise self.damaged(what, number)
         ids = _ids([_text(row.Name()) for row in rows])
         written = {i for operator in parsed for i in operator.outputs}

@@ -200,31 +200,33 @@ def with_plan(model: MicroModel, data: bytes, plan: Plan) -> TflmFile:
     rows = {key: plan.row_of[tensor_id] for key, tensor_id in model.ids_in(plan).items() if key in model.in_arena}
     _refuse_arenas(plan, sorted({int(plan.arena[row]) for row in rows.values()}))
     in_place = {pair for scope in model.scopes for pair in scope.in_place}
-    kept: dict[Key, tuple[int, int]] = {}  # first byte, and byte after the last one, rounded up to the grid
-    left = []
+    placed: dict[Key, tuple[int, int]] = {}  # first byte, and byte after the last one, rounded up to the grid
+    unplaced = []
 
     def collide(key: Key, place: tuple[int, int], other: Key) -> bool:
         """Return whether the runtime keeps two tensors on the same bytes and neither is overwritten in place."""
         (first, last), (other_first, other_last) = model.lives[key], model.lives[other]
-        if place[0] >= kept[other][1] or kept[other][0] >= place[1] or first > other_last or other_first > last:
+        if place[0] >= placed[other][1] or placed[other][0] >= place[1] or first > other_last or other_first > last:
             return False
         giver, taker = (key, other) if first < other_first else (other, key)
         is_granted = (giver, taker) in in_place and model.lives[giver][1] == model.lives[taker][0]
-        return not (is_granted and place[0] == kept[other][0])
+        return not (is_granted and place[0] == placed[other][0])
 
     for key in (key for key in model.in_arena if key in model.lives):
         start = int(plan.offset[rows[key]]) if key in rows else 0
         place = start, start + -(-model.in_arena[key] // tflite.ALIGNMENT) * tflite.ALIGNMENT
-        if key in rows and not any(collide(key, place, other) for other in kept):
-            kept[key] = place
+        if key in rows and not any(collide(key, place, other) for other in placed):
+            placed[key] = place
         else:
-            left.append(model.tensor(key).id)
+            unplaced.append(model.tensor(key).id)
     # The runtime reserves bytes for a tensor even if no operator uses it.
-    offsets = {key: 0 for key in model.in_arena if key not in model.lives} | {key: at for key, (at, _) in kept.items()}
+    offsets = {key: 0 for key in model.in_arena if key not in model.lives} | {
+        key: at for key, (at, _) in placed.items()
+    }
     flat = [offsets.get((n, i), LEFT_TO_RUNTIME) for n, count in enumerate(model.counts) for i in range(count)]
     value = struct.pack(f"<{3 + len(flat)}i", VERSION, len(model.counts), len(flat), *flat)
-    extent = max((end for _, end in kept.values()), default=0)
-    return TflmFile(with_metadata(data, OFFLINE_PLAN, value, model.name), tuple(flat), tuple(left), extent)
+    extent = max((end for _, end in placed.values()), default=0)
+    return TflmFile(with_metadata(data, OFFLINE_PLAN, value, model.name), tuple(flat), tuple(unplaced), extent)
 
 
 def _refuse_arenas(plan: Plan, numbers: Sequence[int]) -> None:
@@ -258,22 +260,22 @@ def with_metadata(data: bytes, name: bytes, value: bytes, source: str = "") -> b
     entries = [model.Metadata(k) for k in range(model.MetadataLength())]
     graphs = [model.Subgraphs(k) for k in range(model.SubgraphsLength())]
     for entry in entries:
-        held = model.Buffers(entry.Buffer())
+        buffer = model.Buffers(entry.Buffer())
         is_shared = any(entry.Buffer() == g.Tensors(i).Buffer() for g in graphs for i in range(g.TensorsLength()))
-        if entry.Name() == name and held.DataLength() == len(value) and not is_shared:
-            start = held._tab.Vector(held._tab.Offset(4))
+        if entry.Name() == name and buffer.DataLength() == len(value) and not is_shared:
+            start = buffer._tab.Vector(buffer._tab.Offset(4))
             return data[:start] + value + data[start + len(value) :]
     buffers = [model.Buffers(k)._tab for k in range(model.BuffersLength())]
-    kept = [entry._tab for entry in entries if entry.Name() != name]
-    moved = bytearray(_extended(model, [buffers, kept], name, value, source))
-    inserted = len(moved) - len(data)
+    others = [entry._tab for entry in entries if entry.Name() != name]
+    extended = bytearray(_extended(model, [buffers, others], name, value, source))
+    inserted = len(extended) - len(data)
     operators = [g.Operators(i)._tab for g in graphs for i in range(g.OperatorsLength())]
     for table, slot in [*((each, OFFSET_OF_DATA) for each in buffers), *((o, OFFSET_OF_OPTIONS) for o in operators)]:
         at = table.Pos + table.Offset(slot)
         (place,) = struct.unpack_from("<Q", data, at) if at > table.Pos else (0,)
         if place > 1:  # 0 and 1 mean no such data
-            struct.pack_into("<Q", moved, at + inserted, place + inserted)
-    return bytes(moved)
+            struct.pack_into("<Q", extended, at + inserted, place + inserted)
+    return bytes(extended)
 
 
 def _extended(model: Any, lists: list[list[Any]], name: bytes, value: bytes, source: str) -> bytes:

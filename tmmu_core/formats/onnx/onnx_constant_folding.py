@@ -36,29 +36,29 @@ def with_values(model: onnx.ModelProto, found: Known) -> onnx.ModelProto | None:
     shapes = {value: shape for value in found if (shape := fixed_shape(found, value)) is not None}
     shapes |= {weight.name: tuple(weight.dims) for weight in model.graph.initializer}
     known = written_values(model)
-    partly: dict[str, Array] = {}
-    kept: list[onnx.NodeProto] = []
-    made: dict[str, Array] = {}
+    partial: dict[str, Array] = {}
+    nodes: list[onnx.NodeProto] = []
+    folded: dict[str, Array] = {}
     opsets = list(model.opset_import)
     for node in model.graph.node:
         results = _evaluated(node, known, shapes, opsets)
         if results is None:
-            results = _selected_sizes(node, known, partly, found, opsets)
+            results = _selected_sizes(node, known, partial, found, opsets)
             if any(OPEN in array for array in results.values()):
-                partly |= results
+                partial |= results
                 results = {}
         if results:
             known |= results
-            made |= results
+            folded |= results
         else:
-            kept.append(node)
-    if not made:
+            nodes.append(node)
+    if not folded:
         return None
     smaller = copy_of(model)
     del smaller.graph.node[:]
-    smaller.graph.node.extend(kept)
-    smaller.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in made.items())
-    infos = [info for info in smaller.graph.value_info if info.name not in made]
+    smaller.graph.node.extend(nodes)
+    smaller.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in folded.items())
+    infos = [info for info in smaller.graph.value_info if info.name not in folded]
     del smaller.graph.value_info[:]
     smaller.graph.value_info.extend(infos)
     return smaller
@@ -106,7 +106,7 @@ def measured(node: onnx.NodeProto, shapes: Mapping[str, tuple[int, ...]]) -> dic
 
 
 def _selected_sizes(
-    node: onnx.NodeProto, known: dict[str, Array], partly: dict[str, Array], found: Known, opsets: list[Any]
+    node: onnx.NodeProto, known: dict[str, Array], partial: dict[str, Array], found: Known, opsets: list[Any]
 ) -> dict[str, Array]:
     """Return the result of a node that reads or selects sizes, with ``OPEN`` for open ones; empty for another node."""
     if node.op_type == "Shape" and not node.domain and node.input[0] in found:
@@ -115,7 +115,7 @@ def _selected_sizes(
     if node.op_type not in SELECTIONS or node.domain:
         return {}
     vectors = node.input if node.op_type == "Concat" else node.input[:1]
-    operands = {name: known.get(name, partly.get(name) if name in vectors else None) for name in node.input if name}
+    operands = {name: known.get(name, partial.get(name) if name in vectors else None) for name in node.input if name}
     arrays = {name: array for name, array in operands.items() if array is not None}
     if len(arrays) == len(operands) and sum(arrays[name].size for name in node.input if name) <= KEPT_ELEMENTS:
         with suppress(Exception):  # any error of numpy

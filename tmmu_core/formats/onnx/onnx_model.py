@@ -246,20 +246,20 @@ def with_order(data: bytes, graph: Graph, order: Iterable[str], name: str = "") 
     rank = {tensor: k for k, node_id in enumerate(order) for tensor in written[node_id]}
     model = onnx.ModelProto.FromString(data)
     nodes = list(model.graph.node)
-    maker = {tensor: k for k, node in enumerate(nodes) for tensor in node.output if tensor}
-    reads = [sorted({maker[tensor] for tensor in _read_by(node) if tensor in maker}) for node in nodes]
+    producer = {tensor: k for k, node in enumerate(nodes) for tensor in node.output if tensor}
+    reads = [sorted({producer[tensor] for tensor in _read_by(node) if tensor in producer}) for node in nodes]
     ranked: list[tuple[int, int]] = []
     for k, node in enumerate(nodes):
         before = ranked[-1][0] if ranked else 0
         ranked.append((min((rank[tensor] for tensor in node.output if tensor in rank), default=before), k))
     sequence: dict[int, None] = {}
     for _, k in sorted(ranked):
-        waiting = [k]
-        while waiting:
-            missing = [other for other in reads[waiting[-1]] if other not in sequence]
-            waiting += missing
+        pending = [k]
+        while pending:
+            missing = [other for other in reads[pending[-1]] if other not in sequence]
+            pending += missing
             if not missing:
-                sequence[waiting.pop()] = None
+                sequence[pending.pop()] = None
     del model.graph.node[:]
     model.graph.node.extend(nodes[k] for k in sequence)
     return model.SerializeToString()

@@ -257,20 +257,20 @@ class Builder:
         """Return the graph of the nodes that are not folded."""
         inputs = [value.name for value in self.graph.input if value.name not in self.weights]
         outputs = list(dict.fromkeys(value.name for value in self.graph.output))
-        kept = self._fold()
-        self.readers.update(name for _, node in kept for name in node.input if name)
+        unfolded = self._fold()
+        self.readers.update(name for _, node in unfolded for name in node.input if name)
         self.readers.update(outputs)
-        ids = self.flat.ids([k for k, _ in kept])
+        ids = self.flat.ids([k for k, _ in unfolded])
         for name in inputs:
             self._add(name, role="input", node_id="")
-        nodes = [self._node(k, node, node_id, set(outputs)) for (k, node), node_id in zip(kept, ids, strict=True)]
+        nodes = [self._node(k, node, node_id, set(outputs)) for (k, node), node_id in zip(unfolded, ids, strict=True)]
         for name in outputs:
             if name not in self.tensors:
                 self._constant(name, node_id="")
         closings = Counter(node.op_type for node in self.graph.node if is_scope(node))
         count = 2 * closings["If.close"] + closings["Loop.close"] + closings["Scan.close"]
         note = f" ({count} subgraph{'s'[: count > 1]} planned as nested scopes)" if count else ""
-        origins = {node_id: _origin_of(node) for (_, node), node_id in zip(kept, ids, strict=True)}
+        origins = {node_id: _origin_of(node) for (_, node), node_id in zip(unfolded, ids, strict=True)}
         return Graph(
             tensors=tuple(self.tensors.values()),
             nodes=tuple(nodes),
@@ -298,24 +298,24 @@ class Builder:
 
     def _fold(self) -> list[tuple[int, onnx.NodeProto]]:
         """Return the nodes that depend on a graph input or are random, with their position in the file."""
-        kept: list[tuple[int, onnx.NodeProto]] = []
+        unfolded: list[tuple[int, onnx.NodeProto]] = []
         shapes = {name: shape for name, shape in self.facts.shape.items() if name not in self.facts.derived}
         for k, node in enumerate(self.graph.node):
-            fixed = all(name in self.constant for name in node.input if name)
+            is_constant = all(name in self.constant for name in node.input if name)
             if operator_name(node) in MEASURES and node.input[0] in shapes:
-                fixed = fixed or all(isinstance(dim, int) for dim in shapes[node.input[0]])
+                is_constant = is_constant or all(isinstance(dim, int) for dim in shapes[node.input[0]])
             if is_scope(node):
-                fixed = fixed and is_scope(node, "If.close")  # carried values change in every iteration
-            fixed = fixed and node.op_type != "DequantizeLinear"
-            if fixed and (operator_name(node) in VIEWS or not operator_of(_instr(node)).keeps_position):
+                is_constant = is_constant and is_scope(node, "If.close")  # carried values change in every iteration
+            is_constant = is_constant and node.op_type != "DequantizeLinear"
+            if is_constant and (operator_name(node) in VIEWS or not operator_of(_instr(node)).keeps_position):
                 self.constant.update(name for name in node.output if name)
             else:
-                kept.append((k, node))
-        return kept
+                unfolded.append((k, node))
+        return unfolded
 
     def _node(self, k: int, node: onnx.NodeProto, node_id: str, outputs: set[str]) -> Node:
-        lasting = self.constant.intersection(captured(node)) if is_scope(node) else ()
-        operands = [name for name in node.input if name and name not in lasting]
+        constants = self.constant.intersection(captured(node)) if is_scope(node) else ()
+        operands = [name for name in node.input if name and name not in constants]
         for name in operands:
             if name not in self.tensors:
                 self._constant(name, node_id)
@@ -325,7 +325,7 @@ class Builder:
             role: Role = "output" if name in outputs else "activation"
             self._add(name, role=role, node_id=node_id, view=view if name == node.output[0] else "")
         pairs = self._pairs(node, operands, written)
-        demanded = in_place(node) if is_scope(node) else ()
+        overwrites = in_place(node) if is_scope(node) else ()
         sources = {self.facts.origin[name] for name in written if name in self.facts.origin}
         return Node(
             node_id=node_id,
@@ -333,7 +333,7 @@ class Builder:
             inputs=tuple(operands),
             outputs=tuple(written),
             inplace=pairs or "none",
-            in_place_write=tuple((operands.index(place), written.index(name)) for place, name in demanded),
+            in_place_write=tuple((operands.index(place), written.index(name)) for place, name in overwrites),
             params={"shapes": min(sources)} if sources else {},
             scope=self.flat.origins[k].scope,
         )
@@ -373,8 +373,10 @@ class Builder:
             candidates = operands[:1]
         else:
             return ()
-        fit = [name for name in candidates if name not in self.constant and self.sizes[name] == self.sizes[written[0]]]
-        return tuple((operands.index(name), 0) for name in fit)
+        fitting = [
+            name for name in candidates if name not in self.constant and self.sizes[name] == self.sizes[written[0]]
+        ]
+        return tuple((operands.index(name), 0) for name in fitting)
 
     def _constant(self, name: str, node_id: str) -> None:
         if name not in self.constant:
@@ -404,21 +406,25 @@ class Builder:
         self.tensors[name] = tensor
 
     def _refuse_shape(self, name: str, node_id: str) -> NoReturn:
-        gathering = next((n for n in self.graph.node if is_scope(n) and name in dict(in_place(n))), None)
+        closing = next((n for n in self.graph.node if is_scope(n) and name in dict(in_place(n))), None)
         size = size_without_input(self.flat.model, name, self.open_sizes.dims)
-        if gathering is not None:
-            name, scope = dict(in_place(gathering))[name], node_id.rpartition("/")[0]
-            operator = gathering.op_type.partition(".")[0]
+        if closing is not None:
+            name, scope = dict(in_place(closing))[name], node_id.rpartition("/")[0]
+            operator = closing.op_type.partition(".")[0]
             what = f'the operator {operator} (node "{scope}") collects "{name}" over its iterations, '
             what += "whose number is unknown."
-            hint = f"Give a maximum: tmmu convert MODEL --dims {gathering.input[0] or scope}=64 -o GRAPH.json. Or give "
+            hint = f"Give a maximum: tmmu convert MODEL --dims {closing.input[0] or scope}=64 -o GRAPH.json. Or give "
             hint += "the trip count as a constant, or the shape of the result as value_info in the model."
         elif size:
             what = f'"{name}" has the size "{size}", which depends on data: no input has it.'
             hint = f"Give its bounds: tmmu convert MODEL --dims {size}=1:512 -o GRAPH.json"
         else:
-            maker = next((node for node in self.graph.node if name in node.output), None)
-            by = f'the operator {maker.op_type} (node "{node_id or maker.name}") writes' if maker else "the graph reads"
+            producer = next((node for node in self.graph.node if name in node.output), None)
+            by = (
+                f'the operator {producer.op_type} (node "{node_id or producer.name}") writes'
+                if producer
+                else "the graph reads"
+            )
             what = f'{by} "{name}", whose shape cannot be inferred.'
             hint = "Its size may depend on data, or the operator is not a standard one: "
             hint += "give the shape as value_info in the model."

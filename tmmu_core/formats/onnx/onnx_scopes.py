@@ -127,8 +127,8 @@ class _Flattening:
                 continue
             self._check(node, bodies, here)
             # A body reads earlier values only, so the node's results are named after it.
-            made = {"If": self._if, "Loop": self._loop, "Scan": self._scan}[node.op_type](node, reads, names, origin)
-            self._close(node, made, names, scope)
+            closing = {"If": self._if, "Loop": self._loop, "Scan": self._scan}[node.op_type](node, reads, names, origin)
+            self._close(node, closing, names, scope)
 
     # --- the three operators: each emits all but its closing node, and returns its operands ----------------------
 
@@ -234,13 +234,13 @@ class _Flattening:
         read = dict.fromkeys(name for node in self.nodes[start:] for name in node.input if name)
         return [name for name in read if name not in own]
 
-    def _close(self, node: onnx.NodeProto, made: _Closing, names: Names, scope: str) -> None:
+    def _close(self, node: onnx.NodeProto, closing: _Closing, names: Names, scope: str) -> None:
         outputs = [self.define(name, scope, names) for name in node.output]
-        both = enumerate(zip(made.places, outputs, strict=False))  # an If has no in-place outputs
+        both = enumerate(zip(closing.places, outputs, strict=False))  # an If has no in-place outputs
         writes = {f"in_place_{i}": place for i, (place, output) in both if place and output}
-        reads = [*made.operands, *made.captures]
-        counts = {"captures": len(made.captures), **made.counts, **writes}
-        self._emit_scope(f"{node.op_type}.close", made.at, reads, outputs, **counts)
+        reads = [*closing.operands, *closing.captures]
+        counts = {"captures": len(closing.captures), **closing.counts, **writes}
+        self._emit_scope(f"{node.op_type}.close", closing.at, reads, outputs, **counts)
 
     def define(self, name: str, scope: str, names: Names) -> str:
         """Return the flat name of ``name`` in the graph of ``scope``, and add it to ``names``."""
@@ -264,8 +264,8 @@ class _Flattening:
 
     def _emit_scope(self, operator: str, at: Origin, reads: list[str], writes: list[str], **counts: Any) -> None:
         name = f"{at.scope}/{operator.partition('.')[2]}"
-        given = {key: value for key, value in counts.items() if value != []}
-        node = helper.make_node(operator, reads, writes, name=name, domain=SCOPE, **given)
+        attributes = {key: value for key, value in counts.items() if value != []}
+        node = helper.make_node(operator, reads, writes, name=name, domain=SCOPE, **attributes)
         self._emit(node, at.scope, at.position)
 
     def _check(self, node: onnx.NodeProto, bodies: list[tuple[str, onnx.GraphProto]], place: str) -> None:
@@ -345,8 +345,8 @@ def _inputs(body: onnx.GraphProto) -> list[onnx.ValueInfoProto]:
 
 
 def _directions(node: onnx.NodeProto, side: str, count: int) -> list[int]:
-    given = list(attribute_of(node, f"scan_{side}put_directions") or [0] * count)
-    return given if any(given) else []
+    directions = list(attribute_of(node, f"scan_{side}put_directions") or [0] * count)
+    return directions if any(directions) else []
 
 
 def _known(names: Names, name: str) -> str:

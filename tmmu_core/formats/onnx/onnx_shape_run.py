@@ -120,14 +120,14 @@ def measure(data: bytes, flat: Flat, points: list[dict[str, int]]) -> Run:
 def _branches_taken(flat: Flat, ran: set[str]) -> Iterator[tuple[str, bool]]:
     """Yield ``(condition, branch that ran)`` of each If with two branches that have nodes, of which only one ran."""
     placed = list(zip(flat.model.graph.node, flat.origins, strict=True))
-    there = {name for _, origin in placed for name in origin.inside}
-    went = {name for node, origin in placed for name in origin.inside if ran.intersection(node.output)}
+    present = {name for _, origin in placed for name in origin.inside}
+    executed = {name for node, origin in placed for name in origin.inside if ran.intersection(node.output)}
     for node, _ in placed:
         if is_scope(node, "If.close"):
             number = next(int(a.i) for a in node.attribute if a.name == "number")
             then, otherwise = branch(number, True), branch(number, False)
-            if len(went & {then, otherwise}) == 1 and {then, otherwise} <= there:
-                yield node.input[0], then in went
+            if len(executed & {then, otherwise}) == 1 and {then, otherwise} <= present:
+                yield node.input[0], then in executed
 
 
 def points_to_try(sizes: Sizes) -> list[dict[str, int]]:
@@ -170,10 +170,10 @@ def _name_nodes(graph: onnx.GraphProto, flat: Flat) -> Iterator[tuple[str, list[
         ids = unique_ids([(k, node.name, node.op_type) for k, node in enumerate(graph.node)])
         for k, node in enumerate(graph.node):
             inner = (scope + "/" if scope else "") + ids[k]
-            inside = bodies_of(node)
-            for word, body in inside:
+            bodies = bodies_of(node)
+            for word, body in bodies:
                 yield from walk(body, f"{inner}/{word.removesuffix('_branch')}" if node.op_type == "If" else inner)
-            outputs = places.get((inner if inside else scope, k, bool(inside)), [])
+            outputs = places.get((inner if bodies else scope, k, bool(bodies)), [])
             count += 1
             node.name = f"#{count}"
             yield node.name, [flat for flat, own in zip(outputs, node.output, strict=False) if own]

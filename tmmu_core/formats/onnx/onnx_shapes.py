@@ -142,28 +142,28 @@ def infer(model: onnx.ModelProto, sizes: Sizes, name: str) -> Facts:
             if not at_points:
                 raise
             at_points.append({})  # the model is impossible there
-    here = at_points[0] if at_points else named
+    at_default = at_points[0] if at_points else named
     facts = Facts()
     fixed: set[str] = set()
-    for value in dict.fromkeys((*named, *here)):
-        element, shape = named.get(value) or here[value]
+    for value in dict.fromkeys((*named, *at_default)):
+        element, shape = named.get(value) or at_default[value]
         if element in DTYPES:
             facts.dtype[value] = DTYPES[element]
-        if value in here and len(here[value][1]) != len(shape):  # fixed sizes give more than symbolic ones
-            shape = [None] * len(here[value][1])
+        if value in at_default and len(at_default[value][1]) != len(shape):  # fixed sizes give more than symbolic ones
+            shape = [None] * len(at_default[value][1])
         resolved: list[Any] = []
         for axis, dim in enumerate(shape):
             if dim in sizes.dims or (isinstance(dim, int) and value in named):
                 resolved.append(dim)
                 continue
             shapes = [known[value][1] if value in known else [] for known in at_points]
-            seen = [found[axis] if len(found) == len(shape) else None for found in shapes]
-            factors = _factors(seen, points)
-            if factors is None and seen and isinstance(seen[0], int):
-                factors = (seen[0],)
+            sizes_at = [found[axis] if len(found) == len(shape) else None for found in shapes]
+            factors = _factors(sizes_at, points)
+            if factors is None and sizes_at and isinstance(sizes_at[0], int):
+                factors = (sizes_at[0],)
                 facts.derived.add(value)
-                moved = [point for size, point in zip(seen, points, strict=True) if size != seen[0]]
-                fixed |= {dim for point in moved for dim in point if point[dim] != points[0][dim]}
+                changed = [point for size, point in zip(sizes_at, points, strict=True) if size != sizes_at[0]]
+                fixed |= {dim for point in changed for dim in point if point[dim] != points[0][dim]}
             if factors is None:
                 break
             resolved += factors

@@ -62,8 +62,8 @@ def checkpoint(plan: Plan, liveness: Liveness) -> bytes:
     rows = []
     for i in order:
         row = plan.row(i)
-        inside = row.offset_bytes - start[row.arena, row.logical_slot]
-        placed = [int(plan.arena[i]), row.logical_slot, row.generation, inside, row.size_bytes, row.alignment]
+        offset_in_slot = row.offset_bytes - start[row.arena, row.logical_slot]
+        placed = [int(plan.arena[i]), row.logical_slot, row.generation, offset_in_slot, row.size_bytes, row.alignment]
         described = [word[row.role], word[row.dtype], list(row.shape), row.alias_group_id, row.base_tensor_uid]
         rows.append([*place[row.tensor_id], row.tensor_id, *placed, row.birth, row.death, *described])
     head = msgspec.to_builtins(head_document(plan))
@@ -133,17 +133,17 @@ class _Body(msgspec.Struct):
 register_types(_Body)
 
 
-def _build(given: Any, source: str) -> Plan:
-    body = msgspec.convert(given, _Body)
+def _build(value: Any, source: str) -> Plan:
+    body = msgspec.convert(value, _Body)
     head = msgspec.convert({**body.head, **{name: body.head[name].hex() for name in DIGESTS}}, HeadDocument)
     arenas, words = sorted(head.arenas), body.words
     start = {(arena, slot): offset for arena, slot, offset in body.logical_address_table}
     rows = []
-    for _, _, tensor_id, number, slot, generation, inside, size, alignment, *more in body.rows:
+    for _, _, tensor_id, number, slot, generation, offset_in_slot, size, alignment, *more in body.rows:
         birth, death, role, dtype = cast(list[int], more[:4])
         if min(number, role, dtype) < 0:
             raise IndexError("a negative index")
-        offset = start[arenas[number], slot] + inside
+        offset = start[arenas[number], slot] + offset_in_slot
         place = (arenas[number], slot, offset, size, alignment, birth, death, generation)
         described: Any = (words[role], words[dtype], *more[4:])
         rows.append(TensorRow(tensor_id, *place, *described))

@@ -126,7 +126,7 @@ def build(head: HeadDocument, rows: Sequence[TensorRow], source: str = "") -> Pl
     offset, size, alignment = (
         np.array(column(field, U64_MAX), np.uint64) for field in ("offset_bytes", "size_bytes", "alignment")
     )
-    places, own_arenas, why = _placed(head, arena, slot, generation, offset, source)
+    places, own_arenas, reason = _placed(head, arena, slot, generation, offset, source)
     arenas = tuple([_arena(name, head.arenas[name], source) for name in names])
     for field in ("metrics", "notes", "planner_options"):
         check_plain(getattr(head, field), f"$.{field}", source)
@@ -153,7 +153,7 @@ def build(head: HeadDocument, rows: Sequence[TensorRow], source: str = "") -> Pl
         alias_group_ids=tuple([row.alias_group_id for row in ordered]),
         base_tensor_uids=tuple([row.base_tensor_uid for row in ordered]),
         categories=tuple([row.category or "other" for row in ordered]) if any(r.category for r in ordered) else (),
-        notes={**head.notes, PLACES_DERIVED: why} if why else head.notes,
+        notes={**head.notes, PLACES_DERIVED: reason} if reason else head.notes,
         constraints=None if head.constraints is msgspec.UNSET else head.constraints,
     )
     if any(arena.storages is None for arena in head.arenas.values()):
@@ -235,20 +235,20 @@ def _placed(
     entry, addressing = PLANNERS.get(head.planner), head.notes.get("addressing")
     own_arenas = False
     if isinstance(addressing, dict) and addressing.get("kind") == "blake3_sparse":
-        places, why = "sparse", "its addresses are hashed"
+        places, reason = "sparse", "its addresses are hashed"
     elif entry is not None:
-        own_arenas, why = isinstance(entry, MemoryPlannerEntry), f"{head.planner} does so"
+        own_arenas, reason = isinstance(entry, MemoryPlannerEntry), f"{head.planner} does so"
         places = "slots" if isinstance(entry, ArenaPlannerEntry) and entry.has_slots else "bytes"
     elif _is_numbered_by_offset(arena, slot, generation, offset):
-        places, why = "bytes", "its storages are numbered by offset, birth and id, with one storage per slot"
+        places, reason = "bytes", "its storages are numbered by offset, birth and id, with one storage per slot"
     else:
-        places, why = "slots", "its storages are not numbered by offset, birth and id"
+        places, reason = "slots", "its storages are not numbered by offset, birth and id"
     if head.places is not None:
-        places, why, own_arenas = head.places, "", own_arenas if head.own_arenas is None else head.own_arenas
+        places, reason, own_arenas = head.places, "", own_arenas if head.own_arenas is None else head.own_arenas
     if places not in PLACES:
         hint = f"It is one of: {', '.join(PLACES)}."
         raise UnreadableInput(f'unknown value of "places": "{places}".', source=source, place="$.places", hint=hint)
-    return places, own_arenas, why
+    return places, own_arenas, reason
 
 
 def _is_numbered_by_offset(arena: np.ndarray[Any, Any], slot: I64, generation: I64, offset: U64) -> bool:

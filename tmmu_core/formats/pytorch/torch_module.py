@@ -122,12 +122,12 @@ def open_dims(program: Program) -> dict[str, str]:
     that have it: ``x.0``. A data-dependent size (the number of nonzero elements) has its name in the program, ``u0``.
     """
     found: dict[str, str] = {}
-    for given in program.inputs:
-        meta = program.graph.tensor_values.get(given.name) if given.role == "input" else None
+    for incoming in program.inputs:
+        meta = program.graph.tensor_values.get(incoming.name) if incoming.role == "input" else None
         for axis, size in enumerate(meta.sizes if meta else ()):
             pair = symbol_in(size)
             if pair is not None and pair[0] not in found.values():
-                found[f"{given.label}.{axis}"] = pair[0]
+                found[f"{incoming.label}.{axis}"] = pair[0]
     return found | {symbol: symbol for symbol in program.by_data}
 
 
@@ -147,15 +147,15 @@ def chosen_sizes(program: Program, envelopes: Mapping[str, Dim]) -> dict[str, in
     return point
 
 
-def with_dims(graph: Graph, program: Program, given: Mapping[str, Dim]) -> Graph:
+def with_dims(graph: Graph, program: Program, envelopes: Mapping[str, Dim]) -> Graph:
     """Return ``graph`` with the program's open sizes as fixed dimensions; sizes that are not ``given`` are assumed."""
-    opened = open_dims(program)
-    sizes = {name: program.symbols[symbol] for name, symbol in opened.items() if symbol in program.symbols}
+    symbol_of = open_dims(program)
+    sizes = {name: program.symbols[symbol] for name, symbol in symbol_of.items() if symbol in program.symbols}
     return msgspec.structs.replace(
         graph,
-        dims={name: given.get(name, Dim(size, size)) for name, size in sizes.items()},
-        assumed={name: size for name, size in sizes.items() if name not in given},
-        ranges={name: Dim(*program.ranges.get(opened[name], (0, LARGEST))) for name in sizes},
+        dims={name: envelopes.get(name, Dim(size, size)) for name, size in sizes.items()},
+        assumed={name: size for name, size in sizes.items() if name not in envelopes},
+        ranges={name: Dim(*program.ranges.get(symbol_of[name], (0, LARGEST))) for name in sizes},
     )
 
 
@@ -167,10 +167,12 @@ def _torch(what: str) -> Any:
     return torch
 
 
-def _arguments(exported: Any, given: Sequence[Any] | Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    if isinstance(given, Mapping):
-        return (), dict(given)
-    if not given and exported is not None and exported.example_inputs is not None:
+def _arguments(
+    exported: Any, example_inputs: Sequence[Any] | Mapping[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    if isinstance(example_inputs, Mapping):
+        return (), dict(example_inputs)
+    if not example_inputs and exported is not None and exported.example_inputs is not None:
         args, kwargs = exported.example_inputs
         return tuple(args), dict(kwargs)
-    return tuple(given), {}
+    return tuple(example_inputs), {}

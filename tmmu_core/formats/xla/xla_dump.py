@@ -165,14 +165,14 @@ def read_dump(data: bytes, name: str = "") -> Dump:
     if merged:
         notes.append(f"{len(merged)} buffers have several values at the same time (loops and in-place updates)")
     ordered = sorted(rows, key=lambda row: (row.birth, -row.size, row.id.encode()))
-    origins, made = xla_program.origins_of(program), {}
+    origins, origin_of = xla_program.origins_of(program), {}
     for row in ordered:  # ``tuple{1}`` has the origin of ``tuple``
         stem = next((stem for value in row.names if (stem := value.partition("{")[0]) in origins), None)
         if stem is not None:
-            made[row.id] = origins[stem]
+            origin_of[row.id] = origins[stem]
     if program:
-        notes.append(f"the program contains the origin of {len(made)} of {len(ordered)} buffers")
-    return Dump(tuple(ordered), tuple(notes), made)
+        notes.append(f"the program contains the origin of {len(origin_of)} of {len(ordered)} buffers")
+    return Dump(tuple(ordered), tuple(notes), origin_of)
 
 
 def _parse(lines: Sequence[str], name: str) -> tuple[list[_Allocation], dict[str, tuple[int, int]], list[str]]:
@@ -206,13 +206,13 @@ def _parse(lines: Sequence[str], name: str) -> tuple[list[_Allocation], dict[str
                 own = allocations[-1]
                 if size + offset > own.size:
                     raise ValueError(f"{found[1]!r} ends at byte {size + offset} of an allocation of {own.size} bytes.")
-                own.values.append((_plain(found[1]), size, offset))
-                own.phis.update([_plain(found[1])] if found[2] else [])
+                own.values.append((_value_name(found[1]), size, offset))
+                own.phis.update([_value_name(found[1])] if found[2] else [])
             elif section == "ranges":
                 row = _RANGE.match(line)
                 begin, end = _numbers(row[2], row[3]) if row else (1, 0)
                 if row and begin <= end:
-                    ranges[_plain(row[1])] = begin, end
+                    ranges[_value_name(row[1])] = begin, end
                 elif line.startswith("    "):
                     raise _invalid(line, "live range")
                 else:
@@ -239,7 +239,7 @@ def _invalid(line: str, what: str = "buffer assignment") -> ValueError:
     return ValueError(f"invalid line of a {what}: {line.strip()[:60]!r}.")
 
 
-def _plain(value: str) -> str:
+def _value_name(value: str) -> str:
     """Return a value's name; a whole result has the name of its instruction."""
     return value.removesuffix("{}")
 
@@ -273,7 +273,7 @@ def _carried(rows: list[Buffer], phis: set[str]) -> list[Buffer]:
     birth, death, offset, end = (
         np.array([getattr(row, field) for row in rows], np.int64) for field in ("birth", "death", "offset", "end")
     )
-    left = []
+    remaining = []
     for (start, size), here in places.items():
         carrying: Buffer | None = None
         if len(here) > 1:
@@ -289,8 +289,8 @@ def _carried(rows: list[Buffer], phis: set[str]) -> list[Buffer]:
                     birth[number[id(carrying)]], death[number[id(carrying)]] = carrying.birth, carrying.death
                     continue
             carrying = row if row.id in phis else None
-            left.append(row)
-    return left
+            remaining.append(row)
+    return remaining
 
 
 def _settled(rows: list[Buffer]) -> list[Buffer]:

@@ -187,11 +187,11 @@ def _argument_names(module: Module) -> list[str]:
         return []
     try:
         positional, by_name = msgspec.json.decode(signature.in_spec)[1]["children_spec"]
-        named = signature.forward_arg_names or ()
+        argument_names = signature.forward_arg_names or ()
         found = [
             path
             for k, child in enumerate(positional["children_spec"])
-            for path in _leaves(child, named[k] if k < len(named) else f"input_{k}", 0)
+            for path in _leaves(child, argument_names[k] if k < len(argument_names) else f"input_{k}", 0)
         ]
         return [*found, *_leaves(by_name, "", 0)]
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError, TypeError, KeyError, IndexError):
@@ -263,12 +263,12 @@ class InMember:
         try:
             with _opened(self.archive) as archive, archive.open(self.member) as file:
                 file.seek(self.start)
-                left = self.length
-                while left:
-                    data = file.read(min(CHUNK, left))
+                remaining = self.length
+                while remaining:
+                    data = file.read(min(CHUNK, remaining))
                     if not data:
                         raise cut_short(f'the member "{self.member}"', self.start + self.length, file.tell())
-                    left -= len(data)
+                    remaining -= len(data)
                     yield data
         except (OSError, KeyError, zipfile.BadZipFile, RuntimeError, EOFError, ValueError) as error:
             raise UnreadableInput(f'the member "{self.member}" cannot be read: {error}.', hint=COPY) from error

@@ -146,7 +146,7 @@ class _Reading:
             self._operation(operation)
         for kind, end in program.outputs:
             if kind.endswith("_mutation"):
-                self._copied_back(end.tensor, end.called)
+                self._copy_back(end.tensor, end.called)
             elif end.tensor in self.values and not self.tensors[self.values[end.tensor].storage].persistent:
                 self.outputs.append(self.values[end.tensor].id)
 
@@ -158,74 +158,78 @@ class _Reading:
         PyTorch saves a storage once, as a member of the archive, and for each weight its layout in the storage. Tied
         weights have one layout and are one tensor; a slice or transpose has another layout and is a view.
         """
-        places = [(given, *self._place(given.name)) for given in self.program.inputs]
-        parts = defaultdict[str, set[StridedLayout]](set)
-        for given, layout, _ in places:
-            if given.member and layout.own:
-                parts[given.member].add(layout)
+        places = [(incoming, *self._place(incoming.name)) for incoming in self.program.inputs]
+        layouts_of = defaultdict[str, set[StridedLayout]](set)
+        for incoming, layout, _ in places:
+            if incoming.member and layout.own:
+                layouts_of[incoming.member].add(layout)
         known: dict[tuple[str, StridedLayout], str] = {}
         first_of: dict[str, _Value] = {}
-        for given, layout, dtype in places:
-            self.own_name[given.called] = given.name
-            if given.member and (given.member, layout) in known:
-                self.values[given.name] = self.values[known[given.member, layout]]
+        for incoming, layout, dtype in places:
+            self.own_name[incoming.called] = incoming.name
+            if incoming.member and (incoming.member, layout) in known:
+                self.values[incoming.name] = self.values[known[incoming.member, layout]]
                 continue
-            known[given.member, layout] = given.name
-            several = parts[given.member] if layout.own and len(parts[given.member]) > 1 else set()
-            if several and given.member in first_of:
-                self._view_in(given.name, given.called, layout, (dtype, given.role), first_of[given.member])
+            known[incoming.member, layout] = incoming.name
+            layouts = layouts_of[incoming.member] if layout.own and len(layouts_of[incoming.member]) > 1 else set()
+            if layouts and incoming.member in first_of:
+                self._view_in(incoming.name, incoming.called, layout, (dtype, incoming.role), first_of[incoming.member])
                 continue
-            whole = max([each.offset * each.itemsize + each.covered for each in several], default=None)
-            value = self._own_storage(given.name, given.called, layout, (dtype, given.role), whole)
-            if several:
-                first_of[given.member] = value
-            self.inputs += [value.storage] if given.role == "input" else []
+            whole = max([each.offset * each.itemsize + each.covered for each in layouts], default=None)
+            value = self._own_storage(incoming.name, incoming.called, layout, (dtype, incoming.role), whole)
+            if layouts:
+                first_of[incoming.member] = value
+            self.inputs += [value.storage] if incoming.role == "input" else []
 
-    def _copied_back(self, new: str, called: str) -> None:
+    def _copy_back(self, new: str, called: str) -> None:
         """Append the copies of new buffer values into the buffers, after all other nodes."""
-        old, made = self._value(self.own_name.get(called, called)), self._value(new)
-        if old.storage == made.storage:
+        buffer, value = self._value(self.own_name.get(called, called)), self._value(new)
+        if buffer.storage == value.storage:
             return
-        after = msgspec.structs.replace(self.tensors[old.id], id=self.tensor_names.free(f"{old.id}.updated"), view=None)
-        self.tensors[after.id] = as_view(after, old.within(old.layout), old.storage)
-        self.place(Node(f"copy_to_{old.id}", "copy_", (old.id, made.id), (after.id,), inplace="none"), self.scope)
+        updated = msgspec.structs.replace(
+            self.tensors[buffer.id], id=self.tensor_names.free(f"{buffer.id}.updated"), view=None
+        )
+        self.tensors[updated.id] = as_view(updated, buffer.within(buffer.layout), buffer.storage)
+        self.place(
+            Node(f"copy_to_{buffer.id}", "copy_", (buffer.id, value.id), (updated.id,), inplace="none"), self.scope
+        )
 
     # -- operators --------------------------------------------------------------------------------------------------
 
     def _operation(self, operation: Operation) -> None:
         op = operator(operation.target)
-        read = [self._value(name) for argument in operation.inputs for name in self._tensors_in(argument.arg)]
-        made = [name for value in operation.outputs for name in self._tensors_in(value)]
-        if op.name in pt2_operators.NO_BYTES or not (made or read):
+        operands = [self._value(name) for argument in operation.inputs for name in self._tensors_in(argument.arg)]
+        results = [name for value in operation.outputs for name in self._tensors_in(value)]
+        if op.name in pt2_operators.NO_BYTES or not (results or operands):
             return
-        own = self.node_names.free(self.prefix + (operation.name or (made[0] if made else op.name)))
+        node_id = self.node_names.free(self.prefix + (operation.name or (results[0] if results else op.name)))
         bodies = [arg.arg["as_graph"] for arg in operation.inputs if isinstance(arg.arg.get("as_graph"), dict)]
-        if bodies and self._flow(own, op, operation, made):
+        if bodies and self._flow(node_id, op, operation, results):
             return
         ids: list[str] = []
-        for k, name in enumerate(made):
+        for k, name in enumerate(results):
             if name in self.values:
                 raise self._broken(f'the value "{name}" is written twice')
-            ids += self._made(name, op, operation, read[k:] if op.spreads else read)
+            ids += self._declare_result(name, op, operation, operands[k:] if op.spreads else operands)
         node = Node(
-            own,
+            node_id,
             op.title,
-            tuple(value.id for value in read),
+            tuple(value.id for value in operands),
             tuple(ids),
-            inplace=self._permission(op, read, [self.values[name] for name in made]),
+            inplace=self._permission(op, operands, [self.values[name] for name in results]),
             unplanned=tuple([str(body.get("name")) for body in bodies]),
             scope=self.scope,
         )
         self.nodes.append(node)
         origin = saved_origin(operation.metadata)
         if known(origin):
-            self.origins[own] = origin
+            self.origins[node_id] = origin
 
-    def _made(self, name: str, op: Operator, operation: Operation, read: Sequence[_Value]) -> list[str]:
+    def _declare_result(self, name: str, op: Operator, operation: Operation, operands: Sequence[_Value]) -> list[str]:
         """Declare a result; return its id, or the ids of its storage and itself."""
         layout, dtype = self._place(name)
-        if read and self._is_in_first_argument(op, operation, read[0], layout, dtype):
-            return [self._view_in(name, self.prefix + name, layout, (dtype, "activation"), read[0])]
+        if operands and self._is_in_first_argument(op, operation, operands[0], layout, dtype):
+            return [self._view_in(name, self.prefix + name, layout, (dtype, "activation"), operands[0])]
         value = self._own_storage(name, self.prefix + name, layout, (dtype, "activation"))
         return [value.id] if value.storage == value.id else [value.storage, value.id]
 
@@ -241,27 +245,29 @@ class _Reading:
         if op.name in pt2_operators.RESHAPES:
             return first.layout.viewable_as(layout.shape)
         same = (first.layout.shape, first.layout.strides) == (layout.shape, layout.strides)
-        given = {argument.name: argument.arg for argument in operation.inputs}
+        arguments = {argument.name: argument.arg for argument in operation.inputs}
         if op.name in pt2_operators.DROPOUTS:
-            return same and given.get("train", {}).get("as_bool") is False
-        copies = given.get("copy", {}).get("as_bool") is True
+            return same and arguments.get("train", {}).get("as_bool") is False
+        copies = arguments.get("copy", {}).get("as_bool") is True
         return op.name in pt2_operators.SAME_OR_COPY and same and first.dtype == dtype and not copies
 
-    def _permission(self, op: Operator, read: Sequence[_Value], made: Sequence[_Value]) -> Inplace:
+    def _permission(self, op: Operator, operands: Sequence[_Value], results: Sequence[_Value]) -> Inplace:
         """Return the inputs that an operator may overwrite: those with the layout of its result."""
         over_first = op.name in pt2_operators.OVER_FIRST
-        if len(made) != 1 or op.space != "aten" or not (over_first or operator_of(op.title).is_elementwise):
+        if len(results) != 1 or op.space != "aten" or not (over_first or operator_of(op.title).is_elementwise):
             return "none"
-        if made[0].storage != made[0].id or op.overload in pt2_operators.NOT_POINTWISE_WITH:
+        if results[0].storage != results[0].id or op.overload in pt2_operators.NOT_POINTWISE_WITH:
             return "none"
-        wanted = made[0].layout
-        over = read[:1] if over_first else read
-        pairs = tuple((i, 0) for i, value in enumerate(over) if value.layout == wanted and value.whole == wanted.own)
+        layout = results[0].layout
+        candidates = operands[:1] if over_first else operands
+        pairs = tuple(
+            (i, 0) for i, value in enumerate(candidates) if value.layout == layout and value.whole == layout.own
+        )
         return pairs or "none"
 
     # -- bodies -----------------------------------------------------------------------------------------------------
 
-    def _flow(self, own: str, op: Operator, operation: Operation, made: Sequence[str]) -> bool:
+    def _flow(self, node_id: str, op: Operator, operation: Operation, result_names: Sequence[str]) -> bool:
         """Flatten the bodies of control flow; return False, and change nothing, if they cannot be planned."""
         flow = FLOWS.get(op.name) if op.space == "higher_order" else None
         bodies = self._bodies(operation)
@@ -272,28 +278,30 @@ class _Reading:
         ]
         inputs = [sum("as_tensor" in value for value in body.inputs) for body in bodies]
         outputs = [len(body.outputs) for body in bodies]
-        if flow is None or not bodies or not flow.takes(groups, inputs, outputs, len(made)):
+        if flow is None or not bodies or not flow.takes(groups, inputs, outputs, len(result_names)):
             return False
         if flow.kind == "call":
-            results = self._flattener(bodies[0], inline=True)([each for group in groups for each in group], own)
-            self.values.update((name, self.value_of[each]) for name, each in zip(made, results, strict=True))
+            results = self._flattener(bodies[0], inline=True)([each for group in groups for each in group], node_id)
+            self.values.update((name, self.value_of[each]) for name, each in zip(result_names, results, strict=True))
             return True
-        ids = [self._made(name, op, operation, []) for name in made]
-        site = scopes.Site(own, tuple([each[0] for each in ids]), tuple([name for each in ids for name in each[1:]]))
+        ids = [self._declare_result(name, op, operation, []) for name in result_names]
+        site = scopes.Site(
+            node_id, tuple([each[0] for each in ids]), tuple([name for each in ids for name in each[1:]])
+        )
         flow.flatten(self, site, groups, [self._flattener(body) for body in bodies])
         return True
 
     def _bodies(self, operation: Operation) -> list[Body]:
         """Return the bodies of an operation; none if one of them has a result that is not a tensor."""
         try:
-            given = [
+            bodies = [
                 msgspec.convert(each.arg["as_graph"].get("graph"), Body)
                 for each in operation.inputs
                 if isinstance(each.arg.get("as_graph"), dict)
             ]
         except msgspec.ValidationError:
             return []
-        return given if all("as_tensor" in value for body in given for value in body.outputs) else []
+        return bodies if all("as_tensor" in value for body in bodies for value in body.outputs) else []
 
     def _flattener(self, body: Body, *, inline: bool = False) -> scopes.Flatten:
         """Return the function that flattens ``body``; with ``inline`` the body is in its caller's scope."""
@@ -336,11 +344,11 @@ class _Reading:
     def _view_in(self, name: str, called: str, layout: StridedLayout, kind: tuple[str, Role], base: _Value) -> str:
         """Declare a view in the storage of ``base``; return its id. Raises ``UnreadableInput`` if it exceeds it."""
         dtype, role = kind
-        inside = base.within(layout)
-        if inside.offset < 0 or inside.offset * layout.itemsize + layout.covered > base.whole:
+        within = base.within(layout)
+        if within.offset < 0 or within.offset * layout.itemsize + layout.covered > base.whole:
             raise self._broken(f'the view "{name}" reaches past the storage of "{base.id}"')
         called = self.tensor_names.free(called)
-        self.tensors[called] = as_view(Tensor(called, layout.shape, dtype, role), inside, base.storage)
+        self.tensors[called] = as_view(Tensor(called, layout.shape, dtype, role), within, base.storage)
         self.values[name] = self.value_of[called] = _Value(called, layout, dtype, base.storage, base.whole, base.starts)
         return called
 

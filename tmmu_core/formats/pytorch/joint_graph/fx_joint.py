@@ -183,9 +183,11 @@ class Reading(torch.fx.Interpreter):
             self._take_out(part.made)
             self._rename(value, self.env[part.whole])
             return
-        read = [leaf for leaf in tree_leaves((self._values_of(n.args), self._values_of(n.kwargs))) if _is_tensor(leaf)]
-        written = [leaf for leaf in tree_leaves(value) if _is_tensor(leaf)]
-        sparse = next((leaf for leaf in written if leaf.layout is not torch.strided), None)
+        operands = [
+            leaf for leaf in tree_leaves((self._values_of(n.args), self._values_of(n.kwargs))) if _is_tensor(leaf)
+        ]
+        results = [leaf for leaf in tree_leaves(value) if _is_tensor(leaf)]
+        sparse = next((leaf for leaf in results if leaf.layout is not torch.strided), None)
         if sparse is not None:
             raise UnreadableInput(
                 f"{n.name} ({_operator_name(n.target)}) returns a tensor of the layout "
@@ -194,28 +196,32 @@ class Reading(torch.fx.Interpreter):
             )
         if not self.backward and any(arg.name in self.tangents for arg in n.all_input_nodes):
             self._begin_backward()
-        inputs = [self.id_of[id(leaf)] for leaf in read]
-        own = self._free(self.prefix + n.name)
+        inputs = [self.id_of[id(leaf)] for leaf in operands]
+        node_id = self._free(self.prefix + n.name)
         bodies = [arg.name for arg in n.all_input_nodes if isinstance(self.env[arg], torch.nn.Module)]
-        if bodies and self._flatten_bodies(n, own, written):
+        if bodies and self._flatten_bodies(n, node_id, results):
             return
-        draft = Draft(own, _operator_name(n.target), inputs, [], "backward" if self.backward else "forward")
+        draft = Draft(node_id, _operator_name(n.target), inputs, [], "backward" if self.backward else "forward")
         draft.scope, draft.unplanned = self.scope, bodies
-        for i, leaf in enumerate(written):
-            draft.outputs += self.write(own if len(written) == 1 else self._free(f"{own}:{i}"), leaf, inputs)
+        for i, leaf in enumerate(results):
+            draft.outputs += self.write(node_id if len(results) == 1 else self._free(f"{node_id}:{i}"), leaf, inputs)
         if self.dependent & set(inputs):
             self.dependent.update(draft.outputs)
-        draft.inplace = self._permission(n, read, written, draft)
-        by = n
+        draft.inplace = self._permission(n, operands, results, draft)
+        origin_node = n
         if part is not None:
             # Eager mode runs one operator, which writes to the part in place.
-            made, part_id, by = self._take_out(part.made), self.id_of[id(self.env[part.made.args[0]])], part.made
-            draft.instr = made.instr
-            draft.inputs = [draft.inputs[0], *(name for name in made.inputs if name != part_id)]
+            replaced, part_id, origin_node = (
+                self._take_out(part.made),
+                self.id_of[id(self.env[part.made.args[0]])],
+                part.made,
+            )
+            draft.instr = replaced.instr
+            draft.inputs = [draft.inputs[0], *(name for name in replaced.inputs if name != part_id)]
         self._write_buffers(n, value, draft)
         self.nodes.append(draft)
-        if fx_origins.KEY in by.meta:
-            self.origins[own] = by.meta[fx_origins.KEY]
+        if fx_origins.KEY in origin_node.meta:
+            self.origins[node_id] = origin_node.meta[fx_origins.KEY]
 
     def _rename(self, value: Any, whole: Any) -> None:
         """Assign to ``value`` the id and the storage of ``whole``: both are the same tensor."""
@@ -225,12 +231,12 @@ class Reading(torch.fx.Interpreter):
     def _take_out(self, node: Any) -> Draft:
         """Remove what was recorded for the fx node ``node``, a node and its tensors; return the removed node."""
         tensor_id = self.id_of[id(self.env[node])]
-        made = self.nodes.pop(max(k for k, each in enumerate(self.nodes) if tensor_id in each.outputs))
-        self.origins.pop(made.node_id, None)
-        for name in made.outputs:
+        draft = self.nodes.pop(max(k for k, each in enumerate(self.nodes) if tensor_id in each.outputs))
+        self.origins.pop(draft.node_id, None)
+        for name in draft.outputs:
             del self.tensors[name]
             self.dependent.discard(name)
-        return made
+        return draft
 
     def _values_of(self, arguments: Any) -> Any:
         return self.map_nodes_to_values(arguments, None)
@@ -242,22 +248,22 @@ class Reading(torch.fx.Interpreter):
             output = self.ends.plain.get(getattr(what.output, "idx", -1))
             reads = [self.id_of[id(self.env[output])]] if output is not None else []
             name = self._free(f"{reads[0]}.grad" if reads else placeholder)
-            made = self._add(name, value, "gradient")
-            self.dependent.update(made)
-            self.nodes.append(Draft(name, TANGENT, reads, made, "backward"))
+            ids = self._add(name, value, "gradient")
+            self.dependent.update(ids)
+            self.nodes.append(Draft(name, TANGENT, reads, ids, "backward"))
 
-    def _permission(self, n: Any, read: list[Any], written: list[Any], draft: Draft) -> Any:
+    def _permission(self, n: Any, operands: list[Any], results: list[Any], draft: Draft) -> Any:
         """Return the inputs that an operator may overwrite: those with the layout of its result."""
         over_first = operator_of(str(n.target)).name in OVER_FIRST
         if len(draft.outputs) != 1 or not (over_first or torch.Tag.pointwise in getattr(n.target, "tags", ())):
             return "none"
-        storage = written[0].untyped_storage()
+        storage = results[0].untyped_storage()
         layout = self.storages[storage._cdata].layout
         if layout is None or self.tensors[draft.outputs[0]].view is not None:
             return "none"
         pairs = [
             (i, 0)
-            for i, leaf in enumerate(read[:1] if over_first else read)
+            for i, leaf in enumerate(operands[:1] if over_first else operands)
             if _layout_of(leaf) == layout and int(leaf.untyped_storage().nbytes()) == int(storage.nbytes())
         ]
         return tuple(pairs) or "none"
@@ -269,14 +275,14 @@ class Reading(torch.fx.Interpreter):
             buffer = self.ends.mutations.get((n.name, item))
             if buffer is None:
                 continue
-            old, made = self.id_of[id(self.env[buffer])], self.id_of[id(leaf)]
-            before, after = self.tensors[old], self.tensors[made]
+            old, new = self.id_of[id(self.env[buffer])], self.id_of[id(leaf)]
+            before, after = self.tensors[old], self.tensors[new]
             is_same = (before.shape, before.dtype, before.view, after.view) == (after.shape, after.dtype, None, None)
             if old in draft.inputs and is_same:
-                draft.in_place_write.append((draft.inputs.index(old), draft.outputs.index(made)))
+                draft.in_place_write.append((draft.inputs.index(old), draft.outputs.index(new)))
                 draft.inplace = "none"
-                self.tensors[made] = msgspec.structs.replace(after, role=before.role)
-                self.mutated[old] = made
+                self.tensors[new] = msgspec.structs.replace(after, role=before.role)
+                self.mutated[old] = new
 
     # -- bodies (``scopes.Host``) ------------------------------------------------------------------------------------
 
@@ -305,9 +311,11 @@ class Reading(torch.fx.Interpreter):
             for value, each in zip(written, found, strict=True):
                 self._rename(value, self.value_of[each])
             return True
-        made = [self.write(own if len(written) == 1 else f"{own}:{k}", value, reads) for k, value in enumerate(written)]
-        views = tuple([each for ids in made for each in ids[1:]])
-        site = scopes.Site(own, tuple([ids[0] for ids in made]), views)
+        declared = [
+            self.write(own if len(written) == 1 else f"{own}:{k}", value, reads) for k, value in enumerate(written)
+        ]
+        views = tuple([each for ids in declared for each in ids[1:]])
+        site = scopes.Site(own, tuple([ids[0] for ids in declared]), views)
         flow.flatten(self, site, groups, [self._flattener(body, operands) for body in bodies])
         return True
 
@@ -335,8 +343,8 @@ class Reading(torch.fx.Interpreter):
     def like(self, tensor: str, name: str, *, row: bool = False) -> str:
         """Declare a dense tensor of the same shape and dtype, or of one row of it."""
         value = self.value_of[tensor]
-        made = torch.empty(tuple(value.shape)[row:], dtype=value.dtype, device=value.device)
-        return self.write(self._free(name), made, [tensor])[-1]
+        dense = torch.empty(tuple(value.shape)[row:], dtype=value.dtype, device=value.device)
+        return self.write(self._free(name), dense, [tensor])[-1]
 
     def place(self, node: Node, scope: str) -> None:
         """Append a node of a scope."""
@@ -395,17 +403,17 @@ class Reading(torch.fx.Interpreter):
         """Append the nodes that sum the gradients of a tied parameter, one per name, in the order of eager mode."""
         total, first = gradients[0]
         for name, value in gradients[1:]:
-            made = self._free(f"{parameter}.grad_sum")
-            self.tensors[made] = msgspec.structs.replace(self.tensors[parameter], id=made, role="gradient", view=None)
+            added = self._free(f"{parameter}.grad_sum")
+            self.tensors[added] = msgspec.structs.replace(self.tensors[parameter], id=added, role="gradient", view=None)
             pairs = tuple(
                 (i, 0)
                 for i, each in enumerate((first, value))
                 if each.is_contiguous() and int(each.untyped_storage().nbytes()) == _layout_of(each).own
             )
             written = max(k for k, draft in enumerate(self.nodes) if {total, name} & set(draft.outputs))
-            add = Draft(made, "add.Tensor", [total, name], [made], "backward", pairs or "none")
+            add = Draft(added, "add.Tensor", [total, name], [added], "backward", pairs or "none")
             self.nodes.insert(written + 1, add)
-            total = made
+            total = added
         return total
 
     def native(self, name: str) -> Graph:
@@ -494,5 +502,5 @@ def _is_tensor(value: Any) -> bool:
 def _saved(nodes: list[Draft]) -> set[str]:
     """Return the tensors that exist before the backward pass and that one of its operators reads."""
     backward = [draft for draft in nodes if draft.phase == "backward"]
-    made = {name for draft in backward for name in draft.outputs}
-    return {name for draft in backward if draft.instr != TANGENT for name in draft.inputs if name not in made}
+    written = {name for draft in backward for name in draft.outputs}
+    return {name for draft in backward if draft.instr != TANGENT for name in draft.inputs if name not in written}

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from tmmu_core.formats.pytorch.snapshot.reserved_memory import Reserved
-from tmmu_core.formats.pytorch.snapshot.snapshot_events import I64, Device, Lane
+from tmmu_core.formats.pytorch.snapshot.snapshot_events import I64, Device
 from tmmu_core.formats.pytorch.snapshot.snapshot_stacks import BACKWARD, FORWARD, OPTIMIZER
 from tmmu_core.graph.model import Origin, Phase, StorageOrigin
 from tmmu_core.planners.problem import Recorded
@@ -42,11 +42,6 @@ class History(Recorded, Device):
     reserved: Reserved
 
     @cached_property
-    def lanes(self) -> tuple[Lane, ...]:
-        """Streams and pools."""
-        return tuple(self.events.lanes)
-
-    @cached_property
     def peak_step(self) -> int:
         """The first step with the most live bytes."""
         return self.peak[0]
@@ -58,7 +53,7 @@ class History(Recorded, Device):
     def name(self, key: str, row: int) -> str:
         """Return the name of a row under one of :data:`KEYS`."""
         path = self.paths[int(self.stack[row])]
-        lane = self.lanes[int(self.lane[row])]
+        stream, pool = tuple(self.events.lanes)[int(self.lane[row])]
         match key:
             case "category":
                 return self.categories[row]
@@ -67,9 +62,9 @@ class History(Recorded, Device):
             case "line" | "module":
                 return self.ids[row].rpartition(" #")[0]
             case "stream":
-                return f"stream {lane[0]}"
+                return f"stream {stream}"
             case "pool":
-                return f"stream {lane[0]}" + (f", private pool {lane[1][0]}.{lane[1][1]}" if any(lane[1]) else "")
+                return f"stream {stream}" + (f", private pool {pool[0]}.{pool[1]}" if any(pool) else "")
         return BEFORE if self.is_before[row] else "during the trace"
 
     def totals(self, key: str, step: int) -> list[Total]:

@@ -110,16 +110,16 @@ def _rectangles(events: Events, segments: Sequence[Segment]) -> list[tuple[int, 
         if action == MAP:
             open_[addr] = size, step
         elif action == UNMAP:
-            had, since = open_.pop(addr, (size, 0))
-            if had != size:
+            reserved_size, since = open_.pop(addr, (size, 0))
+            if reserved_size != size:
                 return None
             found.append((addr, addr + size, since, step))
         step += action in (ALLOC, FREE)
     for segment in segments:
-        had, since = open_.pop(segment.address, (segment.total_size, 0))
-        if had != segment.total_size:
+        reserved_size, since = open_.pop(segment.address, (segment.total_size, 0))
+        if reserved_size != segment.total_size:
             return None
-        found.append((segment.address, segment.address + had, since, step + 1))
+        found.append((segment.address, segment.address + reserved_size, since, step + 1))
     return None if open_ or not found else found
 
 

@@ -165,10 +165,8 @@ def _json(data: bytes) -> _Document[msgspec.Raw]:
 
 
 def _unpickled(data: bytes, refused: Callable[[str], UnreadableInput]) -> _Document[Any]:
-    unpickler = _PlainUnpickler(io.BytesIO(data))
-    unpickler.refused = refused
     with address_space(max(LEAST_MEMORY, 2 * MEMORY_PER_BYTE * len(data))):  # five bytes can request 2^32 memo entries
-        found = unpickler.load()
+        found = _PlainUnpickler(data, refused).load()
     if isinstance(found, list):  # torch.cuda.memory_snapshot() returns the segments alone
         found = {"segments": found}
     segments, traces = _items(found, "segments"), _items(found, "device_traces")
@@ -189,15 +187,13 @@ def _items(found: Any, key: str) -> Any:
 class _PlainUnpickler(pickle.Unpickler):
     """Unpickler that creates dicts, lists, sets, text, bytes and numbers, and nothing else."""
 
-    refused: Callable[[str], UnreadableInput]
+    def __init__(self, data: bytes, refused: Callable[[str], UnreadableInput]) -> None:
+        super().__init__(io.BytesIO(data))
+        self.refused = refused
 
     def find_class(self, module: str, name: str) -> NoReturn:
-        """Refuse to look up a class or function."""
+        """Raise the error of a pickle that refers to a class or function."""
         raise self.refused(f"the pickle refers to {module[:200]}.{name[:200]}, not plain data; nothing was run.")
-
-    def persistent_load(self, pid: Any) -> NoReturn:
-        """Refuse a reference to data outside of the pickle."""
-        raise self.refused("the pickle refers to something outside of it.")
 
 
 # --- live ranges -------------------------------------------------------------------------------------------------
@@ -252,19 +248,9 @@ def device_of(events: Events, segments: list[Segment]) -> Device:
     if freed.any() and (stack[freed] == free_stack[freed]).all():  # frees were recorded with the allocating stack
         stack = np.where((before > 0) & (stack == 0), free_stack, stack)
         free_stack = np.zeros_like(free_stack)
-    return Device(
-        birth=birth,
-        death=death,
-        address=address,
-        size=size,
-        stack=stack,
-        lane=lane,
-        free_stack=free_stack,
-        is_before=before > 0,
-        events=events,
-        segments=segments,
-        steps=max(steps, 1),
-    )
+    names = ("birth", "death", "address", "size", "stack", "lane", "free_stack")
+    of_name = dict(zip(names, (birth, death, address, size, stack, lane, free_stack), strict=True))
+    return Device(**of_name, is_before=before > 0, events=events, segments=segments, steps=max(steps, 1))
 
 
 def _private_lanes(events: Events, segments: Sequence[Segment]) -> None:
@@ -274,8 +260,8 @@ def _private_lanes(events: Events, segments: Sequence[Segment]) -> None:
         return
     addr, lane = np.frombuffer(events.addr, np.int64), np.frombuffer(events.lane, np.int32).copy()
     for segment in private:
-        inside = (segment.address <= addr) & (addr < segment.address + segment.total_size)
-        lane[inside] = events.lanes.setdefault(segment.lane, len(events.lanes))
+        is_inside = (segment.address <= addr) & (addr < segment.address + segment.total_size)
+        lane[is_inside] = events.lanes.setdefault(segment.lane, len(events.lanes))
     events.lane = array("i", lane.tobytes())
 
 
@@ -294,8 +280,8 @@ def _traced(events: Events, rows: Sequence[Any]) -> tuple[set[int], int]:
             continue
         opened = open_.pop(addr, None)
         if opened is not None:  # freed, or allocated again without a recorded free
-            birth, held, made, where = opened
-            _add(rows, birth, step, addr, held, made, where, stack if action == FREE else 0, 0)
+            birth, opened_size, opened_stack, opened_lane = opened
+            _add(rows, birth, step, addr, opened_size, opened_stack, opened_lane, stack if action == FREE else 0, 0)
         elif action == FREE and size:
             _add(rows, 0, max(step, 1), addr, size, 0, lane, stack, 1)
         if action == ALLOC:
@@ -323,7 +309,7 @@ def _end_early_ranges(birth: I64, death: I64, address: I64) -> None:
     if not len(late):
         return
     late = late[np.lexsort((birth[late], address[late]))]
-    taken, first = np.unique(address[late], return_index=True)
-    k = np.minimum(np.searchsorted(taken, address[early]), len(taken) - 1)
-    again = np.where(taken[k] == address[early], birth[late][first][k], death[early])
-    death[early] = np.minimum(death[early], again)
+    addresses, first = np.unique(address[late], return_index=True)
+    k = np.minimum(np.searchsorted(addresses, address[early]), len(addresses) - 1)
+    end = np.where(addresses[k] == address[early], birth[late][first][k], death[early])
+    death[early] = np.minimum(death[early], end)
