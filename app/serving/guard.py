@@ -163,7 +163,11 @@ def _with_policy(send: Send) -> Send:
 
 @asynccontextmanager
 async def lifespan(_app: Any) -> AsyncIterator[None]:
-    """Start the fork server of the workers at the start of the server, and limit the time of the shutdown."""
+    """Print the address and start the fork server of the workers; limit the time of the shutdown."""
+    path, token = str(config.get_option("server.baseUrlPath") or "").strip("/"), os.environ.get(TOKEN)
+    rest = (f"/{path}" if path else "") + (f"/?token={token}" if token else "")
+    host, port = config.get_option("server.address") or "localhost", config.get_option("server.port")
+    print(f"TMMU Plan Explorer: http://{host}:{port}{rest}  (Ctrl-C stops it)", flush=True)
     visitors.loop = asyncio.get_running_loop()
     workers.prepare()
     try:

@@ -16,7 +16,7 @@ from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from websockets.sync.client import ClientConnection, connect
 
-from app.cli.commands.explore import free_port as next_free_port
+from app.cli.commands.explore import is_free
 from tests.support.paths import ROOT
 
 MAIN = ROOT / "app" / "main.py"
@@ -43,7 +43,7 @@ seconds, in which a browser beside it could be given the same."""
 
 def free_port() -> int:
     """Return a free port that no other process of the tests will use."""
-    return next_free_port("localhost", FIRST_PORT)
+    return next(port for port in range(FIRST_PORT, 65536) if is_free("localhost", port))
 
 
 @contextmanager

@@ -16,7 +16,6 @@ from app.serving.serve import PROXY_HEADER, TOKEN, is_loopback
 from tmmu_core.base.extras import require
 from tmmu_core.formats.pytorch.snapshot.rank_table import snapshot_files
 
-FIRST_PORT = 8501
 BASE_PATH = "TMMU_BASE_PATH"
 """Environment variable with the default of ``--base-path``."""
 MAIN = Path(__file__).resolve().parents[2] / "main.py"
@@ -63,26 +62,13 @@ def explore_command(
     path = (server.base_path or os.environ.get(BASE_PATH, "")).strip("/")
     if path:
         os.environ["STREAMLIT_SERVER_BASE_URL_PATH"] = path
-    if port is None:
-        port = free_port(address)
-    elif not is_free(address, port):
+    if not is_free(address, port or 0):
         what = f"port {port} is in use at {address}."
         raise UsageError(what, "Set another --port, or omit the option for the next free port.")
-    token = os.environ.get(TOKEN, "")
-    if not (token or os.environ.get(PROXY_HEADER) or is_loopback(address)):
-        token = os.environ[TOKEN] = secrets.token_urlsafe(16)
-    rest = ("/" + path if path else "") + (f"/?token={token}" if token else "")
-    print(f"TMMU Plan Explorer: http://{address}:{port}{rest}  (Ctrl-C stops it)", flush=True)
+    if not (os.environ.get(TOKEN) or os.environ.get(PROXY_HEADER) or is_loopback(address)):
+        os.environ[TOKEN] = secrets.token_urlsafe(16)
     # With exec, signals to this process reach the server.
     os.execv(sys.executable, arguments(names, no_browser, port, address))
-
-
-def free_port(address: str, first: int = FIRST_PORT) -> int:
-    """Return the first free port from ``first`` on. Raises :class:`UsageError` if there is none."""
-    for port in range(first, 65536):
-        if is_free(address, port):
-            return port
-    raise UsageError("no port is free.", "Set a port with --port.")
 
 
 def is_free(address: str, port: int) -> bool:
@@ -100,12 +86,12 @@ def is_free(address: str, port: int) -> bool:
     return True
 
 
-def arguments(names: list[str], no_browser: bool, port: int, address: str) -> list[str]:
-    """Return the command line of the server."""
+def arguments(names: list[str], no_browser: bool, port: int | None, address: str) -> list[str]:
+    """Return the command line of the server. Without a port, it listens on the first free port from 8501 on."""
     return [
         *(sys.executable, "-P"),  # import no modules from the script's folder or the current folder
         *(str(SERVE), "run", str(MAIN)),
-        *("--server.port", str(port)),
+        *([] if port is None else ["--server.port", str(port)]),
         *("--server.address", address),
         *("--server.fileWatcherType", "none"),  # the source files do not change
         *("--runner.postScriptGC", "false"),  # a full collection after each click takes longer than the click

@@ -184,6 +184,14 @@ def test_legend_has_the_colours_of_shown_arenas(draw: Draw) -> None:
     assert legend_of(page)[1:] == ["0", "1", "2", "3", "4", "slot free"]
 
 
+def test_ramp_of_sizes_covers_the_shown_arenas(draw: Draw) -> None:
+    page = draw(plan_of((("a", "activations", 0, 0, 64, 0, 4), ("w", "parameters", 0, 0, 4096, 0, 4))), colour="size")
+    assert legend_of(page)[1].split() == ["64", "B", "4.00", "KiB"]
+    page.evaluate("() => charts[0].choose('arena', 'activations')")
+    settle(page)
+    assert legend_of(page)[1].split() == ["64", "B", "64", "B"]
+
+
 def test_layers_have_the_same_colours_on_the_canvas_and_beside_it(draw: Draw) -> None:
     plan, layers = plan_of(FOUR), ["late", "early", "", "late"]
     page = draw(plan, layers=layers, view="map", colour="module")

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from app.cli.commands.explore import arguments
-from app.cli.commands.explore import free_port as next_free_port
 from app.cli.main import INTERRUPTED, run
 from tests.support.paths import SAMPLES
 from tests.support.served import free_port
@@ -33,12 +32,18 @@ def test_files_are_passed_to_the_app() -> None:
     assert command[command.index("--server.headless") + 1] == "true"
 
 
-def test_taken_port_is_skipped() -> None:
-    with socket.socket() as held:
-        held.bind(("localhost", 0))
-        held.listen()
-        taken: int = held.getsockname()[1]
-        assert next_free_port("localhost", taken) > taken
+@pytest.mark.slow
+def test_explorers_that_start_together_listen_on_different_ports() -> None:
+    command = [sys.executable, "-m", "app.cli.main", "explore", CHAIN, "--no-browser"]
+    servers = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    try:
+        addresses = [server.stdout.readline().split()[3] for server in servers if server.stdout]
+        assert len(set(addresses)) == 2
+        assert all(healthy(int(address.rpartition(":")[2])) for address in addresses)
+    finally:
+        for server in servers:
+            server.terminate()
+            server.wait(30)
 
 
 @pytest.mark.parametrize("has_snapshot", [False, True])

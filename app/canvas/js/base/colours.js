@@ -39,9 +39,12 @@ const HUES = "#4B99D7 #E48AB3 #1EAA8C #9DA2F5 #A0952F #2ABFD4 #AF7AC3 #84BD71".s
 const SIZE_SHADES = 32;
 const SIZE_RAMP = [[143, 231, 253], [62, 48, 136]]; // colours of the smallest and of the largest size
 
-/** Return the colours of a plan's rows in a scheme: {codes, table: [[r, g, b]], legend: [[name, css]], ramp, note}. */
-export function paint(plan, scheme) {
-  const paints = painted(plan, scheme);
+/**
+ * Return the colours of a plan's rows in a scheme: {codes, table: [[r, g, b]], legend: [[name, css]], ramp, note}.
+ * The ramp of sizes covers the arenas in `shown`.
+ */
+export function paint(plan, scheme, shown) {
+  const paints = painted(plan, scheme, shown);
   return plan.conflict ? withConflicts(plan, paints) : paints;
 }
 
@@ -53,14 +56,14 @@ function withConflicts(plan, paints) {
   return { ...paints, codes, table: [...paints.table, rgbOf(CONFLICT)], legend };
 }
 
-function painted(plan, scheme) {
+function painted(plan, scheme, shown) {
   if (scheme === "slot") return bySlot(plan);
   if (scheme === "arena") return byArena(plan);
   if (scheme === "operator" && plan.operator) return byOperator(plan);
   if (scheme === "module" && plan.module) return byModule(plan);
   if (scheme === "phase" && plan.phase) return byPhase(plan);
   if (scheme === "category" && plan.category) return byName(plan.category, CATEGORY_COLOURS, "colour = category");
-  if (scheme === "size") return bySize(plan);
+  if (scheme === "size") return bySize(plan, shown);
   if (scheme === "change" && plan.changes) return byChange(plan);
   return byRole(plan);
 }
@@ -153,9 +156,10 @@ function rootOf(plan, row) {
   return root;
 }
 
-function bySize(plan) {
+function bySize(plan, shown) {
   let low = Infinity, high = 0;
   for (let i = 0; i < plan.n; i++) {
+    if (!shown[plan.arena[i]]) continue;
     const size = Math.max(1, plan.size[i]);
     low = Math.min(low, size);
     high = Math.max(high, size);
@@ -163,12 +167,12 @@ function bySize(plan) {
   const last = SIZE_SHADES - 1, span = Math.max(1e-9, Math.log2(high) - Math.log2(low));
   const shade = (i) => Math.round((last * (Math.log2(Math.max(1, plan.size[i])) - Math.log2(low))) / span);
   return {
-    codes: coded(plan.n, shade),
+    codes: coded(plan.n, (i) => (shown[plan.arena[i]] ? shade(i) : 0)),
     table: Array.from({ length: SIZE_SHADES }, (_, k) => {
       return SIZE_RAMP[0].map((from, c) => Math.round(from + ((SIZE_RAMP[1][c] - from) * k) / last));
     }),
     legend: [],
-    ramp: plan.n ? [low, high] : null,
+    ramp: high ? [low, high] : null,
     note: "colour = bytes, logarithmic",
   };
 }

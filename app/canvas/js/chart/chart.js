@@ -146,7 +146,7 @@ export class Chart {
     if ("search" in fresh && this.find.value !== (state.search ?? "")) this.find.value = state.search ?? "";
     if (!this.plan) return;
     if (["view", "arena", "transposed", "baseline", "reach", "memory"].some((name) => name in fresh)) this.newScene();
-    if ("view" in fresh || "colour" in fresh) this.paints = null;
+    if (["view", "colour", "arena"].some((name) => name in fresh)) this.paints = null;
     if (["search", "marked", "arena"].some((name) => name in fresh)) this.search();
     if ("selected" in fresh) this.selected = this.rowOf(state.selected);
     if ("step" in fresh) this.step = state.step ?? null;
@@ -270,7 +270,7 @@ export class Chart {
   /** Return the arguments of the drawing functions for one frame. */
   sight() {
     const { plan, other, scene, plane, plot, strip, shown, hits, curve, ratio, width, height } = this;
-    const look = (this.look ??= lookOf(this.root, ratio)), paints = (this.paints ??= paint(plan, this.scheme));
+    const look = (this.look ??= lookOf(this.root, ratio)), paints = (this.paints ??= paint(plan, this.scheme, shown));
     const namer = (this.namer ??= namerOf(plan));
     return { plan, other, scene, plane, plot, strip, shown, hits, curve, ratio, width, height, look, paints, namer };
   }
