@@ -33,10 +33,10 @@ def section(shown: Shown) -> None:
     kinds = [kind for kind in titles if kind != "slots" or plan.has_slots]
     now = sheet()
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="pictures-controls"):
-        kind = st.selectbox("Drawing", kinds, format_func=titles.__getitem__, key="w.picture.kind", width=150)
+        kind = st.selectbox("Drawing", kinds, format_func=titles.__getitem__, key="w.picture.kind", width=140)
         names = [arena.name for arena in plan.arenas]
         first = names.index(arena_focus.largest(plan))
-        arena = st.selectbox("Arena", names, index=first, format_func=for_markdown, key="w.picture.arena", width=150)
+        arena = st.selectbox("Arena", names, index=first, format_func=for_markdown, key="w.picture.arena", width=130)
         for label, side in (("Width", "width"), ("Height", "height")):
             st.number_input(
                 label,
@@ -44,10 +44,10 @@ def section(shown: Shown) -> None:
                 MOST,
                 key=state.set_widget(f"picture.{side}", getattr(now, side)),
                 on_change=_sized,
-                width=120,
+                width=115,
             )
         themes = ("light", "dark")
-        st.selectbox("Theme", themes, key=state.set_widget("picture.theme", now.theme), on_change=_sized, width=100)
+        st.selectbox("Theme", themes, key=state.set_widget("picture.theme", now.theme), on_change=_sized, width=95)
     if kind not in kinds or arena not in names:
         return
     svg = downloads.picture(shown, kind, arena, sheet())

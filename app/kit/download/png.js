@@ -11,9 +11,19 @@ async function paint({ svg, width, height }) {
 }
 
 const LOOK =
-  "font: inherit; font-size: 0.875rem; min-height: 2.1rem; padding: 0.15rem 0.75rem; border-radius: 0.5rem; cursor: pointer; color: inherit; " +
+  "font: inherit; min-height: 2.5rem; padding: 0.25rem 0.75rem; border-radius: 0.5rem; cursor: pointer; color: inherit; " +
+  "display: flex; align-items: center; gap: 0.5rem; " +
   "background: transparent; border: 1px solid color-mix(in srgb, currentColor 25%, transparent);";
 const pictureOf = new WeakMap(); // button → its current picture
+
+/** Return the icon of the other download buttons, from the font that Streamlit loads. */
+function icon() {
+  const sign = document.createElement("span");
+  sign.textContent = "download";
+  sign.ariaHidden = "true";
+  sign.style.cssText = 'font: 400 1.1rem/1 "Material Symbols Rounded"; user-select: none;';
+  return sign;
+}
 
 export default function offer({ data, parentElement }) {
   let button = parentElement.querySelector("button");
@@ -26,8 +36,9 @@ export default function offer({ data, parentElement }) {
       link.href = await paint(now);
       link.click();
     });
+    button.append(icon(), "");
     parentElement.append(button);
   }
-  button.textContent = `PNG, ${data.width} × ${data.height}`;
+  button.lastChild.textContent = `PNG, ${data.width} × ${data.height}`;
   pictureOf.set(button, data);
 }

@@ -84,7 +84,7 @@ def _memory_limit(full: Choice, fixed: str) -> None:
         or "Size of the memory for all arenas, such as 8MiB. Limit of one arena: activations=8MiB. Empty: no limit.",
         on_change=changed,
         disabled=bool(fixed),
-        width=200,
+        width=215,
     )
 
 

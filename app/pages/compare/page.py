@@ -41,8 +41,7 @@ def page() -> None:
     if not chosen.baseline:
         st.html(markup.claim("No baseline chosen"))
         _pick(options, "")
-        kinds = "A planner, mode, preset, commit, sample, trace or file. Two files opened together are compared."
-        st.html(markup.empty("Choose a baseline", kinds))
+        st.html(markup.heading("Baseline", "a planner, mode, preset, commit, sample, trace or file"))
         with st.container(horizontal=True, gap="small", key="first-baselines"):
             for value in list(options)[:FIRST]:
                 st.button(options[value], key=f"b.{value}", on_click=state.choose, kwargs={"baseline": value})
@@ -216,7 +215,7 @@ def reasons(comparison: Comparison) -> str:
     """Return a table of at most 12 rows: why plans are not comparable, first difference, different settings."""
     rows = [("not comparable", difference) for difference in comparison.incomparable]
     if comparison.first is not None:
-        rows.append(("first difference", comparison.first))
+        rows.append(("first difference by tensor id", comparison.first))
     rows += [("settings", difference) for difference in comparison.context]
     cells = [
         [kind, markup.esc(_field_text(field.path)), f"{_value_text(field.left)} → {_value_text(field.right)}"]

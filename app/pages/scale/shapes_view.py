@@ -102,6 +102,7 @@ def size_controls(graph: Graph, dim: str, current: int) -> None:
                 label_visibility="collapsed",
                 **state.bound("dim", dim, "shapes-dim"),
             )
+        st.markdown(f"{for_markdown(dim)} =", width="content")
         st.number_input(
             for_markdown(dim),
             min_value=allowed.min,
@@ -113,7 +114,7 @@ def size_controls(graph: Graph, dim: str, current: int) -> None:
             help=f"Size of {for_markdown(dim)} on all pages, {allowed.min:,} … {allowed.max:,}",
         )
         about, is_largest = "A plan for the largest size is valid for every size.", current == bounds.max
-        st.button(f"Largest, {bounds.max:,}", disabled=is_largest, help=about, on_click=choose, args=(bounds.max,))
+        st.button(f"Largest: {bounds.max:,}", disabled=is_largest, help=about, on_click=choose, args=(bounds.max,))
 
 
 def _picked(key: str, graph: Graph, dim: str) -> None:

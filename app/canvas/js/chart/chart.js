@@ -232,6 +232,7 @@ export class Chart {
       sideways,
       other: state.baseline ? this.other : null,
       reach: state.reach,
+      pixels: this.plot.h,
       memory: state.memory,
     });
     this.full = { t0: 0, t1: Math.max(1, plan.steps), v0: 0, v1: this.scene.top };

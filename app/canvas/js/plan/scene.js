@@ -2,21 +2,22 @@
 
 export const VIEWS = { lifetimes: "Lifetimes", slots: "Slots", map: "Arena map" };
 
-/** Space for the name of an arena above its band, as a fraction of the height of all bands. */
+/** Minimum space for the name of an arena above its band, as a fraction of the height of all bands. */
 const NAME_ROOM = 0.062;
+const NAME_HEIGHT = 20; // pixels
 
 /**
  * Return {view, v0, v1, bands, over, top, falling}: the half-open range in v of each row, a band {arena, base, height,
  * extent} per arena, and the ranges {low, high} above a capacity (`over`).
  *
  * Arenas have the same scale and are stacked, the first at the top (sideways: at the left). Arguments: `reach`: minimum
- * bytes of each band, so that several charts have the same scale. `memory`: {capacity, arenas} of one memory that
- * contains these arenas end to end, the first at the bottom; a null capacity is unlimited.
+ * bytes of each band, so that several charts have the same scale. `pixels`: height of the drawing. `memory`: {capacity,
+ * arenas} of one memory that contains these arenas end to end, the first at the bottom; a null capacity is unlimited.
  */
-export function sceneOf(plan, { view, shown, sideways, other, reach = 0, memory = null }) {
+export function sceneOf(plan, { view, shown, sideways, other, reach = 0, pixels = 400, memory = null }) {
   if (view === "lifetimes") return rowsByBirth(plan, shown);
   if (view === "map" && memory) return oneMemory(plan, { shown, other, memory });
-  return stacked(plan, { view, shown, sideways, other, reach });
+  return stacked(plan, { view, shown, sideways, other, reach, pixels });
 }
 
 function rowsByBirth(plan, shown) {
@@ -30,10 +31,11 @@ function rowsByBirth(plan, shown) {
   return { view: "lifetimes", v0, v1, bands: [], over: [], top: Math.max(lane, 1), falling: true };
 }
 
-function stacked(plan, { view, shown, sideways, other, reach }) {
+function stacked(plan, { view, shown, sideways, other, reach, pixels }) {
   const n = plan.n, v0 = new Float64Array(n), v1 = new Float64Array(n), bands = [];
   const heights = plan.arenas.map((arena) => bandHeight(arena, view, other, reach));
-  const room = NAME_ROOM * heights.reduce((sum, h, k) => sum + (shown[k] ? h : 0), 0);
+  const share = sideways ? 0 : NAME_HEIGHT / Math.max(1, pixels - NAME_HEIGHT);
+  const room = Math.min(0.25, Math.max(NAME_ROOM, share)) * heights.reduce((sum, h, k) => sum + (shown[k] ? h : 0), 0);
   const bases = new Float64Array(plan.arenas.length), order = plan.arenas.map((_, k) => k);
   let base = 0;
   for (const k of sideways ? order : order.reverse()) {
