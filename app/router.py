@@ -84,9 +84,9 @@ def draw() -> None:
         ],
         position="top",
     )
+    state.show_page(page.url_path or FIRST)
     address.follow()
     session = state.session()
-    session.page = page.url_path or FIRST
     target, session.redirect = session.redirect, ""
     if target:
         st.switch_page(HERE / "pages" / target / "page.py")

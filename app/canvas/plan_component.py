@@ -81,6 +81,8 @@ class Picture:
     """Minimum number of bytes on the axis of the map, so that several maps have the same scale."""
     memory: Memory | None = None
     """The memory whose arenas the map shows end to end."""
+    ghost: Mapping[str, Any] | None = None
+    """A storage at a tried place: ``{id, offset, birth, conflicts, legal, extent}``."""
     link: str = "page"
     """Name of a group of canvases with the same selection, step and visible range; empty: no group."""
 

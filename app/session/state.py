@@ -11,6 +11,7 @@ from typing import Any
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
+from app.session.pages import FIRST
 from app.session.view_state import LANDING, Choice, from_query, to_query
 
 _SESSION = "tmmu.session"
@@ -90,7 +91,9 @@ def choose(**changes: Any) -> None:
         here.refusals = []
         if "step" not in changes:
             new = new.but(step=None)
-        new = new.but(span="")
+        new = new.but(turn=None, tried="", span="")
+    if new.selected != old.selected and "tried" not in changes:
+        new = new.but(tried="")
     here.choice = new
 
 
@@ -110,6 +113,13 @@ def write_link() -> None:
     query = to_query(choice())
     if st.query_params.to_dict() != query:
         st.query_params.from_dict(query)
+
+
+def show_page(page: str) -> None:
+    """Record the current page. Only the first page keeps a tried place."""
+    session().page = page
+    if page != FIRST and choice().tried:
+        choose(tried="")
 
 
 def remember_valid(chosen: Choice) -> None:

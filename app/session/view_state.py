@@ -59,6 +59,10 @@ class Choice(PlanRequest):
     step: int | None = None
     span: str = ""
     """Chosen range of steps: ``first~end``, half-open; empty: no range."""
+    tried: str = ""
+    """Tried place of the selected storage: ``offset~birth`` in bytes and steps; empty: no tried place."""
+    turn: int | None = None
+    """Number of placements that the replay shows; ``None``: all placements."""
     zoom: str = ""
     """Visible range of the drawing: ``t0~t1~v0~v1`` in steps, and in bytes, slots or rows; empty: the whole drawing."""
     walk: str = ""
@@ -102,7 +106,7 @@ LANDING = Choice(capacities={"activations": 8 << 20}, colour="operator")
 """The choice for an address without a query: a network whose plan exceeds its memory limit but can be made to fit."""
 
 _VIEWED = tuple(field for field in fields(Choice) if field.name not in OPTION_SPECS)
-_NUMBERS = ("step", "look", "radius")
+_NUMBERS = ("step", "look", "turn", "radius")
 NAMES = {"source": "graph", "selected": "tensor", "search": "q"} | {
     name: spec.link for name, spec in OPTION_SPECS.items() if spec.link
 }
@@ -171,6 +175,8 @@ def _read(name: str, text: str) -> Any:
         return text == "1"
     if name == "marked" and text != "witness" and not text.startswith("layer:"):
         raise ValueError("choose witness or a layer, such as layer:encoder.0.")
+    if name == "tried":
+        return tried_text(*tried_of(text)) if text else ""
     if name == "zoom":
         return zoom_text(zoom_of(text))
     if name == "span":
@@ -191,6 +197,17 @@ def zoom_of(text: str) -> tuple[float, ...] | None:
     if len(edges) != 4 or edges[0] >= edges[1] or edges[2] >= edges[3] or max(edges) > _LAST_EDGE:
         raise ValueError("write four numbers t0~t1~v0~v1 with t0 < t1 and v0 < v1.")
     return edges
+
+
+def tried_of(text: str) -> tuple[int, int]:
+    """Parse the tried place of a choice to ``(offset, birth)``. Raises ``ValueError``."""
+    offset, _, birth = text.partition("~")
+    return _count(offset), _count(birth)
+
+
+def tried_text(offset: int, birth: int) -> str:
+    """Return a tried place as the text of a choice."""
+    return f"{max(0, offset)}~{max(0, birth)}"
 
 
 def span_of(text: str) -> tuple[int, int] | None:

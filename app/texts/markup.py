@@ -50,7 +50,8 @@ def link_to(tensor_id: str, text: str) -> str:
 
 def complete_links(html: str, query: Mapping[str, str]) -> str:
     """Return ``html`` with ``query`` added to the tensor links, so that a link keeps the settings of the page."""
-    rest = urlencode({key: value for key, value in query.items() if key != "tensor"}, errors="replace")
+    of_tensor = ("tensor", "tried")
+    rest = urlencode({key: value for key, value in query.items() if key not in of_tensor}, errors="replace")
     return html.replace(f'href="{_LINK}', f'href="?{esc(rest)}&amp;tensor=') if rest else html
 
 

@@ -17,7 +17,7 @@ from tmmu_core.liveness.why_live import Explanation, explain
 from tmmu_core.planners.columns import align_up
 from tmmu_core.plans.analysis.peak_lines import line_of
 from tmmu_core.plans.analysis.plan_notes import Residence, residences
-from tmmu_core.plans.analysis.why_offset import PlacementDifference, WhyHere
+from tmmu_core.plans.analysis.why_offset import Ghost, PlacementDifference, WhyHere
 from tmmu_core.plans.making.engine import Solution
 from tmmu_core.plans.making.placement_order import Placed
 from tmmu_core.plans.model import Plan
@@ -223,6 +223,11 @@ def why_offset(plan: Plan, why: WhyHere, placed: Placed) -> str:
         fit=FIT_WORDS.get(placed.fit, placed.fit),
         below=sorted(below, key=lambda part: -part[0]),
     )
+
+
+def tried_place(plan: Plan, ghost: Ghost) -> str:
+    """Return the conflicts and the arena size for a tried place, as HTML."""
+    return fragment("tried_place", plan=plan, ghost=ghost, most=MOST)
 
 
 def first_difference(found: PlacementDifference | None, arena: str) -> str:

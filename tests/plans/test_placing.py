@@ -6,7 +6,7 @@ from hypothesis import given
 from tests.support.build import chain, graph, node, tensor
 from tests.support.strategies import Case, plannable_cases
 from tmmu_core.graph.model import Graph
-from tmmu_core.plans.analysis.why_offset import first_different_placement, why_here
+from tmmu_core.plans.analysis.why_offset import first_different_placement, ghost, why_here
 from tmmu_core.plans.figures.live_bytes import storages_of
 from tmmu_core.plans.making.engine import Solution, plan_graph
 from tmmu_core.plans.making.placement_order import placed_in, problem_of
@@ -64,6 +64,17 @@ def test_gap_that_is_too_small_is_listed() -> None:
     assert why_here(plan, "y").lowest == 0
 
 
+def test_ghost_has_its_conflicts_and_extent() -> None:
+    plan = solved("greedy").plan
+    tried = ghost(plan, "b", 32)
+    assert [plan.tensor_ids[row] for row in tried.conflicts] == ["a"]
+    assert (tried.legal, tried.before) == (False, 96)
+    higher = ghost(plan, "b", 96)
+    assert (higher.legal, higher.extent, higher.conflicts) == (True, 128, ())
+    later = ghost(plan, "a", 0, birth=99)
+    assert (later.birth, later.death) == (2, 4)  # cut to the timeline
+
+
 def test_first_decision_that_differs_is_found() -> None:
     slots, greedy = solved("slots").plan, solved("greedy").plan
     found = first_different_placement(slots, greedy, "activations")
@@ -81,15 +92,10 @@ def test_placement_order_holds_each_storage_once(planner: str) -> None:
 
 
 @given(plannable_cases())
-def test_lowest_offset_has_no_conflict(case: Case) -> None:
+def test_ghost_at_the_lowest_offset_has_no_conflict(case: Case) -> None:
     plan = plan_graph(case.graph, planner="greedy", arenas=case.arenas, mode=case.mode, preset=case.preset).plan
-    storages = storages_of(plan)
     for name in plan.tensor_ids[:6]:
         why = why_here(plan, name)
-        own = int(plan.storage[plan.row_of[name]])
-        live = (storages.birth < storages.death[own]) & (storages.birth[own] < storages.death)
-        live &= (storages.arena == storages.arena[own]) & (storages.size > 0) & (why.size > 0)
-        live[own] = False
-        ends = storages.offset + storages.size
-        assert not (live & (storages.offset < why.lowest + why.size) & (why.lowest < ends)).any()
+        tried = ghost(plan, plan.tensor_ids[why.row], why.lowest)
+        assert tried.legal
         assert why.lowest <= why.offset

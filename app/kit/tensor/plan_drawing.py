@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from app.canvas.pack import Origin, picture_of
 from app.canvas.plan_component import Picture, PlanHandle, plan_canvas, plan_store
 from app.kit import arena_focus
-from app.kit.tensor import marks
+from app.kit.tensor import marks, why_here
 from app.session import state
 from app.session.plan_rows import MOST_EAGER, bands, have_origins, operators, origins
 from app.session.planning import Shown
@@ -72,6 +72,7 @@ def canvas(handle: PlanHandle, *, key: str = "map", height: int = 560, **more: A
         marked=more.pop("marked", None) or marks.of_witness(handle.plan, arena_focus.drawn(handle.plan)),
         step=step,
         span=span if span is None or steps is None else _drawn(steps, span),
+        ghost=why_here.ghost_drawn(handle.plan) if steps is None else None,
         zoom=zoom_of(chosen.zoom),
         height=height,
     )

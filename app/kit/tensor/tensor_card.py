@@ -3,12 +3,11 @@
 import streamlit as st
 
 from app.kit import address, arena_focus, controls, row_colours
-from app.kit.tensor import marks
+from app.kit.tensor import marks, why_here
 from app.session import graph_levels, plan_rows, state
 from app.session.planning import Shown
 from app.texts import markup, numbers, tensor_text
 from tmmu_core.base.escaping import for_markdown
-from tmmu_core.plans.analysis.why_offset import why_here
 
 
 def panel(shown: Shown, *, walking: bool = False, colour: str = "") -> None:
@@ -26,6 +25,7 @@ def panel(shown: Shown, *, walking: bool = False, colour: str = "") -> None:
             colours = row_colours.of_rows(shown, state.choice().view, colour)
             st.html(address.linked(tensor_text.largest(plan, (arena, step), alive, colours)))
         marks.certificate(shown)
+        why_here.replay_button(shown)
         return
     if name not in plan.row_of:
         st.html(markup.empty("Not in this plan", f"This plan has no tensor {numbers.shortened(name)}."))
@@ -43,8 +43,8 @@ def panel(shown: Shown, *, walking: bool = False, colour: str = "") -> None:
             controls.button(label, f"near.{label}", {"selected": target or name}, kind="secondary", **how)
         controls.button("Clear selection", "clear-selection", {"selected": ""})
     _elsewhere(shown)
-    order = plan_rows.placement_order(shown, plan.arenas[int(plan.arena[plan.row_of[name]])].name)
-    st.html(address.linked(tensor_text.why_offset(plan, why_here(plan, name, order.storages), order)))
+    why_here.panel(shown, name)
+    why_here.replay_button(shown)
     marks.certificate(shown)
 
 

@@ -9,7 +9,7 @@ import streamlit as st
 from app.canvas.plan_component import Memory, PlanHandle
 from app.kit import arena_focus, controls, review_panel
 from app.kit.frame import page_frame
-from app.kit.tensor import marks, plan_drawing, tensor_card, tensor_table, verdict
+from app.kit.tensor import marks, plan_drawing, tensor_card, tensor_table, verdict, why_here
 from app.pages.plan import fragmentation_view, measured, peak_view, reuse_view, snapshot_view
 from app.session import plan_rows, planning, state
 from app.session.planning import Shown
@@ -80,13 +80,14 @@ def _body(shown: Shown, handle: PlanHandle, view: str) -> None:
     """Draw the map, the tensor card and the view. A selection reruns only this function."""
     left, right = st.columns([0.755, 0.245], gap="small")
     with left:
+        marked = why_here.turns(shown) or marks.rows(shown)
         options: dict[str, Any] = {"height": 400, "room": ROOM}
         if view in OF_A_STEP:
             options = {"height": 300, "step": arena_focus.step_of(shown, arena_focus.arena(shown))}
         if view == "device":
             memory = Memory(plan_drawing.end_to_end(shown.plan), device_bytes(shown))
             options |= {"arena": None, "view": "map", "colour": state.choice().colour or "arena", "memory": memory}
-        plan_drawing.canvas(handle, title=False, marked=marks.rows(shown), flags=review_panel.flags(shown), **options)
+        plan_drawing.canvas(handle, title=False, marked=marked, flags=review_panel.flags(shown), **options)
         _step_range(shown)
         if view == "map":
             _tables(shown)

@@ -33,8 +33,11 @@ def test_list_has_the_colours_of_the_map() -> None:
         ("report", "Export resnet50"),
     ],
 )
-def test_page_has_its_claim(page: str, shown_text: str) -> None:
-    assert shown_text in claim(opened(page, graph="sample:resnet50", tensor="r12"))
+def test_page_has_its_claim_and_only_plan_links_a_tried_place(page: str, shown_text: str) -> None:
+    at = opened(page, graph="sample:resnet50", tensor="r12", tried="0~12")
+    assert shown_text in claim(at)
+    assert ("tried" in at.query_params) == (page in ("peak", "fragmentation"))
+    assert "tried=" not in html(at)
 
 
 def test_malformed_size_is_reported_and_changes_nothing() -> None:

@@ -1,4 +1,4 @@
-"""Explain the offset of a storage by the storages below it and its slot.
+"""Explain the offset of a storage: the storages below it, its slot, and the effect of another offset.
 
 Two storages are live together where their half-open ranges intersect. O(n) for the n storages of the arena, and a sort
 of those that are live together.
@@ -11,7 +11,7 @@ from itertools import zip_longest
 import numpy as np
 
 from tmmu_core.planners.columns import free_gap
-from tmmu_core.plans.figures.live_bytes import PlanStorages, by_birth, storages_of
+from tmmu_core.plans.figures.live_bytes import PlanStorages, by_birth, moments, storages_of
 from tmmu_core.plans.model import Plan
 
 
@@ -122,6 +122,59 @@ def _slot(s: PlanStorages, me: int) -> SlotOfStorage:
     held = sorted({int(s.slot[i]): int(s.head[i]) for i in lower}.items())
     backing = int(s.backing[me])
     return SlotOfStorage(int(s.slot[me]), backing, int(s.head[largest]), backing - int(s.size[me]), tuple(held))
+
+
+# --- another place -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Ghost:
+    """The effect of another place for one storage, with all others unchanged."""
+
+    row: int
+    offset: int
+    birth: int
+    death: int
+    conflicts: tuple[int, ...]
+    """Rows of the storages that it would overlap, by start."""
+    aligned: bool
+    """Whether the offset has the storage's alignment."""
+    extent: int
+    """Extent that the arena would have, in bytes."""
+    before: int
+    """Extent of the arena in the plan, in bytes."""
+
+    @property
+    def legal(self) -> bool:
+        """Whether the offset is free."""
+        return self.aligned and not self.conflicts
+
+
+def ghost(plan: Plan, tensor_id: str, offset: int, birth: int | None = None) -> Ghost:
+    """Return the effect of ``offset`` (bytes) and of the first step ``birth`` on the storage of ``tensor_id``.
+
+    The life of the storage keeps its length and stays within the timeline. ``extent`` is the highest end of all
+    storages of the arena, with this one at its new offset. Raises ``KeyError`` for an unknown tensor.
+    """
+    s = storages_of(plan)
+    me = int(plan.storage[plan.row_of[tensor_id]])
+    life = int(s.death[me] - s.birth[me])
+    birth = int(s.birth[me]) if birth is None else max(0, min(birth, moments(plan) - life))
+    offset = max(0, offset)
+    end = offset + int(s.size[me])
+    others = s.arena == s.arena[me]
+    others[me] = False
+    live = _live_together(s, me, birth, birth + life)
+    return Ghost(
+        row=int(s.head[me]),
+        offset=offset,
+        birth=birth,
+        death=birth + life,
+        conflicts=tuple(int(s.head[i]) for i, start, stop in live if start < end and offset < stop),
+        aligned=offset % _grid(plan, s, me) == 0,
+        extent=max(end, int((s.offset + s.size)[others].max(initial=0))),
+        before=plan.arenas[int(s.arena[me])].extent_bytes,
+    )
 
 
 # --- the first difference of two plans ------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ const ROWS = {
 };
 const DEFAULTS = {
   plan: null, plan_index: 0, view: "map", colour: null, arena: null, baseline: true, memory: null, reach: 0,
-  selected: null, search: "", marked: null, step: null, span: null, flags: [], toolbar: true, strip: true,
+  selected: null, search: "", marked: null, step: null, span: null, flags: [], ghost: null, toolbar: true, strip: true,
   heading: true, title: true, height: 520, room: 0, transposed: false, zoom: null, link: "",
 };
 
@@ -151,6 +151,7 @@ export class Chart {
     if ("selected" in fresh) this.selected = this.rowOf(state.selected);
     if ("step" in fresh) this.step = state.step ?? null;
     if ("span" in fresh) this.span = state.span;
+    if ("ghost" in fresh || "selected" in fresh) this.ghost = this.ghostOf(state.ghost);
     if ("zoom" in fresh) this.wanted = { zoom: state.zoom }; // layout() applies it, when the size of the scene is known
     this.showState();
     this.soon("layout");
@@ -166,6 +167,12 @@ export class Chart {
 
   rowOf(id) {
     return id === null || id === undefined ? -1 : this.plan.rowOf(id);
+  }
+
+  /** Return the tried place of a storage with its row: {row, offset, birth, conflicts, legal, extent}; null if unknown. */
+  ghostOf(ghost) {
+    const row = ghost ? this.rowOf(ghost.id) : -1;
+    return row < 0 ? null : { ...ghost, row };
   }
 
   choose(name, value) {

@@ -7,11 +7,11 @@ import { LETTER } from "../base/theme.js";
 import { rangeWords, shortBytes, shortened, stepName } from "../base/formats.js";
 
 const SMALLEST = 5; // pixels: the least size of a frame
-const FLAG = "#7A3E9D";
+const CONFLICT = "#D55E00", LEGAL = "#009E73", FLAG = "#7A3E9D";
 
 /** Draw the overlay of a chart. Its rows `selected` and `hovered` are −1 for none. */
 export function drawOverlay(pen, sight, chart) {
-  const { selected, hovered, step } = chart;
+  const { selected, hovered, step, ghost } = chart;
   const { x, y, w, h } = sight.plot;
   within(pen, { x: x - 3, y: y - 3, w: w + 6, h: h + 6 }, () => {
     if (selected >= 0) drawHandoffs(pen, sight, selected);
@@ -20,6 +20,7 @@ export function drawOverlay(pen, sight, chart) {
     }
     if (hovered >= 0) drawFrame(pen, sight, hovered, 1);
     if (selected >= 0) drawFrame(pen, sight, selected, 2);
+    if (ghost && sight.scene.view === "map") drawGhost(pen, sight, ghost);
   });
   if (chart.span) drawSpan(pen, sight, chart.span);
   drawFlags(pen, sight, chart.state.flags ?? []);
@@ -85,6 +86,31 @@ function drawFrame(pen, { plan, scene, plane, shown }, row, width) {
     pen.lineWidth = line;
     pen.strokeRect(...at);
   }
+}
+
+/** Draw the selected storage at a tried place, its conflicts in red, and the arena size for that place. */
+function drawGhost(pen, { plan, plane, scene }, { row: moved, offset, birth, conflicts, legal, extent }) {
+  const own = plan.held(moved), base = scene.v0[moved] - plan.offset[moved], end = birth + own.death - own.birth;
+  const box = plane.box(birth, end, base + offset, base + offset + scene.v1[moved] - scene.v0[moved]);
+  const [x0, y0, x1, y1] = box.map(Math.round), ink = legal ? LEGAL : CONFLICT;
+  for (const row of conflicts) {
+    const held = plan.held(row), [a, b, c, d] = plane.seenBox(held.birth, held.death, scene.v0[row], scene.v1[row]);
+    if (c < a || d < b) continue;
+    pen.fillStyle = "rgba(213,94,0,0.35)";
+    pen.fillRect(a, b, c - a, d - b);
+    pen.strokeStyle = CONFLICT;
+    pen.lineWidth = 2;
+    pen.strokeRect(a, b, c - a, d - b);
+  }
+  pen.globalAlpha = 0.25;
+  pen.fillStyle = ink;
+  pen.fillRect(x0, y0, x1 - x0, y1 - y0);
+  pen.globalAlpha = 1;
+  pen.setLineDash([6, 4]);
+  pen.strokeStyle = ink;
+  pen.lineWidth = 2;
+  pen.strokeRect(x0, y0, x1 - x0, y1 - y0);
+  stroke(pen, plane.levelLine(base + extent, birth, end), [6, 4]);
 }
 
 /** If a tensor has another offset in the baseline, draw an arrow from its box there to its box in the candidate. */
