@@ -81,6 +81,8 @@ class Picture:
     """Minimum number of bytes on the axis of the map, so that several maps have the same scale."""
     memory: Memory | None = None
     """The memory whose arenas the map shows end to end."""
+    saved: tuple[int, int] | None = None
+    """Width and height of a saved PNG in pixels; ``None``: twice the size on the screen."""
     ghost: Mapping[str, Any] | None = None
     """A storage at a tried place: ``{id, offset, birth, conflicts, legal, extent}``."""
     link: str = "page"
@@ -90,9 +92,10 @@ class Picture:
 Listeners = Mapping[str, Callable[[Any], None]]
 """Event → function that is called with the value of the event, before the next run of the page.
 
-Values: ``select``: ``{id, row, how}`` of the tensor, with the ``id`` ``None`` for a cleared selection; ``step``: the
-step or ``None``; ``span``: ``[first, end]`` or ``None``; ``search``: the text; ``view``, ``colour`` and ``arena``: the
-name or ``None``; ``zoom``: the visible range or ``None``.
+Values: ``select`` and ``compare``: ``{id, row, how}`` of the tensor, with the ``id`` ``None`` for a cleared selection;
+``step``: the step or ``None``; ``span``: ``[first, end]`` or ``None``; ``search``: the text; ``view``, ``colour`` and
+``arena``: the name or ``None``; ``zoom``: the visible range or ``None``; ``ghost``: ``{id, offset, birth}`` of a box
+that was dragged with Alt.
 """
 
 
@@ -117,7 +120,8 @@ def plan_canvas(plan: PlanHandle, picture: Picture, on: Listeners | None = None,
     """Draw a plan. ``on``: callbacks of its events. A canvas with the same ``key`` keeps its zoom and focus."""
     description = asdict(picture) | {"plan": plan.token, "events": sorted(on or {})}
     description["plan_index"] = 1 if description.pop("draw_baseline_itself") and plan.baseline is not None else 0
-    description["baseline"] = description.pop("show_baseline")
+    for name, field in {"baseline": "show_baseline", "picture": "saved"}.items():
+        description[name] = description.pop(field)
     changes = {f"on_{event}_change": state.listener(key, event, callback) for event, callback in (on or {}).items()}
     _component()(key=key, data=description, height="content", **changes)
 

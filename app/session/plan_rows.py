@@ -130,6 +130,25 @@ def storages_alive(shown: Shown, step: int, arena: str) -> list[tuple[int, int]]
     return sorted(found, key=lambda pair: (-pair[1], natural(ids[pair[0]])))
 
 
+MOST_LATE = 8
+
+
+@remembered
+def freed_late(shown: Shown, arena: str) -> list[tuple[int, int, int]]:
+    """Return ``(row of the first tensor, last read, previous use)`` of the buffers that wait for their last read.
+
+    Sorted by bytes × steps of the wait, at most :data:`MOST_LATE`; [] for a plan without a graph.
+    """
+    if shown.solution is None or arena not in shown.solution.liveness.arenas:
+        return []
+    liveness, plan = shown.solution.liveness, shown.plan
+    idle, own, names = idle_of(liveness), liveness.storages, liveness.timeline.index.tensor_ids
+    wait = np.where((idle.before >= 0) & (own.persistent == 0), idle.last - idle.before - 1, 0)
+    kept = np.flatnonzero((wait > 0) & (own.size > 0) & (own.arena == liveness.arenas.index(arena)))
+    by = sorted(kept.tolist(), key=lambda k: (-int(own.size[k]) * int(wait[k]), k))[:MOST_LATE]
+    return [(plan.row_of[names[own.head[k]]], int(idle.last[k]), int(idle.before[k])) for k in by]
+
+
 @dataclass(frozen=True)
 class OverSteps:
     """Bytes of the buffers of an arena in a range of steps."""

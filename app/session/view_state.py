@@ -55,7 +55,7 @@ class Choice(PlanRequest):
     selected: str = ""
     search: str = ""
     marked: str = ""
-    """Marked tensors: ``witness`` (of the lower bound) or ``layer:<name>`` (of a layer)."""
+    """Marked tensors: ``witness`` (of the lower bound), ``late`` (freed late) or ``layer:<name>`` (of a layer)."""
     step: int | None = None
     span: str = ""
     """Chosen range of steps: ``first~end``, half-open; empty: no range."""
@@ -173,8 +173,8 @@ def _read(name: str, text: str) -> Any:
         if text not in ("0", "1"):
             raise ValueError("write 1 or 0.")
         return text == "1"
-    if name == "marked" and text != "witness" and not text.startswith("layer:"):
-        raise ValueError("choose witness or a layer, such as layer:encoder.0.")
+    if name == "marked" and text not in ("witness", "late") and not text.startswith("layer:"):
+        raise ValueError("choose witness, late or a layer, such as layer:encoder.0.")
     if name == "tried":
         return tried_text(*tried_of(text)) if text else ""
     if name == "zoom":

@@ -22,11 +22,12 @@ def test_arenas_share_one_capacity(visit: Visit) -> None:
     expect(page.locator(".tmmu-canvas[data-paintings] .legend").first).to_contain_text("above the limit")
 
 
-def test_mode_is_a_baseline_and_changed_tensors_are_outlined(visit: Visit) -> None:
+def test_mode_is_a_baseline_and_moved_tensors_have_an_arrow(visit: Visit) -> None:
     page = visit("compare", graph="sample:training_step", baseline="mode:inference")
     expect(page.locator(".tm-claim h2")).to_contain_text("inference")
     page = visit("compare", graph="sample:residual_block", baseline="planner:naive")
     canvas = page.locator(".tmmu-canvas[data-paintings]").first
+    expect(canvas).to_have_attribute("data-moves", re.compile("[1-9]"))
     expect(canvas).to_contain_text(re.compile("[1-9][0-9]* of [0-9]+ changed tensors outlined"))
 
 
@@ -106,7 +107,17 @@ def test_card_explains_the_offset_and_tries_another(visit: Visit) -> None:
     why = page.locator(".tm-card[data-why=t1]")
     expect(why).to_contain_text("largest first")
     expect(why).to_contain_text("no lower offset is free")
-    page.get_by_text("Try another place").click()
+    # The selected box is dragged with Alt; the core answers, and the address holds where it was put.
+    x, y = pixel_of(page, "t1")
+    page.keyboard.down("Alt")
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.mouse.move(x, y - 150, steps=5)
+    page.mouse.up()
+    page.keyboard.up("Alt")
+    expect(page).to_have_url(re.compile("tried="))
+    expect(page.locator("#tried")).to_contain_text(re.compile("possible|conflict"))
+    rest(page)
     field = page.get_by_label("Offset (B)")
     field.fill("0")
     field.press("Enter")

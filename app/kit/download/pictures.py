@@ -23,6 +23,12 @@ def sheet() -> Sheet:
     return chosen
 
 
+def saved_as() -> tuple[int, int] | None:
+    """Return width and height for a drawing that the canvas saves; ``None`` for the size on the screen."""
+    chosen = state.raw(_CHOSEN)
+    return None if chosen is None else (chosen.width, chosen.height)
+
+
 def section(shown: Shown) -> None:
     """Draw the picture settings, the picture and its download buttons."""
     plan = shown.plan

@@ -1,15 +1,15 @@
-"""Marked tensors: the buffers that prove a lower bound (witness), and the tensors of a layer."""
+"""Marked tensors: the buffers that prove a lower bound (witness), the tensors of a layer, and buffers freed late."""
 
 import streamlit as st
 
 from app.kit import arena_focus, controls
 from app.session import plan_rows, state
 from app.session.planning import Shown
-from app.texts import certificate_text
+from app.texts import certificate_text, numbers
 from tmmu_core.base.escaping import for_markdown, natural
 from tmmu_core.plans.model import Plan
 
-WITNESS, LAYER = "witness", "layer:"
+WITNESS, LATE, LAYER = "witness", "late", "layer:"
 """Values of ``Choice.marked``; the name of a layer follows ``LAYER``."""
 KNOWN_BY = {
     "origins": "The file names the module of each node.",
@@ -24,10 +24,12 @@ def layer_of(marked: str) -> str | None:
 
 
 def rows(shown: Shown) -> list[int] | None:
-    """Return the rows of the marked layer; ``None`` if no layer is marked."""
-    layer = layer_of(state.choice().marked)
-    known = None if layer is None else plan_rows.origins(shown)
-    return None if known is None else [row for row, name in enumerate(known.layer) if name == layer]
+    """Return the rows of the marked layer or of the buffers freed late; ``None`` without these marks."""
+    marked = state.choice().marked
+    if (layer := layer_of(marked)) is not None:
+        known = plan_rows.origins(shown)
+        return None if known is None else [row for row, name in enumerate(known.layer) if name == layer]
+    return [row for row, _, _ in _late(shown)] or None
 
 
 def of_witness(plan: Plan, arena: str | None) -> list[int] | None:
@@ -35,6 +37,23 @@ def of_witness(plan: Plan, arena: str | None) -> list[int] | None:
     if state.choice().marked != WITNESS:
         return None
     return sorted(row for a in plan.arenas if arena in (None, a.name) for row in certificate_text.witness_rows(plan, a))
+
+
+def flags(shown: Shown) -> list[tuple[int, str]]:
+    """Return a flag for each node that frees a buffer of the mark "freed late": ``(step, "conv_12 frees x")``."""
+    plan = shown.plan
+    freed: dict[int, list[str]] = {}
+    for row, last, _ in _late(shown):
+        freed.setdefault(last, []).append(numbers.shortened(plan.tensor_ids[row], 14))
+    found = []
+    for step, names in freed.items():
+        more = f" +{len(names) - 1}" if len(names) > 1 else ""
+        found.append((step, f"{numbers.shortened(plan.node_at(step), 14)} frees {names[0]}{more}"))
+    return found
+
+
+def _late(shown: Shown) -> list[tuple[int, int, int]]:
+    return plan_rows.freed_late(shown, arena_focus.arena(shown)) if state.choice().marked == LATE else []
 
 
 def certificate(shown: Shown) -> None:
@@ -47,11 +66,27 @@ def certificate(shown: Shown) -> None:
     if not summary.witness:
         return
     if state.choice().marked == WITNESS:
-        controls.button("Clear the marks", "witness", {"marked": "", "search": ""}, icon=":material/close:")
+        _clear_button("witness")
     else:
         goal = {"arena": name} | ({"step": summary.witness_step} if summary.witness_step >= 0 else {})
         marked = {"marked": WITNESS, "search": "", **goal}
         controls.button("Mark the tensors of the bound", "witness", marked, icon=":material/highlight:")
+
+
+def _clear_button(key: str) -> None:
+    controls.button("Clear the marks", key, {"marked": "", "search": ""}, icon=":material/close:")
+
+
+def late_button(shown: Shown) -> None:
+    """Draw the button that marks buffers freed late, if the arena has such buffers."""
+    if not plan_rows.freed_late(shown, arena_focus.arena(shown)):
+        return
+    if state.choice().marked == LATE:
+        _clear_button("late")
+        return
+    about = "Mark the buffers with the most bytes × steps between their last two uses. A flag shows the last reader."
+    marked = {"marked": LATE, "search": ""}
+    controls.button("Mark buffers freed late", "late", marked, icon=":material/flag:", help=about)
 
 
 def pick_layer(shown: Shown) -> None:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from app.canvas.pack import Origin, picture_of
 from app.canvas.plan_component import Picture, PlanHandle, plan_canvas, plan_store
 from app.kit import arena_focus
+from app.kit.download import pictures
 from app.kit.tensor import marks, why_here
 from app.session import state
 from app.session.plan_rows import MOST_EAGER, bands, have_origins, operators, origins
@@ -74,6 +75,7 @@ def canvas(handle: PlanHandle, *, key: str = "map", height: int = 560, **more: A
         span=span if span is None or steps is None else _drawn(steps, span),
         ghost=why_here.ghost_drawn(handle.plan) if steps is None else None,
         zoom=zoom_of(chosen.zoom),
+        saved=pictures.saved_as(),
         height=height,
     )
     on: dict[str, Any] = {
@@ -86,6 +88,8 @@ def canvas(handle: PlanHandle, *, key: str = "map", height: int = 560, **more: A
         "arena": lambda arena: state.choose(arena=arena or arena_focus.ALL),
         "zoom": lambda edges: state.choose(zoom=zoom_text(edges)),
     }
+    if steps is None:
+        on["ghost"] = lambda where: why_here.put(handle.plan, where)
     plan_canvas(handle, replace(picture, **more), on, key=key)
 
 

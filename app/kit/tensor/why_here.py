@@ -1,5 +1,6 @@
 """The reason for the offset of the selected storage, the check of another place, and the replay of the placements."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import streamlit as st
@@ -10,7 +11,7 @@ from app.session.planning import Shown
 from app.session.view_state import tried_of, tried_text
 from app.texts import numbers, tensor_text
 from tmmu_core.base.escaping import for_markdown
-from tmmu_core.plans.analysis.why_offset import Ghost, ghost, why_here
+from tmmu_core.plans.analysis.why_offset import Ghost, ghost, on_grid, why_here
 from tmmu_core.plans.model import Plan
 
 MOST_MARKED = 20_000
@@ -43,6 +44,7 @@ def _try(plan: Plan, name: str) -> None:
     left.number_input("Offset (B)", 0, MOST_BYTES, key=of_offset, on_change=_typed)
     right.number_input("First step", 0, max(0, plan.steps - 1), key=of_birth, on_change=_typed)
     if now is None:
+        st.caption("Or hold Alt in the arena map and drag the selected box.")
         return
     st.html(address.linked(tensor_text.tried_place(plan, now)))
     controls.button("Undo", "untried", {"tried": ""})
@@ -68,6 +70,13 @@ def ghost_drawn(plan: Plan) -> dict[str, Any] | None:
         return None
     fields = {name: getattr(now, name) for name in ("offset", "birth", "legal", "extent")}
     return {"id": plan.tensor_ids[now.row], "conflicts": list(now.conflicts), **fields}
+
+
+def put(plan: Plan, where: Mapping[str, Any]) -> None:
+    """Store the place to which a box was dragged as the tried place; the offset is rounded to the alignment."""
+    name = str(where["id"])
+    offset = on_grid(plan, name, int(where["offset"]))
+    state.choose(selected=name, tried=tried_text(offset, int(where["birth"])))
 
 
 # --- replay of the placement ------------------------------------------------------------------------------------

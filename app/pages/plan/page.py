@@ -81,13 +81,14 @@ def _body(shown: Shown, handle: PlanHandle, view: str) -> None:
     left, right = st.columns([0.755, 0.245], gap="small")
     with left:
         marked = why_here.turns(shown) or marks.rows(shown)
+        flags = [*review_panel.flags(shown), *marks.flags(shown)]
         options: dict[str, Any] = {"height": 400, "room": ROOM}
         if view in OF_A_STEP:
             options = {"height": 300, "step": arena_focus.step_of(shown, arena_focus.arena(shown))}
         if view == "device":
             memory = Memory(plan_drawing.end_to_end(shown.plan), device_bytes(shown))
             options |= {"arena": None, "view": "map", "colour": state.choice().colour or "arena", "memory": memory}
-        plan_drawing.canvas(handle, title=False, marked=marked, flags=review_panel.flags(shown), **options)
+        plan_drawing.canvas(handle, title=False, marked=marked, flags=flags, **options)
         _step_range(shown)
         if view == "map":
             _tables(shown)
@@ -106,9 +107,11 @@ def _tables(shown: Shown) -> None:
             tensor_table.table(shown, arena)
     if shown.solution is None:
         return
-    idle = st.expander("Buffers by idle bytes", key="idle", on_change="rerun")
+    is_marked = state.choice().marked == marks.LATE
+    idle = st.expander("Buffers by idle bytes", key="idle", on_change="rerun", expanded=is_marked)
     if idle.open:
         with idle:
+            marks.late_button(shown)
             tensor_table.storages(shown, arena)
 
 

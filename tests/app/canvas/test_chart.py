@@ -257,6 +257,16 @@ def test_selected_box_has_a_frame(draw: Draw) -> None:
     assert dark > 100
 
 
+def test_shift_click_compares(draw: Draw) -> None:
+    page = draw(plan_of(), view="map", selected="a")
+    page.keyboard.down("Shift")
+    page.mouse.click(*pixel(page, "b"))
+    page.keyboard.up("Shift")
+    settle(page)
+    assert (data(page)["selected"], data(page)["compared"]) == ("a", "b")
+    assert sent(page, "compare") == [{"id": "b", "row": 1}]
+
+
 def test_wheel_zooms_at_the_cursor(draw: Draw) -> None:
     page = draw(plan_of(), view="map")
     x, y = map(round, pixel(page, "b"))
@@ -295,7 +305,7 @@ def test_zoom_ends_at_one_step_and_one_byte(draw: Draw, view: str, transposed: b
 
 
 def test_drag_pans_and_double_click_resets(draw: Draw) -> None:
-    page = draw(plan_of(), view="map")
+    page = draw(plan_of(), view="map", window=None)
     x, y = pixel(page, "b")
     page.mouse.move(x, y)
     page.mouse.wheel(0, -300)
@@ -468,6 +478,26 @@ def test_offsets_beyond_double_precision_are_exact(draw: Draw) -> None:
     page.mouse.move(*pixel(page, "b"))
     page.wait_for_selector(".tip:not([hidden])")
     assert f"{top:,} (0x{top:X})" in page.locator(".tip").inner_text()
+
+
+def test_overview_shows_the_window_and_moves_it(draw: Draw) -> None:
+    plan, _ = synthetic_plan(400)
+    page = draw(plan, view="map")
+    assert data(page)["overview"] == ""
+    page.evaluate("() => charts[0].zoom(0.2, { t: 2, v: 1000 }, { steps: true, levels: true })")
+    settle(page)
+    assert data(page)["overview"] == "shown"
+    before = [float(edge) for edge in data(page)["window"].split(",")]
+    at = page.evaluate(
+        """() => { const { rect } = charts[0].overview.plane, box = charts[0].stage.getBoundingClientRect();
+             return [box.left + rect.x + 0.9 * rect.w, box.top + rect.y + rect.h / 2]; }"""
+    )
+    page.mouse.click(*at)
+    settle(page)
+    after = [float(edge) for edge in data(page)["window"].split(",")]
+    assert after[0] > before[1]
+    assert after[1] - after[0] == pytest.approx(before[1] - before[0])
+    assert sent(page, "select") == []
 
 
 def test_drawing_is_saved_as_png_of_twice_its_size(draw: Draw) -> None:

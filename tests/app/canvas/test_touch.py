@@ -76,6 +76,15 @@ def test_pinch_zooms_about_its_centre(touched: tuple[Page, CDPSession]) -> None:
     assert (n0 + n1) / 2 == pytest.approx((t0 + t1) / 2, rel=0.02)
 
 
+def test_horizontal_pinch_zooms_steps_only(touched: tuple[Page, CDPSession]) -> None:
+    page, hand = touched
+    t0, t1, v0, v1 = window(page)
+    touch(hand, *pinch(middle(page), 40, 2, 2))
+    n0, n1, m0, m1 = window(page)
+    assert n1 - n0 == pytest.approx((t1 - t0) / 2, rel=0.02)
+    assert (m0, m1) == pytest.approx((v0, v1))
+
+
 def swipe_up(at: tuple[float, float]) -> list[Points]:
     return [((at[0], at[1] - 12.0 * k),) for k in range(12)]
 

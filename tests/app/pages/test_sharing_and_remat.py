@@ -1,5 +1,7 @@
 """In-place reuse, alias groups and unused bytes on the pages."""
 
+import json
+
 import numpy as np
 import pandas as pd
 
@@ -35,6 +37,17 @@ def test_members_of_an_alias_group_are_listed() -> None:
         members = [tensor for tensor, of in zip(plan.tensor_ids, plan.alias_group_ids, strict=True) if of == name]
         assert row.count("<code>") == len(members)
         assert all(f"<code>{tensor}</code>" in row for tensor in members)
+
+
+def test_buffer_that_waits_for_its_last_reader_is_flagged_with_it() -> None:
+    at = opened(graph="sample:residual_block", marked="late")
+    (drawing,) = [
+        one for one in (json.loads(e.proto.json) for e in at.get("bidi_component") if e.proto.json) if one.get("flags")
+    ]
+    ((step, text),) = drawing["flags"]
+    shown = plan_of("residual_block")
+    assert text == f"{shown.plan.node_at(step)} frees x"
+    assert drawing["marked"] == [shown.plan.row_of["x"]]
 
 
 def test_card_and_table_show_padded_sizes() -> None:

@@ -177,6 +177,13 @@ def ghost(plan: Plan, tensor_id: str, offset: int, birth: int | None = None) -> 
     )
 
 
+def on_grid(plan: Plan, tensor_id: str, offset: int) -> int:
+    """Return the aligned offset nearest to ``offset`` for the storage of ``tensor_id``; of two, the lower one."""
+    s = storages_of(plan)
+    grid = _grid(plan, s, int(plan.storage[plan.row_of[tensor_id]]))
+    return max(0, (offset + (grid - 1) // 2) // grid * grid)
+
+
 # --- the first difference of two plans ------------------------------------------------------------------------------
 
 

@@ -8,6 +8,7 @@ import { legendOf, statusOf } from "./legend.js";
 import { lookOf } from "../base/theme.js";
 import { namerOf } from "../plan/short_names.js";
 import { drawOverlay } from "../drawing/overlay.js";
+import { Overview } from "../drawing/overview.js";
 import { found, nextInOrder, rowAt } from "../plan/picking.js";
 import {
   drawBaseline, drawBoxes, drawGround, drawLines, drawNames, drawOver, drawReuses, drawViews, guarded, within,
@@ -27,8 +28,9 @@ const ROWS = {
 };
 const DEFAULTS = {
   plan: null, plan_index: 0, view: "map", colour: null, arena: null, baseline: true, memory: null, reach: 0,
-  selected: null, search: "", marked: null, step: null, span: null, flags: [], ghost: null, toolbar: true, strip: true,
-  heading: true, title: true, height: 520, room: 0, transposed: false, zoom: null, link: "",
+  selected: null, compared: null, search: "", marked: null, step: null, span: null, flags: [], ghost: null,
+  toolbar: true, strip: true, heading: true, title: true, height: 520, room: 0, picture: null,
+  transposed: false, window: null, zoom: null, link: "",
 };
 
 const FINEST = 2 ** 40; // the narrowest window is the whole divided by this
@@ -39,15 +41,16 @@ const toThousandths = (edge) => Math.round(edge * 1000) / 1000;
 export const charts = new Set();
 
 export class Chart {
-  /** `emit(event, value)` sends an event to the page: select, step, span, search, view, colour, arena or zoom. */
+  /** `emit(event, value)` sends an event to the page: select, compare, step, span, search, view, colour, arena, zoom. */
   constructor(parent, emit) {
     this.emit = emit;
     this.state = { ...DEFAULTS };
     this.received = {}; // last state from the page, by name
     this.sent = []; // selections that were sent to the page and are not confirmed
     this.sentZooms = []; // zooms that were sent to the page and are not confirmed
-    this.selected = this.hovered = -1;
+    this.selected = this.compared = this.hovered = -1;
     this.step = this.span = null; // a range of steps is [first, after the last]
+    this.overview = new Overview();
     this.tools = { raster: new Raster(), sheet: document.createElement("canvas") };
     this.parts = build({
       choose: (name, value) => this.choose(name, value),
@@ -115,7 +118,7 @@ export class Chart {
     this.pack = pack;
     this.plan = pack.plans[this.state.plan_index] ?? pack.plans[0];
     this.other = this.plan.twin ? pack.plans[this.candidate ? 1 : 0] : null;
-    this.selected = this.hovered = -1;
+    this.selected = this.compared = this.hovered = -1;
     this.scene = this.paints = this.hits = this.namer = null;
     if (!keep) this.win = null;
     else this.win.v0 = this.win.v1 = NaN; // keep the steps, reset slots and bytes
@@ -149,9 +152,11 @@ export class Chart {
     if (["view", "colour", "arena"].some((name) => name in fresh)) this.paints = null;
     if (["search", "marked", "arena"].some((name) => name in fresh)) this.search();
     if ("selected" in fresh) this.selected = this.rowOf(state.selected);
+    if ("compared" in fresh) this.compared = this.rowOf(state.compared);
     if ("step" in fresh) this.step = state.step ?? null;
     if ("span" in fresh) this.span = state.span;
     if ("ghost" in fresh || "selected" in fresh) this.ghost = this.ghostOf(state.ghost);
+    if ("window" in fresh && state.window && this.win) [this.win.t0, this.win.t1] = state.window;
     if ("zoom" in fresh) this.wanted = { zoom: state.zoom }; // layout() applies it, when the size of the scene is known
     this.showState();
     this.soon("layout");
@@ -173,6 +178,30 @@ export class Chart {
   ghostOf(ghost) {
     const row = ghost ? this.rowOf(ghost.id) : -1;
     return row < 0 ? null : { ...ghost, row };
+  }
+
+  /** Return {row, offset, birth} of the box that a drag from a pixel moves: the ghost or, with alt, the selected box. */
+  holdsGhost(x, y, alt) {
+    const row = this.ghost?.row ?? (alt ? this.selected : -1);
+    if (row < 0 || this.scene.view !== "map" || !this.wants?.("ghost")) return null;
+    const { offset, birth } = this.ghost ?? { offset: this.plan.offset[row], birth: this.plan.held(row).birth };
+    const [x0, y0, x1, y1] = this.plane.box(...this.ghostBox({ row, offset, birth }));
+    if (x < x0 || x > x1 || y < y0 || y > y1) return null;
+    return { row, offset, birth };
+  }
+
+  /** Return the box of a tried place: [t0, t1, v0, v1]. */
+  ghostBox({ row, offset, birth }) {
+    const { plan, scene } = this, held = plan.held(row), v0 = scene.v0[row] - plan.offset[row] + offset;
+    return [birth, birth + held.death - held.birth, v0, v0 + scene.v1[row] - scene.v0[row]];
+  }
+
+  moveGhost(from, { t, v }) {
+    const held = this.plan.held(from.row), most = this.plan.steps - (held.death - held.birth);
+    const offset = Math.max(0, Math.round(from.offset + v)), birth = Math.round(from.birth + t);
+    this.ghost = { row: from.row, offset, birth: Math.max(0, Math.min(most, birth)), conflicts: null };
+    this.emitSoon("ghost", { id: this.plan.ids.at(from.row), offset, birth: this.ghost.birth }, 120);
+    this.soon("over");
   }
 
   choose(name, value) {
@@ -325,9 +354,12 @@ export class Chart {
   drawBase() {
     const began = performance.now(), pen = this.pen(this.parts.base), sight = this.sight();
     const drawn = this.drawPicture(pen, sight);
+    if (this.zoomed) this.overview.draw(pen, sight, this.full);
+    else this.overview.hide();
     guarded(() => this.showFoot(sight, drawn));
     this.paintings = (this.paintings ?? 0) + 1;
     Object.assign(this.root.dataset, {
+      overview: this.zoomed ? "shown" : "",
       drawn: drawn.count,
       total: this.plan.n,
       window: [this.win.t0, this.win.t1].join(),
@@ -370,19 +402,22 @@ export class Chart {
     return { ...drawn, outlined };
   }
 
-  /** Download the visible picture as a PNG of twice its size on the screen. */
+  /** Download the visible picture as a PNG, in the size that the page sets or at twice the size on the screen. */
   save() {
     if (!this.plan || !this.win) return;
-    const { width, height, ratio } = this, sheet = document.createElement("canvas"), pen = sheet.getContext("2d");
-    Object.assign(sheet, { width: 2 * width, height: 2 * height });
-    Object.assign(this, { ratio: 2, look: null }); // the hatch depends on the pixel ratio, so lookOf must run again
+    const [w, h] = this.state.picture ?? [2 * this.width, 2 * this.height], ratio = w / this.width;
+    const { width, height, plot, strip, ratio: shown } = this, high = h / ratio;
+    const sheet = document.createElement("canvas"), pen = sheet.getContext("2d");
+    Object.assign(sheet, { width: w, height: h });
+    // The hatch depends on the pixel ratio, so lookOf must run again.
+    Object.assign(this, { ratio, height: high, look: null }, rectangles(width, high, this.state));
     const sight = this.sight();
-    pen.scale(2, 2);
+    pen.setTransform(ratio, 0, 0, ratio, 0, 0);
     pen.fillStyle = css(sight.look.solid);
-    pen.fillRect(0, 0, width, height);
+    pen.fillRect(0, 0, width, high);
     this.drawPicture(pen, sight);
     guarded(() => drawOverlay(pen, sight, this));
-    Object.assign(this, { ratio, look: null });
+    Object.assign(this, { ratio: shown, height, plot, strip, look: null });
     const link = document.createElement("a");
     link.download = `${this.plan.name || "plan"}.${this.plan.planner}.${this.state.view}.png`;
     link.href = sheet.toDataURL("image/png");
@@ -392,6 +427,7 @@ export class Chart {
   drawOver() {
     guarded(() => drawOverlay(this.pen(this.parts.over), this.sight(), this));
     this.root.dataset.selected = this.selected >= 0 ? this.plan.ids.at(this.selected) : "";
+    this.root.dataset.compared = this.compared >= 0 ? this.plan.ids.at(this.compared) : "";
   }
 
   showFoot(sight, drawn) {
@@ -444,9 +480,10 @@ export class Chart {
     this.share({ window: [t0, t1], levels: [v0, v1], scene: this.scene });
   }
 
-  /** Show a window at a distance from the window `from`: `t` steps and `v` along the other axis. */
-  pan({ t0, t1, v0, v1 }, { t, v }) {
-    Object.assign(this.win, { t0: t0 - t, t1: t1 - t, v0: v0 - v, v1: v1 - v });
+  /** Centre the window on a point of the data and keep the zoom. */
+  lookAt({ t, v }) {
+    const { t0, t1, v0, v1 } = this.win, dt = t - (t0 + t1) / 2, dv = v - (v0 + v1) / 2;
+    Object.assign(this.win, { t0: t0 + dt, t1: t1 + dt, v0: v0 + dv, v1: v1 + dv });
     this.moved();
   }
 
@@ -483,6 +520,10 @@ export class Chart {
     this.selected = row;
     this.state.selected = id;
     this.sent.push(id);
+    if (row < 0) {
+      this.compared = -1;
+      this.state.compared = null;
+    }
     if (how !== "click") {
       this.parts.tip.hidden = true;
       if (row >= 0) this.reveal(row);
@@ -491,6 +532,14 @@ export class Chart {
     this.parts.live.textContent = lines || "selection cleared";
     this.share({ selected: id });
     this.emit("select", { id, row, how });
+    this.soon("over");
+  }
+
+  compare(row) {
+    this.compared = row;
+    this.state.compared = this.plan.ids.at(row);
+    this.share({ compared: this.state.compared });
+    this.emit("compare", { id: this.state.compared, row });
     this.soon("over");
   }
 
@@ -520,7 +569,7 @@ export class Chart {
     if (arena) this.goStep(arena.peak_step);
   }
 
-  /** Clear selection, step and range of steps. */
+  /** Clear selection, comparison, step and range of steps. */
   clear() {
     this.step = this.state.step = null;
     this.share({ step: null });
@@ -587,7 +636,7 @@ export class Chart {
     }
   }
 
-  follow({ window, levels, scene, selected, step, span }) {
+  follow({ window, levels, scene, selected, compared, step, span }) {
     if (window !== undefined) {
       [this.win.t0, this.win.t1] = window;
       // Only charts with the same view and the same range of v share the visible part of v.
@@ -598,6 +647,10 @@ export class Chart {
     if (selected !== undefined) {
       this.state.selected = selected;
       this.selected = this.rowOf(selected);
+    }
+    if (compared !== undefined) {
+      this.state.compared = compared;
+      this.compared = this.rowOf(compared);
     }
     if (step !== undefined) this.step = this.state.step = step;
     if (span !== undefined) this.span = this.state.span = span;

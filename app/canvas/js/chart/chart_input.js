@@ -15,11 +15,6 @@ function lineOf([heading, text]) {
   return [el("span", { class: "head" }, heading), el("span", {}, text)];
 }
 
-/** Return [x, y, distance]: the midpoint of two fingers, and their distance. */
-function spread([[x0, y0], [x1, y1]]) {
-  return [(x0 + x1) / 2, (y0 + y1) / 2, Math.max(FINGERS, Math.hypot(x1 - x0, y1 - y0))];
-}
-
 export class ChartInput {
   constructor(chart) {
     this.chart = chart;
@@ -48,11 +43,11 @@ export class ChartInput {
   // --- hover -----------------------------------------------------------------------------------------------------
 
   onMove(event) {
-    const { chart, fingers } = this;
+    const { chart } = this;
     if (!chart.plan || !chart.win) return;
-    const [x, y] = this.at(event), before = [...fingers.values()];
-    if (fingers.has(event.pointerId)) fingers.set(event.pointerId, [x, y]);
-    if (before.length === 2) this.onPinch(before, [...fingers.values()]);
+    const [x, y] = this.at(event);
+    if (this.fingers.has(event.pointerId)) this.fingers.set(event.pointerId, [x, y]);
+    if (this.pinch) this.onPinch();
     else if (this.drag) this.onDrag(x, y);
     else this.hover(x, y);
   }
@@ -103,7 +98,8 @@ export class ChartInput {
     const [x, y] = this.at(event);
     chart.stage.setPointerCapture(event.pointerId);
     this.fingers.set(event.pointerId, [x, y]);
-    this.drag = this.fingers.size === 1 ? { x, y, win: { ...chart.win }, moved: false } : null;
+    if (this.fingers.size === 2) this.beginPinch();
+    else this.drag = { x, y, win: { ...chart.win }, moved: false, ghost: chart.holdsGhost(x, y, event.altKey) };
     if (this.drag && chart.strip && inside(chart.strip, x, y)) this.drag.from = chart.plane.at(x, y).t;
   }
 
@@ -117,7 +113,13 @@ export class ChartInput {
       chart.soon("over");
       return;
     }
-    chart.pan(drag.win, chart.plane.delta(dx, dy));
+    const { t, v } = chart.plane.delta(dx, dy), { t0, t1, v0, v1 } = drag.win;
+    if (drag.ghost) {
+      chart.moveGhost(drag.ghost, { t, v });
+      return;
+    }
+    Object.assign(chart.win, { t0: t0 - t, t1: t1 - t, v0: v0 - v, v1: v1 - v });
+    chart.moved();
   }
 
   onUp(event) {
@@ -129,24 +131,60 @@ export class ChartInput {
       chart.goStep(Math.floor(chart.plane.at(x, y).t));
       return;
     }
+    const there = chart.overview.at(x, y);
+    if (there) {
+      chart.lookAt(there);
+      return;
+    }
     const row = chart.pick(x, y);
-    if (row >= 0) chart.select(row, "click");
+    if (row < 0) return;
+    if (!event.shiftKey) chart.select(row, "click");
+    else if (row !== chart.selected) chart.compare(row);
   }
 
   // --- two fingers -----------------------------------------------------------------------------------------------
 
-  /** Zoom by the change in the distance of two fingers, and move the picture with their midpoint. */
-  onPinch(before, after) {
-    const { chart } = this, [x0, y0, apart0] = spread(before), [x1, y1, apart1] = spread(after);
-    chart.zoom(apart0 / apart1, chart.plane.at(x0, y0), { steps: true, levels: true });
-    chart.pan(chart.win, chart.plane.delta(x1 - x0, y1 - y0));
+  /** Start a pinch. It zooms at the midpoint of two fingers; along one axis only if the fingers are along that axis. */
+  beginPinch() {
+    const { middle, apart, across } = this.spread(), { plane, win } = this.chart;
+    const [onSteps, onLevels] = plane.turned(...across);
+    this.drag = null;
+    this.pinch = {
+      win: { ...win },
+      apart: Math.max(FINGERS, apart),
+      under: plane.at(...middle),
+      steps: onLevels <= 2 * onSteps,
+      levels: onSteps <= 2 * onLevels,
+    };
+  }
+
+  onPinch() {
+    const { chart, pinch } = this, { middle, apart } = this.spread(), { win, under, steps, levels } = pinch;
+    const factor = pinch.apart / Math.max(FINGERS, apart), { t, v } = under, w = chart.win;
+    Object.assign(w, win);
+    if (steps) Object.assign(w, { t0: t + (win.t0 - t) * factor, t1: t + (win.t1 - t) * factor });
+    if (levels) Object.assign(w, { v0: v + (win.v0 - v) * factor, v1: v + (win.v1 - v) * factor });
+    const now = chart.plane.at(...middle), dt = t - now.t, dv = v - now.v;
+    Object.assign(w, { t0: w.t0 + dt, t1: w.t1 + dt, v0: w.v0 + dv, v1: w.v1 + dv });
+    chart.moved();
+  }
+
+  /** Return the midpoint of two fingers, their distance, and their distance along x and y. */
+  spread() {
+    const [[x0, y0], [x1, y1]] = this.fingers.values();
+    return {
+      middle: [(x0 + x1) / 2, (y0 + y1) / 2],
+      apart: Math.hypot(x1 - x0, y1 - y0),
+      across: [Math.abs(x1 - x0), Math.abs(y1 - y0)],
+    };
   }
 
   /** End a touch and return its drag. A finger that remains after a pinch moves the picture and does not click. */
   endTouch(event) {
     this.fingers.delete(event.pointerId);
-    const { drag } = this, [rest] = this.fingers.values();
-    this.drag = rest ? { x: rest[0], y: rest[1], win: { ...this.chart.win }, moved: true } : null;
+    const { drag, pinch } = this, [rest] = this.fingers.values();
+    this.drag = this.pinch = null;
+    if (pinch && rest) this.drag = { x: rest[0], y: rest[1], win: { ...this.chart.win }, moved: true };
     return drag;
   }
 
@@ -177,7 +215,7 @@ export class ChartInput {
     const middle = { t: (win.t0 + win.t1) / 2, v: (win.v0 + win.v1) / 2 };
     const actions = {
       Escape: () => chart.clear(),
-      "/": () => chart.find.focus(),
+      "/": () => (state.toolbar ? chart.find.focus() : chart.emit("focus_search", true)),
       Enter: () => chart.nextHit(event.shiftKey ? -1 : 1),
       p: () => chart.toPeak(),
       t: () => chart.choose("transposed", !state.transposed),

@@ -59,7 +59,7 @@ export function build(actions) {
     button("⇄", "swap axes (t)", () => actions.swap()),
     button("peak", "go to the peak (p)", () => actions.toPeak()),
     button("zoom out", "show everything (double-click)", () => actions.fit()),
-    button("PNG", "save as PNG at double size", () => actions.save()),
+    button("PNG", "save as PNG, at double size or at the size set on Export", () => actions.save()),
   );
   const foot = el("div", { class: "foot" }, legend, status);
   const root = el("div", { class: "tmmu-canvas" }, title, bar, stage, foot, live);

@@ -94,9 +94,10 @@ function streamlit({ data, parentElement, setTriggerValue }) {
   }
   if (!data) return;
   const { events = [], ...state } = data, wanted = new Set(events);
-  show(parentElement, state, (event, value) => {
+  const chart = show(parentElement, state, (event, value) => {
     if (wanted.has(event)) setTriggerValue(event, { value });
   });
+  chart.wants = (event) => wanted.has(event);
   return () => {
     mounted.get(parentElement)?.destroy();
     mounted.delete(parentElement);

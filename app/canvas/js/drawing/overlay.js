@@ -9,18 +9,21 @@ import { rangeWords, shortBytes, shortened, stepName } from "../base/formats.js"
 const SMALLEST = 5; // pixels: the least size of a frame
 const CONFLICT = "#D55E00", LEGAL = "#009E73", FLAG = "#7A3E9D";
 
-/** Draw the overlay of a chart. Its rows `selected` and `hovered` are −1 for none. */
+/** Draw the overlay of a chart. Its rows `selected`, `compared` and `hovered` are −1 for none. */
 export function drawOverlay(pen, sight, chart) {
-  const { selected, hovered, step, ghost } = chart;
+  const { selected, compared, hovered, step, ghost } = chart;
   const { x, y, w, h } = sight.plot;
   within(pen, { x: x - 3, y: y - 3, w: w + 6, h: h + 6 }, () => {
     if (selected >= 0) drawHandoffs(pen, sight, selected);
     if (chart.other && chart.state.baseline && sight.scene.view === "map") {
-      for (const row of [selected, hovered]) if (row >= 0) drawMove(pen, sight, row, chart.candidate);
+      const rows = movedRows(sight.plan, chart);
+      chart.root.dataset.moves = rows.size;
+      for (const row of rows) drawMove(pen, sight, row, chart.candidate);
     }
-    if (hovered >= 0) drawFrame(pen, sight, hovered, 1);
-    if (selected >= 0) drawFrame(pen, sight, selected, 2);
-    if (ghost && sight.scene.view === "map") drawGhost(pen, sight, ghost);
+    if (hovered >= 0) drawFrame(pen, sight, hovered, [], 1);
+    if (compared >= 0) drawFrame(pen, sight, compared, [5, 3], 2);
+    if (selected >= 0) drawFrame(pen, sight, selected, [], 2);
+    if (ghost && sight.scene.view === "map") drawGhost(pen, sight, ghost, chart.ghostBox(ghost));
   });
   if (chart.span) drawSpan(pen, sight, chart.span);
   drawFlags(pen, sight, chart.state.flags ?? []);
@@ -75,25 +78,26 @@ function label(pen, look, text, x, y, ground = "#111") {
 }
 
 /** Draw a black frame with a white border around a row's box, visible on every colour in both themes. */
-function drawFrame(pen, { plan, scene, plane, shown }, row, width) {
+function drawFrame(pen, { plan, scene, plane, shown }, row, dash, width) {
   if (!shown[plan.arena[row]]) return;
   const [x0, y0, x1, y1] = plane.seenBox(plan.birth[row], plan.death[row], scene.v0[row], scene.v1[row]);
   if (x1 < x0 || y1 < y0) return;
   const [left, right] = widened(x0, x1), [top, bottom] = widened(y0, y1);
   const at = [left, top, right - left, bottom - top].map(Math.round);
-  for (const [ink, line] of [["rgba(255,255,255,0.9)", width + 2], ["#000", width]]) {
+  for (const [ink, line, pattern] of [["rgba(255,255,255,0.9)", width + 2, []], ["#000", width, dash]]) {
+    pen.setLineDash(pattern);
     pen.strokeStyle = ink;
     pen.lineWidth = line;
     pen.strokeRect(...at);
   }
+  pen.setLineDash([]);
 }
 
 /** Draw the selected storage at a tried place, its conflicts in red, and the arena size for that place. */
-function drawGhost(pen, { plan, plane, scene }, { row: moved, offset, birth, conflicts, legal, extent }) {
-  const own = plan.held(moved), base = scene.v0[moved] - plan.offset[moved], end = birth + own.death - own.birth;
-  const box = plane.box(birth, end, base + offset, base + offset + scene.v1[moved] - scene.v0[moved]);
-  const [x0, y0, x1, y1] = box.map(Math.round), ink = legal ? LEGAL : CONFLICT;
-  for (const row of conflicts) {
+function drawGhost(pen, { plan, plane, scene, look }, ghost, box) {
+  const [x0, y0, x1, y1] = plane.box(...box).map(Math.round);
+  const ink = ghost.conflicts === null ? look.line : ghost.legal ? LEGAL : CONFLICT;
+  for (const row of ghost.conflicts ?? []) {
     const held = plan.held(row), [a, b, c, d] = plane.seenBox(held.birth, held.death, scene.v0[row], scene.v1[row]);
     if (c < a || d < b) continue;
     pen.fillStyle = "rgba(213,94,0,0.35)";
@@ -110,15 +114,37 @@ function drawGhost(pen, { plan, plane, scene }, { row: moved, offset, birth, con
   pen.strokeStyle = ink;
   pen.lineWidth = 2;
   pen.strokeRect(x0, y0, x1 - x0, y1 - y0);
-  stroke(pen, plane.levelLine(base + extent, birth, end), [6, 4]);
+  if (ghost.extent !== undefined) {
+    const top = scene.v0[ghost.row] - plan.offset[ghost.row] + ghost.extent;
+    stroke(pen, plane.levelLine(top, ...box.slice(0, 2)), [6, 4]);
+  }
+  pen.setLineDash([]);
 }
 
-/** If a tensor has another offset in the baseline, draw an arrow from its box there to its box in the candidate. */
-function drawMove(pen, { plan, other, scene, plane, shown, look }, row, candidate) {
+const MOST_MOVES = 12;
+
+/** Return the rows whose move from the baseline is drawn: the selected and hovered row, and all moved rows if few. */
+function movedRows(plan, chart) {
+  if (chart.moves?.plan !== plan) {
+    const rows = [];
+    for (let i = 0; i < plan.n && rows.length <= MOST_MOVES; i++) if (elsewhere(plan, chart.other, i)) rows.push(i);
+    chart.moves = { plan, rows: rows.length > MOST_MOVES ? [] : rows };
+  }
+  const looked = [chart.selected, chart.hovered].filter((row) => row >= 0 && elsewhere(plan, chart.other, row));
+  return new Set([...chart.moves.rows, ...looked]);
+}
+
+function elsewhere(plan, other, row) {
   const twin = plan.twin[row] - 1;
-  if (twin < 0 || plan.isView[row] || !shown[plan.arena[row]] || plan.offset[row] === other.offset[twin]) return;
-  if (plan.arenas[plan.arena[row]].name !== other.arenas[other.arena[twin]].name) return;
-  const base = scene.v0[row] - plan.offset[row], half = plan.size[row] / 2;
+  if (twin < 0 || plan.isView[row]) return false;
+  if (plan.arenas[plan.arena[row]].name !== other.arenas[other.arena[twin]].name) return false;
+  return plan.offset[row] !== other.offset[twin];
+}
+
+/** Draw an arrow from the centre of a tensor's box in the baseline to the centre of its box in the candidate. */
+function drawMove(pen, { plan, other, scene, plane, shown, look }, row, candidate) {
+  if (!shown[plan.arena[row]]) return;
+  const twin = plan.twin[row] - 1, base = scene.v0[row] - plan.offset[row], half = plan.size[row] / 2;
   const here = plane.point((plan.birth[row] + plan.death[row]) / 2, scene.v0[row] + half);
   const there = plane.point((other.birth[twin] + other.death[twin]) / 2, base + other.offset[twin] + half);
   const [from, to] = candidate ? [there, here] : [here, there];
