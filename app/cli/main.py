@@ -118,8 +118,7 @@ def build(commands: Sequence[str] = COMMANDS) -> typer.Typer:
 
     @app.callback(invoke_without_command=True)
     def whole(
-        context: typer.Context,
-        version: bool = typer.Option(False, "--version", help="Show the version and exit."),
+        context: typer.Context, version: bool = typer.Option(False, "--version", help="Show the version and exit.")
     ) -> int:
         if version:
             print(version_line())

@@ -134,13 +134,7 @@ def resolve(name: str, request: PlanRequest) -> Resolved:
 
 
 def resolve_opened(
-    opened: Opened,
-    name: str,
-    request: PlanRequest,
-    *,
-    plans_too: bool = True,
-    graph: Graph | None = None,
-    **how: Any,
+    opened: Opened, name: str, request: PlanRequest, *, plans_too: bool = True, graph: Graph | None = None, **how: Any
 ) -> Resolved:
     """Return the plan of an opened file: plan a graph or instance, or verify a finished plan.
 

@@ -5,9 +5,13 @@ plans give equal files, because the report contains no time and no machine name.
 """
 
 import base64
+import shutil
+import subprocess
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import jinja2
@@ -18,6 +22,7 @@ from app.canvas.script import canvas_script, viewer_script
 from app.report.pictures import ACCOUNT_LOOKS, LEDGER_HEIGHT, WIDTH, Sheet, Theme, ledger_figure, patterns, still
 from app.texts import glossary, numbers, totals_text
 from app.texts.palette import default_scheme, row_colours
+from tmmu_core.base.errors import UnwritableOutput
 from tmmu_core.formats.planfile.compare_plans import KINDS, Comparison, TensorChange, compare
 from tmmu_core.formats.planfile.trace import METRIC_SCHEMA, TRACE_SCHEMA
 from tmmu_core.graph.modules.module_paths import modules_of
@@ -38,6 +43,9 @@ from tmmu_core.plans.model import PLAN_SCHEMA, ArenaSummary, Plan
 
 ALIVE, LARGEST, HANDOFFS, CHANGED, FINDINGS = 120, 60, 200, 120, 40
 """Maximum number of rows of each table. The caption shows the number of all rows."""
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "microsoft-edge")
+PDF_SECONDS = 120
+"""Maximum duration of a conversion to PDF."""
 
 
 class Known(NamedTuple):
@@ -149,6 +157,29 @@ def viewer_page() -> bytes:
     return page.replace("/* style */", style()).replace("/* script */", viewer_script()).encode()
 
 
+def browser() -> str | None:
+    """Return the path of an installed browser that can print; ``None`` without one."""
+    return next((path for name in BROWSERS if (path := shutil.which(name))), None)
+
+
+def pdf(report: bytes) -> bytes:
+    """Return an HTML report as PDF. Raises ``UnwritableOutput`` without a browser, or if it writes no file."""
+    program = browser()
+    if program is None:
+        raise UnwritableOutput("a PDF needs a browser, and none is installed.", "Install Chromium, or write OUT.html.")
+    with TemporaryDirectory() as folder:
+        page, paper = Path(folder) / "report.html", Path(folder) / "report.pdf"
+        page.write_bytes(report)
+        options = ["--headless", "--no-sandbox", "--disable-gpu", "--no-pdf-header-footer"]
+        options += [f"--user-data-dir={folder}/profile", f"--print-to-pdf={paper}"]
+        try:
+            subprocess.run([program, *options, page.as_uri()], capture_output=True, timeout=PDF_SECONDS)
+            return paper.read_bytes()
+        except (OSError, subprocess.TimeoutExpired) as error:
+            hint = "Write OUT.html, and print this file in a browser."
+            raise UnwritableOutput(f"the browser did not print the report: {error}.", hint) from error
+
+
 # --- template values ----------------------------------------------------------------------------------
 
 
@@ -157,17 +188,17 @@ def _arena(plan: Plan, summary: ArenaSummary, theme: Theme) -> dict[str, Any]:
     ledger = waste_ledger(plan, summary.name)
     peak_step = peak_step_of(plan, summary.name)[0] if plan.steps else 0
     at_peak = alive_at(plan, peak_step, summary.name).tolist() if plan.steps else []
+    slots = reuse = numbers.NO_SLOTS
     live = f"max live {summary.max_live:,}"
-    slots = numbers.NO_SLOTS
     if plan.has_slots:
         slots, live = f"{summary.slots:,}", "slots = max live" if summary.slots == summary.max_live else live
-    reuse = numbers.ratio(metrics.reuse_ratio(summary.slots, summary.storages))
+        reuse = numbers.ratio(metrics.reuse_ratio(summary.slots, summary.storages))
     accounts = ledger.at(peak_step).items() if plan.steps else ()
     return {
         "claim": claim(plan, summary.name),
         "summary": summary,
         "headroom": "no capacity" if summary.headroom_bytes is None else numbers.full_bytes(summary.headroom_bytes),
-        "reuse": reuse if plan.has_slots else numbers.NO_SLOTS,
+        "reuse": reuse,
         "slots": f"{slots} ({live})",
         "figure": ledger_figure(plan, ledger, Sheet(WIDTH, LEDGER_HEIGHT, theme)) if plan.steps else "",
         "at_peak": [
@@ -200,7 +231,7 @@ def _origin(solution: Solution) -> Origin:
 
 
 def _judged(verified: Verdict, linted: Verdict) -> list[dict[str, Any]]:
-    """Return the template values of both verdicts. A plan whose only errors are exceeded capacities counts as valid."""
+    """Return the template values of both verdicts. A plan whose only errors are exceeded capacities is called valid."""
     over = {error.message for error in verified.errors if error.rule == "capacity"}
     rows = []
     for who, verdict in (("verifier", verified), ("lint", linted)):
@@ -211,10 +242,9 @@ def _judged(verified: Verdict, linted: Verdict) -> list[dict[str, Any]]:
             text = "valid plan, over its capacity"
         if verdict.warnings:
             text += ", " + numbers.count(len(verdict.warnings), "warning")
-        shown = numbers.of(min(FINDINGS, len(verdict.findings)), len(verdict.findings), "finding")
-        rows.append(
-            {"who": who, "ok": verdict.ok, "text": text, "findings": verdict.findings[:FINDINGS], "shown": shown}
-        )
+        shown = verdict.findings[:FINDINGS]
+        caption = numbers.of(len(shown), len(verdict.findings), "finding")
+        rows.append({"who": who, "ok": verdict.ok, "text": text, "findings": shown, "shown": caption})
     return rows
 
 
@@ -224,12 +254,10 @@ def _comparison(comparison: Comparison) -> dict[str, Any]:
 
     changed = list(islice(comparison.changes(), CHANGED))
     fields = ("peak_live_bytes", "extent_bytes", "committed_bytes")
+    arenas = comparison.arenas
     return {
         "of": comparison,
-        "arenas": [
-            (a.name, *(numbers.change(figure(a.left, f), figure(a.right, f)) for f in fields))
-            for a in comparison.arenas
-        ],
+        "arenas": [(a.name, *(numbers.change(figure(a.left, f), figure(a.right, f)) for f in fields)) for a in arenas],
         "totals": [(kind.replace("_", " "), *comparison.totals[kind]) for kind in KINDS if comparison.totals[kind][0]],
         "changed": [(c.tensor_id, ", ".join(c.kinds).replace("_", " "), *_moved(c, comparison)) for c in changed],
         "changed_shown": numbers.of(len(changed), int((comparison.kinds != 0).sum()), "changed tensor"),

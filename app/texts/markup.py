@@ -122,13 +122,14 @@ def _environment() -> jinja2.Environment:
         return Markup(help_on(label, defined(TERM_OF.get(label, label))))
 
     loader = jinja2.FunctionLoader(lambda name: (files(__package__) / name).read_text(encoding="utf-8"))
-    made = jinja2.Environment(
+    environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, loader=loader
     )
-    made.filters.update(full=words.full_bytes, short=words.short_bytes, exact=words.exact_bytes, offset=words.offset)
-    made.filters.update(tensor=tensor, term=term, explained=lambda text: Markup(explained(esc(text))))
-    made.globals.update(words=words)
-    return made
+    environment.filters |= {"full": words.full_bytes, "short": words.short_bytes, "exact": words.exact_bytes}
+    environment.filters |= {"offset": words.offset, "tensor": tensor, "term": term}
+    environment.filters["explained"] = lambda text: Markup(explained(esc(text)))
+    environment.globals["words"] = words
+    return environment
 
 
 def strip(arenas: Sequence[ArenaSummary], define: Mapping[str, str], *, slots: bool = True) -> str:
@@ -153,12 +154,10 @@ def error_card(card: Mapping[str, Any]) -> str:
     folded = [words.count(sum(readers.count(",") + 1 for readers, _ in rest), "other reader")] if rest else []
     folded += ["the error record"] if record else []
     text = " · ".join(folded)
-    shown = {
-        key: card.get(key) for key in ("title", "code", "number", "severity", "message", "source", "place", "hint")
-    }
+    keys = ("title", "code", "number", "severity", "message", "source", "place", "hint")
     return fragment(
         "error_card",
-        card=shown,
+        card={key: card.get(key) for key in keys},
         near=near,
         rest=rest,
         record=json.dumps(record, indent=2, ensure_ascii=False) if record else "",
@@ -185,12 +184,9 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: Iterab
         + "</tr>"
         for k, row in enumerate(rows)
     )
-    return scrolling("tm-table", "table", f"<thead><tr>{ths}</tr></thead><tbody>{trs}</tbody>")
-
-
-def scrolling(kind: str, name: str, body: str) -> str:
-    """Return a table with the rows ``body`` (HTML). A table wider than the page can be scrolled by keyboard too."""
-    return f'<div class="tm {kind}" tabindex="0" role="region" aria-label="{name}"><table>{body}</table></div>'
+    scrollable = 'tabindex="0" role="region" aria-label="table"'  # also with the keyboard
+    body = f"<thead><tr>{ths}</tr></thead><tbody>{trs}</tbody>"
+    return f'<div class="tm tm-table" {scrollable}><table>{body}</table></div>'
 
 
 TERM_OF = {

@@ -20,9 +20,9 @@ NO_SLOTS = "–"
 WHY_NO_SLOTS = "This planner assigns offsets, not slots."
 
 
-def exact_bytes(n: int | None) -> str:
+def exact_bytes(n: int) -> str:
     """Return exact bytes: ``1,572,864 B``."""
-    return UNKNOWN if n is None else f"{int(n):,} B".replace("-", "−")
+    return f"{int(n):,} B".replace("-", "−")
 
 
 def full_bytes(n: int | None) -> str:
@@ -37,27 +37,23 @@ def round_bytes(n: int) -> str:
     return short_bytes(n).replace(".00 ", " ").replace(".0 ", " ")
 
 
-def capacity(n: int | None) -> str:
+def capacity(n: int) -> str:
     """Return a capacity as bytes, or ``unlimited``."""
-    return UNKNOWN if n is None else "unlimited" if n >= UNLIMITED else full_bytes(n)
+    return "unlimited" if n >= UNLIMITED else full_bytes(n)
 
 
-def offset(n: int | None) -> str:
+def offset(n: int) -> str:
     """Return an offset: ``1,998,848 (0x1E8000)``."""
-    return UNKNOWN if n is None else f"{int(n):,} (0x{int(n):X})"
+    return f"{int(n):,} (0x{int(n):X})"
 
 
-def delta_bytes(n: int | None) -> str:
+def delta_bytes(n: int) -> str:
     """Return a change of bytes with its sign: ``+1.50 MiB``, ``−24 B``, ``±0 B``."""
-    if n is None:
-        return UNKNOWN
     return "±0 B" if n == 0 else ("+" if n > 0 else "") + short_bytes(n)
 
 
-def count(n: int | None, noun: str = "", plural: str = "") -> str:
+def count(n: int, noun: str = "", plural: str = "") -> str:
     """Return a count with its noun: ``1 slot``, ``1,204 slots``."""
-    if n is None:
-        return f"{UNKNOWN} {plural or noun + 's'}" if noun else UNKNOWN
     return f"{n:,} {noun if n == 1 else plural or noun + 's'}" if noun else f"{n:,}"
 
 
@@ -66,13 +62,11 @@ def grouped(text: object) -> str:
     return re.sub(r"(?<![\w.,^])\d{4,}(?![\w.])", lambda found: f"{int(found[0]):,}", str(text))
 
 
-def percent(part: int | None, whole: int | None) -> str:
+def percent(part: int, whole: int) -> str:
     """Return ``part / whole`` in percent with one decimal, rounded half up.
 
     A share below 0.05 % that is not 0 is ``<0.1 %``.
     """
-    if part is None or whole is None:
-        return UNKNOWN
     if whole == 0:
         return "0 %" if part == 0 else UNKNOWN
     tenths = (abs(part) * 1000 * 2 + whole) // (2 * whole)
@@ -99,9 +93,9 @@ def live_range(birth: int, death: int) -> str:
     return f"[{birth:,}, {death:,})"
 
 
-def short_hash(digest: bytes | None) -> str:
+def short_hash(digest: bytes) -> str:
     """Return the first twelve hex digits of a digest."""
-    return UNKNOWN if not digest else digest.hex()[:12]
+    return digest.hex()[:12]
 
 
 def shape(dims: Iterable[int | str]) -> str:
@@ -138,10 +132,8 @@ def change(before: str, after: str) -> str:
     return before if before == after else f"{before} → {after}"
 
 
-def gap(extent: int | None, bound: int | None) -> str:
+def gap(extent: int, bound: int) -> str:
     """Return the gap between an arena size and its lower bound, in percent of the bound."""
-    if extent is None or bound is None:
-        return UNKNOWN
     return over_bound(extent - bound, bound)
 
 
@@ -152,14 +144,14 @@ def over_bound(over: int, bound: int) -> str:
 
 def runs(ranks: Sequence[int], most: int = 4) -> str:
     """Return ascending ranks as ranges: ``0–7, 16–23 and 40 more``."""
-    found: list[list[int]] = []
+    ranges: list[list[int]] = []
     for rank in ranks:
-        if found and rank == found[-1][1] + 1:
-            found[-1][1] = rank
+        if ranges and rank == ranges[-1][1] + 1:
+            ranges[-1][1] = rank
         else:
-            found.append([rank, rank])
-    parts = [f"{a}" if a == b else f"{a}–{b}" for a, b in found[:most]]
-    rest = sum(b - a + 1 for a, b in found[most:])
+            ranges.append([rank, rank])
+    parts = [f"{a}" if a == b else f"{a}–{b}" for a, b in ranges[:most]]
+    rest = sum(b - a + 1 for a, b in ranges[most:])
     return ", ".join(parts) + (f" and {rest:,} more" if rest else "")
 
 
@@ -173,16 +165,10 @@ def unknown_operators(found: Sequence[UnknownOperator]) -> str:
 
 def ticks(top: int, most: int = 5) -> list[int]:
     """Return round byte counts from 0 to about ``top`` for an axis, at most ``most`` intervals."""
-    if top <= 0:
-        return [0]
     unit = 1
     while unit * 1024 <= top:
         unit *= 1024
-    step = unit
-    for factor in (1, 2, 5, 10, 20, 50, 100, 200, 500):
-        if top <= most * unit * factor:
-            step = unit * factor
-            break
+    step = next(unit * factor for factor in (1, 2, 5, 10, 20, 50, 100, 200, 500) if top <= most * unit * factor)
     if unit > 1 and top <= 2 * unit:  # between one and two units, use quarters
         step = unit // 4 if top <= unit + unit // 4 else unit // 2
     return list(range(0, top + 1, step))

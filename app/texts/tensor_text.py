@@ -45,7 +45,7 @@ FIT_WORDS = {
 
 @dataclass(frozen=True)
 class Neighbours:
-    """The previous and next tensor of the same slot (``None`` for no such tensor), and the number of its tensors."""
+    """The tensors before and after a tensor in its slot, if there are any, and the number of tensors in the slot."""
 
     before: str | None
     after: str | None
@@ -55,13 +55,11 @@ class Neighbours:
 def neighbours(plan: Plan, tensor_id: str) -> Neighbours:
     """Return the neighbours of a tensor in its slot."""
     row = plan.row_of[tensor_id]
-    heads: dict[int, int] = {}
+    name_of: dict[int, str] = {}
     for r in _in_order(plan, (plan.arena == plan.arena[row]) & (plan.logical_slot == plan.logical_slot[row])):
-        heads.setdefault(int(plan.generation[r]), r)
-    generations = sorted(heads)
-    place = generations.index(int(plan.generation[row]))
-    tenants = [None, *(plan.tensor_ids[heads[generation]] for generation in generations), None]
-    return Neighbours(tenants[place], tenants[place + 2], len(generations))
+        name_of.setdefault(int(plan.generation[r]), plan.tensor_ids[r])
+    generation = int(plan.generation[row])  # generations count from 0
+    return Neighbours(name_of.get(generation - 1), name_of.get(generation + 1), len(name_of))
 
 
 def _in_order(plan: Plan, mask: Any) -> list[int]:

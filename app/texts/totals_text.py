@@ -15,10 +15,11 @@ COST = "reuse cost"
 def rows(plan: Plan, name: Callable[[str], str] = str) -> tuple[tuple[str, str], ...]:
     """Return ``(name, figure)`` of each total. ``name``: function that escapes the name of a node."""
     sums = totals(plan)
+    step = numbers.step(sums.peak_step, plan.node_at(sums.peak_step))
     least = sum(arena.reuse_cost_lower_bound or 0 for arena in plan.arenas)
     cost = () if sums.reuse_cost is None else ((COST, reuse_cost(sums.reuse_cost, least)),)
     return (
-        (PEAK, f"{numbers.full_bytes(sums.peak_live_bytes)} at {name(peak_at(plan))}"),
+        (PEAK, f"{numbers.full_bytes(sums.peak_live_bytes)} at {name(step)}"),
         (EXTENT, numbers.full_bytes(sums.extent_bytes)),
         (BOUND, numbers.full_bytes(sums.lower_bound_bytes)),
         (GAP, numbers.over_bound(*sums.gap)),
@@ -58,12 +59,6 @@ def chips(plan: Plan) -> list[str]:
     ]
 
 
-def peak_at(plan: Plan) -> str:
-    """Return the step of the peak over all arenas, with its node."""
-    step = totals(plan).peak_step
-    return numbers.step(step, plan.node_at(step))
-
-
 def better(found: Better | None, option: str = "--planner auto") -> str:
     """Return a hint about a planner that needs less memory: ``auto needs 7.20 MiB, 25 % less: add --planner auto``."""
     if found is None:
@@ -81,13 +76,15 @@ def handoffs(plan: Plan) -> str:
 def changed(before: Plan, after: Plan) -> str:
     """Return the byte changes between two plans as HTML: ``slots → greedy: activations 9 MiB → 7 MiB``."""
     both = [arena for arena in after.arenas if arena.name in before.arena_of]
-    figures = [(arena.name, before.arena_of[arena.name].extent_bytes, arena.extent_bytes) for arena in both]
-    figures = [(name, a, b) for name, a, b in figures if a != b]
+    sizes = [(arena.name, before.arena_of[arena.name].extent_bytes, arena.extent_bytes) for arena in both]
+    sizes = [(name, old, new) for name, old, new in sizes if old != new]
     parts = []
-    for name, a, b in [*figures, (EXTENT, totals(before).extent_bytes, totals(after).extent_bytes)]:
-        sizes = f" {numbers.short_bytes(a)} → {numbers.short_bytes(b)} " if a != b else " unchanged, "
-        delta = f'<b class="{"worse" if b > a else "better"}">({numbers.delta_bytes(b - a)})</b>'
-        parts.append(esc(name) + sizes + (delta if a != b else numbers.short_bytes(b)))
+    for name, old, new in [*sizes, (EXTENT, totals(before).extent_bytes, totals(after).extent_bytes)]:
+        change = f" unchanged, {numbers.short_bytes(new)}"
+        if old != new:
+            delta = f'<b class="{"worse" if new > old else "better"}">({numbers.delta_bytes(new - old)})</b>'
+            change = f" {numbers.short_bytes(old)} → {numbers.short_bytes(new)} {delta}"
+        parts.append(esc(name) + change)
     return f"<b>{esc(numbers.change(how(before, after), how(after, before)))}</b>: {'; '.join(parts)}"
 
 

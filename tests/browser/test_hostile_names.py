@@ -9,7 +9,7 @@ from markdown_it import MarkdownIt
 from playwright.sync_api import Browser, expect
 
 from app.kit.download import downloads
-from app.report import pdf
+from app.report import html_report
 from app.report.html_report import build_report
 from app.session import opening, planning, repeat_command
 from app.session.pages import PAGES
@@ -80,8 +80,8 @@ def test_exports_of_a_hostile_graph_cause_no_request(
     files["summary.html"] = (
         b"<!doctype html>" + MarkdownIt("gfm-like", {"linkify": False}).render(files[f"{stem}.md"].decode()).encode()
     )
-    assert pdf.browser() is not None
-    paper = pdf.pdf(report)
+    assert html_report.browser() is not None
+    paper = html_report.pdf(report)
     assert all(word not in paper for word in (b"/URI", b"/JavaScript", b"/Launch", b"/EmbeddedFile"))
     assert all(Path(name).name == name and name.isprintable() and not name.startswith(".") for name in files)
     for name, data in files.items():

@@ -288,7 +288,7 @@ class Plan(model.Plan):
             )
         if path is None:
             return data
-        write_output_file(Path(path), app_module("report.pdf").pdf(data) if suffix == ".pdf" else data)
+        write_output_file(Path(path), build.pdf(data) if suffix == ".pdf" else data)
         return Path(path)
 
     def show(self, *, browser: bool = True) -> subprocess.Popen[bytes]:

@@ -36,8 +36,7 @@ def report_command(
 
     Exit code: 0 valid plan, 1 invalid plan.
     """
-    from app.report.html_report import Known, build_report
-    from app.report.pdf import pdf
+    from app.report.html_report import Known, build_report, pdf
     from app.report.pictures import LOOKS
     from app.report.summary import markdown
     from tmmu_core.judge.lint import lint_verdict

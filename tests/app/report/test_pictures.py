@@ -9,8 +9,7 @@ import pytest
 
 from app.cli.main import run
 from app.kit.download.downloads import PICTURES, picture
-from app.report.html_report import build_report
-from app.report.pdf import browser
+from app.report.html_report import browser, build_report
 from app.report.pictures import LOOKS, Sheet, Theme, still
 from app.report.summary import markdown
 from app.session import planning

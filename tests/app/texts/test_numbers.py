@@ -35,10 +35,9 @@ def test_offset_is_decimal_and_hexadecimal() -> None:
         (0, 0, "0 %"),
         (1, 0, "unknown"),
         (1, 100_000, "<0.1 %"),
-        (None, 3, "unknown"),
     ],
 )
-def test_percentage_has_one_decimal_and_shows_small_rests(part: int | None, whole: int | None, text: str) -> None:
+def test_percentage_has_one_decimal_and_shows_small_rests(part: int, whole: int, text: str) -> None:
     assert numbers.percent(part, whole) == text
 
 

@@ -89,11 +89,7 @@ def totals(plan: Plan) -> Totals:
 
 
 def plan_metrics(
-    arenas: Sequence[ArenaSummary],
-    totals: Totals,
-    *,
-    retained: tuple[int, int] = (0, 0),
-    allocation_time_ns: int = 0,
+    arenas: Sequence[ArenaSummary], totals: Totals, *, retained: tuple[int, int] = (0, 0), allocation_time_ns: int = 0
 ) -> dict[str, Any]:
     """Return ``Plan.metrics``: sums over the arenas (TMMU v2 0.I and §7, contract §7).
 
