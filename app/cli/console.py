@@ -123,18 +123,18 @@ UNRECOGNISED = "Unrecognised file format."
 
 def _unreadable(error: UnreadableInput, verbose: bool) -> str:
     """Return message and fix for an unreadable file, with the reason of the closest reader (``verbose``: of all)."""
-    near = nearest(error.tried, error.message, error.source)
-    took = any(reason == error.message for _, reason in error.tried)
+    closest = nearest(error.tried, error.message, error.source)
+    is_reason = any(reason == error.message for _, reason in error.tried)
     message = error.message
-    if error.tried and not took and message.startswith(UNRECOGNISED):
-        closest = f" Closest: {near[0]} ({near[1]})." if near else ""
-        message += closest + ("" if verbose else " `-v` lists what each reader expected.")
+    if error.tried and not is_reason and message.startswith(UNRECOGNISED):
+        message += f" Closest: {closest[0]} ({closest[1]})." if closest else ""
+        message += "" if verbose else " `-v` lists what each reader expected."
     source, place = f"{error.source}: " if error.source else "", f" (at {error.place})" if error.place else ""
-    lines = [source + message + place]
+    lines = [visible(source + message + place)]
     if verbose:
-        lines += [f"  not {readers}: {reason}" for readers, reason in others(error.tried, near if took else None)]
-    shown = [visible(line) for line in lines]
-    return "\n".join([*shown, error.hint] if error.hint else shown)  # a hint may have several lines
+        rest = others(error.tried, closest if is_reason else None)
+        lines += [visible(f"  not {readers}: {reason}") for readers, reason in rest]
+    return "\n".join([*lines, error.hint] if error.hint else lines)  # a hint may have several lines
 
 
 def read_input(name: str) -> bytes:
@@ -156,9 +156,8 @@ def _sample_hint(name: str) -> str:
     except (OSError, msgspec.DecodeError):  # the list of samples is missing or incomplete
         return ""
     files = [Path(entry["file"]) for kind in ("samples", "instances") for entry in listed.get(kind, ())]
-    return next(
-        (f"There is a sample of this name: {folder / file}" for file in files if file.name.split(".")[0] == stem), ""
-    )
+    same = [folder / file for file in files if file.name.split(".")[0] == stem]
+    return f"There is a sample of this name: {same[0]}" if same else ""
 
 
 def write_output(name: str, data: bytes, what: str) -> None:

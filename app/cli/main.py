@@ -81,14 +81,14 @@ class Command(TyperCommand):
     def invoke(self, ctx: Any) -> Any:
         """Run the command. Raises :class:`UsageError` for an empty value."""
         for parameter in self.params:
-            given = ctx.params.get(str(parameter.name))
+            value = ctx.params.get(str(parameter.name))
             source = ctx.get_parameter_source(str(parameter.name))
-            values = given if isinstance(given, list | tuple) else (given,)
+            values = value if isinstance(value, list | tuple) else (value,)
             is_empty = any(isinstance(value, str) and not value.strip(" \t\r\n,") for value in values)
             if is_empty and source is not None and source.name == "COMMANDLINE":
                 is_option = parameter.param_type_name == "option"
-                what = parameter.opts[0] if is_option else str(parameter.metavar).strip("[].")
-                raise UsageError(f"{what} is empty.", "Set a value, or omit the option. A shell variable may be unset.")
+                name = parameter.opts[0] if is_option else str(parameter.metavar).strip("[].")
+                raise UsageError(f"{name} is empty.", "Set a value, or omit the option. A shell variable may be unset.")
         return super().invoke(ctx)
 
 
@@ -135,8 +135,6 @@ LOG = logging.getLogger("tmmu")
 
 
 class _Notes(logging.Handler):
-    """Write the log messages of the core to standard error."""
-
     def emit(self, record: logging.LogRecord) -> None:
         print_note(record.getMessage())
 

@@ -18,7 +18,6 @@ import typer
 from app.cli.console import STREAM, UsageError, read_input
 from tmmu_core.base import limits
 from tmmu_core.base.errors import ContractError, UnreadableInput
-from tmmu_core.graph.quantities import parse_bytes
 from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.plans.making.request_options import OPTION_SPECS, OptionSpec, contradiction, option_pairs
 
@@ -82,6 +81,7 @@ def _expanded(parameter: inspect.Parameter) -> Iterator[inspect.Parameter]:
 
 
 def _declared(name: str, kind: Any, declared: Field[Any]) -> inspect.Parameter:
+    """Return the typer parameter of an :func:`option` or an :func:`argument`."""
     default = inspect.Parameter.empty if declared.default is MISSING else declared.default
     names, shown = declared.metadata.get("names"), declared.metadata["shown"]
     if names is None:
@@ -106,20 +106,20 @@ NO_RUN = _parameter("no_run", bool, False, typer.Option("--no-run", help="Never 
 
 
 def _call_with_request(command: Callable[..., int], given: dict[str, Any], groups: Mapping[str, Any]) -> int:
-    """Call a command with the request that the planning options in ``given`` describe."""
-    shared = {name: given.pop(name) for name in OPTION_SPECS}
-    shared |= {name: "1" if shared[name] else None for name, spec in OPTION_SPECS.items() if spec.flag}
-    inputs = [*given.items(), *(pair for group in groups.values() for pair in vars(group).items())]
-    read = [value for name, value in inputs if name != "output"]
-    read += [shared[name] for name, spec in OPTION_SPECS.items() if spec.file]
-    if read.count(STREAM) > 1:
+    """Call a command with the request of the planning options in ``given``."""
+    texts = {name: given.pop(name) for name in OPTION_SPECS}
+    texts |= {name: "1" if texts[name] else None for name, spec in OPTION_SPECS.items() if spec.flag}
+    others = [*given.items(), *(pair for group in groups.values() for pair in vars(group).items())]
+    files = [value for name, value in others if name != "output"]
+    files += [texts[name] for name, spec in OPTION_SPECS.items() if spec.file]
+    if files.count(STREAM) > 1:
         raise UsageError("standard input can be read only once.", "Use - for one file.")
-    request = PlanRequest(**{name: _read(name, text) for name, text in shared.items() if text is not None})
-    if (contradicted := contradiction(request)) is not None:
-        raise UsageError(contradicted.message, contradicted.hint)
-    forbidden = {limits.RUN_SECONDS.name: 0} if given.pop("no_run") else {}
+    request = PlanRequest(**{name: _read(name, text) for name, text in texts.items() if text is not None})
+    if (found := contradiction(request)) is not None:
+        raise UsageError(found.message, found.hint)
+    changed_limits = {limits.RUN_SECONDS.name: 0} if given.pop("no_run") else {}
     try:
-        with limits.raised(forbidden):
+        with limits.raised(changed_limits):
             return command(**given, **groups, request=request)
     except ContractError as error:
         if request.token is not None or request.seed is not None:
@@ -153,11 +153,9 @@ def read_token(text: str) -> bytes:
 
 
 def read_bytes_option(name: str, text: str) -> int:
-    """Parse a size such as ``8MiB`` to bytes. Raises :class:`UsageError`."""
+    """Parse a size such as ``8MiB`` to bytes. Raises :class:`UsageError` with the name of the option."""
     try:
-        value = parse_bytes(text)
+        size: int = OPTION_SPECS["alignment"].read(text)
     except ValueError as error:
         raise UsageError(f"{name}: {error}") from None
-    if value is None:
-        raise UsageError(f"{name}: the size is missing.")
-    return value
+    return size

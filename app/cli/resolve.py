@@ -51,7 +51,6 @@ class Resolved:
     plan: Plan
     solution: Solution | None = None
     trace: Trace | None = None
-
     cut_from: bytes | None = None
     """The ir_hash of the whole graph, for the plan of a rank."""
     unused: tuple[str, ...] = ()
@@ -153,23 +152,23 @@ def resolve_opened(
     if isinstance(opened, PlainInstance):
         refuse_graph_options(opened, request)
     with progress_on_terminal() as progress:
-        made = make_plan(opened, request, progress)
-    found = Resolved(name, made.plan, made.solution, cut_from=made.cut_from, unused=made.warnings, made=made)
-    return _finished(found) if made.request.planner == GIVEN else found
+        result = make_plan(opened, request, progress)
+    found = Resolved(name, result.plan, result.solution, None, result.cut_from, result.warnings, made=result)
+    return _finished(found) if result.request.planner == GIVEN else found
 
 
 def _finished(found: Resolved, graph: Graph | None = None, **how: Any) -> Resolved:
     """Add the verdict (contract §11) and the recomputed lower bounds (§12) to a finished plan."""
-    complete = found.trace is None or found.trace.complete
-    judged = finished(found.plan, graph, complete=complete, **how)
+    is_complete = found.trace is None or found.trace.complete
+    judged = finished(found.plan, graph, complete=is_complete, **how)
     trace = found.trace and replace(found.trace, plan=judged.plan)
     return replace(found, plan=judged.plan, trace=trace, verdict=judged.verdict)
 
 
 def refuse_graph_options(instance: PlainInstance, request: PlanRequest) -> None:
     """Raise :class:`UsageError` if the request has options that apply only to graphs."""
-    if (idle := idle_for_instance(request)) is not None:
-        raise UsageError(f"{instance.name} is an instance without a graph: it has no {idle}.")
+    if (option := idle_for_instance(request)) is not None:
+        raise UsageError(f"{instance.name} is an instance without a graph: it has no {option}.")
 
 
 def resolve_either(name: str, request: PlanRequest) -> Resolved:
@@ -187,8 +186,8 @@ def warnings_of(*sides: Resolved | None) -> list[str]:
 
 def note_input_warnings(found: Resolved) -> None:
     """Write the warnings to standard error, except warnings about in-place reuse."""
-    reuse = reuse_warnings(found.plan)
-    show_warnings([text for text in found.warnings if not text.endswith(reuse)], on_stderr=True)
+    about_reuse = reuse_warnings(found.plan)
+    show_warnings([text for text in found.warnings if not text.endswith(about_reuse)], on_stderr=True)
 
 
 def show_warnings(warnings: Sequence[str], *, on_stderr: bool = False) -> None:
@@ -244,9 +243,8 @@ class _Bars:
         self.bars.update(self.tasks[what], completed=done, total=of or None, description=what + self.best)
         return True
 
-    def improved(self, arena: str, nodes: int, extent: int, bound: int) -> None:
+    def improved(self, arena: str, _nodes: int, extent: int, bound: int) -> None:
         """Set the arena size and the lower bound that the bars show."""
-        del nodes
         self.best = f": {arena} {extent:,} B, lower bound {bound:,} B"
 
 

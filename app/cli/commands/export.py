@@ -92,9 +92,8 @@ def export_command(
     found = resolve(plan, request)
     sound_plan = sound(found, "export")
     if to == PROJECT:
-        return _write_project(
-            _render(sound_plan, _constants(found, model), wanted.prefix), output, wanted.blobs or "auto"
-        )
+        project = _render(sound_plan, _constants(found, model), wanted.prefix)
+        return _write_project(project, output, wanted.blobs or "auto")
     data = plan_file.to_instance(sound_plan, arena) if to == "instance" else EXPORTERS[to](sound_plan)
     write_output(output, data, f"the plan as {to}")
     if to == "instance" and sound_plan.constraints is not None:
@@ -120,9 +119,9 @@ def _write_model(name: str, to: str, request: PlanRequest, model: str | None, ou
     return (_write_tflm if to == TFLM else _write_onnx)((name, opened), (data, source), request, output)
 
 
-def _write_tflm(given: tuple[str, Opened], model: tuple[bytes, str], request: PlanRequest, output: str) -> int:
+def _write_tflm(source: tuple[str, Opened], model: tuple[bytes, str], request: PlanRequest, output: str) -> int:
     micro = MicroModel(*model)
-    name, opened = given
+    name, opened = source
     if isinstance(opened, Graph):
         opened = micro.as_run
         request = request if request.planner else request.but(planner=DEFAULT_PLANNER)
@@ -133,7 +132,7 @@ def _write_tflm(given: tuple[str, Opened], model: tuple[bytes, str], request: Pl
     if written.left:
         more = f" and {len(written.left) - SHOWN_NAMES} others" if len(written.left) > SHOWN_NAMES else ""
         print_note(f"left to the runtime: {', '.join(written.left[:SHOWN_NAMES])}{more}")
-        if not isinstance(given[1], Graph):
+        if not isinstance(source[1], Graph):
             print_note("the runtime keeps these tensors longer than the plan; export the model file to place them")
     return SUCCESS
 
@@ -144,9 +143,11 @@ def _write_onnx(given: tuple[str, Opened], model: tuple[bytes, str], request: Pl
 
     (name, opened), (data, source) = given, model
     graph = opened if isinstance(opened, Graph) and name == source else read_graph(data, source)
-    beside = external_files(data)
-    if beside and output != STREAM and Path(output).resolve().parent != Path(source).resolve().parent:
-        raise UsageError(f"the weights of {source} are in the file {beside[0]}.", "Write into the folder of the model.")
+    weights = external_files(data)
+    if weights and output != STREAM and Path(output).resolve().parent != Path(source).resolve().parent:
+        raise UsageError(
+            f"the weights of {source} are in the file {weights[0]}.", "Write into the folder of the model."
+        )
     if not isinstance(opened, Graph):
         plan = sound(resolve_opened(opened, name, request), "export")
         if plan.ir_hash != ir_hash(structs.replace(graph, name=plan.ir_name)):
@@ -181,11 +182,11 @@ def _constants(found: Resolved, model: str | None) -> Constants:
         opened = open_any(model)
         if not isinstance(opened, Graph):
             raise UsageError(f"{model} does not contain a model.", "Pass the model file of the plan.")
-        held = constants_of(Path(model), opened)
-        if not held:
+        constants = constants_of(Path(model), opened)
+        if not constants:
             what = f"{model} does not contain bytes of constants."
             raise UsageError(what, "A native graph stores them in a sidecar file.")
-        return held
+        return constants
     if found.graph is None or found.name == STREAM:
         return Constants({})
     return constants_of(Path(found.name), found.graph)

@@ -125,18 +125,18 @@ def _search(
 
 
 def _capacity(request: PlanRequest) -> Capacity:
-    """Return the limits of ``--capacity``, or without ``--capacity`` the limits of the arena configuration."""
-    given = dict(request.capacities)
-    total = given.pop(ANY_ARENA, None)
-    if total is not None and given:
+    """Return the limits of ``--capacity``, else those of the arena configuration."""
+    by_arena = dict(request.capacities)
+    total = by_arena.pop(ANY_ARENA, None)
+    if total is not None and by_arena:
         what = "--capacity limits either one memory or single arenas."
         raise UsageError(what, "Use BYTES, or ARENA=BYTES for each arena.")
-    if total is None and not given:
-        config = read_arenas(request.arenas)
-        given = {name: a.capacity_bytes for name, a in config.items() if a.capacity_bytes != Arena().capacity_bytes}
-    if total is None and not given:
+    if total is None and not by_arena:
+        config, unlimited = read_arenas(request.arenas), Arena().capacity_bytes
+        by_arena = {name: arena.capacity_bytes for name, arena in config.items() if arena.capacity_bytes != unlimited}
+    if total is None and not by_arena:
         raise UsageError("no memory limit is given.", "Use --capacity 8GiB, or --capacity ARENA=8GiB.")
-    return Capacity(total, given)
+    return Capacity(total, by_arena)
 
 
 @contextmanager
@@ -151,21 +151,21 @@ def _interruptible() -> Iterator[Progress]:
         stopped = True
         print_note("stopping; the best result so far is kept")
 
-    with progress_on_terminal() as drawn:
+    with progress_on_terminal() as bars:
 
         def progress(what: str, done: int, of: int) -> bool:
-            if drawn is not None:
-                drawn(what, done, of)
+            if bars is not None:
+                bars(what, done, of)
             return not stopped
 
-        before = None
+        previous = None
         with suppress(ValueError):  # only the main thread can set a signal handler
-            before = signal.signal(signal.SIGINT, stop)
+            previous = signal.signal(signal.SIGINT, stop)
         try:
             yield progress
         finally:
-            if before is not None:
-                signal.signal(signal.SIGINT, before)
+            if previous is not None:
+                signal.signal(signal.SIGINT, previous)
 
 
 def as_json(fitted: Fitted) -> dict[str, Any]:
@@ -208,13 +208,13 @@ def _print_fit(fitted: Fitted) -> None:
         print_lines(f"Fits: {reached} of {capacity} (before: {original}).")
     elif fitted.answer == "cannot":
         print_lines(f"Does not fit: needs at least {bound}, capacity {capacity}.")
-        counted = fitted.capacity.limited(start.plan)
+        limited = fitted.capacity.limited(start.plan)
         for need in fitted.bound.needs:
-            if need.arena in counted:
+            if need.arena in limited:
                 step = f" at {need.step!r}" if need.step else ""
                 more = f" and {len(need.tensors) - 4} more" if len(need.tensors) > 4 else ""
-                who = f" ({', '.join(map(repr, need.tensors[:4]))}{more})" if need.tensors else ""
-                print_lines(f"  {need.arena}: {numbers.full_bytes(need.bytes)}{step}: {need.why}{who}")
+                tensors = f" ({', '.join(map(repr, need.tensors[:4]))}{more})" if need.tensors else ""
+                print_lines(f"  {need.arena}: {numbers.full_bytes(need.bytes)}{step}: {need.why}{tensors}")
     else:
         over = numbers.full_bytes(fitted.over_bytes)
         print_lines(f"Best plan found: {reached}, {over} over capacity. Lower bound: {bound}.")

@@ -200,9 +200,6 @@ def _print_gate(after: Resolved, before: Resolved | None, checks: Sequence[Check
     show_warnings(_warnings(after, before)[bool(differ) :])
 
 
-# --- for a pull request ------------------------------------------------------------------------------------------
-
-
 def _warnings(after: Resolved, before: Resolved | None) -> list[str]:
     differ = core.baseline_warning(after.plan, before.plan) if before else ""
     return [*filter(None, [differ]), *warnings_of(after, before)]
@@ -260,12 +257,11 @@ def _link(explorer: str | None, url: str | None, after: Plan, before: Resolved |
 
 def check_row(check: core.Check) -> Check:
     """Return a check with its figures as texts."""
-    plain: Callable[[int], str] = numbers.delta_bytes if check.what in core.GROWTH else numbers.full_bytes
-    plain = numbers.count if check.what == "reuse cost" else plain
-    if check.what not in ("gap", "reuse"):
-        value, limit = plain(check.value), plain(int(check.limit))
+    if check.what in ("gap", "reuse"):
+        ratio = numbers.over_bound if check.what == "gap" else numbers.percent
+        value, limit = ratio(check.value, check.of), f"{float(check.limit * 100):.10g} %"
     else:
-        limit = f"{float(check.limit * 100):.10g} %"
-        over = check.what == "gap"
-        value = numbers.over_bound(check.value, check.of) if over else numbers.percent(check.value, check.of)
+        amount: Callable[[int], str] = numbers.delta_bytes if check.what in core.GROWTH else numbers.full_bytes
+        amount = numbers.count if check.what == "reuse cost" else amount
+        value, limit = amount(check.value), amount(int(check.limit))
     return Check(check.what, check.arena or ALL, value, limit, check.ok)

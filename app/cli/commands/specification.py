@@ -133,13 +133,10 @@ def apply_command(
         for arena in found.plan.arenas
     ]
     if json:
-        record: dict[str, Any] = {
-            "tmmu_plan_hash": found.plan.tmmu_plan_hash.hex(),
-            "state_hash": state.state_hash.hex(),
-        }
-        record |= {"batch": state.batch, "operations": state.operations, "barriers": list(state.barriers)}
-        record |= {"zeroed_bytes": zeroed, "tensors_bound": len(found.plan), "arenas": arenas}
-        write_json({**record, "warnings": found.warnings})
+        hashes = {"tmmu_plan_hash": found.plan.tmmu_plan_hash.hex(), "state_hash": state.state_hash.hex()}
+        batch = {"batch": state.batch, "operations": state.operations, "barriers": list(state.barriers)}
+        figures = {"zeroed_bytes": zeroed, "tensors_bound": len(found.plan), "arenas": arenas}
+        write_json({**hashes, **batch, **figures, "warnings": found.warnings})
         return SUCCESS
     print_lines(f"applied: {numbers.count(len(found.plan), 'tensor')} bound, {numbers.full_bytes(zeroed)} zeroed", "")
     sizes = ("mapped_bytes", "extent_bytes", "alignment_bytes")
