@@ -32,7 +32,6 @@ from tmmu_core.base.limits import (
 FIRST = ("plan", "fit", "compare", "gate", "report", "explore", "export", "measure", "record", "history")
 MORE = ("verify", "lint", "trace", "checkpoint", "restore", "apply", "convert", "sweep", "bisect", "schema")
 COMMANDS = (*FIRST, *MORE)
-"""Commands in the order of the help: first the commands that most users need."""
 MODULES = {"record": "history", "verify": "checks", "lint": "checks"}
 MODULES |= dict.fromkeys(("trace", "checkpoint", "restore", "apply", "schema"), "specification")
 """Command → module in ``app.cli.commands``, for commands whose module has another name."""

@@ -45,7 +45,6 @@ ALIVE, LARGEST, HANDOFFS, CHANGED, FINDINGS = 120, 60, 200, 120, 40
 """Maximum number of rows of each table. The caption shows the number of all rows."""
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "microsoft-edge")
 PDF_SECONDS = 120
-"""Maximum duration of a conversion to PDF."""
 
 
 class Known(NamedTuple):

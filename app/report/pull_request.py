@@ -13,7 +13,6 @@ from tmmu_core.plans.model import Plan
 from tmmu_core.store.find_growth import GrowthCauses, Share, growth_causes
 
 BAR = 40
-"""Length of the longest bar in characters."""
 MOST_CHECKS, MOST_ARENAS, MOST_TENSORS = 40, 6, 12
 """Maximum number of rows of each table. A GitHub comment has at most 65,536 characters, of which the action uses 20,000
 for a comparison."""
@@ -41,7 +40,6 @@ class Change:
     """URL of the comparison in an explorer."""
     name: str = ""
     warnings: Sequence[str] = ()
-    """Warnings about conditions that affect the result."""
 
 
 def another_model(before: Plan, after: Plan, quoted: Callable[[str], str] = str) -> str:

@@ -32,7 +32,7 @@ from tmmu_core.plans.making.engine import Solution
 from tmmu_core.plans.making.make import PlanningResult, make_plan_anyway
 from tmmu_core.plans.making.ranks import RankPlans
 from tmmu_core.plans.making.request import ANY_ARENA, DEFAULT_PLANNER, PlanRequest, arena_config
-from tmmu_core.plans.making.request_options import OPTION_SPECS, json_text
+from tmmu_core.plans.making.request_options import FIELDS_OF_INSTANCES, json_text
 from tmmu_core.plans.model import Plan
 
 BEST = "auto"
@@ -232,7 +232,7 @@ def requested(full: Choice, opened: Opened) -> PlanRequest:
     return request.but(arenas=config, alignment=None, capacities={}, page_size=None, one_memory=False)
 
 
-_NOT_OF_INSTANCES = {name: value for name, value in vars(PlanRequest()).items() if OPTION_SPECS[name].of_graphs}
+_NOT_OF_INSTANCES = {name: value for name, value in vars(PlanRequest()).items() if name not in FIELDS_OF_INSTANCES}
 
 
 def ranks_key(choice: Choice) -> tuple[Any, ...]:

@@ -13,7 +13,6 @@ from tmmu_core.graph.quantities import short_bytes as short_bytes
 
 UNKNOWN = "unknown"
 UNLIMITED = 2**64 - 1
-"""Value of a capacity without a limit (contract §4)."""
 
 NO_SLOTS = "–"
 """Text of a slot figure for a plan without slots."""

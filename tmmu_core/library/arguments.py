@@ -230,9 +230,6 @@ def capacity_of(given: Capacities) -> Capacity:
 P = ParamSpec("P")
 R = TypeVar("R")
 
-SYNONYMS = {"capacities": "capacity"}
-"""Synonym of an option → the option."""
-
 
 def suggest_options(function: Callable[P, R]) -> Callable[P, R]:
     """Return ``function`` with a ``TypeError`` that names the closest option if a keyword is unknown."""
@@ -241,11 +238,10 @@ def suggest_options(function: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(function)
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:
-        named = {SYNONYMS.get(name, name) if name not in parameters else name: kwargs[name] for name in kwargs}
-        for name in named:
+        for name in kwargs:
             if name not in parameters:
                 hint = strict.closest_hint(name, options)
                 raise TypeError(f"{function.__name__}() has no option {name!r}. {hint}")
-        return function(*args, **named)  # type: ignore[arg-type]
+        return function(*args, **kwargs)
 
     return checked

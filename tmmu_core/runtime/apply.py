@@ -62,7 +62,6 @@ class TmmuState:
     barriers: tuple[str, ...]
     """Arenas in barrier order."""
     operations: int
-    """Memory operations in this batch."""
     state_hash: bytes
 
 

@@ -1,12 +1,8 @@
 """Find the commit that increased an arena, and the tensors responsible (iree-org/iree#15323).
 
-Runs are stored in order. The commit is that of the first run after the last run that was not larger than the good run.
-Its growth in one arena is the sum of::
-
-    extent after − extent before = (peak after − peak before) + (slack after − slack before)
-    peak after − peak before     = Σ over storages of (live bytes at the peak after − live bytes at the peak before)
-
-Slack is the part of the extent above the peak (gaps, rounding, holes).
+The commit is that of the first run after the last run that is not larger than the good run. The growth of an arena is
+the growth of its peak plus the growth of its slack, the part of the extent above the peak (gaps, rounding, holes). The
+growth of the peak is the sum over all storages of the change of their live bytes at the peak.
 """
 
 from collections.abc import Sequence
@@ -44,7 +40,7 @@ class Growth:
 
     @property
     def grown_bytes(self) -> int:
-        """The growth."""
+        """Return the growth in bytes."""
         return self.after_bytes - self.before_bytes
 
 
@@ -90,11 +86,9 @@ def comparable_runs(runs: Sequence[Run]) -> tuple[Run, ...]:
     if not runs:
         return ()
     alike = {run.commit for run in runs if run.series == runs[-1].series}
-    last = {run.commit: k for k, run in enumerate(runs)}
+    last = {run.commit: run for run in runs}
     return tuple(
-        run
-        for k, run in enumerate(runs)
-        if (run.series == runs[-1].series if run.commit in alike else k == last[run.commit])
+        run for run in runs if (run.series == runs[-1].series if run.commit in alike else run is last[run.commit])
     )
 
 

@@ -122,7 +122,6 @@ LOCK_TIMEOUT = 120.0
 
 SERVERS = {"postgres": "postgresql+psycopg", "postgresql": "postgresql+psycopg", "sqlite": "sqlite+pysqlite"}
 
-_NAMES = "tmmu history lists the stored runs."
 _CREATE = "Check the URL, or create one with tmmu record."
 _PASSWORD = re.compile(r":[^:@/]*@")
 _FORMS = "Write sqlite:///plans.db, or postgresql://user@host/database."
@@ -140,9 +139,8 @@ def open_engine(url: str, *, create: bool) -> tuple[sql.Engine, str]:
     with faults_of(name):
         try:
             # A replaced SQLite file is opened again; a server's connection may have been closed.
-            engine = sql.create_engine(
-                parsed, **({"poolclass": sql.NullPool} if is_sqlite else {"pool_pre_ping": True})
-            )
+            pool: dict[str, Any] = {"poolclass": sql.NullPool} if is_sqlite else {"pool_pre_ping": True}
+            engine = sql.create_engine(parsed, **pool)
             if is_sqlite:
                 sql.event.listen(engine, "connect", _set_up_sqlite)
                 sql.event.listen(engine, "begin", _begin_sqlite)
@@ -195,7 +193,9 @@ def faults_of(name: str) -> Iterator[None]:
             hint = f"Another process locked it for {LOCK_TIMEOUT:.0f} s; try again."
         raise StoreFault(f"the store cannot be used: {reason}.", store=name, hint=hint) from error
     except UnicodeEncodeError as error:
-        raise StoreFault("a name contains half a surrogate pair.", store=name, hint=_NAMES) from error
+        raise StoreFault(
+            "a name contains half a surrogate pair.", store=name, hint="tmmu history lists the stored runs."
+        ) from error
 
 
 def _parsed(url: str) -> tuple[URL, str]:

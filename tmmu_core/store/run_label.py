@@ -20,7 +20,6 @@ from tmmu_core.plans.figures.metrics import totals
 from tmmu_core.plans.model import Plan
 
 MAIN = "main"
-"""Default branch."""
 PREFIX = "store:"
 """Prefix of a reference in an argument that may also be a file name."""
 LONGEST = 200
@@ -34,7 +33,6 @@ class Label:
     model: str
     commit: str
     at: datetime
-    """Time with time zone, given by the caller."""
     branch: str = MAIN
 
     def __post_init__(self) -> None:
@@ -71,10 +69,8 @@ class Run:
     mode: str
     preset: str
     graph: str
-    """Name of the graph in the plan."""
     steps: int
     extent_bytes: int
-    """Σ extents."""
     peak_live_bytes: int
     peak_step: int
     lower_bound_bytes: int
@@ -106,11 +102,11 @@ class Run:
 
 def run_of(plan: Plan, label: Label, content: bytes) -> Run:
     """Return the run of ``plan``, stored under the hash ``content``, with ``label``."""
-    found = totals(plan)
+    sums = totals(plan)
     fields: dict[str, Any] = {"graph": visible(plan.ir_name)}
     fields |= {name: visible(getattr(plan, name)) for name in ("planner", "mode", "preset")}
     figures = ("extent_bytes", "peak_live_bytes", "peak_step", "lower_bound_bytes")
-    fields |= {name: getattr(found, name) for name in figures}
+    fields |= {name: getattr(sums, name) for name in figures}
     arenas = [
         ArenaFigures(a.name, a.extent_bytes, a.peak_live_bytes, a.bound_bytes, a.slots, a.max_live) for a in plan.arenas
     ]

@@ -35,13 +35,11 @@ LONGEST_FILE = 1 << 29
 
 @dataclass(frozen=True)
 class RecordResult:
-    """The result of recording one plan."""
+    """A recorded run, and whether the run and its plan are new in the store."""
 
     run: Run
     new_run: bool
-    """Whether the run did not exist."""
     new_plan: bool
-    """Whether the plan did not exist."""
 
 
 @dataclass(frozen=True)
@@ -99,17 +97,17 @@ class Store:
             document = to_cbor(plan)
             content = hashlib.sha256(document).digest()
             run = run_of(plan, label, content)
-        row = {"content": content, "bytes": len(document), "packed": packed(document)}
+        plan_row = {"content": content, "bytes": len(document), "packed": zlib.compress(document)}
+        run_row = {**vars(run), "key": run.key, "arenas": msgspec.json.encode(run.arenas).decode()}
         with self.writing() as connection:
-            new_plan = connection.execute(self.insert_missing(PLANS).returning(PLANS.c.content), row).first()
-            new_run = connection.execute(self.insert_missing(RUNS).returning(RUNS.c.key), columns_of(run)).first()
+            new_plan = connection.execute(self.insert_missing(PLANS).returning(PLANS.c.content), plan_row).first()
+            new_run = connection.execute(self.insert_missing(RUNS).returning(RUNS.c.key), run_row).first()
         return RecordResult(run, new_run is not None, new_plan is not None)
 
     def insert_missing(self, table: Any) -> Any:
         """Return an insert that keeps existing rows."""
-        if self.engine.dialect.name == "postgresql":
-            return postgresql.insert(table).on_conflict_do_nothing()
-        return sqlite.insert(table).on_conflict_do_nothing()
+        dialect = postgresql if self.engine.dialect.name == "postgresql" else sqlite
+        return dialect.insert(table).on_conflict_do_nothing()
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
@@ -142,9 +140,8 @@ class Store:
         found: dict[tuple[str, ...], Line] = {}
         for key, runs_of_series in groupby(rows, lambda row: tuple(row[: len(series)])):
             runs = list(runs_of_series)
-            last_change = max(
-                (k for k in range(1, len(runs)) if runs[k].extent_bytes != runs[k - 1].extent_bytes), default=0
-            )
+            changes = [k for k in range(1, len(runs)) if runs[k].extent_bytes != runs[k - 1].extent_bytes]
+            last_change = changes[-1] if changes else 0
             found[key] = Line(
                 **runs[-1]._mapping,
                 runs=len(runs),
@@ -250,9 +247,8 @@ class Store:
         """Store ``(name, bytes)`` under ``key``; an existing file is kept."""
         name, data = file
         self._refuse_large(name, len(data))
-        row = {"digest": key, "name": visible(name), "at": instant(at), "bytes": len(data), "packed": packed(data)}
         with self.writing() as connection:
-            connection.execute(self.insert_missing(FILES), row)
+            connection.execute(self.insert_missing(FILES), _file_row(key, name, data, at))
 
     def file(self, key: str) -> tuple[str, bytes] | None:
         """Return ``(name, bytes)``; ``None`` without a file. Raises ``StoreFault`` for a damaged one."""
@@ -269,13 +265,12 @@ class Store:
     def change_file(self, key: str, name: str, edit: Callable[[bytes], bytes], at: datetime) -> bytes:
         """Replace a file by ``edit(its bytes)`` in one transaction; return the result. A missing file is empty."""
         this = FILES.c.digest == key
-        missing = {"digest": key, "name": visible(name), "at": instant(at), "bytes": 0, "packed": packed(b"")}
         with self.writing() as connection:
-            connection.execute(self.insert_missing(FILES), missing)
+            connection.execute(self.insert_missing(FILES), _file_row(key, name, b"", at))
             size, packs = connection.execute(select(FILES.c.bytes, FILES.c.packed).where(this).with_for_update()).one()
             data = edit(unpacked(packs, size) or b"")
             self._refuse_large(name, len(data))
-            connection.execute(FILES.update().where(this).values(bytes=len(data), packed=packed(data)))
+            connection.execute(FILES.update().where(this).values(bytes=len(data), packed=zlib.compress(data)))
         return data
 
     def drop_file(self, key: str) -> None:
@@ -289,19 +284,12 @@ class Store:
             raise past(UNPACKED_BYTES, visible(name), self.name, most)
 
 
-# --- rows --------------------------------------------------------------------------------------------------------
-
 _READ = tuple(RUNS.c[name] for name in Run.__dataclass_fields__)
 
 
-def columns_of(run: Run) -> dict[str, Any]:
-    """Return the row of a run, by column."""
-    return {**vars(run), "key": run.key, "arenas": msgspec.json.encode(run.arenas).decode()}
-
-
-def packed(document: bytes) -> bytes:
-    """Return compressed bytes."""
-    return zlib.compress(document, 6)
+def _file_row(key: str, name: str, data: bytes, at: datetime) -> dict[str, Any]:
+    sizes = {"bytes": len(data), "packed": zlib.compress(data)}
+    return {"digest": key, "name": visible(name), "at": instant(at), **sizes}
 
 
 def unpacked(data: bytes, size: int) -> bytes | None:

@@ -60,7 +60,6 @@ class PointResult:
     number: int
     rows: tuple[dict[str, Any], ...]
     failed: int = FINE
-    """``FINE``, ``REFUSED`` or ``DIED``."""
 
 
 @dataclass(frozen=True)

@@ -145,7 +145,6 @@ def _opened(source: Source) -> Opened:
 # --- many points ------------------------------------------------------------------------------------------------------
 
 GROUP_SECONDS = 1.0
-"""Seconds between two groups of results in this process."""
 BATCH, SHARES = 32, 4
 """Maximum number of points per batch, and the least number of batches per worker if there are enough points."""
 QUIET = {

@@ -40,7 +40,6 @@ EXPORTERS: dict[str, Callable[[Plan], bytes]] = {
     "c-header": lambda plan: c_header(_render(plan)).encode(),
     "c-source": lambda plan: c_source(_render(plan)).encode(),
 }
-"""Format → function that writes a plan in this format."""
 
 
 def _render(plan: Plan, constants: Constants | None = None, prefix: str | None = None) -> RenderMemoryPlan:

@@ -32,7 +32,6 @@ CHECKED = {
     "totals": "totals only, because a digest has no rows",
     "planned": "planned by this command",
 }
-"""Scope of the verification → its text."""
 
 
 @dataclass(frozen=True)

@@ -92,7 +92,6 @@ class Moment:
     """The best extent and bound (bytes) of a search after a number of nodes."""
 
     nodes: int
-    """Number of search nodes visited."""
     extent: int
     bound: int
 

@@ -8,7 +8,6 @@ from tmmu_core.planners.reuse import plan_reuse
 from tmmu_core.plans.model import Plan, rows_of_parts
 
 MOST_POINTS = 24
-"""Maximum number of points of a curve."""
 EFFORT = {"rounds": 4_000, "work": 300_000_000}
 """Limits of the planner ``reuse`` for each point of a curve."""
 

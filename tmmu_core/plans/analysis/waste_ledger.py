@@ -171,7 +171,6 @@ class SlotReport:
     backing_bytes: int
     tenants: int
     largest: str
-    """Name of its largest tenant."""
     busy_steps: int
     """Number of steps with a live tenant."""
     unused_byte_steps: int

@@ -33,7 +33,6 @@ class SlotOfStorage:
 
     slot: int
     backing: int
-    """Size of the slot in bytes."""
     largest: int
     """Row of the largest tenant, which determines the size; of equal ones the first."""
     unused: int

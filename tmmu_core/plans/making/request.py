@@ -50,7 +50,6 @@ class PlanRequest:
     page_size: int | None = None
     """Bytes, for every arena in use."""
     order: tuple[str, ...] | None = None
-    """Node ids."""
     token: bytes | None = None
     """The replay token, 32 bytes; with addresses of the superseded draft also 64 bytes or more."""
     seed: int | None = None

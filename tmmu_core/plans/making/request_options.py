@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from tmmu_core.base import strict
 from tmmu_core.base.errors import UnreadableInput
+from tmmu_core.base.strict import whole_number
 from tmmu_core.graph.arenas import refuse_many
 from tmmu_core.graph.assumed_sizes import dims_text
 from tmmu_core.graph.native.document import decode, refuse_long_numbers, refuse_many_values
@@ -36,8 +37,6 @@ class OptionSpec:
     """What the file contains, for an option whose value is a file name."""
     flag: bool = False
     """Whether the option has no value."""
-    of_graphs: bool = False
-    """Whether the option has no meaning for an instance."""
     alias: tuple[str, ...] = ()
 
 
@@ -88,7 +87,7 @@ def _pairs(text: str, read: Callable[[str, str], int], no_name: str | None = Non
 
 def _dimension(name: str, value: str) -> int:
     try:
-        return strict.whole_number(value)
+        return whole_number(value)
     except ValueError as error:
         raise ValueError(f"the dimension {name!r}: {error}") from None
 
@@ -166,13 +165,11 @@ OPTION_SPECS: Mapping[str, OptionSpec] = {
         "--mode",
         "M",
         "Nodes to plan: forward, backward or inference [backward if the graph has backward nodes, else inference].",
-        of_graphs=True,
     ),
     "preset": OptionSpec(
         "--preset",
         "P",
         "Tensors kept for the backward pass: train_full, inference or remat_enabled [depends on the mode].",
-        of_graphs=True,
     ),
     "planner": OptionSpec("--planner", "NAME", "Planner [slots]."),
     "options": OptionSpec(
@@ -209,11 +206,8 @@ OPTION_SPECS: Mapping[str, OptionSpec] = {
         _switch,
         lambda on: "1" * on,
         flag=True,
-        of_graphs=True,
     ),
-    "page_size": OptionSpec(
-        "--page-size", "BYTES", "Page size of every arena [none].", _bytes, link="page", of_graphs=True
-    ),
+    "page_size": OptionSpec("--page-size", "BYTES", "Page size of every arena [none].", _bytes, link="page"),
     "order": OptionSpec(
         "--order",
         "FILE",
@@ -221,18 +215,16 @@ OPTION_SPECS: Mapping[str, OptionSpec] = {
         _order,
         json_text,
         file="execution order",
-        of_graphs=True,
     ),
     "token": OptionSpec("--token", "HEX", "Replay token, 64 hexadecimal digits.", _token, bytes.hex),
-    "seed": OptionSpec("--seed", "N", "Seed of the replay token [0].", strict.whole_number),
-    "rank": OptionSpec("--rank", "R", "Rank to plan [0].", strict.whole_number, of_graphs=True),
+    "seed": OptionSpec("--seed", "N", "Seed of the replay token [0].", whole_number),
+    "rank": OptionSpec("--rank", "R", "Rank to plan [0].", whole_number),
     "world_size": OptionSpec(
         "--world-size",
         "W",
         "Number of ranks [size of the mesh, or 1].",
-        strict.whole_number,
+        whole_number,
         link="world",
-        of_graphs=True,
     ),
     "shard_spec": OptionSpec(
         "--shard",
@@ -241,7 +233,6 @@ OPTION_SPECS: Mapping[str, OptionSpec] = {
         lambda text: read_json_object(text, "shard spec"),
         json_text,
         file="shard spec",
-        of_graphs=True,
     ),
     "dims": OptionSpec(
         "--dims",
@@ -249,18 +240,18 @@ OPTION_SPECS: Mapping[str, OptionSpec] = {
         "Sizes of named dimensions [the sizes that the reader assumes, else the upper bounds].",
         lambda text: _pairs(text, _dimension),
         dims_text,
-        of_graphs=True,
     ),
-    "budget": OptionSpec("--budget", "BYTES", "Maximum total size of all arenas [unlimited].", _bytes, of_graphs=True),
+    "budget": OptionSpec("--budget", "BYTES", "Maximum total size of all arenas [unlimited].", _bytes),
     "addressing": OptionSpec(
         "--addressing",
         "HOW",
         "Addresses: offsets, or blake3_sparse (hashed, only for old plans) [offsets].",
         _addressing,
-        of_graphs=True,
     ),
 }
 """Field of a :class:`PlanRequest` → its text forms, in the order of the fields."""
+FIELDS_OF_INSTANCES = ("planner", "options", "arenas", "alignment", "capacities", "token", "seed")
+"""The fields that apply to instances too; the others apply only to graphs."""
 
 
 class Contradiction(NamedTuple):
@@ -288,7 +279,7 @@ def contradiction(request: PlanRequest) -> Contradiction | None:
 
 def idle_for_instance(request: PlanRequest) -> str | None:
     """Return the name of the first option in the request that has no meaning for an instance; ``None`` without one."""
-    return next((name.replace("_", " ") for name in written(request) if OPTION_SPECS[name].of_graphs), None)
+    return next((name.replace("_", " ") for name in written(request) if name not in FIELDS_OF_INSTANCES), None)
 
 
 def written(request: PlanRequest) -> dict[str, str]:

@@ -1,20 +1,8 @@
 """Memory that a runtime uses for a model, beside the plan of the same graph.
 
-``theirs`` is the figure of the runtime, ``ours`` the extent of the plan by ``PLANNER``, ``bound`` a lower bound of all
-plans.
-
-=====================  ====================================================================================
-onnxruntime            resident memory that a run adds, for three kinds of run: the first with the arena; the
-                       second with the arena, which also has the memory pattern block; runs without the arena
-LiteRT                 its arena, to the byte
-TensorFlow Lite Micro  the smallest arena in which the model runs, with and without our plan in it, to the byte
-PyTorch eager          bytes of its allocator, and bytes of its tensors after each operator
-ExecuTorch             the sizes of the arenas that the program declares; the program is not run
-=====================  ====================================================================================
-
-The figure of onnxruntime includes scratch memory of kernels and the results. It excludes the inputs, which the caller
-owns, and pages of the arena that nothing wrote. The figure of the plan includes the inputs and no scratch memory. Linux
-counts resident pages (4 KiB) in batches, so these figures are not exact to the byte.
+The figure of onnxruntime is the resident memory that a run adds. It excludes the inputs, which the caller owns, and
+pages of the arena that nothing wrote. Linux counts resident pages (4 KiB) in batches, so it is not exact to the byte.
+The other figures are exact. ``app/cli/commands/measure.py`` describes each of them.
 """
 
 import json
@@ -57,26 +45,23 @@ class Figures:
 
 @dataclass(frozen=True)
 class Measured:
-    """The figures of a model, in bytes."""
+    """Memory of a model in its runtime and in plans, in bytes."""
 
     model: str
     runtime: str
-    """A key of :data:`PARTS`, such as ``onnxruntime`` or ``TensorFlow Lite Micro``."""
+    """A key of :data:`REST`."""
     theirs: int
-    """Bytes that the runtime uses; for onnxruntime its arena and its memory-pattern block."""
+    """Bytes that the runtime uses; for onnxruntime its arena and its memory pattern block."""
     figures: dict[str, int]
-    """All figures of the runtime by name."""
     given: Figures
     """Figures of a plan of the graph in the file."""
     run: Figures | None
     """Figures of a plan of the graph as onnxruntime rewrote it; ``None`` for other runtimes, with ``in_order``, and if
     the rewritten graph cannot be read."""
     sizes: dict[str, int]
-    """Sizes of the named dimensions."""
     steps: tuple[int, ...] = ()
     """Tensor bytes after each operator, if the runtime reports them."""
     planner: str = PLANNER
-    """The planner of :attr:`given` and :attr:`run`."""
     outputs_equal: bool | None = None
     """Whether the runtime's outputs on random inputs are the same bits with our plan; ``None`` if it ran without it."""
 
@@ -88,25 +73,20 @@ class Measured:
     def difference(self) -> tuple[tuple[str, int], ...]:
         """Return the parts of the difference between the runtime and the lower bound, as ``(description, bytes)``."""
         above = self.theirs - self.planned.bound
-        parts = [(what, self.figures[name]) for name, what in PARTS[self.runtime] if name in self.figures]
+        parts = [(what, self.figures[name]) for name, what in PARTS.items() if name in self.figures]
         return (*parts, (REST[self.runtime], above - sum(size for _, size in parts)))
 
 
 ONNXRUNTIME, LITERT, EAGER, EXECUTORCH = "onnxruntime", "LiteRT", "PyTorch eager", "ExecuTorch"
 MICRO = "TensorFlow Lite Micro"
-CHOICES = {"tflm": MICRO}
-"""Values of the option ``--runtime`` → runtime."""
 PARTS = {
-    ONNXRUNTIME: (("pattern", "memory pattern block, outside the arena"),),
-    LITERT: (("beyond_tensors", "scratch memory of kernels around the tensors"),),
-    EAGER: (("scratch", "scratch memory of kernels, above the tensors"),),
-    EXECUTORCH: (),
-    MICRO: (
-        ("tail", "tail: data that the runtime keeps"),
-        ("temporary", "temporary tables, used only while the runtime loads the model"),
-    ),
+    "pattern": "memory pattern block, outside the arena",
+    "beyond_tensors": "scratch memory of kernels around the tensors",
+    "scratch": "scratch memory of kernels, above the tensors",
+    "tail": "tail: data that the runtime keeps",
+    "temporary": "temporary tables, used only while the runtime loads the model",
 }
-"""Runtime → figures that are part of its difference from the lower bound, with descriptions."""
+"""Figure of a runtime that is a part of its difference from the lower bound → description."""
 REST = {
     ONNXRUNTIME: "scratch memory of kernels, alignment and gaps, minus the inputs, which the caller owns",
     LITERT: "scratch of kernels between the tensors, gaps, alignment, and in-place reuse that the runtime does not use",
@@ -126,18 +106,16 @@ def measure(
     in_order: bool = False,
     with_own_plan: bytes = b"",
 ) -> Measured:
-    """Return the memory of the model in ``data``, run by its runtime or by ``runtime`` (of ``CHOICES``), and of a plan.
+    """Return the memory of the model in ``data``, run by its runtime, and of a plan.
 
-    ``in_order`` runs an ONNX model in the order of its nodes, without optimizations. ``with_own_plan`` is the model
-    file with an embedded plan, which TensorFlow Lite Micro runs for comparison; without it, a plan by ``PLANNER`` is
-    embedded.
-
-    Raises ``UnreadableInput`` for a model that cannot be read or run.
+    ``runtime="tflm"`` runs a TensorFlow Lite model in TensorFlow Lite Micro, without and with a plan: the one in the
+    model file ``with_own_plan``, else a plan by ``PLANNER``. ``in_order`` runs an ONNX model in the order of its nodes,
+    without optimizations. Raises ``UnreadableInput`` for a model that cannot be read or run.
     """
     which = runtime_of(data)
     if runtime:
         if which != LITERT:
-            message = f"{CHOICES[runtime]} runs TensorFlow Lite models only."
+            message = f"{MICRO} runs TensorFlow Lite models only."
             raise UnreadableInput(message, source=name, hint="Give a .tflite file, or omit --runtime.")
         return _micro(data, name, with_own_plan)
     if not which:
@@ -150,11 +128,9 @@ def measure(
 
 def runtime_of(data: bytes) -> str:
     """Return the name of the runtime for these bytes; "" if they are not a model."""
-    readers = (
-        *((LITERT, tflite.refuses), (EAGER, torch_module.refuses), (EXECUTORCH, executorch.refuses)),
-        (ONNXRUNTIME, signatures.refuses_onnx),
-    )
-    return next((runtime for runtime, refuses in readers if not refuses(data)), "")
+    refuses_of = {LITERT: tflite.refuses, EAGER: torch_module.refuses, EXECUTORCH: executorch.refuses}
+    refuses_of[ONNXRUNTIME] = signatures.refuses_onnx
+    return next((runtime for runtime, refuses in refuses_of.items() if not refuses(data)), "")
 
 
 def _onnxruntime(data: bytes, name: str, dims: dict[str, int] | None, in_order: bool) -> Measured:
@@ -167,19 +143,19 @@ def _onnxruntime(data: bytes, name: str, dims: dict[str, int] | None, in_order: 
     graph = read_graph(data, name)
     graph = read_at(graph, dims, data, name) if dims else graph
     point = {**{k: d.max for k, d in graph.dims.items()}, **graph.assumed, **(dims or {})}
-    tensors, taken = {tensor.id: tensor for tensor in graph.tensors}, for_the_runtime(data)
+    tensors, model = {tensor.id: tensor for tensor in graph.tensors}, for_the_runtime(data)
     inputs = [[i, tensors[i].dtype, [point.get(str(d), d) for d in tensors[i].shape]] for i in graph.inputs]
-    runs, without_arena = (run_onnx(taken, name, inputs, arena=arena, in_order=in_order) for arena in (True, False))
+    runs, without_arena = (run_onnx(model, name, inputs, arena=arena, in_order=in_order) for arena in (True, False))
     (arena, pattern, _), (reserved, more, _) = runs["grown"], runs["reserved"]
     figures = {"arena": arena, "arena_reserved": reserved, "pattern": pattern, "pattern_reserved": more}
     figures["no_arena"] = min(without_arena["grown"][1:])
     run = None
     with suppress(TmmuError):  # the rewritten model may have operators that no reader knows
         if not in_order:
-            rewritten = b64decode(_answer("optimised", {}, taken, name)["model"])
-            graph_run = read_graph(rewritten, name)
-            there = {dim: size for dim, size in point.items() if dim in graph_run.dims}
-            run = _figures(read_at(graph_run, there, rewritten, name), there)
+            rewritten = b64decode(_answer("optimised", {}, model, name)["model"])
+            rewritten_graph = read_graph(rewritten, name)
+            sizes = {dim: size for dim, size in point.items() if dim in rewritten_graph.dims}
+            run = _figures(read_at(rewritten_graph, sizes, rewritten, name), sizes)
     return Measured(name, ONNXRUNTIME, arena + pattern, figures, _figures(graph, point), run, point)
 
 
@@ -198,12 +174,12 @@ def _litert(data: bytes, name: str) -> Measured:
     return Measured(name, LITERT, arena, figures, _figures(graph, {}), None, {})
 
 
-def _micro(data: bytes, name: str, written: bytes) -> Measured:
+def _micro(data: bytes, name: str, with_own_plan: bytes) -> Measured:
     _needed("tflite_micro", "'tmmu-plan-explorer[tflm]'", name)
     model = MicroModel(data, name)
     plan = make_plan(model.as_run, PlanRequest(planner=PLANNER)).plan
-    written = written or with_plan(model, data, plan).data
-    answer = _answer("tflm", {"length": len(data)}, data + written, name)
+    planned_model = with_own_plan or with_plan(model, data, plan).data
+    answer = _answer("tflm", {"length": len(data)}, data + planned_model, name)
     figures = answer["before"] | {f"{key}_with_plan": value for key, value in answer["after"].items()}
     own = _summary(model.as_run, plan)
     return Measured(name, MICRO, figures["arena"], figures, own, None, {}, outputs_equal=answer["outputs_equal"])
@@ -211,25 +187,24 @@ def _micro(data: bytes, name: str, written: bytes) -> Measured:
 
 def _executorch(data: bytes, name: str) -> Measured:
     program = executorch.read(data, name)
-    theirs = sum(arena.extent_bytes for arena in make_plan(program, PlanRequest()).plan.arenas)
+    planned = sum(arena.extent_bytes for arena in make_plan(program, PlanRequest()).plan.arenas)
     ours = make_plan(program, PlanRequest(planner=PLANNER)).plan.arenas
     inputs = sum(int(p.size[row]) for p in program.problems for row, role in enumerate(p.roles) if role == "input")
-    given = Figures(sum(arena.extent_bytes for arena in ours), sum(arena.bound_bytes for arena in ours), inputs)
-    return Measured(name, EXECUTORCH, theirs, {"planned": theirs}, given, None, {})
+    figures = Figures(sum(arena.extent_bytes for arena in ours), sum(arena.bound_bytes for arena in ours), inputs)
+    return Measured(name, EXECUTORCH, planned, {"planned": planned}, figures, None, {})
 
 
 def _eager(data: bytes, name: str, dims: dict[str, int]) -> Measured:
     _needed("torch", "'tmmu-plan-explorer[torch]'", name)
-    program, given = read_program(data, name), {dim: Dim(size, size) for dim, size in dims.items()}
-    symbols = torch_module.chosen_sizes(program, given)
+    program, fixed = read_program(data, name), {dim: Dim(size, size) for dim, size in dims.items()}
+    symbols = torch_module.chosen_sizes(program, fixed)
     program = program.at(symbols)
-    graph = torch_module.with_dims(as_saved(program, name), program, given)
+    graph = torch_module.with_dims(as_saved(program, name), program, fixed)
     point = {key: dim.max for key, dim in graph.dims.items()}
     answer = _answer("torch", {"point": symbols}, data, name)
-    figures = {"allocated": answer["allocated"], "tensors": answer["tensors"]}
-    figures["scratch"] = answer["allocated"] - answer["tensors"]
-    steps = tuple(answer["steps"])
-    return Measured(name, EAGER, answer["allocated"], figures, _figures(graph, point), None, point, steps)
+    allocated, tensors, steps = answer["allocated"], answer["tensors"], tuple(answer["steps"])
+    figures = {"allocated": allocated, "tensors": tensors, "scratch": allocated - tensors}
+    return Measured(name, EAGER, allocated, figures, _figures(graph, point), None, point, steps)
 
 
 def _needed(module: str, package: str, name: str) -> None:
@@ -252,21 +227,15 @@ def _answer(which: str, request: dict[str, Any], model: bytes, name: str, hint: 
     # Freed memory is returned at once, so that the resident set follows the live bytes.
     environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "4096", "MALLOC_TRIM_THRESHOLD_": "0"}
     environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
-    given = json.dumps(request).encode() + b"\n" + model
+    command = [sys.executable, "-m", "tmmu_core.runtime.measure.runtime_child", which]
+    data = json.dumps(request).encode() + b"\n" + model
     try:
-        done = subprocess.run(
-            [sys.executable, "-m", "tmmu_core.runtime.measure.runtime_child", which],
-            input=given,
-            capture_output=True,
-            timeout=SECONDS,
-            env=environment,
-            check=False,
-        )
+        child = subprocess.run(command, input=data, capture_output=True, timeout=SECONDS, env=environment, check=False)
     except subprocess.TimeoutExpired as error:
         raise UnreadableInput(f"the run took more than {SECONDS} seconds.", source=name, hint=SMALLER) from error
-    if done.returncode or not done.stdout:
+    if child.returncode or not child.stdout:
         raise UnreadableInput("the run ended without a result.", source=name, hint=RUN_ALONE)
-    answer: dict[str, Any] = json.loads(done.stdout)
+    answer: dict[str, Any] = json.loads(child.stdout)
     if "failed" in answer:
         what = f"{CHILDREN[which]} does not run the model: {answer['failed'].rstrip('.')}."
         raise UnreadableInput(what, source=name, hint=hint)

@@ -23,7 +23,6 @@ from typing import Any
 RUNS = 3
 INFO = 1
 _EXTENDED = re.compile(r"Extended allocation by (\d+) bytes")
-"""Message of onnxruntime's arena."""
 LARGEST = 1 << 30
 GRID = 16
 """Bytes: the largest arena of TensorFlow Lite Micro that is tried, and the step between two sizes."""
@@ -371,7 +370,6 @@ MEASUREMENTS: dict[str, Callable[..., Any]] = {
     "tflm": compared,
     "torch": measure_program,
 }
-"""Argument of the process → measuring function."""
 
 if __name__ == "__main__":
     serve(MEASUREMENTS[sys.argv[1]])
