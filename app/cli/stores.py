@@ -48,8 +48,8 @@ def open_store(url: str | None, *, create: bool = False) -> Store:
 def resolve_side(name: str, request: PlanRequest, url: str | None, beside: Plan | None = None) -> Resolved:
     """Return the plan of a file, or the stored plan of a reference ``store:MODEL@COMMIT``.
 
-    A stored plan is not planned again, so ``request`` applies to files only. ``beside``: plan whose
-    model is used if the reference names no model.
+    A stored plan is not planned again, so ``request`` applies to files only. A reference without a model means the
+    model of the plan ``beside``.
     """
     if not name.startswith(PREFIX):
         return resolve_either(name, request)
@@ -61,31 +61,20 @@ def resolve_side(name: str, request: PlanRequest, url: str | None, beside: Plan 
         store.close()
 
 
-def names_model(name: str) -> bool:
-    """Return whether ``name`` is a file, or a store reference with a model."""
-    return not name.startswith(PREFIX) or "@" in name
-
-
 def read_time(text: str | None) -> datetime:
-    """Parse a time in ISO 8601 with a time zone, or in seconds since 1970. Raises :class:`UsageError`.
-
-    Return the current time for ``None``.
-    """
+    """Parse a time in ISO 8601 with a time zone, or in seconds since 1970 [now]. Raises :class:`UsageError`."""
     if text is None:
         return datetime.now(UTC)
     try:
         if text.isascii() and text.isdigit():
             return datetime.fromtimestamp(strict.whole_number(text), UTC)
-        found = datetime.fromisoformat(text)
-        if found.tzinfo is None:
+        time = datetime.fromisoformat(text)
+        if time.tzinfo is None:
             raise ValueError
-        found.astimezone(UTC)
+        return time.astimezone(UTC)
     except (ValueError, OverflowError, OSError):
-        raise UsageError(
-            f"--at: {strict.shown(text)} is not a time with a time zone.",
-            'Write 2026-01-31T12:00:00+00:00, the format of "git log -1 --format=%cI".',
-        ) from None
-    return found
+        hint = 'Write 2026-01-31T12:00:00+00:00, the format of "git log -1 --format=%cI".'
+        raise UsageError(f"--at: {strict.shown(text)} is not a time with a time zone.", hint) from None
 
 
 def only(runs: tuple[Run, ...], branch: str | None, planner: str | None) -> tuple[Run, ...]:

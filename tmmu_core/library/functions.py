@@ -165,8 +165,6 @@ def plan(
         A package that reads the source is missing; ``hint`` is the command that installs it.
     ArenaTooSmall
         No plan within the capacity was found.
-    TypeError
-        An option is unknown; the message names the closest one.
 
     Examples
     --------
@@ -257,8 +255,6 @@ rank, world_size, shard_spec, addressing, progress : optional
     ------
     UnreadableInput
         The source has no graph, or an option cannot be read.
-    TypeError
-        An option is unknown; the message names the closest one.
 
     Examples
     --------

@@ -62,8 +62,6 @@ class Plan(model.Plan):
         """Return a plan of the core as a plan of the library."""
         return cls(**{f.name: getattr(plan, f.name) for f in fields(model.Plan)}, made=made)
 
-    # --- figures --------------------------------------------------------------------------------------------------
-
     @property
     def solution(self) -> Solution | None:
         """Plan, liveness and graph; ``None`` without a graph."""
@@ -108,8 +106,6 @@ class Plan(model.Plan):
     def explanation(self) -> Explanation:
         """The needed bytes, the limit, and the cause of the gap to the lower bound; ``str`` gives it as text."""
         return explain_peak(self, None if self.made is None else self.made.request.budget)
-
-    # --- checks ---------------------------------------------------------------------------------------------------
 
     def verify(self, graph: Graph | None = None) -> Verdict:
         """Check the plan against ``graph`` [the graph that it was made from], as :func:`tmmu.verify`."""
@@ -222,8 +218,6 @@ class Plan(model.Plan):
         moves = arguments.allowed_moves(allow, max_cost, keep_phases)
         return fit_graph(self.graph, self.made.request, capacity, moves, progress)
 
-    # --- exports --------------------------------------------------------------------------------------------------
-
     def table(self) -> Any:
         """Return a ``pandas.DataFrame`` with one row per tensor, indexed by tensor id.
 
@@ -302,8 +296,6 @@ class Plan(model.Plan):
         path = self.save(folder / f"{stem}.plan.json")
         command = [sys.executable, "-m", "tmmu_core", "explore", str(path)]
         return subprocess.Popen(command if browser else [*command, "--no-browser"])
-
-    # --- display --------------------------------------------------------------------------------------------------
 
     def __repr__(self) -> str:
         t = self.totals

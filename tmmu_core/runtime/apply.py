@@ -1,12 +1,9 @@
 """Bind a plan to memory and commit it: ``ApplyPlan_v1``, ``PrepareMemory_v2``, ``CommitExecution_v1`` (TMMU v2 §5).
 
-Bytes are zeroed (``ZeroTensor_v1``):
-
-* by :func:`apply_plan`: all tensors that are not resident, in tensor-map order. Memory just mapped is zero already;
-* by :meth:`Applied.enter`: every storage born at the step, whose slot may contain bytes of another storage.
-
-Exceptions at birth: a storage that reuses another one in place keeps the reused bytes, because its producer reads them;
-only its bytes after the reused ones are zeroed. A resident storage (with a persistent member) keeps the loaded values.
+Bytes are zeroed (``ZeroTensor_v1``) by :func:`apply_plan`, all tensors in given memory (mapped memory is zero already),
+and by :meth:`Applied.enter`, every storage born at the step, whose bytes may be those of another storage. A resident
+storage (with a persistent member) is never zeroed, because its values are loaded. A storage that reuses another one in
+place keeps the reused bytes, because its producer reads them.
 """
 
 import hashlib
@@ -75,11 +72,9 @@ class Applied:
     state: TmmuState | None = None
     """The last commit; ``None`` before the first."""
     pending: int = 0
-    """Memory operations since the last commit."""
+    """Number of memory operations since the last commit."""
     journal: Any = field(default_factory=hashlib.sha256)
     """SHA-256 of the pending operations, each as ``[name, arena, offset, size, …]`` in CBOR."""
-
-    # --- bindings
 
     def is_bound(self, tensor_id: str, step: int | None = None) -> bool:
         """Return whether the tensor has an address; with ``step``, whether it is live at that step."""
@@ -132,14 +127,12 @@ class Applied:
     def _memory(self, arena: int) -> NDArray[np.uint8]:
         return self.arenas[self.plan.arenas[arena].name].memory
 
-    # --- memory operations
-
     def enter(self, step: int) -> int:
-        """Begin a step: zero the storages born at it; return the number of bytes."""
+        """Zero the storages born at a step; return the number of bytes."""
         blocks = self._zeroed_at.get(step, [])
-        for arena, start, stop in blocks:
-            self._zero(arena, start, stop - start)
-        return sum(stop - start for _, start, stop in blocks)
+        for arena, start, end in blocks:
+            self._zero(arena, start, end - start)
+        return sum(end - start for _, start, end in blocks)
 
     def zero_tensor(self, tensor_id: str) -> None:
         """``ZeroTensor_v1``: zero the tensor's bytes."""
@@ -177,8 +170,6 @@ class Applied:
         self.journal.update(cbor_canonical(list(operation)))
         self.pending += 1
 
-    # --- figures
-
     @cached_property
     def placed(self) -> Plan:
         """The plan with offsets in memory. They differ from :attr:`plan` only for hashed addresses."""
@@ -194,18 +185,18 @@ class Applied:
     def _zeroed_at(self) -> dict[int, list[tuple[int, int, int]]]:
         """Step → ``(arena, first byte, byte after the last)`` of each storage zeroed at it, ordered by first row."""
         plan, s = self.placed, storages_of(self.placed)
-        stop = (s.offset + s.size).tolist()
-        begin: dict[int, int] = {}
+        end = (s.offset + s.size).tolist()
+        reused_end: dict[int, int] = {}
         for (_, source, to), taken in zip(plan.handoffs, plan.taken, strict=True):
-            if taken:  # the reused bytes are kept, for the producer reads them
+            if taken:  # the reused bytes are kept, because the producer reads them
                 giver, taker = (int(plan.storage[plan.row_of[name]]) for name in (source, to))
-                begin[taker] = min(stop[giver], stop[taker])
-        found: dict[int, list[tuple[int, int, int]]] = {}
+                reused_end[taker] = min(end[giver], end[taker])
+        blocks: dict[int, list[tuple[int, int, int]]] = {}
         for storage in dict.fromkeys(plan.storage.tolist()):
-            if storage not in self.resident and begin.get(storage, -1) < stop[storage]:
-                start = begin.get(storage, int(s.offset[storage]))
-                found.setdefault(int(s.birth[storage]), []).append((int(s.arena[storage]), start, stop[storage]))
-        return found
+            if storage not in self.resident and reused_end.get(storage, -1) < end[storage]:
+                start = reused_end.get(storage, int(s.offset[storage]))
+                blocks.setdefault(int(s.birth[storage]), []).append((int(s.arena[storage]), start, end[storage]))
+        return blocks
 
     @cached_property
     def ledger(self) -> list[dict[str, int | float]]:
@@ -234,11 +225,10 @@ def apply_plan(
         )
     if not verified:
         refuse_invalid(plan, OPERATOR)
-    given = handles or {}
     arenas: dict[str, ArenaHandle] = {}
     placed = in_memory(plan)
     for arena in placed.arenas:
-        handle = given.get(arena.name)
+        handle = (handles or {}).get(arena.name)
         if handle is None:
             handle = map_arena(arena.name, arena.extent_bytes, arena.alignment_bytes, arena.page_size)
         check_base(arena.name, handle.base_ptr, arena.alignment_bytes)
@@ -256,8 +246,8 @@ def apply_plan(
     _check_addresses(placed, arenas)
 
     applied = Applied(plan, arenas, security)
-    written = np.array([not arenas[arena.name].fresh for arena in plan.arenas], np.bool_)[plan.arena]
-    for row in np.flatnonzero(written).tolist():
+    is_given = np.array([not arenas[arena.name].fresh for arena in plan.arenas], np.bool_)[plan.arena]
+    for row in np.flatnonzero(is_given).tolist():
         if int(plan.storage[row]) not in applied.resident:
             applied.zero_tensor(plan.tensor_ids[row])
     return applied

@@ -1,6 +1,6 @@
 """Arenas in real memory: page-aligned anonymous maps with a checked base pointer (TMMU v2 II.F).
 
-Mapped pages take memory only when they are touched, so that an arena of a terabyte can be mapped.
+Mapped pages take memory only when they are written, so an arena of a terabyte can be mapped.
 """
 
 import mmap
@@ -67,8 +67,8 @@ def map_arena(arena_id: str, size_bytes: int, alignment_bytes: int = 1, page_siz
 
 def handle_of(arena_id: str, memory: U8, alignment_bytes: int = 1, *, fresh: bool = False) -> ArenaHandle:
     """Return a handle of existing bytes (one-dimensional, contiguous, writable). Raises ``AlignmentViolation``."""
-    assert memory.dtype == np.uint8, "an arena is bytes"
-    assert memory.ndim == 1, "an arena is one run of bytes"
+    assert memory.dtype == np.uint8, "an arena is an array of bytes"
+    assert memory.ndim == 1, "an arena has one dimension"
     assert memory.flags.c_contiguous, "an arena has no gaps"
     assert memory.flags.writeable, "an arena can be written"
     check_alignment(alignment_bytes, arena=arena_id)

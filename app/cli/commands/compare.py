@@ -10,7 +10,7 @@ from app.cli.console import FINDING, NOT_COMPARABLE, SUCCESS, print_lines, table
 from app.cli.options import AsJson, argument, option
 from app.cli.plan_text import print_line_changes
 from app.cli.resolve import FIRST_FINDINGS, Resolved, print_findings, show_warnings, warnings_of
-from app.cli.stores import StoreUrl, names_model, resolve_side
+from app.cli.stores import PREFIX, StoreUrl, resolve_side
 from app.texts import numbers, totals_text
 from tmmu_core.formats.planfile.compare_plans import KINDS, Comparison, Difference, compare
 from tmmu_core.plans.figures.metrics import totals as plan_totals
@@ -47,7 +47,8 @@ def compare_command(
 
 def _sides(a: str, b: str, request: PlanRequest, store: str | None) -> tuple[Resolved, Resolved]:
     """Return the plans of A and B. A store reference without a model uses the model of the other plan."""
-    if not names_model(a) and names_model(b):
+    is_branch = [name.startswith(PREFIX) and "@" not in name for name in (a, b)]
+    if is_branch == [True, False]:
         right = resolve_side(b, request, store)
         return resolve_side(a, request, store, right.plan), right
     left = resolve_side(a, request, store)

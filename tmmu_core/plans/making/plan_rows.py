@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tmmu_core.base import limits
 from tmmu_core.graph.dtypes import itemsize
-from tmmu_core.graph.index import GraphIndex, named
+from tmmu_core.graph.index import named
 from tmmu_core.graph.model import ROLES, Arena
 from tmmu_core.liveness.analyse import row_bytes
 from tmmu_core.liveness.live_model import I32, I64, U64, Liveness
@@ -200,7 +200,7 @@ def plan_columns(placement: Placement, arenas: Sequence[ArenaSummary], *, own_ar
     number, generation = number[storage], generation[storage]
     aliases: list[str | None] = [None] * len(rows)
     bases = aliases.copy()
-    for row in _marked_rows(rows, index):
+    for row in np.flatnonzero(np.isin(rows, index.marked)).tolist():
         tensor = graph.tensors[rows[row]]
         aliases[row], bases[row] = tensor.alias_group_id, tensor.view and tensor.view.base_tensor_uid
     return PlanColumns(
@@ -222,12 +222,6 @@ def plan_columns(placement: Placement, arenas: Sequence[ArenaSummary], *, own_ar
         handoffs=tuple([(step, ids[giver], ids[taker]) for step, giver, taker in liveness.handoffs.tolist()]),
         taken=tuple(liveness.taken.tolist()),
     )
-
-
-def _marked_rows(rows: I64, index: GraphIndex) -> list[int]:
-    """Return the positions in ``rows`` of the tensors with fields beyond id, shape, dtype and role."""
-    places: list[int] = np.flatnonzero(np.isin(rows, index.marked)).tolist()
-    return places
 
 
 def _at(values: Sequence[T], numbers: I64) -> tuple[T, ...]:
@@ -263,7 +257,7 @@ def _alignments(liveness: Liveness, rows: I64, arenas: Sequence[ArenaSummary], o
     inside = (index.base[rows] >= 0) | (liveness.offset_in_storage[rows] > 0)
     for at in np.flatnonzero(inside).tolist():
         alignment[at] = min(itemsize(tensors[rows[at]].dtype), int(of_start[at]))
-    for at in _marked_rows(rows, index):
+    for at in np.flatnonzero(np.isin(rows, index.marked)).tolist():
         declared = tensors[rows[at]].alignment
         if declared is not None:
             alignment[at] = max(declared, int(alignment[at]))

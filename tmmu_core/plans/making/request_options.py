@@ -220,11 +220,7 @@ OPTION_SPECS: Mapping[str, OptionSpec] = {
     "seed": OptionSpec("--seed", "N", "Seed of the replay token [0].", whole_number),
     "rank": OptionSpec("--rank", "R", "Rank to plan [0].", whole_number),
     "world_size": OptionSpec(
-        "--world-size",
-        "W",
-        "Number of ranks [size of the mesh, or 1].",
-        whole_number,
-        link="world",
+        "--world-size", "W", "Number of ranks [size of the mesh, or 1].", whole_number, link="world"
     ),
     "shard_spec": OptionSpec(
         "--shard",

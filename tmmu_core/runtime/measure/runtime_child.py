@@ -1,8 +1,8 @@
 """Child process that runs a model in a runtime and measures its memory.
 
 ``python -m tmmu_core.runtime.measure.runtime_child NAME`` reads a line of JSON and the model from standard input. It
-calls a function of :data:`MEASUREMENTS` with the model and the values of the JSON object as arguments, and writes the
-result as JSON. If the function raises, ``failed`` is the first line of the error.
+calls the function NAME of :data:`MEASUREMENTS` with the model and the values of the JSON object as arguments. It writes
+the result as JSON, or, if the function raises an error, ``failed`` with the first line of its message.
 """
 
 import json
@@ -46,14 +46,14 @@ def serve(measurement: Callable[..., Any]) -> None:
 @contextmanager
 def printed_to(lines: list[str]) -> Iterator[None]:
     """Add to ``lines`` what native code writes to standard error."""
-    kept = os.dup(2)
+    standard_error = os.dup(2)
     with tempfile.TemporaryFile() as file:
         os.dup2(file.fileno(), 2)
         try:
             yield
         finally:
-            os.dup2(kept, 2)
-            os.close(kept)
+            os.dup2(standard_error, 2)
+            os.close(standard_error)
             file.seek(0)
             lines += file.read().decode("utf-8", "replace").splitlines()
 
@@ -257,7 +257,7 @@ def measure_program(data: bytes, point: dict[str, int]) -> dict[str, Any]:
     """Return the figures of one run on the CPU, in bytes; ``point`` has the sizes of the program's symbols.
 
     The program is rebuilt from the file without loading code from it (``fx_program``), with zero weights, and frees
-    each value after its last reader, as eager mode does. ``tensors``: the peak of all tensors, including the inputs.
+    each value after its last read, as eager mode does. ``tensors``: the peak of all tensors, including the inputs.
     ``allocated``: the peak of PyTorch's allocator; the difference is scratch memory of kernels. ``steps``: the tensor
     bytes after each operator. Weights and buffers are excluded.
     """
@@ -274,16 +274,15 @@ def measure_program(data: bytes, point: dict[str, int]) -> dict[str, Any]:
             program(*program.example)
         watch = _storage_watch(weights, program.example)
         with watch:
-            result = program(*program.example)
-        del result
+            program(*program.example)
     inputs = sum(tensor.untyped_storage().nbytes() for tensor in program.example)
     events = sorted(profile.profiler.kineto_results.events(), key=lambda event: event.start_ns())
     live = accumulate((event.nbytes() for event in events if event.name() == "[memory]"), initial=0)
-    return {"tensors": watch.peak, "allocated": inputs + max(live), "inputs": inputs, "steps": watch.steps}
+    return {"tensors": watch.peak, "allocated": inputs + max(live), "steps": watch.steps}
 
 
 def _eager_program(data: bytes, point: dict[str, int]) -> Any:
-    """Return a callable that runs the program and frees each value after its last reader."""
+    """Return a callable that runs the program and frees each value after its last read."""
     from tmmu_core.formats.pytorch.exported_program.pt2_archive import read_program
     from tmmu_core.formats.pytorch.exported_program.pt2_document import Body
     from tmmu_core.formats.pytorch.joint_graph.fx_program import Rebuilt
@@ -350,17 +349,12 @@ def _storage_watch(weights: list[Any], inputs: Any) -> Any:
 
 def _tensor_names(value: Any) -> set[str]:
     """Return the names of the tensors in an argument or a result."""
-    found: set[str] = set()
-    pending = [value]
-    while pending:
-        part = pending.pop()
-        if isinstance(part, dict):
-            pending += [inner for key, inner in part.items() if key != "as_graph"]
-            if isinstance(part.get("name"), str):
-                found.add(part["name"])
-        elif isinstance(part, list):
-            pending += part
-    return found
+    if isinstance(value, dict):
+        names = {value["name"]} if isinstance(value.get("name"), str) else set()
+        parts = [part for key, part in value.items() if key != "as_graph"]
+    else:
+        names, parts = set(), value if isinstance(value, list) else []
+    return names.union(*map(_tensor_names, parts))
 
 
 MEASUREMENTS: dict[str, Callable[..., Any]] = {
