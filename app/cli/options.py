@@ -35,12 +35,22 @@ def argument(text: str, metavar: str, default: Any = REQUIRED) -> Any:
     return field(default=default, metadata={"shown": {"metavar": metavar, "help": text}})
 
 
+STORE_ENV = "TMMU_STORE"
+"""Environment variable with the store's URL, the default of ``--store``."""
+
 OUTPUT = ("-o", "--output")
 Source = Annotated[str, typer.Argument(metavar="FILE", help="File to read; - reads standard input.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Write JSON; errors become one JSON record.")]
 Out = Annotated[
     str | None, typer.Option(*OUTPUT, metavar="FILE", help="Write to this file; - writes to standard output.")
 ]
+
+StoreUrl = Annotated[
+    str | None,
+    typer.Option("--store", metavar="URL", help=f"Store URL: sqlite:///plans.db or postgresql://… [${STORE_ENV}]."),
+]
+Branch = Annotated[str | None, typer.Option("--branch", metavar="NAME", help="Use only runs of this branch.")]
+Planner = Annotated[str | None, typer.Option("--planner", metavar="NAME", help="Use only runs of this planner.")]
 
 
 def with_options(command: Callable[..., int]) -> Callable[..., int]:

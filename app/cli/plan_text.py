@@ -128,14 +128,15 @@ def print_ranks(found: Sequence[RankSummary]) -> None:
     )
 
 
-def rank_record(one: RankSummary, fullest: RankSummary) -> dict[str, Any]:
-    """Return the JSON record of a rank; ``fullest`` is the rank with the highest peak."""
-    found, names = None if one.error else first_difference(fullest, one), ("line", "category", "growth_bytes")
-    return {
-        "rank": one.rank,
-        "file": one.file,
-        "peak_live_bytes": one.peak,
-        "reserved_peak_bytes": one.reserved,
-        "difference": None if found is None else dict(zip(names, found, strict=True)),
-        "error": one.error or None,
-    }
+def rank_records(ranks: Sequence[RankSummary]) -> list[dict[str, Any]]:
+    """Return the JSON record of each rank, with its largest difference from the rank with the highest peak."""
+    fullest = max(ranks, key=lambda one: one.peak)
+    records = []
+    for one in ranks:
+        found = None if one.error else first_difference(fullest, one)
+        difference = found and dict(zip(("line", "category", "growth_bytes"), found, strict=True))
+        sizes = {"peak_live_bytes": one.peak, "reserved_peak_bytes": one.reserved}
+        records.append(
+            {"rank": one.rank, "file": one.file, **sizes, "difference": difference, "error": one.error or None}
+        )
+    return records

@@ -7,12 +7,16 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from app.cli.console import STREAM, UsageError, print_lines, print_note, read_input, write_output
+from app.cli.options import STORE_ENV
 from app.texts import numbers
+from tmmu_core.base import strict
 from tmmu_core.base.errors import unopened
+from tmmu_core.base.extras import require
 from tmmu_core.formats.open_file import Opened, read_any, read_at, refuse_unplannable
 from tmmu_core.formats.planfile.trace import Trace
 from tmmu_core.graph.model import Graph
@@ -27,9 +31,11 @@ from tmmu_core.plans.making.make import PlanningResult, make_plan
 from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.plans.making.request_options import OPTION_SPECS, idle_for_instance, written
 from tmmu_core.plans.model import Plan
+from tmmu_core.store.run_label import PREFIX, Run
 
 if TYPE_CHECKING:
     from tmmu_core.formats.xla.xla_dump import Module
+    from tmmu_core.store.store import Store
 
 FIRST_FINDINGS = 5
 """Maximum number of findings that a command prints for an invalid plan; ``tmmu verify`` prints all findings."""
@@ -260,3 +266,56 @@ def progress_on_terminal() -> Any:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
         yield _Bars(bars)
+
+
+# --- stored plans ------------------------------------------------------------------------------------------------
+
+
+def open_store(url: str | None, *, create: bool = False) -> Store:
+    """Open the store at ``url`` (default: ``TMMU_STORE``). Raises ``StoreFault``, :class:`UsageError`."""
+    url = url or os.environ.get(STORE_ENV)
+    if not url:
+        raise UsageError("no store is given.", f"Use --store sqlite:///plans.db, or set {STORE_ENV}.")
+    require("sqlalchemy", "a store")
+    from tmmu_core.store.store import Store
+
+    return Store.at(url, create=create)
+
+
+def resolve_side(name: str, request: PlanRequest, url: str | None, beside: Plan | None = None) -> Resolved:
+    """Return the plan of a file, or the stored plan of a reference ``store:MODEL@COMMIT``.
+
+    A stored plan is not planned again, so ``request`` applies to files only. A reference without a model means the
+    model of the plan ``beside``.
+    """
+    if not name.startswith(PREFIX):
+        return resolve_either(name, request)
+    store = open_store(url)
+    try:
+        run = store.resolve(name, beside)
+        return resolve_opened(store.plan(run), f"{PREFIX}{run.model}@{run.commit}", PlanRequest())
+    finally:
+        store.close()
+
+
+def read_time(text: str | None) -> datetime:
+    """Parse a time in ISO 8601 with a time zone, or in seconds since 1970 [now]. Raises :class:`UsageError`."""
+    if text is None:
+        return datetime.now(UTC)
+    try:
+        if text.isascii() and text.isdigit():
+            return datetime.fromtimestamp(strict.whole_number(text), UTC)
+        time = datetime.fromisoformat(text)
+        if time.tzinfo is None:
+            raise ValueError
+        return time.astimezone(UTC)
+    except (ValueError, OverflowError, OSError):
+        hint = 'Write 2026-01-31T12:00:00+00:00, the format of "git log -1 --format=%cI".'
+        raise UsageError(f"--at: {strict.shown(text)} is not a time with a time zone.", hint) from None
+
+
+def only(runs: tuple[Run, ...], branch: str | None, planner: str | None) -> tuple[Run, ...]:
+    """Return the runs with this branch and planner; ``None`` matches every branch or planner."""
+    return tuple(
+        run for run in runs if (branch is None or run.branch == branch) and (planner is None or run.planner == planner)
+    )

@@ -44,11 +44,8 @@ def _terms() -> tuple[re.Pattern[str], dict[str, str]]:
     return re.compile(rf"(?<![\w./@:#=-])(?:{longest})(?![\w/@=-]|\.\w)"), known
 
 
-def explained(html: str, once: bool = True) -> str:
-    """Return ``html`` with the definition of each glossary term as hover text.
-
-    ``html`` must be escaped. With ``once``, only the first occurrence of each term has a hover text.
-    """
+def explained(html: str) -> str:
+    """Return escaped HTML with the definition of each glossary term as hover text of its first occurrence."""
     finds, known = _terms()
     if not known:
         return html
@@ -56,7 +53,7 @@ def explained(html: str, once: bool = True) -> str:
 
     def mark(found: re.Match[str]) -> str:
         text = known[found[0]]
-        if once and text in marked:
+        if text in marked:
             return found[0]
         marked.add(text)
         return f'<abbr title="{escape(text, quote=True)}">{found[0]}</abbr>'

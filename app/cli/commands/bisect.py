@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from app.cli.console import FINDING, SUCCESS, UsageError, print_lines, table, write_json
-from app.cli.options import AsJson, argument, option
-from app.cli.stores import Branch, Planner, StoreUrl, only, open_store
+from app.cli.options import AsJson, Branch, Planner, StoreUrl, argument, option
+from app.cli.resolve import only, open_store
 from app.texts import numbers
 from tmmu_core.base import strict
 

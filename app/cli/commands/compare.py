@@ -7,15 +7,15 @@ from typing import Any
 import msgspec
 
 from app.cli.console import FINDING, NOT_COMPARABLE, SUCCESS, print_lines, table, write_json
-from app.cli.options import AsJson, argument, option
+from app.cli.options import AsJson, StoreUrl, argument, option
 from app.cli.plan_text import print_line_changes
-from app.cli.resolve import FIRST_FINDINGS, Resolved, print_findings, show_warnings, warnings_of
-from app.cli.stores import PREFIX, StoreUrl, resolve_side
+from app.cli.resolve import FIRST_FINDINGS, Resolved, print_findings, resolve_side, show_warnings, warnings_of
 from app.texts import numbers, totals_text
 from tmmu_core.formats.planfile.compare_plans import KINDS, Comparison, Difference, compare
 from tmmu_core.plans.figures.metrics import totals as plan_totals
 from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.plans.model import ArenaSummary, Plan, TensorRow
+from tmmu_core.store.run_label import PREFIX
 
 
 def compare_command(

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from app.cli.console import STREAM, SUCCESS, UsageError, write_output
-from app.cli.options import argument, option
-from app.cli.resolve import modules_in
-from app.cli.stores import VARIABLE, StoreUrl, open_store
+from app.cli.options import STORE_ENV, StoreUrl, argument, option
+from app.cli.resolve import modules_in, open_store
 from app.serving.serve import PROXY_HEADER, TOKEN, is_loopback
 from tmmu_core.base.extras import require
 from tmmu_core.formats.pytorch.snapshot.rank_table import snapshot_files
@@ -55,9 +54,9 @@ def explore_command(
         elif not os.path.isfile(name):
             raise UsageError(f"file not found: {name}.", "Check the name.")
     require("streamlit", "the explorer")
-    if store or os.environ.get(VARIABLE):
+    if store or os.environ.get(STORE_ENV):
         open_store(store, create=True).close()  # report an error here instead of on every page
-        os.environ[VARIABLE] = store or os.environ[VARIABLE]
+        os.environ[STORE_ENV] = store or os.environ[STORE_ENV]
     port, address = server.port, server.address
     path = (server.base_path or os.environ.get(BASE_PATH, "")).strip("/")
     if path:

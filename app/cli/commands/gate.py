@@ -8,11 +8,20 @@ from urllib.parse import urlencode, urlsplit
 
 from app.cli.commands.checks import AgainstGraph, resolve_with_graph
 from app.cli.console import FINDING, SUCCESS, UsageError, print_lines, table, write_json, write_output
-from app.cli.options import AsJson, Source, option
+from app.cli.options import AsJson, Source, StoreUrl, option
 from app.cli.plan_text import print_line_changes
-from app.cli.resolve import FIRST_FINDINGS, Resolved, print_findings, resolve_either, show_warnings, warnings_of, whole
-from app.cli.stores import PREFIX, StoreUrl, open_store, resolve_side
-from app.report.pull_request import Change, Check, another_model, markdown
+from app.cli.resolve import (
+    FIRST_FINDINGS,
+    Resolved,
+    open_store,
+    print_findings,
+    resolve_either,
+    resolve_side,
+    show_warnings,
+    warnings_of,
+    whole,
+)
+from app.report.summary import Change, Check, another_model, gate_markdown
 from app.texts import certificate_text, numbers
 from tmmu_core.base import strict
 from tmmu_core.base.escaping import for_annotation
@@ -24,6 +33,7 @@ from tmmu_core.plans.analysis.plan_notes import unplanned_parts
 from tmmu_core.plans.figures.metrics import totals
 from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.plans.model import CLAIMED, Plan
+from tmmu_core.store.run_label import PREFIX
 
 ALL = "all arenas"
 CHECKED = {
@@ -222,7 +232,7 @@ def write_out(folder: Path, after: Resolved, before: Resolved | None, checks: Se
     from app.report.html_report import build_report
 
     old = whole(before) if before else None
-    summary = markdown(Change(whole(after), old, checks, link, after.plan.ir_name, _warnings(after, before)))
+    summary = gate_markdown(Change(whole(after), old, checks, link, after.plan.ir_name, _warnings(after, before)))
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -7,9 +7,8 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from app.cli.console import SUCCESS, UsageError, print_lines, table, write_json
-from app.cli.options import REQUIRED, AsJson, Source, argument, option
-from app.cli.resolve import resolve_either, show_warnings, sound
-from app.cli.stores import Branch, Planner, StoreUrl, only, open_store, read_time
+from app.cli.options import REQUIRED, AsJson, Branch, Planner, Source, StoreUrl, argument, option
+from app.cli.resolve import only, open_store, read_time, resolve_either, show_warnings, sound
 from app.texts import numbers
 from tmmu_core.plans.making.request import PlanRequest
 

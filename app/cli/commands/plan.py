@@ -1,6 +1,5 @@
 """``tmmu plan``: plan a graph or an instance."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from app.cli.console import (
@@ -16,7 +15,7 @@ from app.cli.console import (
     write_output,
 )
 from app.cli.options import AsJson, Out, Source, option
-from app.cli.plan_text import print_live_lines, print_plan, print_ranks, rank_record
+from app.cli.plan_text import print_live_lines, print_plan, print_ranks, rank_records
 from app.cli.resolve import open_any, print_findings, resolve_opened, show_warnings, sound
 from app.texts import totals_text
 from tmmu_core.formats.planfile import plan_file
@@ -35,17 +34,6 @@ def write_plan(plan: Plan, name: str) -> None:
     write_output(name, plan_file.WRITERS[format_by_ending(name, ENDINGS, "json")](plan), "the plan")
 
 
-def _ranks(files: Sequence[tuple[int, Path]], *, json: bool) -> int:
-    """Print a table of the ranks' snapshots; return the exit code: 1 if a snapshot cannot be read."""
-    found = list(summaries(files))
-    if json:
-        fullest = max(found, key=lambda one: one.peak)
-        write_json({"ranks": [rank_record(one, fullest) for one in found]})
-    else:
-        print_ranks(found)
-    return FINDING if any(one.error for one in found) else SUCCESS
-
-
 def plan_command(
     graph: Source,
     request: PlanRequest,
@@ -59,7 +47,12 @@ def plan_command(
     For a folder with one PyTorch snapshot per rank, a table of the ranks is printed.
     """
     if files := snapshot_files(Path(graph)):
-        return _ranks(files, json=json)
+        ranks = list(summaries(files))
+        if json:
+            write_json({"ranks": rank_records(ranks)})
+        else:
+            print_ranks(ranks)
+        return FINDING if any(rank.error for rank in ranks) else SUCCESS
     opened = open_any(graph, request.dims)
     if engines is not None:
         if not isinstance(opened, Graph):

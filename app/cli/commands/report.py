@@ -5,9 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from app.cli.console import FINDING, SUCCESS, UsageError, format_by_ending, print_note, write_output
-from app.cli.options import OUTPUT, REQUIRED, AsJson, Source, option
-from app.cli.resolve import resolve, show_warnings, warnings_of, whole
-from app.cli.stores import StoreUrl, resolve_side
+from app.cli.options import OUTPUT, REQUIRED, AsJson, Source, StoreUrl, option
+from app.cli.resolve import resolve, resolve_side, show_warnings, warnings_of, whole
 from tmmu_core.base import strict
 from tmmu_core.plans.making.request import PlanRequest
 

@@ -13,9 +13,8 @@ from os import cpu_count
 from typing import Any
 
 from app.cli.console import BAD_INPUT, SUCCESS, UsageError, print_lines, print_note, read_input, table, write_json
-from app.cli.options import AsJson, argument, option, read_bytes_option
-from app.cli.resolve import input_of, progress_on_terminal, refuse_graph_options
-from app.cli.stores import StoreUrl, open_store
+from app.cli.options import AsJson, StoreUrl, argument, option, read_bytes_option
+from app.cli.resolve import input_of, open_store, progress_on_terminal, refuse_graph_options
 from app.texts import numbers
 from tmmu_core.base import strict
 from tmmu_core.base.errors import TmmuError, spelled_out
@@ -99,10 +98,14 @@ def sweep_command(
     rows, name = _run_points(sources, points, wanted, store)
     if json:
         graph = next((row["name"] for row in rows if row["name"] is not None), None)
-        first = {"graph": rows[0]["name"] if len(sources) == 1 and rows else graph or files[0]}
-        write_json({**first, **({"sweep": name} if name else {}), "rows": rows})
+        graph = rows[0]["name"] if len(sources) == 1 and rows else graph or files[0]
+        write_json({"graph": graph, **({"sweep": name} if name else {}), "rows": rows})
     else:
-        _print_table(rows, ranks=wanted.ranks)
+        first = rows[0] if rows else {}
+        columns = ["ranks", ">number"] * wanted.ranks
+        columns += [title for title in ("model", "shard", "dims") if title in first]
+        columns += [*_COLUMNS, *[">capacity", "fits"] * ("capacity" in first), *["arenas"] * wanted.ranks]
+        table(columns, [_table_cells(row) for row in rows])
         print_lines(*_remark_lines(rows))
     return SUCCESS if any(row["error"] is None for row in rows) else BAD_INPUT
 
@@ -186,14 +189,6 @@ def _results(where: SweepOptions, sources: Sequence[Source], points: Sequence[Po
 
 
 # --- as text ----------------------------------------------------------------------------------------------------
-
-
-def _print_table(rows: Sequence[Mapping[str, Any]], *, ranks: bool) -> None:
-    """Print the rows as a table with a column for each requested axis."""
-    first: Mapping[str, Any] = rows[0] if rows else {}
-    columns = ["ranks", ">number"] * ranks + [title for title in ("model", "shard", "dims") if title in first]
-    columns += [*_COLUMNS, *[">capacity", "fits"] * ("capacity" in first), *["arenas"] * ranks]
-    table(columns, [_table_cells(row) for row in rows])
 
 
 def _remark_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:

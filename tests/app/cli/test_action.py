@@ -15,7 +15,8 @@ import pytest
 import yaml
 
 from app.cli.main import run as run_here
-from app.report.pull_request import Change, Check, markdown
+from app.report.summary import Change, Check
+from app.report.summary import gate_markdown as markdown
 from app.report.summary import markdown as summarised
 from tests.app.cli.test_store import file_of, record
 from tests.support.build import graph, node, tensor

@@ -11,9 +11,8 @@ from markdown_it import MarkdownIt
 from msgspec import structs
 
 from app.cli.main import run
-from app.report.pull_request import Change
-from app.report.pull_request import markdown as in_a_gate
-from app.report.summary import markdown
+from app.report.summary import Change, markdown
+from app.report.summary import gate_markdown as in_a_gate
 from tests.support.hostile import hostile_graph
 from tmmu_core.formats.planfile.plan_file import to_json
 from tmmu_core.graph.model import Graph
