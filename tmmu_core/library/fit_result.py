@@ -1,5 +1,7 @@
 """The result of a fit: the answer, the plan, the changed graph and the moves."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar

@@ -1,5 +1,7 @@
 """The functions of ``import tmmu``: plan, fit, pack, compare, verify, read."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
