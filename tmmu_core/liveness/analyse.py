@@ -14,7 +14,7 @@ import numpy as np
 
 from tmmu_core.base.errors import AlignmentViolation, ArenaTooSmall, InvalidIrShapes
 from tmmu_core.graph.dtypes import itemsize
-from tmmu_core.graph.model import DEFAULT_ARENAS, OFFLOAD_ARENA, ONE_MEMORY, ROLES, Arena, Graph
+from tmmu_core.graph.model import DEFAULT_ARENAS, OFFLOAD_ARENA, ONE_MEMORY, Arena, Graph
 from tmmu_core.liveness.in_place_reuse import decide_handoffs
 from tmmu_core.liveness.live_model import I64, U64, Liveness, Storages, Timeline
 from tmmu_core.liveness.live_ranges import Ranges, overflow_error, tensor_ranges, view_roots
@@ -69,12 +69,16 @@ def arena_of_tensor(graph: Graph, tensor_id: str, arenas: Mapping[str, object]) 
     while tensor is not None and tensor.view is not None and tensor.id not in seen:
         seen.add(tensor.id)
         tensor = by_id.get(tensor.view.base_tensor_uid)
-    if tensor is None:
-        return None
-    if ONE_MEMORY in arenas:
-        return ONE_MEMORY
-    own = {"optimizer_state": "optimizer_state"} if "optimizer_state" in arenas else {}
-    return tensor.arena or {**ARENA_OF_ROLE, **own}[tensor.role]
+    return None if tensor is None else _arena_of(tensor.role, tensor.arena, arenas)
+
+
+def _arena_of(role: str, declared: str | None, arenas: Mapping[str, object]) -> str:
+    """Return the arena of a tensor that declares ``declared``, under the configuration ``arenas``."""
+    if ONE_MEMORY in arenas and set(arenas) <= {ONE_MEMORY, OFFLOAD_ARENA}:
+        return OFFLOAD_ARENA if declared == OFFLOAD_ARENA else ONE_MEMORY
+    if role == "optimizer_state" and role in arenas:
+        return declared or role
+    return declared or ARENA_OF_ROLE[role]
 
 
 def _arenas(
@@ -82,39 +86,26 @@ def _arenas(
 ) -> tuple[tuple[str, ...], I64]:
     """Return the arenas in use by name, and for each tensor the number of its storage's arena."""
     tensors = timeline.graph.tensors
-    by_role = dict(ARENA_OF_ROLE)
-    if "optimizer_state" in arenas:
-        by_role["optimizer_state"] = "optimizer_state"
-
     planned = np.flatnonzero(ranges.planned)
     is_head = np.zeros(len(tensors), np.bool_)
     is_head[head_of[planned]] = True
-    # Arena codes: first the roles, then the arenas that tensors name.
-    codes = timeline.index.role.astype(np.int64)
-    of_code = [by_role[role] for role in ROLES]
-    code_of: dict[str, int] = {}
-    for i in timeline.index.marked.tolist():
-        own = tensors[i].arena
-        if own:
-            if own not in code_of:
-                code_of[own] = len(of_code)
-                of_code.append(own)
-            codes[i] = code_of[own]
-    if ONE_MEMORY in arenas and set(arenas) <= {ONE_MEMORY, OFFLOAD_ARENA}:
-        of_code = [OFFLOAD_ARENA if name == OFFLOAD_ARENA else ONE_MEMORY for name in of_code]
-    used = {of_code[code] for code in np.flatnonzero(np.bincount(codes[is_head])).tolist()}
+    heads = np.flatnonzero(is_head).tolist()
+    keys = [(tensors[i].role, tensors[i].arena) for i in heads]
+    name_of = {key: _arena_of(*key, arenas) for key in dict.fromkeys(keys)}
+    used = set(name_of.values())
     missing = sorted(used - set(arenas or DEFAULT_ARENAS) - {OFFLOAD_ARENA} - ({ONE_MEMORY} if not arenas else set()))
     if missing:
         arena, declared = missing[0], ", ".join(sorted(arenas or DEFAULT_ARENAS))
-        tensor = min(tensors[i].id for i in np.flatnonzero(is_head).tolist() if of_code[codes[i]] == arena)
+        tensor = min(tensors[i].id for i, key in zip(heads, keys, strict=True) if name_of[key] == arena)
         message = f"tensor {tensor!r} needs arena {arena!r}, which the arena configuration does not declare."
         hint = f"Declare {arena!r}; declared are: {declared}."
         raise ArenaTooSmall(message, arena=arena, capacity=0, required="unknown", tensor=tensor, hint=hint)
     names = tuple(sorted(used | set(arenas)))
     number = {name: i for i, name in enumerate(names)}
-    number_of_code = np.array([number.get(name, -1) for name in of_code], np.int64)
+    of_head = np.full(len(tensors), -1, np.int64)
+    of_head[heads] = [number[name_of[key]] for key in keys]
     arena_of = np.full(len(tensors), -1, np.int64)
-    arena_of[planned] = number_of_code[codes[head_of[planned]]]
+    arena_of[planned] = of_head[head_of[planned]]
     return names, arena_of
 
 

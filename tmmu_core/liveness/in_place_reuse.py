@@ -69,38 +69,25 @@ def _candidates(timeline: Timeline) -> tuple[I64, I64, I64, I64]:
     A tensor at several input positions needs permission for all of them: they are one buffer.
     """
     index = timeline.index
-    nodes = timeline.graph.nodes
-    has_output = np.diff(index.out_ptr) > 0
-    listed: list[tuple[int, int, int, int]] = []
-    permissions = [node.inplace for node in nodes]
-    kinds = dict.fromkeys(permissions)
-    of_any = {kind: kind is None or kind == "any" for kind in kinds}
-    everything = np.fromiter(map(of_any.__getitem__, permissions), np.bool_, len(nodes))
-    in_pairs = any(isinstance(kind, tuple) for kind in kinds)
-    for k, permission in enumerate(permissions) if in_pairs else ():
-        if isinstance(permission, tuple):
-            inputs, outputs = index.inputs_of(k).tolist(), index.outputs_of(k).tolist()
-            positions = {i for i, _ in permission}
-            partly = {x for i, x in enumerate(inputs) if i not in positions}
-            listed += [
-                (k, inputs[i], outputs[o], at) for at, (i, o) in enumerate(permission) if inputs[i] not in partly
-            ]
-
-    everything &= has_output & (timeline.step_of >= 0)
-    reads = np.diff(index.in_ptr)
-    of_edge = np.repeat(np.arange(len(nodes), dtype=np.int64), reads)
-    position = np.arange(len(of_edge), dtype=np.int64) - np.repeat(index.in_ptr[:-1], reads)
-    chosen = everything[of_edge]
-    node, x, priority = of_edge[chosen], index.in_idx[chosen], position[chosen]
-    y = index.out_idx[index.out_ptr[node]]
-
-    rows = np.array([row for row in listed if timeline.step_of[row[0]] >= 0], np.int64).reshape(-1, 4)
-    node, x, y, priority = (np.concatenate(pair) for pair in zip((node, x, y, priority), rows.T, strict=True))
-    order = np.lexsort((priority, x, node))
-    node, x, y, priority = node[order], x[order], y[order], priority[order]
-    keep = np.ones(len(node), np.bool_)  # the row of highest priority per node and input
-    keep[1:] = (node[1:] != node[:-1]) | (x[1:] != x[:-1])
-    return node[keep], x[keep], y[keep], priority[keep]
+    reads, writes = index.in_idx.tolist(), index.out_idx.tolist()
+    in_ptr, out_ptr, step_of = index.in_ptr.tolist(), index.out_ptr.tolist(), timeline.step_of.tolist()
+    rows: list[tuple[int, int, int, int]] = []
+    for k, node in enumerate(timeline.graph.nodes):
+        if step_of[k] < 0 or node.inplace == "none" or not node.outputs:
+            continue
+        inputs, outputs = reads[in_ptr[k] : in_ptr[k + 1]], writes[out_ptr[k] : out_ptr[k + 1]]
+        if isinstance(node.inplace, tuple):
+            positions = {i for i, _ in node.inplace}
+            without_permission = {x for i, x in enumerate(inputs) if i not in positions}
+            pairs = [(inputs[i], outputs[o]) for i, o in node.inplace if inputs[i] not in without_permission]
+        else:
+            pairs = [(x, outputs[0]) for x in inputs]
+        first_of: dict[int, tuple[int, int, int, int]] = {}
+        for priority, (x, y) in enumerate(pairs):
+            first_of.setdefault(x, (k, x, y, priority))
+        rows += first_of.values()
+    columns: I64 = np.array(rows, np.int64).reshape(-1, 4).T
+    return columns[0], columns[1], columns[2], columns[3]
 
 
 def _others_death(groups: Groups) -> I64:

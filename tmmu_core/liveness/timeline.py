@@ -62,19 +62,16 @@ def default_order(index: GraphIndex, edges: tuple[I64, I64], inside: NDArray[np.
 
     by_id = numbers.tolist()
     waits_for = np.bincount(after, minlength=len(by_id)).tolist()
-    sorting = np.argsort(before, kind="stable")
-    followers = after[sorting].tolist()
-    start = np.zeros(len(by_id) + 1, np.int64)
-    np.cumsum(np.bincount(before, minlength=len(by_id)), out=start[1:])
-    first = start.tolist()
-
+    followers: list[list[int]] = [[] for _ in by_id]
+    for writer, reader in zip(before.tolist(), after.tolist(), strict=True):
+        followers[writer].append(reader)
     ready = [r for r, waiting in enumerate(waits_for) if waiting == 0]
     heapify(ready)
     order: list[int] = []
     while ready:
         done = heappop(ready)
         order.append(by_id[done])
-        for follower in followers[first[done] : first[done + 1]]:
+        for follower in followers[done]:
             waits_for[follower] -= 1
             if waits_for[follower] == 0:
                 heappush(ready, follower)
