@@ -198,9 +198,7 @@ def native_with_sidecar(folder: Path, name: str = "w.safetensors") -> Path:
     path = folder / "g.tmmu.json"
     path.write_text(json.dumps(document))
     graph = read_graph_file(path)
-    (folder / "w.safetensors").write_bytes(
-        b"".join(sidecar.written(graph, Constants({"A": InMemory(SMALL.tobytes())})))
-    )
+    (folder / "w.safetensors").write_bytes(b"".join(sidecar.parts(graph, Constants({"A": InMemory(SMALL.tobytes())}))))
     return path
 
 

@@ -31,7 +31,7 @@ def address_space(more: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
-def answer_of(module: str, arguments: Sequence[str], data: bytes, wait: float) -> subprocess.CompletedProcess[bytes]:
+def run_module(module: str, arguments: Sequence[str], data: bytes, wait: float) -> subprocess.CompletedProcess[bytes]:
     """Run ``main(arguments)`` of ``module`` with ``data`` on standard input; wait at most ``wait`` seconds.
 
     Raises ``subprocess.TimeoutExpired``, and ``OSError`` if no process can be started.
@@ -45,7 +45,7 @@ def ended_by_limit(returncode: int) -> bool:
     return returncode < 0 and -returncode in (getattr(signal, "SIGXCPU", 0), getattr(signal, "SIGKILL", 0))
 
 
-def bound(seconds: int, memory: int, file_bytes: int | None = None) -> None:
+def limit_process(seconds: int, memory: int, file_bytes: int | None = None) -> None:
     """Limit this process to ``seconds`` of processor time, bytes of address space and of a file; no core file.
 
     On a system without such limits, only the timeout of the parent applies.

@@ -23,7 +23,7 @@ MOST = 1 << 24
 """Largest size that the interface offers for an open dimension."""
 
 
-def reach(graph: Graph, dim: str) -> Dim:
+def size_range(graph: Graph, dim: str) -> Dim:
     """Return the range of sizes that a user can choose for ``dim``.
 
     The reader's range limits it if the model can be read again; else the declared envelope, which is widened if the

@@ -115,7 +115,7 @@ class Constants(Mapping[str, bytes]):
             raise
 
 
-def beside(folder: Path | None, location: str, what: str) -> Path:
+def path_in_folder(folder: Path | None, location: str, what: str) -> Path:
     """Return the path of ``location`` in ``folder``. Raises ``UnreadableInput`` if it is outside, also by a link."""
     if folder is None:
         message = f'{what} is in another file, "{location[:80]}", and only the model was given.'

@@ -164,13 +164,15 @@ def _check(index: GraphIndex) -> None:
     unmade = needed & (index.producer < 0) & ~index.is_input & ~index.is_persistent & (index.base < 0)
     if unmade.any():
         checks.refuse_unmade(graph, index.tensor_ids[int(unmade.argmax())])
-    pairs = sum(len(graph.tensors[i].must_not_alias) for i in index.marked.tolist())
-    if pairs > limits.ceiling(limits.PAIRS):  # the planner and the bounds read every pair
+    pair_count = sum(len(graph.tensors[i].must_not_alias) for i in index.marked.tolist())
+    if pair_count > limits.ceiling(limits.PAIRS):  # the planner and the bounds read every pair
         raise limits.past(limits.PAIRS, "the graph", graph.name)
     for i in index.marked.tolist():
         checks.check_marks(graph, i, index.tensor_of)
     for field in ("inplace", "in_place_write", "grad_edges"):
-        _check_pairs(index, field)
+        for k, node in enumerate(graph.nodes):
+            if pairs := getattr(node, field):
+                checks.check_pairs(graph, k, field, pairs)
     for j, name in enumerate(graph.safepoints):
         if name not in index.node_of:
             message, hint = f'the safepoint "{name}" is not among the nodes.', "Correct the name, or drop it."
@@ -249,15 +251,3 @@ def _set_bases(index: GraphIndex) -> None:
     circling = base[far] >= 0
     if circling.any():
         checks.refuse_view_cycle(graph, int(circling.argmax()), index.tensor_of)
-
-
-def _check_pairs(index: GraphIndex, field: str) -> None:
-    """Check a field of operand pairs, once for each distinct value and number of operands."""
-    given = [getattr(node, field) for node in index.graph.nodes]
-    values = [() if pairs is None else pairs for pairs in given]
-    if not set(values) - {"any", "none", ()}:
-        return
-    cases = list(zip(values, np.diff(index.in_ptr).tolist(), np.diff(index.out_ptr).tolist(), strict=True))
-    first_of = dict(zip(reversed(cases), range(len(cases) - 1, -1, -1), strict=True))
-    for k in sorted(first_of.values()):
-        checks.check_pairs(index.graph, k, field, values[k])

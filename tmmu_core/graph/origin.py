@@ -53,6 +53,6 @@ def scopes_path(text: str) -> tuple[str, ...]:
     return path_of(scopes[-2]) if len(scopes) > 1 else ()
 
 
-def known(origin: Origin) -> bool:
+def is_known(origin: Origin) -> bool:
     """Return whether the module or the source line is known."""
     return bool(origin.module or origin.source)

@@ -12,7 +12,7 @@ _PERCENT = re.compile(r"\+?(?:\d{1,20}(?:\.\d{0,40})?|\.\d{1,40})(?:[eE][+-]?\d{
 """Pattern of a percentage; a match has a few hundred digits at most."""
 
 _SIZE = re.compile(r"0x(?P<hex>[0-9a-f]+)|(?P<whole>\d*)(?:\.(?P<part>\d{0,60}))?(?:(?P<unit>[kmgtpe])i?)?b?", re.ASCII)
-_parted = re.compile(r"(?:[^,]*\D)?\d{1,3}(?:,\d{3})+(?:[^\d,][^,]*)?", re.ASCII).fullmatch
+_grouped = re.compile(r"(?:[^,]*\D)?\d{1,3}(?:,\d{3})+(?:[^\d,][^,]*)?", re.ASCII).fullmatch
 """Match a size with commas between groups of three digits, so that a decimal comma is rejected."""
 
 _QUOTED = json.JSONDecoder()
@@ -31,7 +31,7 @@ def parse_bytes(text: str) -> int | None:
     if not word:
         return None
     found = _SIZE.fullmatch(word)
-    if found is None or not (found["hex"] or found["whole"] or found["part"]) or ("," in text and not _parted(text)):
+    if found is None or not (found["hex"] or found["whole"] or found["part"]) or ("," in text and not _grouped(text)):
         decimal = " Write 1.5 with a point: a comma separates thousands." if "," in text else ""
         how = f"Write bytes, or a number with KiB, MiB or GiB.{decimal}"
         raise ValueError(f"“{text[:80]}” is not a size. {how}")

@@ -91,7 +91,7 @@ class Residency:
 
 
 @dataclass(frozen=True)
-class _Try:
+class _Candidate:
     """A candidate place of a storage."""
 
     memory: str
@@ -138,43 +138,43 @@ class _Placing:
 
     def place(self, i: int, role: str) -> None:
         """Place storage ``i``, in the first memory with enough space."""
-        tries = self._tries(i, role)
+        candidates = self._candidates(i, role)
         reasons: list[str] = []
-        for each in tries:
-            reason = self._try(i, role, each)
+        for each in candidates:
+            reason = self._place_in(i, role, each)
             if reason is None:
                 if reasons:
                     got = f"{role}@{each.memory}"
-                    self.spills.append(Spill(self.problem.ids[i], tries[0].memory, got, "; ".join(reasons)))
+                    self.spills.append(Spill(self.problem.ids[i], candidates[0].memory, got, "; ".join(reasons)))
                 return
             reasons.append(reason)
         raise ArenaTooSmall(
             f"storage {self.problem.ids[i]!r} ({int(self.problem.size[i]):,} B, {role}) fits no memory: "
             f"{'; '.join(reasons)}.",
-            arena=f"{role}@{tries[0].memory}",
-            capacity=self.memory[tries[0].memory].max_size or 0,
+            arena=f"{role}@{candidates[0].memory}",
+            capacity=self.memory[candidates[0].memory].max_size or 0,
             required=int(self.problem.size[i]),
             hint="Enlarge a memory, add one, or let a rule move other tensors away.",
         )
 
-    def _tries(self, i: int, role: str) -> list[_Try]:
+    def _candidates(self, i: int, role: str) -> list[_Candidate]:
         """Return the candidate places of storage ``i``: the requested one, then every other memory.
 
         A constant with a destination is stored in the rule's memory whether or not it gets the copy.
         """
         own = self.facts[i].memory
         at = self.decided_by[i] = BY_ITSELF if own is not None else self._rule(i)
-        first: list[_Try] = []
+        first: list[_Candidate] = []
         if own is not None:
-            first = [_Try(own, own, True)]
+            first = [_Candidate(own, own, True)]
         elif at != BY_PREFERENCE:
             rule = self.platform.rules[at]
-            stored = _Try(rule.memory, rule.memory, True)
+            stored = _Candidate(rule.memory, rule.memory, True)
             to = rule.constant_destination_memory if role == "constant" else None
             if to is not None and to != rule.memory:
-                return [_Try(to, rule.memory, True), replace(stored, is_requested=False)]
+                return [_Candidate(to, rule.memory, True), replace(stored, is_requested=False)]
             first = [stored]
-        return first + [_Try(name, name) for name in self.memory if name not in {each.memory for each in first}]
+        return first + [_Candidate(name, name) for name in self.memory if name not in {each.memory for each in first}]
 
     def _rule(self, i: int) -> int:
         """Return the number of the first rule that matches storage ``i``, else ``BY_PREFERENCE``."""
@@ -191,7 +191,7 @@ class _Placing:
                 return k
         return BY_PREFERENCE
 
-    def _try(self, i: int, role: str, where: _Try) -> str | None:
+    def _place_in(self, i: int, role: str, where: _Candidate) -> str | None:
         """Place storage ``i``; return the reason if it does not fit."""
         memory, region = self.memory[where.memory], self.regions.get((role, where.memory))
         if not memory.writable and role != "constant":  # nothing is copied into it: see :mod:`.platform`
@@ -248,7 +248,7 @@ class _Placing:
         """Return why memory ``name`` is over its size with ``candidate`` in place of its region; empty if it fits."""
         most = self.memory[name].max_size
         others = [region for region in self.regions.values() if region.name != candidate.name]
-        whole = filled([*others, candidate], name)
+        whole = bytes_used([*others, candidate], name)
         if most is None or whole <= most:
             return ""
         what = candidate.role if candidate.memory == name else f"the source of {candidate.name}"
@@ -256,7 +256,7 @@ class _Placing:
         return f"{name} has {left:,} B for {what}, {candidate.used:,} B would be needed"
 
 
-def filled(regions: Sequence[Region], name: str) -> int:
+def bytes_used(regions: Sequence[Region], name: str) -> int:
     """Return the bytes that memory ``name`` needs for its arenas and for the sources of staged arenas.
 
     Arenas in region order, then sources, each aligned.

@@ -82,22 +82,26 @@ def read_platform(options: Mapping[str, Any]) -> Platform:
         for name in (rule.memory, rule.constant_destination_memory or rule.memory):
             if name not in declared:
                 raise _bad(f"memory {name!r} is not declared.", strict.closest_hint(name, declared))
-    for wrong in (*_wrong_values(msgspec.to_builtins(platform)), *_wrong_memories(platform), *_wrong_rules(platform)):
-        raise _bad(wrong)
+    for problem in (
+        *_invalid_values(msgspec.to_builtins(platform)),
+        *_invalid_memories(platform),
+        *_invalid_rules(platform),
+    ):
+        raise _bad(problem)
     return platform
 
 
-def _wrong_values(value: Any) -> Iterator[str]:
+def _invalid_values(value: Any) -> Iterator[str]:
     """Yield integers beyond 64 bits and invalid Unicode, which no plan can store."""
     if isinstance(value, int) and not -U64_MAX <= value <= U64_MAX:
         yield f"{value:,} does not fit 64 bits."
     elif isinstance(value, str) and value != spelled_out(value):
         yield f"{spelled_out(value)} is not text: it contains half of a surrogate pair."
     for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ():
-        yield from _wrong_values(inner)
+        yield from _invalid_values(inner)
 
 
-def _wrong_memories(platform: Platform) -> Iterator[str]:
+def _invalid_memories(platform: Platform) -> Iterator[str]:
     names = [memory.name for memory in platform.memories]
     if len(set(names)) != len(names) or not names:
         yield f"there must be at least one memory, and all names must differ: {names}."
@@ -111,7 +115,7 @@ def _wrong_memories(platform: Platform) -> Iterator[str]:
             yield f"an alignment of {floor} B is not a power of two."
 
 
-def _wrong_rules(platform: Platform) -> Iterator[str]:
+def _invalid_rules(platform: Platform) -> Iterator[str]:
     memory = {each.name: each for each in platform.memories}
     first: dict[tuple[Any, ...], int] = {}
     for k, rule in enumerate(platform.rules):

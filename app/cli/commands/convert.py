@@ -69,7 +69,7 @@ def _with_sidecar(graph: Graph, model: str, sidecar: str) -> Graph:
     if not constants:
         raise UsageError(f"{model} does not contain bytes of constants.", "Omit --sidecar.")
     try:
-        written = replace_file_by_parts(path, native_sidecar.written(graph, constants))
+        written = replace_file_by_parts(path, native_sidecar.parts(graph, constants))
     except OSError as error:
         raise UsageError(f"{sidecar} cannot be written: {(error.strerror or str(error)).lower()}.") from error
     print_note(f"wrote the bytes of constants to {sidecar} ({numbers.short_bytes(written)})")

@@ -11,7 +11,7 @@ from app.session.opening import Opened
 from app.session.view_state import Choice
 from app.texts import markup, numbers
 from tmmu_core.base.escaping import for_markdown
-from tmmu_core.graph.assumed_sizes import reach
+from tmmu_core.graph.assumed_sizes import size_range
 from tmmu_core.graph.checks import resolve_dims
 from tmmu_core.graph.quantities import parse_bytes
 from tmmu_core.planners import PLANNERS
@@ -68,7 +68,7 @@ def draw(full: Choice, opened: Opened) -> None:
     _size("Budget over all arenas", "budget", full.budget, "unlimited")
     defaults = resolve_dims(opened.graph, None)
     for name in sorted(opened.graph.dims):
-        allowed = reach(opened.graph, name)
+        allowed = size_range(opened.graph, name)
         st.number_input(
             f"Dimension {for_markdown(name)} ({allowed.min:,} … {allowed.max:,})",
             min_value=allowed.min,

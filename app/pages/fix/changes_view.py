@@ -24,7 +24,7 @@ from tmmu_core.fitting.problem.answer import ALLOWED, Fitted
 from tmmu_core.fitting.problem.capacity import Capacity
 from tmmu_core.fitting.problem.planner_calls import Candidate
 from tmmu_core.fitting.search.candidates import pareto
-from tmmu_core.graph.assumed_sizes import reach
+from tmmu_core.graph.assumed_sizes import size_range
 from tmmu_core.graph.model import ONE_MEMORY
 from tmmu_core.plans.figures.live_bytes import change_points
 from tmmu_core.plans.figures.metrics import totals
@@ -285,7 +285,7 @@ def _sizes(shown: Shown, capacity: Capacity) -> None:
     largest = long_work.result(job, f"Finding the largest {chosen.fit_dim}", "The search failed")
     if largest is None:
         return
-    dim = reach(graph, chosen.fit_dim)
+    dim = size_range(graph, chosen.fit_dim)
     result = f"no size from {dim.min:,} to {dim.max:,} fits" if largest.size is None else f"up to {largest.size:,} fits"
     st.html(f'<div class="tm"><strong>{markup.esc(chosen.fit_dim)}: {result}</strong> (range up to {dim.max:,})</div>')
 

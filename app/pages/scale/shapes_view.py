@@ -13,7 +13,7 @@ from app.session import opening, page_jobs, state
 from app.session.planning import Shown
 from app.texts import markup, numbers
 from tmmu_core.base.escaping import for_markdown
-from tmmu_core.graph.assumed_sizes import reach
+from tmmu_core.graph.assumed_sizes import size_range
 from tmmu_core.graph.checks import resolve_dims
 from tmmu_core.graph.model import Graph
 from tmmu_core.plans.making.dynamic_shapes import DimCurve
@@ -88,7 +88,7 @@ def _arena(shown: Shown, curve: DimCurve) -> str:
 
 def size_controls(graph: Graph, dim: str, current: int) -> None:
     """Draw the controls of the dimension and of its size. The size applies to all pages."""
-    bounds, allowed = graph.dims[dim], reach(graph, dim)
+    bounds, allowed = graph.dims[dim], size_range(graph, dim)
 
     def choose(size: int | None) -> None:
         controls.choose_size(dim, size, resolve_dims(graph, None)[dim])

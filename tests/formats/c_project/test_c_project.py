@@ -284,7 +284,7 @@ def mobilenet(folder: Path) -> RenderMemoryPlan:
     sizes = {t.id: tensor_bytes([int(d) for d in t.shape], t.dtype) for t in graph.tensors if t.persistent}
     made = Constants({name: InMemory(bytes([k & 255]) * size) for k, (name, size) in enumerate(sizes.items())})
     graph = msgspec.structs.replace(graph, sidecar="w.safetensors")
-    (folder / "w.safetensors").write_bytes(b"".join(sidecar.written(graph, made)))
+    (folder / "w.safetensors").write_bytes(b"".join(sidecar.parts(graph, made)))
     path = folder / "mobilenet.tmmu.json"
     path.write_bytes(native_file.encode_json(graph))
     memories = [{**TWO_MEMORIES["memories"][0]}, {"name": "SRAM"}, {"name": "FLASH", "writable": False}]

@@ -100,7 +100,7 @@ def _weights() -> Graph:
 
 def sidecar(random: Random) -> bytes:
     """A sidecar with damaged bytes or with changed values of its header."""
-    data = b"".join(sidecars.written(_weights(), Constants({"w": InMemory(bytes(16))})))
+    data = b"".join(sidecars.parts(_weights(), Constants({"w": InMemory(bytes(16))})))
     if random.randrange(3) == 0:
         return mutation.damaged(data, random)
     length = int.from_bytes(data[:8], "little")

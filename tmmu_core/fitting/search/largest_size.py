@@ -12,7 +12,7 @@ from tmmu_core.fitting.problem.capacity import Capacity
 from tmmu_core.fitting.problem.planner_calls import Candidate, initial_candidate
 from tmmu_core.fitting.search.fit_search import fit
 from tmmu_core.fitting.search.sized_graph import sized_graph
-from tmmu_core.graph.assumed_sizes import reach, refuse_unused_dims
+from tmmu_core.graph.assumed_sizes import refuse_unused_dims, size_range
 from tmmu_core.graph.model import Dim, Graph
 from tmmu_core.planners.problem import Progress
 from tmmu_core.plans.making.request import PlanRequest
@@ -49,7 +49,7 @@ def rereading(
     def planned(at_size: Graph, size: int) -> Candidate:
         return initial_candidate(at_size, request.but(dims={**request.dims, name: size}))
 
-    return Rereading(reach(graph, name), graph.dims[name].max, read_at, planned)
+    return Rereading(size_range(graph, name), graph.dims[name].max, read_at, planned)
 
 
 def largest_that_fits(

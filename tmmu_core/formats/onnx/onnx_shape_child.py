@@ -13,7 +13,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from tmmu_core.base.child_process import bound
+from tmmu_core.base.child_process import limit_process
 
 MOST_WRITTEN = 1 << 28
 """Bytes of the profile, the only file that is written."""
@@ -112,7 +112,7 @@ def symbols(model: bytes) -> dict[str, Any]:
 
 def main(arguments: list[str]) -> None:
     """Process one request: symbolic inference for an empty one, else a run."""
-    bound(int(arguments[0]), int(arguments[1]), MOST_WRITTEN)
+    limit_process(int(arguments[0]), int(arguments[1]), MOST_WRITTEN)
     head, _, model = sys.stdin.buffer.read().partition(b"\n")
     request = json.loads(head)
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):

@@ -19,7 +19,7 @@ import onnx
 from onnx import TensorProto, helper
 
 from tmmu_core.base import limits
-from tmmu_core.base.child_process import answer_of, ended_by_limit
+from tmmu_core.base.child_process import ended_by_limit, run_module
 from tmmu_core.base.extras import install
 from tmmu_core.formats.onnx.onnx_constant_folding import written_values
 from tmmu_core.formats.onnx.onnx_model import Found, bodies_of, inlined, tensors_of, unique_ids
@@ -145,7 +145,7 @@ def _run_child(request: bytes) -> dict[str, Any]:
     seconds, memory = limits.ceiling(limits.RUN_SECONDS), limits.ceiling(limits.RUN_BYTES)
     late = f"the run took more than {seconds} seconds of processor time (--max-{limits.RUN_SECONDS.name})"
     try:
-        child = answer_of(CHILD, [str(seconds), str(memory)], request, WAIT * seconds)
+        child = run_module(CHILD, [str(seconds), str(memory)], request, WAIT * seconds)
         if ended_by_limit(child.returncode):
             return {"failed": late}
         answer: dict[str, Any] = json.loads(child.stdout)

@@ -17,7 +17,7 @@ from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.formats.onnx.onnx_constant_folding import measured, reference
 from tmmu_core.formats.onnx.onnx_model import check_places, tensors_of
 from tmmu_core.formats.onnx.onnx_reader import flattened
-from tmmu_core.graph.constants import Computed, Constants, InFile, InMemory, Piece, beside
+from tmmu_core.graph.constants import Computed, Constants, InFile, InMemory, Piece, path_in_folder
 from tmmu_core.graph.model import Graph
 
 DEEPEST = 64
@@ -82,7 +82,7 @@ class _Reading:
             return InMemory(proto.raw_data) if proto.HasField("raw_data") else Computed(lambda: _plain(proto))
         entries = {entry.key: entry.value for entry in proto.external_data}
         folder = self.where.parent if self.where else None
-        path = beside(folder, entries.get("location", ""), f'the weight "{proto.name}"')
+        path = path_in_folder(folder, entries.get("location", ""), f'the weight "{proto.name}"')
         try:
             start, length = int(entries.get("offset", "0")), entries.get("length")
             count = None if length is None else int(length)

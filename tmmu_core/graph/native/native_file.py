@@ -15,7 +15,7 @@ import msgspec
 
 from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput
 from tmmu_core.base.struct_types import register_types
-from tmmu_core.graph import dtypes
+from tmmu_core.graph import checks, dtypes
 from tmmu_core.graph.model import GRAPH_SCHEMA, SCOPING, AnnotatedGraph, Graph, Tensor
 from tmmu_core.graph.native import document, unpacking
 
@@ -175,12 +175,7 @@ def normalise_dtypes(graph: Graph) -> Graph:
     def renamed(i: int, tensor: Tensor) -> Tensor:
         name = one_name[tensor.dtype]
         if name is None:
-            try:
-                dtypes.normalise(tensor.dtype)
-            except InvalidIrShapes as error:
-                error.fill(tensor=tensor.id, path=f"$.tensors[{i}].dtype")
-                error.message = f'the tensor "{tensor.id}": {error.message}'
-                raise
+            checks.size_of(tensor, (), i)  # raises
         return tensor if name == tensor.dtype else msgspec.structs.replace(tensor, dtype=name)
 
     return msgspec.structs.replace(graph, tensors=tuple([renamed(i, t) for i, t in enumerate(graph.tensors)]))

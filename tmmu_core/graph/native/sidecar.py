@@ -16,7 +16,7 @@ from tmmu_core.base import limits
 from tmmu_core.base.errors import UnreadableInput, unopened
 from tmmu_core.base.struct_types import register_types
 from tmmu_core.graph import dtypes
-from tmmu_core.graph.constants import NOT_BESIDE, Constants, InFile, beside
+from tmmu_core.graph.constants import NOT_BESIDE, Constants, InFile, path_in_folder
 from tmmu_core.graph.model import Graph
 
 DTYPES = {
@@ -45,7 +45,7 @@ def constants(graph: Graph, where: Path | None, name: str = "") -> Constants:
     """
     if not graph.sidecar:
         return Constants({})
-    path = beside(where.parent if where else None, graph.sidecar, "the sidecar")
+    path = path_in_folder(where.parent if where else None, graph.sidecar, "the sidecar")
     head, start = _head(path)
     try:
         size = path.stat().st_size - start
@@ -76,10 +76,10 @@ def _head(path: Path) -> tuple[dict[str, _Entry], int]:
         raise UnreadableInput(what, source=str(path), hint=hint) from error
 
 
-def written(graph: Graph, held: Constants) -> Iterator[bytes]:
+def parts(graph: Graph, values: Constants) -> Iterator[bytes]:
     """Yield the parts of the sidecar of ``graph``, in the order of the tensors; tensors without bytes are omitted."""
     head, at = {}, 0
-    kept = [tensor for tensor in graph.tensors if tensor.id in held]
+    kept = [tensor for tensor in graph.tensors if tensor.id in values]
     for tensor in kept:
         shape = [graph.dims[dim].max if isinstance(dim, str) else dim for dim in tensor.shape]
         size = dtypes.tensor_bytes(shape, tensor.dtype)
@@ -90,4 +90,4 @@ def written(graph: Graph, held: Constants) -> Iterator[bytes]:
     lead += b" " * (-len(lead) % 8)
     yield len(lead).to_bytes(8, "little") + lead
     for tensor in kept:
-        yield from held.chunks(tensor.id)
+        yield from values.chunks(tensor.id)

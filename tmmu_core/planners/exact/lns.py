@@ -112,12 +112,12 @@ def lns_run(model: Model, tables: Tables, number: int) -> LnsRun:
     conflicts = np.eye(count, dtype=np.uint8)
     conflicts[np.repeat(np.arange(count), np.diff(tables.unit[:, NEIGHBOURS])), tables.neighbour[:, OTHER]] = 1
     bottom, base = stack_universal_units(conflicts, tables)
-    loose, begin, end, backwards = canonical_direction(model, tables, [u for u in range(count) if u not in bottom])
-    n = len(loose)
-    max_height, fixed, grid = (tables.unit[loose, column] for column in (MAX_HEIGHT, FIXED, ALIGNMENT))
+    above, begin, end, backwards = canonical_direction(model, tables, [u for u in range(count) if u not in bottom])
+    n = len(above)
+    max_height, fixed, grid = (tables.unit[above, column] for column in (MAX_HEIGHT, FIXED, ALIGNMENT))
     step = common_step(*(column.tolist() for column in (max_height, fixed, grid)))
     born, dies = begin * moves.SCALE // model.sections, end * moves.SCALE // model.sections
-    life = np.diff(model.entry_of)[loose]
+    life = np.diff(model.entry_of)[above]
     # Python integers: bytes × sections may exceed 64 bits.
     area = [height * steps for height, steps in zip(max_height.tolist(), life.tolist(), strict=True)]
     roots = [isqrt(value) for value in area]
@@ -132,11 +132,11 @@ def lns_run(model: Model, tables: Tables, number: int) -> LnsRun:
     work[moves.WEIGHT, :n], work[moves.OMITTED, : len(out)] = weight, out
     work[moves.PLACED_ORDER, : len(placed)] = placed
     progress = np.array([SEED * number % 2**32, len(placed), len(out), 0, len(out), 0], dtype=np.int64)
-    conflicts = np.ascontiguousarray(conflicts[np.ix_(loose, loose)])
+    conflicts = np.ascontiguousarray(conflicts[np.ix_(above, above)])
     state = moves.LnsState(
         unit,
         conflicts,
-        *section_runs(model, loose, backwards),
+        *section_runs(model, above, backwards),
         temperatures(),
         log_table_of(),
         noise_of(moves.NOISE_PERIOD + max(n, MAX_UNITS)),
@@ -144,7 +144,7 @@ def lns_run(model: Model, tables: Tables, number: int) -> LnsRun:
         progress,
     )
     return LnsRun(
-        state, loose.tolist(), bottom, base, step, (fixed + max_height)[fixed >= 0], np.zeros(1, dtype=np.int64)
+        state, above.tolist(), bottom, base, step, (fixed + max_height)[fixed >= 0], np.zeros(1, dtype=np.int64)
     )
 
 

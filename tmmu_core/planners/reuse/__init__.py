@@ -28,7 +28,7 @@ from tmmu_core.planners.problem import (
     packing_extent,
     subproblem,
 )
-from tmmu_core.planners.reuse.cost_bound import bounding_cliques, is_infeasible, merged, searched
+from tmmu_core.planners.reuse.cost_bound import bounding_cliques, is_infeasible, merged_ranges, with_search_bounds
 from tmmu_core.planners.reuse.local_search import Placement, repair
 from tmmu_core.planners.reuse.reuse_model import ReuseModel, reuse_model
 
@@ -78,16 +78,16 @@ def plan_reuse(problem: Problem, options: Mapping[str, Any], progress: Progress 
         bound = sum(cost for cost, _ in parts)
         if best[:2] > (0, bound) and (k == 0 or meter("reuse", k, len(runs))):
             best = min(best, repair(model, start, rounds, 3 + seed, seed, bound), key=lambda found: found[:2])
-            parts = searched(model, parts, best[2], work) if k == 0 and not best[0] else parts
+            parts = with_search_bounds(model, parts, best[2], work) if k == 0 and not best[0] else parts
     bound = sum(cost for cost, _ in parts) + model.unavoidable
     missing, cost, offset = best
     if missing:
-        least = None if observed_by_all(problem) else _needed(problem, meter)
+        least = None if observed_by_all(problem) else _proven_extent(problem, meter)
         above = problem.capacity + 1 if least is None and is_infeasible(model, work) else least
         raise _too_small(problem, above)
-    offset = settled(model, offset)
+    offset = moved_down(model, offset)
     if observed_by_all(problem):
-        offset = _lowered(problem, model, offset, meter)
+        offset = _with_smaller_extent(problem, model, offset, meter)
     cost = Placement(model, offset).cost() + model.unavoidable
     at = np.where(model.size > 0, offset, model.empty_at).astype(np.uint64)[model.unit_of]
     units = reversed([*enumerate(model.unit_of.tolist())])
@@ -102,7 +102,7 @@ def observed_by_all(problem: Problem) -> bool:
     return not (terms.colocations or terms.exclusions or terms.reserved)
 
 
-def _needed(problem: Problem, meter: Meter) -> int | None:
+def _proven_extent(problem: Problem, meter: Meter) -> int | None:
     """Return a lower bound of the extent above the capacity; ``None`` if none is proven."""
     try:
         exact(relaxed(problem), {"max_nodes": PROOF_NODES}, lambda *done: meter(*done))
@@ -118,7 +118,7 @@ def relaxed(problem: Problem) -> Problem:
     buffer with a fixed offset.
     """
     terms, n = problem.reuse or ReuseTerms(), len(problem)
-    reserved = merged([[*row] for row in terms.reserved], 1, 1)
+    reserved = merged_ranges([[*row] for row in terms.reserved], 1, 1)
     size: list[int] = [*problem.size.tolist(), *(end - begin for begin, end in reserved)]
     dropped: set[int] = set()
     apart = set() if problem.must_not_alias is None else {frozenset(pair) for pair in problem.must_not_alias.tolist()}
@@ -155,7 +155,7 @@ def _units(model: ReuseModel, at: U64) -> list[int]:
     return found
 
 
-def _lowered(problem: Problem, model: ReuseModel, offset: list[int], meter: Meter) -> list[int]:
+def _with_smaller_extent(problem: Problem, model: ReuseModel, offset: list[int], meter: Meter) -> list[int]:
     """Return a placement of a smaller extent in which no further penalty is active; ``offset`` if none is found.
 
     The pairs of inactive penalties are kept apart, and the problem is packed without costs.
@@ -181,7 +181,7 @@ def first_placement(model: ReuseModel) -> list[int]:
     return place.offset
 
 
-def settled(model: ReuseModel, offset: list[int]) -> list[int]:
+def moved_down(model: ReuseModel, offset: list[int]) -> list[int]:
     """Return the placement with every unit moved down as long as the cost does not grow."""
     place = Placement(model, offset)
     moved = True

@@ -68,7 +68,7 @@ def bounding_cliques(model: ReuseModel) -> Parts:
         soft = {pair: 0 if inside.issuperset(pair) else weight for pair, weight in soft.items()}
 
 
-def searched(model: ReuseModel, parts: Parts, offset: list[int], work: int) -> Parts:
+def with_search_bounds(model: ReuseModel, parts: Parts, offset: list[int], work: int) -> Parts:
     """Return ``parts``; if an exhaustive search of a component proves more, the component replaces its groups.
 
     First the units of the component that have penalties are searched, then all units of the component. ``offset`` is a
@@ -146,7 +146,9 @@ def clique_bound(model: ReuseModel, clique: list[int], soft: dict[Pair, int]) ->
     if any(cell % int(model.align[unit]) for unit in clique):
         cell = grid if all(end % grid == 0 for end in ends) else 1
     room = -(-model.capacity // grid) * grid // cell
-    free = room - sum(max(0, min(-(-end // cell), room) - begin // cell) for begin, end in merged(reserved, grid, cell))
+    free = room - sum(
+        max(0, min(-(-end // cell), room) - begin // cell) for begin, end in merged_ranges(reserved, grid, cell)
+    )
     cells = sum(size.values()) // cell
     if free <= 0:
         return 0
@@ -162,7 +164,7 @@ def clique_bound(model: ReuseModel, clique: list[int], soft: dict[Pair, int]) ->
     return cost
 
 
-def merged(ranges: list[list[int]], grid: int, cell: int) -> list[tuple[int, int]]:
+def merged_ranges(ranges: list[list[int]], grid: int, cell: int) -> list[tuple[int, int]]:
     """Return the cells that no unit covers if sizes are rounded up to ``grid``, as sorted byte ranges."""
     found: list[tuple[int, int]] = []
     for begin, end in sorted(ranges):

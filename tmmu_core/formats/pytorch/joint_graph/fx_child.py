@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 
 from tmmu_core.base import limits
-from tmmu_core.base.child_process import answer_of, bound
+from tmmu_core.base.child_process import limit_process, run_module
 from tmmu_core.graph.model import Graph
 from tmmu_core.graph.native import native_file
 
@@ -34,7 +34,7 @@ def traced(data: bytes, name: str, point: Mapping[str, int]) -> Graph | None:
     seconds, memory = limits.ceiling(limits.TRACE_SECONDS), limits.ceiling(limits.TRACE_BYTES)
     arguments = [str(seconds), str(memory), name or "program", json.dumps(dict(point))]
     try:
-        child = answer_of("tmmu_core.formats.pytorch.joint_graph.fx_child", arguments, data, seconds + 10)
+        child = run_module("tmmu_core.formats.pytorch.joint_graph.fx_child", arguments, data, seconds + 10)
     except (subprocess.TimeoutExpired, OSError):
         return None
     return native_file.decode(child.stdout[len(FINE) :], name) if child.stdout.startswith(FINE) else None
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str]) -> None:
     seconds, memory, name, point = arguments
     out = sys.stdout.buffer
     sys.stdout = sys.stderr  # discard all output
-    bound(int(seconds), int(memory))
+    limit_process(int(seconds), int(memory))
     with contextlib.suppress(Exception):  # PyTorch promises no error types; the caller reads the program itself
         from tmmu_core.formats.pytorch.exported_program.pt2_archive import read_program
         from tmmu_core.formats.pytorch.joint_graph.fx_program import rebuilt

@@ -16,7 +16,7 @@ import torch
 from torch.fx.experimental.proxy_tensor import PythonKeyTracer
 
 from tmmu_core.graph.model import Origin
-from tmmu_core.graph.origin import known, line_of, path_of
+from tmmu_core.graph.origin import is_known, line_of, path_of
 
 KEY = "tmmu_origin"
 """Key of the :class:`Origin` in a traced node's ``meta``."""
@@ -74,7 +74,7 @@ def of_operators(module: Any) -> Iterator[Callable[[], Origin | None]]:
             origin = Origin(running[-1], _line(theirs, ours)) if running else None
             if origin is not None:
                 by_number[torch.autograd._get_sequence_nr() - 1] = origin
-        return origin if origin is not None and known(origin) else None
+        return origin if origin is not None and is_known(origin) else None
 
     try:
         yield origin_now
