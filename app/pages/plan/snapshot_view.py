@@ -56,6 +56,7 @@ def _curve(shown: Shown, history: History, step: int) -> go.Figure:
     reserved = [history.reserved.at(at) for at in steps]
     chart_base.add_curve(fig, steps, reserved, "reserved", chart_base.BAD)
     fig.add_vline(step, line_width=1, line_dash="dot")
+    fig.update_xaxes(chart_base.steps_axis(shown.plan.steps))
     fig.update_yaxes(chart_base.bytes_axis(max([*reserved, 1])), fixedrange=True)
     fig.update_layout(showlegend=True, legend={**chart_base.LEGEND, "traceorder": "normal"})
     return fig

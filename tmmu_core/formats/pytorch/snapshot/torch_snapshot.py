@@ -162,7 +162,7 @@ def _notes(found: History) -> Iterator[str]:
         yield "reserved bytes are not recorded"
     else:
         live = int(found.size[found.live_at(min(at, found.steps - 1))].sum())
-        yield f"reserved: at most {short_bytes(reserved)}, at step {at:,} with {short_bytes(live)} in use"
+        yield f"reserved: at most {short_bytes(reserved)}, at #{at:,} with {short_bytes(live)} in use"
     if not found.events.is_recorded:
         yield "the snapshot has no trace: it is one moment; record one with torch.cuda.memory._record_memory_history()"
         return
