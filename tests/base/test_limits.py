@@ -60,7 +60,7 @@ def test_concatenated_gzip_members_are_one_file() -> None:
 
 
 def functions(depth: int, calls: int) -> bytes:
-    """Functions that call one another: ``calls ** depth`` nodes when inlined."""
+    """Return functions that call each other: ``calls ** depth`` nodes when inlined."""
     bodies = []
     for k in range(depth):
         op = ("Relu", "") if k == 0 else (f"f{k - 1}", "own")

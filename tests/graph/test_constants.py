@@ -1,4 +1,4 @@
-"""Constants are read from where each format keeps them, and equal what the format's own package returns."""
+"""Constants of each format equal those that the format's own package returns."""
 
 import gzip
 import json

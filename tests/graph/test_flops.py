@@ -20,7 +20,7 @@ def cost(instr: str, inputs: list[Shape], outputs: list[Shape]) -> int | None:
 
 
 def contractions(graph: Graph) -> int:
-    """Operations of the convolutions and products of a graph without biases."""
+    """Return the operations of the convolutions and products of a graph, without biases."""
     index = index_graph(graph)
     total = 0
     for k, step in enumerate(graph.nodes):

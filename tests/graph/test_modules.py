@@ -1,4 +1,4 @@
-"""The module of each node, from the names that files keep."""
+"""The module of each node, from names in the file."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The native file: what is written is read back, in every encoding, to the same bytes."""
+"""The native file: a graph is written, read and written again to the same bytes, in every encoding."""
 
 import json
 from pathlib import Path
@@ -137,7 +137,7 @@ def test_unknown_ending_is_rejected() -> None:
 
 @pytest.mark.parametrize("write", [lambda d: json.dumps(d).encode(), cbor2.dumps])
 def test_tensor_without_shape_is_refused_by_name(write: Any) -> None:
-    """Unless the first version wrote the file, which left out every float32 and the shape of a scalar."""
+    """The first version omitted every float32 and the shape of a scalar: its files still open."""
     scalar = {"id": "h", "shape": [], "dtype": "float32"}
     whole = {"tensors": [{"id": "x", "shape": [4], "dtype": "float32"}, scalar]}
     assert read_graph(write(whole)).tensors[1] == Tensor("h", (), "float32")

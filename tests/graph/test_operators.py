@@ -41,7 +41,7 @@ SPELLINGS = {
 
 
 def properties(instr: str) -> tuple[object, ...]:
-    """Every property of an operator, and what it costs on 4 × 4 elements."""
+    """Return every property of an operator, and its cost on 4 × 4 elements."""
     operator, shape = operator_of(instr), (4, 4)
     return (
         operator.is_unknown,

@@ -19,7 +19,7 @@ Fault = Callable[[Plan, Random], Plan | None]
 
 
 def rehashed(plan: Plan) -> Plan:
-    """The plan with the hashes that its content has now."""
+    """Return the plan with recomputed hashes."""
     facts = PlanFacts(plan)
     names = [arena.name for arena in plan.arenas]
     places = zip(plan.tensor_ids, plan.arena.tolist(), plan.logical_slot.tolist(), strict=True)
@@ -38,14 +38,14 @@ def rehashed(plan: Plan) -> Plan:
 
 
 def changed(plan: Plan, column: str, row: int, value: int) -> Plan:
-    """One cell of one column changed."""
+    """Return the plan with one cell of one column changed."""
     values = getattr(plan, column).copy()
     values[row] = value
     return replace(plan, **{column: values})
 
 
 def refigured(plan: Plan) -> Plan:
-    """All figures counted anew, and which hand-offs are taken, as an honest but wrong planner would tell them."""
+    """Return the plan with figures and taken in-place reuses recomputed, as an honest but wrong planner states them."""
     plan = replace(plan, taken=())
     facts = PlanFacts(plan)
     arenas = []
@@ -125,7 +125,7 @@ def figure(name: str, by: int) -> Fault:
 
 
 def lasts(plan: Plan) -> Rows:
-    """The rows that live longer than a step."""
+    """Return the rows that are live for several steps."""
     return plan.death - plan.birth > 1
 
 
@@ -169,7 +169,7 @@ def _row(plan: Plan, choice: Random) -> int | None:
 
 
 def storage_moved(plan: Plan, choice: Random) -> Plan | None:
-    """A whole storage lies where another one of its arena is."""
+    """A storage has the offset of another one of its arena."""
     row, other = _row(plan, choice), _row(plan, choice)
     if row is None or other is None or plan.arena[row] != plan.arena[other]:
         return None
@@ -183,7 +183,7 @@ def storage_moved(plan: Plan, choice: Random) -> Plan | None:
 
 
 def storages_joined(plan: Plan, choice: Random) -> Plan | None:
-    """Two storages have one number, so that their overlap would be no overlap."""
+    """Two storages have one number, which hides their overlap."""
     if not len(plan) or plan.storage.max() < 1:
         return None
     a, b = choice.sample(range(int(plan.storage.max()) + 1), 2)
@@ -216,7 +216,7 @@ def row_lost(plan: Plan, choice: Random) -> Plan | None:
 
 
 def wrong_view(plan: Plan, choice: Random) -> Plan | None:
-    """A view looks at other bytes of its storage."""
+    """A view has other bytes of its storage."""
     views = [i for i, base in enumerate(plan.base_tensor_uids) if base is not None and plan.size[i]]
     if not views:
         return None
@@ -244,7 +244,7 @@ def wrong_base(plan: Plan, choice: Random) -> Plan | None:
 
 
 def slot_merged(plan: Plan, choice: Random) -> Plan | None:
-    """A storage moves into another slot of its arena in which somebody lives at the same time, figures made anew."""
+    """A storage moves into a slot of its arena where another one is live at that time; figures are recomputed."""
     facts = PlanFacts(plan)
     pairs = [
         (a, b)
@@ -267,7 +267,7 @@ def slot_merged(plan: Plan, choice: Random) -> Plan | None:
 
 
 def slot_opened(plan: Plan, choice: Random) -> Plan | None:
-    """A storage moves out of a shared slot into a new one behind all others: safe, but a slot too many."""
+    """A storage moves from a shared slot into a new one above all others: safe, but one slot too many."""
     facts = PlanFacts(plan)
     shared = [s for s in range(facts.storages) if np.bincount(facts.slot_of)[facts.slot_of[s]] > 1]
     if not shared:
@@ -289,7 +289,7 @@ def slot_opened(plan: Plan, choice: Random) -> Plan | None:
 
 
 def handoff_dropped(plan: Plan, choice: Random) -> Plan | None:
-    """A hand-off that the ranges need is not listed."""
+    """An in-place reuse that the ranges need is not listed."""
     if not plan.handoffs:
         return None
     at = choice.randrange(len(plan.handoffs))

@@ -1,4 +1,4 @@
-"""Figures and bounds that a plan claims are verified, also where the file holds no hashes."""
+"""Figures and bounds that a plan states are verified, also in files without hashes."""
 
 from dataclasses import replace
 from typing import Any

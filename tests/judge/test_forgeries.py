@@ -1,4 +1,4 @@
-"""A plan file that was edited, with every edit that agrees with it, gains nothing in any verdict.
+"""An edited plan file, with all figures adjusted to the edit, gets no better verdict.
 
 Each forgery changes the rows or the figures of a sound plan and then recomputes all hashes and figures that follow
 from them, so that the file is consistent. Without the graph, an edit of the problem itself (sizes, live ranges,

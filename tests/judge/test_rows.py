@@ -1,4 +1,4 @@
-"""Rows of a plan are verified without the graph, also in files that hold no hashes."""
+"""Rows of a plan are verified without the graph, also in files without hashes."""
 
 from dataclasses import replace
 from typing import Any
@@ -20,7 +20,7 @@ from tmmu_core.plans.model import Plan
 
 
 def edited(plan: Plan, tensor_id: str, **fields: Any) -> Plan:
-    """The plan as another writer's file would say it: no content hash, one row changed."""
+    """Return the plan as in another writer's file: without content hash, with one row changed."""
     document = msgspec.json.decode(plan_file.to_json(plan))
     del document["content_hash"]
     row = next(row for row in document["tensors"] if row["tensor_id"] == tensor_id)
@@ -99,7 +99,7 @@ REQUESTS: list[dict[str, Any]] = [
 
 
 def reread(plan: Plan, **how: Any) -> Finished:
-    """The plan as its file gives it, checked against its graph."""
+    """Return the verdict on the plan read from its file, checked against its graph."""
     return finished(plan_file.from_document(plan_file.to_json(plan)), plan.graph, **how)  # type: ignore[attr-defined]
 
 

@@ -79,7 +79,7 @@ def test_bytes_need_no_prefix_sums() -> None:
 
 
 def two_step_bytes(offset_of_b: int, size_of_b: int) -> tuple[Graph, Plan]:
-    """``a → n → b``, b handed a's place: by a planner of bytes that puts b at ``offset_of_b``."""
+    """Return a plan of ``a → n → b`` in bytes: b may reuse a in place, and is at ``offset_of_b``."""
     g = graph(
         [tensor("a", 64, "input"), tensor("b", size_of_b // 4), tensor("c", 64, "input")],
         [node("n", "a", "b"), node("m", "b c", "")],
@@ -283,7 +283,7 @@ def test_row_in_an_unknown_arena_is_found(number: int, amiss: bool) -> None:
 
 
 def test_unlinked_tensors_in_one_storage_are_found() -> None:
-    """Said to be of one storage, in one slot one after the other: no view, no group, no place taken over."""
+    """The rows have one storage number and one slot, without a view, alias group or in-place write."""
     plan = plan_graph(chain(4, "none")).plan
     a, b = plan.row_of["t0"], plan.row_of["t4"]
     assert plan.logical_slot[a] == plan.logical_slot[b]

@@ -34,7 +34,7 @@ Refusal = tuple[str, Any, Any]
 
 
 def outcome(play: Callable[[], Any]) -> Any:
-    """What is played, or the refusal: its code, reason and condition."""
+    """Return the result, or the code, reason and condition of the refusal."""
     try:
         return play()
     except ContractError as error:

@@ -17,7 +17,7 @@ def test_hash_seed_does_not_change_the_output() -> None:
 
 
 def test_json_error_has_its_place() -> None:
-    """Python 3.13 finds other words for a comma too many."""
+    """Python 3.13 has another message for a trailing comma."""
     with pytest.raises(UnreadableInput) as caught:
         read_json_object('{"a": 1,}', "shard spec")
     assert caught.value.place == "line 1, column 9, byte 8"

@@ -1,4 +1,4 @@
-"""Offsets near 2^63 and 2^64: they are exact, and what exceeds 64 bits is rejected."""
+"""Offsets near 2^63 and 2^64 are exact; an offset past 64 bits is rejected."""
 
 import pytest
 
@@ -18,7 +18,7 @@ def raw(name: str, nbytes: int, role: str = "activation", view: View | None = No
 
 
 def written_over_a_view(whole: int, offset: int, nbytes: int) -> Graph:
-    """``y``, of so many bytes, is written in place of the byte of ``x`` at ``offset``."""
+    """Return a graph in which ``y`` is written in place of the byte of ``x`` at ``offset``."""
     tensors = [raw("x", whole, "input"), raw("v", 1, view=View("x", offset)), raw("y", nbytes)]
     return graph(tensors, [node("n", "v", "y", inplace="none", in_place_write=((0, 0),))], "x", "y")
 

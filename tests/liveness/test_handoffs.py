@@ -1,4 +1,4 @@
-"""Hand-offs (in-place reuse): granted when every condition of contract §1 holds, denied by the first that does not."""
+"""In-place reuse is granted if every condition of contract §1 holds, else refused by the first violated one."""
 
 import pytest
 

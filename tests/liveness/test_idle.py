@@ -1,4 +1,4 @@
-"""How long storages are live without being used."""
+"""Idle steps of storages."""
 
 from hypothesis import given, settings
 

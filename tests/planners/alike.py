@@ -1,4 +1,4 @@
-"""Results of the native loops, or of their Python forms: ``python -m tests.planners.alike COUNT FIRST`` prints them.
+"""Print results of the native loops or of their Python forms: ``python -m tests.planners.alike COUNT FIRST``.
 
 One line per seed: every order and fit by both greedy loops, the large neighbourhood search, what ``exact`` finds, the
 waste ledger; execution orders, executions with recomputation and minimum cuts of a random graph. ``TMMU_NATIVE=0``
@@ -42,9 +42,9 @@ WAYS = {"native": {}, "Python": {"TMMU_NATIVE": "0"}}
 
 
 def wild(seed: int) -> Problem:
-    """One of :func:`made`, up to 14 storages; two of three times stretched as far as 64 bits go.
+    """Return a problem of :func:`made` with up to 14 storages; two of three are scaled to the limits of 64 bits.
 
-    Then sizes are up to 2^53, alignments up to 2^47, and what is fixed lies so high that little is left to 2^62.
+    Sizes are then up to 2^53, alignments up to 2^47, and fixed offsets lie close to 2^62.
     """
     p, rng = made(seed, 14), random.Random(~seed)
     if rng.randrange(3) == 0:
@@ -77,7 +77,7 @@ def wild(seed: int) -> Problem:
 
 
 def answers(seed: int) -> list[object]:
-    """Results for one seed."""
+    """Return the results for one seed."""
     p = wild(seed)
     try:
         return [*planned(p), *costly(seed), *fitted(seed)]
@@ -86,7 +86,7 @@ def answers(seed: int) -> list[object]:
 
 
 def planned(p: Problem) -> list[object]:
-    """Results of the planners."""
+    """Return the results of the planners."""
     cols = columns(p)
     found: list[object] = []
     loops = library()
@@ -110,7 +110,7 @@ def planned(p: Problem) -> list[object]:
 
 
 def costly(seed: int) -> list[object]:
-    """Results of the planner of reuse costs, on a capacity that is just enough."""
+    """Return the results of the planner of reuse costs at the extent of ``greedy``."""
     p, rng = made(seed, 9), random.Random(seed)
     pairs = [(a, b, rng.randrange(1, 9)) for a in range(len(p)) for b in range(a) if rng.randrange(3)]
     room = max((at + size for at, size in zip(offsets(greedy(p, {})), p.size.tolist(), strict=True)), default=0)
@@ -120,7 +120,7 @@ def costly(seed: int) -> list[object]:
 
 
 def fitted(seed: int) -> list[object]:
-    """Results of the loops of fit on a random graph."""
+    """Return the results of the loops of fit on a random graph."""
     rng = random.Random(seed)
     graph = drawn(rng, rng.randrange(1, 24))
     model = model_of(graph)

@@ -1,4 +1,4 @@
-"""Small problems and graphs by seed with everything in them, packed by ``exact`` and by trying everything.
+"""Random small problems and graphs, packed by ``exact`` and by exhaustive search.
 
 ``python -m tests.planners.brute_force 20000`` compares so many of each, in one process, and prints the first that
 differs.
@@ -27,7 +27,7 @@ from tmmu_core.plans.making.plan_rows import arena_problems
 
 
 def made(seed: int, most: int = 6) -> Problem:
-    """Up to ``most`` storages: grids, and now and then gaps, hand-offs, pairs that must not alias, fixed offsets."""
+    """Return a problem of up to ``most`` storages, some with gaps, in-place reuse, pairs or fixed offsets."""
     rng = random.Random(seed)
     steps, largest = rng.randrange(2, 9), rng.choice((3, 6, 20))
     rows = []
@@ -58,12 +58,12 @@ def made(seed: int, most: int = 6) -> Problem:
 
 
 def plain(seed: int) -> Problem:
-    """The same without gaps, hand-offs, pairs and given offsets."""
+    """Return the problem without gaps, in-place reuse, pairs and fixed offsets."""
     return problem_with(made(seed), gaps=None, handoff_from=None, must_not_alias=None, fixed=None)
 
 
 def differs(seed: int) -> str:
-    """What is wrong with the answer to one problem; empty when nothing is."""
+    """Return what is wrong with the packing of one problem; empty if it is right."""
     p = made(seed)
     packing, least = exact(p, {"budget": 200_000}), smallest_extent(p)
     if wrong := faults(p, offsets(packing)):
@@ -74,7 +74,7 @@ def differs(seed: int) -> str:
 
 
 def differs_in_pieces(seed: int) -> str:
-    """The same problem without what makes it odd, packed in the two pieces that one of its moments makes of it."""
+    """Return what is wrong with the plain problem, packed in two pieces that meet at one of its steps."""
     p = plain(seed)
     cols, least = columns(p), smallest_extent(p)
     if len(cols.births) < 2:
@@ -93,7 +93,7 @@ ARENAS = ("one", "two", "three")
 
 
 def made_graph(seed: int, most: int = 8) -> tuple[Graph, dict[str, dict[str, int]]]:
-    """Up to ``most`` tensors over two or three arenas of different grids, and the arenas as they are declared.
+    """Return a graph of up to ``most`` tensors in two or three arenas of different alignment, and the arenas.
 
     Hand-offs within an arena and, refused, across; pairs that must not alias; some alignments of tensors' own.
     """
@@ -121,7 +121,7 @@ def made_graph(seed: int, most: int = 8) -> tuple[Graph, dict[str, dict[str, int
 
 
 def differs_in_arenas(seed: int) -> str:
-    """What is wrong with the plan of one graph, arena by arena; empty when nothing is.
+    """Return what is wrong with the plan of one graph, arena by arena; empty if it is right.
 
     Each arena is as low as can be, the plan is verified; with the least as capacities it is found, and with one byte
     less in one of them it is refused as proven, by that arena's name.

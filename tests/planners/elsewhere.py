@@ -19,7 +19,7 @@ FUNCTIONS = tuple(re.findall(r"^SHARED I (tmmu_\w+)", SOURCES, re.M))
 
 
 class Recorder:
-    """A library in the place of the one that it asks."""
+    """A library that records the calls to another one."""
 
     def __init__(self, loops: ctypes.CDLL) -> None:
         self.loops = loops
@@ -67,7 +67,7 @@ def recorded(count: int, monkeypatch: Any) -> Recorder:
 
 
 def asked_again(recorder: Recorder, machine: str, folder: Path) -> list[bytes]:
-    """The answers of another machine's library to the same native."""
+    """Return the results of another machine's library for the recorded calls."""
     program = folder / "elsewhere"
     library = FOLDER / file_name(machine)
     names = "-DFUNCTIONS(X)=" + " ".join(f"X({name})" for name in FUNCTIONS)

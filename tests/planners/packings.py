@@ -1,4 +1,4 @@
-"""For the planners' tests: problems by hand and by hypothesis, and a checker that shares nothing with the planners."""
+"""Problems by hand and by Hypothesis, and a checker that shares no code with the planners."""
 
 from collections.abc import Sequence
 from dataclasses import replace as problem_with
@@ -12,7 +12,7 @@ from tmmu_core.planners.problem import Packing, Problem
 
 
 def problem(*rows: tuple[int, int, int], alignment: int | Sequence[int] = 1, **more: Any) -> Problem:
-    """Rows of (birth, death, size), put into the normative order; ids tell the row as given."""
+    """Return the problem of rows (birth, death, size) in normative order; ``t0`` is the first row as given."""
     n = len(rows)
     grids = [alignment] * n if isinstance(alignment, int) else list(alignment)
     order = sorted(range(n), key=lambda i: (rows[i][0], -rows[i][2], f"t{i}".encode()))
@@ -29,7 +29,7 @@ def problem(*rows: tuple[int, int, int], alignment: int | Sequence[int] = 1, **m
 
 @st.composite
 def problems(draw: st.DrawFn, most: int = 12, steps: int = 10, largest: int = 20, odd: bool = True) -> Problem:
-    """Small problems with everything in them: zero sizes, alignments, gaps, hand-offs, pairs that must not alias."""
+    """Draw small problems with zero sizes, alignments, gaps, in-place reuse and pairs that must not alias."""
     n = draw(st.integers(0, most))
     rows = []
     for _ in range(n):
@@ -64,7 +64,7 @@ def _gaps(draw: st.DrawFn, birth: int, death: int) -> tuple[tuple[int, int], ...
 
 
 def live_steps(p: Problem, i: int) -> set[int]:
-    """Every step at which a storage holds bytes, one by one."""
+    """Return every step at which a storage holds bytes."""
     steps = set(range(int(p.birth[i]), int(p.death[i])))
     for begin, stop in p.gaps[i] if p.gaps is not None else ():
         steps -= set(range(begin, stop))
@@ -72,7 +72,7 @@ def live_steps(p: Problem, i: int) -> set[int]:
 
 
 def live_moments(p: Problem) -> list[set[int]]:
-    """Per storage, at which of the steps where any storage begins to hold bytes it holds some."""
+    """Return, per storage, the steps at which it holds bytes, among the steps at which any storage begins to."""
     starts = {int(birth) for birth in p.birth} | {stop for gaps in p.gaps or () for _, stop in gaps}
     return [
         {
@@ -85,7 +85,7 @@ def live_moments(p: Problem) -> list[set[int]]:
 
 
 def faults(p: Problem, offset: Sequence[int]) -> list[str]:
-    """Everything wrong with a packing, found pair by pair and step by step; empty when it is right."""
+    """Return every fault of a packing, found pair by pair and step by step; empty if it is valid."""
     at = [int(x) for x in offset]
     size = [max(int(x), 1) for x in p.size]
     found = [f"{p.ids[i]} off its grid" for i in range(len(p)) if at[i] % int(p.alignment[i])]
@@ -108,15 +108,15 @@ def faults(p: Problem, offset: Sequence[int]) -> list[str]:
 
 
 def extent(p: Problem, offset: Sequence[int]) -> int:
-    """Last byte + 1."""
+    """Return the end of the highest storage."""
     return max((int(at) + max(int(size), 1) for at, size in zip(offset, p.size, strict=True)), default=0)
 
 
 def smallest_extent(p: Problem) -> int:
-    """The least extent there is, by trying every order from below and every choice of hand-offs taken.
+    """Return the least extent, by trying every placement order from below and every choice of in-place reuses.
 
-    Take the storages of a least packing by offset, those that share a handed-off place as one, and push each down in
-    turn: it comes to lie on the ends of earlier ones it conflicts with, or just above something fixed.
+    In a packing of least extent, storages joined by in-place reuse are one unit. Each unit, in the order of offsets,
+    can be moved down to the end of an earlier unit that it conflicts with, or of a fixed one.
     """
     n = len(p)
     sizes = [max(int(x), 1) for x in p.size]
@@ -142,7 +142,7 @@ Unit = tuple[tuple[int, ...], int, int]
 def _units(
     p: Problem, taken: Sequence[tuple[int, int]], clash: list[list[bool]], never: set[frozenset[int]]
 ) -> list[Unit] | None:
-    """Storages grouped by the hand-offs taken; ``None`` where those cannot all be taken."""
+    """Return the storages grouped by the in-place reuses taken; ``None`` if these exclude each other."""
     group = list(range(len(p)))
     for i, j in taken:
         if frozenset((i, j)) in never:
@@ -184,5 +184,5 @@ def _from_below(p: Problem, order: Sequence[Unit], sizes: list[int], clash: list
 
 
 def offsets(packing: Packing) -> list[int]:
-    """Offsets as plain integers."""
+    """Return the offsets as Python integers."""
     return [int(x) for x in packing.offset]

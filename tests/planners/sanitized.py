@@ -1,4 +1,4 @@
-"""The loops in C under the sanitizers of addresses and undefined behaviour: ``python -m tests.planners.sanitized N``.
+"""Run the C loops under the address and undefined-behaviour sanitizers: ``python -m tests.planners.sanitized N``.
 
 Compiled once more, without ``-fwrapv``, so that a number that leaves 64 bits is reported. Needs gcc with libasan
 and libubsan. Ends with 0 and the SHA-256 of all answers, which is that of ``python -m tests.planners.alike N 0``.
@@ -22,7 +22,7 @@ MARK = "TESTS_SANITIZED"
 
 
 def main(count: int) -> None:
-    """Compile, start anew below the sanitizers, and answer."""
+    """Compile the loops, restart under the sanitizers, and print the digest of the results."""
     if MARK not in os.environ:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "sanitized.so"

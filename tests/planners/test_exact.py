@@ -35,7 +35,7 @@ def model_of(p: Problem) -> Model:
 
 
 def ring() -> Problem:
-    """Five storages of 8 bytes, each alive beside the next and the last, in its second life, beside the first.
+    """Return five storages of 8 bytes in a ring: each overlaps the next in time, and the last overlaps the first.
 
     Never more than two at a time, 16 bytes; but a ring of five needs three places, 24 bytes.
     """
@@ -182,7 +182,7 @@ def test_stopped_search_keeps_its_best_packing() -> None:
 
 
 def beside(p: Problem, q: Problem) -> Problem:
-    """Both, the second after the first: nothing of one meets anything of the other."""
+    """Return both problems as one, the second after the first in time."""
     later = int(p.death.max()) if len(p) else 0
     rows = [*zip(p.birth, p.death, p.size, p.alignment, strict=True)]
     rows += [

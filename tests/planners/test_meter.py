@@ -18,7 +18,7 @@ def planned(path: str, planner: str, options: dict[str, object], progress: Progr
 
 
 def stopping_after(calls: int) -> Progress:
-    """Stop at a call of progress."""
+    """Return a progress callback that stops the search at this call."""
     left = iter(range(1, calls))
     return lambda *_: next(left, None) is not None
 

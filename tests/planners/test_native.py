@@ -58,7 +58,7 @@ def test_same_compiler_produces_the_same_bytes(machine: str, tmp_path: Path) -> 
 
 
 def dynamic(path: Path) -> tuple[int, set[int], int]:
-    """Of a shared object of 64 bits: its machine, the tags of its dynamic section, and how many symbols it lacks."""
+    """Return the machine of a shared object, the tags of its dynamic section, and its number of undefined symbols."""
     data = path.read_bytes()
     assert data[:6] == b"\x7fELF\x02\x01"
     machine, at = struct.unpack_from("<H", data, 18)[0], struct.unpack_from("<Q", data, 40)[0]

@@ -29,7 +29,7 @@ LARGE = [
 
 
 def held(cols: Columns) -> list[set[int]]:
-    """Per storage, the columns of squeezed time that it holds bytes in."""
+    """Return, per storage, the columns of compressed time in which it is live."""
     ends = cols.part_of.tolist()
     return [
         {c for row in range(low, high) for c in range(cols.part_lo[row], cols.part_hi[row])}

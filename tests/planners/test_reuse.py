@@ -35,7 +35,7 @@ CAPACITY = 7
 
 
 def document(rng: Random, kinds: tuple[str, ...], buffers: int = 4) -> dict[str, Any]:
-    """A small random structured problem with constraints of some kinds, and penalties."""
+    """Return a small random structured problem with some kinds of constraints, and penalties."""
     rows = []
     for k in range(buffers):
         lower = rng.randrange(6)
@@ -69,7 +69,7 @@ def instance_of(found: dict[str, Any]) -> PlainInstance:
 
 
 def least_cost(found: dict[str, Any]) -> int | None:
-    """The least cost over all offsets, ``None`` where none is valid."""
+    """Return the least cost over all offsets; ``None`` if no placement is valid."""
     problem = found["problem"]
     rows, limits = problem["buffers"], problem["constraints"]
     apart = {(c["first"], c["second"]) for c in limits["separations"]}
@@ -282,7 +282,7 @@ def test_offset_past_the_range_of_the_search_is_no_proof(offset: int) -> None:
 
 
 def test_search_proves_a_cost_above_the_bound_of_cliques() -> None:
-    """Five equal buffers, neighbours in a cycle paying 1: two places leave one neighbour pair together."""
+    """Five equal buffers in a cycle, neighbours with penalty 1: in two slots one pair of neighbours shares bytes."""
     penalties = [[k, (k + 1) % 5, 1] for k in range(5)]
     packed = tmmu.pack(range(0, 50, 10), range(5, 55, 10), [4] * 5, capacity=8, reuse_penalties=penalties)
     assert packed.reuse_cost == packed.reuse_cost_lower_bound == 1
@@ -385,7 +385,7 @@ def test_id_of_a_live_part_is_rejected(kinds: tuple[str, ...]) -> None:
 
 
 def test_penalty_between_parts_of_two_colocations_is_avoided() -> None:
-    """The pair that pays is not covered by the conflict of the other members of the two units."""
+    """The conflict of other members of the two units does not separate the pair with the penalty."""
     packed = tmmu.pack(
         [0, 4, 0, 8],
         [4, 8, 4, 12],
@@ -486,7 +486,7 @@ def test_gate_limits_the_reuse_cost() -> None:
 
 @pytest.mark.parametrize("planner", sorted(ARENA_PLANNERS))
 def test_no_planner_ignores_a_constraint(planner: str) -> None:
-    """A planner places an instance as its constraints demand, or refuses it."""
+    """A planner observes the constraints of an instance, or refuses it."""
     for seed in range(30):
         rng = Random(seed)
         found = instance_of(document(rng, tuple(kind for kind in KINDS if rng.random() < 0.5)))

@@ -1,4 +1,4 @@
-"""The table of planners: what it states about a planner is true."""
+"""The table of planners: its entries match the planners."""
 
 from typing import Any
 

@@ -13,7 +13,7 @@ from tmmu_core.planners.problem import Problem
 
 
 def two_networks() -> Problem:
-    """Twenty steps, then twenty more; one storage lives in both."""
+    """Return two networks of twenty steps each; one storage is live in both."""
     rows = [(t, t + 2, 4) for t in range(40) if t != 19]
     return problem((18, 22, 8), *rows)
 
