@@ -126,34 +126,34 @@ def collapse(index: GraphIndex, tree: Tree, opened: Collection[Path], around: Vi
     closed = np.zeros(len(tree.paths), np.int64)  # the root is never a vertex
     for level, path in enumerate(tree.paths):
         closed[level] = closed[tree.parent[level]] or (0 if path in opened else level)
-    into = closed[tree.of_node]  # the outermost closed level
-    code = np.where(into, 2 * into + 1, 2 * np.arange(len(into), dtype=np.int64))
+    level_of_node = closed[tree.of_node]  # the outermost closed level
+    code = np.where(level_of_node, 2 * level_of_node + 1, 2 * np.arange(len(level_of_node), dtype=np.int64))
     source, target, tensor = _passages(index, code, around.tensor)
-    outer = source != target
+    crosses = source != target
     middle = NOWHERE
     if around.tensor >= 0 or around.node >= 0:
-        maker = writer_of(index, around.tensor) if around.tensor >= 0 else around.node
+        producer = writer_of(index, around.tensor) if around.tensor >= 0 else around.node
         unwritten = -1 if index.is_input[index.root[around.tensor]] else -2 - around.tensor
-        middle = int(code[maker]) if maker >= 0 else unwritten
-    alone = {middle} - {NOWHERE}  # the middle may have no edge
-    seen = {*code.tolist(), *source.tolist(), *target.tolist(), *alone}
+        middle = int(code[producer]) if producer >= 0 else unwritten
+    middle_codes = {middle} - {NOWHERE}  # the middle may have no edge
+    visible = {*code.tolist(), *source.tolist(), *target.tolist(), *middle_codes}
     neighbours: dict[int, set[int]] = {}
-    if around.radius is not None and alone:
-        for one, other in zip(source[outer].tolist(), target[outer].tolist(), strict=True):
+    if around.radius is not None and middle_codes:
+        for one, other in zip(source[crosses].tolist(), target[crosses].tolist(), strict=True):
             neighbours.setdefault(one, set()).add(other)
             neighbours.setdefault(other, set()).add(one)
-        seen = reached = alone
+        visible = frontier = middle_codes
         for _ in range(around.radius):
-            reached = {other for one in reached for other in neighbours.get(one, ())} - seen
-            seen = seen | reached
-    codes, first, times = np.unique(code, return_index=True, return_counts=True)
-    at = dict(zip(codes.tolist(), first.tolist(), strict=True))
-    order = sorted(seen, key=lambda code: (at.get(code, -1), -code))  # vertices without nodes first
+            frontier = {other for one in frontier for other in neighbours.get(one, ())} - visible
+            visible = visible | frontier
+    codes, first, counts = np.unique(code, return_index=True, return_counts=True)
+    first_node = dict(zip(codes.tolist(), first.tolist(), strict=True))
+    order = sorted(visible, key=lambda code: (first_node.get(code, -1), -code))  # vertices without nodes first
     number = {code: k for k, code in enumerate(order)}
-    passes_out = np.zeros(len(index.tensor_ids), np.bool_)
-    passes_out[tensor[outer]] = True
-    inside = Counter(source[~outer & ~passes_out[tensor]].tolist())
-    members = dict(zip(codes.tolist(), times.tolist(), strict=True))
+    leaves_vertex = np.zeros(len(index.tensor_ids), np.bool_)
+    leaves_vertex[tensor[crosses]] = True
+    inside = Counter(source[~crosses & ~leaves_vertex[tensor]].tolist())
+    members = dict(zip(codes.tolist(), counts.tolist(), strict=True))
     vertices = []
     for each in order:
         hidden = sum(1 for other in neighbours.get(each, ()) if other not in number)
@@ -163,7 +163,7 @@ def collapse(index: GraphIndex, tree: Tree, opened: Collection[Path], around: Vi
         while level:
             levels.add(level)
             level = int(tree.parent[level])
-    edges = _edges(index.nbytes, number, np.stack([source, target, tensor])[:, outer].T.tolist())
+    edges = _edges(index.nbytes, number, np.stack([source, target, tensor])[:, crosses].T.tolist())
     of_node = np.array([number.get(each, -1) for each in code.tolist()], np.int64)
     return Collapsed(tuple(vertices), edges, tuple(sorted(levels)), of_node, number.get(middle, -1))
 

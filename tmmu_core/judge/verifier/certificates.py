@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from tmmu_core.judge.finding import Certificate
 from tmmu_core.judge.reference.liveness import Lives
 from tmmu_core.judge.verifier.check_constraints import CostBounds
-from tmmu_core.judge.verifier.check_figures import side_by_side
-from tmmu_core.judge.verifier.row_columns import I64, U64, PlanFacts, most_together
+from tmmu_core.judge.verifier.check_figures import disjoint_bound
+from tmmu_core.judge.verifier.row_columns import I64, U64, PlanFacts, live_peak
 from tmmu_core.plans.model import CLAIMED, FEASIBLE, INCOMPLETE, OPTIMAL, PART, ArenaSummary, Constraints, Plan
 
 Bound = tuple[int, tuple[str, ...], int]
@@ -103,12 +103,16 @@ def certificates(facts: PlanFacts, lives: Lives | None = None, *, configured: bo
         here = np.flatnonzero(blocks.arena == number)
         # The largest storage may have no live step in a problem with gaps.
         largest = [int(here[np.argmax(blocks.size[here])])] if len(here) else []
-        bounds = [_side_by_side(blocks, largest, -1)]
+        bounds = [_disjoint_bound(blocks, largest, -1)]
         if number not in blocks.sharing:
-            peak, _ = most_together(blocks.birth[here], blocks.death[here], blocks.size[here])
-            bounds = [_of_witness(blocks, here, arena), _side_by_side(blocks, blocks.alive(here, peak), peak), *bounds]
+            peak, _ = live_peak(blocks.birth[here], blocks.death[here], blocks.size[here])
+            bounds = [
+                _of_witness(blocks, here, arena),
+                _disjoint_bound(blocks, blocks.alive(here, peak), peak),
+                *bounds,
+            ]
         bounds += _ends_of_pins(plan, number)
-        found.append(_limited(arena, *bounds, cost_bound=costs.of(number)))
+        found.append(_certificate(arena, *bounds, cost_bound=costs.of(number)))
     return tuple(found)
 
 
@@ -120,12 +124,12 @@ def _ends_of_pins(plan: Plan, arena: int) -> Iterator[Bound]:
             yield offset + int(plan.size[row]), (name,), int(plan.birth[row])
 
 
-def unsupported(plan: Plan) -> tuple[Certificate, ...]:
+def digest_certificates(plan: Plan) -> tuple[Certificate, ...]:
     """Return the certificates of a digest, whose bounds cannot be recomputed."""
-    return tuple([_limited(arena, (0, (), -1)) for arena in plan.arenas])
+    return tuple([_certificate(arena, (0, (), -1)) for arena in plan.arenas])
 
 
-def supported(plan: Plan, found: tuple[Certificate, ...]) -> Plan:
+def with_recomputed_bounds(plan: Plan, found: tuple[Certificate, ...]) -> Plan:
     """Return ``plan`` with recomputed certificates instead of the stated ones."""
     arenas = []
     for arena, each in zip(plan.arenas, found, strict=True):
@@ -140,7 +144,7 @@ def supported(plan: Plan, found: tuple[Certificate, ...]) -> Plan:
     return replace(plan, arenas=tuple(arenas), metrics=metrics)
 
 
-def _limited(arena: ArenaSummary, *bounds: Bound, cost_bound: int = 0) -> Certificate:
+def _certificate(arena: ArenaSummary, *bounds: Bound, cost_bound: int = 0) -> Certificate:
     """Return the part of the file's certificate that the recomputed bounds support."""
     claim = arena.least_bytes_claimed
     stated = arena.reuse_cost_lower_bound
@@ -175,11 +179,11 @@ def _of_witness(blocks: Blocks, here: I64, arena: ArenaSummary) -> Bound:
         for block in among.intersection(blocks.parts.get(name, ())):
             if all(blocks.conflict(block, other) for other in chosen.values()):
                 chosen[name] = block
-    bound, _, at = _side_by_side(blocks, list(set(chosen.values())), step)  # two names may be parts of one tensor
+    bound, _, at = _disjoint_bound(blocks, list(set(chosen.values())), step)  # two names may be parts of one tensor
     return bound, tuple([name for name in arena.witness if name in chosen]), at
 
 
-def _side_by_side(blocks: Blocks, rows: list[int], step: int) -> Bound:
+def _disjoint_bound(blocks: Blocks, rows: list[int], step: int) -> Bound:
     """Return the bound of storages that cannot share bytes; 0 without any."""
-    bound = side_by_side(blocks.size[rows].tolist(), blocks.alignment[rows].tolist())
+    bound = disjoint_bound(blocks.size[rows].tolist(), blocks.alignment[rows].tolist())
     return bound, tuple([blocks.names[row] for row in rows]), step if rows else -1

@@ -8,7 +8,7 @@ import numpy as np
 from tmmu_core.base.errors import U64_MAX
 from tmmu_core.graph.model import Graph
 from tmmu_core.judge.finding import Finding, error
-from tmmu_core.judge.verifier.check_slots import ends_end_to_end
+from tmmu_core.judge.verifier.check_slots import ends_of_prefix_sums
 from tmmu_core.judge.verifier.row_columns import PlanFacts
 from tmmu_core.plans.model import CLAIMED, FEASIBLE, INCOMPLETE, INVALID, OPTIMAL, PART, UNPLANNED, ArenaSummary, Plan
 
@@ -34,19 +34,19 @@ def check_arenas(facts: PlanFacts) -> Iterator[Finding]:
         here = facts.arena == number
         # The extent of hashed addresses is the extent of the same slots at aligned prefix sums.
         highest = max(int(ends[here].max(initial=0)), reserved)
-        possible = ends_end_to_end(facts, number) if sparse else {highest}
+        possible = ends_of_prefix_sums(facts, number) if sparse else {highest}
         if arena.extent_bytes not in possible:
             message = f"an extent of {arena.extent_bytes:,} bytes; its highest storage ends at {max(possible):,}"
             yield error("extent", f"{arena.name} has {message}.", arena=arena.name)
         counts = {
             "slots": int((facts.slots.arena == number).sum()),
-            "max_live": facts.most_together(number, facts.held_until),
+            "max_live": facts.max_live(number, facts.held_until),
             "storages": int(here.sum()),
             "peak_live_bytes": facts.peak_live_bytes(number),
         }
         yield from _different(arena.name, {what: getattr(arena, what) for what in counts}, counts, arena.name)
     yield from _check_sums_of_rows(facts)
-    yield from impossible(plan)
+    yield from check_arena_figures(plan)
 
 
 def _different(subject: str, stated: dict[str, Any], counted: dict[str, Any], arena: str = "") -> Iterator[Finding]:
@@ -56,7 +56,7 @@ def _different(subject: str, stated: dict[str, Any], counted: dict[str, Any], ar
             yield error("figures", f"{subject}: {what} is {stated.get(what)}; counted: {number}.", arena=arena)
 
 
-def impossible(plan: Plan) -> Iterator[Finding]:
+def check_arena_figures(plan: Plan) -> Iterator[Finding]:
     """Check rules ``extent``, ``capacity`` and ``figures`` by the arenas' figures alone, without rows."""
     for arena in plan.arenas:
         extent, page, name = arena.extent_bytes, arena.page_size, arena.name
@@ -81,7 +81,7 @@ def impossible(plan: Plan) -> Iterator[Finding]:
 def _check_sums_of_rows(facts: PlanFacts) -> Iterator[Finding]:
     """Check rule ``figures`` for ``metrics.totals``, and for ``activation_bytes``, which is 0 for an instance."""
     plan, metrics = facts.plan, facts.plan.metrics
-    step, most = facts.peak_together(np.arange(facts.storages))
+    step, most = facts.live_peak_of(np.arange(facts.storages))
     if isinstance(metrics.get("totals"), dict):
         counted = {
             "peak_live_bytes": most,
@@ -165,7 +165,7 @@ def _witness_problems(facts: PlanFacts, number: int, arena: ArenaSummary) -> Ite
     if step != -1 and not live:
         yield f"has a witness of which no storage is live at step {step}"
     sizes = [int(facts.size[s]) for s in storages]
-    bound = side_by_side(sizes, [int(facts.alignment[s]) for s in storages])
+    bound = disjoint_bound(sizes, [int(facts.alignment[s]) for s in storages])
     # A single storage at a fixed offset is bounded by its end.
     ends = {int(facts.stop[storages[0]])} if len(storages) == 1 else set()
     stated = {arena.lower_bound_bytes or 0, (arena.proven_bytes or 0) if arena.status == CLAIMED else -1}
@@ -173,7 +173,7 @@ def _witness_problems(facts: PlanFacts, number: int, arena: ArenaSummary) -> Ite
         yield f"has a lower bound of {arena.lower_bound_bytes or 0:,} bytes; its witness gives {bound:,}"
 
 
-def side_by_side(sizes: list[int], grids: list[int]) -> int:
+def disjoint_bound(sizes: list[int], grids: list[int]) -> int:
     """Return a lower bound in bytes of blocks side by side, each at a multiple of its alignment.
 
     All blocks but the last take whole multiples; the last one is the block with the most padding. Blocks of a coarse

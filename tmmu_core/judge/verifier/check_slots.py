@@ -72,7 +72,7 @@ def _grids(facts: PlanFacts, lives: Lives | None) -> list[U64]:
     return tried
 
 
-def ends_end_to_end(facts: PlanFacts, arena: int) -> set[int]:
+def ends_of_prefix_sums(facts: PlanFacts, arena: int) -> set[int]:
     """Return the possible ends of the arena's slots at aligned prefix sums."""
     here = np.flatnonzero(facts.slots.arena == arena)
     ends = set()
@@ -132,7 +132,7 @@ def check_slot_counts(facts: PlanFacts, lives: Lives | None) -> Iterator[Finding
     plan = facts.plan
     with_pairs = None if lives is None else {lives.storages[name].arena for pair in lives.apart for name in pair}
     for number, arena in enumerate(plan.arenas):
-        slots, live = int((facts.slots.arena == number).sum()), facts.most_together(number, facts.death)
+        slots, live = int((facts.slots.arena == number).sum()), facts.max_live(number, facts.death)
         message = f"{arena.name} has {slots} slots, but at most {live} storages are live together"
         may_need_more = with_pairs is None or arena.name in with_pairs
         if slots < live or (plan.planner == "slots" and slots > live and not may_need_more):

@@ -14,9 +14,9 @@ import numpy as np
 from tmmu_core.base.errors import AddressCollision, AlignmentViolation, ArenaTooSmall, ContractError, InvalidIrShapes
 from tmmu_core.graph.model import Graph
 from tmmu_core.judge.finding import Finding, Verdict
-from tmmu_core.judge.verifier.certificates import supported, unsupported
+from tmmu_core.judge.verifier.certificates import digest_certificates, with_recomputed_bounds
 from tmmu_core.judge.verifier.check_bytes import overlaps
-from tmmu_core.judge.verifier.check_figures import check_metrics, impossible
+from tmmu_core.judge.verifier.check_figures import check_arena_figures, check_metrics
 from tmmu_core.judge.verifier.row_columns import Mask, PlanFacts
 from tmmu_core.judge.verifier.verify import RULES, check_columns, check_remarks, verify_plan
 from tmmu_core.plans.model import INVALID, Plan
@@ -48,15 +48,15 @@ def finished(plan: Plan, graph: Graph | None = None, *, complete: bool = True, *
     else:
         checked = ("extent", "capacity", "figures", "hash", "held")
         left_out = tuple((rule, "a digest has no rows") for rule in RULES if rule not in checked)
-        findings = (*impossible(plan), *check_metrics(plan), *check_remarks(plan))
-        verdict = Verdict(findings, checked, left_out, unsupported(plan), "totals")
+        findings = (*check_arena_figures(plan), *check_metrics(plan), *check_remarks(plan))
+        verdict = Verdict(findings, checked, left_out, digest_certificates(plan), "totals")
     return Finished(with_certificates(plan, verdict), verdict)
 
 
 def with_certificates(plan: Plan, verdict: Verdict) -> Plan:
     """Return ``plan`` with the recomputed certificates; arenas of an invalid plan get the status ``invalid``."""
     if verdict.ok:
-        return supported(plan, verdict.certificates)
+        return with_recomputed_bounds(plan, verdict.certificates)
     return replace(plan, arenas=tuple([replace(arena, status=INVALID) for arena in plan.arenas]))
 
 

@@ -125,7 +125,7 @@ class PlanFacts:
         """Return the name of a storage's arena."""
         return self.plan.arenas[self.arena[storage]].name
 
-    def most_together(self, arena: int, until: I64) -> int:
+    def max_live(self, arena: int, until: I64) -> int:
         """Return the most storages of the arena live at one step, each from its birth to ``until``."""
         here = self.arena == arena
         born, gone = self.birth[here], np.minimum(until[here], self.end)
@@ -135,11 +135,11 @@ class PlanFacts:
 
     def peak_live_bytes(self, arena: int) -> int:
         """Return the peak bytes of the arena, as an exact integer."""
-        return self.peak_together(np.flatnonzero(self.arena == arena))[1]
+        return self.live_peak_of(np.flatnonzero(self.arena == arena))[1]
 
-    def peak_together(self, here: I64) -> tuple[int, int]:
+    def live_peak_of(self, here: I64) -> tuple[int, int]:
         """Return ``(step, bytes)`` of the first peak of the storages ``here``."""
-        return most_together(self.birth[here], self.held_until[here], self.size[here])
+        return live_peak(self.birth[here], self.held_until[here], self.size[here])
 
 
 def _hull(extreme: np.ufunc, column: NDArray[Any], owner: I64, values: NDArray[Any]) -> NDArray[Any]:
@@ -148,7 +148,7 @@ def _hull(extreme: np.ufunc, column: NDArray[Any], owner: I64, values: NDArray[A
     return column
 
 
-def most_together(birth: I64, end: I64, size: U64) -> tuple[int, int]:
+def live_peak(birth: I64, end: I64, size: U64) -> tuple[int, int]:
     """Return ``(step, bytes)`` of the first peak of blocks that are live in ``[birth, end)``."""
     change: dict[int, int] = {}
     for born, gone, nbytes in zip(birth.tolist(), end.tolist(), size.tolist(), strict=True):
