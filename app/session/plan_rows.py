@@ -26,11 +26,11 @@ from tmmu_core.plans.making.placement_order import Placed, placed_in, problem_of
 @remembered
 def operators(shown: Shown) -> list[str] | None:
     """Return the operator that writes each row, ``""`` for none; ``None`` if the plan's file names no operators."""
-    if shown.solution is None:
-        made = shown.opened.made
-        names = [made[name].operator if name in made else "" for name in shown.plan.tensor_ids] if made else []
-        return names if any(names) else None
-    return shown.solution.operators
+    if shown.solution is not None:
+        return shown.solution.operators
+    producers = shown.opened.made
+    names = [producers[name].operator if name in producers else "" for name in shown.plan.tensor_ids]
+    return names if any(names) else None
 
 
 MOST_EAGER = 12_000
@@ -48,44 +48,38 @@ class Origins:
     modules: Modules
 
 
-def have_origins(shown: Shown) -> bool:
-    """Return whether :func:`origins` are known, from the graph or from the file of a finished plan."""
-    return shown.solution is not None or bool(shown.opened.made)
-
-
 @remembered
 def origins(shown: Shown) -> Origins | None:
     """Return producer, layer, module and phase of each row; ``None`` without a graph and without names in the file."""
-    if not have_origins(shown):
+    if shown.solution is None and not shown.opened.made:
         return None
     if shown.solution is None:
-        known = [shown.opened.made.get(name, StorageOrigin()) for name in shown.plan.tensor_ids]
-        tree = modules_of_rows([each.origin.module for each in known])
+        rows = [shown.opened.made.get(name, StorageOrigin()) for name in shown.plan.tensor_ids]
+        tree = modules_of_rows([row.origin.module for row in rows])
         return Origins(
-            producer=[""] * len(known),
+            producer=[""] * len(rows),
             layer=[tree.layers[k] for k in tree.of_tensor.tolist()],
-            module=[".".join(each.origin.module) for each in known],
-            phase=[each.phase or "" for each in known],
+            module=[".".join(row.origin.module) for row in rows],
+            phase=[row.phase or "" for row in rows],
             modules=tree,
         )
     timeline = shown.timeline
     index, tree = timeline.index, modules(shown)
-    tensors = [index.tensor_of[name] for name in shown.plan.tensor_ids]
-    makers = index.producer[tensors].tolist() if tensors else []
-    where = tree.of_tensor[tensors].tolist() if tensors else []
+    tensors = np.array([index.tensor_of[name] for name in shown.plan.tensor_ids], np.int64)
+    producers, numbers = index.producer[tensors].tolist(), tree.of_tensor[tensors].tolist()
     return Origins(
-        producer=[index.node_ids[node] if node >= 0 else "" for node in makers],
-        layer=[tree.layers[k] for k in where],
-        module=[".".join(tree.paths[k]) for k in where],
-        phase=[timeline.graph.nodes[node].phase if node >= 0 else "" for node in makers],
+        producer=[index.node_ids[node] if node >= 0 else "" for node in producers],
+        layer=[tree.layers[k] for k in numbers],
+        module=[".".join(tree.paths[k]) for k in numbers],
+        phase=[timeline.graph.nodes[node].phase if node >= 0 else "" for node in producers],
         modules=tree,
     )
 
 
 def has_layers(shown: Shown) -> bool:
     """Return whether the rows of a plan of at most :data:`MOST_EAGER` tensors belong to several layers."""
-    known = origins(shown) if len(shown.plan) <= MOST_EAGER else None
-    return known is not None and bool(known.modules.known_by) and len({layer for layer in known.layer if layer}) > 1
+    found = origins(shown) if len(shown.plan) <= MOST_EAGER else None
+    return found is not None and bool(found.modules.known_by) and len({layer for layer in found.layer if layer}) > 1
 
 
 @remembered
@@ -98,12 +92,13 @@ def modules(shown: Shown) -> Modules:
 def phases(shown: Shown) -> tuple[Stretch, ...]:
     """Return the phases of the steps; () if the plan has only one phase."""
     if shown.solution is not None:
-        found = phases_of(shown.timeline)
+        stretches = phases_of(shown.timeline)
     else:
-        plan, made = shown.plan, shown.opened.made
-        births = zip(plan.birth.tolist(), plan.tensor_ids, strict=True) if made else ()
-        found = phases_from_known(plan.steps, ((t, made[name].phase) for t, name in births if name in made))
-    return found if len({stretch.phase for stretch in found}) > 1 else ()
+        plan, producers = shown.plan, shown.opened.made
+        births = zip(plan.birth.tolist(), plan.tensor_ids, strict=True)
+        phase_at = ((step, producers[name].phase) for step, name in births if name in producers)
+        stretches = phases_from_known(plan.steps, phase_at)
+    return stretches if len({stretch.phase for stretch in stretches}) > 1 else ()
 
 
 def bands(shown: Shown) -> tuple[tuple[str, int, int], ...]:
@@ -124,10 +119,9 @@ def storages_alive(shown: Shown, step: int, arena: str) -> list[tuple[int, int]]
     storage.
     """
     s = storages(shown)
-    alive = np.flatnonzero((s.arena == arena_number(shown.plan, arena)) & (s.birth <= step) & (step < s.death))
-    found = list(zip(s.head[alive].tolist(), s.size[alive].tolist(), strict=True))
-    ids = shown.plan.tensor_ids
-    return sorted(found, key=lambda pair: (-pair[1], natural(ids[pair[0]])))
+    live = np.flatnonzero((s.arena == arena_number(shown.plan, arena)) & (s.birth <= step) & (step < s.death))
+    pairs = zip(s.head[live].tolist(), s.size[live].tolist(), strict=True)
+    return sorted(pairs, key=lambda pair: (-pair[1], natural(shown.plan.tensor_ids[pair[0]])))
 
 
 MOST_LATE = 8
@@ -165,22 +159,22 @@ class OverSteps:
 def over_steps(shown: Shown, span: tuple[int, int], arena: str) -> OverSteps:
     """Return the buffers of an arena that are live in steps ``[first, end)``, with their bytes."""
     s, first, end = storages(shown), span[0], min(span[1], shown.plan.steps)
-    held = np.minimum(s.death, end) - np.maximum(s.birth, first)
-    kept = np.flatnonzero((s.arena == arena_number(shown.plan, arena)) & (held > 0))
-    rows = list(zip(s.head[kept].tolist(), s.size[kept].tolist(), held[kept].tolist(), strict=True))
+    live_steps = np.minimum(s.death, end) - np.maximum(s.birth, first)
+    live = np.flatnonzero((s.arena == arena_number(shown.plan, arena)) & (live_steps > 0))
+    rows = list(zip(s.head[live].tolist(), s.size[live].tolist(), live_steps[live].tolist(), strict=True))
     rows.sort(key=lambda row: (-row[1] * row[2], natural(shown.plan.tensor_ids[row[0]])))
     total = sum(size * steps for _, size, steps in rows)
     points = curve_points_of(shown.plan)
-    curve = live_bytes(shown.plan, arena)[points.at(first) : points.at(end - 1) + 1]
-    at, peak = peak_of(curve)
-    return OverSteps(rows, total, peak, max(first, int(points.steps[points.at(first) + at])), total // (end - first))
+    start = points.at(first)
+    index, peak = peak_of(live_bytes(shown.plan, arena)[start : points.at(end - 1) + 1])
+    return OverSteps(rows, total, peak, max(first, int(points.steps[start + index])), total // (end - first))
 
 
 @remembered
 def placement_order(shown: Shown, arena: str) -> Placed:
     """Return the order in which an arena's storages were placed."""
-    own = {problem.arena: problem for problem in (shown.opened.problem, *shown.opened.others) if problem is not None}
-    problem = own.get(arena) if shown.solution is None else problem_of(shown.solution, arena)
+    problems = {problem.arena: problem for problem in (shown.opened.problem, *shown.opened.others) if problem}
+    problem = problems.get(arena) if shown.solution is None else problem_of(shown.solution, arena)
     return placed_in(shown.plan, arena, problem)
 
 

@@ -27,8 +27,8 @@ def rows(shown: Shown) -> list[int] | None:
     """Return the rows of the marked layer or of the buffers freed late; ``None`` without these marks."""
     marked = state.choice().marked
     if (layer := layer_of(marked)) is not None:
-        known = plan_rows.origins(shown)
-        return None if known is None else [row for row, name in enumerate(known.layer) if name == layer]
+        origins = plan_rows.origins(shown)
+        return None if origins is None else [row for row, name in enumerate(origins.layer) if name == layer]
     return [row for row, _, _ in _late(shown)] or None
 
 
@@ -92,13 +92,15 @@ def late_button(shown: Shown) -> None:
 def pick_layer(shown: Shown) -> None:
     """Draw the menu of layers, if the plan has layers. The map marks the chosen layer; the tables list only it."""
     chosen = layer_of(state.choice().marked)
-    if not plan_rows.have_origins(shown) or (len(shown.plan) > plan_rows.MOST_EAGER and chosen is None):
+    if len(shown.plan) > plan_rows.MOST_EAGER and chosen is None:
         return
-    known = plan_rows.origins(shown)
-    names = sorted({layer for layer in known.layer if layer}, key=natural) if known is not None else []
-    if known is None or not known.modules.known_by or len(names) < 2:
+    origins = plan_rows.origins(shown)
+    if origins is None or not origins.modules.known_by:
         return
-    repeated = ", ".join(f"{n:,} × {for_markdown(name)}" for name, n in known.modules.repeated)
+    names = sorted({layer for layer in origins.layer if layer}, key=natural)
+    if len(names) < 2:
+        return
+    repeated = ", ".join(f"{count:,} × {for_markdown(name)}" for name, count in origins.modules.repeated)
 
     def picked() -> None:
         layer = state.widget_value("layer")
@@ -113,7 +115,6 @@ def pick_layer(shown: Shown) -> None:
         on_change=picked,
         label_visibility="collapsed",
         width=300,
-        help="Mark a layer in the map and list only its tensors. "
-        + KNOWN_BY[known.modules.known_by]
+        help=f"Mark a layer in the map and list only its tensors. {KNOWN_BY[origins.modules.known_by]}"
         + (f" Repeated: {repeated}." if repeated else ""),
     )

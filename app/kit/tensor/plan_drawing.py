@@ -13,7 +13,7 @@ from app.kit import arena_focus
 from app.kit.download import pictures
 from app.kit.tensor import marks, why_here
 from app.session import state
-from app.session.plan_rows import MOST_EAGER, bands, have_origins, operators, origins
+from app.session.plan_rows import MOST_EAGER, bands, operators, origins
 from app.session.planning import Shown
 from app.session.view_state import COLOURS, VIEWS, span_of, span_text, zoom_of, zoom_text
 from app.session.work.jobs import remembered
@@ -25,28 +25,28 @@ def store(shown: Shown, baseline: Shown | None = None, key: str = "plan-bytes") 
 
     Call this function outside of fragments.
     """
-    own = _origin(shown, _by_layers(shown))
+    origin = _origin(shown, _needs_layers(shown))
     if baseline is None:
-        return plan_store(shown.plan, own, key=key)
-    other = _origin(baseline, _by_layers(baseline))
-    return plan_store(shown.plan, own, baseline=baseline.plan, baseline_origin=other, key=key)
+        return plan_store(shown.plan, origin, key=key)
+    baseline_origin = _origin(baseline, _needs_layers(baseline))
+    return plan_store(shown.plan, origin, baseline=baseline.plan, baseline_origin=baseline_origin, key=key)
 
 
-def _by_layers(shown: Shown) -> bool:
-    chosen = state.choice()
-    wanted = chosen.colour in ("module", "phase") or marks.layer_of(chosen.marked) is not None
-    return have_origins(shown) and (wanted or len(shown.plan) <= MOST_EAGER)
+def _needs_layers(shown: Shown) -> bool:
+    choice = state.choice()
+    is_used = choice.colour in ("module", "phase") or marks.layer_of(choice.marked) is not None
+    return is_used or len(shown.plan) <= MOST_EAGER
 
 
 @remembered
-def _origin(shown: Shown, by_layers: bool) -> Origin:
+def _origin(shown: Shown, needs_layers: bool) -> Origin:
     """Return operators, layers and phases of the rows. The cache of packed plans needs the same object at each call."""
     stretches = bands(shown)
-    known = origins(shown) if by_layers else None
-    if known is None:
+    rows = origins(shown) if needs_layers else None
+    if rows is None:
         return Origin(operators(shown), stretches=stretches)
-    layer = known.layer if known.modules.known_by and any(known.layer) else None
-    return Origin(operators(shown), layer, known.phase if stretches else None, stretches)
+    layer = rows.layer if rows.modules.known_by and any(rows.layer) else None
+    return Origin(operators(shown), layer, rows.phase if stretches else None, stretches)
 
 
 def end_to_end(plan: Plan) -> tuple[str, ...]:
@@ -79,7 +79,7 @@ def canvas(handle: PlanHandle, *, key: str = "map", height: int = 560, **more: A
         height=height,
     )
     on: dict[str, Any] = {
-        "select": selected,
+        "select": select,
         "step": lambda at: state.choose(step=at if at is None or steps is None else int(steps[at])),
         "span": lambda ends: state.choose(span=span_text(_of_plan(steps, ends))),
         "search": lambda text: state.choose(search=(text or "").strip(), marked=""),
@@ -107,6 +107,6 @@ def _drawn(steps: NDArray[np.int64], span: tuple[int, int]) -> tuple[int, int]:
     return first, max(first + 1, int(steps.searchsorted(span[1])))
 
 
-def selected(event: Mapping[str, Any]) -> None:
+def select(event: Mapping[str, Any]) -> None:
     """Select the tensor that was clicked in a canvas."""
     state.choose(selected=event["id"] or "")

@@ -13,7 +13,7 @@ from app.kit import controls
 from app.kit.charts.chart_base import BAD, CONFIG, LINE, LIVE, add_curve, bytes_axis, figure
 from app.kit.charts.curves import thinned
 from app.kit.frame import long_work
-from app.kit.tensor.plan_drawing import end_to_end, selected
+from app.kit.tensor.plan_drawing import end_to_end, select
 from app.pages.fix import move_tables
 from app.session import page_jobs, planning, state
 from app.session.planning import Shown
@@ -217,7 +217,7 @@ def _map(today: Plan, plan: Plan, capacity: Capacity, limit: int | None) -> None
         selected=chosen if chosen in plan.row_of else None,
         link="",
     )
-    plan_canvas(handle, picture, {"select": selected}, key="fit-map")
+    plan_canvas(handle, picture, {"select": select}, key="fit-map")
 
 
 _BEFORE = "fit.before"

@@ -46,15 +46,15 @@ def weight_of(value: Any, seen: set[int]) -> float:
         return own + _sampled(value.keys(), len(value), seen) + _sampled(value.values(), len(value), seen)
     if isinstance(value, list | tuple | set | frozenset):
         return own + _sampled(value, len(value), seen)
-    held = list(getattr(value, "__dict__", {}).values())
-    held += [getattr(value, name, None) for cls in type(value).__mro__ for name in getattr(cls, "__slots__", ())]
-    return own + sum(weight_of(one, seen) for one in held)
+    attributes = list(getattr(value, "__dict__", {}).values())
+    attributes += [getattr(value, name, None) for cls in type(value).__mro__ for name in getattr(cls, "__slots__", ())]
+    return own + sum(weight_of(attribute, seen) for attribute in attributes)
 
 
 def _sampled(members: Iterable[Any], count: int, seen: set[int]) -> float:
     stride = max(1, count // _SAMPLED)
-    found = [weight_of(one, seen) for one in islice(members, 0, stride * _SAMPLED, stride)]
-    return sum(found) * count / max(1, len(found))
+    weights = [weight_of(member, seen) for member in islice(members, 0, stride * _SAMPLED, stride)]
+    return sum(weights) * count / max(1, len(weights))
 
 
 @dataclass
@@ -98,22 +98,22 @@ class MemoryCache:
 
     def get_or_make(self, key: Hashable, make: Callable[[], T], owners: Iterable[str] = ()) -> T:
         """Return the value of a key; a missing value is computed once, even for concurrent callers."""
-        found = self.get(key)
-        if found is not None:
+        value = self.get(key)
+        if value is not None:
             self.add_owners(key, owners)
-            return found
+            return value
         with self._lock:
             lock = self._locks.setdefault(key, threading.Lock())
         with lock:
-            found = self.get(key)
-            if found is None:
+            value = self.get(key)
+            if value is None:
                 try:
-                    found = make()
-                    self.put(key, found, owners)
+                    value = make()
+                    self.put(key, value, owners)
                 finally:
                     with self._lock:
                         self._locks.pop(key, None)
-            return found
+            return value
 
     def add_owners(self, key: Hashable, owners: Iterable[str]) -> None:
         """Add owners of a value; no effect for a missing or public value."""
@@ -130,7 +130,7 @@ class MemoryCache:
 
     def evict_left(self) -> None:
         """Evict the values whose visitors have all left."""
-        gone = 0
+        evicted_bytes = 0
         with self._lock:
             for key, entry in list(self._entries.items()):
                 if not entry.owners or any(map(self._is_connected, entry.owners)):
@@ -138,8 +138,8 @@ class MemoryCache:
                 elif entry.left_at is None:
                     entry.left_at = time.monotonic()
                 elif time.monotonic() - entry.left_at > self._after:
-                    gone += self._entries.pop(key).weight
-        if gone > 1 << 24:  # the allocator keeps freed memory: return it to the operating system
+                    evicted_bytes += self._entries.pop(key).weight
+        if evicted_bytes > 1 << 24:  # the allocator keeps freed memory: return it to the operating system
             gc.collect()
             with suppress(OSError, AttributeError):
                 ctypes.CDLL(None).malloc_trim(0)
