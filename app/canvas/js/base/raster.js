@@ -1,8 +1,8 @@
 // Draw boxes into a pixel buffer in O(boxes + pixels), by the exact area that they cover of each pixel.
 //
 // Each box adds ±coverage at its four corners (split over two pixels if an edge is inside a pixel). A running sum over
-// rows and columns then gives the covered share and the mean colour of every pixel. Thus boxes thinner than a pixel are
-// visible as a faint shade, and no box hides another box.
+// rows and columns then gives the covered share and the mean colour of every pixel. Therefore a box thinner than a
+// pixel is a faint shade, and no box hides another box.
 
 export class Raster {
   resize(width, height) {

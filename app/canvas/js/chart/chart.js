@@ -113,20 +113,20 @@ export class Chart {
 
   setPack(pack) {
     if (this.pack === pack) return;
-    const first = !this.pack, steps = pack.plans[this.state.plan_index]?.steps;
-    const keep = this.win && steps === this.plan.steps; // there is no window before the first layout
+    const isFirst = !this.pack, steps = pack.plans[this.state.plan_index]?.steps;
+    const keepsSteps = this.win && steps === this.plan.steps; // there is no window before the first layout
     this.pack = pack;
     this.plan = pack.plans[this.state.plan_index] ?? pack.plans[0];
     this.other = this.plan.twin ? pack.plans[this.candidate ? 1 : 0] : null;
     this.selected = this.compared = this.hovered = -1;
     this.scene = this.paints = this.hits = this.namer = null;
-    if (!keep) this.win = null;
-    else this.win.v0 = this.win.v1 = NaN; // keep the steps, reset slots and bytes
+    if (!keepsSteps) this.win = null;
+    else this.win.v0 = this.win.v1 = NaN; // layout() resets slots and bytes
     this.root.classList.remove("waiting");
     this.fillMenus();
     // The first plan gets the zoom of the page; a later plan shows the full range of v.
     const { zoom, ...rest } = this.state;
-    this.apply(first ? { ...rest, zoom } : rest);
+    this.apply(isFirst ? { ...rest, zoom } : rest);
     this.root.dataset.ready = pack.token;
   }
 
@@ -164,10 +164,10 @@ export class Chart {
 
   /** Discard the scene. After a change of view or arena, show the full range of v and keep the visible steps. */
   newScene() {
-    const { view, arena } = this.state, other = this.scene?.view !== view || this.shownArena !== arena;
+    const { view, arena } = this.state, isOther = this.scene?.view !== view || this.shownArena !== arena;
     this.scene = null;
     this.shownArena = arena;
-    if (this.win && other) this.win.v0 = this.win.v1 = NaN;
+    if (this.win && isOther) this.win.v0 = this.win.v1 = NaN;
   }
 
   rowOf(id) {
@@ -442,8 +442,8 @@ export class Chart {
 
   /** Zoom at a point of the data, along the steps, along v or both. */
   zoom(factor, { t, v }, { steps, levels }) {
-    const w = this.win, held = (a, b) => Math.max(factor, Math.min(1, this.least(b) / (w[b] - w[a])));
-    const [along, across] = [held("t0", "t1"), held("v0", "v1")];
+    const w = this.win, limited = (a, b) => Math.max(factor, Math.min(1, this.least(b) / (w[b] - w[a])));
+    const [along, across] = [limited("t0", "t1"), limited("v0", "v1")];
     if (steps) Object.assign(w, { t0: t + (w.t0 - t) * along, t1: t + (w.t1 - t) * along });
     if (levels) Object.assign(w, { v0: v + (w.v0 - v) * across, v1: v + (w.v1 - v) * across });
     this.moved();
@@ -457,13 +457,11 @@ export class Chart {
   /** Move the window inside the data, and widen it to the minimum width. */
   clamp() {
     const { win: w, full: f } = this;
-    const hold = (a, b) => {
+    for (const [a, b] of [["t0", "t1"], ["v0", "v1"]]) {
       const span = Math.min(f[b] - f[a], Math.max(this.least(b), w[b] - w[a])), middle = (w[a] + w[b]) / 2;
       w[a] = Math.min(f[b] - span, Math.max(f[a], middle - span / 2));
       w[b] = w[a] + span;
-    };
-    hold("t0", "t1");
-    hold("v0", "v1");
+    }
     // One finger scrolls the page while the whole height is visible, and moves the picture after zooming in.
     const [, upright] = this.plane.turned("t", "v"), low = `${upright}0`, high = `${upright}1`;
     this.stage.style.touchAction = w[high] - w[low] < (f[high] - f[low]) * 0.999 ? "none" : "pan-y";
@@ -496,14 +494,11 @@ export class Chart {
   /** Move the window to a row that is not visible, and keep the zoom. `quiet`: do not change the linked charts. */
   reveal(row, quiet = false) {
     const { win: w, plan, scene } = this;
-    const bring = (a, b, low, high) => {
+    const steps = ["t0", "t1", plan.birth[row], plan.death[row]];
+    for (const [a, b, low, high] of [steps, ["v0", "v1", scene.v0[row], scene.v1[row]]]) {
       const span = w[b] - w[a], middle = (low + high) / 2;
-      if (high > w[a] && low < w[b]) return;
-      w[a] = middle - span / 2;
-      w[b] = middle + span / 2;
-    };
-    bring("t0", "t1", plan.birth[row], plan.death[row]);
-    bring("v0", "v1", scene.v0[row], scene.v1[row]);
+      if (high <= w[a] || low >= w[b]) Object.assign(w, { [a]: middle - span / 2, [b]: middle + span / 2 });
+    }
     this.moved(quiet);
   }
 

@@ -1,5 +1,5 @@
-// Create and update the charts of a page. The page receives the bytes of each plan once and stores them by token. Charts
-// refer to a plan by its token, also before the bytes have arrived.
+// Create and update the charts of a page. The page receives the bytes of each plan once and stores them by token. A
+// chart refers to a plan by its token, also before the bytes have arrived.
 
 import { byteLabels, stepTicks } from "../drawing/axes.js";
 import { Chart, charts } from "./chart.js";

@@ -77,20 +77,15 @@ function slotTicks({ plane }, { base, height }) {
 /** Return a tick per row with the name of its tensor; if the names do not fit, fewer ticks with row numbers. */
 function rowTicks({ plan, plane, plot, scene }) {
   const { v0, v1 } = plane.win, [, room] = plane.turned(60, 15), every = tens(room / plane.perLevel), ticks = [];
-  const mark = (lane, text) => ticks.push({ px: plane.level(lane + 0.5), text });
-  const [named] = plane.turned(every === 1, false);
-  if (!named) {
-    for (let k = Math.ceil(Math.max(0, v0) / every) * every; k <= Math.min(scene.top - 1, v1); k += every) {
-      mark(k, grouped(k));
-    }
+  const addTick = (lane, text) => ticks.push({ px: plane.level(lane + 0.5), text });
+  if (every > 1 || plane.sideways) {
+    const last = Math.min(scene.top - 1, v1);
+    for (let k = Math.ceil(Math.max(0, v0) / every) * every; k <= last; k += every) addTick(k, grouped(k));
     return ticks;
   }
-  const letters = Math.floor((plot.x - 12) / 6.2);
-  let lane = 0;
-  for (const row of plan.byBirth()) {
-    if (!scene.v1[row]) continue;
-    if (lane >= v0 - 1 && lane <= v1) mark(lane, shortened(plan.ids.at(row), letters));
-    lane++;
+  const letters = Math.floor((plot.x - 12) / 6.2), rows = plan.byBirth().filter((row) => scene.v1[row]);
+  for (let lane = Math.max(0, Math.floor(v0)); lane <= v1 && lane < rows.length; lane++) {
+    addTick(lane, shortened(plan.ids.at(rows[lane]), letters));
   }
   return ticks;
 }

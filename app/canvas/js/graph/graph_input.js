@@ -38,27 +38,22 @@ export class GraphInput {
   move(event) {
     const now = this.point(event), last = this.down.get(event.pointerId), { walk } = this;
     if (!last) return this.hover(walk.at(...now), now);
-    const others = [...this.down].filter(([id]) => id !== event.pointerId).map(([, at]) => at);
-    if (others.length) {
-      const [other] = others, before = Math.hypot(last[0] - other[0], last[1] - other[1]);
-      const after = Math.hypot(now[0] - other[0], now[1] - other[1]);
-      walk.zoom(after / Math.max(1, before), (now[0] + other[0]) / 2, (now[1] + other[1]) / 2);
-      this.moved = true;
-    } else {
-      this.moved ||= Math.hypot(now[0] - this.began[0], now[1] - this.began[1]) > STILL;
-      if (this.moved) {
-        walk.view = { ...walk.view, x: walk.view.x + now[0] - last[0], y: walk.view.y + now[1] - last[1] };
-        this.hover(null);
-        walk.paint();
-      }
+    const other = [...this.down].find(([id]) => id !== event.pointerId)?.[1];
+    this.moved ||= other !== undefined || distance(now, this.began) > STILL;
+    if (!this.moved) return undefined;
+    this.down.set(event.pointerId, now);
+    if (other) {
+      const factor = distance(now, other) / Math.max(1, distance(last, other));
+      return walk.zoom(factor, (now[0] + other[0]) / 2, (now[1] + other[1]) / 2);
     }
-    if (this.moved || others.length) this.down.set(event.pointerId, now);
-    return undefined;
+    walk.view = { ...walk.view, x: walk.view.x + now[0] - last[0], y: walk.view.y + now[1] - last[1] };
+    this.hover(null);
+    return walk.paint();
   }
 
   release(event) {
-    const was = this.down.delete(event.pointerId);
-    if (was && !this.moved && event.type === "pointerup") this.walk.act(this.walk.at(...this.point(event)));
+    const wasDown = this.down.delete(event.pointerId);
+    if (wasDown && !this.moved && event.type === "pointerup") this.walk.act(this.walk.at(...this.point(event)));
   }
 
   wheel(event) {
@@ -154,16 +149,13 @@ export class GraphInput {
   }
 }
 
+const distance = ([x0, y0], [x1, y1]) => Math.hypot(x1 - x0, y1 - y0);
 const middle = ([x, y, w, h]) => [x + w / 2, y + h / 2];
 
-function nearest(boxes, here, among) {
-  const [hx, hy] = middle(boxes[here]);
-  let best = -1, least = Infinity;
-  for (const k of among) {
-    const [x, y] = middle(boxes[k]), far = Math.hypot(x - hx, y - hy);
-    if (far < least) [best, least] = [k, far];
-  }
-  return best;
+/** Return the box among `candidates` whose middle is nearest to the middle of the box `here`; −1 for no candidate. */
+function nearest(boxes, here, candidates) {
+  const far = (k) => distance(middle(boxes[k]), middle(boxes[here]));
+  return candidates.reduce((best, k) => (best < 0 || far(k) < far(best) ? k : best), -1);
 }
 
 const describe = ({ vertices }, k) => [vertices[k].name, ...vertices[k].tip.map((pair) => pair.join(" "))].join(", ");

@@ -21,35 +21,39 @@ const BETWEEN = 34;
  * width of its title.
  */
 export function arrange(dagre, { sizes, within, edges, levels, titles }) {
-  const parent = new Map(levels), below = new Map([[0, []]]), size = new Map(), place = new Map(), known = new Map();
+  const parent = new Map(levels), below = new Map([[0, []]]), size = new Map(), layouts = new Map(), cache = new Map();
   for (const [level] of levels) below.set(level, []);
   within.forEach((level, k) => below.get(level).push(`v${k}`));
   for (const [level, up] of levels) below.get(up).push(`l${level}`);
   sizes.forEach((pair, k) => size.set(`v${k}`, pair));
-  const lifted = liftAll(edges, within, parent);
+  const links = linksByLevel(edges, within, parent);
   for (const level of [...levels.map(([number]) => number).reverse(), 0]) {
-    const content = { below: below.get(level), size, links: lifted.of.get(level) ?? new Map() };
-    const laid = layOut(dagre, content, known);
-    place.set(level, laid);
+    const names = below.get(level), number = new Map(names.map((name, k) => [name, k]));
+    const keys = [...(links.ofLevel.get(level)?.keys() ?? [])], own = names.map((name) => size.get(name));
+    const pairs = keys.map((key) => key.split(" ").map((name) => number.get(name)));
+    const content = JSON.stringify([own, pairs]);
+    if (!cache.has(content)) cache.set(content, layoutOfLevel(dagre, own, pairs));
+    const layout = cache.get(content);
+    layouts.set(level, layout);
     const least = level ? (titles.get(level) ?? 0) : 0;
-    size.set(`l${level}`, [Math.max(laid.width, least) + 2 * PAD, laid.height + TITLE + 2 * PAD]);
+    size.set(`l${level}`, [Math.max(layout.width, least) + 2 * PAD, layout.height + TITLE + 2 * PAD]);
   }
-  return absolute({ sizes, edges, levels, below, size, place, lifted });
+  return absolute({ sizes, edges, levels, below, size, layouts, links });
 }
 
 /**
- * Return the level at which each edge is laid out: {of: level → Map("a b" → index), at: per edge [level, key, plain]}.
- * `plain`: whether the edge crosses no frame.
+ * Return the level at which each edge is laid out: {ofLevel: level → Map("a b" → index), ofEdge: per edge [level, key,
+ * plain]}. `plain`: whether the edge crosses no frame.
  */
-function liftAll(edges, within, parent) {
-  const of = new Map(), at = [];
-  const way = (level) => {
-    const found = [];
-    for (let l = level; l; l = parent.get(l)) found.push(l);
-    return found;
+function linksByLevel(edges, within, parent) {
+  const ofLevel = new Map(), ofEdge = [];
+  const levelsAround = (vertex) => {
+    const around = [];
+    for (let level = within[vertex]; level; level = parent.get(level)) around.push(level);
+    return around;
   };
   for (const [source, target] of edges) {
-    const a = way(within[source]), b = way(within[target]);
+    const a = levelsAround(source), b = levelsAround(target);
     let up = a.length, down = b.length;
     while (up && down && a[up - 1] === b[down - 1]) {
       up--;
@@ -57,34 +61,25 @@ function liftAll(edges, within, parent) {
     }
     const level = up < a.length ? a[up] : 0;
     const key = `${up ? `l${a[up - 1]}` : `v${source}`} ${down ? `l${b[down - 1]}` : `v${target}`}`;
-    if (!of.has(level)) of.set(level, new Map());
-    const links = of.get(level);
+    if (!ofLevel.has(level)) ofLevel.set(level, new Map());
+    const links = ofLevel.get(level);
     if (!links.has(key)) links.set(key, links.size);
-    at.push([level, key, !up && !down]);
+    ofEdge.push([level, key, !up && !down]);
   }
-  return { of, at };
+  return { ofLevel, ofEdge };
 }
 
-/** Return the layout of one level: {at: [[x, y]] of the centres, routes: points per link, width, height}; cached. */
-function layOut(dagre, { below, size, links }, known) {
-  const number = new Map(below.map((name, k) => [name, k])), pairs = [...links.keys()].map((key) => {
-    return key.split(" ").map((name) => number.get(name));
-  });
-  const content = JSON.stringify([below.map((name) => size.get(name)), pairs]);
-  if (!known.has(content)) known.set(content, laidOut(dagre, below.map((name) => size.get(name)), pairs));
-  return known.get(content);
-}
-
-function laidOut(dagre, sizes, pairs) {
+/** Return the layout of one level: {centres: [[x, y]], routes: points per pair, width, height}. */
+function layoutOfLevel(dagre, sizes, pairs) {
   const joined = new Set(pairs.flat()), graph = new dagre.graphlib.Graph();
   graph.setGraph({ ranksep: BETWEEN, nodesep: BESIDE, edgesep: 8 });
   graph.setDefaultEdgeLabel(() => ({}));
   sizes.forEach(([width, height], k) => joined.has(k) && graph.setNode(String(k), { width, height }));
   for (const [a, b] of pairs) graph.setEdge(String(a), String(b));
   if (joined.size) dagre.layout(graph);
-  const label = graph.graph(), at = [];
+  const label = graph.graph(), centres = [];
   let width = joined.size ? label.width : 0, height = joined.size ? label.height : 0;
-  for (const k of joined) at[k] = [graph.node(String(k)).x, graph.node(String(k)).y];
+  for (const k of joined) centres[k] = [graph.node(String(k)).x, graph.node(String(k)).y];
   // Boxes without edges are placed below all other boxes, in rows of about the same width.
   const alone = sizes.map((_, k) => k).filter((k) => !joined.has(k));
   const area = alone.reduce((sum, k) => sum + (sizes[k][0] + BESIDE) * (sizes[k][1] + BESIDE), 0);
@@ -93,37 +88,37 @@ function laidOut(dagre, sizes, pairs) {
   for (const k of alone) {
     const [w, h] = sizes[k];
     if (x && x + w > room) [x, y, row] = [0, y + row + BESIDE, 0];
-    at[k] = [x + w / 2, y + h / 2];
+    centres[k] = [x + w / 2, y + h / 2];
     width = Math.max(width, x + w);
     [x, row] = [x + w + BESIDE, Math.max(row, h)];
     height = y + row;
   }
   const routes = pairs.map(([a, b]) => graph.edge(String(a), String(b)).points.flatMap((p) => [p.x, p.y]));
-  return { at, routes, width, height };
+  return { centres, routes, width, height };
 }
 
 /** Return the layout with positions in the drawing instead of positions within levels. */
-function absolute({ sizes, edges, levels, below, size, place, lifted }) {
+function absolute({ sizes, edges, levels, below, size, layouts, links }) {
   const boxes = sizes.map(() => [0, 0, 0, 0]), frames = new Map(), corner = new Map([[0, [0, 0]]]);
   for (const level of [0, ...levels.map(([number]) => number)]) {
-    const [left, top] = corner.get(level), laid = place.get(level);
+    const [left, top] = corner.get(level), { centres } = layouts.get(level);
     below.get(level).forEach((name, k) => {
-      const [w, h] = size.get(name), x = left + laid.at[k][0] - w / 2, y = top + laid.at[k][1] - h / 2;
+      const [w, h] = size.get(name), x = left + centres[k][0] - w / 2, y = top + centres[k][1] - h / 2;
+      const number = Number(name.slice(1));
       if (name[0] === "v") {
-        boxes[Number(name.slice(1))] = [x, y, w, h];
+        boxes[number] = [x, y, w, h];
         return;
       }
-      frames.set(Number(name.slice(1)), [x, y, w, h]);
-      const inner = Number(name.slice(1)), spare = (w - place.get(inner).width) / 2;
-      corner.set(inner, [x + spare, y + PAD + TITLE]);
+      frames.set(number, [x, y, w, h]);
+      corner.set(number, [x + (w - layouts.get(number).width) / 2, y + PAD + TITLE]);
     });
   }
   const routes = edges.map((_, k) => {
-    const [level, key, plain] = lifted.at[k], [left, top] = corner.get(level);
+    const [level, key, plain] = links.ofEdge[k], [left, top] = corner.get(level);
     if (!plain) return null;
-    const points = place.get(level).routes[lifted.of.get(level).get(key)];
+    const points = layouts.get(level).routes[links.ofLevel.get(level).get(key)];
     return points.map((value, i) => value + (i % 2 ? top : left));
   });
-  const { width, height } = place.get(0);
+  const { width, height } = layouts.get(0);
   return { boxes, frames: levels.map(([number]) => frames.get(number)), routes, width, height };
 }

@@ -35,47 +35,43 @@ const breadth = (text) => text.length + text.split("…").length - 1;
 /** Return the name without its most common words. If that is too long, return only the beginning of it. */
 function brief(name, letters, cutsOf) {
   if (name.length <= letters) return name;
-  const made = cutsOf(name), least = made.at(-1), fitting = made.find((cut) => breadth(cut) <= letters);
+  const versions = cutsOf(name), shortest = versions.at(-1), fitting = versions.find((cut) => breadth(cut) <= letters);
   if (fitting !== undefined) return fitting;
-  if (!least.includes("…")) return shortened(name, letters - 1);
-  const before = least.startsWith("…") ? "…" : "", room = Math.max(1, letters - breadth(before) - 2);
-  return `${before}${least.slice(before.length, before.length + room).replace(/…+$/u, "")}…`;
+  if (!shortest.includes("…")) return shortened(name, letters - 1);
+  const before = shortest.startsWith("…") ? "…" : "", room = Math.max(1, letters - breadth(before) - 2);
+  return `${before}${shortest.slice(before.length, before.length + room).replace(/…+$/u, "")}…`;
 }
 
-/** Return versions of the name with fewer and fewer words, common words removed first. No other name gets shared. */
+/** Return versions of a name with fewer and fewer words. A word stays if the version without it fits more names. */
 function cuts(name, holders) {
-  const parts = partsOf(name), kept = parts.map(() => true), made = [name];
-  const words = parts.map((_, k) => k).filter((k) => isWord(parts[k]));
-  const common = words.sort((a, b) => count(holders, parts[b]) - count(holders, parts[a]) || a - b);
-  const meant = () => sharing(wordsOf(parts.filter((_, k) => kept[k])), holders), all = meant();
-  for (const k of common.slice(0, -1)) {
-    kept[k] = false;
-    if (meant() > all) kept[k] = true;
-    else made.push(elided(parts, kept));
+  const parts = partsOf(name), stays = parts.map(() => true), versions = [name];
+  const count = (k) => holders.get(parts[k])?.size ?? 0, words = parts.map((_, k) => k).filter((k) => isWord(parts[k]));
+  const commonFirst = words.sort((a, b) => count(b) - count(a) || a - b);
+  const namesWithWords = () => sharing(wordsOf(parts.filter((_, k) => stays[k])), holders), all = namesWithWords();
+  for (const k of commonFirst.slice(0, -1)) {
+    stays[k] = false;
+    if (namesWithWords() > all) stays[k] = true;
+    else versions.push(elided(parts, stays));
   }
-  return made;
+  return versions;
 }
-
-const count = (holders, word) => holders.get(word)?.size ?? 0;
 
 /** Return the number of counted names that contain all these words. */
 function sharing(words, holders) {
   const sets = Array.from(words, (word) => holders.get(word) ?? new Set()).sort((a, b) => a.size - b.size);
-  let found = 0;
-  for (const row of sets[0] ?? []) if (sets.every((set) => set.has(row))) found++;
-  return found;
+  return Array.from(sets[0] ?? []).filter((row) => sets.every((set) => set.has(row))).length;
 }
 
-/** Return the kept words with their separators, and "…" in place of removed words. */
-function elided(parts, kept) {
-  let text = "", between = "", gone = false;
+/** Return the words that stay with their separators, and "…" in place of other words. */
+function elided(parts, stays) {
+  let text = "", separator = "", isCut = false;
   parts.forEach((part, k) => {
-    if (!isWord(part)) between += part;
-    else if (kept[k]) {
-      text += (gone ? "…" : between) + part;
-      between = "";
-      gone = false;
-    } else gone = true;
+    if (!isWord(part)) separator += part;
+    else if (stays[k]) {
+      text += (isCut ? "…" : separator) + part;
+      separator = "";
+      isCut = false;
+    } else isCut = true;
   });
-  return text + (gone ? "…" : between);
+  return text + (isCut ? "…" : separator);
 }

@@ -98,19 +98,19 @@ function storagesOf(rows, held) {
 
 /** Return the rows of storages that overlap in bytes and steps. `whole`: whether all arenas have one address space. */
 function overlaps(storages, whole) {
-  const hit = new Set(), spaces = Map.groupBy(storages, (each) => (whole ? "" : each.arena));
+  const found = new Set(), spaces = Map.groupBy(storages, (each) => (whole ? "" : each.arena));
   for (const space of spaces.values()) {
     let live = [];
     for (const one of space.sort((a, b) => a.birth - b.birth)) {
       live = live.filter((other) => other.death > one.birth);
       for (const other of live) {
         if (other.start >= one.stop || one.start >= other.stop || one.death <= one.birth) continue;
-        for (const row of [...one.rows, ...other.rows]) hit.add(row);
+        for (const row of [...one.rows, ...other.rows]) found.add(row);
       }
       live.push(one);
     }
   }
-  return hit;
+  return found;
 }
 
 /** Return the steps to draw if there are many more steps than rows; null for all steps. */
