@@ -1,7 +1,7 @@
 """Data tables with a callback for clicked cells, and with cells that are safe in a spreadsheet after a download."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import pandas as pd
 import streamlit as st
@@ -14,35 +14,33 @@ HEIGHT = 330
 """Default maximum height of a table in pixels."""
 
 
-class Picks(NamedTuple):
-    """The selection of a table and its callback."""
-
-    key: str
-    """Widget key of the table."""
-    marked: tuple[int, str] | None
-    """Row and column of the selected cell; ``None`` without one."""
-    on_click: Callable[[tuple[int, str] | None], None]
-    """Called with row and column of the clicked cell, or with ``None`` when the selection is cleared."""
+Cell = tuple[int, str]
+"""Row and column of a cell."""
 
 
-def pickable(frame: pd.DataFrame, picks: Picks, columns: dict[str, Any], *, height: int = HEIGHT) -> None:
-    """Draw ``frame`` as a table with selectable cells. ``columns``: configuration; ``height``: maximum in pixels."""
+def selectable(
+    frame: pd.DataFrame,
+    key: str,
+    selected: Cell | None,
+    on_click: Callable[[Cell | None], None],
+    *,
+    columns: dict[str, Any],
+    height: int = HEIGHT,
+) -> None:
+    """Draw ``frame`` as a table with selectable cells.
+
+    ``on_click`` receives the clicked cell, or ``None`` when the selection is cleared. ``columns``: configuration;
+    ``height``: maximum in pixels.
+    """
 
     def changed() -> None:
-        event: Any = state.raw(picks.key)
+        event: Any = state.raw(key)
         clicked = event["selection"]["cells"] if event else []
-        picks.on_click(clicked[0] if clicked else None)
+        on_click(clicked[0] if clicked else None)
 
-    cells = [] if picks.marked is None else [picks.marked]
-    state.put(picks.key, {"selection": {"rows": [], "columns": [], "cells": cells}})
-    show(
-        frame,
-        key=picks.key,
-        height=min(height, 38 + 28 * max(1, len(frame))),
-        on_select=changed,
-        selection_mode="single-cell",
-        column_config=columns,
-    )
+    state.put(key, {"selection": {"rows": [], "columns": [], "cells": [] if selected is None else [selected]}})
+    height = min(height, 38 + 28 * max(1, len(frame)))
+    show(frame, key=key, height=height, on_select=changed, selection_mode="single-cell", column_config=columns)
 
 
 def show(frame: pd.DataFrame, **options: Any) -> None:

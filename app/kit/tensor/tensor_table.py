@@ -8,7 +8,7 @@ import streamlit as st
 from pandas.api.types import is_numeric_dtype
 
 from app.canvas.pack import matches
-from app.kit.data_table import Picks, pickable
+from app.kit import data_table
 from app.kit.tensor import marks
 from app.session import plan_rows, state
 from app.session.plan_rows import Origins
@@ -186,7 +186,7 @@ def selectable(frame: pd.DataFrame, key: str, selected: str, *, height: int) -> 
     """Draw a table that has a column ``tensor``. A click on a row selects its tensor."""
     rows = np.flatnonzero(frame["tensor"].to_numpy() == selected).tolist() if selected else []
 
-    def select(cell: tuple[int, str] | None) -> None:
+    def select(cell: data_table.Cell | None) -> None:
         if cell is None:
             state.choose(selected="")
             return
@@ -194,7 +194,8 @@ def selectable(frame: pd.DataFrame, key: str, selected: str, *, height: int) -> 
         other = frame[column].iloc[row] if column in NAMING else ""
         state.choose(selected=str(other or frame["tensor"].iloc[row]))
 
-    pickable(frame, Picks(key, (rows[0], "tensor") if rows else None, select), explained(frame), height=height)
+    cell = (rows[0], "tensor") if rows else None
+    data_table.selectable(frame, key, cell, select, columns=explained(frame), height=height)
 
 
 def explained(frame: pd.DataFrame) -> dict[str, Any]:

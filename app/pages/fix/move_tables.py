@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pandas as pd
 import streamlit as st
 
-from app.kit.data_table import Picks, pickable
+from app.kit import data_table
 from app.kit.frame import long_work
 from app.session import state
 from app.session.work.jobs import Job
@@ -97,8 +97,8 @@ def ranked(job: Job[WhatIf], today: int) -> None:
         "extra FLOPs": st.column_config.NumberColumn(format="localized"),
         "transferred": st.column_config.NumberColumn("transferred (B)", format="localized"),
     }
-    picks = Picks(key, None if row is None else (row, "details"), lambda cell: _choose(listed, cell))
-    pickable(table, picks, columns)
+    cell = None if row is None else (row, "details")
+    data_table.selectable(table, key, cell, lambda clicked: _choose(listed, clicked), columns=columns)
 
 
 def chosen(job: Job[WhatIf]) -> Move | None:
@@ -109,6 +109,6 @@ def chosen(job: Job[WhatIf]) -> Move | None:
     return next((move for move in job.result().moves if (move.kind, move.what) == wanted), None)
 
 
-def _choose(listed: tuple[Move, ...], cell: tuple[int, str] | None) -> None:
+def _choose(listed: tuple[Move, ...], cell: data_table.Cell | None) -> None:
     move = None if cell is None else listed[cell[0]]
     state.put(CHOSEN, None if move is None else (move.kind, move.what))

@@ -9,8 +9,7 @@ import { WORKER } from "./worker.js";
 
 const READABLE = 1; // smallest zoom of the first view: labels have 11 pixels
 const KEPT = 24; // maximum number of cached layouts
-const EDGE = 12; // margin above and below the drawing in pixels
-const LOW = 0.85; // lowest position of the first visible box, as a share of the height
+const EDGE = 12; // margin above the drawing in pixels
 const HALF_ROWS = 24, LETTER = 6.3;
 const layouts = new Map(); // shape → layout
 const waiting = new Map(); // number → [resolve, reject]
@@ -140,24 +139,15 @@ class Walk {
   begin() {
     this.fit(true);
     if (this.view.scale >= READABLE) return;
-    const { selected, peak } = this.data.marks, first = selected >= 0 ? selected : peak;
     this.view.scale = READABLE;
-    const box = this.layout.boxes[first >= 0 ? first : 0] ?? [0, 0, 0, 0];
-    this.centre(box, first >= 0 ? 0.5 : 0.1);
-    this.withinEdges(box);
+    const { selected, peak } = this.data.marks, shown = [selected, peak, 0].find((vertex) => vertex >= 0);
+    this.centre(this.layout.boxes[shown] ?? [0, 0, 0, 0]);
+    this.view.y = Math.min(this.view.y, EDGE); // no empty space above the drawing
   }
 
-  /** Move the view to the top of the drawing if `box` stays visible; leave no empty space below the drawing. */
-  withinEdges([, y, , h]) {
-    const { scale } = this.view, { clientHeight } = this.stage;
-    const bottom = clientHeight - EDGE - this.layout.height * scale;
-    if (this.view.y < EDGE && EDGE + (y + h) * scale < clientHeight * LOW) this.view.y = EDGE;
-    else if (bottom < EDGE) this.view.y = Math.max(this.view.y, bottom);
-  }
-
-  centre([x, y, w, h], part = 0.5) {
+  centre([x, y, w, h]) {
     const { scale } = this.view, { clientWidth, clientHeight } = this.stage;
-    this.view = { scale, x: clientWidth / 2 - (x + w / 2) * scale, y: clientHeight * part - (y + h / 2) * scale };
+    this.view = { scale, x: clientWidth / 2 - (x + w / 2) * scale, y: clientHeight / 2 - (y + h / 2) * scale };
   }
 
   fit(silent = false) {
