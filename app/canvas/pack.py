@@ -112,13 +112,11 @@ def pack_plan(
     if baseline is not None:
         plans.append(_pack_one(arrays, baseline, plan, baseline_origin))
         comparison = compare(baseline, plan)
-        for spec, mine, other in (
-            (plans[0], comparison.right_row, comparison.left_row),
-            (plans[1], comparison.left_row, comparison.right_row),
-        ):
-            here = mine >= 0
+        rows = (comparison.right_row, comparison.left_row)
+        for spec, own, other in zip(plans, rows, reversed(rows), strict=True):
+            has_row = own >= 0
             twin, kinds = np.zeros(spec["rows"], np.int64), np.zeros(spec["rows"], np.uint8)
-            twin[mine[here]], kinds[mine[here]] = other[here] + 1, comparison.kinds[here]
+            twin[own[has_row]], kinds[own[has_row]] = other[has_row] + 1, comparison.kinds[has_row]
             spec["twin"], spec["changes"] = arrays.add(twin), arrays.add(kinds)
     body = b"".join(arrays.chunks)
     header: dict[str, Any] = {"kinds": KINDS, "plans": plans}

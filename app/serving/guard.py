@@ -76,8 +76,8 @@ class Rules:
         if self.proxy_header:
             return "" if headers.get(self.proxy_header) else f"The proxy did not set the header {self.proxy_header}."
         if self.token:
-            known = hmac.compare_digest(token.encode(), self.token.encode())
-            return "" if known or self._has_cookie(headers) else "Access token missing. Open the address with ?token=…"
+            is_valid = hmac.compare_digest(token.encode(), self.token.encode()) or self._has_cookie(headers)
+            return "" if is_valid else "Access token missing. Open the address with ?token=…"
         if not is_loopback(self.address):
             return (
                 f"The explorer listens on a public address without access control. Set {TOKEN}, or {PROXY_HEADER} "
@@ -125,9 +125,9 @@ class Guard:
             await PlainTextResponse(reason + "\n", 403, headers=HEADERS)(scope, receive, send)
         elif token and scope["type"] == "http" and scope["method"] == "GET":
             rest = urlencode([(key, value) for key, value in query if key != "token"])
-            answer = RedirectResponse(_local(scope["path"]) + ("?" + rest if rest else ""), 303, headers=HEADERS)
-            answer.set_cookie(COOKIE, access.cookie, httponly=True, samesite="lax", max_age=30 * 86400)
-            await answer(scope, receive, send)
+            response = RedirectResponse(_local(scope["path"]) + ("?" + rest if rest else ""), 303, headers=HEADERS)
+            response.set_cookie(COOKIE, access.cookie, httponly=True, samesite="lax", max_age=30 * 86400)
+            await response(scope, receive, send)
         elif scope["type"] == "http" and (moved := moved_to(scope["path"], query)) is not None:
             await RedirectResponse(moved, 307, headers=HEADERS)(scope, receive, send)
         else:

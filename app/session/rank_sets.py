@@ -47,29 +47,32 @@ class Preset:
 
 def presets(graph: Graph) -> tuple[Preset, ...]:
     """Return shard specs for a graph. Each mesh has the mesh axes that the graph's tensors name."""
-    own = sorted({tensor.shard.mesh for tensor in graph.tensors if tensor.shard is not None})
+    own_axes = sorted({tensor.shard.mesh for tensor in graph.tensors if tensor.shard is not None})
     ids = [tensor.id for tensor in graph.tensors if tensor.role == "parameter"]
 
     def mesh(**axes: int) -> list[dict[str, Any]]:
-        more = {name: 1 for name in own if name not in axes}
-        return [{"name": name, "size": size} for name, size in (*more.items(), *axes.items())]
+        sizes = {name: 1 for name in own_axes if name not in axes} | axes
+        return [{"name": name, "size": size} for name, size in sizes.items()]
 
-    def axis(name: str, of: int = 0) -> dict[str, Any]:
-        return {"axis": of, "mesh": name}
+    def split(mesh_axis: str, axis: int = 0) -> dict[str, Any]:
+        return {"axis": axis, "mesh": mesh_axis}
 
-    used = [(match, of) for match, of in MEGATRON if any(fnmatchcase(name, match) for name in ids)]
-    rules = [{"match": match, **axis("tp", of)} for match, of in used]
-    by_rows = {kind: axis("tp") for kind in ("parameters", "optimizer_state")}
-    followed = {"activations": "follow", "gradients": "follow"}
+    rules = [
+        {"match": pattern, **split("tp", axis)}
+        for pattern, axis in MEGATRON
+        if any(fnmatchcase(name, pattern) for name in ids)
+    ]
     tensors: dict[str, Any] = {"rules": rules} if rules else {}
-    sharded = {kind: axis("dp") for kind in ("parameters", "gradients", "optimizer_state")}
-    both = {"parameters": axis("tp"), "activations": "follow", "gradients": axis("dp"), "optimizer_state": axis("dp")}
+    weights = {"parameters": split("tp"), "optimizer_state": split("tp")}
+    followed = {"activations": "follow", "gradients": "follow"}
+    sharded = {kind: split("dp") for kind in ("parameters", "gradients", "optimizer_state")}
+    both = sharded | {"parameters": split("tp"), "activations": "follow"}
     return (
         Preset(
             "Tensor parallel 8",
             "weights, optimizer state, heads and MLP activations are split over 8 ranks; each rank has the whole "
             "residual stream",
-            {"mesh": mesh(tp=8), **tensors, "contracts": by_rows | followed},
+            {"mesh": mesh(tp=8), **tensors, "contracts": weights | followed},
         ),
         Preset(
             "Fully sharded 8",
@@ -122,5 +125,5 @@ def compact(text: str) -> str:
 
 def place(spec: ShardSpec, rank: int) -> str:
     """Return the coordinates of a rank in the mesh: ``dp 3 · tp 1``."""
-    at = spec.place(rank)
-    return " · ".join(f"{name} {at[name]}" for name, size in spec.mesh if size > 1) or "alone"
+    coordinates = spec.place(rank)
+    return " · ".join(f"{name} {coordinates[name]}" for name, size in spec.mesh if size > 1) or "alone"

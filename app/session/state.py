@@ -44,27 +44,27 @@ def session() -> Session:
     """Return the session."""
     if _SESSION not in st.session_state:
         st.session_state[_SESSION] = Session()
-    here: Session = st.session_state[_SESSION]
-    return here
+    current: Session = st.session_state[_SESSION]
+    return current
 
 
-def begin(brought: tuple[str, ...] = ()) -> bool:
+def begin(sources: tuple[str, ...] = ()) -> bool:
     """Read the link on the first run of a session; return whether this is the first run.
 
-    ``brought`` are the files of the command line. If the link names no graph, the first file is opened, and the second
+    ``sources`` are the files of the command line. If the link names no graph, the first file is opened, and the second
     of two files becomes the baseline. Without a link and without files, :data:`LANDING` is shown.
     """
     if _SESSION in st.session_state:
         return False
     query = st.query_params.to_dict()
-    chosen, complaints = from_query(query)
-    files = tuple(dict.fromkeys(brought))
-    is_pair = len(files) == 2 and "graph" not in query
-    if files and "graph" not in query:
+    chosen, warnings = from_query(query)
+    files = () if "graph" in query else tuple(dict.fromkeys(sources))
+    is_pair = len(files) == 2
+    if files:
         chosen = chosen.but(source=files[0], baseline=files[1] if is_pair else chosen.baseline)
-    if not query and not brought:
+    elif not query:
         chosen = LANDING
-    cards = [{"title": "A part of the link was left out", "message": c} for c in complaints]
+    cards = [{"title": "A part of the link was left out", "message": warning} for warning in warnings]
     redirect = "compare" if is_pair else ""
     st.session_state[_SESSION] = Session(chosen, cards, redirect=redirect, by_link=bool(query))
     return True
@@ -77,24 +77,21 @@ def choice() -> Choice:
 
 def choose(**changes: Any) -> None:
     """Change fields of the choice, and reset the fields that depend on the graph or plan if that changes."""
-    here, old = session(), choice()
+    current, old = session(), choice()
     if "baseline" in changes:
         changes = {"moves": "", **changes}
     if changes.get("planner", old.planner) != old.planner:
         changes = {"options": {}, **changes}
     new = old.but(**changes)
-    if "source" in changes and new.source != old.source:
-        kept = {"source": new.source, "view": old.view, "colour": old.colour}
-        new = Choice(**{**kept, **changes})
-        here.refusals, here.notice = [], ""
+    if new.source != old.source:
+        new = Choice(**{"view": old.view, "colour": old.colour, **changes})
+        current.refusals, current.notice = [], ""
     elif new.problem != old.problem:
-        here.refusals = []
-        if "step" not in changes:
-            new = new.but(step=None)
-        new = new.but(turn=None, tried="", span="")
+        new = new.but(step=changes.get("step"), turn=None, tried="", span="")
+        current.refusals = []
     if new.selected != old.selected and "tried" not in changes:
         new = new.but(tried="")
-    here.choice = new
+    current.choice = new
 
 
 def follow_history() -> None:
@@ -124,23 +121,21 @@ def show_page(page: str) -> None:
 
 def remember_valid(chosen: Choice) -> None:
     """Store a choice that could be planned; the choice before it becomes ``previous`` if it has the same file."""
-    here = session()
-    before = here.last_valid
+    current = session()
+    before = current.last_valid
     if before is not None and before.problem != chosen.problem:
-        here.previous = before if before.source == chosen.source else None
-    here.last_valid = chosen
+        current.previous = before if before.source == chosen.source else None
+    current.last_valid = chosen
 
 
 def refuse(card: dict[str, Any]) -> None:
     """Add an error card; a card with the same content is replaced."""
-    here = session()
-    here.refusals = [*(old for old in here.refusals if old != card), card]
+    session().refusals = [*(old for old in session().refusals if old != card), card]
 
 
 def dismiss(n: int | None = None) -> None:
     """Remove the ``n``-th error card; without ``n`` all error cards."""
-    here = session()
-    here.refusals = [] if n is None else [card for k, card in enumerate(here.refusals) if k != n]
+    session().refusals = [] if n is None else [card for k, card in enumerate(session().refusals) if k != n]
 
 
 def draft(name: str, text: str | None = None) -> str:
@@ -191,9 +186,9 @@ def listener(key: str, event: str, callback: Callable[[Any], None]) -> Callable[
     """Return a Streamlit callback that passes the value of a component's event to ``callback``."""
 
     def called() -> None:
-        happened = (raw(key) or {}).get(event)
-        if isinstance(happened, Mapping):  # the browser sends {"value": …}, so that None means "no event"
-            callback(happened["value"])
+        message = (raw(key) or {}).get(event)
+        if isinstance(message, Mapping):  # the browser sends {"value": …}, so that None means "no event"
+            callback(message["value"])
 
     return called
 

@@ -42,8 +42,8 @@ EXAMPLES = {
 
 def number_set(full: Choice) -> int:
     """Return the number of settings in this menu that differ from their defaults."""
-    given = (full.arenas or None, full.alignment, full.page_size, full.budget)
-    return sum(value is not None for value in given) + len(full.dims) + len(full.options)
+    settings = (full.arenas or None, full.alignment, full.page_size, full.budget)
+    return sum(value is not None for value in settings) + len(full.dims) + len(full.options)
 
 
 def draw(full: Choice, opened: Opened) -> None:
@@ -179,8 +179,10 @@ def _option(name: str, default: Any, value: Any) -> None:
 
 
 def _set_option(name: str, value: Any, default: Any) -> None:
-    rest = {key: old for key, old in state.choice().options.items() if key != name}
-    state.choose(options=rest if value == default else {**rest, name: value})
+    options = {**state.choice().options, name: value}
+    if value == default:
+        del options[name]
+    state.choose(options=options)
 
 
 def _read_option(name: str, default: Any) -> None:

@@ -150,12 +150,12 @@ def _axes(fig: go.Figure, fold_: Fold, bands: int) -> None:
 
 
 def _range(column: np.ndarray) -> str:
-    most, least = int(column.max()), int(column.min())
-    if most == least:
-        return f"{numbers.short_bytes(most)} on every rank"
-    ranks = np.flatnonzero(column == most)
-    where = f"rank {ranks[0]}" if len(ranks) == 1 else f"{len(ranks):,} ranks"
-    return f"{numbers.short_bytes(least)} to {numbers.short_bytes(most)} (on {where})"
+    largest, smallest = int(column.max()), int(column.min())
+    if largest == smallest:
+        return f"{numbers.short_bytes(largest)} on every rank"
+    ranks = np.flatnonzero(column == largest)
+    ranks_text = f"rank {ranks[0]}" if len(ranks) == 1 else f"{len(ranks):,} ranks"
+    return f"{numbers.short_bytes(smallest)} to {numbers.short_bytes(largest)} (on {ranks_text})"
 
 
 def _ticks(count: int, most: int) -> list[int]:

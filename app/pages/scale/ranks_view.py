@@ -115,16 +115,16 @@ def _spec(text: str) -> None:
 def claim(chosen: Choice, ranks: RankPlans) -> str:
     """Return the title: ``gpt2 on 8 ranks: each rank needs 1.2 GiB, 54 % of the 2.2 GiB for the whole graph``."""
     totals = ranks.extents.sum(axis=1)
-    most, least = int(totals.max()), int(totals.min())
-    alike = numbers.short_bytes(most) == numbers.short_bytes(least)
-    who = "each rank" if alike else f"the largest, rank {int(totals.argmax()):,},"
-    sentence = f"{ranks.graph.name or 'the graph'} on {numbers.count(ranks.world_size, 'rank')}: "
-    sentence += f"{who} needs {numbers.short_bytes(most)}"
+    largest, smallest = int(totals.max()), int(totals.min())
+    are_equal = numbers.short_bytes(largest) == numbers.short_bytes(smallest)
+    subject = "each rank" if are_equal else f"the largest, rank {int(totals.argmax()):,},"
+    title = f"{ranks.graph.name or 'the graph'} on {numbers.count(ranks.world_size, 'rank')}: "
+    title += f"{subject} needs {numbers.short_bytes(largest)}"
     job = planning.plan_job(chosen)
     if job.wait(planning.PATIENCE) and job.worked:
         whole = sum(arena.extent_bytes for arena in job.result().plan.arenas)
-        sentence += f", {numbers.percent(most, whole)} of the {numbers.short_bytes(whole)} for the whole graph"
-    return sentence
+        title += f", {numbers.percent(largest, whole)} of the {numbers.short_bytes(whole)} for the whole graph"
+    return title
 
 
 def chips(ranks: RankPlans) -> list[str]:

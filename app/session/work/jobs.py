@@ -125,13 +125,13 @@ class Job(Generic[T]):
 
     def visitors(self) -> dict[str, int]:
         """Return visitor → number of the page that last requested the job, directly or through another job."""
-        found: dict[str, int] = {}
+        pages: dict[str, int] = {}
         for waiter, page in list(self.waiters.items()):
             if not isinstance(waiter, Job):
-                found[waiter] = page
+                pages[waiter] = page
             elif not waiter.finished:
-                found |= waiter.visitors()
-        return found
+                pages |= waiter.visitors()
+        return pages
 
 
 def running_job() -> Job[Any] | None:
@@ -172,12 +172,12 @@ class JobTable:
         """Return the job with this key; start ``work`` as a job if there is none."""
         visitor = visitors.visitor()
         with self._lock:
-            known = self.known(key)
-            job = known or Job(what, work)
+            known_job = self.known(key)
+            job = known_job or Job(what, work)
             job.waiters[running_job() or visitor] = self._pages.get(visitor, 0)
             job.left_at = None
             self.cache.add_owners(("job", key), job.visitors())
-            if known is None:
+            if known_job is None:
                 job.start()  # before the job is registered: if no thread can start, no page waits for the job
                 self._jobs[key] = job
                 if self._watching is None or not self._watching.is_alive():
@@ -297,12 +297,12 @@ class JobTable:
                     elif now - job.left_at > self._grace:
                         job.abandon()
                         del self._jobs[key]
-                self._left = {one: self._left.get(one, now) for one in self._pages if not self._is_connected(one)}
-                gone = [one for one, since in self._left.items() if now - since > FORGOTTEN]
-                for one in gone:
-                    del self._pages[one], self._left[one]
-            for one in gone:
-                visitors.close_session(one)
+                self._left = {tab: self._left.get(tab, now) for tab in self._pages if not self._is_connected(tab)}
+                closed = [tab for tab, since in self._left.items() if now - since > FORGOTTEN]
+                for tab in closed:
+                    del self._pages[tab], self._left[tab]
+            for tab in closed:
+                visitors.close_session(tab)
             self.cache.evict_left()
 
 
