@@ -71,21 +71,21 @@ def ordered(modules: dict[str, str], module: str = PLAN_MODULE) -> list[tuple[st
 
     Raises ``ValueError`` for an import cycle.
     """
-    done: dict[str, str] = {}
-    open_: list[str] = []
+    ordered_: dict[str, str] = {}
+    importing: list[str] = []
 
-    def visit(name: str) -> None:
-        if name in done:
+    def add(name: str) -> None:
+        if name in ordered_:
             return
-        if name in open_:
-            raise ValueError(f"these modules import one another: {' → '.join([*open_, name])}")
-        open_.append(name)
-        for _, needed in _IMPORT.findall(modules[name]):
-            visit(needed)
-        done[open_.pop()] = modules[name]
+        if name in importing:
+            raise ValueError(f"these modules import one another: {' → '.join([*importing, name])}")
+        importing.append(name)
+        for _, imported in _IMPORT.findall(modules[name]):
+            add(imported)
+        ordered_[importing.pop()] = modules[name]
 
-    visit(module)
-    return list(done.items())
+    add(module)
+    return list(ordered_.items())
 
 
 def _scoped(name: str, text: str) -> str:

@@ -45,8 +45,8 @@ def search(choice: Choice, capacity: Capacity, kinds: frozenset[Kind]) -> Job[Fi
 def largest(choice: Choice, dim: str, capacity: Capacity, kinds: frozenset[Kind]) -> Job[Largest]:
     """Return the job that finds the largest size of ``dim`` that fits."""
     graph = open_source(choice.source).graph
-    again = graph is not None and (dim in graph.ranges or dim in graph.assumed)
-    model = tasks.File(*content_of(choice.source)) if again else None
+    must_reread = graph is not None and (dim in graph.ranges or dim in graph.assumed)
+    model = tasks.File(*content_of(choice.source)) if must_reread else None
     goal, key = tasks.Goal(dim, capacity, model), ("largest", dim, capacity.key)
     return _fit_job(choice, f"finding the largest {dim}", key, tasks.largest, goal, kinds=kinds)
 

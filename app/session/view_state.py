@@ -136,31 +136,28 @@ def to_query(choice: Choice) -> dict[str, str]:
 def from_query(query: Mapping[str, str]) -> tuple[Choice, tuple[str, ...]]:
     """Return ``(choice, warnings)`` of a link. Invalid values are replaced by the default and reported."""
     values: dict[str, Any] = {}
-    complaints: list[str] = []
-    known = {NAMES.get(field.name, field.name): field.name for field in fields(Choice)}
+    warnings: list[str] = []
+    field_of = {NAMES.get(field.name, field.name): field.name for field in fields(Choice)}
     if "capacity" not in query:
-        known["fit"] = "capacities"  # links of earlier versions
+        field_of["fit"] = "capacities"  # links of earlier versions
     for key, text in query.items():
-        name = known.get(key)
-        if name is None:
-            complaints.append(f"The link has the unknown key {key!r}. {strict.closest_hint(key, known)}")
+        if key not in field_of:
+            warnings.append(f"The link has the unknown key {key!r}. {strict.closest_hint(key, field_of)}")
             continue
         try:
-            values[name] = _read(name, text)
-        except ValueError as error:
-            complaints.append(f"The link has {key}={text!r}: {error}")
-        except UnreadableInput as error:
-            complaints.append(f"The link has {key}={text!r}: {error.message}")
+            values[field_of[key]] = _read(field_of[key], text)
+        except (ValueError, UnreadableInput) as error:
+            warnings.append(f"The link has {key}={text!r}: {getattr(error, 'message', error)}")
     if "rank" in values and not {"shard_spec", "world_size"} & values.keys():  # links of earlier versions
         try:
             values["shard_spec"] = spec_of(values.get("shard", ""))
         except UnreadableInput as error:
-            complaints.append(f"The link has rank={values.pop('rank')}: {error.message}")
+            warnings.append(f"The link has rank={values.pop('rank')}: {error.message}")
     choice = Choice(**values)
     while (wrong := contradiction(choice)) is not None:
-        complaints.append(f"The link has settings that exclude each other: {wrong.message} {wrong.hint}")
+        warnings.append(f"The link has settings that exclude each other: {wrong.message} {wrong.hint}")
         choice = choice.but(**{wrong.field: getattr(Choice(), wrong.field)})
-    return choice, tuple(complaints)
+    return choice, tuple(warnings)
 
 
 def _read(name: str, text: str) -> Any:
@@ -192,8 +189,8 @@ def zoom_of(text: str) -> tuple[float, ...] | None:
     """Parse the zoom of a choice to ``(t0, t1, v0, v1)``; ``None`` for the whole drawing. Raises ``ValueError``."""
     if not text:
         return None
-    parts = (part for part in text.split("~") if part.replace(".", "", 1).isdigit() and part.isascii())
-    edges = tuple(round(float(part), 3) for part in parts)  # with the precision of a link
+    numbers = (part for part in text.split("~") if part.replace(".", "", 1).isdigit() and part.isascii())
+    edges = tuple(round(float(number), 3) for number in numbers)  # with the precision of a link
     if len(edges) != 4 or edges[0] >= edges[1] or edges[2] >= edges[3] or max(edges) > _LAST_EDGE:
         raise ValueError("write four numbers t0~t1~v0~v1 with t0 < t1 and v0 < v1.")
     return edges

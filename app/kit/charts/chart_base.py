@@ -76,19 +76,19 @@ def add_curve(
     dash: str = "solid",
     hover: str = "",
     texts: Sequence[Any] | None = None,
-    **how: Any,
+    **options: Any,
 ) -> None:
     """Add a step curve to a figure.
 
     ``hover``: template of the hover text; without it the curve has none. ``texts``: data of the template (default:
-    ``y`` in bytes). ``how``: further arguments of ``go.Scatter``.
+    ``y`` in bytes). ``options``: further arguments of ``go.Scatter``.
     """
-    shown: dict[str, Any] = {"hoverinfo": "skip"}
+    hover_text: dict[str, Any] = {"hoverinfo": "skip"}
     if hover:
         data = [numbers.full_bytes(int(value)) for value in y] if texts is None else texts
-        shown = {"customdata": data, "hovertemplate": f"{hover}<extra></extra>"}
+        hover_text = {"customdata": data, "hovertemplate": f"{hover}<extra></extra>"}
     line = {"shape": "hv", "width": 1.6, "color": colour, "dash": dash}
-    fig.add_trace(go.Scatter(x=x, y=y, name=name, line=line, **{"mode": "lines", **shown, **how}))
+    fig.add_trace(go.Scatter(x=x, y=y, name=name, line=line, **{"mode": "lines", **hover_text, **options}))
 
 
 def bytes_axis(top: int, **more: Any) -> dict[str, Any]:

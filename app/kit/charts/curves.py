@@ -69,13 +69,13 @@ def search_course(moments: Sequence[Moment], nodes: int, *, height: int = 220) -
         add_curve(fig, x, [*values, values[-1]], name, colour, dash=dash, hover=hover)
     top, low = moments[0].extent, moments[0].bound
     edge = (top - low) // 12 + 1
-    apart = max(edge, (top - low) * LABEL // (height - MARGIN["t"] - MARGIN["b"]))
+    distance = max(edge, (top - low) * LABEL // (height - MARGIN["t"] - MARGIN["b"]))
     ticks = [top]
-    for at in (moments[-1].extent, moments[-1].bound, low):  # a tick at each size, if its label does not overlap
-        if ticks[-1] - at >= apart:
-            ticks.append(at)
-    few = {"tickvals": list(range(begin, last + 1))} if last - begin <= FEW_NODES else {}
-    fig.update_xaxes(type="log", title_text="nodes", tickformat="~s", **few)
-    labels = [numbers.short_bytes(at) for at in ticks]
+    for size in (moments[-1].extent, moments[-1].bound, low):  # a tick at each size, if its label does not overlap
+        if ticks[-1] - size >= distance:
+            ticks.append(size)
+    node_ticks = {"tickvals": list(range(begin, last + 1))} if last - begin <= FEW_NODES else {}
+    fig.update_xaxes(type="log", title_text="nodes", tickformat="~s", **node_ticks)
+    labels = [numbers.short_bytes(size) for size in ticks]
     fig.update_yaxes(tickvals=ticks, ticktext=labels, range=[low - edge, top + edge], fixedrange=True)
     return fig.update_layout(showlegend=True, legend=LEGEND, margin=MARGIN)

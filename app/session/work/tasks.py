@@ -47,15 +47,15 @@ Subject = Graph | PlainInstance | File
 
 def read_subject(context: TaskContext, subject: Subject) -> Graph | PlainInstance:
     """Return the graph or instance of ``subject``, and store a graph in the context."""
-    thing: Any = subject
+    content: Any = subject
     if isinstance(subject, File):
-        thing = read_any(subject.data, subject.name)
+        content = read_any(subject.data, subject.name)
         if subject.dims:
-            thing = read_at(thing, subject.dims, subject.data, subject.name)
-    if isinstance(thing, Graph):
-        context.graph = thing
-    assert isinstance(thing, Graph | PlainInstance)
-    return thing
+            content = read_at(content, subject.dims, subject.data, subject.name)
+    if isinstance(content, Graph):
+        context.graph = content
+    assert isinstance(content, Graph | PlainInstance)
+    return content
 
 
 def _graph_of(context: TaskContext, subject: Subject) -> Graph:
@@ -106,14 +106,15 @@ def plan(context: TaskContext, subject: Subject, request: PlanRequest) -> Planni
 
 
 def measured(
-    context: TaskContext, data: bytes, name: str, dims: dict[str, int] | None, runtime: str = "", written: bytes = b""
+    context: TaskContext, data: bytes, name: str, dims: dict[str, int] | None, runtime: str = "", planned: bytes = b""
 ) -> Measured:
     """Run a model in its runtime and return the measured memory.
 
-    With ``runtime`` and ``written``, run the model in that runtime without and with the plan in ``written``.
+    With ``runtime`` and ``planned``, run the model in that runtime twice: as it is, and as the file ``planned``, which
+    contains a plan.
     """
     context.progress("running the model", 0, 0)
-    return measure(data, name, dims, runtime, with_own_plan=written)
+    return measure(data, name, dims, runtime, with_own_plan=planned)
 
 
 class Judgement(NamedTuple):
@@ -157,11 +158,11 @@ def largest(
     context: TaskContext, subject: Subject, request: PlanRequest, goal: Goal, kinds: frozenset[Kind]
 ) -> Largest:
     """Return the largest size of a dimension that fits."""
-    graph, model, again = _graph_of(context, subject), goal.model, None
+    graph, model, reread = _graph_of(context, subject), goal.model, None
     start = initial_candidate(graph, request, context.progress)
     if model is not None:
-        again = rereading(graph, request, goal.dim, lambda sizes: read_at_sizes(model.data, sizes, model.name))
-    return largest_that_fits(start, goal.dim, goal.capacity, Allowed(kinds), context.progress, again)
+        reread = rereading(graph, request, goal.dim, lambda sizes: read_at_sizes(model.data, sizes, model.name))
+    return largest_that_fits(start, goal.dim, goal.capacity, Allowed(kinds), context.progress, reread)
 
 
 def ranked_moves(context: TaskContext, subject: Subject, request: PlanRequest, kinds: frozenset[Kind]) -> WhatIf:

@@ -112,11 +112,11 @@ def run(call: TaskCall, progress: Progress, found: Callable[[Any], None] = lambd
     ``progress`` is called repeatedly. If it returns ``False``, the task is stopped and returns its best result. If it
     raises an error, the task is killed. Raises :class:`TaskNotFinished` if the worker ends without a result.
     """
-    connection, theirs = CONTEXT.Pipe()
-    process = CONTEXT.Process(target=work, args=(theirs, call.task, call.arguments), daemon=True)
+    connection, worker_end = CONTEXT.Pipe()
+    process = CONTEXT.Process(target=work, args=(worker_end, call.task, call.arguments), daemon=True)
     try:
         process.start()
-        theirs.close()
+        worker_end.close()
         kind, value = _relay(connection, call.graph, progress, found)
     except (EOFError, OSError) as error:
         raise TaskNotFinished(
@@ -144,21 +144,21 @@ def _relay(
     connection: Connection, graph: Graph | None, progress: Progress, found: Callable[[Any], None]
 ) -> tuple[str, Any]:
     """Pass progress to the callbacks until the task ends; return its last message: result, error or failure."""
-    last: tuple[str, int, int] = ("", 0, 0)
-    until: float | None = None
+    latest: tuple[str, int, int] = ("", 0, 0)
+    deadline: float | None = None
     _loading.graph = graph
     while True:
-        if not progress(*last) and until is None:
-            until = time.monotonic() + STOP_TIMEOUT
+        if not progress(*latest) and deadline is None:
+            deadline = time.monotonic() + STOP_TIMEOUT
             with suppress(OSError):  # the task has just ended, and its result is in the pipe
                 connection.send("stop")
-        if until is not None and time.monotonic() > until:
+        if deadline is not None and time.monotonic() > deadline:
             raise TaskNotFinished("the task was stopped before it had a result.", "Start it again.")
         if not connection.poll(TICK):
             continue
         kind, value = pickle.loads(connection.recv_bytes())
         if kind == "progress":
-            last = value
+            latest = value
         elif kind == "found":
             found(value)
         else:
@@ -170,7 +170,7 @@ def _relay(
 
 def work(connection: Connection, task: Task, arguments: tuple[Any, ...]) -> None:
     """Run one task in this process, and send its progress and its result to the server."""
-    _lower_priority()
+    _limit_process()
     stopped = threading.Event()
     next_message = 0.0
     next_found = 0.0  # pause ten times as long as the last message took, so that messages do not slow the task
@@ -213,14 +213,14 @@ def work(connection: Connection, task: Task, arguments: tuple[Any, ...]) -> None
         send("failure", traceback.format_exc())
 
 
-def _lower_priority() -> None:
-    """Lower the priority of this process, limit its memory, and leave Ctrl-C to the server."""
+def _limit_process() -> None:
+    """Lower the priority of this process, limit its memory, and ignore Ctrl-C, which the server handles."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with suppress(ImportError, OSError, ValueError, AttributeError):  # not available on Windows
         if os.environ.get(ENV_RENICE, "") != "0":
             os.nice(NICENESS)
         import resource
 
-        most = ceiling(WORKER_BYTES)
-        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+        limit = ceiling(WORKER_BYTES)
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
