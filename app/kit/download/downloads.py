@@ -1,5 +1,6 @@
 """The files for download of a plan, and the link to the current view. A file is written when it is downloaded."""
 
+import mimetypes
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -52,24 +53,9 @@ class Entry(NamedTuple):
     make: Callable[[], bytes | str]
 
 
-MEDIA_TYPES = {
-    "json": "application/json",
-    "jsonl": "application/x-ndjson",
-    "cborseq": "application/cbor-seq",
-    "cbor": "application/cbor",
-    "csv": "text/csv",
-    "parquet": "application/octet-stream",
-    "md": "text/markdown",
-    "h": "text/x-c",
-    "c": "text/x-c",
-    "tflite": "application/octet-stream",
-    "zip": "application/zip",
-}
-"""File extension → media type."""
-
-
 def _entry(label: str, name: str, purpose: str, make: Callable[..., bytes | str], *arguments: object) -> Entry:
-    return Entry(label, name, MEDIA_TYPES[name.rpartition(".")[2]], purpose, partial(make, *arguments))
+    media_type = mimetypes.guess_type(name)[0] or "application/octet-stream"
+    return Entry(label, name, media_type, purpose, partial(make, *arguments))
 
 
 def entries(shown: Shown, stem: str) -> dict[tuple[str, str], list[Entry]]:

@@ -103,23 +103,25 @@ def baselines(shown: Shown) -> dict[str, str]:
 
 def _pick(options: dict[str, str], value: str) -> None:
     names = list(options) if value in options or not value else [value, *options]
+
+    def changed() -> None:
+        text = str(state.widget_value("baseline") or "").strip()
+        is_link = text and text not in names and not text.startswith(("sample:", "file:", "golden:"))
+        state.choose(baseline=f"link:{text}" if is_link else text)
+
     with controls.row():
         st.selectbox(
             "Baseline",
             names,
             index=None,
+            key=state.set_widget("baseline", value or None),
+            on_change=changed,
+            accept_new_options=True,
             format_func=lambda name: f"baseline: {options.get(name, numbers.shortened(name, 60))}",
-            placeholder="choose a baseline",
+            placeholder="choose a baseline, or paste a link",
             label_visibility="collapsed",
             width=460,
-            **state.bound("baseline", value or None),
         )
-        with st.popover("Paste a link", icon=":material/link:", key=f"baseline-link-{value}"):
-            st.text_input(
-                "Link to a page of the explorer, or a source (sample:…, file:…)",
-                key=state.set_widget("baseline-link", value.removeprefix("link:") if value.startswith("link:") else ""),
-                on_change=_linked,
-            )
         st.button(
             "Swap",
             icon=":material/swap_horiz:",
@@ -127,12 +129,6 @@ def _pick(options: dict[str, str], value: str) -> None:
             help="Swap baseline and candidate." if value else "Choose a baseline first.",
             on_click=lambda: state.choose(swapped=not state.choice().swapped),
         )
-
-
-def _linked() -> None:
-    text = str(state.widget_value("baseline-link") or "").strip()
-    if text:
-        state.choose(baseline=text if text.startswith(("sample:", "file:", "golden:")) else f"link:{text}")
 
 
 def _baseline() -> Shown | None:

@@ -59,7 +59,7 @@ def _without(shown: Shown) -> None:
 
 
 def facts(shown: Shown) -> str:
-    """Return the facts of the graph as HTML: inputs, outputs, dimensions, in-place reuse and hashes."""
+    """Return the facts of the graph as HTML: inputs, outputs, dimensions, order and in-place reuse."""
     graph = shown.graph
     assert graph is not None
     point = resolve_dims(graph, None) | dict(shown.choice.dims)
@@ -72,8 +72,6 @@ def facts(shown: Shown) -> str:
         ("order", "from the file" if graph.execution_order is not None else DEFAULT_ORDER),
         ("in-place reuse", f"{totals_text.handoffs(shown.plan)}, {refused:,} not allowed"),
         *([("if a size is larger than planned", LARGER_SIZES[graph.replan_policy])] if graph.dims else []),
-        ("ir hash", f'<span class="mono">{shown.plan.ir_hash.hex()}</span>'),
-        ("order hash", f'<span class="mono">{shown.plan.execution_order_hash.hex()}</span>'),
     ]
     return f'<div class="tm tm-facts">{markup.definition_list(rows)}</div>'
 

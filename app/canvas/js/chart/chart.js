@@ -46,8 +46,7 @@ export class Chart {
     this.emit = emit;
     this.state = { ...DEFAULTS };
     this.received = {}; // last state from the page, by name
-    this.sent = []; // selections that were sent to the page and are not confirmed
-    this.sentZooms = []; // zooms that were sent to the page and are not confirmed
+    this.sent = { selected: [], zoom: [] }; // values that were sent to the page and are not confirmed, as JSON
     this.selected = this.compared = this.hovered = -1;
     this.step = this.span = null; // a range of steps is [first, after the last]
     this.overview = new Overview();
@@ -86,8 +85,7 @@ export class Chart {
     for (const [name, value] of Object.entries(state)) {
       if (JSON.stringify(this.received[name]) === JSON.stringify(value)) continue;
       this.received[name] = value;
-      if (name === "selected" && this.confirmsOlderClick(value)) continue;
-      if (name === "zoom" && this.confirmsZoom(value)) continue;
+      if (name in this.sent && this.confirms(name, value)) continue;
       fresh[name] = value;
     }
     const before = this.selected;
@@ -97,17 +95,10 @@ export class Chart {
     if (elsewhere && this.scene && this.win) this.reveal(this.selected, true);
   }
 
-  /** Return whether the page confirms an older click, which must not undo a newer click. */
-  confirmsOlderClick(selected) {
-    const k = this.sent.indexOf(selected), older = k >= 0 && k < this.sent.length - 1;
-    this.sent = older ? this.sent.slice(k + 1) : [];
-    return older;
-  }
-
-  /** Return whether the page confirms a zoom that this chart sent. */
-  confirmsZoom(zoom) {
-    const k = this.sentZooms.indexOf(JSON.stringify(zoom));
-    this.sentZooms = this.sentZooms.slice(k + 1);
+  /** Return whether the page confirms a value that this chart sent. It must not undo a newer value. */
+  confirms(name, value) {
+    const sent = this.sent[name], k = sent.indexOf(JSON.stringify(value));
+    this.sent[name] = k < 0 ? [] : sent.slice(k + 1);
     return k >= 0;
   }
 
@@ -295,7 +286,7 @@ export class Chart {
     const zoom = this.zoomed ? [w.t0, w.t1, w.v0, w.v1].map(toThousandths) : null;
     if (JSON.stringify(zoom) === JSON.stringify(this.state.zoom)) return;
     this.state.zoom = zoom;
-    this.sentZooms = [...this.sentZooms.slice(-20), JSON.stringify(zoom)];
+    this.sent.zoom.push(JSON.stringify(zoom));
     this.emitSoon("zoom", zoom, 400);
   }
 
@@ -514,7 +505,7 @@ export class Chart {
     const id = row >= 0 ? this.plan.ids.at(row) : null;
     this.selected = row;
     this.state.selected = id;
-    this.sent.push(id);
+    this.sent.selected.push(JSON.stringify(id));
     if (row < 0) {
       this.compared = -1;
       this.state.compared = null;
