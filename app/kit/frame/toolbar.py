@@ -1,6 +1,7 @@
 """The toolbar: menu Open, memory limit, variant, planner and menu Advanced."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import streamlit as st
 
@@ -40,13 +41,8 @@ def draw(chosen: Choice, opened: Opened) -> None:
         if opened.problem is None:  # a packing problem has no mode and no preset
             _variant(full, fixed)
         about = "\n\n".join(f"**{name}**: {entry.summary}" for name, entry in PLANNERS.items())
-        _menu(
-            ("Planner", planning.planners_for(opened), full.planner),
-            str,
-            lambda name: state.choose(**planning.picking(full, name)),
-            about,
-            fixed,
-        )
+        planners = planning.planners_for(opened)
+        _menu("Planner", planners, full.planner, str, partial(_choose_planner, full), about, fixed)
         count = advanced.number_set(full)
         with st.popover(
             f"Advanced ({count})" if count else "Advanced",
@@ -62,6 +58,10 @@ def draw(chosen: Choice, opened: Opened) -> None:
             controls.button(
                 f"rank {full.rank}", "whole-graph", whole, kind="secondary", icon=":material/close:", help=about
             )
+
+
+def _choose_planner(full: Choice, name: str) -> None:
+    state.choose(**planning.picking(full, name))
 
 
 def _memory_limit(full: Choice, fixed: str) -> None:
@@ -101,7 +101,9 @@ def _variant(full: Choice, fixed: str) -> None:
         state.choose(mode=mode, preset=preset)
 
     _menu(
-        ("Variant", list(VARIANTS), f"{full.mode}/{full.preset}"),
+        "Variant",
+        list(VARIANTS),
+        f"{full.mode}/{full.preset}",
         lambda variant: VARIANTS.get(variant, variant.replace("/", ", preset ")),
         choose,
         "Inference or training, and the activations that are kept for the backward pass (mode and preset).",
@@ -110,14 +112,15 @@ def _variant(full: Choice, fixed: str) -> None:
 
 
 def _menu(
-    setting: tuple[str, Sequence[str], str | None],
+    title: str,
+    values: Sequence[str],
+    value: str | None,
     name_of: Callable[[str], str],
     choose: Callable[[str], None],
     about: str,
     fixed: str,
 ) -> None:
-    """Draw a menu. ``setting``: title, values and current value. ``fixed``: reason why the menu is disabled, or ""."""
-    title, values, value = setting
+    """Draw a menu. ``value``: current value. ``fixed``: reason why the menu is disabled; "" if it is enabled."""
     key = title.lower()
     st.selectbox(
         title,

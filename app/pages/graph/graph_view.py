@@ -16,9 +16,10 @@ from app.session import graph_levels, state
 from app.session.planning import Shown
 from app.texts import numbers
 from tmmu_core.base.escaping import visible
+from tmmu_core.graph.index import GraphIndex
 from tmmu_core.graph.modules.collapsed_graph import MOST_DRAWN, Edge, GraphView, Vertex
 from tmmu_core.graph.modules.module_tree import Tree
-from tmmu_core.liveness.live_model import Liveness
+from tmmu_core.liveness.live_model import Timeline
 from tmmu_core.plans.figures.live_bytes import live_bytes
 
 HEIGHT = 600
@@ -30,17 +31,30 @@ class Scene:
     """The visible part of the graph of a plan, and the data for its drawing."""
 
     shown: Shown
-    liveness: Liveness
-    tree: Tree
     view: GraphView
     arena: str
     peak: int
     """Step of the arena's peak."""
 
     @property
+    def timeline(self) -> Timeline:
+        """The steps of the plan."""
+        return self.shown.timeline
+
+    @property
+    def index(self) -> GraphIndex:
+        """The executed graph by numbers of nodes and tensors."""
+        return self.timeline.index
+
+    @property
+    def tree(self) -> Tree:
+        """The module tree of the executed graph."""
+        return graph_levels.tree(self.shown)
+
+    @property
     def peak_node(self) -> int:
         """Node of the peak step; −1 for no node."""
-        return int(self.liveness.timeline.node_at[self.peak]) if self.liveness.timeline.steps else -1
+        return int(self.timeline.node_at[self.peak]) if self.timeline.steps else -1
 
 
 Tip = Sequence[tuple[str, str]]
@@ -89,14 +103,12 @@ def _component() -> Any:
 
 def scene_of(shown: Shown) -> Scene:
     """Return the visible part of the graph for the current choice."""
-    assert shown.solution is not None
-    liveness, chosen, arena = shown.solution.liveness, state.choice(), arena_focus.arena(shown)
+    timeline, arena = shown.timeline, arena_focus.arena(shown)
     peak = arena_focus.peak_step(shown, arena) if arena else 0
-    at_peak = int(liveness.timeline.node_at[peak]) if liveness.timeline.steps else -1
-    if at_peak < 0 and len(liveness.timeline.order):
-        at_peak = liveness.timeline.index.node_of[liveness.timeline.order[0]]
-    view = graph_levels.walked(shown, chosen, at_peak)
-    return Scene(shown, liveness, graph_levels.tree(shown), view, arena, peak)
+    peak_node = int(timeline.node_at[peak]) if timeline.steps else -1
+    if peak_node < 0 and len(timeline.order):
+        peak_node = timeline.index.node_of[timeline.order[0]]
+    return Scene(shown, graph_levels.walked(shown, state.choice(), peak_node), arena, peak)
 
 
 def _controls(scene: Scene) -> None:
@@ -175,7 +187,7 @@ def _select_next(matches: list[str]) -> None:
 
 def closed_modules_around(scene: Scene, selected: str) -> tuple[str, ...]:
     """Return the paths of the closed modules around a tensor's producer, outermost first."""
-    index = scene.liveness.timeline.index
+    index = scene.index
     tensor = index.tensor_of.get(selected, -1)
     node = int(index.producer[tensor]) if tensor >= 0 else -1
     if node < 0:
@@ -192,7 +204,7 @@ def drawing(scene: Scene) -> dict[str, Any]:
     edges = [_edge(scene, edge) for edge in graph.edges]
     levels = [_level(scene.tree, level) for level in graph.levels]
     shape = [[(box.key, box.name, box.under, box.level) for box in boxes], levels, [edge[:2] for edge in edges]]
-    tensor = scene.liveness.timeline.index.tensor_of.get(state.choice().selected, -1)
+    tensor = scene.index.tensor_of.get(state.choice().selected, -1)
     return {
         "shape": hashlib.sha256(json.dumps(shape).encode()).hexdigest()[:16],
         "title": f"the graph of {scene.shown.opened.name}",
@@ -214,7 +226,7 @@ def drawing(scene: Scene) -> dict[str, Any]:
 
 def _vertex_of(scene: Scene, tensor: int) -> int:
     """Return the vertex that produces a tensor or shows it; −1 for no vertex."""
-    graph, index = scene.view.collapsed, scene.liveness.timeline.index
+    graph, index = scene.view.collapsed, scene.index
     if tensor < 0:
         return -1
     vertex = int(graph.of_node[index.producer[tensor]]) if index.producer[tensor] >= 0 else -1
@@ -231,9 +243,10 @@ def _tip(tip: Tip) -> list[tuple[str, str]]:
 
 def _carrying(scene: Scene, tensor: int) -> list[int]:
     """Return the edges that carry the tensor or another tensor of its buffer."""
-    storage_of = scene.liveness.storage_of
-    if tensor < 0:
+    solution = scene.shown.solution
+    if tensor < 0 or solution is None:
         return []
+    storage_of = solution.liveness.storage_of
     storage = int(storage_of[tensor])
     members = np.flatnonzero(storage_of == storage).tolist() if storage >= 0 else [tensor]
     return sorted({edge for member in members for edge in scene.view.collapsed.carrying(member)})
@@ -243,7 +256,7 @@ def status_text(scene: Scene) -> str:
     """Return the status line: the number of boxes and edges drawn, and the limit that reduces the drawing."""
     view = scene.view
     boxes, edges = len(view.collapsed.vertices), len(view.collapsed.edges)
-    nodes = numbers.count(len(scene.liveness.timeline.index.node_ids), "node")
+    nodes = numbers.count(len(scene.index.node_ids), "node")
     line = f"{numbers.count(boxes, 'box', 'boxes')} and {numbers.count(edges, 'edge')} for {nodes}"
     if view.by_level:
         line += "; grouped by module: too many nodes in this radius"
@@ -260,7 +273,7 @@ def _box(scene: Scene, vertex: Vertex, held: int, total: int) -> Box:
     of_peak = [("at the peak", f"{numbers.short_bytes(held)}, {numbers.percent(held, total)}")] if held else []
     if vertex.kind == "level":
         return _closed(scene, vertex, share, of_peak)
-    index, timeline = scene.liveness.timeline.index, scene.liveness.timeline
+    index, timeline = scene.index, scene.timeline
     if vertex.kind == "inputs":
         names = timeline.graph.inputs
         largest = graph_levels.largest_of(scene.shown, [index.tensor_of[name] for name in names])
@@ -298,7 +311,7 @@ def _closed(scene: Scene, vertex: Vertex, share: float, of_peak: list[tuple[str,
 
 def _edge(scene: Scene, edge: Edge) -> list[Any]:
     """Return source, target, the tensor that a click selects, the tooltip and the width of an edge."""
-    index = scene.liveness.timeline.index
+    index = scene.index
     more = [("and", f"{len(edge.tensors) - 1:,} more")] if len(edge.tensors) > 1 else []
     tip = _tip([*more, ("bytes", numbers.short_bytes(edge.nbytes))])
     return [edge.source, edge.target, index.tensor_ids[edge.largest], tip, 1 + 0.5 * (len(edge.tensors) > 1)]
