@@ -14,7 +14,7 @@ ENTRY = "tmmuCanvas"
 """Name of the global variable with the exports of :data:`PLAN_MODULE`."""
 PLAN_MODULE = "page.js"
 """The main module of the plan drawing."""
-WALK_ENTRY, WALK_MODULE = "tmmuWalk", "graph_chart.js"
+GRAPH_ENTRY, GRAPH_MODULE = "tmmuGraph", "graph_chart.js"
 """Name of the global variable and main module of the graph drawing."""
 VIEWER_ENTRY, VIEWER_MODULE = "tmmuViewer", "viewer.js"
 """Name of the global variable and main module of the page that opens plan files without a server."""
@@ -37,9 +37,9 @@ def canvas_script() -> str:
 
 
 @cache
-def walk_script() -> str:
-    """Return JavaScript that defines ``globalThis.tmmuWalk``."""
-    return _joined(WALK_ENTRY, WALK_MODULE)
+def graph_script() -> str:
+    """Return JavaScript that defines ``globalThis.tmmuGraph``."""
+    return _joined(GRAPH_ENTRY, GRAPH_MODULE)
 
 
 @cache

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
-from app.canvas.script import WALK_ENTRY, walk_script
+from app.canvas.script import GRAPH_ENTRY, graph_script
 from app.kit import arena_focus, controls
 from app.session import graph_levels, state
 from app.session.planning import Shown
@@ -97,7 +97,7 @@ def draw(shown: Shown, key: str = "walk") -> None:
 
 @cache
 def _component() -> Any:
-    script = f"{walk_script()}export default globalThis.{WALK_ENTRY}.streamlit;\n"
+    script = f"{graph_script()}export default globalThis.{GRAPH_ENTRY}.streamlit;\n"
     return st.components.v2.component("tmmu_walk", js=script)
 
 

@@ -16,9 +16,9 @@ from streamlit.testing.v1 import AppTest
 
 from app.canvas.pack import Origin, pack_plan
 from app.canvas.script import (
+    GRAPH_MODULE,
     PLAN_MODULE,
     VIEWER_MODULE,
-    WALK_MODULE,
     WORKER,
     WORKER_MODULE,
     canvas_script,
@@ -143,10 +143,10 @@ def test_folders_are_small_and_module_names_unique() -> None:
 
 def test_modules_follow_those_they_import() -> None:
     reached = set()
-    for door in (PLAN_MODULE, WALK_MODULE, VIEWER_MODULE):
-        names = [name for name, _ in ordered(sources(), door)]
+    for main in (PLAN_MODULE, GRAPH_MODULE, VIEWER_MODULE):
+        names = [name for name, _ in ordered(sources(), main)]
         reached |= set(names)
-        for name, text in ordered(sources(), door):
+        for name, text in ordered(sources(), main):
             for needed in re.findall(r'from "\.[\w./]*/(\w+\.js)"', text):
                 assert names.index(needed) < names.index(name)
     assert reached | {WORKER_MODULE} == set(sources())

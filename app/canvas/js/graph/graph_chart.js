@@ -42,7 +42,7 @@ function sizeOf({ name, under }) {
 const button = (text, title, onclick) => el("button", { type: "button", title, "aria-label": title, onclick }, text);
 const headOf = (box) => [box[0] + box[2] / 2, box[1]];
 
-class Walk {
+class GraphChart {
   constructor(parent, emit) {
     this.emit = emit;
     this.data = null;
@@ -288,17 +288,17 @@ function distance(points, x, y) {
 /** Entry point of the Streamlit component. */
 function streamlit({ data, parentElement, setTriggerValue }) {
   if (!data) return undefined;
-  let walk = mounted.get(parentElement);
-  if (!walk?.root.isConnected) {
+  let chart = mounted.get(parentElement);
+  if (!chart?.root.isConnected) {
     const sheet = el("style");
     sheet.textContent = STYLE;
     parentElement.append(sheet);
-    walk = new Walk(parentElement, () => {});
-    mounted.set(parentElement, walk);
+    chart = new GraphChart(parentElement, () => {});
+    mounted.set(parentElement, chart);
   }
-  walk.emit = (event, value) => setTriggerValue(event, { value });
-  walk.look = null;
-  walk.update(data);
+  chart.emit = (event, value) => setTriggerValue(event, { value });
+  chart.look = null;
+  chart.update(data);
   return () => {
     mounted.get(parentElement)?.destroy();
     mounted.delete(parentElement);

@@ -5,10 +5,10 @@ import { el } from "../chart/element.js";
 const STILL = 4; // pixels of movement that still count as a click
 
 export class GraphInput {
-  constructor(walk) {
-    this.walk = walk;
+  constructor(chart) {
+    this.chart = chart;
     this.down = new Map(); // pointer → [x, y]
-    const { stage } = walk;
+    const { stage } = chart;
     const on = (name, action) => stage.addEventListener(name, action.bind(this), { passive: false });
     on("pointerdown", this.press);
     on("pointermove", this.move);
@@ -22,7 +22,7 @@ export class GraphInput {
   }
 
   point(event) {
-    const rect = this.walk.stage.getBoundingClientRect();
+    const rect = this.chart.stage.getBoundingClientRect();
     return [event.clientX - rect.x, event.clientY - rect.y];
   }
 
@@ -31,49 +31,49 @@ export class GraphInput {
     this.down.set(event.pointerId, this.point(event));
     this.began = this.point(event);
     this.moved = false;
-    this.walk.stage.setPointerCapture(event.pointerId);
-    this.walk.root.classList.remove("keyed");
+    this.chart.stage.setPointerCapture(event.pointerId);
+    this.chart.root.classList.remove("keyed");
   }
 
   move(event) {
-    const now = this.point(event), last = this.down.get(event.pointerId), { walk } = this;
-    if (!last) return this.hover(walk.at(...now), now);
+    const now = this.point(event), last = this.down.get(event.pointerId), { chart } = this;
+    if (!last) return this.hover(chart.at(...now), now);
     const other = [...this.down].find(([id]) => id !== event.pointerId)?.[1];
     this.moved ||= other !== undefined || distance(now, this.began) > STILL;
     if (!this.moved) return undefined;
     this.down.set(event.pointerId, now);
     if (other) {
       const factor = distance(now, other) / Math.max(1, distance(last, other));
-      return walk.zoom(factor, (now[0] + other[0]) / 2, (now[1] + other[1]) / 2);
+      return chart.zoom(factor, (now[0] + other[0]) / 2, (now[1] + other[1]) / 2);
     }
-    walk.view = { ...walk.view, x: walk.view.x + now[0] - last[0], y: walk.view.y + now[1] - last[1] };
+    chart.view = { ...chart.view, x: chart.view.x + now[0] - last[0], y: chart.view.y + now[1] - last[1] };
     this.hover(null);
-    return walk.paint();
+    return chart.paint();
   }
 
   release(event) {
     const wasDown = this.down.delete(event.pointerId);
-    if (wasDown && !this.moved && event.type === "pointerup") this.walk.act(this.walk.at(...this.point(event)));
+    if (wasDown && !this.moved && event.type === "pointerup") this.chart.act(this.chart.at(...this.point(event)));
   }
 
   wheel(event) {
     event.preventDefault();
     const step = event.deltaMode ? event.deltaY * 30 : event.deltaY;
-    this.walk.zoom(Math.exp(-step / 500), ...this.point(event));
+    this.chart.zoom(Math.exp(-step / 500), ...this.point(event));
   }
 
   twice(event) {
-    if (!this.walk.at(...this.point(event))) this.walk.fit();
+    if (!this.chart.at(...this.point(event))) this.chart.fit();
   }
 
   hover(found, at = [0, 0]) {
-    const { walk } = this, { tip, stage } = walk, same = JSON.stringify(found) === JSON.stringify(walk.under);
+    const { chart } = this, { tip, stage } = chart, same = JSON.stringify(found) === JSON.stringify(chart.under);
     if (!same) {
-      walk.under = found;
+      chart.under = found;
       tip.hidden = !found;
       stage.style.cursor = found ? "pointer" : "grab";
-      if (found) tip.replaceChildren(...tipOf(walk.data, found));
-      walk.paint();
+      if (found) tip.replaceChildren(...tipOf(chart.data, found));
+      chart.paint();
     }
     if (!found) return;
     const left = Math.min(at[0] + 14, stage.clientWidth - tip.offsetWidth - 4);
@@ -83,40 +83,40 @@ export class GraphInput {
   }
 
   key(event) {
-    const { walk } = this, { marks } = walk.data ?? { marks: {} };
-    if (event.ctrlKey || event.metaKey || event.altKey || !walk.layout) return;
+    const { chart } = this, { marks } = chart.data ?? { marks: {} };
+    if (event.ctrlKey || event.metaKey || event.altKey || !chart.layout) return;
     const action = {
       ArrowDown: () => this.along(0, 1),
       ArrowUp: () => this.along(1, 0),
       ArrowRight: () => this.beside(1),
       ArrowLeft: () => this.beside(-1),
-      Enter: () => walk.act(walk.cursor >= 0 ? { vertex: walk.cursor } : null),
-      " ": () => walk.act(walk.cursor >= 0 ? { vertex: walk.cursor } : null),
+      Enter: () => chart.act(chart.cursor >= 0 ? { vertex: chart.cursor } : null),
+      " ": () => chart.act(chart.cursor >= 0 ? { vertex: chart.cursor } : null),
       Backspace: () => this.closeAround(),
-      Escape: () => walk.emit("select", ""),
-      "+": () => walk.zoom(1.3),
-      "=": () => walk.zoom(1.3),
-      "-": () => walk.zoom(1 / 1.3),
-      0: () => walk.fit(),
-      s: () => walk.goTo(marks.selected),
-      p: () => walk.goTo(marks.peak),
+      Escape: () => chart.emit("select", ""),
+      "+": () => chart.zoom(1.3),
+      "=": () => chart.zoom(1.3),
+      "-": () => chart.zoom(1 / 1.3),
+      0: () => chart.fit(),
+      s: () => chart.goTo(marks.selected),
+      p: () => chart.goTo(marks.peak),
     }[event.key];
     if (!action) return;
     event.preventDefault();
-    walk.root.classList.add("keyed");
+    chart.root.classList.add("keyed");
     action();
   }
 
   /** Move the cursor along an edge from its end `from` (0: source, 1: target) to its end `to`, to the nearest box. */
   along(from, to) {
-    const { walk } = this, here = this.here();
-    const ends = walk.data.edges.filter((edge) => edge[from] === here).map((edge) => edge[to]);
-    this.moveCursor(nearest(walk.layout.boxes, here, ends), "no box in this direction");
+    const { chart } = this, here = this.here();
+    const ends = chart.data.edges.filter((edge) => edge[from] === here).map((edge) => edge[to]);
+    this.moveCursor(nearest(chart.layout.boxes, here, ends), "no box in this direction");
   }
 
   /** Move the cursor to the nearest box on the left (way −1) or right (way 1) at about the same height. */
   beside(way) {
-    const { walk } = this, here = this.here(), { boxes } = walk.layout, [x, y, w, h] = boxes[here];
+    const { chart } = this, here = this.here(), { boxes } = chart.layout, [x, y, w, h] = boxes[here];
     const level = boxes.map((_, k) => k).filter((k) => {
       const [bx, by, bw, bh] = boxes[k];
       return k !== here && by < y + h && by + bh > y && way * (bx + bw / 2 - x - w / 2) > 0;
@@ -125,27 +125,27 @@ export class GraphInput {
   }
 
   here() {
-    const { marks, vertices } = this.walk.data, { cursor } = this.walk;
+    const { marks, vertices } = this.chart.data, { cursor } = this.chart;
     return [cursor, marks.selected, marks.peak, 0].find((k) => k >= 0 && k < vertices.length) ?? 0;
   }
 
   /** Move the cursor to a box; for −1 keep the cursor and announce the text `otherwise`. */
   moveCursor(vertex, otherwise) {
-    const { walk } = this, before = walk.cursor;
-    walk.cursor = vertex >= 0 ? vertex : this.here();
-    walk.live.textContent = vertex >= 0 || before < 0 ? describe(walk.data, walk.cursor) : otherwise;
-    const [x, y, w, h] = walk.layout.boxes[walk.cursor], { view, stage } = walk;
+    const { chart } = this, before = chart.cursor;
+    chart.cursor = vertex >= 0 ? vertex : this.here();
+    chart.live.textContent = vertex >= 0 || before < 0 ? describe(chart.data, chart.cursor) : otherwise;
+    const [x, y, w, h] = chart.layout.boxes[chart.cursor], { view, stage } = chart;
     const left = view.x + x * view.scale, top = view.y + y * view.scale;
     const right = left + w * view.scale, bottom = top + h * view.scale;
     const out = left < 0 || top < 0 || right > stage.clientWidth || bottom > stage.clientHeight;
-    if (out) walk.centre(walk.layout.boxes[walk.cursor]);
-    walk.paint();
+    if (out) chart.centre(chart.layout.boxes[chart.cursor]);
+    chart.paint();
   }
 
   closeAround() {
-    const { walk } = this, { vertices, levels } = walk.data;
+    const { chart } = this, { vertices, levels } = chart.data;
     const frame = levels.findIndex(([number]) => number === vertices[this.here()].level);
-    if (frame >= 0) walk.act({ frame });
+    if (frame >= 0) chart.act({ frame });
   }
 }
 

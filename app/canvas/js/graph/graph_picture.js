@@ -7,8 +7,8 @@ export const SHADES = { held: "#0072B2", peak: "#D55E00" };
 const LEGIBLE = 10; // smallest font size of a label in pixels
 const ROUND = 4;
 
-export function paintGraph(walk) {
-  const { canvas, view, cursor, under } = walk;
+export function paintGraph(chart) {
+  const { canvas, view, cursor, under } = chart;
   const pen = canvas.getContext("2d"), ratio = window.devicePixelRatio || 1;
   pen.setTransform(1, 0, 0, 1, 0, 0);
   pen.clearRect(0, 0, canvas.width, canvas.height);
@@ -19,11 +19,11 @@ export function paintGraph(walk) {
     x1: (canvas.width / ratio - view.x) / view.scale,
     y1: (canvas.height / ratio - view.y) / view.scale,
   };
-  const { data, layout, look } = walk, { scale } = view;
+  const { data, layout, look } = chart, { scale } = view;
   const scene = { pen, data, layout, look, seen, scale, font: look.font.slice(look.font.indexOf(" ") + 1) };
   scene.words = 11 * scale >= LEGIBLE;
   frames(scene, under);
-  edges(scene, (k) => walk.route(k), under);
+  edges(scene, (k) => chart.route(k), under);
   boxes(scene, cursor, under);
 }
 
