@@ -47,7 +47,7 @@ def tree(shown: Shown) -> Tree:
     return tree_of(timeline.index, plan_rows.modules(shown), timeline.node_at.tolist())
 
 
-def way_of(shown: Shown, chosen: Choice) -> str:
+def shown_part(shown: Shown, chosen: Choice) -> str:
     """Return the part of the graph to show: :data:`MODEL`, or the nodes :data:`AROUND` the selection."""
     if chosen.walk:
         return chosen.walk
@@ -55,18 +55,18 @@ def way_of(shown: Shown, chosen: Choice) -> str:
     return AROUND if nodes > MOST_WITHOUT and not plan_rows.modules(shown).known_by else MODEL
 
 
-def walked(shown: Shown, chosen: Choice, peak_node: int) -> GraphView:
+def visible_graph(shown: Shown, chosen: Choice, peak_node: int) -> GraphView:
     """Return the visible part of the graph. Without a selection, the neighbourhood of ``peak_node`` is shown."""
     index = shown.timeline.index
-    tensor = index.tensor_of.get(chosen.selected, -1)
-    around = way_of(shown, chosen) == AROUND
-    radius = (RADIUS if chosen.radius is None else min(chosen.radius, MOST_RADIUS)) if around else None
-    # The drawing of a whole model is cached once for all selections, except tensors without a producer.
-    has_producer = tensor >= 0 and index.producer[tensor] >= 0
-    tensor, node = (tensor, peak_node if tensor < 0 else -1) if around else (-1 if has_producer else tensor, -1)
+    tensor, node, radius = index.tensor_of.get(chosen.selected, -1), -1, None
+    if shown_part(shown, chosen) == AROUND:
+        radius = RADIUS if chosen.radius is None else min(chosen.radius, MOST_RADIUS)
+        node = peak_node if tensor < 0 else -1
+    elif tensor >= 0 and index.producer[tensor] >= 0:
+        tensor = -1  # a whole model is cached once for all selections, except tensors without a producer
     request = ViewRequest(paths_of(chosen.opened), paths_of(chosen.closed), tensor, node, radius)
-    key = ("walked", shown.key, request)
-    return job_table().remembered(key, lambda: walk(shown.timeline.index, tree(shown), request))
+    key = ("visible graph", shown.key, request)
+    return job_table().remembered(key, lambda: walk(index, tree(shown), request))
 
 
 @remembered

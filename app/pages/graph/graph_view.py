@@ -23,7 +23,7 @@ from tmmu_core.liveness.live_model import Timeline
 from tmmu_core.plans.figures.live_bytes import live_bytes
 
 HEIGHT = 600
-WAYS = {graph_levels.MODEL: "Whole model", graph_levels.AROUND: "Around the selection"}
+PARTS = {graph_levels.MODEL: "Whole model", graph_levels.AROUND: "Around the selection"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,23 +108,23 @@ def scene_of(shown: Shown) -> Scene:
     peak_node = int(timeline.node_at[peak]) if timeline.steps else -1
     if peak_node < 0 and len(timeline.order):
         peak_node = timeline.index.node_of[timeline.order[0]]
-    return Scene(shown, graph_levels.walked(shown, state.choice(), peak_node), arena, peak)
+    return Scene(shown, graph_levels.visible_graph(shown, state.choice(), peak_node), arena, peak)
 
 
 def _controls(scene: Scene) -> None:
     """Draw the controls: whole model or neighbourhood, radius, opening of modules."""
-    chosen, way = state.choice(), graph_levels.way_of(scene.shown, state.choice())
+    chosen, part = state.choice(), graph_levels.shown_part(scene.shown, state.choice())
     with controls.row("walk-controls"):
         st.segmented_control(
             "Shown part",
-            list(WAYS),
-            format_func=WAYS.__getitem__,
+            list(PARTS),
+            format_func=PARTS.__getitem__,
             label_visibility="collapsed",
             required=True,
-            **state.bound("walk", way),
+            **state.bound("walk", part),
         )
         search(scene.shown)
-        if way == graph_levels.AROUND:
+        if part == graph_levels.AROUND:
             st.number_input(
                 "Edges away",
                 min_value=0,
