@@ -21,6 +21,7 @@ from tests.formats.pytorch.test_pt2 import HOSTILE
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.formats.open_file import read_graph, read_graph_file, read_within
 from tmmu_core.formats.pytorch.exported_program import pt2_graph, pt2_operators
+from tmmu_core.formats.pytorch.exported_program.pt2_archive import read_program
 from tmmu_core.formats.pytorch.torch_module import fake_tensors, import_torch
 from tmmu_core.graph.index import index_graph
 from tmmu_core.graph.model import Dim, Graph, Node, Tensor
@@ -301,6 +302,19 @@ def test_open_dimensions_of_a_saved_program_use_the_example() -> None:
     larger = read_within(out.getvalue(), {"input.0": Dim(64, 64)}, "linear.pt2")
     assert [each.instr for each in larger.nodes] == [each.instr for each in graph.nodes]
     assert tensor(larger, larger.outputs[0]).shape == (64, 4)
+
+
+class Cache(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.mul_(2).sum(0).exp()
+
+
+@pytest.mark.parametrize("reader", ["traced", "as saved"])
+def test_input_that_the_program_writes_is_kept_to_the_end(reader: str) -> None:
+    data = saved(Cache())
+    graph = read_graph(data, "p.pt2") if reader == "traced" else pt2_graph.as_saved(read_program(data), "p")
+    plan = plan_graph(graph).plan
+    assert plan.death[plan.size == 2 * 8 * 4].max() == plan.steps
 
 
 def test_program_in_the_test_data_is_read() -> None:

@@ -211,6 +211,8 @@ class _Reading:
             if name in self.values:
                 raise self._broken(f'the value "{name}" is written twice')
             ids += self._declare_result(name, op, operation, operands[k:] if op.spreads else operands)
+        if op.is_in_place:  # the caller reads an input that the program writes
+            self.outputs += [value.storage for value in operands[:1] if value.storage in self.inputs]
         node = Node(
             node_id,
             op.title,
@@ -239,8 +241,7 @@ class _Reading:
         """Return whether a result with this layout and dtype is in the storage of the first argument."""
         if op.space not in ("aten", "prims"):
             return False
-        is_in_place = op.name.endswith("_") and not op.name.startswith("__")  # add_, but not __and__
-        if op.name in pt2_operators.VIEWS | pt2_operators.PRIM_VIEWS or op.spreads or is_in_place:
+        if op.name in pt2_operators.VIEWS | pt2_operators.PRIM_VIEWS or op.spreads or op.is_in_place:
             return True
         if op.name in pt2_operators.RESHAPES:
             return first.layout.viewable_as(layout.shape)

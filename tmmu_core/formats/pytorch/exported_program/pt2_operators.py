@@ -84,6 +84,11 @@ class Operator:
         return space + self.name + (f".{self.overload}" if self.overload != "default" else "")
 
     @property
+    def is_in_place(self) -> bool:
+        """Whether the operator writes its first argument: ``add_``, but not ``__and__``."""
+        return self.space in ("aten", "prims") and self.name.endswith("_") and not self.name.startswith("__")
+
+    @property
     def spreads(self) -> bool:
         """Whether each result is a view of the argument at its position."""
         return self.space == "aten" and self.name in SPREADS

@@ -398,6 +398,7 @@ class Reading(torch.fx.Interpreter):
             self.gradients[parameter] = gradient
             if gradient not in self.outputs:
                 self.outputs.append(gradient)
+        self.outputs += [new for new in self.mutated.values() if not self.tensors[new].persistent]  # inputs of the user
 
     def _sum(self, parameter: str, gradients: list[tuple[str, Any]]) -> str:
         """Append the nodes that sum the gradients of a tied parameter, one per name, in the order of eager mode."""
