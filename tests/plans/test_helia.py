@@ -156,7 +156,7 @@ def test_render_hash_ignores_offsets_inside_an_arena() -> None:
 def test_constant_blob_holds_the_given_bytes() -> None:
     render = build_render_plan(planned(), constants={"w": bytes(range(256)) * 4})
     (blob,) = render.constant_blobs
-    assert blob.payload == bytes(range(256)) * 4
+    assert b"".join(blob.chunks()) == bytes(range(256)) * 4
     assert blob.sidecar_filename == "model_constant_sram__blob.bin"
 
 

@@ -45,9 +45,8 @@ def moves_of(data: bytes) -> tuple[Move, ...]:
     if isinstance(document, dict):
         documents.refuse_later(document, "")
     if schema != SCHEMA:
-        raise UnreadableInput(
-            "the document is not a recipe.", place="$.schema", hint=f'A recipe has "schema": "{SCHEMA}".'
-        )
+        hint = f'A recipe has "schema": "{SCHEMA}".'
+        raise UnreadableInput("the document is not a recipe.", place="$.schema", hint=hint)
     _reject_unknown(document, ("schema", "ir_hash", "moves"), "$")
     try:
         found = tuple(msgspec.convert(document.get("moves"), tuple[Move, ...]))
@@ -63,10 +62,7 @@ def moves_of(data: bytes) -> tuple[Move, ...]:
 
 
 def _reject_unknown(given: Mapping[str, Any], known: Sequence[str], path: str) -> None:
-    for key in given:
-        if key not in known:
-            raise UnreadableInput(
-                f"the recipe has the unknown field {key!r}.",
-                place=f"{path}.{key}",
-                hint=strict.closest_hint(key, known),
-            )
+    key = next((key for key in given if key not in known), None)
+    if key is not None:
+        what, hint = f"the recipe has the unknown field {key!r}.", strict.closest_hint(key, known)
+        raise UnreadableInput(what, place=f"{path}.{key}", hint=hint)

@@ -51,18 +51,18 @@ def single_moves(plan_input: PlanInput) -> Iterator[Move]:
 
     ``Move.bytes`` is the change of live bytes, not of the arena size.
     """
-    model, begun = recover_choice(plan_input)
-    base = run(model, begun)
+    model, initial = recover_choice(plan_input)
+    base = run(model, initial)
     weighed: list[tuple[tuple[int, int], Choice, Run]] = []
     for arena in range(len(model.fixed)):
         at = boundary(model, peak_position(base, arena))
-        for s in _idle(model, at, arena, begun)[:SINGLES].tolist():
-            choice = begun | _offload_choice(model, at, s)
+        for s in _idle(model, at, arena, initial)[:SINGLES].tolist():
+            choice = initial | _offload_choice(model, at, s)
             found = run(model, choice)
             if found.valid and found.total < base.total:
                 weighed.append(((found.total - base.total, s), choice, found))
     for _, choice, found in sorted(weighed, key=lambda each: each[0])[:SINGLES]:
-        yield _move(model, begun, choice, (base, found))
+        yield _move(model, initial, choice, (base, found))
 
 
 def lower(plan_input: PlanInput, goal: Capacity, report: Progress | None = None) -> Iterator[tuple[Move, ...]]:
@@ -70,22 +70,22 @@ def lower(plan_input: PlanInput, goal: Capacity, report: Progress | None = None)
 
     If none meets the goal, yield the list with the lowest peak. Each list replaces the one before and has a lower peak.
     """
-    model, begun = recover_choice(plan_input)
-    base = run(model, begun)
+    model, initial = recover_choice(plan_input)
+    base = run(model, initial)
     go_on = progress_check(report, "offload")
-    choice, found = begun, base
+    choice, found = initial, base
     total = base.total
     for share in TIGHTENED_GOALS:
         over = scaled(goal, share)
         choice, found = _offload_until(model, choice, over, go_on)
         if not _excess(model, found, over):
-            lean, leaner = _cancel_unneeded(model, begun, choice, over)
+            lean, leaner = _cancel_unneeded(model, initial, choice, over)
             if leaner.total < total:
                 total = leaner.total
-                yield _moves(model, begun, lean)
+                yield _moves(model, initial, lean)
             continue
         if share == TIGHTENED_GOALS[0] and found.total < total:
-            yield _moves(model, begun, choice)
+            yield _moves(model, initial, choice)
         return
 
 
@@ -140,12 +140,12 @@ def _offload_next(
     return None
 
 
-def _cancel_unneeded(model: RecomputeModel, begun: Choice, choice: Choice, over: Over) -> tuple[Choice, Run]:
+def _cancel_unneeded(model: RecomputeModel, initial: Choice, choice: Choice, over: Over) -> tuple[Choice, Run]:
     """Cancel offloads that the goal does not need, largest storage first."""
     found = run(model, choice)
-    offloaded = np.flatnonzero(choice.away & ~begun.away)
+    offloaded = np.flatnonzero(choice.away & ~initial.away)
     for s in offloaded[np.lexsort((offloaded, -model.size[offloaded]))][:KEPT].tolist():
-        fewer = choice.keeping([d for d in (choice - begun).drops.tolist() if d >= 0 and d % len(model.size) == s])
+        fewer = choice.keeping([d for d in (choice - initial).drops.tolist() if d >= 0 and d % len(model.size) == s])
         fewer.away[s] = False
         after = run(model, fewer)
         if after.valid and not _excess(model, after, over):
@@ -174,15 +174,15 @@ def _offload_choice(model: RecomputeModel, at: Boundary, storage: int) -> Choice
     return choice
 
 
-def _moves(model: RecomputeModel, begun: Choice, choice: Choice) -> tuple[Move, ...]:
+def _moves(model: RecomputeModel, initial: Choice, choice: Choice) -> tuple[Move, ...]:
     """Return the difference of two choices as moves, one for the storages of each operator."""
     groups: dict[str, list[int]] = {}
-    for s in _dropped_storages(choice - begun):
+    for s in _dropped_storages(choice - initial):
         at = int(model.producer[s])
         maker = "@inputs" if at < 0 else model.timeline.graph.nodes[int(model.node_at[at])].instr
         groups.setdefault(maker, []).append(s)
     moves = []
-    now, before = begun, run(model, begun)
+    now, before = initial, run(model, initial)
     for members in groups.values():
         more = now.dropping(choice.drops[np.isin(choice.storages(model), members)])
         more.away[members] = True

@@ -40,12 +40,8 @@ def dim_bounds(plan_input: PlanInput, name: str) -> Dim:
     """Return the bounds of a dimension. Raises ``InvalidIrShapes`` (``unknown_dimension``)."""
     dims = plan_input.graph.dims
     if name not in dims:
-        raise InvalidIrShapes(
-            f"the graph has no dimension {name!r}.",
-            reason="unknown_dimension",
-            node_id="",
-            hint=strict.closest_hint(name, sorted(dims)),
-        )
+        what, hint = f"the graph has no dimension {name!r}.", strict.closest_hint(name, sorted(dims))
+        raise InvalidIrShapes(what, reason="unknown_dimension", node_id="", hint=hint)
     return dims[name]
 
 

@@ -61,13 +61,13 @@ def hill_valley_order(model: OrderModel, base: I64) -> I64:
             under[int(later[np.argmin(place[later])])].append(schedule)
         else:
             roots.append(schedule)
-    wanted = [unit for segment in merge(*roots, key=lambda s: s.key) for unit in _units(segment.rope)]
+    wanted = [unit for segment in merge(*roots, key=lambda s: s.key) for unit in _units_of(segment.rope)]
     rank = np.empty(len(model), np.int64)
     rank[wanted] = np.arange(len(wanted))
     return topological_order(model, np.array(wanted, np.int64), rank)
 
 
-def _units(rope: Any) -> list[int]:
+def _units_of(rope: Any) -> list[int]:
     found: list[int] = []
     pending = [rope]
     while pending:

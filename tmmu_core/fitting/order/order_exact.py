@@ -83,6 +83,11 @@ class OrderStates:
                 reusable |= set(candidates)
         return [any(s in reusable for node in nodes for s in self.touch[node]) for nodes in self.model.units]
 
+    @property
+    def ready(self) -> int:
+        """The units that wait for no other unit, as a bit mask."""
+        return sum(1 << unit for unit, before in enumerate(self.before) if not before)
+
     def start(self) -> tuple[Peaks, Peaks]:
         """Return (peaks, live bytes) before the first unit."""
         peaks, live = [0] * self.width, [0] * self.width
@@ -190,7 +195,7 @@ def best_first_search(
     peaks, live = walk.start()
     if floor is not None:
         peaks = tuple(map(max, peaks, floor))
-    ready = sum(1 << unit for unit, before in enumerate(walk.before) if not before)
+    ready = walk.ready
     rows: dict[int, list[Peaks]] = {0: [peaks]}
     paths: list[tuple[int, tuple[int, ...]]] = [(-1, ())]
     heap: list[tuple[int, int, int, int, int, Peaks, Peaks]] = [(sum(peaks), 0, 0, 0, ready, peaks, live)]
@@ -243,7 +248,7 @@ def orders_within(walk: OrderStates, limit: int, most: int, tries: int = 20_000)
     ``tries`` limits the expansions. A set without a result is not visited again with equal or higher peaks.
     """
     peaks, live = walk.start()
-    ready = sum(1 << unit for unit, before in enumerate(walk.before) if not before)
+    ready = walk.ready
     dead: dict[int, list[Peaks]] = {}
     # A frame: a set, its ready units and peaks, the units left to try, the orders yielded before it was entered.
     stack = [(0, ready, peaks, live, bits(ready), 0)]
@@ -282,7 +287,7 @@ def beam(walk: OrderStates, upper: int, go_on: Callable[[], bool], width: int = 
     """
     count = len(walk.before)
     peaks, live = walk.start()
-    ready = sum(1 << unit for unit, before in enumerate(walk.before) if not before)
+    ready = walk.ready
     paths: list[tuple[int, tuple[int, ...]]] = [(-1, ())]
     front: dict[int, tuple[Peaks, Peaks, int, int]] = {0: (peaks, live, ready, 0)}
     tried_before = walk.tried

@@ -82,11 +82,11 @@ def best_order(
     walk = OrderStates(model) if len(model) <= SEARCHED_UP_TO and enough != 0 else None
     floor = walk.lower_bound() if walk is not None else ()
     bound = int(model.constant.sum()) + sum(floor)
-    for name, order in _simple(model, given_order):
+    for name, order in _initial_orders(model, given_order):
         take(name, order)
         if peak == bound or (enough is not None and peak <= enough) or not watch("orders"):
             return Ordered(best, peak, bound, method, tried, _distinct(orders))
-    for name, order in _settled(model, best):
+    for name, order in _refined_orders(model, best):
         take(f"{method}, {name}", order)
     take("stretches", improve_windows(model, best, lambda: watch("stretches")))
     if enough is not None and (peak <= enough or bound > enough):
@@ -110,7 +110,7 @@ def _distinct(orders: list[tuple[int, I64]]) -> tuple[tuple[int, I64], ...]:
     return tuple(sorted(known.values(), key=lambda each: each[0]))
 
 
-def _simple(model: OrderModel, given_order: I64) -> Iterator[tuple[str, I64]]:
+def _initial_orders(model: OrderModel, given_order: I64) -> Iterator[tuple[str, I64]]:
     for name, order in baselines(model):
         yield name, order
         yield f"{name}, early and late", eager(model, late(model, order))
@@ -118,7 +118,7 @@ def _simple(model: OrderModel, given_order: I64) -> Iterator[tuple[str, I64]]:
     yield "early and late", eager(model, late(model, given_order))
 
 
-def _settled(model: OrderModel, best: I64) -> Iterator[tuple[str, I64]]:
+def _refined_orders(model: OrderModel, best: I64) -> Iterator[tuple[str, I64]]:
     yield "hills", hill_valley_order(model, best)
     yield "late", late(model, best)
     yield "early", eager(model, best)

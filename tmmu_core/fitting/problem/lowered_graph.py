@@ -41,7 +41,7 @@ def lower_graph(timeline: Timeline, dims: Mapping[str, int] | None = None) -> Gr
         tensors=tuple(_without_marks(tensor, gone, keeps_saved) for tensor in graph.tensors if tensor.id not in gone),
         nodes=tuple(nodes),
         outputs=tuple(outputs),
-        dims={name: _at(dim, (dims or {}).get(name)) for name, dim in graph.dims.items()},
+        dims={name: _bounds_at(dim, (dims or {}).get(name)) for name, dim in graph.dims.items()},
         assumed=assumed_at(graph, dims),
         safepoints=tuple(name for name in graph.safepoints if name in set(timeline.order)),
         execution_order=timeline.order,
@@ -81,5 +81,5 @@ def _without_marks(tensor: Tensor, gone: set[str], keeps_saved: bool) -> Tensor:
     )
 
 
-def _at(dim: Dim, point: int | None) -> Dim:
+def _bounds_at(dim: Dim, point: int | None) -> Dim:
     return dim if point is None else Dim(min(dim.min, point), point)

@@ -169,7 +169,7 @@ class Tables:
         self.drop_ptr = np.zeros(positions + 1, np.int64)
         self.again = np.zeros(len(model.in_idx), np.bool_)
         self.ever, self.dropped, self.gone = np.zeros((3, storages), np.bool_)
-        """``ever`` (storages,): dropped anywhere; then only a late reader keeps it for the backward pass."""
+        """``ever`` (storages,): dropped at some step; its last reader in the forward pass may then reuse its bytes."""
         self.first_life, self.further = np.zeros(lives, np.bool_), np.zeros(steps, np.bool_)
         self.of, self.birth, self.last = np.zeros((3, lives), np.int64)
         self.node, self.at, self.read_ptr = np.zeros((3, steps + 1), np.int64)

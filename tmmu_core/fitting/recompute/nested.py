@@ -10,14 +10,14 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from tmmu_core.fitting.recompute.recompute_model import I64, RecomputeModel
+from tmmu_core.fitting.recompute.recompute_model import RecomputeModel
 from tmmu_core.fitting.recompute.recompute_search import Point, Search
-from tmmu_core.fitting.recompute.sweep import Idle, idle_at, remove_drops
+from tmmu_core.fitting.recompute.sweep import Idle, bytes_above, idle_at, remove_drops
 
 MOST_STEPS = 40
 """Maximum number of steps above the goal whose idle storages are tried, from the peak down."""
 GOALS = ((100, 1), (100, 4), (104, 1), (110, 1), (120, 1), (150, 1))
-"""(percent, part): the goal as a percentage of the excess. A drop must lower the top 1/part of the peak."""
+"""(percent, part): a path saves this percentage of the excess, and lowers at most 1/part of the peak in one step."""
 TRIMMED = 3
 STRIDES = (1, 2, 3, 4, 6)
 """Subsets that are tried together: all idle storages, all but every second, all but every third, …."""
@@ -63,7 +63,7 @@ def _step(search: Search, point: Point, level: int) -> Point | None:
     """Return the point after the best further drop, or several together, that reduces the bytes above ``level``."""
     model, run = search.model, point.run
     live = run.live[search.arena]
-    above = _above(live, level)
+    above = bytes_above(live, level)
     full = np.flatnonzero(live > level)
     looked: set[int] = set()
     for step in full[np.lexsort((full, -live[full]))].tolist():
@@ -80,20 +80,15 @@ def _step(search: Search, point: Point, level: int) -> Point | None:
                 tried = search.weigh(point.choice.dropping(flags))
                 if not tried.run.valid:
                     continue
-                less = above - _above(tried.run.live[search.arena], level)
-                if less <= 0:
+                saved = above - bytes_above(tried.run.live[search.arena], level)
+                if saved <= 0:
                     continue
-                worth = less / (1 + max(0, tried.run.flops - run.flops))
+                worth = saved / (1 + max(0, tried.run.flops - run.flops))
                 if best is None or worth > best[0]:
                     best = worth, tried
             if best is not None:
                 return best[1]
     return None
-
-
-def _above(live: I64, level: int) -> int:
-    """Return the bytes above ``level``, summed over the steps."""
-    return int((live[live > level] - level).sum())
 
 
 def _offers(idle: list[Idle], model: RecomputeModel) -> Iterator[list[int]]:

@@ -49,13 +49,13 @@ def apply_recompute(plan_input: PlanInput, *moves: Move) -> PlanInput:
     return replace(plan_input, graph=write_graph(model, with_drops(model, choice, drops)))
 
 
-def _problem(plan_input: PlanInput) -> tuple[RecomputeModel, Choice]:
+def _model_and_choice(plan_input: PlanInput) -> tuple[RecomputeModel, Choice]:
     """Return the model and the initial choice; offloaded storages cannot be recomputed."""
-    model, begun = recover_choice(plan_input)
-    return replace(model, droppable=model.droppable & ~begun.away), begun
+    model, initial = recover_choice(plan_input)
+    return replace(model, droppable=model.droppable & ~initial.away), initial
 
 
-def _cheapest(search: Search, found: Sequence[tuple[Mask, Point]]) -> tuple[Point | None, list[Point]]:
+def _cheapest_point(search: Search, found: Sequence[tuple[Mask, Point]]) -> tuple[Point | None, list[Point]]:
     """Return the cheapest point that meets the goal, and the points from which it was improved."""
     if search.is_small:
         return search.exhausted(), []
@@ -71,30 +71,30 @@ def lower(plan_input: PlanInput, goal: Capacity, report: Progress | None = None)
     If none meets the goal, yield lists down to the lowest one, cheapest first. Each list is complete and lower than the
     one before.
     """
-    model, begun = _problem(plan_input)
+    model, initial = _model_and_choice(plan_input)
     if not model.droppable.any():
         return
     least: Run | None = None
     found = None
     below: list[Point] = []
     for share in TIGHTENED_GOALS:
-        search = Search(model, scaled(goal, share), begun, progress_check(report, "recompute"))
+        search = Search(model, scaled(goal, share), initial, progress_check(report, "recompute"))
         if not search.excess(search.nothing.run):
             continue  # the given graph fits
         if least is not None and not search.excess(least):
             continue  # the last list meets this goal as well
         found = search.climb() if found is None else found
-        point, others = _cheapest(search, found)
+        point, others = _cheapest_point(search, found)
         below = below or others
         if point is None:
             break
         if least is None or point.run.total < least.total:
             least = point.run
-            yield moves_of(model, begun, point.choice)
+            yield moves_of(model, initial, point.choice)
     if least is None and found is not None:
-        way = _pareto_points([*(point for _, point in found), *below], run(model, begun).total)
+        way = _pareto_points([*(point for _, point in found), *below], run(model, initial).total)
         for point in way:
-            yield moves_of(model, begun, point.choice)
+            yield moves_of(model, initial, point.choice)
 
 
 def lowest_within(
@@ -104,10 +104,10 @@ def lowest_within(
 
     A bisection over the excess of ``goal``, down to 0.2 % of the peak.
     """
-    model, begun = _problem(plan_input)
+    model, initial = _model_and_choice(plan_input)
     if not model.droppable.any():
         return None
-    search = Search(model, goal.over, begun, progress_check(report, "recompute"))
+    search = Search(model, goal.over, initial, progress_check(report, "recompute"))
     most = search.nothing.run.flops + max_flops
     found = search.climb()
     best = min((p for _, p in found if p.run.flops <= most), key=lambda p: (search.excess(p.run), p.key))
@@ -119,14 +119,14 @@ def lowest_within(
             return max(0, goal.over(bytes_of) - slack)
 
         search.over = over
-        points = [best, _cheapest(search, found)[0]]
+        points = [best, _cheapest_point(search, found)[0]]
         within = [p for p in points if p is not None and p.run.flops <= most and not search.excess(p.run)]
         if not within:
             tight = middle
             continue
         loose = middle
         best = min(within, key=lambda point: (point.run.total, point.key))
-    return None if best is search.nothing else moves_of(model, begun, best.choice)
+    return None if best is search.nothing else moves_of(model, initial, best.choice)
 
 
 def _pareto_points(points: Sequence[Point], total: int) -> list[Point]:
@@ -159,8 +159,8 @@ def single_moves(plan_input: PlanInput) -> Iterator[Move]:
     Moves of all nodes of one operator come first if they save more than the move of one node. ``Move.bytes`` is the
     change of live bytes, not of the arena size.
     """
-    model, begun = _problem(plan_input)
-    base = run(model, begun)
+    model, initial = _model_and_choice(plan_input)
+    base = run(model, initial)
     at = boundary(model, peak_position(base, fullest_arena(model, base)))
     idle = at.before[model.droppable[at.before] & at.needed[at.before] & (at.gap_start[at.before] < at.position)]
     makers = model.producer[idle]
@@ -174,20 +174,20 @@ def single_moves(plan_input: PlanInput) -> Iterator[Move]:
     for number, nodes in enumerate(sets):
         mask = np.zeros(len(model.node_at), np.bool_)
         mask[nodes] = True
-        choice = begun | choice_of(model, at, mask)
+        choice = initial | choice_of(model, at, mask)
         found = run(model, choice)
         if found.valid and found.total < base.total:
             weighed.append(((found.total - base.total, found.flops, number), nodes, choice, found))
     for _, nodes, choice, found in sorted(weighed, key=lambda each: each[0])[:SINGLES]:
-        yield _move(model, begun, choice, nodes, (base, found))
+        yield _move(model, initial, choice, nodes, (base, found))
 
 
-def moves_of(model: RecomputeModel, begun: Choice, choice: Choice) -> tuple[Move, ...]:
+def moves_of(model: RecomputeModel, initial: Choice, choice: Choice) -> tuple[Move, ...]:
     """Return the difference of two choices as moves: one per connected part, equal parts together.
 
     Costs and bytes are relative to the moves before.
     """
-    new = choice - begun
+    new = choice - initial
     nodes = np.zeros(len(model.node_at), np.bool_)
     nodes[model.producer[new.storages(model)]] = True
 
@@ -195,7 +195,7 @@ def moves_of(model: RecomputeModel, begun: Choice, choice: Choice) -> tuple[Move
         return model.timeline.graph.nodes[int(model.node_at[n])].instr
 
     moves = []
-    now, before = begun, run(model, begun)
+    now, before = initial, run(model, initial)
     alike: dict[tuple[str, ...], list[int]] = {}
     for part in connected_parts(model, nodes):
         alike.setdefault(tuple(map(operator, part.tolist())), []).extend(part.tolist())

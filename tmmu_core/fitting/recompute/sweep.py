@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tmmu_core.fitting.recompute.live_curve import Choice, Run
-from tmmu_core.fitting.recompute.recompute_model import RecomputeModel
+from tmmu_core.fitting.recompute.recompute_model import I64, RecomputeModel
 from tmmu_core.fitting.recompute.recompute_search import Point, Search
 
 DISTANCES = (1, 0)
@@ -135,12 +135,14 @@ def _progresses(before: Run, after: Run, arena: int, level: int) -> bool:
         return True
     position = int(before.at[np.flatnonzero(before.live[arena] > level)[0]])
     reached = int(after.at[over[0]])
-    peaks, above = [], []
-    for run in (before, after):
-        live = run.live[arena]
-        peaks.append(int(live[run.at == position].max()))
-        above.append(int((live[live > level] - level).sum()))
+    peaks = [int(run.live[arena][run.at == position].max()) for run in (before, after)]
+    above = [bytes_above(run.live[arena], level) for run in (before, after)]
     return reached > position or (reached == position and peaks[1] < peaks[0]) or above[1] < above[0]
+
+
+def bytes_above(live: I64, level: int) -> int:
+    """Return the bytes above ``level``, summed over the steps."""
+    return int((live[live > level] - level).sum())
 
 
 def _cheapest_drops(search: Search, run: Run, step: int, idle: list[Idle], missing: int, distance: int) -> list[int]:

@@ -79,13 +79,8 @@ def with_drops(model: RecomputeModel, choice: Choice, drops: Iterable[Sequence[s
 
 
 def _rejected(words: str, tensor: str, node_id: str) -> InvalidIrShapes:
-    return InvalidIrShapes(
-        f"{words}.",
-        reason="recompute",
-        node_id=node_id,
-        tensor=tensor,
-        hint="Name a tensor that one node computes, and a node that reads it.",
-    )
+    hint = "Name a tensor that one node computes, and a node that reads it."
+    return InvalidIrShapes(f"{words}.", reason="recompute", node_id=node_id, tensor=tensor, hint=hint)
 
 
 # -- choice → graph ----------------------------------------------------------------------------------------------------

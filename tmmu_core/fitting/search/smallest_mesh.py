@@ -103,24 +103,17 @@ def with_mesh(whole: Candidate, spec: Mapping[str, Any], sizes: Mapping[str, int
     return replace(candidate, moves=(replace(move, bytes=whole.extent_bytes - candidate.extent_bytes),))
 
 
-def _declared(graph: Graph) -> set[str]:
-    return {tensor.shard.mesh for tensor in graph.tensors if tensor.shard is not None}
-
-
 def _spec(graph: Graph, given: Mapping[str, Any], axis: str) -> dict[str, Any]:
     """Return the spec with all axes of the graph in its mesh."""
     known = {name for name, _ in read_spec(given).mesh}
-    declared = _declared(graph)
+    declared = {tensor.shard.mesh for tensor in graph.tensors if tensor.shard is not None}
     if axis not in known | declared:
         axes = ", ".join(sorted(known | declared))
-        raise InvalidIrShapes(
-            f"no tensor is split along the mesh axis {axis!r}.",
-            reason="shard_mesh",
-            node_id="",
-            hint=f"Mesh axes: {axes}."
-            if axes
-            else 'Declare it with "shard": {"axis": 0, "mesh": "tp"}, or in a shard spec.',
+        hint = (
+            f"Mesh axes: {axes}." if axes else 'Declare it with "shard": {"axis": 0, "mesh": "tp"} or in a shard spec.'
         )
+        what = f"no tensor is split along the mesh axis {axis!r}."
+        raise InvalidIrShapes(what, reason="shard_mesh", node_id="", hint=hint)
     spec = dict(given)
     for name in sorted(declared - known):
         spec = _with(spec, name, 1)

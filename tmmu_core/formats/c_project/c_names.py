@@ -8,12 +8,11 @@ equal, or equal to a derived name (memory ``A_SIZE`` and the size of memory ``A`
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import count
+from itertools import chain, count
 
 LONGEST = 80
 """Maximum characters of a name; truncated names are made unique by number."""
 REGION_NAMES = ("", "_SIZE", "_ALIGNMENT")
-TENSOR_NAMES = ("_REGION", "_OFFSET", "_SIZE")
 
 
 @dataclass(frozen=True)
@@ -63,21 +62,17 @@ def region_names(prefix: str, regions: Sequence[tuple[str, str, bool]]) -> tuple
 
 
 def _spellings(name: str, number: int) -> Iterator[str]:
-    """Yield ``name``, then ``name`` with its number, then with further numbers."""
-    if name:
-        yield name
-    name = f"{name}_{number}".lstrip("_")
-    yield name
-    yield from (f"{name}_{again}" for again in count())
+    """Return ``name``, then ``name`` with its number, then with further numbers."""
+    numbered = f"{name}_{number}".lstrip("_")
+    return chain([name] if name else [], [numbered], (f"{numbered}_{again}" for again in count()))
 
 
 def tensor_stems(prefix: str, tensor_ids: Sequence[str]) -> dict[str, str]:
     """Return tensor id → the prefix of its macros, upper case; ids that become equal get their position."""
-    plain = [identifier(tensor_id).upper() for tensor_id in tensor_ids]
-    seen = Counter(plain)
-    return {
-        tensor_id: f"{prefix.upper()}_T{at}_{name}".rstrip("_")
-        if seen[name] > 1 or not name
-        else f"{prefix.upper()}_T_{name}"
-        for at, (tensor_id, name) in enumerate(zip(tensor_ids, plain, strict=True))
-    }
+    names = [identifier(tensor_id).upper() for tensor_id in tensor_ids]
+    times = Counter(names)
+    stems = {}
+    for at, (tensor_id, name) in enumerate(zip(tensor_ids, names, strict=True)):
+        number = str(at) if times[name] > 1 or not name else ""
+        stems[tensor_id] = f"{prefix.upper()}_T{number}_{name}".rstrip("_")
+    return stems

@@ -90,11 +90,6 @@ class RenderConstantBlob:
             end = part.offset + part.size
         yield from _zeros(self.size - end)
 
-    @property
-    def payload(self) -> bytes:
-        """All bytes at once."""
-        return b"".join(self.chunks())
-
     @cached_property
     def sha256(self) -> bytes:
         """Digest that the C code checks before the first run. Reads all bytes. Raises :class:`RenderIncomplete`."""
@@ -171,16 +166,10 @@ def build_render_plan(
     constants have bytes.
     """
     known = Constants.of(constants)
-    described = sorted(
-        (_describe(plan, k, known) for k in range(len(plan.arenas))), key=lambda d: (ROLES.index(d[0]), d[1])
+    arenas = sorted(
+        (_region(plan, k, known) for k in range(len(plan.arenas))), key=lambda a: (ROLES.index(a.role), a.memory)
     )
-    arenas = []
-    for region_id, (role, memory, source, k) in enumerate(described):
-        arena = plan.arenas[k]
-        alignment = max(BASE_ALIGNMENT, arena.alignment_bytes, int(plan.alignment[plan.arena == k].max(initial=1)))
-        origin, is_staged = plan.notes.get(arena.name, {}).get("origin"), source != memory
-        row = (region_id, role, memory, source, arena.extent_bytes, alignment, is_staged, arena.name, origin)
-        arenas.append(RenderArena(*row))
+    arenas = [replace(arena, region_id=region_id) for region_id, arena in enumerate(arenas)]
     region_of = {arena.name: arena.region_id for arena in arenas}
     tensors = tuple(
         RenderTensor(row.tensor_id, region_of[row.arena], row.offset_bytes, row.size_bytes, row.alignment)
@@ -208,30 +197,28 @@ def build_render_plan(
     return _with_blobs(bare, plan, known) if known else bare
 
 
-def _describe(plan: Plan, k: int, known: Constants) -> tuple[str, str, str, int]:
-    """Return (role, memory, source memory, arena number); ``known`` are the constants with bytes."""
-    name = plan.arenas[k].name
-    notes = plan.notes.get(name, {})
+def _region(plan: Plan, k: int, known: Constants) -> RenderArena:
+    """Return the region of arena ``k``, without its final id; ``known`` are the constants with bytes."""
+    arena, notes = plan.arenas[k], plan.notes.get(plan.arenas[k].name, {})
+    alignment = max(BASE_ALIGNMENT, arena.alignment_bytes, int(plan.alignment[plan.arena == k].max(initial=1)))
     if "memory" in notes:
-        return str(notes["role"]), str(notes["memory"]), str(notes["source_memory"]), k
-    rows = np.flatnonzero(plan.arena == k).tolist()
+        role, memory, source = (str(notes[key]) for key in ("role", "memory", "source_memory"))
+    else:
+        role = _role(plan, np.flatnonzero(plan.arena == k).tolist(), known)
+        memory = source = arena.name
+    place = (k, role, memory, source, arena.extent_bytes, alignment, source != memory)
+    return RenderArena(*place, arena.name, notes.get("origin"))
+
+
+def _role(plan: Plan, rows: list[int], known: Constants) -> str:
+    """Return the role of an arena with these rows; ``known`` are the constants with bytes."""
     roles = {plan.roles[i] for i in rows}
-
-    def is_never_written(i: int) -> bool:
-        """Return whether the bytes of a row are known and never written: such a row is live at every step."""
-        if plan.birth[i] or plan.death[i] < plan.steps:
-            return False
-        return plan.tensor_ids[i] in known or plan.base_tensor_uids[i] is not None or not plan.size[i]
-
-    role = "scratch"
-    if rows and (
-        roles <= {"parameter", "constant"}
-        or (roles <= {"parameter", "constant", "buffer"} and all(map(is_never_written, rows)))
-    ):
-        role = "constant"
-    elif rows and all(plan.birth[i] == 0 and plan.death[i] == plan.steps for i in rows):
-        role = "persistent"
-    return role, name, name, k
+    if rows and roles <= {"parameter", "constant"}:
+        return "constant"
+    if not rows or any(plan.birth[i] or plan.death[i] != plan.steps for i in rows):
+        return "scratch"
+    has_bytes = (plan.tensor_ids[i] in known or plan.base_tensor_uids[i] is not None or not plan.size[i] for i in rows)
+    return "constant" if roles <= {"parameter", "constant", "buffer"} and all(has_bytes) else "persistent"
 
 
 def _with_blobs(render: RenderMemoryPlan, plan: Plan, constants: Constants) -> RenderMemoryPlan:
@@ -272,6 +259,7 @@ def _sha256(chunks: Iterable[bytes]) -> bytes:
 
 
 def _zeros(count: int) -> Iterator[bytes]:
+    """Yield ``count`` zero bytes in parts."""
     for at in range(0, count, CHUNK):
         yield bytes(min(CHUNK, count - at))
 

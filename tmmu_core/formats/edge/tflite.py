@@ -288,7 +288,7 @@ class Reading:
         own = self.persistent.get((subgraph.number, i))
         if own is None:
             in_body = f"{subgraph.label if tensor.persistent else use.scope}/{tensor.id}"
-            own = _free(in_body, self.taken) if subgraph.number else tensor.id
+            own = _unused(in_body, self.taken) if subgraph.number else tensor.id
             self.tensors[own] = structs.replace(tensor, id=own)
             if tensor.persistent:
                 self.persistent[subgraph.number, i] = own
@@ -307,7 +307,7 @@ class Reading:
         name = use.variable_of.setdefault(handle, self._id(use, handle))
         value, known = use.subgraph.tensors[held], self.variables.get(name)
         if known is None or nbytes(known) < nbytes(value):
-            own = known.id if known else _free(f"variable {name}", self.taken)
+            own = known.id if known else _unused(f"variable {name}", self.taken)
             self.variables[name] = Tensor(own, value.shape, value.dtype, "buffer")
         return self.variables[name].id
 
@@ -315,13 +315,13 @@ class Reading:
 
     def like(self, tensor: str, name: str, *, row: bool = False) -> str:
         """Declare a tensor of the same shape and dtype, or of one row of it."""
-        own = _free(name, self.taken)
+        own = _unused(name, self.taken)
         self.tensors[own] = Tensor(own, self.tensors[tensor].shape[row:], self.tensors[tensor].dtype)
         return own
 
     def place(self, node: Node, scope: str) -> None:
         """Append a node."""
-        own = _free(node.node_id, self.node_ids)
+        own = _unused(node.node_id, self.node_ids)
         self.nodes.append(structs.replace(node, node_id=own, scope=scope))
 
     def root(self, tensor: str) -> str:
@@ -333,7 +333,7 @@ class Reading:
         return nbytes(self.tensors[first]) == nbytes(self.tensors[second])
 
 
-def _free(name: str, taken: set[str]) -> str:
+def _unused(name: str, taken: set[str]) -> str:
     """Return ``name`` or an unused variant of it, and mark it as used."""
     while name in taken:
         name += "'"

@@ -57,11 +57,11 @@ Key = tuple[int, int]
 
 @dataclass(frozen=True)
 class Scope:
-    """One moment of the runtime's time: an operator of a subgraph, or the entry into a body."""
+    """One step of the runtime: an operator of a subgraph, or the entry into a body."""
 
     instr: str
     in_place: tuple[tuple[Key, Key], ...] = ()
-    """Operands that the operator may write over if it is their last reader, each with the result."""
+    """(operand, result): the operator may overwrite the operand if it is the last reader."""
 
 
 class MicroModel:

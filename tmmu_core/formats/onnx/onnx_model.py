@@ -139,11 +139,9 @@ def check_places(model: onnx.ModelProto, name: str) -> None:
     for tensor in tensors_of(model):
         for entry in tensor.external_data:
             if entry.key == "location" and _OUTSIDE.match(entry.value):
-                raise UnreadableInput(
-                    f'the weight "{tensor.name}" is outside the model\'s folder: "{entry.value[:80]}".',
-                    source=name,
-                    hint="Save the weights in the folder of the model, with a relative path.",
-                )
+                what = f'the weight "{tensor.name}" is outside the model\'s folder: "{entry.value[:80]}".'
+                hint = "Save the weights in the folder of the model, with a relative path."
+                raise UnreadableInput(what, source=name, hint=hint)
 
 
 def without_places(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -179,19 +177,15 @@ def inlined(model: onnx.ModelProto, name: str) -> onnx.ModelProto:
                 part.domain = ""
     if not model.functions:
         return model
-    _check_calls(model, name)
+    _check_functions(model, name)
     try:
         return inliner.inline_local_functions(model)
     except Exception as error:  # the inliner raises bare RuntimeErrors of its own
-        function = model.functions[0]
-        raise UnreadableInput(
-            f'the local function "{function.domain}::{function.name}" cannot be inlined: {first_line(error)}',
-            source=name,
-            hint="Export the model without functions.",
-        ) from error
+        what = f"the model's local functions cannot be inlined: {first_line(error)}"
+        raise UnreadableInput(what, source=name, hint="Export the model without functions.") from error
 
 
-def _check_calls(model: onnx.ModelProto, name: str) -> None:
+def _check_functions(model: onnx.ModelProto, name: str) -> None:
     """Raise ``UnreadableInput`` if functions are recursive or inline to more nodes than the limit."""
     bodies = {_key(function): function for function in model.functions}
     calls = {key: {_key(node) for node in _nodes(body)} & bodies.keys() for key, body in bodies.items()}
@@ -206,11 +200,8 @@ def _check_calls(model: onnx.ModelProto, name: str) -> None:
             size[key] = inlined_size(bodies[key])
     except CycleError as error:
         domain, function, _ = error.args[1][0]
-        raise UnreadableInput(
-            f'the local function "{domain}::{function}" calls itself.',
-            source=name,
-            hint="Export the model without functions.",
-        ) from error
+        what = f'the local function "{domain}::{function}" calls itself.'
+        raise UnreadableInput(what, source=name, hint="Export the model without functions.") from error
     if inlined_size(model.graph) > ceiling:
         raise limits.past(limits.INLINED_NODES, "the model with its local functions inlined", name)
 

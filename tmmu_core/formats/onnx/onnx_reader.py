@@ -73,7 +73,6 @@ LOG = logging.getLogger("tmmu")
 
 OWN_WEIGHTS_FROM = 4
 """First IR version in which a weight need not be an input. Shape inference enforces this rule, but writers break it."""
-_DATA_FIELDS = ("raw_data", "float_data", "int32_data", "int64_data", "double_data", "uint64_data")
 
 
 def read(data: bytes, name: str = "", envelopes: Mapping[str, Dim] | None = None) -> Graph:
@@ -103,28 +102,28 @@ def _read(data: bytes, model: onnx.ModelProto, name: str, envelopes: dict[str, D
     facts = infer(flat.model, sizes, name)
     try:
         try:
-            return _built(flat, facts, sizes, name)
+            return _build(flat, facts, sizes, name)
         except InvalidIrShapes as error:
             if error.diagnostics.get("reason") != "unknown_shape":
                 raise
-            return _completed(data, flat, facts, sizes, error)
+            return _build_with_runtime_shapes(data, flat, facts, sizes, error)
     except InvalidIrShapes as error:
         if sizes.assumed and "--dims" not in error.hint:
             error.hint += f" Open sizes of the model were assumed. Change them: --dims {dims_text(sizes.assumed)}"
         raise
 
 
-def _built(flat: Flat, facts: Facts, sizes: Sizes, name: str, *, hold: bool = False) -> Graph:
-    """Return the graph; with ``hold``, its assumed dimensions are fixed: at other sizes its shapes are unknown."""
+def _build(flat: Flat, facts: Facts, sizes: Sizes, name: str, *, fix: bool = False) -> Graph:
+    """Return the graph; with ``fix``, its assumed dimensions are fixed: at other sizes its shapes are unknown."""
     if not check_scopes(flat, facts.shape, facts.dtype, sizes.point(), name):
-        sizes.hold(sizes.dims)  # valid at the assumed sizes, maybe not at other sizes
+        sizes.fix(sizes.dims)  # valid at the assumed sizes, maybe not at other sizes
     graph = Builder(flat, facts, sizes, name).build()
-    if hold:
-        sizes.hold(sizes.dims)
+    if fix:
+        sizes.fix(sizes.dims)
     return msgspec.structs.replace(graph, dims=sizes.dims)
 
 
-def _completed(data: bytes, flat: Flat, facts: Facts, sizes: Sizes, error: InvalidIrShapes) -> Graph:
+def _build_with_runtime_shapes(data: bytes, flat: Flat, facts: Facts, sizes: Sizes, error: InvalidIrShapes) -> Graph:
     """Return the graph with shapes of onnxruntime: of symbolic inference if they suffice, else of a run.
 
     Branches that no run took are impossible at these sizes. They are omitted, which the graph's name states.
@@ -139,7 +138,7 @@ def _completed(data: bytes, flat: Flat, facts: Facts, sizes: Sizes, error: Inval
     if known:
         onnx_shape_run.complete(flat, facts, known, "symbolic")
         with suppress(InvalidIrShapes):
-            return _built(flat, facts, sizes, name, hold=True)
+            return _build(flat, facts, sizes, name, fix=True)
     LOG.info(
         "%s does not state all shapes: it is run with onnxruntime on generated inputs, %s s at most (--no-run forbids)",
         name or "the model",
@@ -151,7 +150,7 @@ def _completed(data: bytes, flat: Flat, facts: Facts, sizes: Sizes, error: Inval
         facts = infer(flat.model, sizes, name)
     onnx_shape_run.complete(flat, facts, run.known, "measured")
     try:
-        return _built(flat, facts, sizes, name, hold=True)
+        return _build(flat, facts, sizes, name, fix=True)
     except InvalidIrShapes as last:
         if run.failed:
             last.hint += f" A run of the model does not give it either: {run.failed.rstrip('.')}."
@@ -160,7 +159,7 @@ def _completed(data: bytes, flat: Flat, facts: Facts, sizes: Sizes, error: Inval
     flat = without_dead_branches(flat, {condition: np.array(taken) for condition, taken in run.taken.items()})
     facts = infer(flat.model, sizes, name)
     onnx_shape_run.complete(flat, facts, run.known, "measured")
-    graph = _built(flat, facts, sizes, name, hold=True)
+    graph = _build(flat, facts, sizes, name, fix=True)
     note = f"{len(run.taken)} branches as one run took them" if len(run.taken) > 1 else "1 branch as one run took it"
     return msgspec.structs.replace(graph, name=f"{graph.name} ({note})")
 
@@ -172,7 +171,7 @@ def flattened(model: onnx.ModelProto, name: str = "") -> Flat:
     """
     for weight in tensors_of(model):
         if prod(weight.dims) > KEPT_ELEMENTS:  # inference would process them
-            for data_field in _DATA_FIELDS:
+            for data_field in ("raw_data", "float_data", "int32_data", "int64_data", "double_data", "uint64_data"):
                 weight.ClearField(data_field)
     model.ir_version = max(model.ir_version, OWN_WEIGHTS_FROM)
     model = inlined(model, name)
@@ -431,9 +430,8 @@ class Builder:
         raise self._refusal("unknown_shape", what, hint, name, node_id)
 
     def _refusal(self, reason: str, what: str, hint: str, tensor: str, node_id: str) -> InvalidIrShapes:
-        return InvalidIrShapes(
-            what, hint=hint, reason=reason, tensor=tensor, node_id=node_id or "none", source=self.source
-        )
+        node_id = node_id or "none"
+        return InvalidIrShapes(what, hint=hint, reason=reason, tensor=tensor, node_id=node_id, source=self.source)
 
 
 def _instr(node: onnx.NodeProto) -> str:

@@ -67,7 +67,7 @@ class Sizes:
             self.assumed[name] = point[name]
             self.dims[name] = Dim(1, max(point[name], (BATCH_ENVELOPE if point[name] == 1 else LENGTH_ENVELOPE).max))
 
-    def hold(self, names: Collection[str]) -> None:
+    def fix(self, names: Collection[str]) -> None:
         """Fix these dimensions at their assumed size.
 
         Only assumed dimensions are fixed: in bounds that were given, the upper bound is valid for every size inside.
@@ -127,7 +127,7 @@ def infer(model: onnx.ModelProto, sizes: Sizes, name: str) -> Facts:
     If no name and no product of names gives a size, the size at the assumed dimensions is taken, and the dimensions
     that it depends on are fixed: ``sizes`` is narrowed.
     """
-    named = _inferred(model, name)[0]
+    named = _infer_with_declared(model, name)[0]
     written = (value for node in model.graph.node for value in node.output if value)
     is_open = any(
         value not in named or any(not isinstance(dim, int) and dim not in sizes.dims for dim in named[value][1])
@@ -137,7 +137,7 @@ def infer(model: onnx.ModelProto, sizes: Sizes, name: str) -> Facts:
     at_points: list[Known] = []
     for point in points:
         try:
-            at_points.append(_inferred(bind(model, point), name)[0])
+            at_points.append(_infer_with_declared(bind(model, point), name)[0])
         except InvalidIrShapes:
             if not at_points:
                 raise
@@ -169,7 +169,7 @@ def infer(model: onnx.ModelProto, sizes: Sizes, name: str) -> Facts:
             resolved += factors
         else:
             facts.shape[value] = tuple(resolved)
-    sizes.hold(fixed)
+    sizes.fix(fixed)
     for weight in model.graph.initializer:
         _refuse_element(f'the weight "{weight.name}"', weight.data_type, name)
         facts.shape[weight.name], facts.dtype[weight.name] = tuple(weight.dims), DTYPES[weight.data_type]
@@ -230,11 +230,11 @@ def decided(model: onnx.ModelProto, name: str) -> dict[str, Array]:
     conditions = [node.input[0] for node in model.graph.node if is_scope(node, "If.close")]
     if not conditions:
         return {}
-    values = written_values(_inferred(model, name)[1])
+    values = written_values(_infer_with_declared(model, name)[1])
     return {condition: values[condition] for condition in conditions if condition in values}
 
 
-def _inferred(model: onnx.ModelProto, name: str) -> tuple[Known, onnx.ModelProto]:
+def _infer_with_declared(model: onnx.ModelProto, name: str) -> tuple[Known, onnx.ModelProto]:
     """Return the shapes of a model, and the model with folded values among its weights.
 
     Declared shapes of node outputs may be out of date: users change the batch of the inputs alone, and runtimes compute
@@ -245,27 +245,26 @@ def _inferred(model: onnx.ModelProto, name: str) -> tuple[Known, onnx.ModelProto
     for value in (*bare.graph.value_info, *bare.graph.output):
         if value.name in written:
             value.type.tensor_type.ClearField("shape")
-    known, folded = _folded(bare, name)
+    known, folded = _infer_and_fold(bare, name)
     used = {
         value: _with_declared(known.get(value), found)
         for value, found in declared.items()
         if value in written and (value not in known or None in known[value][1])
     }
-    return _folded(declaring(bare, used), name) if used else (known, folded)
+    return _infer_and_fold(declaring(bare, used), name) if used else (known, folded)
 
 
 def _with_declared(inferred: Found | None, declared: Found) -> Found:
     """Return the declared shape with the inferred sizes in it; the inferred shape if it has another rank."""
     if inferred is None or len(inferred[1]) != len(declared[1]):
         return inferred or declared
-    return inferred[0], [
-        here if here is not None else there for here, there in zip(inferred[1], declared[1], strict=True)
-    ]
+    pairs = zip(inferred[1], declared[1], strict=True)
+    return inferred[0], [size if size is not None else written for size, written in pairs]
 
 
-def _folded(model: onnx.ModelProto, name: str) -> tuple[Known, onnx.ModelProto]:
+def _infer_and_fold(model: onnx.ModelProto, name: str) -> tuple[Known, onnx.ModelProto]:
     """Infer shapes and fold the values that they give, until nothing new is found."""
-    known = _once(model, name)
+    known = _infer_once(model, name)
     scopes = sum(is_scope(node) for node in model.graph.node)
     has_range = any(node.op_type == "Range" for node in model.graph.node)
     for _ in range(ROUNDS + 2 * scopes):
@@ -280,12 +279,12 @@ def _folded(model: onnx.ModelProto, name: str) -> tuple[Known, onnx.ModelProto]:
         model = declaring(within, inner)
         lengths = [shape[0] for _, shape in known.values() if len(shape) == 1]
         is_long = any(isinstance(size, int) and size > LONG_VECTOR for size in lengths)
-        known |= _once(model, name, propagate=not (has_range or is_long))
+        known |= _infer_once(model, name, propagate=not (has_range or is_long))
         known |= {weight.name: (weight.data_type, list(weight.dims)) for weight in model.graph.initializer}
     return known, model
 
 
-def _once(model: onnx.ModelProto, name: str, *, propagate: bool = False) -> Known:
+def _infer_once(model: onnx.ModelProto, name: str, *, propagate: bool = False) -> Known:
     """Run the shape inference of the onnx package, with or without data propagation."""
     try:
         inferred = shape_inference.infer_shapes(model, check_type=False, strict_mode=False, data_prop=propagate)
@@ -312,27 +311,16 @@ def declared_by(model: onnx.ModelProto) -> Known:
     for value_info in (*model.graph.input, *model.graph.value_info, *model.graph.output):
         tensor = value_info.type.tensor_type
         if tensor.elem_type and tensor.HasField("shape"):
-            known[value_info.name] = (
-                tensor.elem_type,
-                [dim.dim_value if dim.HasField("dim_value") else dim.dim_param or None for dim in tensor.shape.dim],
-            )
+            dims = [dim.dim_value if dim.HasField("dim_value") else dim.dim_param or None for dim in tensor.shape.dim]
+            known[value_info.name] = tensor.elem_type, dims
     return known
-
-
-KINDS = {
-    "sequence_type": "a sequence",
-    "optional_type": "an optional",
-    "map_type": "a map",
-    "sparse_tensor_type": "a sparse tensor",
-}
-"""Types of values that are not tensors."""
 
 
 def refuse_type(value_info: onnx.ValueInfoProto, name: str) -> None:
     """Raise ``UnreadableInput`` for a value that is not a tensor, or has elements without a fixed size."""
     kind = value_info.type.WhichOneof("value")
     if kind not in (None, "tensor_type"):
-        what = f'"{value_info.name}" is {KINDS.get(kind, kind)}, which has no size: only tensors are planned.'
+        what = f'"{value_info.name}" has the type {kind}, which has no size: only tensors are planned.'
         raise UnreadableInput(what, source=name, hint="Export the model with tensors only.")
     if value_info.type.tensor_type.elem_type:
         _refuse_element(f'"{value_info.name}"', value_info.type.tensor_type.elem_type, name)

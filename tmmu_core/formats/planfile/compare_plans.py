@@ -8,7 +8,7 @@ Incomparable plans raise no error: their differences are listed too.
 two planners with one layout are identical. ``allocation_time_ns`` is never compared.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import zip_longest
@@ -116,13 +116,15 @@ class Comparison:
     @property
     def invalid(self) -> tuple[str, ...]:
         """The sides (``left``, ``right``) whose plans are invalid."""
-        sides = (("left", self.left), ("right", self.right))
-        return tuple([name for name, plan in sides if any(arena.status == INVALID for arena in plan.arenas)])
+        return self._sides(lambda plan: any(arena.status == INVALID for arena in plan.arenas))
 
     @property
     def incomplete(self) -> tuple[str, ...]:
         """The sides (``left``, ``right``) whose figures omit a part of the graph."""
-        return tuple([name for name, plan in (("left", self.left), ("right", self.right)) if plan.incomplete])
+        return self._sides(lambda plan: bool(plan.incomplete))
+
+    def _sides(self, is_chosen: Callable[[Plan], bool]) -> tuple[str, ...]:
+        return tuple([name for name in ("left", "right") if is_chosen(getattr(self, name))])
 
     @cached_property
     def first(self) -> Difference | None:
@@ -303,12 +305,9 @@ def _certificates(left: Plan, right: Plan, complete: bool) -> Iterator[Differenc
 
 _BOUNDS = {"least_bytes_claimed": "lower_bound_bytes", "reuse_cost_lower_bound": "reuse_cost_lower_bound"}
 """Figures of an arena's certificate → keys of the plan file."""
-_ARENA_FIELDS = tuple(
-    name
-    for name in ArenaSummary.__dataclass_fields__
-    if name not in ("name", "lower_bound_bytes", "proven_bytes", "status", "witness", "witness_step")
-    and name not in ("reuse_cost_lower_bound", "reuse_cost_witness")
-)
+_CERTIFICATE = {"lower_bound_bytes", "proven_bytes", "status", "witness", "witness_step"}
+_CERTIFICATE |= {"reuse_cost_lower_bound", "reuse_cost_witness"}
+_ARENA_FIELDS = tuple(name for name in ArenaSummary.__dataclass_fields__ if name not in {"name", *_CERTIFICATE})
 """The figures of an arena's layout; its certificate is compared separately."""
 
 

@@ -251,7 +251,7 @@ def read_trace(data: bytes, source: str = "") -> Trace:
         raise UnreadableInput("the trace is cut off: it has no summary.", source=source, place=place, hint=WRITE_AGAIN)
     assert isinstance(header, _Header)
     tensors = [record for record in records if isinstance(record, _Tensor)]
-    replans = tuple([raw for raw in hashed if raw["record"] == "replan"])
+    replans = tuple([record for record in hashed if record["record"] == "replan"])
     complete = header.rows != "digest"
     if complete and header.tensor_count != len(tensors):
         what = f"the header has {header.tensor_count} tensors, but {len(tensors)} follow."

@@ -139,7 +139,7 @@ def read_dump(data: bytes, name: str = "") -> Dump:
     for heading, what in ((ASSIGNMENT, "buffer assignment"), (LIVE_RANGE, "live ranges")):
         if not any(line.startswith(heading) for line in lines):
             raise UnreadableInput(f"the dump has no {what}.", source=name, hint=HINT)
-    allocations, ranges, program = _parse(lines, name)
+    allocations, ranges, program = _sections(lines, name)
     twice = [value for value, times in Counter(v[0] for a in allocations for v in a.values).items() if times > 1]
     if twice:
         what = f"the value {twice[0]!r} is assigned to two places."
@@ -148,13 +148,13 @@ def read_dump(data: bytes, name: str = "") -> Dump:
     rows: list[Buffer] = []
     base = left_out = left_bytes = 0
     for allocation in allocations:
-        own = list(_rows(allocation, ranges, base, steps))
+        own = list(_buffers_of(allocation, ranges, base, steps))
         if not own:
             left_out, left_bytes = left_out + 1, left_bytes + allocation.size
             continue
         if len(allocation.values) > limits.ceiling(limits.ALLOCATION_VALUES):  # compares all pairs
             raise limits.past(limits.ALLOCATION_VALUES, f"allocation {allocation.number}", name)
-        rows += _settled(_carried(own, allocation.phis))
+        rows += _without_overlaps(_merge_phis(own, allocation.phis))
         base += allocation.size
     if not rows:
         raise UnreadableInput("no value of the dump's buffer assignment has a live range.", source=name, hint=HINT)
@@ -175,7 +175,7 @@ def read_dump(data: bytes, name: str = "") -> Dump:
     return Dump(tuple(ordered), tuple(notes), origin_of)
 
 
-def _parse(lines: Sequence[str], name: str) -> tuple[list[_Allocation], dict[str, tuple[int, int]], list[str]]:
+def _sections(lines: Sequence[str], name: str) -> tuple[list[_Allocation], dict[str, tuple[int, int]], list[str]]:
     """Return the allocations, value → (first step, last step), and the lines of the program."""
     allocations: list[_Allocation] = []
     ranges: dict[str, tuple[int, int]] = {}
@@ -244,7 +244,9 @@ def _value_name(value: str) -> str:
     return value.removesuffix("{}")
 
 
-def _rows(allocation: _Allocation, ranges: Mapping[str, tuple[int, int]], base: int, steps: int) -> Iterator[Buffer]:
+def _buffers_of(
+    allocation: _Allocation, ranges: Mapping[str, tuple[int, int]], base: int, steps: int
+) -> Iterator[Buffer]:
     """Yield a buffer for each value with a live range."""
     known = [(name, size, offset) for name, size, offset in allocation.values if name in ranges]
     is_constant, is_parameter = (trait in allocation.traits for trait in (", constant", ", parameter "))
@@ -258,7 +260,7 @@ def _rows(allocation: _Allocation, ranges: Mapping[str, tuple[int, int]], base: 
         yield Buffer(deque([name]), birth, last + 1, size, base + offset, role)
 
 
-def _carried(rows: list[Buffer], phis: set[str]) -> list[Buffer]:
+def _merge_phis(rows: list[Buffer], phis: set[str]) -> list[Buffer]:
     """Return the rows, with the rows of each phi merged.
 
     The dump does not list the values of a phi. They are taken to be the preceding rows with the same offset and size,
@@ -293,38 +295,38 @@ def _carried(rows: list[Buffer], phis: set[str]) -> list[Buffer]:
     return remaining
 
 
-def _settled(rows: list[Buffer]) -> list[Buffer]:
+def _without_overlaps(rows: list[Buffer]) -> list[Buffer]:
     """Return the rows without overlaps in bytes and steps.
 
     Two rows that overlap only at the last read of the earlier one are an in-place reuse. Rows that overlap at more
     steps are merged into one storage.
     """
-    settled: list[Buffer | None] = []
+    separate: list[Buffer | None] = []
     columns = np.zeros((3, len(rows)), np.int64)  # death, offset, end; no settled row is born after a new one
     for row in sorted(rows, key=lambda row: (row.birth, -row.size, row.id.encode())):
         while True:
-            death, offset, end = columns[:, : len(settled)]
+            death, offset, end = columns[:, : len(separate)]
             overlapping = np.flatnonzero((row.birth < death) & (offset < row.end) & (row.offset < end))
             if not len(overlapping):
                 break
             k = int(overlapping[0])
-            other = settled[k]
+            other = separate[k]
             assert other is not None, "the death of a merged row is 0"
             fits = (other.offset, other.death) == (row.offset, row.birth + 1) and row.size <= other.size
             if fits and other.birth < row.birth:
                 other.death, row.takes_over = row.birth, other.id
                 columns[0, k] = other.death
             else:
-                settled[k], columns[0, k] = None, 0
+                separate[k], columns[0, k] = None, 0
                 last = max(other.end, row.end)
                 other.names.extend(row.names)
                 row.names, row.offset = other.names, min(other.offset, row.offset)
                 row.size, row.birth = last - row.offset, min(other.birth, row.birth)
                 row.death, row.takes_over = max(other.death, row.death), other.takes_over
                 row.role = other.role if row.role == "activation" else row.role
-        columns[:, len(settled)] = row.death, row.offset, row.end
-        settled.append(row)
-    return [row for row in settled if row is not None]
+        columns[:, len(separate)] = row.death, row.offset, row.end
+        separate.append(row)
+    return [row for row in separate if row is not None]
 
 
 # --- folders -----------------------------------------------------------------------------------------------------
@@ -370,20 +372,14 @@ def only(found: Sequence[Module], folder: str) -> Module:
     if len(found) == 1:
         return found[0]
     if not found:
-        raise UnreadableInput(
-            "the folder contains no module of an XLA dump.",
-            source=folder,
-            hint="Dump with XLA_FLAGS='--xla_dump_to=DIR --xla_dump_hlo_as_text': a module is a "
-            f"*{ASSIGNMENT_ENDING} with its *{RANGES_ENDING}.",
-        )
+        hint = "Dump with XLA_FLAGS='--xla_dump_to=DIR --xla_dump_hlo_as_text': a module is a "
+        hint += f"*{ASSIGNMENT_ENDING} with its *{RANGES_ENDING}."
+        raise UnreadableInput("the folder contains no module of an XLA dump.", source=folder, hint=hint)
     offered = [f"  {PurePath(folder) / module.files[0]}" for module in found[:LISTED]]
     if len(found) > LISTED:
         offered.append(f"  and {len(found) - LISTED} smaller ones")
-    raise UnreadableInput(
-        f"the dump contains {len(found)} modules.",
-        source=folder,
-        hint="\n".join(["Open one of these files (largest first), or open the folder with tmmu explore:", *offered]),
-    )
+    hint = "\n".join(["Open one of these files (largest first), or open the folder with tmmu explore:", *offered])
+    raise UnreadableInput(f"the dump contains {len(found)} modules.", source=folder, hint=hint)
 
 
 def joined(files: Sequence[tuple[str, bytes]]) -> list[tuple[str, bytes]]:

@@ -281,5 +281,5 @@ FUNCTIONS: dict[str, Callable[..., Fraction]] = {
 """Function name → its evaluation; functions of SymPy, and the functions that PyTorch adds."""
 
 
-def _short(text: Any) -> str:
+def _short(text: str) -> str:
     return f"“{text}”" if len(text) <= 60 else f"“{text[:57]}…”"

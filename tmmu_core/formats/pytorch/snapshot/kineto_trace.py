@@ -123,18 +123,20 @@ def _stacks_at(points: Sequence[_Event], events: Sequence[_Event]) -> list[list[
     for each in events:
         if each.ph == "X" and each.cat in _STACKED:
             spans.setdefault(each.tid, []).append(each)
-    waiting = {thread: iter(sorted(own, key=lambda each: (each.ts, -each.dur))) for thread, own in spans.items()}
-    following: dict[int | str, _Event | None] = {thread: next(own) for thread, own in waiting.items()}
+    waiting = {
+        thread: iter(sorted(open_spans, key=lambda each: (each.ts, -each.dur))) for thread, open_spans in spans.items()
+    }
+    next_span: dict[int | str, _Event | None] = {thread: next(open_spans) for thread, open_spans in waiting.items()}
     open_: dict[int | str, list[_Event]] = {}
     known: dict[tuple[str, ...], list[dict[str, Any]]] = {}
     found = []
     for point in points:
-        own = open_.get(point.tid, [])
-        while (span := following.get(point.tid)) is not None and span.ts <= point.ts:
-            own.append(span)
-            following[point.tid] = next(waiting[point.tid], None)
-        open_[point.tid] = own = [each for each in own if each.ts + each.dur >= point.ts]
-        names = tuple([each.name for each in reversed(own)])
+        open_spans = open_.get(point.tid, [])
+        while (span := next_span.get(point.tid)) is not None and span.ts <= point.ts:
+            open_spans.append(span)
+            next_span[point.tid] = next(waiting[point.tid], None)
+        open_[point.tid] = open_spans = [each for each in open_spans if each.ts + each.dur >= point.ts]
+        names = tuple([each.name for each in reversed(open_spans)])
         if names not in known:
             known[names] = [frame for frame in map(_frame, names) if frame is not None]
         found.append(known[names])

@@ -69,7 +69,7 @@ def read_history(data: bytes, name: str) -> tuple[History, list[str]]:
 
     Raises ``UnreadableInput``.
     """
-    snapshot = _decoded(data, name)
+    snapshot = _decode(data, name)
     of_device: dict[int, list[Segment]] = {}
     for segment in snapshot.segments:
         of_device.setdefault(segment.device, []).append(segment)
@@ -91,7 +91,7 @@ def read_history(data: bytes, name: str) -> tuple[History, list[str]]:
 # --- decoding ----------------------------------------------------------------------------------------------------
 
 
-def _decoded(data: bytes, name: str) -> Snapshot:
+def _decode(data: bytes, name: str) -> Snapshot:
     try:
         return read_snapshot(data, lambda what: UnreadableInput(what, hint=HINT))
     except UnreadableInput as error:
@@ -219,7 +219,7 @@ def categorise(found: Device, phases: Sequence[int]) -> tuple[I64, I64]:
     unknown = found.is_before & (stack == NO_STACK)
     code[unknown & lives.ends_in_backward] = ACTIVATIONS
     code[unknown & (freed_by == ZERO_GRAD)] = GRADIENTS
-    gradients = _most_together(found, lives.is_gradient & lives.outlasts_allocations)
+    gradients = _most_live_at_once(found, lives.is_gradient & lives.outlasts_allocations)
     if gradients or not lives.is_gradient.any():
         for at in (unknown & lives.never_freed, plain & lives.never_freed & (lives.began == -1)):
             _by_size(found, at, gradients, code)
@@ -271,7 +271,7 @@ def _by_size(found: Device, rows: NDArray[np.bool_], gradients: Counter[int], co
             code[row] = STATES
 
 
-def _most_together(found: Device, rows: NDArray[np.bool_]) -> Counter[int]:
+def _most_live_at_once(found: Device, rows: NDArray[np.bool_]) -> Counter[int]:
     """Return size → the maximum number of allocations of this size that are live at one step."""
     birth, death, sizes = (column[rows].tolist() for column in (found.birth, found.death, found.size))
     begins, ends = (zip(steps, repeat(change), sizes) for steps, change in ((birth, 1), (death, -1)))
