@@ -56,7 +56,7 @@ def refigured(plan: Plan) -> Plan:
             replace(
                 arena,
                 slots=int((facts.slots.arena == number).sum()),
-                max_live=facts.most_together(number, facts.held_until),
+                max_live=facts.max_live(number, facts.held_until),
                 storages=int(here.sum()),
                 peak_live_bytes=facts.peak_live_bytes(number),
                 extent_bytes=extent,
@@ -68,7 +68,7 @@ def refigured(plan: Plan) -> Plan:
                 witness_step=-1,
             )
         )
-    step, most = facts.peak_together(np.arange(facts.storages))
+    step, most = facts.live_peak_of(np.arange(facts.storages))
     totals = {
         "peak_live_bytes": most,
         "peak_step": step,
