@@ -33,20 +33,16 @@ def panel(shown: Shown, name: str) -> None:
 
 def _try(plan: Plan, name: str) -> None:
     """Draw the fields for another place, and the conflicts at that place."""
-    now = tried(plan)
-    row = plan.row_of[name]
-    offset, birth = (now.offset, now.birth) if now else (int(plan.offset[row]), int(plan.birth[row]))
+    place, row = tried(plan), plan.row_of[name]
+    offset, birth = (place.offset, place.birth) if place else (int(plan.offset[row]), int(plan.birth[row]))
     left, right = st.columns(2, gap="small")
-    of_offset, of_birth = (
-        state.set_widget("tried-offset", min(offset, MOST_BYTES)),
-        state.set_widget("tried-birth", birth),
-    )
-    left.number_input("Offset (B)", 0, MOST_BYTES, key=of_offset, on_change=_typed)
-    right.number_input("First step", 0, max(0, plan.steps - 1), key=of_birth, on_change=_typed)
-    if now is None:
+    keys = state.set_widget("tried-offset", min(offset, MOST_BYTES)), state.set_widget("tried-birth", birth)
+    left.number_input("Offset (B)", 0, MOST_BYTES, key=keys[0], on_change=_typed)
+    right.number_input("First step", 0, max(0, plan.steps - 1), key=keys[1], on_change=_typed)
+    if place is None:
         st.caption("Or hold Alt in the arena map and drag the selected box.")
         return
-    st.html(address.linked(tensor_text.tried_place(plan, now)))
+    st.html(address.linked(tensor_text.tried_place(plan, place)))
     controls.button("Undo", "untried", {"tried": ""})
 
 
@@ -59,72 +55,79 @@ def tried(plan: Plan) -> Ghost | None:
     chosen = state.choice()
     if not chosen.tried or chosen.selected not in plan.row_of:
         return None
-    offset, birth = tried_of(chosen.tried)
-    return ghost(plan, chosen.selected, offset, birth)
+    return ghost(plan, chosen.selected, *tried_of(chosen.tried))
 
 
 def ghost_drawn(plan: Plan) -> dict[str, Any] | None:
     """Return the tried place as input of the canvas; ``None`` without a tried place."""
-    now = tried(plan)
-    if now is None:
+    place = tried(plan)
+    if place is None:
         return None
-    fields = {name: getattr(now, name) for name in ("offset", "birth", "legal", "extent")}
-    return {"id": plan.tensor_ids[now.row], "conflicts": list(now.conflicts), **fields}
+    fields = {name: getattr(place, name) for name in ("offset", "birth", "legal", "extent")}
+    return {"id": plan.tensor_ids[place.row], "conflicts": list(place.conflicts), **fields}
 
 
-def put(plan: Plan, where: Mapping[str, Any]) -> None:
+def put(plan: Plan, place: Mapping[str, Any]) -> None:
     """Store the place to which a box was dragged as the tried place; the offset is rounded to the alignment."""
-    name = str(where["id"])
-    offset = on_grid(plan, name, int(where["offset"]))
-    state.choose(selected=name, tried=tried_text(offset, int(where["birth"])))
+    name = str(place["id"])
+    offset = on_grid(plan, name, int(place["offset"]))
+    state.choose(selected=name, tried=tried_text(offset, int(place["birth"])))
 
 
 # --- replay of the placement ------------------------------------------------------------------------------------
 
 
+def _placements(shown: Shown) -> int:
+    """Return the number of placements of the shown arena; 0 if they cannot be replayed."""
+    arena = arena_focus.arena(shown)
+    count = shown.plan.arena_of[arena].storages if arena else 0
+    return count if 1 < count <= MOST_MARKED else 0
+
+
 def replay_button(shown: Shown) -> None:
     """Draw the button that starts the replay, if the placements of the arena can be replayed."""
-    arena, plan = arena_focus.arena(shown), shown.plan
-    if state.choice().turn is None and arena and 1 < plan.arena_of[arena].storages <= MOST_MARKED:
+    if state.choice().turn is None and _placements(shown):
         st.button(
             "Replay the placement",
             key="replay-placement",
             icon=":material/play_arrow:",
             type="tertiary",
             help="Show the placements of the planner one after the other.",
-            on_click=_turn,
-            args=(shown, arena, 1),
+            on_click=_show_turn,
+            args=(shown, 1),
         )
 
 
 def turns(shown: Shown) -> list[int] | None:
     """Draw the controls of the replay, and return the rows placed so far; ``None`` without a replay."""
-    arena, plan, now = arena_focus.arena(shown), shown.plan, state.choice().turn
-    if now is None or not arena or not 1 < plan.arena_of[arena].storages <= MOST_MARKED:
+    plan, chosen, last = shown.plan, state.choice().turn, _placements(shown)
+    if chosen is None or not last:
         return None
-    order = plan_rows.placement_order(shown, arena)
-    last = len(order.storages)
-    now = max(1, min(now, last))
+    turn, order = max(1, min(chosen, last)), plan_rows.placement_order(shown, arena_focus.arena(shown))
     with controls.row("turns"):
-        for label, to, help_ in (
+        for label, target, about in (
             ("«", 1, "first placement"),
-            ("‹", now - 1, "previous placement"),
-            ("›", now + 1, "next placement"),
+            ("‹", turn - 1, "previous placement"),
+            ("›", turn + 1, "next placement"),
             ("»", last, "last placement"),
         ):
-            there = to == now or not 1 <= to <= last
-            st.button(label, key=f"turn.{label}", help=help_, disabled=there, on_click=_turn, args=(shown, arena, to))
-        row = int(plan_rows.storages(shown).head[order.storages[now - 1]])
-        where = f"{numbers.short_bytes(int(plan.size[row]))} at 0x{int(plan.offset[row]):X}"
+            off = target == turn or not 1 <= target <= last
+            st.button(label, key=f"turn.{label}", help=about, disabled=off, on_click=_show_turn, args=(shown, target))
+        row = _row_placed(shown, turn)
+        place = f"{numbers.short_bytes(int(plan.size[row]))} at 0x{int(plan.offset[row]):X}"
         name = for_markdown(numbers.shortened(plan.tensor_ids[row], 40))
-        by = tensor_text.ORDER_WORDS.get(order.by, order.by)
-        st.markdown(f"Placement **{now:,}** of {last:,}, {by}: {name}, {where}")
+        rule = tensor_text.ORDER_WORDS.get(order.by, order.by)
+        st.markdown(f"Placement **{turn:,}** of {last:,}, {rule}: {name}, {place}")
         controls.button("Show all", "turn.all", {"turn": None})
-    so_far = set(order.storages[:now])
-    return [row for row, storage in enumerate(plan.storage.tolist()) if storage in so_far]
+    placed = set(order.storages[:turn])
+    return [row for row, storage in enumerate(plan.storage.tolist()) if storage in placed]
 
 
-def _turn(shown: Shown, arena: str, to: int) -> None:
-    order = plan_rows.placement_order(shown, arena)
-    row = int(plan_rows.storages(shown).head[order.storages[to - 1]])
-    state.choose(turn=to, selected=shown.plan.tensor_ids[row], marked="", search="")
+def _row_placed(shown: Shown, turn: int) -> int:
+    """Return the row of the first tensor of the storage that is placed at ``turn``, counted from 1."""
+    order = plan_rows.placement_order(shown, arena_focus.arena(shown))
+    return int(plan_rows.storages(shown).head[order.storages[turn - 1]])
+
+
+def _show_turn(shown: Shown, turn: int) -> None:
+    state.choose(turn=turn, selected=shown.plan.tensor_ids[_row_placed(shown, turn)], marked="", search="")

@@ -471,8 +471,14 @@ export class Chart {
 
   /** Centre the window on a point of the data and keep the zoom. */
   lookAt({ t, v }) {
-    const { t0, t1, v0, v1 } = this.win, dt = t - (t0 + t1) / 2, dv = v - (v0 + v1) / 2;
-    Object.assign(this.win, { t0: t0 + dt, t1: t1 + dt, v0: v0 + dv, v1: v1 + dv });
+    const { t0, t1, v0, v1 } = this.win;
+    this.pan(this.win, { t: (t0 + t1) / 2 - t, v: (v0 + v1) / 2 - v });
+  }
+
+  /** Move the picture by `t` steps and `v` along the other axis, from its position in the window `from`. */
+  pan(from, { t, v }) {
+    const { t0, t1, v0, v1 } = from;
+    Object.assign(this.win, { t0: t0 - t, t1: t1 - t, v0: v0 - v, v1: v1 - v });
     this.moved();
   }
 

@@ -113,13 +113,9 @@ export class ChartInput {
       chart.soon("over");
       return;
     }
-    const { t, v } = chart.plane.delta(dx, dy), { t0, t1, v0, v1 } = drag.win;
-    if (drag.ghost) {
-      chart.moveGhost(drag.ghost, { t, v });
-      return;
-    }
-    Object.assign(chart.win, { t0: t0 - t, t1: t1 - t, v0: v0 - v, v1: v1 - v });
-    chart.moved();
+    const distance = chart.plane.delta(dx, dy);
+    if (drag.ghost) chart.moveGhost(drag.ghost, distance);
+    else chart.pan(drag.win, distance);
   }
 
   onUp(event) {
@@ -160,13 +156,10 @@ export class ChartInput {
 
   onPinch() {
     const { chart, pinch } = this, { middle, apart } = this.spread(), { win, under, steps, levels } = pinch;
-    const factor = pinch.apart / Math.max(FINGERS, apart), { t, v } = under, w = chart.win;
-    Object.assign(w, win);
-    if (steps) Object.assign(w, { t0: t + (win.t0 - t) * factor, t1: t + (win.t1 - t) * factor });
-    if (levels) Object.assign(w, { v0: v + (win.v0 - v) * factor, v1: v + (win.v1 - v) * factor });
-    const now = chart.plane.at(...middle), dt = t - now.t, dv = v - now.v;
-    Object.assign(w, { t0: w.t0 + dt, t1: w.t1 + dt, v0: w.v0 + dv, v1: w.v1 + dv });
-    chart.moved();
+    Object.assign(chart.win, win);
+    chart.zoom(pinch.apart / Math.max(FINGERS, apart), under, { steps, levels });
+    const now = chart.plane.at(...middle);
+    chart.pan(chart.win, { t: now.t - under.t, v: now.v - under.v });
   }
 
   /** Return the midpoint of two fingers, their distance, and their distance along x and y. */
