@@ -64,6 +64,20 @@ def test_figures_are_formatted_as_in_python(sheet: Page, n: int) -> None:
     assert shown_text == [numbers.short_bytes(n), numbers.full_bytes(n), numbers.offset(n)]
 
 
+@pytest.mark.parametrize(
+    ("every", "tick", "label"),
+    [
+        (2**27, 11 * 2**27, "1,408 MiB"),
+        (2**30, 2**31, "2 GiB"),
+        (512, 1536, "1,536 B"),
+        (1, 2**41 + 1, "0x20000000001"),
+    ],
+)
+def test_ticks_of_an_axis_have_one_unit_and_exact_numbers(sheet: Page, every: int, tick: int, label: str) -> None:
+    ticks = "([every, tick]) => tmmuCanvas.words.byteLabels(every, tick, 14)(tick)"
+    assert sheet.evaluate(ticks, [every, tick]) == label
+
+
 def test_foreign_bytes_are_rejected(sheet: Page) -> None:
     message = sheet.evaluate("() => { try { tmmuCanvas.decode(new Uint8Array(64)); } catch (e) { return e.message; } }")
     assert message == "these bytes are not a packed plan"

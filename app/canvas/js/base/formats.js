@@ -1,6 +1,6 @@
 // Number formats, equal to app/texts/numbers.py (tests/app/canvas/test_chart.py compares them).
 
-const UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+export const UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
 
 /** Format a whole number of bytes with at least three digits, rounded half up: "1.50 MiB". */
 export function shortBytes(count) {
@@ -25,8 +25,6 @@ function threeDigits(hundredths) {
   return `${hundredths / 100n}.${String(hundredths % 100n).padStart(2, "0")}`;
 }
 
-/** Format bytes without trailing zeros, for axes: "4 MiB". */
-export const tickBytes = (n) => shortBytes(n).replace(/\.0+ /, " ").replace(/(\.\d*[1-9])0+ /, "$1 ");
 export const grouped = (n) => BigInt(n).toLocaleString("en-US");
 export const fullBytes = (n) => (BigInt(n) < 1024n ? `${grouped(n)} B` : `${shortBytes(n)} (${grouped(n)} B)`);
 export const offsetWords = (n) => `${grouped(n)} (0x${BigInt(n).toString(16).toUpperCase()})`;

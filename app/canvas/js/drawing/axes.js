@@ -4,7 +4,7 @@ import { PHASE_COLOURS } from "../base/colours.js";
 import { LETTER } from "../base/theme.js";
 import { sharp } from "../base/plane.js";
 import { stroke } from "./picture.js";
-import { grouped, shortened, stepName, tickBytes } from "../base/formats.js";
+import { grouped, shortened, stepName, UNITS } from "../base/formats.js";
 
 /** Return the smallest of 1, 2, 5 × 10^k that is at least `least`. */
 function tens(least) {
@@ -16,16 +16,14 @@ function tens(least) {
 const twos = (least) => 2 ** Math.max(0, Math.ceil(Math.log2(Math.max(least, 1))));
 
 /**
- * Return a function that formats the labels of ticks that are `every` bytes apart, so that all labels differ: "1.25 GiB"
- * if three digits suffice, else whole bytes in decimal or, if decimal numbers are too wide, in hexadecimal.
+ * Return a function that formats the labels of ticks that are `every` bytes apart, all in the largest unit in which they
+ * are whole numbers; if these are wider than `letters`, in hexadecimal.
  */
 export function byteLabels(every, highest, letters) {
-  let unit = 1;
-  while (unit * 1024 <= highest) unit *= 1024;
-  const last = highest / unit >= 100 ? 1 : highest / unit >= 10 ? 0.1 : 0.01; // value of the third digit
-  if (every >= last * unit) return tickBytes;
-  const room = grouped(highest).length + 2 <= letters;
-  return room ? (n) => `${grouped(n)} B` : (n) => `0x${n.toString(16).toUpperCase()}`;
+  let size = 1, unit = 0;
+  for (; size * 1024 <= every; size *= 1024) unit++;
+  const label = (n) => `${grouped(n / size)} ${UNITS[unit]}`;
+  return label(Math.ceil(highest / size) * size).length <= letters ? label : (n) => `0x${n.toString(16).toUpperCase()}`;
 }
 
 /** Return the ticks of both axes as {px, text, more}. The text `more` is drawn only if there is space. */
