@@ -82,22 +82,22 @@ def _late(model: OrderModel, given: I64) -> I64:
         for unit in ready.units:
             if unit == chosen:
                 continue
-            change = _taken_back(counters, unit)
+            change = _undo_unit(counters, unit)
             for node in model.units[unit]:
                 for s in model.touches[node]:
                     left[s] -= 1
             if change < 0:
                 chosen = unit
                 break
-        _taken_back(counters, chosen)
+        _undo_unit(counters, chosen)
         done[chosen] = True
         order.append(chosen)
         ready.advance(chosen)
     return np.array(order[::-1], np.int64)
 
 
-def _taken_back(counters: Counters, unit: int) -> int:
-    """Count the touches of a unit in ``left``; return the live bytes before it less those after it."""
+def _undo_unit(counters: Counters, unit: int) -> int:
+    """Restore the counters to before the unit, which ran last; return the live bytes before it minus those after it."""
     change, left = 0, counters.left
     for node in counters.units[unit]:
         for s in counters.touches[node]:

@@ -47,9 +47,9 @@ class OrderStates:
         self.all = (1 << count) - 1
         self.tried = 0
         """Number of expansions so far."""
-        variable = sorted({int(a) for a, size in zip(model.arena, model.size, strict=True) if size})
-        self.arena_of = [variable.index(a) if a in variable else 0 for a in model.arena.tolist()]
-        self.width = max(1, len(variable))
+        used_arenas = sorted({int(a) for a, size in zip(model.arena, model.size, strict=True) if size})
+        self.arena_of = [used_arenas.index(a) if a in used_arenas else 0 for a in model.arena.tolist()]
+        self.width = max(1, len(used_arenas))
         self.constant = int(model.constant.sum())
         self.size, self.held, self.initial = model.size.tolist(), model.held.tolist(), model.initial.tolist()
         self.touched_by = model.touched_by.tolist()

@@ -32,8 +32,7 @@ class PlanInput:
     graph: Graph
     """The graph, with an ``execution_order``. Planning it with default options gives the same plan and hash.
 
-    Therefore its field ``planner`` names a planner that is not the default, and its field ``alignment`` the alignment
-    that all arenas share.
+    For this, its fields ``planner`` and ``alignment`` are set where the values are not the defaults.
     """
     planner: str = "slots"
     options: Mapping[str, Any] = field(default_factory=dict)

@@ -30,8 +30,8 @@ class Choice:
 
     drops: I64
     """Ascending codes. ``position · storages + storage``: the storage is dropped after the node at the position.
-    ``−1 − edge`` (an index into ``model.in_idx``): after each recomputing run of the edge's node, the storage of the
-    edge is dropped, as soon as the node of the given order has run.
+    ``−1 − edge`` (an index into ``model.in_idx``): the edge's node is recomputed for a node of the given order; when
+    that node has run, the storage of the edge is dropped.
     """
     away: NDArray[np.bool_]
     """Shape (storages,): offloaded and copied back, instead of recomputed."""

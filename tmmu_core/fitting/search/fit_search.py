@@ -114,26 +114,26 @@ class _FitSearch:
     def run(self) -> Fitted:
         bound = self.bound()
         if self.fits(self.start):
-            return self.ended("fits", bound)
+            return self.result_of("fits", bound)
         impossible = self.capacity.over(bound.bytes_of) > 0
         if impossible and self.allowed.max_cost is None:
             self.change_planner()
-            return self.ended("cannot", bound)
+            return self.result_of("cannot", bound)
         for step in (self.change_planner, self.change_order, self.add_permissions, self.lower_alignment):
             step()
             if self.fits(self.best):
-                return self.ended("fits", bound)
+                return self.result_of("fits", bound)
             if self.watch.stopped:
-                return self.ended("cannot" if impossible else "open", bound)
+                return self.result_of("cannot" if impossible else "open", bound)
         bound, proven = self.final_bound(bound)
         total = self.capacity.total
         impossible = self.capacity.over(bound.bytes_of) > 0 or (total is not None and proven > total)
         if impossible and self.allowed.max_cost is None:
-            return self.ended("cannot", bound, proven)
+            return self.result_of("cannot", bound, proven)
         self.recompute_and_offload()
         if not self.fits(self.best) and "sizes" in self.allowed.kinds and not self.watch.stopped:
             self.try_smaller_sizes()
-        return self.ended("fits" if self.fits(self.best) else "cannot" if impossible else "open", bound, proven)
+        return self.result_of("fits" if self.fits(self.best) else "cannot" if impossible else "open", bound, proven)
 
     def bound(self) -> LowerBound:
         """Return the initial lower bound; if sizes can shrink, the bound at the smallest sizes."""
@@ -166,7 +166,7 @@ class _FitSearch:
         return self.capacity.fits(candidate.plan)
 
     def final_bound(self, bound: LowerBound) -> tuple[LowerBound, int]:
-        """Return the bound with storages that no move drops, or with the proof over all orders if no move drops any."""
+        """Return the bound raised by storages that no move drops, and the proven bytes of all orders (0 if unknown)."""
         kinds = self.allowed.kinds
         if kinds & {"sizes", "alignment"}:
             return bound, 0
@@ -179,7 +179,7 @@ class _FitSearch:
             return bound, 0
         return with_order(bound, self.order.needs), self.order.total
 
-    def ended(self, answer: Answer, bound: LowerBound, proven: int = 0) -> Fitted:
+    def result_of(self, answer: Answer, bound: LowerBound, proven: int = 0) -> Fitted:
         if answer == "fits":
             self.leave_out_small_moves()
         return Fitted(
@@ -192,7 +192,7 @@ class _FitSearch:
             tuple(self.seen),
             self.flops,
             self.watch.stopped,
-            self.limiting(answer),
+            self.limiting_operators(answer),
             self.allowed,
         )
 
@@ -213,8 +213,8 @@ class _FitSearch:
             if self.fits(candidate):
                 self.best = candidate
 
-    def limiting(self, answer: Answer) -> tuple[UnknownOperator, ...]:
-        """Return the unknown operators, where known properties could improve the answer."""
+    def limiting_operators(self, answer: Answer) -> tuple[UnknownOperator, ...]:
+        """Return the operators whose properties are unknown, if knowing them could improve the answer."""
         if (answer == "fits" and not self.best.cost.weight) or (answer == "cannot" and self.order is None):
             return ()
         return unknown_operators(self.start.solution.liveness.timeline, self.allowed.kinds)
@@ -348,7 +348,7 @@ class _FitSearch:
         """Plan lists of moves of a kind until one fits. Return it, or the lowest candidate within the allowed cost."""
         lowest, is_small = base, len(base.plan_input.graph.nodes) <= SINGLE_MOVES_UP_TO
         fitting: Candidate | None = None
-        for number, moves in enumerate(self.offers(base, kind)):
+        for number, moves in enumerate(self.move_lists(base, kind)):
             if number >= MOST_TRIED or not self.watch(kind, number, MOST_TRIED):
                 break
             candidate = self.candidate(base, moves)
@@ -368,7 +368,7 @@ class _FitSearch:
                 lowest = alone
         return lowest
 
-    def offers(self, base: Candidate, kind: Kind) -> Iterator[tuple[Move, ...]]:
+    def move_lists(self, base: Candidate, kind: Kind) -> Iterator[tuple[Move, ...]]:
         """Yield the lists of moves of a kind; under a cost limit, also the lowest within it."""
         for moves in proposing(kind).lower(base.plan_input, self.capacity, self.watch):
             if self.exceeds_cost(total_cost((*base.moves, *moves))):
@@ -391,14 +391,14 @@ class _FitSearch:
         for number in range(MOST_SINGLE_MOVES):
             if not self.watch(f"{kind}, one by one", number, MOST_SINGLE_MOVES):
                 break
-            offers = [
+            move_lists = [
                 move
                 for move in proposing(kind).single_moves(plan_input)
                 if move.bytes > 0 and not self.exceeds_cost(total_cost((*base.moves, *moves, move)))
             ]
-            if not offers:
+            if not move_lists:
                 break
-            best = min(offers, key=lambda move: (Fraction(move.cost.weight, move.bytes), -move.bytes, move.what))
+            best = min(move_lists, key=lambda move: (Fraction(move.cost.weight, move.bytes), -move.bytes, move.what))
             plan_input, moves = apply_moves(plan_input, (best,)), (*moves, best)
             if not self.capacity.over(extents_of(plan_input)):
                 break

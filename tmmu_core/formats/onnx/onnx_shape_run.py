@@ -143,14 +143,14 @@ def points_to_try(sizes: Sizes) -> list[dict[str, int]]:
 def _run_child(request: bytes) -> dict[str, Any]:
     """Return the subprocess's response; ``failed`` if it ended without one."""
     seconds, memory = limits.ceiling(limits.RUN_SECONDS), limits.ceiling(limits.RUN_BYTES)
-    late = f"the run took more than {seconds} seconds of processor time (--max-{limits.RUN_SECONDS.name})"
+    out_of_time = f"the run took more than {seconds} seconds of processor time (--max-{limits.RUN_SECONDS.name})"
     try:
         child = run_module(CHILD, [str(seconds), str(memory)], request, WAIT * seconds)
         if ended_by_limit(child.returncode):
-            return {"failed": late}
+            return {"failed": out_of_time}
         answer: dict[str, Any] = json.loads(child.stdout)
     except subprocess.TimeoutExpired:
-        return {"failed": late}
+        return {"failed": out_of_time}
     except (OSError, ValueError):
         return {"failed": f"the run ended without a result, perhaps out of memory (--max-{limits.RUN_BYTES.name})"}
     return answer
