@@ -184,6 +184,25 @@ def overlapping(step: Any, first: Tensor, second: Tensor, row: Tensor) -> Tensor
     return (step.body(first) + second + row).square().mean()
 
 
+def several(step: Any, x: Tensor) -> tuple[Tensor, ...]:
+    """The caller has a gradient for each of these results."""
+    made = step.body(x)
+    return made, made, made.t(), made[:, :8], x.view(-1), step.body[0][0].weight
+
+
+def cached(step: Any, x: Tensor) -> Tensor:
+    """Attributes that change in each step but not its operators."""
+    step.calls += 1
+    if len(x) not in step.cache:
+        step.length, step.cache[len(x)] = len(x), torch.arange(32.0).cos()
+    step.results.append(step.body(x) * step.cache[step.length])
+    return step.results[-1].square().mean()
+
+
+def with_cache() -> nn.Module:
+    return Step(cached, body=blocks(), calls=0, cache={}, results=[])
+
+
 def halves() -> tuple[Tensor, ...]:
     both = torch.randn(96, 64)
     return both[:, :32], both[:, 32:], torch.randn(1, 32).expand(ROWS)
@@ -210,7 +229,7 @@ STEPS: dict[str, tuple[Callable[[], nn.Module], Callable[[], Any]]] = {
         lambda: Step(accumulated, body=blocks(nn.BatchNorm1d(128), nn.ReLU(inplace=True))),
         lambda: torch.randn(ROWS),
     ),
-    "autocast": (lambda: Step(autocast, body=blocks()), lambda: torch.randn(ROWS)),
+    "autocast, small groups": (lambda: Step(autocast, body=blocks(nn.GroupNorm(64, 128))), lambda: torch.randn(ROWS)),
     "checkpoint with dropout": (lambda: Step(checkpointed, body=blocks(nn.Dropout(0.2))), lambda: torch.randn(ROWS)),
     "in-place operators and a mutated input": (lambda: Step(in_place, body=blocks()), lambda: torch.randn(ROWS)),
     "random numbers of every kind": (lambda: Step(noisy, body=blocks(nn.AlphaDropout(0.1))), lambda: torch.randn(ROWS)),
@@ -238,6 +257,8 @@ STEPS: dict[str, tuple[Callable[[], nn.Module], Callable[[], Any]]] = {
     ),
     "distributions, assigned buffers and a compiled part": (distribution, lambda: torch.randn(ROWS)),
     "inputs of one storage": (lambda: Step(overlapping, body=blocks()), halves),
+    "one result twice, views and a parameter": (lambda: Step(several, body=blocks()), lambda: torch.randn(ROWS)),
+    "a cache and a log": (with_cache, lambda: torch.randn(ROWS)),
     "hooks": (hooked, lambda: torch.randn(ROWS)),
     "tied embeddings": (tied, lambda: torch.randint(64, (96,))),
 }
@@ -278,15 +299,53 @@ def test_sparse_input_is_refused_by_name() -> None:
         tmmu.fit(step, "1GiB", example_inputs={"x": torch.randn(ROWS), "edges": torch.eye(96).to_sparse()})
 
 
-def test_attribute_that_the_next_step_reads_is_refused_by_name() -> None:
+def moving_mean(step: Any, made: Tensor) -> Tensor:
+    step.state = 0.9 * step.state + 0.1 * made.detach().mean(0)
+    return made - step.state
+
+
+def counted(step: Any, made: Tensor) -> Tensor:
+    step.state += 1
+    return made * step.state
+
+
+def listed(step: Any, made: Tensor) -> Tensor:
+    step.state.append(0.5)
+    return made * sum(step.state)
+
+
+@pytest.mark.parametrize(
+    ("run", "state"), [(moving_mean, torch.zeros(32)), (counted, 0), (listed, [])], ids=["tensor", "counter", "list"]
+)
+def test_attribute_that_the_next_step_reads_is_refused_by_name(run: Callable[..., Any], state: Any) -> None:
+    module = Step(lambda step, x: run(step, step.body(x)).square().mean(), body=blocks()).train()
+    object.__setattr__(module, "state", state)
+    before = str(state)
+    with pytest.raises(tmmu.TmmuError, match=r"attribute 'state'(.|\n)*register_buffer"):
+        tmmu.fit(module, "1GiB", example_inputs=torch.randn(ROWS))
+    assert str(module.state) == before
+
+
+def test_forward_pass_that_changes_between_traces_is_refused_with_both_lines() -> None:
+    numbers = iter(range(100))
+    module = Step(lambda step, x: (step.body(x) * next(numbers)).square().mean(), body=blocks()).train()
+    fit = tmmu.fit(module, "1GiB", example_inputs=torch.randn(ROWS))
+    with pytest.raises(tmmu.TmmuError, match=r"two traces of the module differ: 'mul = .* now"):
+        fit.check()
+
+
+@pytest.mark.parametrize("name", ["seed", "fork_rng"])
+def test_forward_pass_that_sets_the_state_of_the_generator_is_refused(name: str) -> None:
     def run(step: Any, x: Tensor) -> Tensor:
-        step.mean = 0.9 * step.mean + 0.1 * step.body(x).detach().mean(0)
-        return (step.body(x) - step.mean).square().mean()
+        torch.random.fork_rng() if name == "fork_rng" else torch.manual_seed(0)
+        return step.body(x).square().mean()
 
     module = Step(run, body=blocks()).train()
-    object.__setattr__(module, "mean", torch.zeros(32))
-    with pytest.raises(tmmu.TmmuError, match=r"attribute 'mean'(.|\n)*register_buffer"):
-        tmmu.fit(module, "1GiB", example_inputs=torch.randn(ROWS))
+    x, before = torch.randn(ROWS), torch.get_rng_state()
+    with pytest.raises(tmmu.TmmuError, match=r"calls torch.random.(manual_seed|fork_rng)"):
+        tmmu.fit(module, "1GiB", example_inputs=x)
+    assert tmmu.plan(module, example_inputs=x).mode == "backward"
+    assert torch.equal(before, torch.get_rng_state())
 
 
 def test_compiled_steps_set_parameters_and_buffers_as_eager_mode_does() -> None:

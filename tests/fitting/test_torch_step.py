@@ -5,6 +5,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pytest
 
 pytest.importorskip("torch", reason="PyTorch is not installed: make test-torch")
@@ -251,12 +252,19 @@ def test_optimizer_of_some_parameters_has_states_for_these_only() -> None:
 
 def test_layers_add_up_to_parameters_and_activations() -> None:
     module, x = step("perceptron with dropout")
-    rows = fitted(module, x, 85).layers()
+    fit = fitted(module, x, 85)
+    rows = fit.layers()
     assert sum(row["parameters"] for row in rows.values()) == sum(each.nbytes for each in module.parameters())
     assert rows["0.0"]["parameters"] == 4 * (64 * 256 + 256)
     assert sum(row["recomputed"] for row in rows.values()) > 0
     for row in rows.values():
         assert row["activations"] == row["kept"] + row["recomputed"] + row["offloaded"]
+    base = {each.id: each.view.base_tensor_uid if each.view else each.id for each in fit.graph.tensors}
+    later = [node for node in fit.graph.nodes if node.phase == "backward" and node.instr != "tangent"]
+    made = {name for node in fit.graph.nodes if node.phase == "forward" for name in node.outputs}
+    read = made & {base[name] for node in later for name in node.inputs}
+    sizes = [np.prod(each.shape) * np.dtype(each.dtype).itemsize for each in fit.graph.tensors if each.id in read]
+    assert sum(row["kept"] for row in rows.values()) == sum(sizes)
 
 
 def test_layers_and_peak_count_every_live_byte_at_the_peak_once() -> None:
@@ -358,9 +366,10 @@ def test_inductor_is_rejected_by_name(backend: Any) -> None:
         found.compile(backend=backend)
 
 
-def test_reserve_lowers_the_capacity() -> None:
+@pytest.mark.parametrize("reserve", ["256KiB", "25 %"])
+def test_reserve_lowers_the_capacity(reserve: str) -> None:
     module, x = step("attention")
-    found = tmmu.fit(module, "1MiB", example_inputs=x, loss=squared, reserve="256KiB")
+    found = tmmu.fit(module, "1MiB", example_inputs=x, loss=squared, reserve=reserve)
     assert found.fitted.capacity.limit_bytes == 768 * 1024
 
 
@@ -427,7 +436,8 @@ def test_largest_batch_of_a_step_that_grows_with_the_square_fits_and_the_next_do
         ({"length": [1, 8]}, "not a valid size"),
         ({"length": "8"}, "'length': '8' is not a valid size"),
         ({"length": 8.5}, "not a valid size"),
-        ({"length": torch.export.Dim("length")}, "not a valid size(.|\n)*a Dim with both bounds"),
+        ({"length": torch.export.Dim("length")}, "not a valid size(.|\n)*a bounded Dim"),
+        ({"length": (1, 10**12)}, "not a valid size(.|\n)*from 1 to"),
     ],
 )
 def test_dims_without_an_axis_or_a_valid_size_are_rejected(dims: Any, words: str) -> None:
@@ -480,11 +490,36 @@ def test_missing_inputs_are_rejected_with_the_option() -> None:
         tmmu.fit(module, "1GiB")
 
 
-def test_inputs_of_another_shape_are_rejected() -> None:
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (lambda x: x.numpy(), "the input 'x' is a ndarray, not a tensor"),
+        (lambda x: x[:0], "the input 'x' has no elements"),
+        (lambda x: x.double(), "addmm.default has operands of different dtypes: torch.float32, torch.float64"),
+    ],
+    ids=["array", "no rows", "dtype"],
+)
+def test_inputs_that_the_step_cannot_read_are_rejected(given: Callable[[torch.Tensor], Any], words: str) -> None:
     module, x = step("attention")
-    run = tmmu.fit(module, "1GiB", example_inputs=(x,), loss=squared).compile()
-    with pytest.raises(ValueError, match="Fit the module again"):
-        run(x[:1])
+    for make in (tmmu.plan, lambda *given: tmmu.fit(given[0], "1GiB", given[1])):
+        with pytest.raises(tmmu.TmmuError, match=words):
+            make(module[0], given(x))
+
+
+class Scaled(nn.Linear):
+    def forward(self, x: torch.Tensor, scale: torch.Tensor, power: int = 2) -> torch.Tensor:
+        return (super().forward(x) * scale).pow(power).mean()
+
+
+@pytest.mark.parametrize("example", [lambda x, y: (x, y), lambda x, y: {"scale": y, "x": x}], ids=["tuple", "dict"])
+def test_compiled_step_accepts_every_call_of_the_signature(example: Callable[..., Any]) -> None:
+    module, (x, y) = Scaled(8, 8).train(), torch.randn(2, 4, 8)
+    run = tmmu.fit(module, "1GiB", example_inputs=example(x, y)).compile()
+    for loss in (run(x, y), run(x, scale=y), run(scale=y, x=x), run(x, y, power=2)):
+        assert torch.equal(loss, module(x, y))
+    for given, words in (((x, y[:1]), r"scale = torch.float32 \(4, 8\), not"), ((x, y, 3), "power = None, not 3")):
+        with pytest.raises(ValueError, match=words):
+            run(*given)
 
 
 @torch.library.custom_op("tmmu_tests::doubled", mutates_args=())

@@ -14,7 +14,8 @@ from tmmu_core.graph.modules.module_paths import modules_of
 from tmmu_core.plans.figures.live_bytes import alive_at
 
 COLUMNS = ("parameters", "gradients", "optimizer_state", "activations", "kept", "recomputed", "offloaded", "at_peak")
-"""Figures of a module in bytes. ``activations``, which the backward pass reads, = kept + recomputed + offloaded.
+"""Figures of a module in bytes. ``activations`` = kept + recomputed + offloaded: results of the forward pass that the
+backward pass reads before or after the fit.
 ``at_peak``: results of the module's operators that are live at the peak, gradients included.
 """
 
@@ -33,7 +34,7 @@ def fitted_layers(fitted: Fitted, gradients: Mapping[str, str] | None = None) ->
     def add(path: str, column: str, size: int) -> None:
         found.setdefault(path, dict.fromkeys(COLUMNS, 0))[column] += size
 
-    tensors = {tensor.id: tensor for tensor in graph_before.tensors}
+    tensors = {tensor.id: tensor for tensor in (*graph_before.tensors, *graph_after.tensors)}
     liveness = fitted.start.solution.liveness
     first = {liveness.timeline.index.tensor_ids[row] for row in liveness.storages.head.tolist()}
     # An update in place has the bytes of the tensor that it updates: only the first tensor of a storage counts.
@@ -47,10 +48,10 @@ def fitted_layers(fitted: Fitted, gradients: Mapping[str, str] | None = None) ->
             add(_owner(tensor.id.rpartition(".")[0]), "optimizer_state", _bytes(tensor))
     kept_names, module = _read_in_backward(graph_after), _module_of_node(graph_before)
     away = {node.offloads for node in graph_after.nodes if node.offloads}
-    makers = {name: node for node in graph_before.nodes for name in node.outputs}
-    for name in sorted(_read_in_backward(graph_before)):
+    makers = {name: node for node in graph_after.nodes for name in node.outputs}
+    for name in sorted(_read_in_backward(graph_before) | kept_names):
         maker = makers.get(name)
-        if maker is None or maker.phase != "forward" or tensors[name].persistent:
+        if maker is None or maker.phase != "forward" or maker.offloads or tensors[name].persistent:
             continue
         size, path = _bytes(tensors[name]), module[maker.node_id]
         add(path, "activations", size)

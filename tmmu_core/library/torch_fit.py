@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -21,7 +22,7 @@ from tmmu_core.fitting.problem.planner_calls import initial_candidate
 from tmmu_core.fitting.search.sized_graph import sized_graph
 from tmmu_core.formats.pytorch.caching_allocator import reserved_peak
 from tmmu_core.graph.model import ONE_MEMORY, Dim, Graph
-from tmmu_core.library.arguments import Amount, Capacities, Share, allowed_moves, amount_of_bytes
+from tmmu_core.library.arguments import Amount, Capacities, Share, allowed_moves, amount_of_bytes, ratio
 from tmmu_core.library.fit_result import Fit
 from tmmu_core.library.plan_result import Plan
 from tmmu_core.planners.problem import Progress
@@ -175,7 +176,13 @@ class TorchModel:
         def resized(value: Any) -> Any:
             if value.dim() <= axis or value.shape[axis] != rows:
                 return value
-            return value.index_select(axis, torch.arange(size, device=value.device) % rows).detach()
+            try:
+                return value.index_select(axis, torch.arange(size, device=value.device) % rows).detach()
+            except RuntimeError as error:
+                raise UnreadableInput(
+                    f"dims: inputs of {size:,} rows along axis {axis} cannot be allocated.",
+                    hint="Give a smaller size, or inputs made in tmmu.fake_tensors().",
+                ) from error
 
         return replace(self, example_inputs=tree_map_only(torch.Tensor, resized, self.example_inputs))
 
@@ -259,10 +266,10 @@ def _ends(name: str, given: Any) -> tuple[int, int]:
     is_dim = hasattr(given, "min") and not isinstance(given, Integral)  # numbers of NumPy have a method ``min``
     ends = (given.min, given.max) if is_dim else given if isinstance(given, tuple) else (given, given)
     is_pair = len(ends) == 2 and all(isinstance(each, Integral) for each in ends)
-    if not isinstance(name, str) or not is_pair or not 1 <= ends[0] <= ends[1]:
+    if not isinstance(name, str) or not is_pair or not 1 <= ends[0] <= ends[1] < 2**31:
         raise UnreadableInput(
             f"dims: {name!r}: {given!r} is not a valid size.",
-            hint="A name is a text. A size is a number ≥ 1, a pair (least, greatest), or a Dim with both bounds ≥ 1.",
+            hint="Names are texts. A size is a number from 1 to 2**31 - 1, a pair (least, greatest), or a bounded Dim.",
         )
     return int(ends[0]), int(ends[1])
 
@@ -284,8 +291,10 @@ def fit_sized(
         raise UnreadableInput(
             "a step of PyTorch has one memory.", hint='Give its capacity as a number or a text such as "24GiB".'
         )
-    free = amount_of_bytes("capacity", capacity) - amount_of_bytes("reserve", reserve)
-    limits = Capacity(max(0, free)), allowed
+    total = amount_of_bytes("capacity", capacity)
+    is_share = isinstance(reserve, str) and reserve.strip().endswith("%")
+    reserved = math.ceil(ratio("reserve", reserve) * total) if is_share else amount_of_bytes("reserve", reserve)
+    limits = Capacity(max(0, total - reserved)), allowed
     if dims is not None and not isinstance(dims, Mapping):
         raise UnreadableInput(f"dims: {dims!r} is not a dict from dimension to size.", hint=GIVE_DIMS)
     if dims or largest is not None:
@@ -316,13 +325,12 @@ def trace_step(model: TorchModel) -> Any:
 
 def _arguments(model: TorchModel) -> tuple[Any, Any, str]:
     """Return the module with its loss, its call, and its name."""
-    from tmmu_core.formats.pytorch.joint_graph.fx_trace import Call, chosen, names_of_inputs
+    from tmmu_core.formats.pytorch.joint_graph.fx_trace import Call, chosen
 
     module, given = getattr(model.module, "_orig_mod", model.module), model.example_inputs
     kwargs = dict(given) if isinstance(given, Mapping) else {}
     args = () if isinstance(given, Mapping) else tuple(given) if isinstance(given, Sequence) else (given,)
-    call = Call(args, kwargs, names_of_inputs(module, args, kwargs))
-    return chosen(module, model.loss), call, module._get_name()
+    return chosen(module, model.loss), Call.of(module, args, kwargs), module._get_name()
 
 
 def module_moves(allow: str | Iterable[str] | None, max_cost: Share | None) -> Allowed:

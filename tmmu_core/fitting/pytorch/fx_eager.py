@@ -23,13 +23,13 @@ from tmmu_core.formats.pytorch.joint_graph.fx_fake_tensors import (
     StandIns,
     as_written,
     mode_of,
-    tensors_kept,
+    state_kept,
     value_checks_skipped,
     without_cudnn,
 )
 from tmmu_core.formats.pytorch.joint_graph.fx_joint import WRAPPER
 from tmmu_core.formats.pytorch.joint_graph.fx_kernels import with_real_storage
-from tmmu_core.formats.pytorch.joint_graph.fx_trace import TRACING, Call, not_traceable, refuse_layouts
+from tmmu_core.formats.pytorch.joint_graph.fx_trace import TRACING, Call, not_traceable, refuse_inputs
 from tmmu_core.graph.model import GRAPH_SCHEMA, Graph, Node, Origin, Phase, Role, Tensor
 
 
@@ -38,7 +38,7 @@ def eager_step(module: Any, call: Call, name: str, optimizer: Optimizer | None =
 
     Raises ``UnreadableInput`` if the step cannot run without data, or has no backward pass.
     """
-    refuse_layouts(module, call, name)
+    refuse_inputs(module, call, name)
     leaves = tree_leaves((call.args, call.kwargs))
     mode = mode_of([*module.parameters(), *module.buffers(), *leaves])
     stand_ins = StandIns(mode, real=True)
@@ -46,7 +46,7 @@ def eager_step(module: Any, call: Call, name: str, optimizer: Optimizer | None =
         TRACING,
         mode,
         value_checks_skipped(),
-        tensors_kept(module),
+        state_kept(module),
         as_written(module),
         without_cudnn(module),
         stand_ins.inside(module),

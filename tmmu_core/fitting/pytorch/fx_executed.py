@@ -5,6 +5,7 @@ step runs the functional graph as it is, so here nothing is folded and nothing i
 caller or the autograd engine holds (inputs, results, tangents, gradients) live to the last step.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,10 +15,11 @@ import torch
 from torch._functorch._aot_autograd import descriptors
 
 from tmmu_core.base.errors import UnreadableInput
-from tmmu_core.formats.pytorch.joint_graph.fx_joint import Draft, Reading
+from tmmu_core.formats.pytorch.joint_graph.fx_joint import TANGENT, Draft, Reading
 from tmmu_core.formats.pytorch.joint_graph.fx_patterns import ends_of
 from tmmu_core.formats.pytorch.joint_graph.fx_trace import not_traceable
-from tmmu_core.graph.model import Graph
+from tmmu_core.graph.dtypes import tensor_bytes
+from tmmu_core.graph.model import Graph, Tensor
 
 
 @dataclass(frozen=True)
@@ -48,8 +50,6 @@ def read_executed(joint: Any, mode: Any, name: str, input_names: Sequence[str] =
         placeholders = [node for node in joint.graph.nodes if node.op == "placeholder"]
         try:
             reading.run(*[node.meta.get("val") for node in placeholders], enable_io_processing=False)
-        except UnreadableInput:
-            raise
         except Exception as error:  # whatever a fake kernel raises
             raise not_traceable(error, name) from error
     if not reading.tangents or not reading.backward:
@@ -186,3 +186,26 @@ def with_random_state(graph: Graph, state_bytes: int, ending: str) -> Graph:
         for tensor in graph.tensors
     )
     return msgspec.structs.replace(graph, tensors=tensors)
+
+
+def with_gradients_of_results(graph: Graph, result_bytes: Sequence[int]) -> Graph:
+    """Return ``graph`` with the gradients of results that are no tangents: the caller holds them in the backward pass.
+
+    The joint graph has one tangent for results of one storage, and none for views of inputs and for parameters.
+    """
+    sizes = Counter(result_bytes)
+    tensors = {tensor.id: tensor for tensor in graph.tensors}
+    first = [node for node in graph.nodes if node.instr == TANGENT]
+    tangents = [tensors[node.outputs[-1]] for node in first]
+    sizes -= Counter(tensor_bytes(tuple(map(int, each.shape)), each.dtype) for each in tangents)
+    if not sizes:
+        return graph
+    made = [Tensor(f"gradient_of_result_{k}", (size,), "uint8", "gradient") for k, size in enumerate(sizes.elements())]
+    names = tuple(each.id for each in made)
+    tangent = msgspec.structs.replace(first[0], outputs=(*first[0].outputs, *names))
+    return msgspec.structs.replace(
+        graph,
+        tensors=(*graph.tensors, *made),
+        nodes=tuple(tangent if node is first[0] else node for node in graph.nodes),
+        outputs=(*graph.outputs, *names),
+    )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import zip_longest
 from typing import Any
 
 import torch
@@ -13,14 +14,14 @@ from torch.utils._pytree import tree_leaves
 
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.fitting.pytorch.fx_eager import eager_step
-from tmmu_core.fitting.pytorch.fx_executed import Executed, read_executed, with_random_state
+from tmmu_core.fitting.pytorch.fx_executed import Executed, read_executed, with_gradients_of_results, with_random_state
 from tmmu_core.fitting.pytorch.fx_live_bytes import LiveBytes
 from tmmu_core.fitting.pytorch.fx_optimizer import Optimizer, make_optimizer, parameters_of, with_optimizer
 from tmmu_core.fitting.pytorch.fx_rebuild import split, state_bytes
 from tmmu_core.fitting.pytorch.fx_runtime import generator_state, set_generator_state
 from tmmu_core.fitting.recompute.write_graph import STATE
-from tmmu_core.formats.pytorch.joint_graph.fx_fake_tensors import as_written, tensors_kept
-from tmmu_core.formats.pytorch.joint_graph.fx_trace import Call, exported
+from tmmu_core.formats.pytorch.joint_graph.fx_fake_tensors import as_written, state_kept, state_set
+from tmmu_core.formats.pytorch.joint_graph.fx_trace import Call, exported, reads_state
 from tmmu_core.graph.model import Graph
 
 
@@ -34,14 +35,19 @@ class TorchStep:
     name: str
     optimizer: Optimizer | None
     executed: Executed
+    code: str
+    """Code of the joint graph."""
+    result_bytes: tuple[int, ...]
+    """Bytes of each result that needs a gradient."""
 
     @cached_property
     def graph(self) -> Graph:
-        """The step as AOTAutograd runs it, with the optimizer's part."""
-        return self._with_optimizer(self.executed)
+        """The step as AOTAutograd runs it, with the caller's and the optimizer's part."""
+        return self._whole(self.executed)
 
-    def _with_optimizer(self, executed: Executed) -> Graph:
-        return with_optimizer(executed.graph, self.module, executed.gradients, self.optimizer)
+    def _whole(self, executed: Executed) -> Graph:
+        graph = with_gradients_of_results(executed.graph, self.result_bytes)
+        return with_optimizer(graph, self.module, executed.gradients, self.optimizer)
 
     @property
     def eager(self) -> Graph:
@@ -69,10 +75,10 @@ class TorchStep:
 
         def partition_fn(joint: Any, _inputs: Any, *, num_fwd_outputs: int, **_: Any) -> tuple[Any, Any]:
             values = [node.meta.get("val") for node in joint.graph.nodes if node.op == "placeholder"]
-            mode = next((each.fake_mode for each in values if hasattr(each, "fake_mode")), contextlib.nullcontext())
+            mode = next((each.fake_mode for each in values if hasattr(each, "fake_mode")), nullcontext())
             executed = read_executed(joint, mode, self.name, self.call.input_names)
             is_this_step = executed.graph == self.executed.graph
-            after = fitted if is_this_step else refit(self._with_optimizer(executed))
+            after = fitted if is_this_step else refit(self._whole(executed))
             return split(joint, executed, after, num_fwd_outputs)
 
         return partition_fn
@@ -85,23 +91,41 @@ class TorchStep:
         _refuse_backend(backend)
         self._refuse_without_data()
         compiler = boxed_nop if backend == "eager" else backend
-        with exported(self.module, self.call, self.name, stand_in=False) as (joint, _):
+        with exported(self.module, self.call, self.name, stand_in=False) as (joint, _, _):
+            self._refuse_other_graph(joint.graph_module.code)
             run = aot_compile_joint_with_descriptors(
                 joint, partition_fn=partition_fn, fw_compiler=compiler, bw_compiler=compiler
             )
             parameters, buffers = list(joint.params_spec), list(joint.buffers_spec)
-        module, wanted = self.module, _signature((self.call.args, self.call.kwargs))
+        module = self.module
 
         def step(*args: Any, **kwargs: Any) -> Any:
-            given = _signature((args, kwargs))
-            if given != wanted:
-                raise ValueError(
-                    f"The step is fitted for inputs {wanted}, not {given}. Fit the module again for these inputs."
-                )
+            given = Call.of(module.module, args, kwargs)
+            self._refuse_other_inputs(given)
             state = [module.get_parameter(name) for name in parameters] + [module.get_buffer(name) for name in buffers]
-            return run(*state, *args, **kwargs)
+            return run(*state, *given.args, **given.kwargs)
 
         return step
+
+    def _refuse_other_graph(self, code: str) -> None:
+        if code != self.code:
+            pairs = zip_longest(self.code.splitlines(), code.splitlines())
+            one, other = next(pair for pair in pairs if pair[0] != pair[1])
+            raise UnreadableInput(
+                f"two traces of the module differ: {str(one).strip()!r} in the fit, {str(other).strip()!r} now.",
+                source=self.name,
+                hint="Fit the module again after a change. Its forward pass must not depend on values of Python that "
+                "change, such as random.random() or a counter: pass them as tensors.",
+            )
+
+    def _refuse_other_inputs(self, given: Call) -> None:
+        wanted, found = _described(self.call), _described(given)
+        if wanted != found:
+            name = next(each for each in [*wanted, *found] if wanted.get(each) != found.get(each))
+            raise ValueError(
+                f"The step is fitted for {name} = {wanted.get(name)}, not {found.get(name)}. "
+                "Fit the module again for these inputs."
+            )
 
     def _refuse_without_data(self) -> None:
         if _has_no_data(self.module, self.call):
@@ -135,7 +159,7 @@ class TorchStep:
             buffers = [buffer.detach().clone() for buffer in self.module.buffers()]
             return Measured(live.peak_bytes, gradients, buffers)
 
-    @contextlib.contextmanager
+    @contextmanager
     def _as_it_is(self) -> Iterator[None]:
         """Restore parameters, gradients, buffers, inputs and the random generator on exit."""
         inputs = [each for each in tree_leaves((self.call.args, self.call.kwargs)) if isinstance(each, torch.Tensor)]
@@ -147,7 +171,7 @@ class TorchStep:
         for each, _ in gradients:
             each.grad = None
         try:
-            with tensors_kept(self.module), as_written(self.module):
+            with state_kept(self.module), as_written(self.module):
                 yield
         finally:
             for storage, data in state:
@@ -158,7 +182,7 @@ class TorchStep:
                 set_generator_state(generator, before)
 
 
-@contextlib.contextmanager
+@contextmanager
 def deterministic() -> Iterator[None]:
     """Context manager: use deterministic kernels if PyTorch has them."""
     before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
@@ -188,9 +212,21 @@ class Measured:
 
 def traced(module: Any, call: Call, name: str, optimizer: Optimizer | None) -> TorchStep:
     """Trace the training step of ``module``. Raises ``UnreadableInput`` if it cannot be traced."""
-    with torch.enable_grad(), exported(module, call, name, stand_in=_has_no_data(module, call)) as (joint, mode):
+    trace = partial(exported, module, call, name, stand_in=_has_no_data(module, call))
+    with torch.enable_grad(), trace() as (joint, mode, observed):
         executed = read_executed(joint.graph_module, mode, name, call.input_names)
-    return TorchStep(module, call, name, optimizer, executed)
+        code = joint.graph_module.code
+    if observed.changed and _code_of_next_step(trace, module.module, observed.changed) not in (code, None):
+        raise reads_state(observed.changed, name)
+    return TorchStep(module, call, name, optimizer, executed, code, observed.result_bytes)
+
+
+def _code_of_next_step(trace: Callable[[], Any], module: Any, changed: dict[str, Any]) -> str | None:
+    """Return the code of the joint graph of the second step; ``None`` if it needs a tensor of the first step."""
+    with suppress(UnreadableInput), state_set(module, changed), torch.enable_grad(), trace() as (joint, *_):
+        code: str = joint.graph_module.code
+        return code
+    return None
 
 
 def sized(graph: Graph, device: str) -> Graph:
@@ -212,9 +248,17 @@ def _refuse_backend(backend: Any) -> None:
         )
 
 
-def _signature(arguments: Any) -> tuple[Any, ...]:
-    leaves = tree_leaves(arguments)
-    return tuple((tuple(t.shape), t.dtype) if isinstance(t, torch.Tensor) else t for t in leaves)
+def _described(call: Call) -> dict[str, str]:
+    """Return the name of each argument → dtype and shape of a tensor, or the value of a number or a text."""
+    leaves = zip(call.input_names, tree_leaves((call.args, call.kwargs)), strict=True)
+    return {
+        name: f"{each.dtype} {tuple(each.shape)}"
+        if isinstance(each, torch.Tensor)
+        else repr(each)
+        if isinstance(each, bool | int | float | complex | str | None)
+        else f"a {type(each).__name__}"
+        for name, each in leaves
+    }
 
 
 def _equal(one: list[Any], other: list[Any]) -> bool:

@@ -20,6 +20,7 @@ mode runs one kernel. While a model is traced, such an operator stays one kernel
 """
 
 import contextlib
+import logging
 import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -29,8 +30,9 @@ import torch._decomp.decompositions  # it registers the decompositions that ``_k
 import torch.utils.checkpoint
 from torch._subclasses import FakeTensor, FakeTensorMode
 from torch.overrides import TorchFunctionMode
-from torch.utils._pytree import tree_leaves, tree_map, tree_map_only
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_map_only
 
+from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.formats.pytorch.joint_graph import fx_kernels as fx_kernels  # it registers fake kernels
 
 
@@ -49,18 +51,41 @@ def _without_check(*given: Any, **named: Any) -> Any:
         return _gaussian_nll_loss(*given, **named)
 
 
+def _refused(name: str) -> Any:
+    """Return a replacement of ``torch.random.NAME`` that code outside of PyTorch cannot call."""
+    function = getattr(torch.random, name)
+
+    def refuse(*given: Any, **named: Any) -> Any:
+        if sys._getframe(1).f_globals.get("__name__", "").startswith("torch."):  # a checkpoint restores the state
+            return function(*given, **named)
+        raise UnreadableInput(
+            f"the forward pass calls torch.random.{name}, and a compiled step does not repeat this call.",
+            hint="Set the state of the random generator before each step, outside of the module.",
+        )
+
+    return refuse
+
+
 _gaussian_nll_loss = torch.nn.functional.gaussian_nll_loss
 _WHILE_TRACED: tuple[tuple[str, str, Any], ...] = (
     ("transformers.utils.import_utils", "is_fake_tensor", lambda value: hasattr(value, "untyped_storage")),
     ("transformers.masking_utils", "find_packed_sequence_indices", lambda position_ids: None),
     ("torch.nn.modules.transformer", "_detect_is_causal_mask", lambda mask, is_causal=None, size=None: bool(is_causal)),
     ("torch", "_is_all_true", lambda value: True),
+    ("torch", "manual_seed", lambda seed: torch.default_generator),
+    ("torch._subclasses.fake_tensor", "log", logging.Logger("errors that are raised again", logging.CRITICAL)),
     ("torch.nn.functional", "gaussian_nll_loss", _without_check),
 )
 """(module, function, replacement while a model is traced)."""
 _IN_JOINT_GRAPH: tuple[tuple[str, str, Any], ...] = (
     ("torch.utils.checkpoint", "CheckpointFunction", _NoCheckpoint),
     ("torch._functorch._aot_autograd.graph_compile", "collect_bw_donated_buffer_idxs", lambda *given: []),
+    *(
+        (where, name, _refused(name))
+        for where in ("torch", "torch.random")
+        for name in ("manual_seed", "set_rng_state")
+    ),
+    ("torch.random", "fork_rng", _refused("fork_rng")),
 )
 """Replacements for a joint graph: recomputation is not traced, and a compiled step can run backward twice."""
 _WHILE_BUILT: tuple[tuple[str, str, Any], ...] = (
@@ -72,6 +97,8 @@ _IN_PYTHON = frozenset({"cudnn_batch_norm", "native_batch_norm"})
 mean, so it is traced as the kernel that returns it."""
 _IN_TRAINING = frozenset({"dropout"})
 """Operators that are one kernel with a mask of bytes on accelerators, three on the CPU, and none outside training."""
+_OF_EVERY_MODULE = frozenset(torch.nn.Module().__dict__)
+"""Attributes of ``nn.Module``."""
 _mode: FakeTensorMode | None = None
 
 
@@ -175,33 +202,70 @@ def _tensors_in(value: Any, seen: set[int]) -> list[torch.Tensor]:
 
 
 @contextlib.contextmanager
-def tensors_kept(module: torch.nn.Module) -> Iterator[dict[str, torch.Tensor]]:
-    """Context manager: on exit, the module and its parts have the tensors that they had on entry.
+def state_kept(module: torch.nn.Module) -> Iterator[dict[str, tuple[Any, Any]]]:
+    """Context manager: on exit, the module and its parts have the attributes that they had on entry.
 
-    It yields a dict; on exit, the dict has the tensors in plain attributes that the module has replaced, by path.
+    Lists and dicts in attributes get their items back. It yields a dict; on exit, the dict has path → (value on entry,
+    value on exit) of the plain attributes that the module has changed.
     """
     before = [
-        (path, part, dict(part.__dict__), dict(part._parameters), dict(part._buffers))
+        (path, part, _attributes(part), dict(part._parameters), dict(part._buffers))
         for path, part in module.named_modules()
     ]
-    replaced: dict[str, torch.Tensor] = {}
+    changed: dict[str, tuple[Any, Any]] = {}
     try:
-        yield replaced
+        yield changed
     finally:
         for path, part, attributes, parameters, buffers in before:
             for held, values in ((part._parameters, parameters), (part._buffers, buffers)):
                 for name, value in values.items():
                     if held[name] is not value:
                         held[name] = value
-            for name in {**attributes, **part.__dict__}:
-                old, new = attributes.get(name), part.__dict__.get(name)
-                if old is new or not any(isinstance(leaf, torch.Tensor) for leaf in tree_leaves((old, new))):
+            now = _attributes(part)
+            for name in {**attributes, **now}:
+                old, new = attributes.get(name, (None, None)), now.get(name, (None, None))
+                if _is_same(old[1], new[1]):
                     continue
-                if isinstance(old, torch.Tensor):
-                    replaced[f"{path}.{name}"] = old
-                part.__dict__.update({name: old})
+                changed[f"{path}.{name}".removeprefix(".")] = old[1], new[1]
+                part.__dict__[name] = _restored(*old)
                 if name not in attributes:
                     del part.__dict__[name]
+
+
+@contextlib.contextmanager
+def state_set(module: torch.nn.Module, changed: dict[str, tuple[Any, Any]]) -> Iterator[None]:
+    """Context manager: attributes without tensors have their values after the step that ``changed`` describes."""
+    with state_kept(module):
+        for path, (_, new) in changed.items():
+            if not any(isinstance(leaf, torch.Tensor) for leaf in tree_leaves(new)):
+                parent, _, name = path.rpartition(".")
+                module.get_submodule(parent).__dict__[name] = tree_map(lambda leaf: leaf, new)
+        yield
+
+
+def _attributes(part: torch.nn.Module) -> dict[str, tuple[Any, Any]]:
+    """Return name → (value, copy of its lists and dicts) of the attributes that ``nn.Module`` does not define."""
+    own = {name: value for name, value in part.__dict__.items() if name not in _OF_EVERY_MODULE}
+    return {name: (value, tree_map(lambda leaf: leaf, value)) for name, value in own.items()}
+
+
+def _is_same(old: Any, new: Any) -> bool:
+    """Return whether two values have the same structure, and leaves that are identical or equal numbers or texts."""
+    (leaves, kind), (others, other_kind) = tree_flatten(old), tree_flatten(new)
+    return kind == other_kind and all(
+        one is other or (type(one) is type(other) and isinstance(one, (int, float, str)) and one == other)
+        for one, other in zip(leaves, others, strict=True)
+    )
+
+
+def _restored(value: Any, items: Any) -> Any:
+    """Return ``value`` with its former items, if it is a list or a dict."""
+    if isinstance(value, list):
+        value[:] = items
+    elif isinstance(value, dict):
+        value.clear()
+        value.update(items)
+    return value
 
 
 class DataIsCopied(TorchFunctionMode):

@@ -116,6 +116,8 @@ class Reading(torch.fx.Interpreter):
             self._finish()
             return None
         value = super().run_node(n)
+        if isinstance(n.meta.get("desc"), descriptors.TangentAOTInput) and n.op == "placeholder":
+            value = torch.empty_like(value)  # the caller's gradients share no storage
         if n.op == "call_function":
             value = with_real_storage(n.target, self._values_of(n.args), value)
         if n.op == "placeholder" and isinstance(value, torch.Tensor):

@@ -20,14 +20,29 @@ from torch._subclasses.fake_impls import op_implementations_dict
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.utils._pytree import tree_map_only
 
+from tmmu_core.base.errors import UnreadableInput
+
 aten = torch.ops.aten
 _RESIZED_LOSSES = tuple(
     each.default for each in (aten.mse_loss, aten.smooth_l1_loss, aten.soft_margin_loss, aten.binary_cross_entropy)
 )
+_PRODUCTS = tuple(each.default for each in (aten.mm, aten.addmm, aten.bmm, aten.baddbmm, aten.convolution))
+_WEIGHT = {aten.native_group_norm.default: 1, aten.native_layer_norm.default: 2}
+"""Normalization → its argument whose dtype the statistics have."""
 
 
 def with_real_storage(func: Any, args: Sequence[Any], result: Any) -> Any:
-    """Return ``result`` of the fake kernel of ``func``, in storages as large as the real kernel's storages."""
+    """Return ``result`` of the fake kernel of ``func``, in storages as large as the real kernel's storages.
+
+    Raises ``UnreadableInput`` for operands of different dtypes that only the real kernel rejects.
+    """
+    dtypes = {each.dtype for each in args if isinstance(each, torch.Tensor)} if func in _PRODUCTS else ()
+    if len(dtypes) > 1:
+        what = f"{func} has operands of different dtypes: {', '.join(sorted(map(str, dtypes)))}."
+        raise UnreadableInput(what, hint="Give inputs of the dtype of the parameters, such as x.float().")
+    weight = args[_WEIGHT[func]] if func in _WEIGHT else None
+    if weight is not None and args[0].device.type == "cpu":
+        return result[0], *(each.to(weight.dtype) for each in result[1:])
     if func in _RESIZED_LOSSES and not result.dim() and args[0].dim():
         return (args[0] - args[1]).as_strided((), ())
     if func is aten.col2im.default and args[0].numel() > result.numel():

@@ -4,7 +4,8 @@ import contextlib
 import inspect
 import threading
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
@@ -22,7 +23,7 @@ from tmmu_core.formats.pytorch.joint_graph.fx_fake_tensors import (
     as_written,
     mode_of,
     opened,
-    tensors_kept,
+    state_kept,
     while_traced,
     without_cudnn,
 )
@@ -32,6 +33,16 @@ TRACING = threading.RLock()
 """Lock held while a module is traced, because PyTorch changes global state and replaces the module's tensors."""
 
 
+@dataclass
+class Observed:
+    """What a forward pass leaves besides the operators of its joint graph."""
+
+    changed: dict[str, tuple[Any, Any]] = field(default_factory=dict)
+    """Path of a plain attribute → its values before and after the pass (``state_kept``)."""
+    result_bytes: tuple[int, ...] = ()
+    """Bytes of each result that needs a gradient."""
+
+
 class Call(NamedTuple):
     """Example arguments for the module's forward pass."""
 
@@ -39,6 +50,18 @@ class Call(NamedTuple):
     kwargs: dict[str, Any]
     input_names: Sequence[str]
     """Names of the flattened arguments."""
+
+    @classmethod
+    def of(cls, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> "Call":
+        """Return a call of ``module`` without default values, with positional arguments where possible."""
+        with contextlib.suppress(TypeError, ValueError):  # without a signature, or with missing arguments
+            signature = inspect.signature(module.forward)
+            bound = signature.bind(*args, **kwargs)
+            for name, each in signature.parameters.items():
+                if name in bound.arguments and bound.arguments[name] is each.default:
+                    del bound.arguments[name]
+            args, kwargs = bound.args, bound.kwargs
+        return cls(args, kwargs, names_of_inputs(module, args, kwargs))
 
 
 def chosen(module: Any, loss: Callable[[Any], Any] | None) -> Any:
@@ -106,7 +129,7 @@ def joint_of(module: Any, call: Call, train: bool, name: str) -> Graph:
         with contextlib.suppress(NotImplementedError):  # an exported program keeps the mode it was exported in
             part.training = train
     try:
-        with torch.set_grad_enabled(train), exported(module, call, name, eager=False) as (joint, mode):
+        with torch.set_grad_enabled(train), exported(module, call, name, eager=False) as (joint, mode, _):
             from tmmu_core.formats.pytorch.joint_graph.fx_joint import read_joint  # not with every PyTorch
 
             return read_joint(joint.graph_module, mode, name, call.input_names)
@@ -119,8 +142,9 @@ def joint_of(module: Any, call: Call, train: bool, name: str) -> Graph:
 @contextlib.contextmanager
 def exported(
     module: Any, call: Call, name: str, *, stand_in: bool = True, eager: bool = True
-) -> Iterator[tuple[Any, Any]]:
-    """Yield AOTAutograd's joint graph of ``module`` with descriptors, and the fake mode it was traced under.
+) -> Iterator[tuple[Any, Any, Observed]]:
+    """Yield AOTAutograd's joint graph of ``module`` with descriptors, the fake mode it was traced under, and what
+    else was observed.
 
     ``stand_in`` traces tensors on other devices as if they were on the CPU. ``eager`` traces the operators that eager
     mode runs on the device of the tensors: dropout on the CPU is three operators with a float mask, on other devices
@@ -132,14 +156,14 @@ def exported(
         what = f"PyTorch {torch.__version__} cannot trace a joint graph with descriptors."
         raise UnreadableInput(what, source=name, hint="Use a newer PyTorch; 2.13 is known to do.") from error
     tensors = [*module.parameters(), *module.buffers(), *tree_leaves((call.args, call.kwargs))]
-    refuse_layouts(module, call, name)
+    refuse_inputs(module, call, name)
     mode = mode_of(tensors)
     with contextlib.ExitStack() as stack:
         stack.enter_context(TRACING)
         mode.fake_tensor_converter = FakeTensorConverter()  # the old one remembers flags that tensors had before
-        stack.enter_context(tensors_kept(module))  # PyTorch does not restore them if a module has several names
+        stack.enter_context(state_kept(module))  # PyTorch does not restore them if a module has several names
         stack.enter_context(as_written(module))
-        replaced = _watch_assignments(module, stack)
+        observed = _watch_forward(module, stack)
         stack.enter_context(mode)
         if torch.is_grad_enabled():  # oneDNN's LSTM saves nothing for a backward pass that autograd does not see
             stack.callback(torch._C._set_mkldnn_enabled, torch._C._get_mkldnn_enabled())
@@ -154,18 +178,27 @@ def exported(
             args, kwargs = stand_ins.among((args, kwargs))
         try:
             joint = aot_export_joint_with_descriptors(stack, module, args, kwargs)
-        except UnreadableInput:
-            raise
         except Exception as error:  # whatever the model's own code raises under fake tensors
             raise not_traceable(error, name) from error
-        _refuse_state(joint.graph_module, replaced, name)
+        _refuse_state(joint.graph_module, observed.changed, name)
         _draw_in_memory_order(joint.graph_module, mode)
-        yield joint, mode
+        yield joint, mode, observed
 
 
-def refuse_layouts(module: Any, call: Call, name: str) -> None:
-    """Raise ``UnreadableInput`` for a sparse or nested tensor of the module or the call: it has several storages."""
-    inputs = zip(call.input_names, tree_leaves((call.args, call.kwargs)), strict=True)
+def refuse_inputs(module: Any, call: Call, name: str) -> None:
+    """Raise ``UnreadableInput`` for an array that is not a tensor, and for inputs that are all empty.
+
+    Also for a sparse or nested tensor of the module or the call: it has several storages.
+    """
+    inputs = [*zip(call.input_names, tree_leaves((call.args, call.kwargs)), strict=True)]
+    sizes = {path: value.numel() for path, value in inputs if isinstance(value, torch.Tensor)}
+    if sizes and not any(sizes.values()):
+        hint = "Give inputs with at least one row."
+        raise UnreadableInput(f"the input {next(iter(sizes))!r} has no elements.", source=name, hint=hint)
+    for path, value in inputs:
+        if hasattr(value, "__array__") and not isinstance(value, torch.Tensor):
+            what = f"the input {path!r} is a {type(value).__name__}, not a tensor."
+            raise UnreadableInput(what, source=name, hint="Give torch.as_tensor of it.")
     for path, value in (*module.named_parameters(), *module.named_buffers(), *inputs):
         if isinstance(value, torch.Tensor) and value.layout is not torch.strided:
             layout = str(value.layout).removeprefix("torch.")
@@ -176,16 +209,16 @@ def refuse_layouts(module: Any, call: Call, name: str) -> None:
             )
 
 
-def _watch_assignments(module: Any, stack: contextlib.ExitStack) -> dict[str, Any]:
+def _watch_forward(module: Any, stack: contextlib.ExitStack) -> Observed:
     """Until ``stack`` closes, an assignment to a buffer in a forward pass writes into the buffer, as ``copy_`` does.
 
-    Other attributes are restored after each pass. Return a dict of the replaced tensors in these attributes.
+    Other attributes are restored after each pass. Return an object that each pass fills.
     """
-    replaced: dict[str, Any] = {}
+    observed = Observed()
     run = module.forward
 
     def forward(*args: Any, **kwargs: Any) -> Any:
-        with tensors_kept(module) as found, DataIsCopied():
+        with state_kept(module) as found, DataIsCopied():
             before = [(part, name, old) for part in module.modules() for name, old in part._buffers.items()]
             result = run(*args, **kwargs)
             for part, name, old in before:
@@ -195,24 +228,32 @@ def _watch_assignments(module: Any, stack: contextlib.ExitStack) -> dict[str, An
                         raise ValueError(f"the shape of the buffer {name!r} changes in each step")
                     with torch.no_grad():
                         old.copy_(new)
-        replaced.update(found)
+        observed.changed.update({path.removeprefix("module."): values for path, values in found.items()})
+        leaves = [each for each in tree_leaves(result) if isinstance(each, torch.Tensor) and each.requires_grad]
+        observed.result_bytes = tuple(each.numel() * each.element_size() for each in leaves)
         return result
 
     module.forward = forward
     stack.callback(delattr, module, "forward")
-    return replaced
+    return observed
 
 
-def _refuse_state(module: Any, replaced: dict[str, Any], name: str) -> None:
+def _refuse_state(module: Any, changed: Mapping[str, tuple[Any, Any]], name: str) -> None:
     """Raise ``UnreadableInput`` for a tensor that the module reads and replaces: the next step reads the new one."""
     read = {id(getattr(module, node.target, None)) for node in module.graph.nodes if node.op == "get_attr"}
-    state = next((path for path, value in replaced.items() if id(value) in read), None)
-    if state is not None:
-        raise UnreadableInput(
-            f"the forward pass reads the attribute {state.removeprefix('module.')!r} and sets it for the next step.",
-            source=name,
-            hint="Register it as a buffer: register_buffer in __init__.",
-        )
+    state = [path for path, (old, _) in changed.items() if any(id(each) in read for each in tree_leaves(old))]
+    if state:
+        raise reads_state(state, name)
+
+
+def reads_state(paths: Iterable[str], name: str) -> UnreadableInput:
+    """Return the error of a module whose step reads attributes that it sets for the next step."""
+    names = ", ".join(map(repr, paths))
+    return UnreadableInput(
+        f"the forward pass reads values that it sets for the next step: attribute {names}.",
+        source=name,
+        hint="Make it a tensor and register it as a buffer: register_buffer in __init__.",
+    )
 
 
 def _draw_in_memory_order(module: Any, mode: Any) -> None:
@@ -250,6 +291,8 @@ def _is_on_cpu(tensors: Sequence[Any]) -> bool:
 
 def not_traceable(error: Exception, name: str) -> UnreadableInput:
     """Return the error of a module whose own code raises ``error`` under fake tensors."""
+    if isinstance(error, UnreadableInput):
+        return error
     line = next(iter(str(error).strip().splitlines()), "").rstrip(".")
     words = f"{type(error).__name__}{': ' if line else ''}{line}{_place(error)}"
     for mark, hint in _WAYS_OUT:
