@@ -179,9 +179,6 @@ def pdf(report: bytes) -> bytes:
             raise UnwritableOutput(f"the browser did not print the report: {error}.", hint) from error
 
 
-# --- template values ----------------------------------------------------------------------------------
-
-
 def _arena(plan: Plan, summary: ArenaSummary, theme: Theme) -> dict[str, Any]:
     """Return the template values of an arena's section."""
     ledger = waste_ledger(plan, summary.name)

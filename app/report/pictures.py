@@ -174,16 +174,14 @@ def _drawn(plan: Plan, summary: ArenaSummary, kind: Kind) -> Drawn:
         mine = np.flatnonzero(plan.arena == number)
         rows = mine[np.lexsort((mine, plan.birth[mine]))][:MOST_BOXES]
         high = len(rows) - np.arange(len(rows), dtype=np.int64)
-        birth, death = plan.birth[rows].astype(np.int64), plan.death[rows].astype(np.int64)
-        return Drawn(rows, high - 1, high, birth, death, max(1, len(rows)), len(mine), "tensor")
+        return Drawn(rows, high - 1, high, plan.birth[rows], plan.death[rows], max(1, len(rows)), len(mine), "tensor")
     s = storages_of(plan)
     mine = np.flatnonzero(s.arena == number)
     area = s.size[mine].astype(np.float64) * (s.death[mine] - s.birth[mine])
     kept = mine[np.lexsort((mine, -area))][:MOST_BOXES]
-    rows = s.head[kept].astype(np.int64)
-    birth, death = s.birth[kept].astype(np.int64), s.death[kept].astype(np.int64)
+    rows, birth, death = s.head[kept], s.birth[kept], s.death[kept]
     if kind == "slots":
-        low = plan.logical_slot[rows].astype(np.int64)
+        low = plan.logical_slot[rows]
         return Drawn(rows, low, low + 1, birth, death, max(1, summary.slots), len(mine), "buffer")
     low = s.offset[kept].astype(np.int64)
     top = _top(summary.extent_bytes, summary.capacity_bytes)
@@ -264,11 +262,8 @@ def ledger_figure(plan: Plan, ledger: WasteLedger, sheet: Sheet) -> Markup:
     marks = [0, ledger.extent]
     if min(ledger.extent - most, most) / top * sheet.area[1] > 14:
         marks.append(most)
-    note = (
-        ""
-        if len(points) == len(ledger.live)
-        else f", {len(points):,} of {numbers.count(len(ledger.live), 'step')} drawn"
-    )
+    note = f", {len(points):,} of {numbers.count(len(ledger.live), 'step')} drawn"
+    note = "" if len(points) == len(ledger.live) else note
     if len(ledger.live) < plan.steps:
         note = f"s at which a range begins or ends{note}"
     end = f'x="{sheet.width - _RIGHT}" y="{sheet.height - 2}" text-anchor="end" class="soft"'

@@ -102,9 +102,6 @@ def empty(title: str, sentence: str) -> str:
     return f'<div class="tm tm-empty"><strong>{esc(title)}</strong>{explained(esc(sentence))}</div>'
 
 
-# --- cards and tables --------------------------------------------------------------------------------------------
-
-
 def fragment(name: str, **values: Any) -> str:
     """Render the template ``name.html.j2`` in this folder; all values are escaped."""
     return str(_environment().get_template(f"{name}.html.j2").render(values))

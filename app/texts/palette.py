@@ -13,8 +13,7 @@ CATEGORIES = (
 HUES = ("#4B99D7", "#E48AB3", "#1EAA8C", "#9DA2F5", "#A0952F", "#2ABFD4", "#AF7AC3", "#84BD71")
 """Colours of layers and slots, used in turn; equal to ``HUES`` in ``colours.js``.
 
-All colours have the same chroma. Hues close to the orange of bytes over a limit are not used. The hues fill the
-remaining 285 degrees; consecutive colours are 3/8 of them (107 degrees) apart, so that they differ clearly.
+They have equal chroma, and leave out hues close to the orange of bytes over a limit. Consecutive hues are 107° apart.
 """
 OTHER = "#8A8F98"
 CATEGORY_COLOURS = {
@@ -38,23 +37,21 @@ def ranked(plan: Plan, operators: Sequence[str]) -> list[str]:
 
     ``operators`` has one name per row, or "". Views write no bytes.
     """
-    wrote: dict[str, tuple[int, int]] = {}
-    """Operator → (negative number of bytes, first row), the sort key."""
+    sort_key: dict[str, tuple[int, int]] = {}
     for row, (name, base, size) in enumerate(zip(operators, plan.base_tensor_uids, plan.size.tolist(), strict=True)):
         if name and base is None and size:
-            less, first = wrote.get(name, (0, row))
-            wrote[name] = less - size, first
-    return sorted(wrote, key=lambda name: wrote[name])
+            negative_bytes, first_row = sort_key.get(name, (0, row))
+            sort_key[name] = negative_bytes - size, first_row
+    return sorted(sort_key, key=lambda name: sort_key[name])
 
 
 def layer_colours(plan: Plan, layers: Sequence[str]) -> dict[str, str]:
     """Return the colour of each layer, sorted by the first write in the layer; ``layers`` has one name per row."""
-    first = dict.fromkeys(layers, plan.steps)
+    first_write = dict.fromkeys(layers, plan.steps)  # "" counts as a layer, as in the canvas
     for name, base, birth in zip(layers, plan.base_tensor_uids, plan.birth.tolist(), strict=True):
         if base is None and birth:
-            first[name] = min(first[name], birth)
-    # "" counts as a layer, as in the canvas.
-    order = sorted(first, key=lambda name: first[name])
+            first_write[name] = min(first_write[name], birth)
+    order = sorted(first_write, key=lambda name: first_write[name])
     return {name: HUES[k % len(HUES)] for k, name in enumerate(order)} | {"": OTHER}
 
 

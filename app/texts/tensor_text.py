@@ -205,9 +205,6 @@ def nothing_selected(*, walking: bool = False) -> str:
     return fragment("nothing_selected", walking=walking)
 
 
-# --- the offset of a storage ----------------------------------------------------------------------------------------
-
-
 def why_offset(plan: Plan, why: WhyHere, placed: Placed) -> str:
     """Return the card that explains the offset of a storage."""
     below = [(wall.start, wall.end, wall) for wall in why.walls] + [(start, end, None) for start, end in why.rooms]

@@ -86,7 +86,7 @@ def test_dict_is_read_as_a_native_graph() -> None:
 
 
 def test_capacity_of_another_type_is_named() -> None:
-    with pytest.raises(tmmu.TmmuError, match="capacity: a list is not a number of bytes"):
+    with pytest.raises(tmmu.TmmuError, match=r"capacity: \[1, 2\] is not a number of bytes"):
         tmmu.fit(SAMPLE, [1, 2])  # type: ignore[arg-type]
 
 

@@ -140,20 +140,18 @@ def _value(name: str, value: Any) -> Any:
 
 def amount_of_bytes(name: str, value: Amount) -> int:
     """Return a number of bytes, given as a number or a text (``"8GiB"``). Raises ``UnreadableInput``."""
-    what = f"{strict.shown(value)} is not a number of bytes."
-    found: int | None = None
+    problem = f"{strict.shown(value)} is not a number of bytes."
+    size: int | None = None
     try:
         if isinstance(value, str | Real):
-            found = parse_bytes(value) if isinstance(value, str) else int(value)
-        else:
-            what = f"a {type(value).__name__} is not a number of bytes."
+            size = parse_bytes(value) if isinstance(value, str) else int(value)
     except OverflowError:  # infinity
         pass
     except ValueError as error:
-        what = str(error)
-    if found is None or not 0 <= found <= U64_MAX:
-        raise UnreadableInput(f"{name}: {what}", hint="Write 65536, 64KiB or 8 GiB.")
-    return found
+        problem = str(error)
+    if size is None or not 0 <= size <= U64_MAX:
+        raise UnreadableInput(f"{name}: {problem}", hint="Write 65536, 64KiB or 8 GiB.")
+    return size
 
 
 def ratio(name: str, value: Share) -> Fraction:
@@ -200,10 +198,10 @@ def limit_of(name: str, what: Measure, value: Any, arena: str = ALL) -> Limit:
 
 
 def growths_of(given: Mapping[str, Any]) -> list[Limit]:
-    """Return the growth limits of live peak, extent and lower bound.
+    """Return the growth limits of live peak, extent and lower bound; a limit without an option is 0.
 
     ``given`` has three options in order: for all measures, for the peak, for the extent. Peak and extent use their own
-    option, else the option for all; the lower bound uses the option for all, else the peak's; else 0.
+    option, else the option for all; the lower bound uses the option for all, else that for the peak.
     """
     overall, peak, extent = given
     options = {

@@ -128,10 +128,8 @@ def plan(
         Quota of bytes over all arenas [no limit].
     arenas : dict, optional
         Arena configuration (contract §4).
-    alignment : int or str, optional
-        Alignment of all tensors, in bytes.
-    page_size : int or str, optional
-        Page size of all arenas, in bytes.
+    alignment, page_size : int or str, optional
+        Alignment of all tensors, and page size of all arenas, in bytes.
     one_memory : bool
         Place all arenas in one address space [False].
     dims : dict or str, optional
@@ -142,10 +140,8 @@ def plan(
         Options of the planner.
     preset : {"train_full", "inference", "remat_enabled"}, optional
         Lifetime rules [chosen by the mode].
-    seed : int, optional
-        Seed of the replay token [0].
-    token : bytes or str, optional
-        Replay token, 32 bytes or 64 hexadecimal digits; excludes ``seed``.
+    seed, token : int or bytes, optional
+        Seed of the replay token [0], or the token itself: 32 bytes or 64 hexadecimal digits.
     rank, world_size : int, optional
         The rank to plan for, and the number of ranks.
     shard_spec : dict, optional

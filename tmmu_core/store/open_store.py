@@ -113,8 +113,6 @@ FILES = sql.Table(
 )
 
 
-# --- opening ----------------------------------------------------------------------------------------------------------
-
 LOCK = 0x746D6D75
 """Key of the advisory lock for creating tables in PostgreSQL: "tmmu"."""
 LOCK_TIMEOUT = 120.0

@@ -89,8 +89,6 @@ class Store:
         """Close the connections."""
         self.engine.dispose()
 
-    # --- writing -------------------------------------------------------------------------------------------------
-
     def record(self, plan: Plan, label: Label) -> RecordResult:
         """Record a plan as a run, in one transaction. Raises ``StoreFault``."""
         with faults_of(self.name):
@@ -114,8 +112,6 @@ class Store:
         """Open a transaction that writes: commit at its end, roll back on an error. Raises ``StoreFault``."""
         with faults_of(self.name), writing(self.engine) as connection:
             yield connection
-
-    # --- reading -------------------------------------------------------------------------------------------------
 
     def rows(self, statement: Select[Any]) -> list[Any]:
         """Return the rows of a statement. Raises ``StoreFault``."""

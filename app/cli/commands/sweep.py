@@ -110,9 +110,6 @@ def sweep_command(
     return SUCCESS if any(row["error"] is None for row in rows) else BAD_INPUT
 
 
-# --- requested points -----------------------------------------------------------------------------------------------
-
-
 def _check(opened: Opened, name: str, request: PlanRequest, axes: Axes) -> None:
     """Raise :class:`UsageError` if the options are invalid for every row of this file."""
     if not isinstance(opened, Graph | PlainInstance):
@@ -134,9 +131,6 @@ def _check(opened: Opened, name: str, request: PlanRequest, axes: Axes) -> None:
 def _shard(file: str) -> tuple[str, Mapping[str, Any] | None]:
     read = OPTION_SPECS["shard_spec"].read
     return spelled_out(file), None if file == "none" else read(read_input(file).decode("utf-8", "replace"))
-
-
-# --- running -----------------------------------------------------------------------------------------------------
 
 
 def _run_points(
@@ -186,9 +180,6 @@ def _results(where: SweepOptions, sources: Sequence[Source], points: Sequence[Po
     except (OSError, TimeoutError) as error:
         what = f"cannot use the Dask scheduler {where.scheduler or 'of this machine'}: {error}."
         raise UsageError(what, "Check its address, that it runs, and that it has workers.") from error
-
-
-# --- as text ----------------------------------------------------------------------------------------------------
 
 
 def _remark_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -45,9 +45,6 @@ def reuse_warnings(plan: Plan) -> tuple[str, ...]:
     return (f"{untaken:,} {noun} of {len(plan.taken):,} not taken by the planner.",) if untaken else ()
 
 
-# --- memories ---------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Residence:
     """The memory of a storage and the reason for it."""
@@ -82,9 +79,6 @@ def cells(residence: Residence | None) -> dict[str, str]:
     """Return the columns of a residence in a plan table; empty texts for ``None``."""
     residence = residence or Residence("", "")
     return {"memory": residence.memory, "put_there_by": residence.decided_by}
-
-
-# --- search progress --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -134,9 +134,6 @@ def _warnings(graph: Graph, request: PlanRequest, plan: Plan) -> Iterator[str]:
             yield f"helia rule {number} ({json_text(rule)}) has no effect: no match, or earlier rules match first."
 
 
-# --- instances ---------------------------------------------------------------------------------------------------
-
-
 def _instance_planned(instance: PlainInstance, request: PlanRequest, progress: Progress | None) -> PlanningResult:
     problems = problems_as_requested(instance.problems, request)
     planner = request.planner or DEFAULT_PLANNER

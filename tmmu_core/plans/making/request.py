@@ -118,9 +118,6 @@ def refuse_unknown_words(request: PlanRequest) -> None:
             raise InvalidIrShapes(message, reason=f"unknown_{what}", node_id="", hint=hint)
 
 
-# --- arenas ------------------------------------------------------------------------------------------------------
-
-
 def with_arena_settings(source: Graph, request: PlanRequest) -> PlanRequest:
     """Return the request with all arena options merged into ``arenas``, as the engine reads them."""
     limited = request.capacities or request.one_memory

@@ -40,9 +40,6 @@ class OptionSpec:
     alias: tuple[str, ...] = ()
 
 
-# --- values as text ----------------------------------------------------------------------------------------------
-
-
 def _switch(text: str) -> bool:
     if text not in ("0", "1"):
         raise ValueError(f"{strict.shown(text)} is neither 1 nor 0.")
