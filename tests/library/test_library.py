@@ -81,6 +81,15 @@ def test_option_is_a_value_or_a_text() -> None:
         tmmu.plan(MIXED, alignment="sixteen")
 
 
+@pytest.mark.parametrize(
+    ("alignment", "words"), [(16, "at alignment 16 B (proven)"), ([4, 64], "at alignments of 4 to 64 B (proven)")]
+)
+def test_proof_names_the_alignments_of_the_buffers(alignment: int | list[int], words: str) -> None:
+    with pytest.raises(ArenaTooSmall) as caught:
+        tmmu.pack(lower=[0, 0], upper=[1, 1], size=[8, 8], alignment=alignment, capacity=12)
+    assert words in caught.value.hint
+
+
 def test_source_without_a_graph_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(UnreadableInput, match="a value of type int has no graph"):
         tmmu.plan(7)

@@ -113,7 +113,9 @@ class Problem:
     def assumptions(self) -> str:
         """The assumptions of a lower bound or a proof of optimality: ``at alignment 64 B with the 2 given offsets``."""
         given = self.given_offsets
-        return f"at alignment {self.arena_alignment:,} B" + (given > 0) * f" with the {given:,} given offsets"
+        lowest, highest = int(self.alignment.min(initial=UNLIMITED)), int(self.alignment.max(initial=1))
+        grid = f"alignment {highest:,} B" if lowest >= highest else f"alignments of {lowest:,} to {highest:,} B"
+        return f"at {grid}" + (given > 0) * f" with the {given:,} given offsets"
 
 
 @dataclass(frozen=True, eq=False)
