@@ -4,6 +4,7 @@ import json
 import pickle
 import struct
 import tempfile
+import zlib
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -22,7 +23,7 @@ from tmmu_core.graph.native import sidecar as sidecars
 from tmmu_core.plans.making.engine import plan_graph
 from tmmu_core.plans.making.instance import plan_problem
 from tmmu_core.plans.making.request_options import read_json_object
-from tmmu_core.store.store import packed, unpacked
+from tmmu_core.store.store import unpacked
 
 SNAPSHOT: dict[str, Any] = {
     "segments": [segment(0, 2048, (512, "inactive"), (512, "active_allocated"))],
@@ -123,7 +124,7 @@ PLAN = plan_file.to_cbor(plan_graph(views_graph()).plan)
 
 def stored(random: Random) -> bytes:
     """The stored bytes of a plan."""
-    return mutation.damaged(packed(PLAN), random)
+    return mutation.damaged(zlib.compress(PLAN), random)
 
 
 def use_stored(data: bytes) -> None:
