@@ -4,6 +4,7 @@ import numpy as np
 
 from app.texts import numbers
 from app.texts.markup import fragment
+from tmmu_core.planners.problem import alignment_text
 from tmmu_core.plans.model import (
     CLAIMED,
     FEASIBLE,
@@ -32,7 +33,8 @@ def claimed(plan: Plan, summary: ArenaSummary) -> str:
         possible += " A smaller plan may have a higher reuse cost."
     if summary.status == "optimal":
         reason = "equal to the lower bound" if extent == bound else "search exhausted"
-        size = f"{numbers.short_bytes(extent)} at alignment {numbers.full_bytes(summary.alignment_bytes)}"
+        grids = plan.alignment[plan.arena == plan.arenas.index(summary)]
+        size = f"{numbers.short_bytes(extent)} {alignment_text(grids)}"
         size += " with the given offsets" if plan.remark(GIVEN_OFFSETS) else ""
         return f"Proven optimal: {size}, {reason}."
     if summary.status == "invalid":

@@ -113,9 +113,13 @@ class Problem:
     def assumptions(self) -> str:
         """The assumptions of a lower bound or a proof of optimality: ``at alignment 64 B with the 2 given offsets``."""
         given = self.given_offsets
-        lowest, highest = int(self.alignment.min(initial=UNLIMITED)), int(self.alignment.max(initial=1))
-        grid = f"alignment {highest:,} B" if lowest >= highest else f"alignments of {lowest:,} to {highest:,} B"
-        return f"at {grid}" + (given > 0) * f" with the {given:,} given offsets"
+        return alignment_text(self.alignment) + (given > 0) * f" with the {given:,} given offsets"
+
+
+def alignment_text(alignment: NDArray[Any]) -> str:
+    """Return the alignments of buffers in bytes as text: ``at alignment 64 B`` or ``at alignments of 4 to 64 B``."""
+    lowest, highest = int(alignment.min(initial=UNLIMITED)), int(alignment.max(initial=1))
+    return f"at alignment {highest:,} B" if lowest >= highest else f"at alignments of {lowest:,} to {highest:,} B"
 
 
 @dataclass(frozen=True, eq=False)

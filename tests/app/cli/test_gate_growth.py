@@ -121,6 +121,12 @@ def test_use_of_given_offsets_is_named(
         assert ("Warning: " in report.read_text()) == bool(question)
 
 
+def test_proof_names_the_alignment_of_the_buffers(tmmu: Tmmu, tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text("id,lower,upper,size,alignment\na,0,1,8,16\nb,0,1,8,16\n")
+    assert "Proven optimal: 24 B at alignment 16 B" in tmmu("plan", path, "--planner", "exact")[1]
+
+
 def test_proofs_name_the_given_offsets(tmmu: Tmmu, tmp_path: Path) -> None:
     """``a`` and ``b`` are given 200 bytes apart, so that 400 bytes are needed where 200 would do."""
     path = csv(tmp_path / "x.csv", "a,0,10,100,0", "b,5,15,100,300", "c,16,20,100,")
