@@ -69,7 +69,7 @@ TANH = made([T("x", (5,), "INT8"), T("y", (5,), "INT8")], [Op("TANH", (0,), (1,)
         ({"planner": "exact"}, 16),
         ({"page_size": 4096}, 16),
         ({"capacity": "1MiB"}, 16),
-        ({"capacities": {"activations": 4096}}, 16),
+        ({"capacity": {"activations": 4096}}, 16),
         ({"arenas": {"activations": {"capacity_bytes": 4096}}}, 16),
         ({"arenas": {"activations": {"alignment_bytes": 64}}}, 64),
         ({"alignment": 128}, 128),
