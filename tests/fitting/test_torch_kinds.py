@@ -190,6 +190,12 @@ def several(step: Any, x: Tensor) -> tuple[Tensor, ...]:
     return made, made, made.t(), made[:, :8], x.view(-1), step.body[0][0].weight
 
 
+def columns(step: Any, x: Tensor) -> dict[str, Any]:
+    """The gradient of a column has no gaps."""
+    made = step.body(x)
+    return {"parts": made.chunk(4, 1), "loss": [made.square().mean(), None]}
+
+
 def cached(step: Any, x: Tensor) -> Tensor:
     """Attributes that change in each step but not its operators."""
     step.calls += 1
@@ -258,6 +264,7 @@ STEPS: dict[str, tuple[Callable[[], nn.Module], Callable[[], Any]]] = {
     "distributions, assigned buffers and a compiled part": (distribution, lambda: torch.randn(ROWS)),
     "inputs of one storage": (lambda: Step(overlapping, body=blocks()), halves),
     "one result twice, views and a parameter": (lambda: Step(several, body=blocks()), lambda: torch.randn(ROWS)),
+    "columns in nested results": (lambda: Step(columns, body=blocks()), lambda: torch.randn(ROWS)),
     "a cache and a log": (with_cache, lambda: torch.randn(ROWS)),
     "hooks": (hooked, lambda: torch.randn(ROWS)),
     "tied embeddings": (tied, lambda: torch.randint(64, (96,))),

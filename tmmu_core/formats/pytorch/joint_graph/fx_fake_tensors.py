@@ -28,6 +28,7 @@ from typing import Any
 import torch
 import torch._decomp.decompositions  # it registers the decompositions that ``_kernels`` looks for
 import torch.utils.checkpoint
+from torch._functorch._aot_autograd import collect_metadata_analysis
 from torch._subclasses import FakeTensor, FakeTensorMode
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_map_only
@@ -66,7 +67,16 @@ def _refused(name: str) -> Any:
     return refuse
 
 
+def _dense_tangent(result: torch.Tensor) -> Any:
+    """Return the tangent of ``result`` without gaps, as eager mode makes it.
+
+    For a result with gaps, such as a column, AOTAutograd expects the same gaps and copies the caller's dense gradient.
+    """
+    return _tangent_of(torch.empty_like(result))
+
+
 _gaussian_nll_loss = torch.nn.functional.gaussian_nll_loss
+_tangent_of = collect_metadata_analysis.coerce_tangent_and_suggest_memory_format
 _WHILE_TRACED: tuple[tuple[str, str, Any], ...] = (
     ("transformers.utils.import_utils", "is_fake_tensor", lambda value: hasattr(value, "untyped_storage")),
     ("transformers.masking_utils", "find_packed_sequence_indices", lambda position_ids: None),
@@ -80,6 +90,11 @@ _WHILE_TRACED: tuple[tuple[str, str, Any], ...] = (
 _IN_JOINT_GRAPH: tuple[tuple[str, str, Any], ...] = (
     ("torch.utils.checkpoint", "CheckpointFunction", _NoCheckpoint),
     ("torch._functorch._aot_autograd.graph_compile", "collect_bw_donated_buffer_idxs", lambda *given: []),
+    (
+        "torch._functorch._aot_autograd.collect_metadata_analysis",
+        "coerce_tangent_and_suggest_memory_format",
+        _dense_tangent,
+    ),
     *(
         (where, name, _refused(name))
         for where in ("torch", "torch.random")
