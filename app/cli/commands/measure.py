@@ -34,8 +34,7 @@ FIGURES = {
 }
 ABOUT = {
     "onnxruntime": "The figure of onnxruntime is resident memory, including scratch memory of kernels, and is accurate "
-    "to 256 KiB. Reserved bytes are exact. The plan includes the inputs, but no scratch memory. onnxruntime adds "
-    "in place in fused convolutions. The plan and the lower bound do not, so onnxruntime can use less.",
+    "to 256 KiB. Reserved bytes are exact. The plan includes the inputs, but no scratch memory.",
     "LiteRT": "The figure of LiteRT is the exact arena of its own kernels. The memory of XNNPACK cannot be measured.",
     "TensorFlow Lite Micro": "The arena is the smallest arena in which the model runs on this machine. On a 32-bit "
     "device, the tail is smaller.",

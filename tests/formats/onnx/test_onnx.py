@@ -277,6 +277,19 @@ def test_spectrum_has_the_bins_of_the_operator() -> None:
     assert tensors(read(proto))["y"].shape == (1, 3, 201, 2)
 
 
+def test_sum_of_a_fused_convolution_may_be_overwritten() -> None:
+    """onnxruntime registers its kernel with ``MayInplace(3, 0)``."""
+    node = op("FusedConv", "x w", "y", domain="com.microsoft", kernel_shape=[1, 1])
+    node.input.extend(["", "z"])
+    shape = [1, 4, 8, 8]
+    proto = model(
+        [node], [value("x", shape), value("z", shape)], [value("y", shape)], {"w": np.ones((4, 4, 1, 1), "f4")}
+    )
+    proto.opset_import.add(domain="com.microsoft", version=1)
+    (read_node,) = read(proto).nodes
+    assert [read_node.inputs[i] for i, _ in read_node.inplace] == ["z"]
+
+
 @pytest.mark.slow
 def test_blocked_layout_of_onnxruntime_is_read() -> None:
     """A graph as onnxruntime writes it after its own rewriting: channels in blocks, operators of its own."""

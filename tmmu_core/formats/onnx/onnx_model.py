@@ -25,6 +25,8 @@ Known = dict[str, Found]
 
 ELEMENTWISE_IN_FIRST: frozenset[str] = frozenset({"BatchNormalization"})
 """Operators that are element-wise in their first input; other inputs have a value per channel. Inference only."""
+SUM_IN_CONVOLUTION: dict[tuple[str, str], int] = {("com.microsoft", "FusedConv"): 3, ("com.microsoft.nchwc", "Conv"): 3}
+"""Domain and operator of onnxruntime's fused convolutions → input that the kernel may overwrite with the output."""
 VIEWS: frozenset[str] = frozenset({"Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity", "Dropout"})
 """Operators whose output has the bytes of the first input (``Dropout``: outside of training)."""
 SUBGRAPHS: frozenset[str] = frozenset({"If", "Loop", "Scan", "SequenceMap"})

@@ -41,6 +41,7 @@ from tmmu_core.formats.onnx.onnx_constant_folding import KEPT_ELEMENTS
 from tmmu_core.formats.onnx.onnx_model import (
     ELEMENTWISE_IN_FIRST,
     MEASURES,
+    SUM_IN_CONVOLUTION,
     VIEWS,
     attribute_of,
     check_places,
@@ -370,6 +371,8 @@ class Builder:
             candidates = list(dict.fromkeys(operands))
         elif operator in ELEMENTWISE_IN_FIRST and not attribute_of(node, "training_mode"):
             candidates = operands[:1]
+        elif (position := SUM_IN_CONVOLUTION.get((node.domain, node.op_type))) is not None:
+            candidates = [name for name in node.input[position:] if name]
         else:
             return ()
         fitting = [
