@@ -38,7 +38,7 @@ MODULES |= dict.fromkeys(("trace", "checkpoint", "restore", "apply", "schema"), 
 
 INTERRUPTED = 130
 VERBOSE = ("-v", "--verbose")
-"""Names of the option that lists the reasons of all format readers for an unreadable file."""
+"""Names of the option that lists why each format reader rejected the file."""
 
 WRITE_ERRORS = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO, errno.EBADF)
 
@@ -57,7 +57,7 @@ class TolerantFile(io.FileIO):
 
 
 def settle_streams() -> None:
-    """Replace the standard streams, so that data for a closed pipe or a failed standard error is discarded."""
+    """Replace the standard streams: data is discarded if the pipe is closed or standard error is not writable."""
     while (spare := os.open(os.devnull, os.O_RDWR)) <= 2:
         pass  # occupy the descriptors 0 to 2, so that no other file gets one of them
     os.close(spare)
@@ -106,8 +106,8 @@ def build(commands: Sequence[str] = COMMANDS) -> typer.Typer:
         pretty_exceptions_enable=False,
         epilog="Resource limits of every command: "
         + ", ".join(f"--max-{limit.name} N" for limit in SHOWN_LIMITS)
-        + ". All limits: docs/reference/settings.md. With -v, the error of an unreadable file lists the reason of each "
-        "format reader.",
+        + ". All limits: docs/reference/settings.md. With -v, the error of an unreadable file lists why each format "
+        "reader rejected it.",
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     for name in commands:

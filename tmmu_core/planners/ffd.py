@@ -1,10 +1,11 @@
 """``ffd``: first-fit decreasing over whole regions, the r10 memory planner.
 
-Storages are taken largest first. Each joins the first region whose tenants it does not conflict with and whose offset
-is aligned for it; otherwise it opens a region at the next aligned offset. The first tenant is the largest, so later
-ones fit. Lifetimes are bit masks over compressed time. O(n · regions) mask operations.
+Storages are taken largest first. A storage is placed in the first region that has an aligned offset
+and no conflicting storage; if there is none, a region is opened at the next aligned offset. The first storage of a
+region is the largest, so later ones fit. Lifetimes are bit masks over compressed time. O(n · regions) mask operations.
 
-Notes: number of regions, pairs that share a region, and bytes saved compared with a region per storage.
+``Packing.notes``: number of regions, pairs that share a region, and bytes saved compared with one region
+per storage.
 :mod:`~tmmu_core.seed.r10` returns these values under the names of r10.
 """
 

@@ -32,9 +32,9 @@ class ConvertOptions:
 def convert_command(model: Source, wanted: ConvertOptions, output: Out = STREAM, json: AsJson = False) -> int:
     """Convert a model to a native graph file.
 
-    The file extension selects the format: .json, .cbor, .json.gz or .cbor.gz. Allocator snapshots, XLA dumps and, with
-    --columns, tables have live ranges but no graph, and are written as an instance (.csv). An open dimension that
-    --dims does not set has the size 512, the batch the size 1 and the range 1 to 8.
+    The file extension selects the format: .json, .cbor, .json.gz or .cbor.gz. Allocator snapshots, XLA dumps and
+    tables (--columns) have live ranges but no graph. They are written as an instance (.csv). An open dimension that
+    --dims does not set has the size 512. The batch has the size 1 and the range 1 to 8.
     """
     columns, dims, sidecar, name = wanted.columns, wanted.dims, wanted.sidecar, output or STREAM
     if columns is not None:
@@ -48,7 +48,7 @@ def convert_command(model: Source, wanted: ConvertOptions, output: Out = STREAM,
         write_graph(graph, name, "the graph")
     else:
         if STREAM in (model, name) or Path(sidecar).resolve().parent != Path(name).resolve().parent:
-            hint = "Pass a model file, -o GRAPH and --sidecar in the same folder."
+            hint = "Pass a model file, and write -o GRAPH and --sidecar FILE to one folder."
             raise UsageError("a sidecar must be in the folder of its graph.", hint)
         write_graph(_with_sidecar(graph, model, sidecar), name, "the graph")
     if name != STREAM:
@@ -58,12 +58,14 @@ def convert_command(model: Source, wanted: ConvertOptions, output: Out = STREAM,
         named = {size for tensor in graph.tensors for size in tensor.shape}
         fixed = sorted(graph.ranges.keys() - named)
         if fixed:
-            print_note(f"warning: the shapes of the graph are fixed: {', '.join(fixed)} can be set only in {model}.")
+            print_note(
+                f"warning: {', '.join(fixed)} cannot change in the written graph. Convert {model} again with --dims."
+            )
     return SUCCESS
 
 
 def _with_sidecar(graph: Graph, model: str, sidecar: str) -> Graph:
-    """Write the sidecar file, and return the graph with its name. Raises :class:`UsageError`, ``UnreadableInput``."""
+    """Write the sidecar file, and return the graph that names it. Raises :class:`UsageError`, ``UnreadableInput``."""
     path = Path(sidecar)
     constants = constants_of(Path(model), graph)
     if not constants:
@@ -86,7 +88,7 @@ def _write_instance(found: PlainInstance, name: str) -> int:
     offsets = None if found.packing is None else found.packing.offset
     write_output(name, instance_csv.write_csv(found.problem, offsets).encode(), "the instance")
     if found.problem.reuse is not None:
-        print_note("the instance does not contain the capacity, constraints and reuse penalties of its pool")
+        print_note("the CSV file does not contain the capacity, constraints and reuse penalties of the input")
     if name != STREAM:
         print_note(*found.notes, numbers.count(len(found.problem), "storage"))
     return SUCCESS

@@ -65,10 +65,10 @@ class FitOptions:
 def fit_command(graph: Source, request: PlanRequest, wanted: FitOptions, json: AsJson = False) -> int:
     """Make a graph fit into a memory limit (--capacity).
 
-    --capacity BYTES limits one memory for all tensors; --capacity ARENA=BYTES limits one arena. Offloaded tensors are
-    in the arena "offload", which has no limit. Ctrl-C stops the search and keeps the best result.
+    --capacity BYTES limits all arenas together; --capacity ARENA=BYTES limits one arena. Offloaded tensors are in the
+    arena "offload", which has no limit. Ctrl-C stops the search and keeps the best result.
 
-    Exit code: 0 fits, 1 cannot fit, 3 unknown.
+    Exit code: 0 fits, 1 cannot (proven), 3 open (no plan found, no proof).
     """
     output, recipe, largest, mesh = wanted.output, wanted.recipe, wanted.largest, wanted.mesh
     opened = open_any(graph, request.dims)
@@ -129,7 +129,7 @@ def _capacity(request: PlanRequest) -> Capacity:
     by_arena = dict(request.capacities)
     total = by_arena.pop(ANY_ARENA, None)
     if total is not None and by_arena:
-        what = "--capacity limits either one memory or single arenas."
+        what = "--capacity sets both a limit of all arenas and a limit of one arena."
         raise UsageError(what, "Use BYTES, or ARENA=BYTES for each arena.")
     if total is None and not by_arena:
         config, unlimited = read_arenas(request.arenas), Arena().capacity_bytes
@@ -223,7 +223,7 @@ def _print_fit(fitted: Fitted) -> None:
     assumed = assumptions(fitted)
     alignments = ", ".join(f"{numbers.full_bytes(n)} in {name}" for name, n in assumed.alignment_bytes.items())
     excluded = ", ".join(f"{name} ({count})" for name, count in assumed.not_recomputable.items()) or "none"
-    print_lines(f"  alignment: {alignments}; operators that are not recomputed: {excluded}")
+    print_lines(f"  alignment: {alignments}; operators that cannot be recomputed (nodes): {excluded}")
     if fitted.unknown:
         print_lines(numbers.unknown_operators(fitted.unknown))
     if fitted.stopped:

@@ -31,7 +31,7 @@ def record_command(
 ) -> int:
     """Store the plan of a commit.
 
-    Equal plans and equal runs are stored once. A finished plan is verified first; an invalid plan is rejected.
+    Equal plans and equal runs are stored once. A plan file is verified first; an invalid plan is rejected.
     """
     model, separator, commit = run.label.rpartition("@")
     if not separator or not model or not commit:
@@ -90,7 +90,7 @@ def history_command(
 def _changes(store: Store, runs: Sequence[Run]) -> list[tuple[int, str]]:
     """Return ``(growth in bytes, changed plan settings)`` of each run, compared to the previous run of its series.
 
-    The first run of a series has the growth 0. Its settings are compared to the previous run of its branch.
+    The first run of a series has the growth 0, and its settings are compared to the previous run of the branch.
     """
     latest: dict[tuple[str, ...], Run] = {}
     found = []

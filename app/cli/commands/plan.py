@@ -39,7 +39,9 @@ def plan_command(
     request: PlanRequest,
     output: Out = None,
     json: AsJson = False,
-    engines: str | None = option("JSON file with the engine of each node; reuse between engines costs waits.", "FILE"),
+    engines: str | None = option(
+        "JSON file with the engine of each node; reuse between two engines has a cost, as one waits.", "FILE"
+    ),
 ) -> int:
     """Plan the memory of a graph or a packing instance.
 
@@ -56,7 +58,7 @@ def plan_command(
     opened = open_any(graph, request.dims)
     if engines is not None:
         if not isinstance(opened, Graph):
-            raise UsageError("--engines needs a graph.", "Open a model, or give reuse penalties in the problem.")
+            raise UsageError("--engines needs a graph.", "Pass a model file, or set reuse_penalties in the instance.")
         opened = engine_instance(opened, read_engines(read_input(engines), engines), request)
         request = request.but(mode=None, preset=None, order=None, dims={}, one_memory=False)
     found = resolve_opened(opened, graph, request, plans_too=False)

@@ -10,20 +10,20 @@ from app.session.work.tasks import Judgement
 from app.texts import certificate_text, glossary, markup, numbers, totals_text
 from tmmu_core.judge.finding import Finding
 
-SHORT = 0.5
+SECONDS_TO_WAIT = 0.5
 """Seconds that a page waits for the verdict of a small plan; a page does not wait for the verdict of a large plan."""
-LARGE = 250_000
+TENSORS_DRAWN_PER_SECOND = 250_000
 """Number of tensors that a browser draws in a second."""
 
 
 def mark(shown: Shown) -> str:
-    """Return the verdict as HTML; "" for a valid plan that exceeds a limit.
+    """Return the verdict as HTML; "" if the only errors are exceeded capacities.
 
     Before the verdict is ready, return a placeholder; the page runs again when the verdict is ready.
     """
     is_small = len(shown.plan) < planning.JUDGED_HERE_UP_TO
     job = planning.judgement(shown) if is_small else planning.known_judgement(shown)
-    if job is None or not job.wait(SHORT if is_small else 0):
+    if job is None or not job.wait(SECONDS_TO_WAIT if is_small else 0):
         _await(shown)
         if shown.verdict is None or shown.verdict.ok:
             return '<span class="soft">verifying …</span>'
@@ -54,7 +54,7 @@ def facts(shown: Shown) -> list[str]:
 
 
 def _only_over(judged: Judgement) -> bool:
-    """Return whether there are errors and all of them are exceeded limits, which the headline shows."""
+    """Return whether there are errors and each is an exceeded capacity. The headline shows those."""
     errors = judged.verified.errors
     over = {error.message for error in errors if error.rule == "capacity"}
     return bool(errors) and all(error.message in over for error in (*errors, *judged.lint.errors))
@@ -73,7 +73,7 @@ def findings(shown: Shown) -> None:
         return
     listed = list(unique.values())
     failed = sum(f.severity == "error" for f in listed)
-    title = f"{numbers.count(failed, 'check')} failed" if failed else numbers.count(len(listed), "remark")
+    title = f"{numbers.count(failed, 'check')} failed" if failed else numbers.count(len(listed), "warning")
     bad = not (judged.verified.ok and judged.lint.ok) and not _only_over(judged)
     with st.expander(title, expanded=bad):
         columns = ["severity", "rule", "message", "tensor", "other"]
@@ -88,7 +88,7 @@ def _await(shown: Shown) -> None:
     """
     is_drawn = False
 
-    @st.fragment(run_every=1.0 + len(shown.plan) / LARGE)
+    @st.fragment(run_every=1.0 + len(shown.plan) / TENSORS_DRAWN_PER_SECOND)
     def watch() -> None:
         nonlocal is_drawn
         if is_drawn and planning.judgement(shown).finished:

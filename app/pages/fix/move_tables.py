@@ -16,7 +16,7 @@ from tmmu_core.fitting.problem.answer import Fitted
 from tmmu_core.fitting.search.what_if import WhatIf
 
 CHOSEN = "fit.move"
-"""Session key of the kind and text of the selected change, whose plan is previewed."""
+"""Session key: ``(kind, text)`` of the selected change; the page previews its plan."""
 LISTED = 40
 WORTH = 1_000
 """A change that saves less than 1/1000 of the plan's bytes is not listed if another change saves more."""
@@ -46,7 +46,7 @@ def in_order(moves: Sequence[Move]) -> None:
 
 
 def by_module(fitted: Fitted) -> None:
-    """Draw the bytes of a training step by module, and the steps that limit its peak."""
+    """Draw the memory of each module in a training step, and the node at the peak."""
     titles, rows = module_table(fitted)
     if not rows:
         return

@@ -1,4 +1,4 @@
-"""The page Fix: changes that lower the memory or make it fit, and all planners."""
+"""The page Fix: changes that lower the memory of a graph or make it fit, and all planners."""
 
 import streamlit as st
 
@@ -24,7 +24,7 @@ def page() -> None:
     """Draw the view Changes or the view All planners."""
     shown = page_frame.draw()
     if shown.opened.plan is not None:
-        st.html(markup.empty("A finished plan cannot change", "Open the graph or the CSV instance of this plan."))
+        st.html(markup.empty("A plan file cannot change", "Open the graph or the CSV instance of this plan."))
         return
     views = {"planners": "All planners"}
     if shown.opened.graph is not None:
@@ -57,8 +57,8 @@ def planners(shown: Shown) -> None:
     own = plans.get(shown.choice.planner or "")
     if own is not None and own.layout_hash != shown.plan.layout_hash:
         st.caption(
-            "The planner of the current plan stopped when the plan fitted the memory limit. The table shows the "
-            "smallest plan of each planner instead."
+            "The current plan is not in the table: its planner stopped when the plan fitted the memory limit. The "
+            "table shows the smallest plan of each planner."
         )
     _courses(plans, arena_focus.arena(shown))
 
@@ -141,7 +141,7 @@ def _reason(shown: Shown, name: str, error: TmmuError) -> str:
 
 
 def _courses(plans: dict[str, Plan], arena: str) -> None:
-    """Draw size and bound of each search over its nodes. Planners with equal curves are drawn once."""
+    """Draw size and bound of each planner over its search nodes. Equal curves are drawn once."""
     drawn: list[tuple[Moment, ...]] = []
     for name, plan in plans.items():
         points = course(plan, arena) if arena in plan.arena_of else ()

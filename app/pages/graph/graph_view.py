@@ -134,7 +134,7 @@ def _controls(scene: Scene) -> None:
                 help="Show boxes at most this many edges away from the selection.",
                 **state.bound("radius", graph_levels.RADIUS if chosen.radius is None else chosen.radius),
             )
-        closed = closed_modules_around(scene, chosen.selected)
+        closed = closed_modules_containing(scene, chosen.selected)
         about = "Open every closed module that contains the selection."
         label = "Open modules of the selection"
         st.button(label, key="walk-down", disabled=not closed, help=about, on_click=_open_all, args=(closed,))
@@ -185,8 +185,8 @@ def _select_next(matches: list[str]) -> None:
         state.choose(selected=matches[(matches.index(selected) + 1) % len(matches) if selected in matches else 0])
 
 
-def closed_modules_around(scene: Scene, selected: str) -> tuple[str, ...]:
-    """Return the paths of the closed modules around a tensor's producer, outermost first."""
+def closed_modules_containing(scene: Scene, selected: str) -> tuple[str, ...]:
+    """Return the paths of the closed modules that contain a tensor's producer, outermost first."""
     index = scene.index
     tensor = index.tensor_of.get(selected, -1)
     node = int(index.producer[tensor]) if tensor >= 0 else -1

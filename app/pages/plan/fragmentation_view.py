@@ -15,7 +15,7 @@ from tmmu_core.plans.analysis.waste_ledger import ACCOUNTS, SlotReport, WasteLed
 
 @remembered
 def ledger(shown: Shown, arena: str) -> WasteLedger:
-    """Return the bytes of each account (live, padding, holes, …) of an arena at every step."""
+    """Return the bytes of each use (live, padding, holes, …) of an arena at every step."""
     return waste_ledger(shown.plan, arena)
 
 
@@ -26,7 +26,7 @@ def reports(shown: Shown, arena: str) -> tuple[SlotReport, ...]:
 
 
 def draw(shown: Shown) -> None:
-    """Draw the bytes of each account at the shown step, and the table of slots."""
+    """Draw the bytes of each use at the shown step, and the table of slots."""
     plan, arena = shown.plan, arena_focus.arena(shown)
     extent = plan.arena_of[arena].extent_bytes
     step = arena_focus.step_of(shown, arena)
@@ -55,7 +55,7 @@ def _accounts(now: dict[str, int], extent: int) -> str:
         cells = (numbers.full_bytes(now[account]), numbers.percent(now[account], extent), glossary.define(name))
         rows.append([f'<span style="color:{colour}">■</span> {name}', *map(markup.esc, cells)])
     rows.append(["<b>arena size</b>", f"<b>{numbers.full_bytes(extent)}</b>", "100 %", "sum of all rows"])
-    return markup.table(["bytes used for", "bytes at this step", "share", "definition"], rows, numbers=(1, 2))
+    return markup.table(["use", "bytes at this step", "share", "definition"], rows, numbers=(1, 2))
 
 
 def slots(shown: Shown, arena: str) -> None:
@@ -63,7 +63,11 @@ def slots(shown: Shown, arena: str) -> None:
     if not shown.plan.has_slots:
         st.html(markup.heading("No slots", numbers.WHY_NO_SLOTS))
         return
-    st.html(markup.heading("Slots", "unused bytes × live steps; click a row to select the largest tensor"))
+    st.html(
+        markup.heading(
+            "Slots", "sorted by unused bytes × live steps; click a row to select the largest tensor of the slot"
+        )
+    )
     listed = sorted(reports(shown, arena), key=lambda r: (-r.unused_byte_steps, r.slot))[: tensor_table.MOST_ROWS]
     frame = pd.DataFrame(
         {

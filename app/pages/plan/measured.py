@@ -12,14 +12,14 @@ from tmmu_core.runtime.measure.measure_model import PLANNER, Measured
 
 
 def draw(shown: Shown) -> None:
-    """Draw the bars, or the button that starts the measurement; draw nothing for a file without a runtime."""
+    """Draw the bars, or the button that starts the measurement; draw nothing if no runtime runs the file."""
     runtime = page_jobs.runtime_of(shown.opened)
     if not runtime:
         return
     choice = state.choice()
     with st.expander(f"Measured by {runtime}", expanded=page_jobs.known_run(choice) is not None):
         if page_jobs.known_run(choice) is None:
-            st.caption("The button runs the model in a separate process and compares its memory with a plan by auto.")
+            st.caption("The button runs the model in a separate process and compares its memory with a plan of auto.")
             if not st.button(f"Measure with {runtime}", key="measure"):
                 return
         job = page_jobs.model_run(choice, shown.opened)
@@ -38,7 +38,7 @@ def _measured(measured: Measured, key: str) -> None:
         f"{numbers.full_bytes(planned.ours)}; lower bound {numbers.full_bytes(planned.bound)}."
     )
     rows = "".join(
-        f"<li><b>{numbers.full_bytes(abs(size))}{' less' if size < 0 else ''}</b> {markup.esc(what)}</li>"
+        f"<li><b>{'−' if size < 0 else '+'}{numbers.full_bytes(abs(size))}</b> {markup.esc(what)}</li>"
         for what, size in measured.difference()
     )
     st.html(f'<div class="tm">Difference from the lower bound:<ul>{rows}</ul></div>')

@@ -23,7 +23,7 @@ class Fold:
     columns: int
     rows: int
     down: bool
-    """Whether ranks are numbered down each column (the fastest mesh axes are the rows) instead of along each row."""
+    """Whether rank numbers increase down a column, not along a row."""
     across: str
     """Title of the columns."""
     along: str
@@ -56,8 +56,8 @@ def fold(spec: ShardSpec) -> Fold:
 def heat_map(ranks: RankPlans, places: Sequence[str], *, look: int | None) -> go.Figure:
     """Return one heat map per arena with a cell per rank, coloured by arena size.
 
-    ``places``: mesh coordinates of each rank. ``look``: the rank with a frame. ``customdata[0]`` of a cell is its rank,
-    for the callback of a click.
+    ``places``: mesh coordinates of each rank. ``look``: the selected rank, which has a frame.
+    ``customdata[0]`` of a cell is its rank, for the callback of a click.
     """
     names, fold_ = ranks.arena_names, fold(ranks.spec)
     cell = 36 if fold_.rows == 1 else max(7, min(14, 200 // fold_.rows))

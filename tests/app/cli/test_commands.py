@@ -159,7 +159,7 @@ def test_convert_reports_lost_constraints(tmmu: Tmmu, tmp_path: Path) -> None:
     problem.write_text(json.dumps(document(Random(1), ("separations",))))
     code, _, error = tmmu("convert", str(problem), "-o", str(tmp_path / "out.csv"))
     assert code == 0
-    assert "does not contain the capacity, constraints and reuse penalties" in error
+    assert "does not contain the capacity, constraints and reuse penalties of the input" in error
     code, _, error = tmmu("convert", str(problem), "-o", str(tmp_path / "out.json"))
     assert code == 2
     assert "an instance is written as CSV" in error

@@ -1,11 +1,12 @@
-"""Search for the cheapest moves after which a plan fits, or a proof that no plan fits.
+"""Find the cheapest moves (changes of graph or settings) that make a plan fit, or prove that no plan fits.
 
 ::
 
     initial plan ─► planner ─► order ─► in place ─► alignment ─► recompute, offload, both ─► sizes
-                    └──────────────── free ────────────────┘    └── cheapest that fits ──┘
+                    └────────── no extra cost ─────────────┘    └── cheapest that fits ──┘
 
-Every candidate is planned. The search is deterministic; if stopped, it returns the best candidate so far.
+The planner packs every candidate; no size is estimated. The search is deterministic. If stopped, it returns the best
+candidate so far.
 """
 
 from collections.abc import Callable, Iterator
@@ -41,16 +42,16 @@ from tmmu_core.plans.making.engine import Solution
 
 COSTLY: tuple[Kind, ...] = ("recompute", "offload")
 MOST_TRIED = 24
-"""Maximum number of lists of moves of one kind that are planned."""
+"""Maximum number of move lists, or of orders, that are planned for one kind of move."""
 CHEAP_PART = 100
-"""A plan that fits for less than one part in this many of the graph's FLOPs ends the search."""
+"""The search ends at a plan that fits if its cost is at most ``1 / CHEAP_PART`` of the graph's FLOPs."""
 SMALL_PART = 100
-"""A move that saves less than one part in this many of the excess is removed if the plan fits without it."""
+"""A move is removed if it saves less than ``1 / SMALL_PART`` of the excess bytes and the plan fits without it."""
 MOST_DELAYS = 4
-"""Maximum number of orders with delayed results."""
+"""Maximum number of execution orders that compute a tensor after the peak instead of before it."""
 MOST_SINGLE_MOVES = 40
 SINGLE_MOVES_UP_TO = 400
-"""Nodes up to which single moves are combined greedily if no list of moves fits."""
+"""Maximum number of nodes of a graph for which single moves are combined greedily if no move list fits."""
 
 
 def fit(
@@ -78,7 +79,7 @@ def _check(start: Candidate, capacity: Capacity, allowed: Allowed) -> None:
     for name in sorted(set(capacity.arenas) - set(names)):
         raise _rejected(f"unknown arena {name!r} in the capacity.", strict.closest_hint(name, names))
     if capacity.total is None and not capacity.arenas:
-        raise _rejected("the capacity is empty.", "Give bytes over all arenas, or for one arena.")
+        raise _rejected("no capacity is set.", "Set the bytes of all arenas together, or of one arena.")
 
 
 def _rejected(message: str, hint: str) -> InvalidIrShapes:
@@ -97,17 +98,17 @@ class _FitSearch:
     seen: list[Candidate] = field(default_factory=list)
     best: Candidate = field(init=False)
     order: OrderMove | None = None
-    unordered: Candidate = field(init=False)
-    """The best candidate in the given order, before moves that cost."""
+    best_in_initial_order: Candidate = field(init=False)
+    """The best candidate that keeps the execution order of the start and costs nothing."""
 
     def __post_init__(self) -> None:
-        self.best = self.unordered = self.start
+        self.best = self.best_in_initial_order = self.start
         self.seen.append(self.start)
         self.flops = graph_flops(self.start.solution.liveness.timeline.index).total
         planner = self.start.plan_input.planner
         is_open = "planner" in self.allowed.kinds and planner != BEST_PLANNER
         self.planner_moves = (planner_move(planner),) if is_open else ()
-        """The move to the best planner, if it is allowed and another planner is given."""
+        """The move to ``BEST_PLANNER``; empty if it is not allowed, or if the start already uses this planner."""
 
     # -- the search -----------------------------------------------------------------------------------------
 
@@ -143,15 +144,15 @@ class _FitSearch:
         if "sizes" in kinds:
             for name, dim in sorted(start.plan_input.graph.dims.items()):
                 start = with_size(start, name, dim.min)
-        # A plan for larger alignments or tensors is valid for smaller ones. The bound of the packing holds for all of
-        # them; the extent that a planner reaches does not.
+        # With smaller alignments or sizes, another planner may reach a smaller extent. The bound of the packing holds
+        # for all planners; the extent of one planner is no bound.
         of_bound: set[Kind] = set(kinds) - {"sizes", "alignment"}
         if "alignment" in kinds or start is not self.start:
             of_bound.add("planner")
         return lower_bound(start.plan_input, start.solution, of_bound)
 
     def try_smaller_sizes(self) -> None:
-        """Try the largest size of each dimension, alone, at which the other moves fit."""
+        """For each dimension alone, find the largest size at which the other moves make the plan fit."""
         others = replace(self.allowed, kinds=self.allowed.kinds - {"sizes"})
         for name, dim in sorted(self.start.plan_input.graph.dims.items()):
 
@@ -166,7 +167,7 @@ class _FitSearch:
         return self.capacity.fits(candidate.plan)
 
     def final_bound(self, bound: LowerBound) -> tuple[LowerBound, int]:
-        """Return the bound raised by storages that no move drops, and the proven bytes of all orders (0 if unknown)."""
+        """Return the bound that counts storages no move drops, and the lower bound over all orders (0 if unknown)."""
         kinds = self.allowed.kinds
         if kinds & {"sizes", "alignment"}:
             return bound, 0
@@ -197,7 +198,7 @@ class _FitSearch:
         )
 
     def leave_out_small_moves(self) -> None:
-        """Remove moves that save less than 1 % of the excess, if the plan still fits at no higher cost.
+        """Remove moves that save less than 1 % of the excess, if the plan still fits without them.
 
         A move that other moves depend on cannot be removed.
         """
@@ -219,18 +220,18 @@ class _FitSearch:
             return ()
         return unknown_operators(self.start.solution.liveness.timeline, self.allowed.kinds)
 
-    # -- free moves ---------------------------------------------------------------------------------
+    # -- moves without cost ---------------------------------------------------------------------------------
 
     def change_planner(self) -> None:
         if self.planner_moves:
             self.watch("planner")
             self.try_moves(self.start, self.planner_moves)
-        self.unordered = self.best
+        self.best_in_initial_order = self.best
 
     def change_order(self) -> None:
         if "order" not in self.allowed.kinds or not self.watch("order"):
             return
-        # Search the order with all permissions, so that the proof holds with them too.
+        # Search the order with all in-place reuses allowed: its lower bound then also holds after in-place moves.
         plan_input, solution = self.start.plan_input, self.start.solution
         extra = missing_permissions(plan_input) if "inplace" in self.allowed.kinds else None
         if extra is not None:
@@ -281,7 +282,7 @@ class _FitSearch:
                 self.try_moves(base, (everything,))
 
     def lower_alignment(self) -> None:
-        """Try smaller alignments, from the largest that fits to the smallest."""
+        """Try smaller alignments, the largest first, until the plan fits."""
         if "alignment" not in self.allowed.kinds:
             return
         base = self.best
@@ -292,13 +293,13 @@ class _FitSearch:
     # -- moves that cost -------------------------------------------------------------------------------
 
     def recompute_and_offload(self) -> None:
-        """Recompute and offload: on the best free candidate, on the best one in the given order, then in new orders."""
+        """Apply recompute and offload to the best candidate so far, then in the initial order, then in new orders."""
         free = self.best
         lowest = self.lowest_from(free)
         if self.watch.stopped or (self.fits(self.best) and self.best.cost.weight * CHEAP_PART <= self.flops):
             return
         if any(move.kind == "order" for move in free.moves):
-            lowest = min(lowest, self.lowest_from(self.unordered), key=lambda each: each.extent_bytes)
+            lowest = min(lowest, self.lowest_from(self.best_in_initial_order), key=lambda each: each.extent_bytes)
         if self.fits(self.best) or "order" not in self.allowed.kinds or not self.watch("order"):
             return
         # Alternate order search and recomputation as long as the extent falls.
@@ -311,9 +312,9 @@ class _FitSearch:
         self.try_delays(lowest)
 
     def try_delays(self, lowest: Candidate) -> None:
-        """Try orders that compute idle results after the peak, each combined with recomputation."""
+        """Try orders that compute a tensor after the peak, each combined with recompute and offload."""
         step, over = int(self.capacity.live(lowest.plan).argmax()), self.capacity.over(extents(lowest.plan))
-        base = self.unordered
+        base = self.best_in_initial_order
         if base.plan_input.planner != BEST_PLANNER:
             base = plan_moves(base, self.planner_moves)
         moves = delay_moves(base, lowest, step, over, keep_phases=self.allowed.keep_phases)
@@ -358,7 +359,7 @@ class _FitSearch:
                 lowest = candidate
             if self.fits(candidate):
                 fitting = candidate if fitting is None else min(fitting, candidate, key=lambda each: each.key)
-                if not number or not is_small:  # a tighter goal can be cheaper only where the packing missed a goal
+                if not number or not is_small:  # later lists have lower targets; only a missed target makes one cheaper
                     break
         if fitting is not None:
             return fitting
@@ -369,7 +370,7 @@ class _FitSearch:
         return lowest
 
     def move_lists(self, base: Candidate, kind: Kind) -> Iterator[tuple[Move, ...]]:
-        """Yield the lists of moves of a kind; under a cost limit, also the lowest within it."""
+        """Yield the move lists of a kind; if one exceeds the cost limit, yield the lowest peak within the limit."""
         for moves in proposing(kind).lower(base.plan_input, self.capacity, self.watch):
             if self.exceeds_cost(total_cost((*base.moves, *moves))):
                 break
