@@ -190,6 +190,13 @@ def several(step: Any, x: Tensor) -> tuple[Tensor, ...]:
     return made, made, made.t(), made[:, :8], x.view(-1), step.body[0][0].weight
 
 
+def overlapping_results(step: Any, x: Tensor) -> list[Any]:
+    """The engine adds the gradients of results of one storage when backward begins, which is the peak."""
+    x = step.body(x)
+    made, other = step.first(x), step.second(x)
+    return [made, made[:, :8], {"rows": made[8:], "turned": made.t()}, other[:, :60], other[:, 50:], made]
+
+
 def columns(step: Any, x: Tensor) -> dict[str, Any]:
     """The gradient of a column has no gaps."""
     made = step.body(x)
@@ -264,6 +271,10 @@ STEPS: dict[str, tuple[Callable[[], nn.Module], Callable[[], Any]]] = {
     "distributions, assigned buffers and a compiled part": (distribution, lambda: torch.randn(ROWS)),
     "inputs of one storage": (lambda: Step(overlapping, body=blocks()), halves),
     "one result twice, views and a parameter": (lambda: Step(several, body=blocks()), lambda: torch.randn(ROWS)),
+    "results of one storage": (
+        lambda: Step(overlapping_results, body=blocks(), first=nn.Linear(32, 128), second=nn.Linear(32, 64)),
+        lambda: torch.randn(ROWS),
+    ),
     "columns in nested results": (lambda: Step(columns, body=blocks()), lambda: torch.randn(ROWS)),
     "a cache and a log": (with_cache, lambda: torch.randn(ROWS)),
     "hooks": (hooked, lambda: torch.randn(ROWS)),

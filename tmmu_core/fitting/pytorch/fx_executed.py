@@ -5,7 +5,6 @@ step runs the functional graph as it is, so here nothing is folded and nothing i
 caller or the autograd engine holds (inputs, results, tangents, gradients) live to the last step.
 """
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +18,7 @@ from tmmu_core.formats.pytorch.joint_graph.fx_joint import TANGENT, Draft, Readi
 from tmmu_core.formats.pytorch.joint_graph.fx_patterns import ends_of
 from tmmu_core.formats.pytorch.joint_graph.fx_trace import not_traceable
 from tmmu_core.graph.dtypes import tensor_bytes
-from tmmu_core.graph.model import Graph, Tensor
+from tmmu_core.graph.model import Graph, Node, Tensor
 
 
 @dataclass(frozen=True)
@@ -35,6 +34,8 @@ class Executed:
     """Node id → fx node."""
     constants: tuple[Any, ...]
     """Tensors that are neither parameters, buffers nor inputs, such as plain attributes of a module."""
+    results: Mapping[int, str]
+    """Number of a result of the module → its tensor."""
     generators: tuple[torch.Generator, ...]
     """Random generators that the step names, without the default generators."""
 
@@ -61,7 +62,9 @@ def read_executed(joint: Any, mode: Any, name: str, input_names: Sequence[str] =
     attributes = [getattr(joint, node.target, None) for node in joint.graph.nodes if node.op == "get_attr"]
     constants = tuple([each for each in attributes if isinstance(each, torch.Tensor)])
     own = tuple([each for each in attributes if isinstance(each, torch.Generator)])
-    return Executed(reading.native(name), reading.gradients, reading.tensor_of, reading.fx_of, constants, own)
+    graph, tensor_of = reading.native(name), reading.tensor_of
+    results = {k: tensor_of[node.name] for k, node in reading.ends.plain.items() if node.name in tensor_of}
+    return Executed(graph, reading.gradients, tensor_of, reading.fx_of, constants, results, own)
 
 
 class _Executed(Reading):
@@ -188,24 +191,99 @@ def with_random_state(graph: Graph, state_bytes: int, ending: str) -> Graph:
     return msgspec.structs.replace(graph, tensors=tensors)
 
 
-def with_gradients_of_results(graph: Graph, result_bytes: Sequence[int]) -> Graph:
-    """Return ``graph`` with the gradients of results that are no tangents: the caller holds them in the backward pass.
+def with_gradients_of_results(graph: Graph, results: Sequence[tuple[str, int]]) -> Graph:
+    """Return ``graph`` with the gradients of results that have no tangent: the caller holds them in the backward pass.
 
-    The joint graph has one tangent for results of one storage, and none for views of inputs and for parameters.
+    ``results`` has the tensor of each result and the bytes of its gradient, 0 if it needs none. Results of one storage
+    have one tangent, the sum of their gradients; views of inputs and parameters have none. The autograd engine
+    computes the sum when backward begins, and frees the sum after its last read.
     """
-    sizes = Counter(result_bytes)
     tensors = {tensor.id: tensor for tensor in graph.tensors}
-    first = [node for node in graph.nodes if node.instr == TANGENT]
-    tangents = [tensors[node.outputs[-1]] for node in first]
-    sizes -= Counter(tensor_bytes(tuple(map(int, each.shape)), each.dtype) for each in tangents)
-    if not sizes:
+    tangents: dict[str, list[Node]] = {}
+    for node in graph.nodes:
+        if node.instr == TANGENT:
+            tangents.setdefault(_root(tensors, node.inputs[0]) if node.inputs else node.node_id, []).append(node)
+    groups: dict[str, list[tuple[str, int]]] = {}
+    for name, size in results:
+        if size:
+            groups.setdefault(_root(tensors, name), []).append((name, size))
+    made: list[Tensor] = []
+    sums: dict[str, Node] = {}
+    for root, group in groups.items():
+        found = sorted(tangents.get(root, ()), key=lambda node: _bytes(tensors[node.outputs[-1]]))
+        others = {node.inputs[0] for node in found[:-1]}
+        parts = [each for each in group if each[0] not in others]
+        total = tensors[found[-1].outputs[-1]] if found else None
+        if total is not None and [size for _, size in parts] == [_bytes(total)]:
+            continue
+        made += [
+            Tensor(f"gradient_of_result_{len(made) + k}", (n,), "uint8", "gradient") for k, (_, n) in enumerate(parts)
+        ]
+        if total is not None:
+            # The engine adds the gradient of the storage itself first, then those of its views, the last view first.
+            in_order = [part for part in parts if part[0] == root] + [part for part in parts[::-1] if part[0] != root]
+            is_new = [{size, _covered(tensors[name])} != {_bytes(total)} for name, size in in_order]
+            copies = _copies_while_summed(is_new)
+            scratch = Tensor(f"{total.id}.parts", ((copies - 1) * _bytes(total),), "uint8", "gradient")
+            tensors[total.id] = msgspec.structs.replace(total, alias_group_id=total.id)  # it cannot be recomputed
+            tensors[scratch.id] = scratch
+            sums[found[-1].node_id] = msgspec.structs.replace(
+                found[-1], outputs=(*found[-1].outputs, *([scratch.id] if copies > 1 else []))
+            )
+    if not made:
         return graph
-    made = [Tensor(f"gradient_of_result_{k}", (size,), "uint8", "gradient") for k, size in enumerate(sizes.elements())]
+    return _with_sums(graph, tensors, made, sums)
+
+
+def _with_sums(graph: Graph, tensors: dict[str, Tensor], made: Sequence[Tensor], sums: Mapping[str, Node]) -> Graph:
+    """Return ``graph`` with a node that writes ``made``, then the other tangents, then the tangents in ``sums``.
+
+    The engine computes several sums at a time: the sum with the most scratch is last, when the others are live.
+    """
+    at = next(k for k, node in enumerate(graph.nodes) if node.instr == TANGENT)
     names = tuple(each.id for each in made)
-    tangent = msgspec.structs.replace(first[0], outputs=(*first[0].outputs, *names))
+    single = [node for node in graph.nodes if node.instr == TANGENT and node.node_id not in sums]
+    held = [*names, *(name for node in single for name in node.outputs)]
+    in_order = sorted(sums.values(), key=lambda node: sum(_bytes(tensors[name]) for name in node.outputs[1:]))
+    totals = [node.outputs[0] for node in in_order]
+    nodes = [
+        *graph.nodes[:at],
+        Node("gradients_of_results", TANGENT, (), names, "backward"),
+        *single,
+        *(msgspec.structs.replace(node, inputs=(*node.inputs, *held, *totals[:k])) for k, node in enumerate(in_order)),
+        *(node for node in graph.nodes[at:] if node.instr != TANGENT),
+    ]
+    scratch = [name for node in sums.values() for name in node.outputs[1:]]
     return msgspec.structs.replace(
         graph,
-        tensors=(*graph.tensors, *made),
-        nodes=tuple(tangent if node is first[0] else node for node in graph.nodes),
-        outputs=(*graph.outputs, *names),
+        tensors=(*(tensors[each.id] for each in graph.tensors), *made, *(tensors[name] for name in scratch)),
+        nodes=tuple(nodes),
+        outputs=(*(name for name in graph.outputs if name not in totals), *names),
+        execution_order=tuple(node.node_id for node in nodes),
     )
+
+
+def _copies_while_summed(is_new: Sequence[bool]) -> int:
+    """Return how many tensors of the size of a sum are live at most while the autograd engine computes it.
+
+    ``is_new`` says of each summand, in order, whether it is a new tensor; otherwise it is a gradient that the caller
+    holds. Each sum of two is a new tensor.
+    """
+    sums = [is_new[0], *[True] * (len(is_new) - 1)]
+    return max([1, *(before + new + 1 for before, new in zip(sums, is_new[1:], strict=False))])
+
+
+def _root(tensors: Mapping[str, Tensor], name: str) -> str:
+    while (view := tensors[name].view) is not None:
+        name = view.base_tensor_uid
+    return name
+
+
+def _covered(tensor: Tensor) -> int:
+    """Return the bytes of the storage that a tensor covers: fewer than its own bytes if it repeats them."""
+    covered = tensor.view.byte_length if tensor.view is not None else None
+    return _bytes(tensor) if covered is None else covered
+
+
+def _bytes(tensor: Tensor) -> int:
+    return tensor_bytes(tuple(map(int, tensor.shape)), tensor.dtype)

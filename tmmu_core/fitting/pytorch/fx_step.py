@@ -38,7 +38,7 @@ class TorchStep:
     code: str
     """Code of the joint graph."""
     result_bytes: tuple[int, ...]
-    """Bytes of each result that needs a gradient."""
+    """Bytes of the gradient of each result, 0 if it needs none."""
 
     @cached_property
     def graph(self) -> Graph:
@@ -46,7 +46,8 @@ class TorchStep:
         return self._whole(self.executed)
 
     def _whole(self, executed: Executed) -> Graph:
-        graph = with_gradients_of_results(executed.graph, self.result_bytes)
+        results = [(executed.results[k], size) for k, size in enumerate(self.result_bytes) if k in executed.results]
+        graph = with_gradients_of_results(executed.graph, results)
         return with_optimizer(graph, self.module, executed.gradients, self.optimizer)
 
     @property

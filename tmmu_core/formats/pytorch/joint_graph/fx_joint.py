@@ -247,7 +247,8 @@ class Reading(torch.fx.Interpreter):
         """Add a node of cost 0 for each tangent, which writes the gradient of an output that the caller passes."""
         self.backward = True
         for placeholder, (what, value) in self.tangents.items():
-            output = self.ends.plain.get(getattr(what.output, "idx", -1))
+            result = getattr(what.output, "base_of", what.output)  # the tangent of a storage names one of its results
+            output = self.ends.plain.get(getattr(result, "idx", -1))
             reads = [self.id_of[id(self.env[output])]] if output is not None else []
             name = self._free(f"{reads[0]}.grad" if reads else placeholder)
             ids = self._add(name, value, "gradient")

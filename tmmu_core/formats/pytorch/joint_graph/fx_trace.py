@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch._subclasses.fake_tensor import FakeTensorConverter
 from torch.fx.passes.fake_tensor_prop import FakeTensorProp
-from torch.utils._pytree import tree_flatten_with_path, tree_leaves
+from torch.utils._pytree import tree_flatten_with_path, tree_leaves, tree_map_only
 
 import tmmu_core
 from tmmu_core.base.errors import UnreadableInput
@@ -40,7 +40,7 @@ class Observed:
     changed: dict[str, tuple[Any, Any]] = field(default_factory=dict)
     """Path of a plain attribute → its values before and after the pass (``state_kept``)."""
     result_bytes: tuple[int, ...] = ()
-    """Bytes of each result that needs a gradient."""
+    """Bytes of the gradient of each result, 0 if it needs none."""
 
 
 class Call(NamedTuple):
@@ -77,9 +77,21 @@ def chosen(module: Any, loss: Callable[[Any], Any] | None) -> Any:
             if loss is not None:
                 return _loss_of(loss, output)
             found = getattr(output, "loss", None)
-            return opened(output) if found is None else found
+            return _each_once(opened(output)) if found is None else found
 
     return Chosen()
+
+
+def _each_once(results: Any) -> Any:
+    """Return ``results`` with views of tensors that occur again: AOTAutograd allocates zeros for a repeated tensor."""
+    seen: set[int] = set()
+
+    def once(value: torch.Tensor) -> torch.Tensor:
+        is_new = id(value) not in seen
+        seen.add(id(value))
+        return value if is_new else value.view_as(value)
+
+    return tree_map_only(torch.Tensor, once, results)
 
 
 def _loss_of(loss: Callable[[Any], Any], output: Any) -> Any:
@@ -229,8 +241,10 @@ def _watch_forward(module: Any, stack: contextlib.ExitStack) -> Observed:
                     with torch.no_grad():
                         old.copy_(new)
         observed.changed.update({path.removeprefix("module."): values for path, values in found.items()})
-        leaves = [each for each in tree_leaves(result) if isinstance(each, torch.Tensor) and each.requires_grad]
-        observed.result_bytes = tuple(each.numel() * each.element_size() for each in leaves)
+        observed.result_bytes = tuple(
+            each.numel() * each.element_size() if isinstance(each, torch.Tensor) and each.requires_grad else 0
+            for each in tree_leaves(result)
+        )
         return result
 
     module.forward = forward
