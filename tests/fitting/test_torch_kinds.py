@@ -352,18 +352,30 @@ def test_forward_pass_that_changes_between_traces_is_refused_with_both_lines() -
         fit.check()
 
 
-@pytest.mark.parametrize("name", ["seed", "fork_rng"])
-def test_forward_pass_that_sets_the_state_of_the_generator_is_refused(name: str) -> None:
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda step: torch.manual_seed(0), "calls torch.random.manual_seed"),
+        (lambda step: torch.seed(), "calls torch.random.seed"),
+        (lambda step: torch.random.fork_rng(), "calls torch.random.fork_rng"),
+        (lambda step: torch.Generator(), "creates or seeds a torch.Generator"),
+        (lambda step: step.generator.manual_seed(1), "creates or seeds a torch.Generator"),
+    ],
+    ids=["manual_seed", "seed", "fork_rng", "new generator", "seeded generator"],
+)
+def test_forward_pass_that_sets_the_state_of_a_generator_is_refused(call: Callable[..., Any], words: str) -> None:
     def run(step: Any, x: Tensor) -> Tensor:
-        torch.random.fork_rng() if name == "fork_rng" else torch.manual_seed(0)
-        return step.body(x).square().mean()
+        drawn = torch.rand(ROWS, generator=made) if isinstance(made := call(step), torch.Generator) else 1
+        return (step.body(x) * drawn).square().mean()
 
-    module = Step(run, body=blocks()).train()
-    x, before = torch.randn(ROWS), torch.get_rng_state()
-    with pytest.raises(tmmu.TmmuError, match=r"calls torch.random.(manual_seed|fork_rng)"):
+    module, x = with_generator().train(), torch.randn(ROWS)
+    module.run = run
+    before = torch.get_rng_state(), module.generator.get_state()
+    with pytest.raises(tmmu.TmmuError, match=words):
         tmmu.fit(module, "1GiB", example_inputs=x)
     assert tmmu.plan(module, example_inputs=x).mode == "backward"
-    assert torch.equal(before, torch.get_rng_state())
+    assert torch.equal(before[0], torch.get_rng_state())
+    assert torch.equal(before[1], module.generator.get_state())
 
 
 def test_compiled_steps_set_parameters_and_buffers_as_eager_mode_does() -> None:

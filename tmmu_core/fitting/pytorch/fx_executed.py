@@ -61,10 +61,15 @@ def read_executed(joint: Any, mode: Any, name: str, input_names: Sequence[str] =
         )
     attributes = [getattr(joint, node.target, None) for node in joint.graph.nodes if node.op == "get_attr"]
     constants = tuple([each for each in attributes if isinstance(each, torch.Tensor)])
-    own = tuple([each for each in attributes if isinstance(each, torch.Generator)])
     graph, tensor_of = reading.native(name), reading.tensor_of
     results = {k: tensor_of[node.name] for k, node in reading.ends.plain.items() if node.name in tensor_of}
-    return Executed(graph, reading.gradients, tensor_of, reading.fx_of, constants, results, own)
+    return Executed(graph, reading.gradients, tensor_of, reading.fx_of, constants, results, generators_of(joint))
+
+
+def generators_of(joint: Any) -> tuple[torch.Generator, ...]:
+    """Return the random generators that an fx ``GraphModule`` names."""
+    attributes = [getattr(joint, node.target, None) for node in joint.graph.nodes if node.op == "get_attr"]
+    return tuple([each for each in attributes if isinstance(each, torch.Generator)])
 
 
 class _Executed(Reading):

@@ -14,7 +14,13 @@ from torch.utils._pytree import tree_leaves
 
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.fitting.pytorch.fx_eager import eager_step
-from tmmu_core.fitting.pytorch.fx_executed import Executed, read_executed, with_gradients_of_results, with_random_state
+from tmmu_core.fitting.pytorch.fx_executed import (
+    Executed,
+    generators_of,
+    read_executed,
+    with_gradients_of_results,
+    with_random_state,
+)
 from tmmu_core.fitting.pytorch.fx_live_bytes import LiveBytes
 from tmmu_core.fitting.pytorch.fx_optimizer import Optimizer, make_optimizer, parameters_of, with_optimizer
 from tmmu_core.fitting.pytorch.fx_rebuild import split, state_bytes
@@ -23,6 +29,9 @@ from tmmu_core.fitting.recompute.write_graph import STATE
 from tmmu_core.formats.pytorch.joint_graph.fx_fake_tensors import as_written, state_kept, state_set
 from tmmu_core.formats.pytorch.joint_graph.fx_trace import Call, exported, reads_state
 from tmmu_core.graph.model import Graph
+
+OTHER_SEED = 0x7E57_5EED
+"""A seed that a forward pass does not choose by chance."""
 
 
 @dataclass(frozen=True)
@@ -219,6 +228,12 @@ def traced(module: Any, call: Call, name: str, optimizer: Optimizer | None) -> T
         code = joint.graph_module.code
     if observed.changed and _code_of_next_step(trace, module.module, observed.changed) not in (code, None):
         raise reads_state(observed.changed, name)
+    if executed.generators and _sets_generators(trace, executed.generators):
+        raise UnreadableInput(
+            "the forward pass creates or seeds a torch.Generator, and a compiled step does not repeat this call.",
+            source=name,
+            hint="Create the generator in __init__, and seed it before each step, outside of the module.",
+        )
     return TorchStep(module, call, name, optimizer, executed, code, observed.result_bytes)
 
 
@@ -228,6 +243,25 @@ def _code_of_next_step(trace: Callable[[], Any], module: Any, changed: dict[str,
         code: str = joint.graph_module.code
         return code
     return None
+
+
+def _sets_generators(trace: Callable[[], Any], generators: tuple[torch.Generator, ...]) -> bool:
+    """Return whether a second trace, from another state of the generators, changes the state or has other generators.
+
+    A trace draws no numbers.
+    """
+    states = [each.get_state() for each in generators]
+    others = [each.manual_seed(OTHER_SEED).get_state() for each in generators]
+    try:
+        with torch.enable_grad(), trace() as (joint, *_):
+            found = generators_of(joint.graph_module)
+        is_same = [each is other for each, other in zip(generators, found, strict=True)]
+        return not all(is_same) or any(
+            not torch.equal(each.get_state(), state) for each, state in zip(generators, others, strict=True)
+        )
+    finally:
+        for each, state in zip(generators, states, strict=True):
+            each.set_state(state)
 
 
 def sized(graph: Graph, device: str) -> Graph:

@@ -83,6 +83,7 @@ _WHILE_TRACED: tuple[tuple[str, str, Any], ...] = (
     ("torch.nn.modules.transformer", "_detect_is_causal_mask", lambda mask, is_causal=None, size=None: bool(is_causal)),
     ("torch", "_is_all_true", lambda value: True),
     ("torch", "manual_seed", lambda seed: torch.default_generator),
+    ("torch", "seed", lambda: 0),
     ("torch._subclasses.fake_tensor", "log", logging.Logger("errors that are raised again", logging.CRITICAL)),
     ("torch.nn.functional", "gaussian_nll_loss", _without_check),
 )
@@ -98,7 +99,7 @@ _IN_JOINT_GRAPH: tuple[tuple[str, str, Any], ...] = (
     *(
         (where, name, _refused(name))
         for where in ("torch", "torch.random")
-        for name in ("manual_seed", "set_rng_state")
+        for name in ("manual_seed", "seed", "set_rng_state")
     ),
     ("torch.random", "fork_rng", _refused("fork_rng")),
 )
