@@ -33,7 +33,8 @@ def claimed(plan: Plan, summary: ArenaSummary) -> str:
         possible += " A smaller plan may have a higher reuse cost."
     if summary.status == "optimal":
         reason = "equal to the lower bound" if extent == bound else "search exhausted"
-        grids = plan.alignment[plan.arena == plan.arenas.index(summary)]
+        bases = np.array([base is None for base in plan.base_tensor_uids], bool)  # a view may begin inside its base
+        grids = plan.alignment[bases & (plan.arena == plan.arenas.index(summary))]
         size = f"{numbers.short_bytes(extent)} {alignment_text(grids)}"
         size += " with the given offsets" if plan.remark(GIVEN_OFFSETS) else ""
         return f"Proven optimal: {size}, {reason}."

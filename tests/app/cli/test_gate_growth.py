@@ -125,6 +125,7 @@ def test_proof_names_the_alignment_of_the_buffers(tmmu: Tmmu, tmp_path: Path) ->
     path = tmp_path / "x.csv"
     path.write_text("id,lower,upper,size,alignment\na,0,1,8,16\nb,0,1,8,16\n")
     assert "Proven optimal: 24 B at alignment 16 B" in tmmu("plan", str(path), "--planner", "exact")[1]
+    assert "2.14 MiB at alignment 128 B" in tmmu("plan", str(SAMPLES / "bvlc_alexnet.tmmu.json.gz"))[1]  # has views
 
 
 def test_proofs_name_the_given_offsets(tmmu: Tmmu, tmp_path: Path) -> None:
