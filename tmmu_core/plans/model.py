@@ -145,8 +145,8 @@ class TensorRow:
 class Constraints(msgspec.Struct, frozen=True, omit_defaults=True):
     """Constraints and costs of a placement beyond live ranges, by tensor id (contract §12, "Reuse costs").
 
-    A tensor with gaps has one row per live part; its id stands for all of them. A tensor of zero bytes shares no byte,
-    so no constraint applies to it.
+    A tensor with gaps has one row per live part. Its id here refers to all these rows. A tensor of zero bytes shares no
+    byte, so no constraint applies to it.
     """
 
     separations: tuple[tuple[str, str], ...] = ()

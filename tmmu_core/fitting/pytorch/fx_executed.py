@@ -271,8 +271,8 @@ def _with_sums(graph: Graph, tensors: dict[str, Tensor], made: Sequence[Tensor],
 def _copies_while_summed(is_new: Sequence[bool]) -> int:
     """Return how many tensors of the size of a sum are live at most while the autograd engine computes it.
 
-    ``is_new`` says of each summand, in order, whether it is a new tensor; otherwise it is a gradient that the caller
-    holds. Each sum of two is a new tensor.
+    ``is_new``: for each summand in order, ``True`` for a new tensor, ``False`` for a gradient that the caller holds.
+    Each sum of two is a new tensor.
     """
     sums = [is_new[0], *[True] * (len(is_new) - 1)]
     return max([1, *(before + new + 1 for before, new in zip(sums, is_new[1:], strict=False))])
