@@ -85,16 +85,26 @@ def external(location: str, **entries: str) -> onnx.ModelProto:
     return onnx_model(weights()[0], weight)
 
 
-def test_truncated_data_file_names_the_constant(tmp_path: Path) -> None:
-    path = saved(tmp_path, external("w.bin", offset="0", length=str(LARGE.nbytes)))
-    (tmp_path / "w.bin").write_bytes(LARGE.tobytes()[:-1])
-    with pytest.raises(UnreadableInput, match=r'the bytes of "B": w\.bin is cut off'):
-        read(path)["B"]
+@pytest.mark.parametrize(
+    ("location", "entries", "problem"),
+    [
+        ("none.bin", {}, "no such file"),
+        ("w\0.bin", {}, "outside the model's folder"),
+        ("B.bin", {"length": str(LARGE.nbytes)}, r'the bytes of "B": B\.bin is cut off'),
+        ("B.bin", {"offset": str(2 * LARGE.nbytes)}, r'the bytes of "B": B\.bin is cut off'),
+        ("B.bin", {"length": "100"}, '"B" has 49,152 bytes, but the model states 100 bytes from byte 0 of "B.bin"'),
+        ("B.bin", {"offset": "-4"}, '"B" has 49,152 bytes.*from byte -4'),
+    ],
+)
+def test_wrong_place_of_a_weight_is_named(tmp_path: Path, location: str, entries: dict[str, str], problem: str) -> None:
+    (tmp_path / "B.bin").write_bytes(LARGE.tobytes()[:-1])
+    with pytest.raises(UnreadableInput, match=problem):
+        read(saved(tmp_path, external(location, **entries)))["B"]
 
 
-def test_missing_data_file_is_rejected(tmp_path: Path) -> None:
-    with pytest.raises(UnreadableInput, match="no such file"):
-        read(saved(tmp_path, external("w.bin")))["B"]
+def test_weight_without_a_length_has_the_bytes_of_its_shape(tmp_path: Path) -> None:
+    (tmp_path / "w.bin").write_bytes(LARGE.tobytes() + b"next weight")
+    assert read(saved(tmp_path, external("w.bin")))["B"] == LARGE.tobytes()
 
 
 def test_link_out_of_the_model_folder_is_rejected(tmp_path: Path) -> None:

@@ -110,7 +110,7 @@ class Constants(Mapping[str, bytes]):
         try:
             yield from self._pieces[tensor_id].chunks()
         except UnreadableInput as error:
-            if tensor_id not in error.message:
+            if f'"{tensor_id}"' not in error.message:
                 error.message = f'the bytes of "{tensor_id}": {error.message}'
             raise
 
@@ -121,7 +121,7 @@ def path_in_folder(folder: Path | None, location: str, what: str) -> Path:
         message = f'{what} is in another file, "{location[:80]}", and only the model was given.'
         raise UnreadableInput(message, hint="Give the model as a file in its folder, not as a stream or an upload.")
     home = folder.resolve()
-    path = (home / location).resolve()
+    path = home if "\0" in location else (home / location).resolve()
     if not path.is_relative_to(home) or path == home:
         message = f'{what} is outside the model\'s folder: "{location[:80]}".'
         raise UnreadableInput(message, hint="Save the weights in the folder of the model, with a relative path.")

@@ -261,6 +261,26 @@ def test_number_of_inlined_nodes_is_limited() -> None:
         read(proto)
 
 
+def function_model(opset: int, domain: str = "") -> onnx.ModelProto:
+    """A model of operator set 17 that calls a function of other sets, in which two operators run."""
+    opsets = [helper.make_opsetid("", opset), helper.make_opsetid("other", 2)]
+    nodes = [op("Relu", "q", "h", domain=domain), op("Exp", "h", "r")]
+    own = helper.make_function("own", "F", ["q"], ["r"], nodes, opsets)
+    return model([op("F", "x", "y", domain="own")], [value("x", [2])], [value("y", [2])], functions=[own])
+
+
+def test_function_of_an_earlier_operator_set_is_inlined() -> None:
+    assert [node.instr for node in read(function_model(13)).nodes] == ["Relu", "Exp"]
+
+
+@pytest.mark.parametrize(("opset", "domain", "problem"), [(17, "other", "other versions"), (23, "", "other versions")])
+def test_function_that_cannot_be_inlined_is_rejected(opset: int, domain: str, problem: str) -> None:
+    proto = function_model(opset, domain)
+    proto.opset_import.append(helper.make_opsetid("other", 1))
+    with pytest.raises(UnreadableInput, match=problem):
+        read(proto)
+
+
 def test_weight_name_not_in_utf_8_is_rejected() -> None:
     proto = model(
         [op("Add", "x weight", "y")], [value("x", (2,))], [value("y", (2,))], {"weight": np.ones(2, np.float32)}

@@ -32,7 +32,7 @@ VIEWS: frozenset[str] = frozenset({"Reshape", "Squeeze", "Unsqueeze", "Flatten",
 SUBGRAPHS: frozenset[str] = frozenset({"If", "Loop", "Scan", "SequenceMap"})
 MEASURES: frozenset[str] = frozenset({"Shape", "Size"})
 """Operators whose result depends on the shape of the input only."""
-_OUTSIDE = re.compile(r"[/\\]|[A-Za-z]:|(?:.*[/\\])?\.\.(?:[/\\]|$)", re.S)
+_OUTSIDE = re.compile(r"[/\\]|[A-Za-z]:|(?:.*[/\\])?\.\.(?:[/\\]|$)|.*\0", re.S)
 
 
 def operator_name(node: onnx.NodeProto) -> str:
@@ -181,10 +181,16 @@ def inlined(model: onnx.ModelProto, name: str) -> onnx.ModelProto:
         return model
     _check_functions(model, name)
     try:
-        return inliner.inline_local_functions(model)
+        flat = inliner.inline_local_functions(model, convert_version=True)
     except Exception as error:  # the inliner raises bare RuntimeErrors of its own
         what = f"the model's local functions cannot be inlined: {first_line(error)}"
         raise UnreadableInput(what, source=name, hint="Export the model without functions.") from error
+    called = {_key(node) for node in _nodes(flat.graph)}
+    kept = next((function for function in flat.functions if _key(function) in called), None)
+    if kept is not None:  # the inliner cannot convert it; as one node, it would hide the memory of its body
+        what = f'the local function "{kept.domain}::{kept.name}" needs other versions of operator sets than the model.'
+        raise UnreadableInput(what, source=name, hint="Export the model with one version of each operator set.")
+    return flat
 
 
 def _check_functions(model: onnx.ModelProto, name: str) -> None:

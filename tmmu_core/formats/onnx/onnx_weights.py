@@ -17,6 +17,8 @@ from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.formats.onnx.onnx_constant_folding import measured, reference
 from tmmu_core.formats.onnx.onnx_model import check_places, tensors_of
 from tmmu_core.formats.onnx.onnx_reader import flattened
+from tmmu_core.formats.onnx.onnx_shapes import DTYPES
+from tmmu_core.graph import dtypes
 from tmmu_core.graph.constants import Computed, Constants, InFile, InMemory, Piece, path_in_folder
 from tmmu_core.graph.model import Graph
 
@@ -88,9 +90,12 @@ class _Reading:
             count = None if length is None else int(length)
         except ValueError as error:
             raise _damaged(self.name) from error
-        if start < 0 or (count is not None and count < 0):
-            raise _damaged(self.name)
-        return InFile(path, start, count)
+        size = dtypes.tensor_bytes(proto.dims, DTYPES[proto.data_type])
+        if start < 0 or count not in (None, size):
+            what = f'the weight "{proto.name}" has {size:,} bytes, but the model states {entries.get("length")} bytes '
+            what += f'from byte {start} of "{entries["location"][:80]}".'
+            raise UnreadableInput(what, source=self.name, hint="Save the model and its weights again.")
+        return InFile(path, start, size)
 
     def _array(self, name: str, depth: int) -> Any:
         """Return the value of a folded constant. Raises ``UnreadableInput``."""
