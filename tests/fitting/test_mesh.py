@@ -11,7 +11,7 @@ from tmmu_core.fitting.problem.answer import Allowed
 from tmmu_core.fitting.problem.capacity import Capacity
 from tmmu_core.fitting.search import smallest_mesh as mesh
 from tmmu_core.fitting.search.smallest_mesh import smallest_mesh
-from tmmu_core.graph.model import Graph, Node, Shard, Tensor
+from tmmu_core.graph.model import Graph, Node, Shard, Tensor, View
 from tmmu_core.plans.making.ranks import plan_ranks
 from tmmu_core.plans.making.request import PlanRequest
 
@@ -47,6 +47,25 @@ def test_smallest_mesh_that_fits_is_found(rows_a_rank: int, parts: int) -> None:
     assert shown(found.fitted).answer == "fits"
     assert over_of(graph, capacity, {"mesh": {"tp": parts}}) == 0
     assert parts == 1 or over_of(graph, capacity, {"mesh": {"tp": parts - 1}}) > 0
+
+
+def parts_of(weight: Tensor, spec: dict[str, Any], *views: Tensor, kib: int) -> int | None:
+    chain = layers(1)
+    graph = msgspec.structs.replace(chain, tensors=(*chain.tensors[:2], weight, *views))
+    capacity = Capacity(None, {"parameters": kib * 1024})
+    return smallest_mesh(graph, PlanRequest(shard_spec=spec), "tp", (capacity, NOTHING_MORE)).size
+
+
+def test_larger_mesh_with_larger_shares_hides_no_smaller_one() -> None:
+    rows = {"contracts": {"parameters": {"axis": 0, "mesh": "tp"}}}  # no effect on fewer rows than parts
+    assert parts_of(Tensor("w0", (3, 256), role="parameter"), {"mesh": {"tp": 1}, **rows}, kib=1) == 3
+
+
+def test_mesh_that_a_view_cannot_follow_is_skipped() -> None:
+    weight = Tensor("w0", (6, 256), role="parameter", shard=Shard(0, "tp"))
+    view = Tensor("v", (2, 3, 256), role="parameter", view=View("w0", 0, 6 * 1024))
+    assert parts_of(weight, {}, view, kib=2) == 3
+    assert parts_of(weight, {}, view, kib=1) is None
 
 
 def test_mesh_is_none_if_no_size_fits() -> None:

@@ -1,18 +1,21 @@
 """The smallest mesh axis at which the share of every rank fits.
 
 Rank 0 has the largest share (the first ``d % p`` parts of an axis have one more row), so that all ranks fit if it fits.
-Shares shrink as the axis grows: about log₂ of the largest size are fitted.
+A larger axis can have larger shares: a tensor with fewer rows than parts, or with a view that cannot follow, is whole.
+The search therefore assumes only that a share fits if another share with a larger excess (of the lower bound, then of
+the plan before all moves) fits.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from math import isqrt
 from typing import Any
 
 from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.fitting.move import Move
 from tmmu_core.fitting.problem.answer import Allowed, Fitted
-from tmmu_core.fitting.problem.capacity import Capacity
-from tmmu_core.fitting.problem.planner_calls import Candidate, PlanInput, initial_candidate, solve_input
+from tmmu_core.fitting.problem.capacity import Capacity, bounds
+from tmmu_core.fitting.problem.planner_calls import Candidate, PlanInput, extents, initial_candidate, solve_input
 from tmmu_core.fitting.search.fit_search import fit
 from tmmu_core.graph.model import Graph
 from tmmu_core.graph.sharding.rank_share import local_graph_of
@@ -22,9 +25,11 @@ from tmmu_core.planners.problem import Progress
 from tmmu_core.plans.making.request import PlanRequest
 
 MOST_PARTS = 2**20
+EVERY_SIZE_UP_TO = 16
+"""Larger sizes are tried if they are powers of two or divide the length of an axis; then the sizes below the answer."""
 WHY = "each rank stores and computes its part; communication is part of the model"
-TOO_MANY = frozenset({"shard_too_small", "shard_mesh", "shard_axis"})
-"""Reasons for which a size of an axis is rejected."""
+IMPOSSIBLE = frozenset({"shard_too_small", "shard_mesh", "shard_view"})
+"""Reasons for which a size of an axis is rejected although other sizes may be possible."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +39,7 @@ class SmallestMesh:
     size: int | None
     """Parts along the axis; ``None`` if no possible size fits."""
     fitted: Fitted
-    """The fit of rank 0 at that size; at the largest size tried if none fits."""
+    """The fit of rank 0 at that size; if none fits, at the size with the least excess."""
 
 
 def smallest_mesh(
@@ -52,33 +57,49 @@ def smallest_mesh(
     capacity, allowed = limits
     spec = _spec(graph, request.shard_spec or {}, axis)
     whole = initial_candidate(graph, request.but(shard_spec=None, rank=0, world_size=None), progress)
+    fitted: dict[int, Fitted] = {}
 
-    def at(size: int) -> Fitted | None:
-        start = with_mesh(whole, _with(spec, axis, size), {axis: size})
-        return None if start is None else fit(start, capacity, allowed, progress)
+    def fits(size: int) -> bool:
+        start = _share_of(whole, spec, axis, size)
+        if start is None:
+            return False
+        fitted[size] = fit(start, capacity, allowed, progress)
+        return fitted[size].answer == "fits"
 
-    low, high, tried = 0, 1, at(1)
-    assert tried is not None
-    last = tried
-    while last.answer != "fits" and not last.stopped and high < MOST_PARTS:
-        low, high = high, 2 * high
-        tried = at(high)
-        if tried is None:
+    excess: dict[int, tuple[int, int]] = {}
+    sizes = _sizes(whole.plan_input.graph)
+    for k, size in enumerate(sizes):
+        if (start := _share_of(whole, spec, axis, size)) is not None:
+            excess[size] = (capacity.over(bounds(start.plan)), capacity.over(extents(start.plan)))
+        if excess.get(size) == (0, 0) or (progress is not None and not progress("mesh sizes", k, len(sizes))):
             break
-        last = tried
-    found = last if last.answer == "fits" else None
-    if found is None and tried is not None:
-        low = high  # the largest size tried does not fit either
-    while high - low > 1 and not last.stopped:
+    ranked = sorted(excess, key=lambda size: excess[size], reverse=True)
+    if not fits(ranked[-1]):
+        return SmallestMesh(None, fitted[ranked[-1]])
+    low, high = -1, len(ranked) - 1
+    while high - low > 1:
         middle = (low + high) // 2
-        tried = at(middle)
-        if tried is None:
-            high = middle
-        elif tried.answer == "fits":
-            high, found = middle, tried
-        else:
-            low, last = middle, tried
-    return SmallestMesh(high, found) if found is not None else SmallestMesh(None, last)
+        low, high = (low, middle) if fits(ranked[middle]) else (middle, high)
+    high = min(ranked[high:])
+    low = max((size for size in sizes if size < high), default=0)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if fits(middle) else (middle, high)
+    if high not in fitted:
+        fits(high)
+    smallest = min(size for size, found in fitted.items() if found.answer == "fits")
+    return SmallestMesh(smallest, fitted[smallest])
+
+
+def _sizes(graph: Graph) -> list[int]:
+    """Return the sizes to try first, ascending. Between two of them, a larger size has a smaller share."""
+    lengths = {graph.dims[d].max if isinstance(d, str) else d for tensor in graph.tensors for d in tensor.shape}
+    longest = max(1, min(MOST_PARTS, max(lengths, default=1)))
+    found = {*range(1, EVERY_SIZE_UP_TO + 1), *(1 << bit for bit in range(longest.bit_length()))}
+    for length in lengths:
+        small = [size for size in range(1, isqrt(length) + 1) if length % size == 0]
+        found.update(small, (length // size for size in small))
+    return sorted(size for size in found if size <= longest)
 
 
 def apply_shards(plan_input: PlanInput, move: Move) -> PlanInput:
@@ -88,18 +109,17 @@ def apply_shards(plan_input: PlanInput, move: Move) -> PlanInput:
     return replace(plan_input, graph=local)
 
 
-def with_mesh(whole: Candidate, spec: Mapping[str, Any], sizes: Mapping[str, int]) -> Candidate | None:
+def _share_of(whole: Candidate, spec: Mapping[str, Any], axis: str, size: int) -> Candidate | None:
     """Return the planned share of rank 0; ``None`` if the graph cannot be split into this many parts."""
-    description = ", ".join(f"{axis} = {size}" for axis, size in sizes.items())
-    move = Move("shards", f"{description}: the share of rank 0", WHY, details={"spec": dict(spec)})
+    details = {"spec": _with(spec, axis, size)}
+    move = Move("shards", f"{axis} = {size}: the share of rank 0", WHY, details=details)
     try:
         plan_input = apply_shards(whole.plan_input, move)
     except InvalidIrShapes as error:
-        if error.diagnostics.get("reason") in TOO_MANY:
+        if size > 1 and error.diagnostics.get("reason") in IMPOSSIBLE:
             return None
         raise
-    solution = solve_input(plan_input)
-    candidate = Candidate(plan_input, (), solution)
+    candidate = Candidate(plan_input, (), solve_input(plan_input))
     return replace(candidate, moves=(replace(move, bytes=whole.extent_bytes - candidate.extent_bytes),))
 
 
