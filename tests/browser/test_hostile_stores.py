@@ -21,7 +21,7 @@ from tmmu_core.plans.making.engine import plan_graph
 from tmmu_core.plans.model import Plan
 from tmmu_core.store import stored_sweeps
 from tmmu_core.store.store import Store
-from tmmu_core.sweep.sweep_points import REFUSED, PointResult
+from tmmu_core.sweep.sweep_points import PointResult
 
 pytestmark = pytest.mark.browser
 
@@ -56,7 +56,7 @@ def team(listener: tuple[str, list[str]], tmp_path: Path) -> Iterator[str]:
     stored_sweeps.begin(store, names[1], datetime(2026, 1, 1, tzinfo=UTC), {"sources": list(names)}, 2)
     row = {**swept(names[2]), "planner": names[0], "mode": names[1], "model": names[3]}
     row["error"]["code_id"] = names[4]
-    stored_sweeps.add(store, names[1], [PointResult(0, (row,), REFUSED)])
+    stored_sweeps.add(store, names[1], [PointResult(0, (row,), failed=True)])
     store.close()
     with sqlite3.connect(tmp_path / "team.db") as connection:  # as no command of ours writes them
         connection.execute(

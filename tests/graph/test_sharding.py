@@ -62,6 +62,13 @@ def test_rule_that_splits_no_tensor_is_a_warning():
     ]
 
 
+def test_contract_that_splits_no_tensor_is_a_warning():
+    contracts = {"parameters": split(5), "activations": split(1), "gradients": split(5)}
+    assert idle_rules(linear(), spec(contracts=contracts)) == [
+        "shard contract 'parameters' has no effect: no tensor has the axis and a row for each part."
+    ]
+
+
 def test_uneven_split_gives_the_remainder_to_the_first_ranks():
     assert [local["w"] for local in shapes(linear(), spec(tensors={"w": split(0)}))] == [(3, 8), (3, 8), (2, 8), (2, 8)]
 

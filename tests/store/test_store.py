@@ -17,7 +17,7 @@ from tmmu_core.plans.figures.metrics import totals
 from tmmu_core.store import stored_sweeps
 from tmmu_core.store.open_store import PLANS, RUNS
 from tmmu_core.store.store import Store
-from tmmu_core.sweep.sweep_points import DIED, REFUSED, PointResult
+from tmmu_core.sweep.sweep_points import PointResult
 
 
 @pytest.fixture
@@ -198,7 +198,9 @@ def test_deleting_a_file_keeps_the_others(store: Store) -> None:
 def test_sweeps_are_listed_latest_first(store: Store) -> None:
     for day, (name, points) in enumerate({"early": 3, "late": 2, "empty": 5}.items(), 1):
         stored_sweeps.begin(store, name, datetime(2026, 1, day, tzinfo=UTC), {"of": name}, points)
-    stored_sweeps.add(store, "early", [PointResult(k, (swept(str(k)),), failed) for k, failed in enumerate((0, 1, 2))])
+    stored_sweeps.add(
+        store, "early", [PointResult(k, (swept(str(k)),), failed) for k, failed in enumerate((False, True, True))]
+    )
     stored_sweeps.add(store, "late", [PointResult(7, (swept("7"),))])
     listed = [(one.name, one.points, one.done, one.failed, one.request["of"]) for one in stored_sweeps.sweeps(store)]
     assert listed == [("empty", 5, 0, 0, "empty"), ("late", 2, 1, 0, "late"), ("early", 3, 3, 2, "early")]
@@ -208,11 +210,7 @@ def test_sweeps_are_listed_latest_first(store: Store) -> None:
 
 def test_failed_point_may_be_replaced(store: Store) -> None:
     stored_sweeps.begin(store, "s", datetime(2026, 1, 1, tzinfo=UTC), {}, 3)
-    first = [
-        PointResult(0, (swept("1"),), DIED),
-        PointResult(1, (swept("1"),), REFUSED),
-    ]
-    stored_sweeps.add(store, "s", [*first, PointResult(2, (swept("1"),))])
+    stored_sweeps.add(store, "s", [PointResult(k, (swept("1"),), failed=k == 0) for k in range(3)])
     stored_sweeps.add(store, "s", [PointResult(k, (swept("2"),)) for k in range(3)])
     assert [kept.rows[0]["error"]["message"] for kept in stored_sweeps.results_of(store, "s")] == ["2", "1", "1"]
 

@@ -20,7 +20,7 @@ from tests.support.paths import ROOT, SAMPLES
 from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.store import stored_sweeps
 from tmmu_core.store.store import Store
-from tmmu_core.sweep.sweep_points import DIED, Axes, Point, PointResult, Source, name_of_sweep, points_of
+from tmmu_core.sweep.sweep_points import Axes, Point, PointResult, Source, name_of_sweep, points_of
 from tmmu_core.sweep.sweep_run import cluster, run_here, run_on, work
 
 CHAIN, BLOCK = (str(SAMPLES / f"{name}.tmmu.json") for name in ("linear_chain", "residual_block"))
@@ -123,7 +123,7 @@ def test_point_that_kills_its_workers_is_a_row(client: Any) -> None:
     points = list(product(1, given))
     points[3] = replace(points[3], head={**points[3].head, "kills": Killer()})
     done = {one.number: one for batch in run_on(client, given, points) for one in batch}
-    assert [done[number].failed == DIED for number in sorted(done)] == [number == 3 for number in range(len(points))]
+    assert [done[number].failed for number in sorted(done)] == [number == 3 for number in range(len(points))]
     assert done[3].rows[0]["error"]["code_id"] == "WORKER_DIED"
 
 
@@ -182,6 +182,26 @@ def test_killed_sweep_resumes_from_the_store(tmmu: Any, tmp_path: Path) -> None:
     assert (listed.name, listed.points, listed.done, listed.failed) == (found["sweep"], 208, 208, 0)
     different = {(row["model"], row["planner"], row["alignment"]) for row in found["rows"]}
     assert len(different) == len(found["rows"])
+
+
+def test_failed_point_runs_again(tmmu: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+    spec = tmp_path / "spec.json"
+    spec.write_text('{"mesh": {"tp": 4}, "contracts": {"activations": {"axis": 1, "mesh": "tp"}}}')
+    command = (
+        "sweep",
+        BLOCK,
+        "--shards",
+        str(spec),
+        "--planners",
+        "slots",
+        "--store",
+        f"sqlite:///{tmp_path / 's.db'}",
+    )
+    monkeypatch.setenv("TMMU_MAX_RANKS", "2")
+    code, out, _ = tmmu(*command)
+    assert (code, "raise the limit: --max-ranks N" in out) == (2, True)
+    monkeypatch.delenv("TMMU_MAX_RANKS")
+    assert tmmu(*command)[0] == 0
 
 
 def _kept(url: str) -> int:

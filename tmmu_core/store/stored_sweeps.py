@@ -11,7 +11,7 @@ from sqlalchemy import Integer, cast, func, select
 from tmmu_core.store.open_store import SWEEP_POINTS, SWEEPS
 from tmmu_core.store.run_label import instant
 from tmmu_core.store.store import Store
-from tmmu_core.sweep.sweep_points import DIED, FINE, PointResult
+from tmmu_core.sweep.sweep_points import PointResult
 
 
 @dataclass(frozen=True)
@@ -37,15 +37,15 @@ def begin(store: Store, name: str, at: datetime, request: Mapping[str, Any], poi
 
 
 def add(store: Store, name: str, results: Sequence[PointResult]) -> None:
-    """Store results in one transaction. An existing result is replaced only if it is :data:`DIED`."""
+    """Store results in one transaction. An existing result is replaced only if it failed."""
     new = [
-        {"sweep": name, "number": one.number, "failed": one.failed, "row": msgspec.json.encode(one.rows).decode()}
+        {"sweep": name, "number": one.number, "failed": int(one.failed), "row": msgspec.json.encode(one.rows).decode()}
         for one in results
     ]
     numbers = [one.number for one in results]
-    died = SWEEP_POINTS.c.sweep == name, SWEEP_POINTS.c.failed == DIED, SWEEP_POINTS.c.number.in_(numbers)
+    failed = SWEEP_POINTS.c.sweep == name, SWEEP_POINTS.c.failed > 0, SWEEP_POINTS.c.number.in_(numbers)
     with store.writing() as connection:
-        connection.execute(SWEEP_POINTS.delete().where(*died))
+        connection.execute(SWEEP_POINTS.delete().where(*failed))
         connection.execute(store.insert_missing(SWEEP_POINTS), new)
 
 
@@ -53,13 +53,13 @@ def results_of(store: Store, name: str, *, last: int | None = None) -> tuple[Poi
     """Return the stored results by number; ``last`` limits them to the highest numbers."""
     columns = SWEEP_POINTS.c.number, SWEEP_POINTS.c.row, SWEEP_POINTS.c.failed
     chosen = select(*columns).where(SWEEP_POINTS.c.sweep == name).order_by(SWEEP_POINTS.c.number.desc()).limit(last)
-    found = [PointResult(n, tuple(msgspec.json.decode(row)), failed) for n, row, failed in store.rows(chosen)]
+    found = [PointResult(n, tuple(msgspec.json.decode(row)), failed > 0) for n, row, failed in store.rows(chosen)]
     return tuple(reversed(found))
 
 
 def sweeps(store: Store) -> tuple[Sweep, ...]:
     """Return all sweeps with their progress, latest first."""
-    failed = func.coalesce(func.sum(cast(SWEEP_POINTS.c.failed > FINE, Integer)), 0)
+    failed = func.coalesce(func.sum(cast(SWEEP_POINTS.c.failed > 0, Integer)), 0)
     statement = (
         select(SWEEPS.c.sweep, SWEEPS.c.at, SWEEPS.c.asked, SWEEPS.c.points, func.count(SWEEP_POINTS.c.number), failed)
         .join(SWEEP_POINTS, SWEEP_POINTS.c.sweep == SWEEPS.c.sweep, isouter=True)

@@ -13,9 +13,6 @@ from tmmu_core import SPEC_VERSION, __version__
 from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.plans.making.request_options import written
 
-FINE, REFUSED, DIED = 0, 1, 2
-"""Outcomes of a point: no error; an error that a retry repeats; every worker that ran the point died."""
-
 
 @dataclass(frozen=True, eq=False)
 class Source:
@@ -59,7 +56,7 @@ class PointResult:
 
     number: int
     rows: tuple[dict[str, Any], ...]
-    failed: int = FINE
+    failed: bool = False
 
 
 @dataclass(frozen=True)

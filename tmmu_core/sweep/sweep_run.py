@@ -28,7 +28,7 @@ from tmmu_core.plans.making.make import make_plan
 from tmmu_core.plans.making.ranks import plan_ranks
 from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.plans.model import Plan
-from tmmu_core.sweep.sweep_points import DIED, FINE, REFUSED, Point, PointResult, Source
+from tmmu_core.sweep.sweep_points import Point, PointResult, Source
 
 FIGURES = ("name", "lower_bound_bytes", "extent_bytes", "places", "slots", "storages", "steps", "layout_hash")
 """Columns of every row; ``None`` in the row of a point without a plan."""
@@ -42,14 +42,14 @@ def work(source: Source, point: Point) -> PointResult:
     """Return the rows of a point. An error becomes a row too."""
     try:
         rows = tuple({**point.head, **row, "error": None} for row in _rows(source, point))
-        return PointResult(point.number, rows, FINE)
+        return PointResult(point.number, rows)
     except TmmuError as error:
         record = error.record()
     except Exception as error:  # an internal error in one point must not stop the sweep
         last = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{last.filename.rpartition('/')[2]}:{last.lineno}"
         record = {"code_id": "INTERNAL", "message": f"{type(error).__name__}: {error} ({where})"}
-    return PointResult(point.number, (refused(point, record),), REFUSED)
+    return PointResult(point.number, (refused(point, record),), failed=True)
 
 
 def refused(point: Point, record: dict[str, Any]) -> dict[str, Any]:
@@ -223,7 +223,7 @@ def run_on(client: Any, sources: Sequence[Source], points: Sequence[Point]) -> I
             if isinstance(results, Exception):
                 message = f"every worker that ran this point died: {type(results).__name__}."
                 row = refused(point, {"code_id": "WORKER_DIED", "message": message})
-                results = (PointResult(point.number, (row,), DIED),)
+                results = (PointResult(point.number, (row,), failed=True),)
             yield results
     finally:
         for future in futures:

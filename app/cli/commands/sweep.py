@@ -26,7 +26,7 @@ from tmmu_core.planners.problem import PlainInstance
 from tmmu_core.plans.making.dynamic_shapes import sample_points
 from tmmu_core.plans.making.request import ANY_ARENA, PlanRequest
 from tmmu_core.plans.making.request_options import OPTION_SPECS
-from tmmu_core.sweep.sweep_points import DIED, Axes, Point, Source, name_of_sweep, points_of
+from tmmu_core.sweep.sweep_points import Axes, Point, Source, name_of_sweep, points_of
 from tmmu_core.sweep.sweep_run import Results, cluster, run_here, run_on
 
 MANY = 200
@@ -146,8 +146,8 @@ def _run_points(
         name = name_of_sweep(sources, points)
         description = {"sources": [source.name for source in sources]}
         stored_sweeps.begin(opened_store, name, datetime.now(UTC), description, len(points))
-        # A point whose worker died runs again.
-        rows = {one.number: one.rows for one in stored_sweeps.results_of(opened_store, name) if one.failed != DIED}
+        # A failed point runs again: a limit may be raised, or a package installed.
+        rows = {one.number: one.rows for one in stored_sweeps.results_of(opened_store, name) if not one.failed}
         already = f", {len(rows):,} already stored" if rows else ""
         print_note(f"sweep {name}: {numbers.count(len(points), 'point')}{already}")
     left = [point for point in points if point.number not in rows]
@@ -188,7 +188,8 @@ def _remark_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     for row in rows:
         texts = [f"warning: {text}" for text in row.get("warnings", ())]
         if (error := row["error"]) is not None:
-            texts = [" ".join(filter(None, (f"{error['code_id']}:", error["message"], error.get("hint", ""))))]
+            hint = error.get("hint") or error.get("diagnostics", {}).get("hint")
+            texts = [" ".join(filter(None, (f"{error['code_id']}:", error["message"], hint)))]
         for text in texts:
             rows_of.setdefault(text, []).append(" ".join(filter(None, (row.get("model"), row["planner"]))))
     lines = [f"{', '.join(dict.fromkeys(names))}: {text}" for text, names in rows_of.items()]

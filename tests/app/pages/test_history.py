@@ -11,7 +11,7 @@ from tests.store.plans import NEW_YEAR, label, plan_of, swept
 from tmmu_core.store import stored_sweeps
 from tmmu_core.store.run_label import Run
 from tmmu_core.store.store import Store
-from tmmu_core.sweep.sweep_points import REFUSED, PointResult
+from tmmu_core.sweep.sweep_points import PointResult
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def test_plan_missing_in_the_store_is_rejected(store: Store) -> None:
 def test_sweep_shows_progress_and_failures(store: Store, runs: tuple[Run, ...]) -> None:
     stored_sweeps.begin(store, "5weeb", NEW_YEAR, {"sources": ["net.onnx"]}, 4)
     bad = {**swept("48 is not a power of two"), "alignment": 48}
-    stored_sweeps.add(store, "5weeb", [PointResult(0, (bad,), REFUSED)])
+    stored_sweeps.add(store, "5weeb", [PointResult(0, (bad,), failed=True)])
     at = opened("history")
     (bar,) = [element.proto.text for element in at.get("progress")]
     assert "1 of 4 points, 1 failed" in bar.replace("\\", "")

@@ -147,18 +147,24 @@ def shard(graph: Graph, spec: ShardSpec, dims: Mapping[str, int] | None = None) 
     return replace(found, splits=tuple(() if i in whole else split for i, split in enumerate(found.splits)))
 
 
-def idle_rules(graph: Graph, spec: ShardSpec) -> list[str]:
-    """Return a warning for each rule of the spec that splits no tensor of ``graph``, its gradients included."""
+def idle_rules(graph: Graph, spec: ShardSpec, dims: Mapping[str, int] | None = None) -> list[str]:
+    """Return a warning for each rule and contract of the spec that has no effect on ``graph`` and its gradients."""
     ids = [tensor.id + end for tensor in graph.tensors for end in ("", *FOLLOWERS)]
     matches = {name: [k for k, (pattern, _) in enumerate(spec.rules) if fnmatchcase(name, pattern)] for name in ids}
     matching = {k for found in matches.values() for k in found}
     applied = {found[0] for name, found in matches.items() if found and name not in spec.tensors}
-    return [
+    warnings = [
         f"shard rule {k + 1} ({pattern!r}) "
         + ("has no effect: earlier rules or entries match first." if k in matching else "matches no tensor.")
         for k, (pattern, _) in enumerate(spec.rules)
         if k not in applied
     ]
+    point = checks.resolve_dims(graph, dims)
+    for kind, split in spec.contracts.items():
+        alike = [(i, tensor) for i, tensor in enumerate(graph.tensors) if KIND_OF_ROLE[tensor.role] == kind]
+        if split and alike and not any(_contract(t, checks.resolve_shape(t, point, i), spec) for i, t in alike):
+            warnings.append(f"shard contract {kind!r} has no effect: no tensor has the axis and a row for each part.")
+    return warnings
 
 
 def _left_behind(sharding: Sharding, bases: Sequence[int]) -> set[int]:

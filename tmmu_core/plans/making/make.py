@@ -127,7 +127,7 @@ def _warnings(graph: Graph, request: PlanRequest, plan: Plan) -> Iterator[str]:
     for name in unused_arenas(request.arenas or {}, graph)[1]:
         yield f"Arena {name!r} is declared, but no tensor uses it."
     if request.shard_spec is not None:
-        yield from idle_rules(graph, read_spec(request.shard_spec))
+        yield from idle_rules(graph, read_spec(request.shard_spec), request.dims)
     notes_of_arenas = [notes for notes in plan.notes.values() if isinstance(notes, dict)]
     for number, rule in enumerate(request.options.get("rules") or (), start=1):
         if not any(f"rule {number}" in notes.get("said_by", ()) for notes in notes_of_arenas):
