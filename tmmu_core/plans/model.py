@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, get_args
 
 import msgspec
 import numpy as np
@@ -163,6 +163,25 @@ class Constraints(msgspec.Struct, frozen=True, omit_defaults=True):
     """``[first, second, cost]``: the cost is paid once if the byte ranges of the two overlap."""
 
 
+COLUMN_OF = {
+    "tensor_id": "tensor_ids",
+    "arena": "arena",
+    "logical_slot": "logical_slot",
+    "offset_bytes": "offset",
+    "size_bytes": "size",
+    "alignment": "alignment",
+    "birth": "birth",
+    "death": "death",
+    "generation": "generation",
+    "role": "roles",
+    "dtype": "dtypes",
+    "shape": "shapes",
+    "alias_group_id": "alias_group_ids",
+    "base_tensor_uid": "base_tensor_uids",
+    "category": "categories",
+}
+"""Field of :class:`TensorRow` → its column in :class:`PlanColumns`, in the order of the fields."""
+
 Handoff = tuple[int, str, str]
 """(step, from, to)"""
 
@@ -282,27 +301,18 @@ class Plan(PlanColumns):
 
     def row(self, i: int) -> TensorRow:
         """Return row ``i`` as a value."""
-        return TensorRow(
-            self.tensor_ids[i],
-            self.arenas[self.arena[i]].name,
-            int(self.logical_slot[i]),
-            int(self.offset[i]),
-            int(self.size[i]),
-            int(self.alignment[i]),
-            int(self.birth[i]),
-            int(self.death[i]),
-            int(self.generation[i]),
-            self.roles[i],
-            self.dtypes[i],
-            self.shapes[i],
-            self.alias_group_ids[i],
-            self.base_tensor_uids[i],
-            cast(Category, self.categories[i]) if self.categories else None,
-        )
+        return TensorRow(*next(self.row_values(slice(i, i + 1))))
 
     def rows(self) -> Iterator[TensorRow]:
         """Return all rows, by tensor id bytes."""
-        return (self.row(i) for i in range(len(self)))
+        return (TensorRow(*values) for values in self.row_values())
+
+    def row_values(self, rows: slice = slice(None)) -> Iterator[tuple[Any, ...]]:
+        """Yield the field values of each row, in the order of :class:`TensorRow`; no category if the plan has none."""
+        columns = [getattr(self, name)[rows] for name in COLUMN_OF.values()]
+        lists = [column.tolist() if isinstance(column, np.ndarray) else column for column in columns]
+        lists[1] = [self.arenas[number].name for number in lists[1]]
+        return zip(*(lists if self.categories else lists[:-1]), strict=True)
 
     def node_at(self, step: int) -> str:
         """Return the node id run at ``step`` (``@inputs`` for the loading step); ``""`` if the plan has no order."""
@@ -311,6 +321,16 @@ class Plan(PlanColumns):
                 return "@inputs"
             step -= 1
         return self.execution_order[step] if 0 <= step < len(self.execution_order) else ""
+
+
+def group_numbers(*columns: NDArray[Any]) -> tuple[I64, int]:
+    """Return ``(number per row, count)``: equal rows share a number; numbers are dense, in ascending order of rows."""
+    order = np.lexsort(columns[::-1])
+    is_new = np.ones(len(order), np.bool_)
+    is_new[1:] = np.logical_or.reduce([column[order][1:] != column[order][:-1] for column in columns])
+    number = np.empty(len(order), np.int64)
+    number[order] = np.cumsum(is_new) - 1
+    return number, int(is_new.sum())
 
 
 def taken_of(plan: Plan) -> tuple[bool, ...]:

@@ -1,16 +1,15 @@
 """Write and restore checkpoints (TMMU v2 §10): slot assignment, live ranges and metrics in a compact file.
 
-A checkpoint is canonical CBOR. Its rows are sorted by (producer's position, output index): the step that writes a
-tensor, and its index among the outputs of that step. Tensors without producer come first, at position −1, by tensor id
-bytes; loaded tensors are at the step of ``@inputs``, in the order of the graph's ``inputs``. The logical address table
-contains the address of each slot once; a row contains the offset inside of its slot. Without times, equal plans have
-equal checkpoints.
+A checkpoint is canonical CBOR without times, so equal plans have equal checkpoints. Its rows are sorted by (step that
+writes the tensor, index among the outputs of this step). The step of a tensor without a producer is −1; its index is
+its position by id bytes. Graph inputs are written at step 0 (``@inputs``), in the order of the graph's ``inputs``. The
+offset of each slot is stored once, in the logical address table; a row has the offset in its slot.
 
-Restoring recomputes the plan hash from the rows and refuses a file with another hash; a digest of the whole body covers
-live ranges and metrics. Restoring allocates no memory.
+:func:`restore` recomputes the plan hash from the rows and rejects a file with another hash. A digest of the whole body
+covers live ranges and metrics. No memory is allocated.
 """
 
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
@@ -26,22 +25,63 @@ from tmmu_core.plans.canonical import execution_order_hash, logical_address_tabl
 from tmmu_core.plans.model import Plan, TensorRow
 
 CHECKPOINT_SCHEMA = "tmmu_checkpoint/1"
-Position = tuple[int, int]
 
 
-def positions(liveness: Liveness) -> dict[str, Position]:
-    """Return tensor id → (producer's position, output index), as defined above; every pair is unique."""
+class _Row(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+    """A row of the file: an array of these values."""
+
+    step: int
+    output: int
+    tensor_id: str
+    arena: int
+    """Index into the arenas, sorted by name."""
+    logical_slot: int
+    generation: int
+    offset_in_slot: int
+    size_bytes: int
+    alignment: int
+    birth: int
+    death: int
+    role: int
+    """Index into ``words``."""
+    dtype: int
+    """Index into ``words``."""
+    shape: tuple[int, ...]
+    alias_group_id: str | None
+    base_tensor_uid: str | None
+
+
+class _Body(msgspec.Struct):
+    head: dict[str, Any]
+    words: tuple[str, ...]
+    """The roles and dtypes, sorted."""
+    rows: tuple[_Row, ...]
+    logical_address_table: tuple[tuple[str, int, int], ...]
+
+
+register_types(_Body)
+
+UNCHANGED = (
+    *("tensor_id", "logical_slot", "generation", "size_bytes", "alignment", "birth", "death", "shape"),
+    *("alias_group_id", "base_tensor_uid"),
+)
+"""Fields with the same value in :class:`_Row` and :class:`TensorRow`."""
+
+
+def positions(liveness: Liveness) -> dict[str, tuple[int, int]]:
+    """Return tensor id → (step, output index), the unique sort key of its row."""
     index, timeline = liveness.timeline.index, liveness.timeline
     ids = index.tensor_ids
-    found: dict[str, Position] = {}
+    found: dict[str, tuple[int, int]] = {}
     for node, step in enumerate(timeline.step_of.tolist()):
         if step >= 0:
             for k, tensor in enumerate(index.outputs_of(node).tolist()):
                 found.setdefault(ids[tensor], (step, k))
     for k, tensor_id in enumerate(timeline.graph.inputs):
         found.setdefault(tensor_id, (0, k))
-    rest = sorted(i for i, birth in zip(ids, liveness.birth.tolist(), strict=True) if birth >= 0 and i not in found)
-    found.update({tensor_id: (-1, k) for k, tensor_id in enumerate(rest)})
+    is_planned = (liveness.birth >= 0).tolist()
+    unwritten = sorted(i for i, planned in zip(ids, is_planned, strict=True) if planned and i not in found)
+    found.update({tensor_id: (-1, k) for k, tensor_id in enumerate(unwritten)})
     return found
 
 
@@ -51,21 +91,20 @@ def checkpoint(plan: Plan, liveness: Liveness) -> bytes:
     For an invalid plan, ``refuse_invalid`` raises an error: ``AddressCollision`` for two live tensors on one byte.
     """
     refuse_invalid(plan, "UML_OS.TMMU.Checkpoint_v1")
-    place = positions(liveness)
-    order = sorted(range(len(plan)), key=lambda i: place[plan.tensor_ids[i]])
-    addresses = logical_address_table(
-        [arena.name for arena in plan.arenas], plan.arena, plan.logical_slot, plan.offset
-    ).rows()
+    position_of = positions(liveness)
+    arenas = {arena.name: number for number, arena in enumerate(plan.arenas)}
+    addresses = logical_address_table([*arenas], plan.arena, plan.logical_slot, plan.offset).rows()
     start = {(arena, slot): offset for arena, slot, offset in addresses}
     words = sorted({*plan.roles, *plan.dtypes})
-    word = {text: k for k, text in enumerate(words)}
+    number_of_word = {word: number for number, word in enumerate(words)}
     rows = []
-    for i in order:
-        row = plan.row(i)
-        offset_in_slot = row.offset_bytes - start[row.arena, row.logical_slot]
-        placed = [int(plan.arena[i]), row.logical_slot, row.generation, offset_in_slot, row.size_bytes, row.alignment]
-        described = [word[row.role], word[row.dtype], list(row.shape), row.alias_group_id, row.base_tensor_uid]
-        rows.append([*place[row.tensor_id], row.tensor_id, *placed, row.birth, row.death, *described])
+    for row in sorted(plan.rows(), key=lambda row: position_of[row.tensor_id]):
+        step, output = position_of[row.tensor_id]
+        values = {name: getattr(row, name) for name in UNCHANGED}
+        values |= {"step": step, "output": output, "arena": arenas[row.arena]}
+        values |= {"role": number_of_word[row.role], "dtype": number_of_word[row.dtype]}
+        values["offset_in_slot"] = row.offset_bytes - start[row.arena, row.logical_slot]
+        rows.append(msgspec.structs.astuple(_Row(**values)))
     head = msgspec.to_builtins(head_document(plan))
     head |= {name: getattr(plan, name) for name in DIGESTS}  # 32 raw bytes each
     body = {"head": head, "words": words, "rows": rows, "logical_address_table": addresses}
@@ -117,34 +156,17 @@ def restore(data: bytes, source: str = "", *, token: bytes | None = None) -> Pla
     return plan
 
 
-Row = tuple[int, int, str, int, int, int, int, int, int, int, int, int, int, tuple[int, ...], str | None, str | None]
-"""Position, output, id, arena, slot, generation, offset inside of the slot, size, alignment, birth, death, role, dtype,
-shape, alias group, base.
-"""
-
-
-class _Body(msgspec.Struct):
-    head: dict[str, Any]
-    words: tuple[str, ...]
-    rows: tuple[Row, ...]
-    logical_address_table: tuple[tuple[str, int, int], ...]
-
-
-register_types(_Body)
-
-
 def _build(value: Any, source: str) -> Plan:
     body = msgspec.convert(value, _Body)
     head = msgspec.convert({**body.head, **{name: body.head[name].hex() for name in DIGESTS}}, HeadDocument)
     arenas, words = sorted(head.arenas), body.words
     start = {(arena, slot): offset for arena, slot, offset in body.logical_address_table}
     rows = []
-    for _, _, tensor_id, number, slot, generation, offset_in_slot, size, alignment, *more in body.rows:
-        birth, death, role, dtype = cast(list[int], more[:4])
-        if min(number, role, dtype) < 0:
+    for row in body.rows:
+        if min(row.arena, row.role, row.dtype) < 0:
             raise IndexError("a negative index")
-        offset = start[arenas[number], slot] + offset_in_slot
-        place = (arenas[number], slot, offset, size, alignment, birth, death, generation)
-        described: Any = (words[role], words[dtype], *more[4:])
-        rows.append(TensorRow(tensor_id, *place, *described))
+        values = {name: getattr(row, name) for name in UNCHANGED}
+        values |= {"arena": arenas[row.arena], "role": words[row.role], "dtype": words[row.dtype]}
+        values["offset_bytes"] = start[arenas[row.arena], row.logical_slot] + row.offset_in_slot
+        rows.append(TensorRow(**values))
     return from_head(head, rows, source)

@@ -1,11 +1,11 @@
-"""Build a plan from the document of a plan file, with every field checked.
+"""Build a plan from the document of a plan file: check the type and range of every field.
 
-Mismatches with the content hash are reported in the plan's notes (decision 6). Files of the first version are read too:
-omitted values (taken hand-offs, totals, a lower bound) are computed from the rows. Their peaks are recomputed, because
-that version did not count the source of a hand-off at its last step.
+The verifier checks the plan that results. A content hash that does not match becomes a note of the plan (decision 6).
+In a file of the first version, missing values (taken hand-offs, totals, a lower bound) are computed from the rows.
+Peaks are recomputed, because that version did not count the source of a hand-off at its last step.
 
-A known metric or note has a kind: a count of 64 bits, a ratio, counts by name, or a planner's note on an arena. Unknown
-keys are kept.
+Known metrics and notes have a type: a count of 64 bits, a ratio, counts by name, or a planner's note on an arena.
+Unknown keys are kept.
 """
 
 import contextlib
@@ -28,23 +28,29 @@ from tmmu_core.plans.figures.live_bytes import moments, peak_and_count, storages
 from tmmu_core.plans.figures.metrics import renewed_metrics
 from tmmu_core.plans.model import (
     CHANGED,
-    I64,
+    COLUMN_OF,
     NO_CONTENT_HASH,
     PLACES,
     PLACES_DERIVED,
     PLAN_SCHEMA,
     REMARKS,
-    U64,
     ArenaSummary,
     Places,
     Plan,
     TensorRow,
+    group_numbers,
 )
 
 EDITED = "its content hash does not match its content"
 I64_MAX = 2**63 - 1
 SUMMED = ("slots", "storages", "max_live", "extent_bytes", "committed_bytes", "peak_live_bytes")
 """Figures whose sums over all arenas must fit into 64 bits."""
+
+NUMBERS: dict[str, Any] = {
+    **dict.fromkeys(("logical_slot", "birth", "death", "generation"), np.int64),
+    **dict.fromkeys(("offset_bytes", "size_bytes", "alignment"), np.uint64),
+}
+"""Field of a row that is a number ≥ 0 → the type of its column."""
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Moment = Annotated[int, msgspec.Meta(ge=0, le=I64_MAX)]
@@ -107,29 +113,12 @@ def build(head: HeadDocument, rows: Sequence[TensorRow], source: str = "") -> Pl
     names = sorted(head.arenas)
     if len(names) > limits.ceiling(limits.ARENAS):  # each is compared with all rows
         raise limits.past(limits.ARENAS, "the plan", source)
-    number = {name: k for k, name in enumerate(names)}
-    by_id = sorted(range(len(rows)), key=lambda i: rows[i].tensor_id)
-    _check_rows(rows, by_id, number, source)
-    ordered = [rows[i] for i in by_id]
-
-    def column(field: str, most: int) -> list[int]:
-        values = [getattr(row, field) for row in ordered]
-        if values and (min(values) < 0 or max(values) > most):
-            for k, value in zip(by_id, values, strict=True):
-                _within(value, f"tensors[{k}].{field}", source, most)
-        return values
-
-    arena = np.array([number[row.arena] for row in ordered], np.int32)
-    slot, generation, birth, death = (
-        np.array(column(field, I64_MAX), np.int64) for field in ("logical_slot", "generation", "birth", "death")
-    )
-    offset, size, alignment = (
-        np.array(column(field, U64_MAX), np.uint64) for field in ("offset_bytes", "size_bytes", "alignment")
-    )
-    places, own_arenas, reason = _placed(head, arena, slot, generation, offset, source)
+    columns = _columns(rows, {name: k for k, name in enumerate(names)}, source)
+    places, own_arenas, reason = _placed(head, columns, source)
     arenas = tuple([_arena(name, head.arenas[name], source) for name in names])
     for field in ("metrics", "notes", "planner_options"):
         check_plain(getattr(head, field), f"$.{field}", source)
+    check_metrics(head.metrics, source)
     check_sums(arenas, source)
     check_notes(head.notes, names, source)
     plan = Plan(
@@ -137,29 +126,36 @@ def build(head: HeadDocument, rows: Sequence[TensorRow], source: str = "") -> Pl
         places=places,
         own_arenas=own_arenas,
         arenas=arenas,
-        tensor_ids=tuple([row.tensor_id for row in ordered]),
-        arena=arena,
-        logical_slot=slot,
-        offset=offset,
-        size=size,
-        alignment=alignment,
-        birth=birth,
-        death=death,
-        generation=generation,
-        storage=storage_numbers(arena, slot, generation),
-        roles=tuple([row.role for row in ordered]),
-        dtypes=tuple([row.dtype for row in ordered]),
-        shapes=tuple([row.shape for row in ordered]),
-        alias_group_ids=tuple([row.alias_group_id for row in ordered]),
-        base_tensor_uids=tuple([row.base_tensor_uid for row in ordered]),
-        categories=tuple([row.category or "other" for row in ordered]) if any(r.category for r in ordered) else (),
+        **columns,
+        storage=group_numbers(columns["arena"], columns["logical_slot"], columns["generation"])[0],
         notes={**head.notes, PLACES_DERIVED: reason} if reason else head.notes,
         constraints=None if head.constraints is msgspec.UNSET else head.constraints,
     )
     if any(arena.storages is None for arena in head.arenas.values()):
-        counts = np.bincount(arena[np.unique(plan.storage, return_index=True)[1]], minlength=len(arenas))
+        counts = np.bincount(plan.arena[np.unique(plan.storage, return_index=True)[1]], minlength=len(arenas))
         plan = replace(plan, arenas=tuple([replace(a, storages=int(n)) for a, n in zip(arenas, counts, strict=True)]))
     return _renewed(plan)
+
+
+def _columns(rows: Sequence[TensorRow], arena_numbers: Mapping[str, int], source: str) -> dict[str, Any]:
+    """Return the rows, sorted by id, as columns of :class:`Plan` by name. Raises ``UnreadableInput``."""
+    by_id = sorted(range(len(rows)), key=lambda i: rows[i].tensor_id)
+    _check_rows(rows, by_id, arena_numbers, source)
+    columns: dict[str, Any] = {}
+    for field, name in COLUMN_OF.items():
+        values = [getattr(rows[i], field) for i in by_id]
+        if field in NUMBERS:
+            most = int(np.iinfo(NUMBERS[field]).max)
+            if values and (min(values) < 0 or max(values) > most):
+                for k, value in zip(by_id, values, strict=True):
+                    _within(value, f"tensors[{k}].{field}", source, most)
+            columns[name] = np.array(values, NUMBERS[field])
+        else:
+            columns[name] = tuple(values)
+    columns["arena"] = np.array([arena_numbers[name] for name in columns["arena"]], np.int32)
+    categories = columns["categories"]
+    columns["categories"] = tuple([category or "other" for category in categories]) if any(categories) else ()
+    return columns
 
 
 def _check_rows(rows: Sequence[TensorRow], by_id: Sequence[int], arenas: Collection[str], source: str) -> None:
@@ -182,7 +178,9 @@ def _head_fields(head: HeadDocument, source: str) -> dict[str, Any]:
     flags = [handoff.taken for handoff in head.handoffs if handoff.taken is not None]
     steps = [_within(h.step, f"handoffs[{k}].step", source, I64_MAX) for k, h in enumerate(head.handoffs)]
     return {
-        **{name: getattr(head, name) for name in ("planner", "planner_options", "ir_name", "mode", "preset")},
+        **{
+            name: getattr(head, name) for name in ("planner", "planner_options", "ir_name", "mode", "preset", "metrics")
+        },
         **{f"{name}_hash": _digest(getattr(head, f"{name}_hash"), f"{name}_hash", source) for name in digests},
         # The verifier checks which plan may have a token of the superseded draft.
         "replay_token": _digest(head.replay_token, "replay_token", source, is_valid=is_token),
@@ -193,7 +191,6 @@ def _head_fields(head: HeadDocument, source: str) -> dict[str, Any]:
         "execution_order": head.execution_order,
         "handoffs": tuple([(step, h.source, h.to) for step, h in zip(steps, head.handoffs, strict=True)]),
         "taken": tuple(flags) if len(flags) == len(head.handoffs) else (),  # empty: computed from the rows
-        "metrics": figures(head.metrics, source),
     }
 
 
@@ -218,20 +215,8 @@ def noted_as_unhashed(plan: Plan) -> Plan:
     return replace(plan, notes={**plan.notes, NO_CONTENT_HASH: "it has no content hash"})
 
 
-def storage_numbers(arena: np.ndarray[Any, Any], slot: I64, generation: I64) -> I64:
-    """Return dense numbers of the (arena, slot, generation) triples, in that order: :attr:`Plan.storage`."""
-    by = np.lexsort((generation, slot, arena))
-    keys = np.stack([arena.astype(np.int64), slot, generation])[:, by]
-    is_new = (keys[:, 1:] != keys[:, :-1]).any(axis=0)
-    number = np.empty(len(by), np.int64)
-    number[by] = np.concatenate(([0], np.cumsum(is_new)))[: len(by)]
-    return number
-
-
-def _placed(
-    head: HeadDocument, arena: np.ndarray[Any, Any], slot: I64, generation: I64, offset: U64, source: str
-) -> tuple[Places, bool, str]:
-    """Return the key ``places``, the key ``own_arenas``, and the reason for a value that is not in the file."""
+def _placed(head: HeadDocument, columns: Mapping[str, Any], source: str) -> tuple[Places, bool, str]:
+    """Return ``(places, own_arenas, reason)``; the reason is empty if the file contains ``places``."""
     entry, addressing = PLANNERS.get(head.planner), head.notes.get("addressing")
     own_arenas = False
     if isinstance(addressing, dict) and addressing.get("kind") == "blake3_sparse":
@@ -239,7 +224,7 @@ def _placed(
     elif entry is not None:
         own_arenas, reason = isinstance(entry, MemoryPlannerEntry), f"{head.planner} does so"
         places = "slots" if isinstance(entry, ArenaPlannerEntry) and entry.has_slots else "bytes"
-    elif _is_numbered_by_offset(arena, slot, generation, offset):
+    elif _is_numbered_by_offset(columns):
         places, reason = "bytes", "its storages are numbered by offset, birth and id, with one storage per slot"
     else:
         places, reason = "slots", "its storages are not numbered by offset, birth and id"
@@ -251,16 +236,15 @@ def _placed(
     return places, own_arenas, reason
 
 
-def _is_numbered_by_offset(arena: np.ndarray[Any, Any], slot: I64, generation: I64, offset: U64) -> bool:
-    """Return whether no slot is reused and numbers rise with (offset, birth, id) in each arena (contract §9)."""
-    if (generation > 0).any():
+def _is_numbered_by_offset(columns: Mapping[str, Any]) -> bool:
+    """Return whether no slot is reused and slot numbers rise with the offset in each arena (contract §9)."""
+    if (columns["generation"] > 0).any():
         return False
-    order = np.lexsort((offset, slot, arena))
-    first = np.ones(len(order), np.bool_)  # rows of a storage share its number: the lowest is its start
-    first[1:] = (arena[order][1:] != arena[order][:-1]) | (slot[order][1:] != slot[order][:-1])
-    heads = order[first]
-    same_arena = arena[heads][1:] == arena[heads][:-1]
-    return not bool((same_arena & (offset[heads][1:] < offset[heads][:-1])).any())
+    slot, count = group_numbers(columns["arena"], columns["logical_slot"])
+    start, arena = np.full(count, U64_MAX, np.uint64), np.zeros(count, np.int64)
+    np.minimum.at(start, slot, columns["offset"])
+    arena[slot] = columns["arena"]
+    return not bool(((arena[1:] == arena[:-1]) & (start[1:] < start[:-1])).any())
 
 
 def _renewed(plan: Plan) -> Plan:
@@ -312,15 +296,14 @@ def _digest(text: str, field: str, source: str, *, is_valid: Callable[[bytes], b
 # --- metrics and notes -------------------------------------------------------------------------------------------
 
 
-def figures(metrics: dict[str, Any], source: str) -> dict[str, Any]:
-    """Return the metrics. Raises ``UnreadableInput`` if one has another kind or is out of range."""
+def check_metrics(metrics: dict[str, Any], source: str) -> None:
+    """Raise ``UnreadableInput`` for a metric of another type, or out of range."""
     try:
         msgspec.convert(metrics, _Metrics)
     except msgspec.ValidationError as error:
         what, _, path = str(error).partition(" - at `$")
         place = f"$.metrics{path.rstrip('`').partition('[')[0]}"
         raise UnreadableInput(f"invalid metric: {what}.", source=source, place=place, hint="Plan again.") from error
-    return metrics
 
 
 def check_plain(value: Any, place: str, source: str) -> None:

@@ -12,8 +12,7 @@ The content hash detects an edit of a file::
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping
-from dataclasses import fields
+from collections.abc import Mapping
 from typing import Any
 
 import cbor2
@@ -25,6 +24,7 @@ from tmmu_core.base.struct_types import register_types
 from tmmu_core.graph.native import document
 from tmmu_core.plans.figures.metrics import written_metrics
 from tmmu_core.plans.model import (
+    COLUMN_OF,
     NO_CONTENT_HASH,
     PLACES_DERIVED,
     PLAN_SCHEMA,
@@ -168,7 +168,7 @@ def content_hash(head: Mapping[str, Any], tensors: str) -> str:
 
 def tensors_hash(plan: Plan) -> str:
     """Return the hash of a plan's rows and hand-offs, in hex."""
-    rows = [tuple(row) for row in _row_values(plan)]
+    rows = list(plan.row_values())
     handoffs = [(*handoff, taken) for handoff, taken in zip(plan.handoffs, plan.taken, strict=True)]
     # Lists of texts, counts and nulls: the default encoding of cbor2 is the canonical one, and faster than H.
     return hashlib.sha256(cbor2.dumps([rows, handoffs])).hexdigest()
@@ -186,32 +186,6 @@ def arena_document(arena: ArenaSummary) -> ArenaDocument:
     return ArenaDocument(**{**fields_of, **unset})
 
 
-ROW_FIELDS = tuple([field.name for field in fields(TensorRow)])
-
-
 def row_documents(plan: Plan) -> list[dict[str, Any]]:
     """Return a plan's rows as they are written, by tensor id bytes."""
-    return [dict(zip(ROW_FIELDS, row, strict=False)) for row in _row_values(plan)]
-
-
-def _row_values(plan: Plan) -> Iterator[tuple[Any, ...]]:
-    """Yield the values of each row, in the order of ``ROW_FIELDS``; without a category if the plan has none."""
-    names = [arena.name for arena in plan.arenas]
-    return zip(
-        plan.tensor_ids,
-        [names[number] for number in plan.arena.tolist()],
-        plan.logical_slot.tolist(),
-        plan.offset.tolist(),
-        plan.size.tolist(),
-        plan.alignment.tolist(),
-        plan.birth.tolist(),
-        plan.death.tolist(),
-        plan.generation.tolist(),
-        plan.roles,
-        plan.dtypes,
-        plan.shapes,
-        plan.alias_group_ids,
-        plan.base_tensor_uids,
-        *([plan.categories] if plan.categories else []),
-        strict=True,
-    )
+    return [dict(zip(COLUMN_OF, values, strict=False)) for values in plan.row_values()]

@@ -24,19 +24,13 @@ from tmmu_core.base.escaping import csv_text, for_cell
 from tmmu_core.base.extras import need
 from tmmu_core.formats.csv.instance_csv import refuse_unreadable_ids, write_csv
 from tmmu_core.formats.planfile.plan_builder import from_head
-from tmmu_core.formats.planfile.plan_document import (
-    ROW_FIELDS,
-    PlanDocument,
-    head_document,
-    row_documents,
-    schema_refusal,
-)
+from tmmu_core.formats.planfile.plan_document import PlanDocument, head_document, row_documents, schema_refusal
 from tmmu_core.graph.native import document, unpacking
 from tmmu_core.planners.problem import Problem
 from tmmu_core.plans.analysis.plan_notes import cells, residences
 from tmmu_core.plans.figures.live_bytes import arena_number, storages_of
 from tmmu_core.plans.making.make import Better
-from tmmu_core.plans.model import I64, PLAN_SCHEMA, Plan
+from tmmu_core.plans.model import COLUMN_OF, I64, PLAN_SCHEMA, Plan
 
 
 def to_json(plan: Plan, warnings: Sequence[str] = (), better: Better | None = None) -> bytes:
@@ -72,7 +66,7 @@ def to_csv(plan: Plan) -> bytes:
     A plan over memories has two more columns: the memory, and the rule that chose it.
     """
     memories = residences(plan)
-    fields = [*ROW_FIELDS] if plan.categories else [*ROW_FIELDS[:-1]]
+    fields = [name for name in COLUMN_OF if name != "category" or plan.categories]
     fields += list(cells(None)) if memories else []
     lines: list[list[Any]] = [fields]
     for k, row in enumerate(row_documents(plan)):

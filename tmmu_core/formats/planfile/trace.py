@@ -26,7 +26,6 @@ from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.base.struct_types import register_types
 from tmmu_core.formats.planfile.plan_builder import EDITED, build, noted_as_unhashed, noted_change
 from tmmu_core.formats.planfile.plan_document import (
-    ROW_FIELDS,
     HandoffDocument,
     HeadDocument,
     arena_document,
@@ -38,7 +37,7 @@ from tmmu_core.formats.planfile.plan_document import (
 from tmmu_core.graph.native import document, unpacking
 from tmmu_core.plans.figures.live_bytes import storages_of
 from tmmu_core.plans.figures.metrics import written_metrics
-from tmmu_core.plans.model import CHANGED, PLAN_SCHEMA, ArenaSummary, Category, Plan, TensorRow
+from tmmu_core.plans.model import CHANGED, COLUMN_OF, PLAN_SCHEMA, ArenaSummary, Category, Plan, TensorRow
 
 TRACE_SCHEMA = "tmmu_trace/1"
 METRIC_SCHEMA = "tmmu_metrics/1"
@@ -190,7 +189,7 @@ class _Tensor(msgspec.Struct, tag_field="record", tag="tensor"):
     def row(self) -> TensorRow:
         birth, death = self.live_range
         other: Any = {"offset_bytes": self.logical_address[1], "size_bytes": self.size, "birth": birth, "death": death}
-        return TensorRow(**other, **{name: getattr(self, name) for name in ROW_FIELDS if name not in other})
+        return TensorRow(**other, **{name: getattr(self, name) for name in COLUMN_OF if name not in other})
 
 
 class _Handoff(HandoffDocument, tag_field="record", tag="handoff"):

@@ -29,7 +29,7 @@ from tmmu_core.judge.verifier.check_slots import (
     check_sparse_addresses,
 )
 from tmmu_core.judge.verifier.row_columns import PlanFacts
-from tmmu_core.plans.model import CHANGED, NO_CONTENT_HASH, PLACES_DERIVED, Plan
+from tmmu_core.plans.model import CHANGED, COLUMN_OF, NO_CONTENT_HASH, PLACES_DERIVED, Plan
 
 OWN_RULES: dict[str, str] = {
     "columns": "columns have one length, rows are unique and sorted by id bytes, arenas and storages exist",
@@ -163,16 +163,11 @@ def verdict_warnings(verdict: Verdict) -> tuple[str, ...]:
 
 # --- columns -----------------------------------------------------------------------------------------------------
 
-_COLUMNS = (
-    *("arena", "logical_slot", "offset", "size", "alignment", "birth", "death", "generation", "storage"),
-    *("roles", "dtypes", "shapes", "alias_group_ids", "base_tensor_uids"),
-)
-
 
 def check_columns(plan: Plan) -> Iterator[Finding]:
     """Check rules ``columns`` and ``range``."""
     n, ids = len(plan), plan.tensor_ids
-    lengths = {name: len(getattr(plan, name)) for name in _COLUMNS}
+    lengths = {name: len(getattr(plan, name)) for name in (*COLUMN_OF.values(), "storage") if name != "categories"}
     for name, length in lengths.items():
         if length != n:
             yield error("columns", f"the column {name} has {length} rows for {n} tensors.")

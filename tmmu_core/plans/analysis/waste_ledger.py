@@ -29,11 +29,10 @@ from tmmu_core.plans.figures.live_bytes import (
     arena_number,
     curve_points_of,
     live_bytes_of,
-    slot_numbers,
     storages_of,
 )
 from tmmu_core.plans.figures.metrics import fragmentation_ratio
-from tmmu_core.plans.model import I64, U64, Plan
+from tmmu_core.plans.model import I64, U64, Plan, group_numbers
 
 Kind = Literal["live", "alignment_gaps", "slot_rounding", "holes", "tail"]
 ACCOUNTS: tuple[Kind, ...] = get_args(Kind)
@@ -127,7 +126,7 @@ def _gaps_and_top(s: PlanStorages, here: I64, points: CurvePoints) -> tuple[U64,
 
     Updates the list of live blocks by address, and the sum of the gaps between neighbours, at each birth and death.
     """
-    slot, n = slot_numbers(np.zeros(len(here), np.int64), s.slot[here])
+    slot, n = group_numbers(s.slot[here])
     block = np.zeros((3, n), np.uint64)
     block[:, slot] = s.offset[here], s.offset[here] + s.backing[here], s.slot_alignment[here]
     by_address = np.lexsort((np.arange(n), block[0]))

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from tmmu_core.base.errors import U64_MAX, AllocationOverflow
 from tmmu_core.graph.index import GraphIndex
-from tmmu_core.plans.model import I64, U64, Plan
+from tmmu_core.plans.model import I64, U64, Plan, group_numbers
 
 
 def exact_sum(values: U64) -> int:
@@ -168,7 +168,7 @@ def _grouped(plan: Plan) -> PlanStorages:
     alignment = _gathered(np.maximum, 1, of[is_start], plan.alignment[is_start], n)
     birth = np.clip(birth, 0, moments(plan))
     arena, slot = plan.arena[head], plan.logical_slot[head]
-    slot_of, slots = slot_numbers(arena, slot)
+    slot_of, slots = group_numbers(arena, slot)
     backing = _gathered(np.maximum, plan.has_slots, slot_of, end - offset, slots)  # a slot has at least one byte
     return PlanStorages(
         head=head,
@@ -190,17 +190,6 @@ def _gathered(function: np.ufunc, start: int, number: I64, values: NDArray[Any],
     result = np.full(count, start, values.dtype)
     function.at(result, number, values)
     return result
-
-
-def slot_numbers(arena: NDArray[np.integer[Any]], slot: I64) -> tuple[I64, int]:
-    """Return ``(number per row, count)``: dense numbers of the (arena, slot) pairs, in that order."""
-    order = np.lexsort((slot, arena))
-    arena, slot = arena[order], slot[order]
-    is_new = np.ones(len(order), np.bool_)
-    is_new[1:] = (arena[1:] != arena[:-1]) | (slot[1:] != slot[:-1])
-    number = np.empty(len(order), np.int64)
-    number[order] = np.cumsum(is_new) - 1
-    return number, int(is_new.sum())
 
 
 def arena_number(plan: Plan, arena: str) -> int:

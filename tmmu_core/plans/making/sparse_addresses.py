@@ -17,8 +17,8 @@ from tmmu_core.base.errors import U64_MAX, AddressCollision, AllocationOverflow
 from tmmu_core.base.extras import need
 from tmmu_core.planners.columns import align_up
 from tmmu_core.plans.canonical import plan_digests
-from tmmu_core.plans.figures.live_bytes import slot_numbers, storages_of
-from tmmu_core.plans.model import I64, Plan
+from tmmu_core.plans.figures.live_bytes import storages_of
+from tmmu_core.plans.model import I64, Plan, group_numbers
 
 ADDRESSING = "blake3_sparse"
 TAG = b"tmmu_va"
@@ -46,7 +46,7 @@ class _Slots(NamedTuple):
 
 def _slots_of(plan: Plan) -> _Slots:
     s = storages_of(plan)
-    number, count = slot_numbers(s.arena, s.slot)
+    number, count = group_numbers(s.arena, s.slot)
     storage = np.zeros(count, np.int64)  # any storage of each slot
     storage[number] = np.arange(len(s))
     columns = (s.arena, s.slot, s.backing, s.slot_alignment)
