@@ -7,7 +7,6 @@ name of its first-born member.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from heapq import nlargest
 
 from tmmu_core.base.errors import ArenaTooSmall, InvalidIrShapes
 from tmmu_core.graph.model import DEFAULT_ARENAS, OFFLOAD_ARENA, ONE_MEMORY, Node, Tensor
@@ -69,12 +68,6 @@ class Lives:
         """The storages with a persistent member."""
         return frozenset(name for member, name in self.storage_of.items() if self.run.tensors[member].persistent)
 
-    @cached_property
-    def _last(self) -> dict[str, list[tuple[int, str]]]:
-        """The two members of each storage with the latest deaths."""
-        death = self.unhanded_death
-        return {name: nlargest(2, ((death[m], m) for m in members)) for name, members in self.members.items()}
-
     @property
     def handoffs(self) -> tuple[Handoff, ...]:
         """The granted in-place reuse: each node's first candidate that meets every condition."""
@@ -125,7 +118,7 @@ class Lives:
             "graph_output": x in self.run.outputs,
             "saved_for_backward": x in self.ranges.saved,
             # Another member of x's storage lives on, or y's storage exists before this step and has an offset.
-            "alias_live": any(death > step for death, member in self._last[mine] if member != x)
+            "alias_live": any(self.unhanded_death[member] > step for member in self.members[mine] if member != x)
             or theirs != y
             or self.birth[y] != step,
             "must_not_alias": (mine, theirs) in self.apart,
@@ -189,28 +182,26 @@ def write_in_place(run: Run, groups: Groups, ranges: Ranges, offset: dict[str, i
     An input that is overwritten at step k dies at k. Updates ``offset``. Raises ``InvalidIrShapes``
     (``in_place_denied``).
     """
-    birth, death, saved, last_read = ranges
-    after = dict(death)
-    taken: set[tuple[int, str]] = set()
+    death = dict(ranges.death)
+    overwritten: set[tuple[int, str]] = set()
     steps = [(run.step_of(position), run.nodes[node_id]) for position, node_id in enumerate(run.order)]
     writes = [(step, node, node.inputs[i], node.outputs[o]) for step, node in steps for i, o in node.in_place_write]
     if not writes:
-        return after
-    counts = RefCounts(run, groups, ranges)
+        return death
+    began = loaded_births(run, ranges)
     views_of: dict[str, list[str]] = {}
     for name in offset:
         views_of.setdefault(run.root[name], []).append(name)
     for step, node, x, y in writes:
-        mine, theirs = groups.leader(x), groups.leader(y)
         a, b = run.tensors[x], run.tensors[y]
+        is_shared = any(began[m] < step < ranges.death[m] for m in groups.members(x) if m not in (x, y))
+        is_older = groups.leader(x) != groups.leader(y) and any(began[m] < step for m in groups.members(y) if m != y)
         conditions = {
             # alias_group_refcount == 1: no other member of x's storage is live, and no member of y's storage is older.
-            "refcount": counts.others(step, x, y) > 0
-            or (mine != theirs and any(born < step for born, m in counts.first[theirs] if m != y))
             # One input is overwritten by one output, and the other way round.
-            or not taken.isdisjoint({(step, x), (step, y)}),
-            "saved_for_backward": x in saved,
-            "read_later": last_read[x] > step,
+            "refcount": is_shared or is_older or not overwritten.isdisjoint({(step, x), (step, y)}),
+            "saved_for_backward": x in ranges.saved,
+            "read_later": ranges.last_read[x] > step,
             "graph_output": x in run.outputs,
             "constant": a.role == "constant",
             "must_not_alias": y in a.must_not_alias or x in b.must_not_alias,
@@ -226,53 +217,21 @@ def write_in_place(run: Run, groups: Groups, ranges: Ranges, offset: dict[str, i
                     tensor=x,
                     t=step,
                 )
-        taken |= {(step, x), (step, y)}
-        counts.join(x, y)
+        overwritten |= {(step, x), (step, y)}
+        groups.join(x, y)
         if b.view is None:
             # y has the offset of x, and y's views move with it.
             for m in views_of[y]:
                 offset[m] = offset[x] + run.root_offset[m]
         if not a.persistent:
-            after[x] = max(step, birth[x] + 1)  # a range is never empty, even where step 0 overwrites it
+            death[x] = max(step, ranges.birth[x] + 1)  # a range is never empty, even where step 0 overwrites it
     for name in sorted(offset):
         refuse_far(name, offset[name])
-    return after
+    return death
 
 
-class RefCounts:
-    """Reference counts of §3: per storage, the members that are live before and after a step."""
-
-    def __init__(self, run: Run, groups: Groups, ranges: Ranges) -> None:
-        self.groups, self.step, self.death = groups, -1, ranges.death
-        # A tensor that no node writes is loaded before step 0, and is live from there if it is read later.
-        unwritten = {
-            name for name in ranges.birth if name not in run.written_at and run.root[name] not in run.written_at
-        }
-        wanted = {name for name in unwritten if ranges.last_read.get(name, -1) > 0 or name in run.outputs}
-        self.began = {name: -1 if name in wanted else born for name, born in ranges.birth.items()}
-        self.count = dict.fromkeys(groups.leaders(), 0)
-        self.first = {name: sorted((self.began[m], m) for m in groups.members(name))[:2] for name in groups.leaders()}
-        """The two members of each storage with the earliest births."""
-        self.changes: dict[int, list[tuple[str, int]]] = {}
-        for name, born in self.began.items():
-            if born + 1 < ranges.death[name]:
-                self.changes.setdefault(born + 1, []).append((name, 1))
-                self.changes.setdefault(ranges.death[name], []).append((name, -1))
-
-    def others(self, step: int, x: str, y: str) -> int:
-        """Count the live members of ``x``'s storage except ``x`` and ``y``. Call it with ascending steps."""
-        while self.step < step:
-            self.step += 1
-            for name, change in self.changes.get(self.step, ()):
-                self.count[self.groups.leader(name)] += change
-        mine = [m for m in {x, y} if self.groups.leader(m) == self.groups.leader(x)]
-        own = sum(self.began[m] < step < self.death[m] for m in mine)
-        return self.count[self.groups.leader(x)] - own
-
-    def join(self, x: str, y: str) -> None:
-        """Merge the storages of ``x`` and ``y``."""
-        a, b = self.groups.leader(x), self.groups.leader(y)
-        if a != b:
-            self.groups.join(x, y)
-            count, first = self.count.pop(a) + self.count.pop(b), self.first.pop(a) + self.first.pop(b)
-            self.count[self.groups.leader(x)], self.first[self.groups.leader(x)] = count, sorted(first)[:2]
+def loaded_births(run: Run, ranges: Ranges) -> dict[str, int]:
+    """Return the births, but −1 for a tensor that no node writes and that is read later: it is loaded before step 0."""
+    unwritten = {name for name in ranges.birth if name not in run.written_at and run.root[name] not in run.written_at}
+    is_read = {name for name in unwritten if ranges.last_read.get(name, -1) > 0 or name in run.outputs}
+    return {name: -1 if name in is_read else born for name, born in ranges.birth.items()}

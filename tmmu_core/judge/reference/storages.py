@@ -50,20 +50,14 @@ def _births(run: Run, written: set[str]) -> dict[str, int]:
             birth[name] = 0
         elif name in run.written_at:  # its producer's step; a graph input is produced by @inputs at step 0
             birth[name] = run.written_at[name]
-    views = {name: tensor.view.base_tensor_uid for name, tensor in run.tensors.items() if tensor.view}
-    loose = {name: base for name, base in views.items() if name not in birth and name not in written}
-    base_of: dict[str, str] = {}
-    for name in loose:
+    for name in run.tensors:
         # A view that no node writes has the birth of its root, if its base is planned.
-        through = []
-        at = name
-        while at in loose and at not in base_of:
-            through.append(at)
-            at = loose[at]
-        base_of |= dict.fromkeys(through, base_of.get(at, at))
-    return birth | {
-        name: birth[run.root[name]] for name, at in base_of.items() if at in birth and run.root[name] in birth
-    }
+        base = name
+        while base not in birth and base not in written and (view := run.tensors[base].view) is not None:
+            base = view.base_tensor_uid
+        if name not in birth and base in birth and run.root[name] in birth:
+            birth[name] = birth[run.root[name]]
+    return birth
 
 
 @dataclass(frozen=True)
