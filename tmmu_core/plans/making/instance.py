@@ -59,7 +59,7 @@ def plan_problem(
     return assemble(
         columns,
         summaries,
-        _identity(instance.problems, config, constraints),
+        _identity(instance.problems, constraints),
         peak_together(birth, death, size, steps),
         started,
         reserved_peak_bytes=reserved,
@@ -129,20 +129,19 @@ def _packed(problem: Problem, planner: str, options: Mapping[str, Any], meter: M
     return entry.pack(problem, entry.checked_options(options), meter)
 
 
-def _identity(
-    problems: Sequence[Problem], config: Mapping[str, Arena], constraints: Constraints | None
-) -> canonical.Identity:
+def arena_settings_of(problems: Sequence[Problem]) -> dict[str, dict[str, int]]:
+    """Return the arena configuration of an instance, which is hashed."""
+    return {p.arena: {"capacity_bytes": p.capacity, "alignment_bytes": p.arena_alignment} for p in problems}
+
+
+def _identity(problems: Sequence[Problem], constraints: Constraints | None) -> canonical.Identity:
     content: Any = _identity_rows(problems[0])
     if len(problems) > 1 or constraints is not None:
         content = [[[problem.arena, _identity_rows(problem)] for problem in problems], to_builtins(constraints)]
-    limits = {
-        name: {"capacity_bytes": arena.capacity_bytes, "alignment_bytes": arena.alignment_bytes}
-        for name, arena in config.items()
-    }
     return canonical.Identity(
         ir_hash=H(["tmmu_problem_v1", content]),
         mode="inference",
-        arena_config_hash=canonical.arena_config_hash(limits),
+        arena_config_hash=canonical.arena_config_hash(arena_settings_of(problems)),
         execution_order_hash=canonical.execution_order_hash(()),
         rank=0,
         world_size=1,

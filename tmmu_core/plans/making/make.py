@@ -24,7 +24,7 @@ from tmmu_core.planners.meter import Meter
 from tmmu_core.planners.problem import GIVEN, PlainInstance, Problem, Progress, packing_extent
 from tmmu_core.plans import canonical
 from tmmu_core.plans.making.engine import Solution, solve
-from tmmu_core.plans.making.instance import plan_problem
+from tmmu_core.plans.making.instance import arena_settings_of, plan_problem
 from tmmu_core.plans.making.placement_order import problems_of
 from tmmu_core.plans.making.ranks import RankPlans, plan_rank, plan_ranks
 from tmmu_core.plans.making.request import DEFAULT_PLANNER, PlanRequest, capacities_by_name, with_arena_settings
@@ -242,20 +242,12 @@ def without_limits(request: PlanRequest) -> PlanRequest:
 
 def _under_limits(plan: Plan, source: Graph | PlainInstance, request: PlanRequest) -> Plan:
     """Return the plan with the capacities and the configuration hash of the request; the layout is the same."""
-    names = tuple(arena.name for arena in plan.arenas)
-    capacities = {name: arena.capacity_bytes for name, arena in read_arenas(request.arenas).items()}
-    if isinstance(source, PlainInstance) and not capacities:
-        capacities = {problem.arena: problem.capacity for problem in source.problems}
-    known = names if len(names) == 1 or not capacities else tuple(capacities)
-    capacities |= capacities_by_name(request.capacities, known)
     if isinstance(source, Graph):
         config = as_given(with_arena_settings(source, request.spelled_out(source)).arenas)
     else:
-        arena = plan.arenas[0]
-        limits = {"capacity_bytes": capacities[arena.name], "alignment_bytes": arena.alignment_bytes}
-        config = {arena.name: limits}
+        config = arena_settings_of(problems_as_requested(source.problems, request))
+    capacity_of = {name: arena["capacity_bytes"] for name, arena in config.items() if "capacity_bytes" in arena}
     unlimited = Arena().capacity_bytes
-    arenas = tuple(replace(arena, capacity_bytes=capacities.get(arena.name, unlimited)) for arena in plan.arenas)
-    limited = replace(plan, arenas=arenas, arena_config_hash=canonical.arena_config_hash(config))
-    whole, _ = canonical.plan_digests(limited)
-    return replace(limited, tmmu_plan_hash=whole)
+    arenas = [replace(arena, capacity_bytes=capacity_of.get(arena.name, unlimited)) for arena in plan.arenas]
+    limited = replace(plan, arenas=tuple(arenas), arena_config_hash=canonical.arena_config_hash(config))
+    return replace(limited, tmmu_plan_hash=canonical.plan_digests(limited)[0])

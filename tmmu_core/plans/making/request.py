@@ -120,14 +120,13 @@ def refuse_unknown_words(request: PlanRequest) -> None:
 
 def with_arena_settings(source: Graph, request: PlanRequest) -> PlanRequest:
     """Return the request with all arena options merged into ``arenas``, as the engine reads them."""
-    limited = request.capacities or request.one_memory
-    has_no_options = request.alignment is None and request.page_size is None and not limited
+    has_no_options = request.but(arenas=None).has_no_arena_options
     if has_no_options and not source.alignment:
         return request
     if isinstance(planner_named(request.spelled_out(source).planner or ""), MemoryPlannerEntry):
         if has_no_options:
             return request
-        if limited:
+        if request.capacities or request.one_memory:
             message = f"planner {request.planner!r} defines the arenas itself; --capacity does not apply to them."
             hint = 'Limit its memories: --option memories=[{"name": "SRAM", "max_size": 65536}].'
             raise InvalidIrShapes(message, reason="planner_option", node_id="", hint=hint)
@@ -156,9 +155,7 @@ def arenas_in_use(source: Graph | PlainInstance, request: PlanRequest) -> tuple[
     )
 
 
-def arena_config(
-    source: Graph | PlainInstance, request: PlanRequest, in_use: tuple[str, ...] | None = None
-) -> dict[str, Any] | None:
+def arena_config(graph: Graph, request: PlanRequest, in_use: tuple[str, ...] | None = None) -> dict[str, Any] | None:
     """Return the arena configuration of a request, as it is hashed; ``None`` without one.
 
     An alignment, page size or capacity declares every arena in use, because a configuration must be complete.
@@ -166,14 +163,11 @@ def arena_config(
     capacity of an arena that is not in use.
     """
     declared = None if request.arenas is None else as_given(request.arenas)
-    is_graph = isinstance(source, Graph)
-    source_alignment = source.alignment if isinstance(source, Graph) else 0
-    options = request.but(arenas=None) if is_graph else request.but(arenas=None, one_memory=False)
-    if options.has_no_arena_options and not source_alignment:
+    if request.but(arenas=None).has_no_arena_options and not graph.alignment:
         return declared
-    names = in_use if in_use is not None else arenas_in_use(source, request)
+    names = in_use if in_use is not None else arenas_in_use(graph, request)
     capacities = capacities_by_name(request.capacities, names)
-    default = {"alignment_bytes": source_alignment} if source_alignment else {}
+    default = {"alignment_bytes": graph.alignment} if graph.alignment else {}
     config: dict[str, Any] = {}
     for name in names:
         requested = {"alignment_bytes": request.alignment, "page_size": request.page_size}
