@@ -16,7 +16,7 @@ from app.texts import numbers
 from app.texts.refusal_text import nearest, others
 from tmmu_core.base.app_package import project_path
 from tmmu_core.base.atomic_files import write_output_file
-from tmmu_core.base.errors import ContractError, Misuse, TmmuError, UnreadableInput, spelled_out, unopened
+from tmmu_core.base.errors import ContractError, Misuse, TmmuError, UnreadableInput, escaped_surrogates, unopened
 from tmmu_core.base.escaping import for_log, visible
 from tmmu_core.graph.native.unpacking import pack, read_stream, read_whole
 
@@ -74,7 +74,7 @@ def write_json(value: Any) -> None:
     try:
         written = msgspec.json.encode(value)
     except UnicodeEncodeError:  # a file name that is not valid UTF-8
-        written = msgspec.json.encode(spelled_out(msgspec.to_builtins(value)))
+        written = msgspec.json.encode(escaped_surrogates(msgspec.to_builtins(value)))
     write_bytes(_for_log(msgspec.json.format(written, indent=2).decode()).encode() + b"\n")
 
 

@@ -7,14 +7,12 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from app.cli.console import STREAM, UsageError, print_lines, print_note, read_input, write_output
 from app.cli.options import STORE_ENV
 from app.texts import numbers
-from tmmu_core.base import strict
 from tmmu_core.base.errors import unopened
 from tmmu_core.base.extras import require
 from tmmu_core.formats.open_file import Opened, read_any, read_at, refuse_unplannable
@@ -22,12 +20,12 @@ from tmmu_core.formats.planfile.trace import Trace
 from tmmu_core.graph.model import Graph
 from tmmu_core.graph.native import native_file
 from tmmu_core.judge.finding import Finding, Verdict
-from tmmu_core.judge.verifier.finished_plan import finished, refuse_invalid
+from tmmu_core.judge.verifier.finished_plan import refuse_invalid, verify_finished
 from tmmu_core.judge.verifier.verify import verdict_warnings
 from tmmu_core.planners.problem import GIVEN, PlainInstance
 from tmmu_core.plans.analysis.plan_notes import plan_warnings, reuse_warnings
 from tmmu_core.plans.making.engine import Solution
-from tmmu_core.plans.making.make import PlanningResult, make_plan
+from tmmu_core.plans.making.make import Better, PlanningResult, make_plan
 from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.plans.making.request_options import OPTION_SPECS, idle_for_instance, written
 from tmmu_core.plans.model import Plan
@@ -51,22 +49,30 @@ OPERATORS = {
 
 @dataclass(frozen=True, eq=False)
 class Resolved:
-    """A plan with its source and its verdict."""
+    """The plan of a file: computed by this command, or read from the file (a *finished plan*) and verified."""
 
     name: str
+    """Name of the file."""
     plan: Plan
-    solution: Solution | None = None
+    result: PlanningResult | None = None
+    """Result of the planner; ``None`` for a finished plan."""
     trace: Trace | None = None
     cut_from: bytes | None = None
     """The ir_hash of the whole graph, for the plan of a rank."""
-    unused: tuple[str, ...] = ()
-    """A warning for each part of the request that has no effect."""
     verdict: Verdict | None = None
     """Verdict on a finished plan; ``None`` for a plan that this command computed."""
     ignored: tuple[str, ...] = ()
     """Options on the command line that have no effect on a finished plan."""
-    made: PlanningResult | None = None
-    """Result of the planner; ``None`` for a finished plan."""
+
+    @property
+    def solution(self) -> Solution | None:
+        """The plan with its graph and liveness; ``None`` without a graph."""
+        return self.result.solution if self.result else None
+
+    @property
+    def better(self) -> Better | None:
+        """A planner that needs less memory; ``None`` if none was found, and for a finished plan."""
+        return self.result.better if self.result else None
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -74,7 +80,8 @@ class Resolved:
         texts = [*plan_warnings(self.plan), *([] if self.verdict is None else verdict_warnings(self.verdict))]
         if self.ignored:
             texts.append(f"{', '.join(self.ignored)} has no effect on a finished plan.")
-        return (*self.unused, *[f"{self.name}: {text}" for text in texts])
+        without_effect = self.result.warnings if self.result else ()
+        return (*without_effect, *[f"{self.name}: {text}" for text in texts])
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -85,6 +92,22 @@ class Resolved:
     def graph(self) -> Graph | None:
         """The planned graph: the input graph, or the share of a rank; ``None`` without a graph."""
         return self.solution.graph if self.solution else None
+
+    def complete_plan(self) -> Plan:
+        """Return the plan. Raises :class:`UsageError` for a digest, which has no tensors."""
+        if self.trace is not None and not self.trace.complete:
+            raise UsageError(f"{self.name} is a digest without tensors.", "Pass the plan or a complete trace.")
+        return self.plan
+
+    def valid_plan(self, command: str) -> Plan:
+        """Return the plan. Raises :class:`UsageError` for a digest, and ``ContractError`` for an invalid plan.
+
+        ``command``: a key of :data:`OPERATORS`.
+        """
+        plan = self.complete_plan()
+        if self.verdict is not None:
+            refuse_invalid(plan, OPERATORS[command], self.verdict)
+        return plan
 
 
 def open_any(name: str, dims: Mapping[str, int] | None = None) -> Opened:
@@ -154,19 +177,19 @@ def resolve_opened(
             what = f"{name} contains a finished plan; {', '.join(idle)} has no effect on it."
             raise UsageError(what, f"Remove {' and '.join(idle)}; to plan again, pass the graph to tmmu plan.")
         plan, trace = (opened.plan, opened) if isinstance(opened, Trace) else (opened, None)
-        return _finished(Resolved(name, plan, trace=trace, cut_from=how.get("cut_from")), graph, **how)
+        return _verified(Resolved(name, plan, trace=trace, cut_from=how.get("cut_from")), graph, **how)
     if isinstance(opened, PlainInstance):
         refuse_graph_options(opened, request)
     with progress_on_terminal() as progress:
         result = make_plan(opened, request, progress)
-    found = Resolved(name, result.plan, result.solution, None, result.cut_from, result.warnings, made=result)
-    return _finished(found) if result.request.planner == GIVEN else found
+    found = Resolved(name, result.plan, result, cut_from=result.cut_from)
+    return _verified(found) if result.request.planner == GIVEN else found
 
 
-def _finished(found: Resolved, graph: Graph | None = None, **how: Any) -> Resolved:
-    """Add the verdict (contract §11) and the recomputed lower bounds (§12) to a finished plan."""
+def _verified(found: Resolved, graph: Graph | None = None, **how: Any) -> Resolved:
+    """Return a finished plan with its verdict (contract §11) and the recomputed lower bounds (§12)."""
     is_complete = found.trace is None or found.trace.complete
-    judged = finished(found.plan, graph, complete=is_complete, **how)
+    judged = verify_finished(found.plan, graph, complete=is_complete, **how)
     trace = found.trace and replace(found.trace, plan=judged.plan)
     return replace(found, plan=judged.plan, trace=trace, verdict=judged.verdict)
 
@@ -202,21 +225,6 @@ def show_warnings(warnings: Sequence[str], *, on_stderr: bool = False) -> None:
         print_note(*(f"warning: {text}" for text in warnings))
     elif warnings:
         print_lines("", *(f"warning: {text}" for text in warnings))
-
-
-def whole(found: Resolved) -> Plan:
-    """Return the plan. Raises :class:`UsageError` for a digest, which has no tensors."""
-    if found.trace is not None and not found.trace.complete:
-        raise UsageError(f"{found.name} is a digest without tensors.", "Pass the plan or a complete trace.")
-    return found.plan
-
-
-def sound(found: Resolved, command: str) -> Plan:
-    """Return a valid plan. Raises :class:`UsageError` for a digest, and ``ContractError`` for an invalid plan."""
-    plan = whole(found)
-    if found.verdict is not None:
-        refuse_invalid(plan, OPERATORS.get(command, OPERATORS["export"]), found.verdict)
-    return plan
 
 
 def write_graph(graph: Graph, name: str, what: str) -> None:
@@ -296,22 +304,6 @@ def resolve_side(name: str, request: PlanRequest, url: str | None, beside: Plan 
         return resolve_opened(store.plan(run), f"{PREFIX}{run.model}@{run.commit}", PlanRequest())
     finally:
         store.close()
-
-
-def read_time(text: str | None) -> datetime:
-    """Parse a time in ISO 8601 with a time zone, or in seconds since 1970 [now]. Raises :class:`UsageError`."""
-    if text is None:
-        return datetime.now(UTC)
-    try:
-        if text.isascii() and text.isdigit():
-            return datetime.fromtimestamp(strict.whole_number(text), UTC)
-        time = datetime.fromisoformat(text)
-        if time.tzinfo is None:
-            raise ValueError
-        return time.astimezone(UTC)
-    except (ValueError, OverflowError, OSError):
-        hint = 'Write 2026-01-31T12:00:00+00:00, the format of "git log -1 --format=%cI".'
-        raise UsageError(f"--at: {strict.shown(text)} is not a time with a time zone.", hint) from None
 
 
 def only(runs: tuple[Run, ...], branch: str | None, planner: str | None) -> tuple[Run, ...]:

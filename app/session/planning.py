@@ -22,14 +22,14 @@ from tmmu_core.formats.planfile.compare_plans import Comparison, compare
 from tmmu_core.formats.xla import xla_dump
 from tmmu_core.graph.model import ONE_MEMORY, Graph
 from tmmu_core.judge.finding import Verdict
-from tmmu_core.judge.verifier.finished_plan import finished
+from tmmu_core.judge.verifier.finished_plan import verify_finished
 from tmmu_core.liveness.live_model import Timeline
 from tmmu_core.planners import PLANNERS
 from tmmu_core.planners.meter import OPTION as NODE_LIMIT
 from tmmu_core.planners.problem import GIVEN, PlainInstance, Progress
 from tmmu_core.plans.making import request as making_request
 from tmmu_core.plans.making.engine import Solution
-from tmmu_core.plans.making.make import PlanningResult, make_plan_anyway
+from tmmu_core.plans.making.make import PlanningResult, make_plan_over_limits
 from tmmu_core.plans.making.ranks import RankPlans
 from tmmu_core.plans.making.request import ANY_ARENA, DEFAULT_PLANNER, PlanRequest, arena_config
 from tmmu_core.plans.making.request_options import FIELDS_OF_INSTANCES, json_text
@@ -134,7 +134,7 @@ def spelled_out(choice: Choice, opened: Opened) -> Choice:
     """Return the choice with explicit defaults (contract §10)."""
     if opened.plan is not None:
         return choice.but(mode=opened.plan.mode, preset=opened.plan.preset, planner=opened.plan.planner)
-    return choice.spelled_out(planning_input(opened))
+    return choice.with_defaults(planning_input(opened))
 
 
 def plan_job(choice: Choice) -> Job[Shown]:
@@ -183,7 +183,7 @@ def _computed(full: Choice, opened: Opened, progress: Progress) -> PlanningResul
     subject, request = planning_input(opened), requested(full, opened)
     count = len(subject.tensors) if isinstance(subject, Graph) else len(subject.problem)
     if full.planner in LINEAR and full.shard_spec is None and count <= HERE_UP_TO:
-        return make_plan_anyway(subject, request, progress)
+        return make_plan_over_limits(subject, request, progress)
     result: PlanningResult = job_table().run_task(about(tasks.plan, opened, full.dims, request), progress)
     return result
 
@@ -210,7 +210,7 @@ def task_job(key: tuple[Any, ...], what: str, choice: Choice, task: Task, *argum
 
 def _finished(full: Choice, opened: Opened, plan: Plan) -> Shown:
     """Verify a finished plan from a file and return it with its verdict (contract §11)."""
-    judged = finished(plan, complete=opened.trace is None or opened.trace.complete)
+    judged = verify_finished(plan, complete=opened.trace is None or opened.trace.complete)
     return Shown(full, opened, judged.plan, verdict=judged.verdict)
 
 
@@ -246,7 +246,7 @@ def ranks_key(choice: Choice) -> tuple[Any, ...]:
 def keep_reviewed(choice: Choice, plan: Plan) -> None:
     """Cache the plan of a review file for its choice, so that no planner runs."""
     full = spelled_out(choice, open_source(choice.source))
-    job_table().cache.put(("reviewed", *full.problem), finished(plan).plan, owners={visitors.visitor()})
+    job_table().cache.put(("reviewed", *full.problem), verify_finished(plan).plan, owners={visitors.visitor()})
 
 
 def _reviewed(full: Choice, opened: Opened) -> PlanningResult | None:
@@ -255,7 +255,7 @@ def _reviewed(full: Choice, opened: Opened) -> PlanningResult | None:
     if plan is None:
         return None
     quick = requested(full, opened).but(planner=DEFAULT_PLANNER, options={})
-    result = make_plan_anyway(planning_input(opened), quick, lambda *_: True)
+    result = make_plan_over_limits(planning_input(opened), quick, lambda *_: True)
     if (result.plan.ir_hash, result.plan.mode) != (plan.ir_hash, plan.mode):
         return None
     return replace(result, request=full, plan=plan, solution=result.solution and replace(result.solution, plan=plan))

@@ -10,7 +10,7 @@ from tests.plans.examples import ledger_plan, problem_of
 from tests.support.build import chain, graph, node, tensor
 from tmmu_core.base.errors import AddressCollision, AlignmentViolation, ArenaTooSmall, ContractError, InvalidIrShapes
 from tmmu_core.formats.planfile.checkpoint import checkpoint
-from tmmu_core.judge.verifier.finished_plan import conflicting_rows, finished, refuse_invalid
+from tmmu_core.judge.verifier.finished_plan import conflicting_rows, refuse_invalid, verify_finished
 from tmmu_core.planners.problem import Packing, PlainInstance
 from tmmu_core.plans.making.engine import plan_graph
 from tmmu_core.plans.making.instance import plan_problem
@@ -25,8 +25,8 @@ def stacked(plan: Plan) -> Plan:
 
 def test_valid_plan_is_unchanged() -> None:
     plan = ledger_plan()
-    assert finished(plan).plan is plan
-    assert finished(plan).ok
+    assert verify_finished(plan).plan is plan
+    assert verify_finished(plan).ok
     assert not conflicting_rows(plan).any()
     refuse_invalid(plan, "any")
 
@@ -34,7 +34,7 @@ def test_valid_plan_is_unchanged() -> None:
 def test_invalid_plan_claims_nothing() -> None:
     packing = Packing(offset=np.array([0, 0], np.uint64))
     plan = plan_problem(PlainInstance("", problem_of(("a", 0, 2, 64), ("b", 1, 3, 64)), packing))
-    found = finished(plan)
+    found = verify_finished(plan)
     assert not found.ok
     assert [arena.status for arena in found.plan.arenas] == [INVALID]
 
@@ -43,10 +43,10 @@ def test_extent_below_its_bound_is_found_even_in_a_digest() -> None:
     plan = ledger_plan()
     small = replace(plan, arenas=(replace(plan.arenas[0], extent_bytes=100, committed_bytes=100),))
     for complete in (True, False):
-        found = finished(small, complete=complete)
+        found = verify_finished(small, complete=complete)
         assert "figures" in {finding.rule for finding in found.verdict.errors}
-    assert finished(plan, complete=False).ok
-    assert dict(finished(plan, complete=False).verdict.left_out)["overlap"] == "a digest has no rows"
+    assert verify_finished(plan, complete=False).ok
+    assert dict(verify_finished(plan, complete=False).verdict.left_out)["overlap"] == "a digest has no rows"
 
 
 @pytest.mark.parametrize("act", [apply_plan, lambda plan: checkpoint(plan, plan_graph(chain(4, "none")).liveness)])

@@ -18,7 +18,7 @@ from tests.judge.faults import refigured, rehashed
 from tests.support.paths import SAMPLES
 from tmmu_core.formats.planfile import plan_file
 from tmmu_core.graph.model import Graph
-from tmmu_core.judge.verifier.finished_plan import finished
+from tmmu_core.judge.verifier.finished_plan import verify_finished
 from tmmu_core.plans.figures.metrics import totals
 from tmmu_core.plans.model import Plan
 
@@ -285,7 +285,7 @@ def test_consistent_forgery_is_caught_or_gains_nothing(
     graph, plan = honest
     forgery = FORGERIES[name]
     forged = plan_file.from_document(written(forgery.edit(plan)))
-    alone, with_graph = finished(forged), finished(forged, graph)
+    alone, with_graph = verify_finished(forged), verify_finished(forged, graph)
     if forgery.alone == CAUGHT:
         assert not alone.ok or forged.metrics == plan.metrics
     if forgery.alone == NO_GAIN:

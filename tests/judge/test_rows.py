@@ -13,7 +13,7 @@ from tests.support.build import chain, graph, node, tensor, view
 from tests.support.paths import SAMPLES
 from tmmu_core.formats.open_file import read_any
 from tmmu_core.formats.planfile import plan_file
-from tmmu_core.judge.verifier.finished_plan import Finished, finished
+from tmmu_core.judge.verifier.finished_plan import FinishedPlan, verify_finished
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.plans.making.engine import plan_graph
 from tmmu_core.plans.model import Plan
@@ -98,9 +98,9 @@ REQUESTS: list[dict[str, Any]] = [
 ]
 
 
-def reread(plan: Plan, **how: Any) -> Finished:
+def reread(plan: Plan, **how: Any) -> FinishedPlan:
     """Return the verdict on the plan read from its file, checked against its graph."""
-    return finished(plan_file.from_document(plan_file.to_json(plan)), plan.graph, **how)  # type: ignore[attr-defined]
+    return verify_finished(plan_file.from_document(plan_file.to_json(plan)), plan.graph, **how)  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("planner", ["slots", "greedy", "naive"])

@@ -8,7 +8,7 @@ import pytest
 from tests.plans.examples import ledger_plan
 from tests.support.build import graph, node, tensor
 from tmmu_core.base.errors import UnreadableInput
-from tmmu_core.plans.analysis.gate import ALL, GROWTH, Limit, Measure, gate, made_differently
+from tmmu_core.plans.analysis.gate import ALL, GROWTH, Limit, Measure, changed_settings, gate
 from tmmu_core.plans.making.engine import plan_graph
 from tmmu_core.plans.model import Plan
 
@@ -78,12 +78,12 @@ def test_peak_of_several_arenas_together_is_checked_too() -> None:
 def test_baseline_made_differently_is_named() -> None:
     g = graph([tensor("x", 16, role="input"), tensor("y", 8)], [node("n", "x", "y")], "x", "y")
     one, same, other = (plan_graph(g, planner=name).plan for name in ("slots", "slots", "greedy"))
-    assert made_differently(one, same) == ()
-    assert made_differently(other, one) == ("planner slots → greedy",)
+    assert changed_settings(one, same) == ()
+    assert changed_settings(other, one) == ("planner slots → greedy",)
     aligned = plan_graph(g, planner="slots", arenas={"activations": {"alignment_bytes": 4}}).plan
-    assert made_differently(aligned, one) == ("alignment of activations 128 → 4",)
+    assert changed_settings(aligned, one) == ("alignment of activations 128 → 4",)
     trained = plan_graph(g, planner="slots", mode="forward").plan
-    assert "mode inference → forward" in made_differently(trained, one)
+    assert "mode inference → forward" in changed_settings(trained, one)
 
 
 def test_unknown_arena_is_rejected_by_name() -> None:

@@ -20,13 +20,13 @@ Scalar = str | int | float | bool | None
 U64_MAX = 2**64 - 1
 
 
-def spelled_out(value: Any) -> Any:
+def escaped_surrogates(value: Any) -> Any:
     """Return the value with texts that can be encoded as UTF-8; a lone surrogate is escaped as ``\\udcff``."""
     if isinstance(value, str):
         return value.encode("utf-8", "backslashreplace").decode()
     if isinstance(value, dict):
-        return {spelled_out(key): spelled_out(inner) for key, inner in value.items()}
-    return [spelled_out(inner) for inner in value] if isinstance(value, list) else value
+        return {escaped_surrogates(key): escaped_surrogates(inner) for key, inner in value.items()}
+    return [escaped_surrogates(inner) for inner in value] if isinstance(value, list) else value
 
 
 class TmmuError(Exception):
@@ -40,7 +40,7 @@ class TmmuError(Exception):
     def record(self) -> dict[str, Any]:
         """Return the error as a JSON-ready mapping, for ``--json``."""
         fields = {name: getattr(self, name, str(self)) for name in self.recorded}
-        record: dict[str, Any] = spelled_out({"code_id": self.code_id, **fields})
+        record: dict[str, Any] = escaped_surrogates({"code_id": self.code_id, **fields})
         return record
 
 
@@ -78,7 +78,7 @@ class UnreadableInput(TmmuError):
     def record(self) -> dict[str, Any]:
         """Return the error as a JSON-ready mapping; ``tried`` is a list of ``reader`` and ``reason``."""
         tried = [{"reader": reader, "reason": reason} for reader, reason in self.tried]
-        record: dict[str, Any] = spelled_out({**super().record(), "tried": tried})
+        record: dict[str, Any] = escaped_surrogates({**super().record(), "tried": tried})
         return record
 
 
@@ -169,7 +169,7 @@ class ContractError(TmmuError):
         if self.hint:
             diagnostics["hint"] = self.hint
         fixed = {"subsystem": "TMMU", "retryable": False, "diagnostics": dict(sorted(diagnostics.items()))}
-        return {name: spelled_out(fixed[name] if name in fixed else getattr(self, name)) for name in RECORD}
+        return {name: escaped_surrogates(fixed[name] if name in fixed else getattr(self, name)) for name in RECORD}
 
 
 RECORD = (

@@ -22,7 +22,7 @@ from tmmu_core.formats.planfile.trace import Trace
 from tmmu_core.graph.model import Graph
 from tmmu_core.graph.native.unpacking import read_whole
 from tmmu_core.graph.quantities import parse_bytes, parse_percent
-from tmmu_core.judge.verifier.finished_plan import finished
+from tmmu_core.judge.verifier.finished_plan import verify_finished
 from tmmu_core.planners.problem import GIVEN, PlainInstance, Progress
 from tmmu_core.plans.analysis.gate import ALL, GROWTH, Limit, Measure
 from tmmu_core.plans.making.make import PlanningResult, make_plan
@@ -105,7 +105,7 @@ def made_of(found: Opened, request: PlanRequest, progress: Progress | None = Non
     if idle is not None:
         raise UnreadableInput(f"it is an instance without a graph: it has no {idle}.", hint=f"Omit the {idle}.")
     made = make_plan(found, request, progress)
-    return replace(made, plan=finished(made.plan).plan) if made.request.planner == GIVEN else made
+    return replace(made, plan=verify_finished(made.plan).plan) if made.request.planner == GIVEN else made
 
 
 def request_of(given: Mapping[str, Any]) -> PlanRequest:

@@ -15,7 +15,7 @@ from tmmu_core.formats.planfile.compare_plans import compare as compare_plans
 from tmmu_core.formats.planfile.trace import Trace
 from tmmu_core.graph.model import Graph, Mode, Preset
 from tmmu_core.judge.finding import Verdict
-from tmmu_core.judge.verifier.finished_plan import finished
+from tmmu_core.judge.verifier.finished_plan import verify_finished
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.library.arguments import (
     FIELDS,
@@ -75,8 +75,8 @@ def read(source: Source, *, dims: Mapping[str, int] | None = None) -> Graph | Pl
     """
     found = open_source(source, dims)
     if isinstance(found, Trace):
-        return replace(found, plan=Plan.of(finished(found.plan, complete=found.complete).plan))
-    return Plan.of(finished(found).plan) if isinstance(found, model.Plan) else found
+        return replace(found, plan=Plan.of(verify_finished(found.plan, complete=found.complete).plan))
+    return Plan.of(verify_finished(found).plan) if isinstance(found, model.Plan) else found
 
 
 @suggest_options
@@ -425,6 +425,6 @@ def verify(plan: Source, graph: Graph | None = None) -> Verdict:
     """
     found = plan if isinstance(plan, model.Plan) else open_source(plan)
     if isinstance(found, Trace) and not found.complete:
-        return finished(found.plan, complete=False).verdict
+        return verify_finished(found.plan, complete=False).verdict
     checked = as_plan(found)
     return checked.verify(graph) if isinstance(checked, Plan) else verify_plan(checked, graph)

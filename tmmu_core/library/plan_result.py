@@ -23,7 +23,7 @@ from tmmu_core.formats.planfile.compare_plans import Comparison, compare
 from tmmu_core.formats.planfile.trace import Trace
 from tmmu_core.graph.model import Graph
 from tmmu_core.judge.finding import Verdict
-from tmmu_core.judge.verifier.finished_plan import finished, with_certificates
+from tmmu_core.judge.verifier.finished_plan import verify_finished, with_certificates
 from tmmu_core.judge.verifier.verify import verdict_warnings, verify_plan
 from tmmu_core.library import arguments
 from tmmu_core.library.arguments import Amount, Capacities, Share, Source, suggest_options
@@ -354,7 +354,7 @@ def as_plan(source: Source) -> model.Plan:
             raise UnreadableInput("the trace is a digest without tensors.", hint="Give the plan or the full trace.")
         found = found.plan
     if isinstance(found, model.Plan):
-        return Plan.of(finished(found).plan)
+        return Plan.of(verify_finished(found).plan)
     made = arguments.made_of(found, PlanRequest())
     return Plan.of(made.plan, made)
 

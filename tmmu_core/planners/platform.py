@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from tmmu_core.base import strict
-from tmmu_core.base.errors import U64_MAX, InvalidIrShapes, spelled_out
+from tmmu_core.base.errors import U64_MAX, InvalidIrShapes, escaped_surrogates
 from tmmu_core.base.struct_types import register_types
 from tmmu_core.graph.model import ROLES as TENSOR_ROLES
 
@@ -95,8 +95,8 @@ def _invalid_values(value: Any) -> Iterator[str]:
     """Yield integers beyond 64 bits and invalid Unicode, which no plan can store."""
     if isinstance(value, int) and not -U64_MAX <= value <= U64_MAX:
         yield f"{value:,} does not fit 64 bits."
-    elif isinstance(value, str) and value != spelled_out(value):
-        yield f"{spelled_out(value)} is not text: it contains half of a surrogate pair."
+    elif isinstance(value, str) and value != escaped_surrogates(value):
+        yield f"{escaped_surrogates(value)} is not text: it contains half of a surrogate pair."
     for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ():
         yield from _invalid_values(inner)
 

@@ -70,8 +70,7 @@ class ArenaSummary:
     lower_bound_bytes: int | None = None
     """Lower bound of the extent of every plan; it does not depend on the planner (contract §11)."""
     proven_bytes: int | None = None
-    """Higher lower bound that the search proved; ``None``: none.
-    Under the status ``claimed``, the bound that the file claims."""
+    """Higher lower bound that the search proved, or that a file claims (status ``claimed``); ``None``: none."""
     status: str = FEASIBLE
     """Optimality: ``optimal`` (proven minimal), ``unproven`` (the search limit was reached), ``feasible`` (valid,
     without a proof), ``claimed`` (a finished plan claims a bound that cannot be recomputed), ``incomplete`` (a part of
@@ -122,7 +121,7 @@ class ArenaSummary:
 
 @dataclass(frozen=True)
 class TensorRow:
-    """One row of a plan, for display, small loops and plan files."""
+    """One tensor of a plan. Sizes and offsets in bytes, births and deaths in steps."""
 
     tensor_id: str
     arena: str
@@ -245,7 +244,7 @@ class Plan(PlanColumns):
     metrics: dict[str, Any] = field(default_factory=dict)
     """Figures of contract §7; ``allocation_time_ns`` is never hashed and never compared."""
     notes: dict[str, Any] = field(default_factory=dict)
-    """Facts of the planner's run per arena: scalars, and the search progress (``plans.analysis.plan_notes``)."""
+    """Arena → notes of its planner (scalars, search progress), and texts by key (:data:`REMARKS`)."""
     own_arenas: bool = False
     """Whether the planner chose the arenas itself, independent of roles and configuration."""
     constraints: Constraints | None = None
@@ -268,8 +267,13 @@ class Plan(PlanColumns):
 
     @property
     def incomplete(self) -> tuple[str, ...]:
-        """The arenas whose figures leave out a part of the graph."""
+        """The arenas whose figures omit a part of the graph."""
         return tuple([arena.name for arena in self.arenas if arena.status == INCOMPLETE])
+
+    @property
+    def is_invalid(self) -> bool:
+        """Whether the plan was read from a file and does not verify."""
+        return any(arena.status == INVALID for arena in self.arenas)
 
     @property
     def has_slots(self) -> bool:

@@ -8,7 +8,7 @@ import typer
 
 from app.cli.console import FINDING, SUCCESS, UsageError, print_lines, table, write_json
 from app.cli.options import AsJson, Source
-from app.cli.resolve import Resolved, open_any, resolve_opened, show_warnings, whole
+from app.cli.resolve import Resolved, open_any, resolve_opened, show_warnings
 from app.texts import numbers
 from tmmu_core.formats.planfile.trace import Trace
 from tmmu_core.graph.model import Graph
@@ -36,7 +36,7 @@ def verify_command(plan: Source, request: PlanRequest, graph: AgainstGraph = Non
 
     found, against = resolve_with_graph(plan, graph, request)
     settings: dict[str, Any] = {"dims": request.dims or None, "arenas": request.arenas, "cut_from": found.cut_from}
-    verified = whole(found)
+    verified = found.complete_plan()
     verdict = found.verdict or verify_plan(verified, against, **settings)
     rules = numbers.count(len(verdict.checked), "rule")
     headlines = [f"{str(verdict).rstrip('.')}; {rules} checked: {', '.join(verdict.checked)}"]
@@ -69,7 +69,7 @@ def lint_command(plan: Source, request: PlanRequest, graph: AgainstGraph = None,
     from tmmu_core.judge.lint import lint_verdict
 
     found, against = resolve_with_graph(plan, graph, request)
-    verdict = lint_verdict(whole(found), against, dims=request.dims, cut_from=found.cut_from)
+    verdict = lint_verdict(found.complete_plan(), against, dims=request.dims, cut_from=found.cut_from)
     errors, warnings = numbers.count(len(verdict.errors), "error"), numbers.count(len(verdict.warnings), "warning")
     headline = f"{errors}, {warnings}; rules: {', '.join(verdict.checked)}"
     return report_findings(verdict.findings, [headline], json, checked=list(verdict.checked), warnings=found.warnings)

@@ -3,16 +3,16 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast, get_args
+from typing import NamedTuple, cast, get_args
 
 from msgspec import structs
 
 from app.cli.console import STREAM, SUCCESS, UsageError, print_note, write_output
 from app.cli.options import REQUIRED, AsJson, Out, Source, option
-from app.cli.resolve import Resolved, input_of, open_any, resolve, resolve_opened, sound
+from app.cli.resolve import Resolved, input_of, open_any, resolve, resolve_opened
 from app.texts import numbers
 from tmmu_core.base import strict
-from tmmu_core.base.errors import spelled_out
+from tmmu_core.base.errors import escaped_surrogates
 from tmmu_core.fitting.moves.reordering import order_move
 from tmmu_core.fitting.problem.planner_calls import initial_candidate
 from tmmu_core.formats import signatures
@@ -43,7 +43,7 @@ EXPORTERS: dict[str, Callable[[Plan], bytes]] = {
 
 
 def _render(plan: Plan, constants: Constants | None = None, prefix: str | None = None) -> RenderMemoryPlan:
-    named = (plan.ir_name or "model") if prefix is None else spelled_out(prefix)
+    named = (plan.ir_name or "model") if prefix is None else escaped_surrogates(prefix)
     return build_render_plan(plan, constants, module_prefix=named)
 
 
@@ -89,74 +89,82 @@ def export_command(
     if to in MODELS:
         return _write_model(plan, to, request, model, output)
     found = resolve(plan, request)
-    sound_plan = sound(found, "export")
+    valid_plan = found.valid_plan("export")
     if to == PROJECT:
-        project = _render(sound_plan, _constants(found, model), wanted.prefix)
+        project = _render(valid_plan, _constants(found, model), wanted.prefix)
         return _write_project(project, output, wanted.blobs or "auto")
-    data = plan_file.to_instance(sound_plan, arena) if to == "instance" else EXPORTERS[to](sound_plan)
+    data = plan_file.to_instance(valid_plan, arena) if to == "instance" else EXPORTERS[to](valid_plan)
     write_output(output, data, f"the plan as {to}")
-    if to == "instance" and sound_plan.constraints is not None:
+    if to == "instance" and valid_plan.constraints is not None:
         print_note("the instance does not contain the constraints and reuse penalties of the plan")
     return SUCCESS
 
 
-def _write_model(name: str, to: str, request: PlanRequest, model: str | None, output: str) -> int:
-    """Write the model file with a plan in it: with a finished plan, or with a new plan of the model."""
-    data, source = input_of(name)
-    opened = read_any(data, source)
+class ModelFile(NamedTuple):
+    """The model that the plan is written into."""
+
+    data: bytes
+    name: str
+
+
+def _write_model(name: str, to: str, request: PlanRequest, model_name: str | None, output: str) -> int:
+    """Write a model file with a plan: with the finished plan in the file ``name``, or with a new plan of the model.
+
+    ``model_name``: the model of a finished plan.
+    """
+    model = ModelFile(*input_of(name))
+    opened = read_any(model.data, model.name)
     if isinstance(opened, Graph) and request.dims:
-        opened = read_at(opened, request.dims, data, source)
+        opened = read_at(opened, request.dims, model.data, model.name)
     refuses, ending = {TFLM: (tflite.refuses, ".tflite"), ONNX: (signatures.refuses_onnx, ".onnx")}[to]
-    if model is not None:
-        if not refuses(data):
+    if model_name is not None:
+        if not refuses(model.data):
             raise UsageError(f"{name} is a model, so --model has no effect.", "Omit --model.")
-        data, source = input_of(model)
+        model = ModelFile(*input_of(model_name))
     elif not isinstance(opened, Graph):
         raise UsageError(f"{name} does not contain a model.", "Pass the model file with --model.")
-    if refuses(data):
-        raise UsageError(f"{source} is not a {ending} model.", f"--to {to} writes a plan into a {ending} file.")
-    return (_write_tflm if to == TFLM else _write_onnx)((name, opened), (data, source), request, output)
+    if refuses(model.data):
+        raise UsageError(f"{model.name} is not a {ending} model.", f"--to {to} writes a plan into a {ending} file.")
+    return (_write_tflm if to == TFLM else _write_onnx)(name, opened, model, request, output)
 
 
-def _write_tflm(source: tuple[str, Opened], model: tuple[bytes, str], request: PlanRequest, output: str) -> int:
-    micro = MicroModel(*model)
-    name, opened = source
-    if isinstance(opened, Graph):
+def _write_tflm(name: str, opened: Opened, model: ModelFile, request: PlanRequest, output: str) -> int:
+    micro, is_graph = MicroModel(model.data, model.name), isinstance(opened, Graph)
+    if is_graph:
         opened = micro.as_run
         request = request if request.planner else request.but(planner=DEFAULT_PLANNER)
-    written = with_plan(micro, model[0], sound(resolve_opened(opened, name, request), "export"))
+    written = with_plan(micro, model.data, resolve_opened(opened, name, request).valid_plan("export"))
     write_output(output, written.data, "the model with its plan")
     placed = sum(offset >= 0 for offset in written.offsets)
     print_note(f"placed {numbers.count(placed, 'tensor')} in {numbers.full_bytes(written.extent_bytes)}")
     if written.left:
         more = f" and {len(written.left) - SHOWN_NAMES} others" if len(written.left) > SHOWN_NAMES else ""
         print_note(f"left to the runtime: {', '.join(written.left[:SHOWN_NAMES])}{more}")
-        if not isinstance(source[1], Graph):
+        if not is_graph:
             print_note("the runtime keeps these tensors longer than the plan; export the model file to place them")
     return SUCCESS
 
 
-def _write_onnx(given: tuple[str, Opened], model: tuple[bytes, str], request: PlanRequest, output: str) -> int:
-    """Write an ONNX model with the order of a plan or of a fitted graph; for a model alone, with the lowest peak."""
+def _write_onnx(name: str, opened: Opened, model: ModelFile, request: PlanRequest, output: str) -> int:
+    """Write an ONNX model with the order of a plan or of a fitted graph, or else with the order of lowest peak."""
     from tmmu_core.formats.onnx.onnx_model import external_files, with_order
 
-    (name, opened), (data, source) = given, model
-    graph = opened if isinstance(opened, Graph) and name == source else read_graph(data, source)
-    weights = external_files(data)
-    if weights and output != STREAM and Path(output).resolve().parent != Path(source).resolve().parent:
-        raise UsageError(
-            f"the weights of {source} are in the file {weights[0]}.", "Write into the folder of the model."
-        )
+    graph = opened if isinstance(opened, Graph) and name == model.name else read_graph(*model)
+    weights = external_files(model.data)
+    if weights and output != STREAM and Path(output).resolve().parent != Path(model.name).resolve().parent:
+        what = f"the weights of {model.name} are in the file {weights[0]}."
+        raise UsageError(what, "Write into the folder of the model.")
     if not isinstance(opened, Graph):
-        plan = sound(resolve_opened(opened, name, request), "export")
+        plan = resolve_opened(opened, name, request).valid_plan("export")
         if plan.ir_hash != ir_hash(structs.replace(graph, name=plan.ir_name)):
-            raise UsageError(f"the plan {name} is not a plan of the model {source}.", "Pass the model of the plan.")
+            what = f"the plan {name} is not a plan of the model {model.name}."
+            raise UsageError(what, "Pass the model of the plan.")
         order = plan.execution_order
     elif opened is not graph or request.order:
         order = initial_candidate(opened, request).plan.execution_order
     else:
         order = _lowest_order(graph, request)
-    write_output(output, with_order(data, graph, order, source), "the model with its order")
+    write_output(output, with_order(model.data, graph, order, model.name), "the model with its order")
     return SUCCESS
 
 

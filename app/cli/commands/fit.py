@@ -84,7 +84,7 @@ def fit_command(graph: Source, request: PlanRequest, wanted: FitOptions, json: A
     if largest is not None and mesh is not None:
         raise UsageError("--largest and --mesh exclude each other.", "Run the command once for each.")
     with _interruptible() as progress:
-        fitted, size = _search((graph, opened), request, (largest, mesh), (capacity, allowed), progress)
+        fitted, size = _search(graph, opened, request, largest, mesh, capacity, allowed, progress)
     if output is not None:
         write_graph(fitted.best.fitted_graph, output, "the fitted graph")
     if recipe is not None:
@@ -103,24 +103,26 @@ def fit_command(graph: Source, request: PlanRequest, wanted: FitOptions, json: A
 
 
 def _search(
-    source: tuple[str, Graph],
+    file: str,
+    graph: Graph,
     request: PlanRequest,
-    sought: tuple[str | None, str | None],
-    limits: tuple[Capacity, Allowed],
+    largest: str | None,
+    mesh: str | None,
+    capacity: Capacity,
+    allowed: Allowed,
     progress: Progress,
 ) -> tuple[Fitted, int | None]:
     """Return ``(fit, size)``; ``size`` is the size found for ``--largest`` or ``--mesh``, or ``None``."""
-    (file, graph), (largest, mesh) = source, sought
     if mesh is not None:
-        fewest = smallest_mesh(graph, request, mesh, limits, progress)
-        return fewest.fitted, fewest.size
+        smallest = smallest_mesh(graph, request, mesh, (capacity, allowed), progress)
+        return smallest.fitted, smallest.size
     start = initial_candidate(graph, request, progress)
     if largest is None:
-        return fit(start, *limits, progress), None
+        return fit(start, capacity, allowed, progress), None
     if file == STREAM and (largest in graph.ranges or largest in graph.assumed):
         raise UsageError("--largest reads the model several times.", "Pass a file name instead of -.")
     again = rereading(graph, request, largest, lambda sizes: read_at_sizes(read_input(file), sizes, file))
-    found = largest_that_fits(start, largest, *limits, progress, again)
+    found = largest_that_fits(start, largest, capacity, allowed, progress, again)
     return found.fitted, found.size
 
 

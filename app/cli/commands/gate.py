@@ -19,7 +19,6 @@ from app.cli.resolve import (
     resolve_side,
     show_warnings,
     warnings_of,
-    whole,
 )
 from app.report.summary import Change, Check, another_model, gate_markdown
 from app.texts import certificate_text, numbers
@@ -109,7 +108,7 @@ def gate_command(
         raise UsageError("no limit is given.", hint)
     judged = resolve_either(plan, request) if graph is None else resolve_with_graph(plan, graph, request)[0]
     if graph is not None:
-        whole(judged)
+        judged.complete_plan()
     before = None if limits.baseline is None else resolve_side(limits.baseline, request, store, judged.plan)
     checks = _checks(limits, judged, before)
     if before is not None and not judged.ignored:  # the planning options have an effect on the candidate
@@ -231,8 +230,10 @@ def write_out(folder: Path, after: Resolved, before: Resolved | None, checks: Se
     """Write ``summary.md``, ``report.html``, ``annotations.txt`` and the plans as ``….plan.json``."""
     from app.report.html_report import build_report
 
-    old = whole(before) if before else None
-    summary = gate_markdown(Change(whole(after), old, checks, link, after.plan.ir_name, _warnings(after, before)))
+    old = before.complete_plan() if before else None
+    summary = gate_markdown(
+        Change(after.complete_plan(), old, checks, link, after.plan.ir_name, _warnings(after, before))
+    )
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from app.cli.console import SUCCESS, UsageError, print_lines, table, write_json
 from app.cli.options import REQUIRED, AsJson, Branch, Planner, Source, StoreUrl, argument, option
-from app.cli.resolve import only, open_store, read_time, resolve_either, show_warnings, sound
+from app.cli.resolve import only, open_store, resolve_either, show_warnings
 from app.texts import numbers
+from tmmu_core.base import strict
 from tmmu_core.plans.making.request import PlanRequest
 
 if TYPE_CHECKING:
@@ -36,10 +38,10 @@ def record_command(
     model, separator, commit = run.label.rpartition("@")
     if not separator or not model or not commit:
         raise UsageError(f"--as: {run.label!r} does not have the form MODEL@COMMIT.", "Example: --as resnet50@8f1c2ab.")
-    when = read_time(run.at)
+    when = _time(run.at)
     resolved = resolve_either(plan, request)
     show_warnings(resolved.warnings, on_stderr=True)
-    found = sound(resolved, "record")
+    found = resolved.valid_plan("record")
     opened_store = open_store(store, create=True)
     from tmmu_core.store.run_label import Label
 
@@ -57,6 +59,22 @@ def record_command(
     print_lines(f"{stored.model}@{stored.commit} on {stored.branch} {how}{same}")
     print_lines(f"arena size {extent}, peak {peak}, lower bound {bound}")
     return SUCCESS
+
+
+def _time(text: str | None) -> datetime:
+    """Parse a time in ISO 8601 with a time zone, or in seconds since 1970 [now]. Raises :class:`UsageError`."""
+    if text is None:
+        return datetime.now(UTC)
+    try:
+        if text.isascii() and text.isdigit():
+            return datetime.fromtimestamp(strict.whole_number(text), UTC)
+        time = datetime.fromisoformat(text)
+        if time.tzinfo is None:
+            raise ValueError
+        return time.astimezone(UTC)
+    except (ValueError, OverflowError, OSError):
+        hint = 'Write 2026-01-31T12:00:00+00:00, the format of "git log -1 --format=%cI".'
+        raise UsageError(f"--at: {strict.shown(text)} is not a time with a time zone.", hint) from None
 
 
 def history_command(

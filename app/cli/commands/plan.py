@@ -16,7 +16,7 @@ from app.cli.console import (
 )
 from app.cli.options import AsJson, Out, Source, option
 from app.cli.plan_text import print_live_lines, print_plan, print_ranks, rank_records
-from app.cli.resolve import open_any, print_findings, resolve_opened, show_warnings, sound
+from app.cli.resolve import open_any, print_findings, resolve_opened, show_warnings
 from app.texts import totals_text
 from tmmu_core.formats.planfile import plan_file
 from tmmu_core.formats.pytorch.snapshot.rank_table import snapshot_files, summaries
@@ -62,14 +62,14 @@ def plan_command(
         opened = engine_instance(opened, read_engines(read_input(engines), engines), request)
         request = request.but(mode=None, preset=None, order=None, dims={}, one_memory=False)
     found = resolve_opened(opened, graph, request, plans_too=False)
-    plan = sound(found, "export") if output is not None or json else found.plan
+    plan = found.valid_plan("export") if output is not None or json else found.plan
     if output is not None:
         write_plan(plan, output)
     if json or output == STREAM:
         show_warnings(found.warnings, on_stderr=True)
     if output == STREAM:
         return SUCCESS
-    better = found.made.better if found.made is not None else None
+    better = found.better
     if json:
         write_bytes(plan_file.to_json(plan, found.warnings, better))
     else:

@@ -6,7 +6,7 @@ from typing import Any
 
 from app.cli.console import FINDING, SUCCESS, UsageError, format_by_ending, print_note, write_output
 from app.cli.options import OUTPUT, REQUIRED, AsJson, Source, StoreUrl, option
-from app.cli.resolve import resolve, resolve_side, show_warnings, warnings_of, whole
+from app.cli.resolve import resolve, resolve_side, show_warnings, warnings_of
 from tmmu_core.base import strict
 from tmmu_core.plans.making.request import PlanRequest
 
@@ -48,18 +48,18 @@ def report_command(
     found = resolve(plan, request)
     base = None if wanted.baseline is None else resolve_side(wanted.baseline, request, store, found.plan)
     show_warnings(warnings_of(base), on_stderr=True)
-    before = None if base is None else whole(base)
+    before = None if base is None else base.complete_plan()
     how: dict[str, Any] = {"dims": request.dims, "cut_from": found.cut_from}
-    verified = verify_plan(whole(found), found.graph, **how)
+    verified = verify_plan(found.complete_plan(), found.graph, **how)
     if form == "md":
-        better = found.made.better if found.made is not None else None
-        write_output(output, markdown(whole(found), verified, title, better), "the summary")
+        better = found.better
+        write_output(output, markdown(found.complete_plan(), verified, title, better), "the summary")
     else:
         data = build_report(
-            found.solution or whole(found),
+            found.solution or found.complete_plan(),
             baseline=before,
             title=title,
-            known=Known(verified, lint_verdict(whole(found), found.graph, **how, verified=verified)),
+            known=Known(verified, lint_verdict(found.complete_plan(), found.graph, **how, verified=verified)),
             theme=theme,
         )
         write_output(output, pdf(data) if form == "pdf" else data, "the report")

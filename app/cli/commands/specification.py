@@ -19,7 +19,7 @@ from app.cli.console import (
 )
 from app.cli.options import OUTPUT, REQUIRED, AsJson, Out, Source, argument, option, read_token
 from app.cli.plan_text import print_plan
-from app.cli.resolve import OPERATORS, note_input_warnings, resolve, sound
+from app.cli.resolve import OPERATORS, note_input_warnings, resolve
 from app.texts import numbers
 from tmmu_core.base import schemas, strict
 from tmmu_core.formats.planfile import plan_file, trace
@@ -43,7 +43,7 @@ def trace_command(
     """
     found = resolve(graph, request)
     if found.findings:
-        sound(found, "export")
+        found.valid_plan("export")
     name = output or STREAM
     is_cbor = format_by_ending(name, TRACE_ENDINGS, "jsonl") == "cbor"
     write = trace.to_cbor_sequence if is_cbor else trace.to_json_lines
@@ -65,7 +65,7 @@ def checkpoint_command(
     if against is None:
         what = f"{graph} does not name the producers of tensors."
         raise UsageError(what, "Pass the graph, or the graph of the plan with --graph.")
-    plan = sound(found, "checkpoint")
+    plan = found.valid_plan("checkpoint")
     solved = solved_like(found, against, request)
     if found.plan.ir_hash != (found.cut_from or solved.plan.ir_hash):
         what = f"{graph} is not a plan of {of}: the ir_hash differs."
@@ -117,7 +117,7 @@ def apply_command(
 
     found, _ = resolve_with_graph(plan, graph, request)
     note_input_warnings(found)
-    applied = apply_plan(sound(found, "apply"), security=wanted.security, verified=True)
+    applied = apply_plan(found.valid_plan("apply"), security=wanted.security, verified=True)
     if wanted.debug_fill is not None:
         for tensor_id in found.plan.tensor_ids:
             applied.debug_fill(tensor_id, wanted.debug_fill)

@@ -17,7 +17,7 @@ from app.cli.options import AsJson, StoreUrl, argument, option, read_bytes_optio
 from app.cli.resolve import input_of, open_store, progress_on_terminal, refuse_graph_options
 from app.texts import numbers
 from tmmu_core.base import strict
-from tmmu_core.base.errors import TmmuError, spelled_out
+from tmmu_core.base.errors import TmmuError, escaped_surrogates
 from tmmu_core.base.extras import installed, require
 from tmmu_core.formats.open_file import Opened, read_any
 from tmmu_core.graph.model import MODES, PRESETS, Graph
@@ -82,7 +82,7 @@ def sweep_command(
         fits=tuple({ANY_ARENA: read_bytes_option("--capacities", n)} for n in _commas(wanted.fits)) or None,
         ranks=wanted.ranks,
     )
-    sources = [Source(spelled_out(called), data) for data, called in map(input_of, files)]
+    sources = [Source(escaped_surrogates(called), data) for data, called in map(input_of, files)]
     sizes: list[tuple[tuple[str, int] | None, ...]] = []
     for source in sources:
         try:
@@ -130,7 +130,7 @@ def _check(opened: Opened, name: str, request: PlanRequest, axes: Axes) -> None:
 
 def _shard(file: str) -> tuple[str, Mapping[str, Any] | None]:
     read = OPTION_SPECS["shard_spec"].read
-    return spelled_out(file), None if file == "none" else read(read_input(file).decode("utf-8", "replace"))
+    return escaped_surrogates(file), None if file == "none" else read(read_input(file).decode("utf-8", "replace"))
 
 
 def _run_points(
@@ -222,7 +222,7 @@ def _commas(text: str | None) -> tuple[str, ...]:
 def _words(text: str | None, known: tuple[str, ...]) -> tuple[str | None, ...]:
     if text is None:
         return ()
-    return known if text.strip() == "all" else _commas(spelled_out(text))
+    return known if text.strip() == "all" else _commas(escaped_surrogates(text))
 
 
 def _sizes(text: str, opened: Opened, name: str) -> tuple[tuple[str, int] | None, ...]:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from app.canvas.pack import MAGIC, matches, pack_plan
 from tests.app.canvas.plans import FOUR, plan_of
 from tmmu_core.formats.planfile.compare_plans import compare
-from tmmu_core.judge.verifier.finished_plan import conflicting_rows, finished
+from tmmu_core.judge.verifier.finished_plan import conflicting_rows, verify_finished
 
 
 class Read:
@@ -63,7 +63,7 @@ def test_column_has_the_narrowest_type(top: int, kind: str) -> None:
 def test_conflicts_are_listed_for_invalid_plans_only() -> None:
     plan = plan_of()
     assert Read(pack_plan(plan).data).header["plans"][0]["conflict"] is None
-    stacked = finished(replace(plan, offset=plan.offset * 0)).plan
+    stacked = verify_finished(replace(plan, offset=plan.offset * 0)).plan
     read = Read(pack_plan(stacked).data)
     conflict = read.array(read.header["plans"][0]["conflict"])
     assert conflict == conflicting_rows(stacked).tolist()

@@ -13,7 +13,7 @@ from tmmu_core.formats.planfile import plan_file
 from tmmu_core.formats.planfile.compare_plans import compare
 from tmmu_core.formats.planfile.trace import Trace, read_trace, to_cbor_sequence, to_json_lines
 from tmmu_core.graph.model import Graph
-from tmmu_core.judge.verifier.finished_plan import finished
+from tmmu_core.judge.verifier.finished_plan import verify_finished
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.plans.making.engine import plan_graph
 from tmmu_core.plans.model import CHANGED, Plan
@@ -102,7 +102,7 @@ def test_edited_hash_of_a_digest_is_an_error(key: str, value: str) -> None:
     records[0][key] = value
     plan = read_records(records).plan
     assert "content hash" in plan.remark(CHANGED)
-    assert not finished(plan, complete=False).ok
+    assert not verify_finished(plan, complete=False).ok
 
 
 @pytest.mark.parametrize("is_digest", [False, True])
@@ -138,7 +138,7 @@ def test_file_without_content_hash_is_read_with_a_warning(kind: str, older: bool
     if older:
         document["digests"] = {"arenas": {"activations": {"ranges": "0" * 64}}, "handoffs": "0" * 64, "head": "0" * 64}
     found = read_records(records).plan if records else read_document(document)
-    judged = finished(found, complete=kind != "digest")
+    judged = verify_finished(found, complete=kind != "digest")
     assert (judged.ok, [(f.rule, f.severity) for f in judged.verdict.findings]) == (True, [("held", "warning")])
 
 

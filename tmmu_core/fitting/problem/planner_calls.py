@@ -94,7 +94,7 @@ def initial_candidate(graph: Graph, request: PlanRequest, progress: Progress | N
     arenas = _unlimited(request.arenas)
     unlimited = request.but(capacities={}, budget=None, token=None, seed=None, arenas=arenas)
     unlimited = unlimited.but(one_memory=request.is_one_memory)
-    planner = unlimited.spelled_out(graph).planner or DEFAULT_PLANNER
+    planner = unlimited.with_defaults(graph).planner or DEFAULT_PLANNER
     if not isinstance(planner_named(planner), MemoryPlannerEntry):  # this plan gives only the order; solve_input packs
         unlimited = unlimited.but(planner="greedy", options={})
     made = make_plan(graph, unlimited, progress)

@@ -1,14 +1,14 @@
 """Compare two plans: whether they are comparable, their first difference, and the changes per tensor.
 
-Two runs are *comparable* if graph, arena configuration, token and schemas are equal (contract §7, TMMU v2 §7);
-another mode or order is a divergence, reported first. Two snapshots of an allocator are comparable by line of code.
-Incomparable plans raise no error: their differences are listed too.
+Two plans are *comparable* if graph, arena configuration, token and schemas are equal (contract §7, TMMU v2 §7). A
+*divergence* is a difference between comparable plans; a different mode or order is reported first. Two allocator
+snapshots are comparable by line of code. The differences of plans that are not comparable are listed too.
 
 "Left" is the baseline, "right" the candidate. Planner, options, preset and name are *context*: they are reported, but
-two planners with one layout are identical. ``allocation_time_ns`` is never compared.
+do not make two plans with one layout different. ``allocation_time_ns`` is never compared.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import zip_longest
@@ -22,7 +22,7 @@ from tmmu_core.formats.planfile.trace import METRIC_SCHEMA, TRACE_SCHEMA, Trace
 from tmmu_core.plans.analysis.peak_lines import Change, changes_at_peak
 from tmmu_core.plans.figures.live_bytes import exact_sum
 from tmmu_core.plans.figures.metrics import written_metrics
-from tmmu_core.plans.model import INVALID, ArenaSummary, Plan, TensorRow
+from tmmu_core.plans.model import ArenaSummary, Plan, TensorRow
 
 I64 = NDArray[np.int64]
 
@@ -114,17 +114,9 @@ class Comparison:
         return "diverged in slot numbers only" if is_renumbered else "diverged"
 
     @property
-    def invalid(self) -> tuple[str, ...]:
-        """The sides (``left``, ``right``) whose plans are invalid."""
-        return self._sides(lambda plan: any(arena.status == INVALID for arena in plan.arenas))
-
-    @property
     def incomplete(self) -> tuple[str, ...]:
         """The sides (``left``, ``right``) whose figures omit a part of the graph."""
-        return self._sides(lambda plan: bool(plan.incomplete))
-
-    def _sides(self, is_chosen: Callable[[Plan], bool]) -> tuple[str, ...]:
-        return tuple([name for name in ("left", "right") if is_chosen(getattr(self, name))])
+        return tuple([name for name in ("left", "right") if getattr(self, name).incomplete])
 
     @cached_property
     def first(self) -> Difference | None:
@@ -201,8 +193,9 @@ class Comparison:
     def __repr__(self) -> str:
         left, right = (f"{plan.ir_name[:60]!r} · {plan.planner}" for plan in (self.left, self.right))
         verdict = "identical" if self.identical else f"first at {self.first and self.first.path[:80]!r}"
-        if self.invalid:
-            verdict = f"INVALID ({', '.join(self.invalid)})"
+        invalid = [side for side in ("left", "right") if getattr(self, side).is_invalid]
+        if invalid:
+            verdict = f"INVALID ({', '.join(invalid)})"
         elif not self.comparable:
             verdict = f"not comparable ({self.incomparable[0].path[:80]!r})"
         changed = ", ".join(f"{n:,} {kind.replace('_', ' ')}" for kind, (n, _) in self.totals.items() if n)
@@ -250,7 +243,7 @@ def _incomparable(a: Trace, b: Trace) -> Iterator[Difference]:
     yield from _fields(a.plan, b.plan, same if a.plan.categories and b.plan.categories else ("ir_hash", *same))
     yield from _fields(a, b, ("trace_schema", "metric_schema"))
     if not (a.complete and b.complete) and "" in (_tensors_hash(a), _tensors_hash(b)):
-        # Without the hash nothing is known of the live ranges.
+        # Without tensors_hash, the live ranges of a digest cannot be compared.
         yield Difference("$.tensors_hash", *[_tensors_hash(side) or "missing" for side in (a, b)])
 
 
@@ -294,7 +287,7 @@ def _metrics(plan: Plan) -> dict[str, Any]:
 
 
 def _certificates(left: Plan, right: Plan, complete: bool) -> Iterator[Difference]:
-    """Yield the arenas for which the plans state different lower bounds; a digest supports none of the reuse cost."""
+    """Yield the different lower bounds of arenas; those of the reuse cost only if both plans have rows."""
     for arena in left.arenas:
         other = right.arena_of.get(arena.name)
         for field, key in _BOUNDS.items() if other is not None else ():
@@ -324,8 +317,8 @@ def _order_difference(left: tuple[str, ...], right: tuple[str, ...], complete: b
     for k, (a, b) in enumerate(zip_longest(left, right)) if complete else ():
         if a != b:
             return Difference(f"$.execution_order[{k}]", a, b)
-    same = "the same nodes with another hash" if complete else "another order"
-    return Difference("$.execution_order", same, same)
+    description = "the same nodes with another hash" if complete else "another order"
+    return Difference("$.execution_order", description, description)
 
 
 def _handoff_difference(left: Plan, right: Plan) -> Iterator[Difference]:
@@ -372,7 +365,7 @@ def _kinds(left: Plan, right: Plan, left_row: I64, right_row: I64) -> NDArray[np
         "other_arena": other_arena,
         "redescribed": described,
     }
-    # A planner without slots numbers its storages instead: that matters only where nothing else differs.
+    # In a plan without slots, a slot number is the number of a storage. It counts only if nothing else differs.
     changed = np.logical_or.reduce([*masks.values(), np.zeros(len(both), np.bool_)])
     if left.has_slots == right.has_slots or not (changed.any() or len(both) < len(left_row)):
         masks["renumbered"] = number & ~moved & ~other_arena

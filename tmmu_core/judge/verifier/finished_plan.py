@@ -1,9 +1,9 @@
-"""Verify a finished plan where it is read (contract §5, §11, §12).
+"""Verify a finished plan: a plan that comes from a file, not from a planner of this process (contract §5, §11, §12).
 
-:func:`finished` returns the plan with its verdict, for display. :func:`refuse_invalid` raises the contract's error, for
-commands that act on a plan (``apply``, ``checkpoint``, ``export``). The arenas of an invalid plan have the status
-:data:`INVALID`. The arenas of a valid plan have the recomputed lower bound, and the status ``claimed`` where the file
-states a larger one.
+:func:`verify_finished` returns the plan with its verdict, for display. :func:`refuse_invalid` raises the contract's
+error, for commands that act on a plan (``apply``, ``checkpoint``, ``export``). The arenas of an invalid plan have the
+status :data:`INVALID`. The arenas of a valid plan have the recomputed lower bound, and the status ``claimed`` where the
+file states a larger bound.
 """
 
 from dataclasses import dataclass, replace
@@ -22,11 +22,11 @@ from tmmu_core.judge.verifier.verify import RULES, check_columns, check_remarks,
 from tmmu_core.plans.model import INVALID, Plan
 
 MAX_PAIRS = 50_000_000
-"""Maximum number of pairs of storages that are compared to find all conflicts; above, those of the sweep are shown."""
+"""Maximum number of pairs of storages that are compared to find all conflicts; else :func:`overlaps` finds some."""
 
 
 @dataclass(frozen=True, eq=False)
-class Finished:
+class FinishedPlan:
     """A finished plan with its verdict."""
 
     plan: Plan
@@ -38,7 +38,7 @@ class Finished:
         return self.verdict.ok
 
 
-def finished(plan: Plan, graph: Graph | None = None, *, complete: bool = True, **how: Any) -> Finished:
+def verify_finished(plan: Plan, graph: Graph | None = None, *, complete: bool = True, **how: Any) -> FinishedPlan:
     """Return ``plan`` with its verdict. ``how`` are further arguments of :func:`verify_plan`.
 
     Of a digest (``complete`` false), which has no rows, only the figures are checked.
@@ -50,7 +50,7 @@ def finished(plan: Plan, graph: Graph | None = None, *, complete: bool = True, *
         left_out = tuple((rule, "a digest has no rows") for rule in RULES if rule not in checked)
         findings = (*check_arena_figures(plan), *check_metrics(plan), *check_remarks(plan))
         verdict = Verdict(findings, checked, left_out, digest_certificates(plan), "totals")
-    return Finished(with_certificates(plan, verdict), verdict)
+    return FinishedPlan(with_certificates(plan, verdict), verdict)
 
 
 def with_certificates(plan: Plan, verdict: Verdict) -> Plan:

@@ -14,7 +14,7 @@ from tmmu_core.graph.quantities import short_bytes
 from tmmu_core.plans.analysis.waste_ledger import waste_at
 from tmmu_core.plans.figures.live_bytes import arena_number, curve_points_of, live_bytes, peak_step_of, storages_of
 from tmmu_core.plans.figures.metrics import over_limits, totals
-from tmmu_core.plans.model import GIVEN_OFFSETS, INVALID, ArenaSummary, Plan
+from tmmu_core.plans.model import GIVEN_OFFSETS, ArenaSummary, Plan
 
 Cause = Literal["reuse", "holes", "slot_rounding", "alignment_gaps", "unknown"]
 CAUSES: tuple[Cause, ...] = ("reuse", "holes", "slot_rounding", "alignment_gaps")
@@ -60,7 +60,7 @@ def explain_peak(plan: Plan, budget: int | None = None, name: str = "") -> Expla
     if not plan.arenas or not len(plan):
         return Explanation(f"{name} has no tensors to plan.", "")
     headline, limited = _need(plan, budget, name)
-    if any(arena.status == INVALID for arena in plan.arenas):
+    if plan.is_invalid:
         return Explanation(headline, "The plan is invalid: some of its checks failed.")
     if plan.incomplete:
         return Explanation(headline, "A part of the graph is not planned and needs more memory.")

@@ -68,7 +68,7 @@ def in_common(plan: Plan, before: Plan) -> int:
     return len(before.row_of.keys() & plan.row_of.keys())
 
 
-def made_differently(plan: Plan, before: Plan) -> tuple[str, ...]:
+def changed_settings(plan: Plan, before: Plan) -> tuple[str, ...]:
     """Return the settings (planner, mode, arenas …) that differ between two plans, each as ``name old → new``."""
     fields = ("planner", "planner_options", "mode", "preset", "rank", "world_size")
     pairs = [(field.replace("_", " "), getattr(before, field), getattr(plan, field)) for field in fields]
@@ -105,7 +105,7 @@ def _arena_settings(plan: Plan, before: Plan) -> list[str]:
 
 def baseline_warning(plan: Plan, before: Plan) -> str:
     """Return why the comparison with a baseline is limited: other settings, unknown lower bounds; "" if it is not."""
-    differences = made_differently(plan, before)
+    differences = changed_settings(plan, before)
     texts = [f"the baseline was planned differently: {'; '.join(differences)}"] if differences else []
     if not _bounds_are_known(plan, before):
         texts.append("growth of the lower bound was not checked: a digest has no rows to recompute it from")

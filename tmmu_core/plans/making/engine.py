@@ -70,9 +70,9 @@ def solve(
     ``AlignmentViolation``, ``AllocationOverflow``, ``ArenaTooSmall``, ``AllocationFailure``.
     """
     try:
-        spelled = request.spelled_out(graph)
-        refuse_unknown_words(spelled)
-        return _planned(graph, spelled, ir_hash, progress)
+        explicit = request.with_defaults(graph)
+        refuse_unknown_words(explicit)
+        return _planned(graph, explicit, ir_hash, progress)
     except ContractError as error:
         error.fill(replay_token=request.replay_token.hex(), rank=request.rank)
         if isinstance(error, ArenaTooSmall) and error.undeclared:
@@ -97,7 +97,7 @@ def _needed_of(error: ArenaTooSmall, graph: Graph, request: PlanRequest, ir_hash
     named -= {"optimizer_state"}  # declaring it would move tensors of that role
     arenas = {name: {} for name in sorted({*named, *DEFAULT_ARENAS, missing})} | arenas
     with suppress(ContractError):  # planning may fail for another reason
-        plan = _planned(graph, request.spelled_out(graph).but(arenas=arenas, budget=None), ir_hash, None).plan
+        plan = _planned(graph, request.with_defaults(graph).but(arenas=arenas, budget=None), ir_hash, None).plan
         return sum(a.extent_bytes for a in plan.arenas if a.name == missing or a.name.endswith(f"@{missing}"))
     return error.diagnostics["required"]
 

@@ -97,7 +97,7 @@ class PlanningResult:
 def make_plan(source: Graph | PlainInstance, request: PlanRequest, progress: Progress | None = None) -> PlanningResult:
     """Plan ``source`` under ``request``. Raises ``ContractError``; its record has the replay token and the rank."""
     try:
-        return _made(source, request.spelled_out(source), progress)
+        return _made(source, request.with_defaults(source), progress)
     except ContractError as error:
         error.fill(replay_token=request.replay_token.hex(), rank=request.rank)
         raise
@@ -186,7 +186,7 @@ def problems_as_requested(problems: tuple[Problem, ...], request: PlanRequest) -
 # the request. So the verifier reports the exceeded capacity, and the plan cannot be applied.
 
 
-def make_plan_anyway(
+def make_plan_over_limits(
     source: Graph | PlainInstance, request: PlanRequest, progress: Progress | None = None
 ) -> PlanningResult:
     """Return the result of :func:`make_plan`; if a limit is exceeded, a plan without limits, labelled with them.
@@ -198,10 +198,10 @@ def make_plan_anyway(
         return result
     plan = _under_limits(result.plan, source, request)
     solution = result.solution and replace(result.solution, plan=plan)
-    return replace(result, request=request.spelled_out(source), plan=plan, solution=solution)
+    return replace(result, request=request.with_defaults(source), plan=plan, solution=solution)
 
 
-def plan_ranks_anyway(graph: Graph, request: PlanRequest, progress: Progress | None = None) -> RankPlans:
+def plan_ranks_over_limits(graph: Graph, request: PlanRequest, progress: Progress | None = None) -> RankPlans:
     """Return the result of :func:`plan_ranks`; if a rank exceeds a limit, plans without limits, labelled with them.
 
     Raises all other errors of planning and sharding, and ``ArenaTooSmall`` for an undeclared arena.
@@ -243,7 +243,7 @@ def without_limits(request: PlanRequest) -> PlanRequest:
 def _under_limits(plan: Plan, source: Graph | PlainInstance, request: PlanRequest) -> Plan:
     """Return the plan with the capacities and the configuration hash of the request; the layout is the same."""
     if isinstance(source, Graph):
-        config = as_given(with_arena_settings(source, request.spelled_out(source)).arenas)
+        config = as_given(with_arena_settings(source, request.with_defaults(source)).arenas)
     else:
         config = arena_settings_of(problems_as_requested(source.problems, request))
     capacity_of = {name: arena["capacity_bytes"] for name, arena in config.items() if "capacity_bytes" in arena}

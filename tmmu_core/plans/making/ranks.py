@@ -106,18 +106,18 @@ def plan_ranks(graph: Graph, request: PlanRequest, progress: Progress | None = N
 
 def plan_rank(graph: Graph, request: PlanRequest) -> Solution:
     """Plan the request's rank. The plan equals ``plan_ranks(…).plan(rank)``."""
-    sharding, spelled, order, ir_hash = _sharded(graph, request, request.rank)
-    return _solved(sharding, spelled.but(order=order), ir_hash)
+    sharding, explicit, order, ir_hash = _sharded(graph, request, request.rank)
+    return _solved(sharding, explicit.but(order=order), ir_hash)
 
 
 def _sharded(graph: Graph, request: PlanRequest, rank: int) -> tuple[Sharding, PlanRequest, tuple[str, ...], bytes]:
-    """Return the sharding of the global graph as run, the request spelled out, the order and the graph's hash."""
+    """Return the sharding of the global graph as run, the request explicit out, the order and the graph's hash."""
     spec = read_spec(request.shard_spec or {})
     world = check_world(spec, request.world_size, rank)
-    spelled = with_arena_settings(graph, request.spelled_out(graph))
-    timeline = build_timeline(graph, spelled.mode, spelled.preset, order=spelled.order, dims=spelled.dims)  # type: ignore[arg-type]
-    sharding = shard(timeline.graph, spec, spelled.dims)
-    return sharding, spelled.but(world_size=world), timeline.order, canonical.ir_hash(graph)
+    explicit = with_arena_settings(graph, request.with_defaults(graph))
+    timeline = build_timeline(graph, explicit.mode, explicit.preset, order=explicit.order, dims=explicit.dims)  # type: ignore[arg-type]
+    sharding = shard(timeline.graph, spec, explicit.dims)
+    return sharding, explicit.but(world_size=world), timeline.order, canonical.ir_hash(graph)
 
 
 def _solved(sharding: Sharding, request: PlanRequest, ir_hash: bytes) -> Solution:

@@ -90,7 +90,7 @@ class PlanRequest:
         """Whether a graph is planned in one memory."""
         return self.one_memory or ANY_ARENA in self.capacities
 
-    def spelled_out(self, source: Graph | PlainInstance) -> Self:
+    def with_defaults(self, source: Graph | PlainInstance) -> Self:
         """Return the request with the defaults of mode, preset and planner filled in (contract §10)."""
         if isinstance(source, PlainInstance):
             return self.but(planner=self.planner or default_planner(source))
@@ -123,7 +123,7 @@ def with_arena_settings(source: Graph, request: PlanRequest) -> PlanRequest:
     has_no_options = request.but(arenas=None).has_no_arena_options
     if has_no_options and not source.alignment:
         return request
-    if isinstance(planner_named(request.spelled_out(source).planner or ""), MemoryPlannerEntry):
+    if isinstance(planner_named(request.with_defaults(source).planner or ""), MemoryPlannerEntry):
         if has_no_options:
             return request
         if request.capacities or request.one_memory:
@@ -146,12 +146,12 @@ def arenas_in_use(source: Graph | PlainInstance, request: PlanRequest) -> tuple[
         return (ONE_MEMORY,)
     if request.arenas:
         return tuple(request.arenas)
-    spelled = request.spelled_out(source)
-    refuse_unknown_words(spelled)
-    assert spelled.mode is not None
-    assert spelled.preset is not None
+    explicit = request.with_defaults(source)
+    refuse_unknown_words(explicit)
+    assert explicit.mode is not None
+    assert explicit.preset is not None
     return tuple(
-        analyse(build_timeline(source, spelled.mode, spelled.preset, order=spelled.order, dims=spelled.dims)).arenas
+        analyse(build_timeline(source, explicit.mode, explicit.preset, order=explicit.order, dims=explicit.dims)).arenas
     )
 
 
