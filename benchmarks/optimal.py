@@ -125,9 +125,9 @@ def problem_of(model: RecomputeModel) -> dict[str, Any]:
         {"flops": flops[n], "reads": reads, "makes": makes, "again": again[n] and bool(model.droppable[makes].any())}
         for n, (reads, makes) in enumerate(reads_and_makes)
     ]
-    there = model.at_start | (model.producer >= 0)
+    there = model.starts_live | (model.producer >= 0)
     size = [int(bytes_) if is_there else 0 for bytes_, is_there in zip(model.size, there, strict=True)]
-    droppable, held = model.droppable.tolist(), model.held.tolist()
+    droppable, held = model.droppable.tolist(), model.stays_live.tolist()
     return {"nodes": nodes, "size": size, "held": held, "droppable": droppable}
 
 

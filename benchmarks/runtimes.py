@@ -127,7 +127,7 @@ def onnx_rows() -> Iterator[str]:
         data = made()
         graph = read_graph(data, name)
         start = initial_candidate(graph, PlanRequest())
-        found = order_move(start.plan_input, start.solution)
+        found = order_move(start)
         assert found is not None
         order = found.move.details["order"] if found.move else start.plan.execution_order
         files = (data, with_order(data, graph, order, name))

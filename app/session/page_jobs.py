@@ -18,7 +18,7 @@ from app.session.work.jobs import Job, job_table
 from app.session.work.workers import Task, TaskCall, TaskNotFinished
 from tmmu_core.base.errors import TmmuError
 from tmmu_core.fitting.move import Kind, Move
-from tmmu_core.fitting.moves.sizes import Largest
+from tmmu_core.fitting.moves.sizes import FittedSize
 from tmmu_core.fitting.problem.answer import Fitted
 from tmmu_core.fitting.problem.capacity import Capacity
 from tmmu_core.fitting.problem.planner_calls import Candidate
@@ -42,7 +42,7 @@ def search(choice: Choice, capacity: Capacity, kinds: frozenset[Kind]) -> Job[Fi
     return _fit_job(choice, "making it fit", ("fit", capacity.key), tasks.search, capacity, kinds=kinds)
 
 
-def largest(choice: Choice, dim: str, capacity: Capacity, kinds: frozenset[Kind]) -> Job[Largest]:
+def largest(choice: Choice, dim: str, capacity: Capacity, kinds: frozenset[Kind]) -> Job[FittedSize]:
     """Return the job that finds the largest size of ``dim`` that fits."""
     graph = open_source(choice.source).graph
     must_reread = graph is not None and (dim in graph.ranges or dim in graph.assumed)

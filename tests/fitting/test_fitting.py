@@ -11,13 +11,12 @@ from tests.fitting.test_order import two_branches
 from tests.support.build import chain, graph, node, tensor
 from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.fitting.move import KINDS
-from tmmu_core.fitting.moves.sizes import with_size
 from tmmu_core.fitting.problem.answer import Allowed, Fitted
 from tmmu_core.fitting.problem.capacity import Capacity
 from tmmu_core.fitting.problem.lower_bounds import lower_bound
 from tmmu_core.fitting.problem.planner_calls import Candidate, extents, extents_of, initial_candidate, solve_input
 from tmmu_core.fitting.recipe import moves_of, recipe
-from tmmu_core.fitting.search.candidates import apply_moves
+from tmmu_core.fitting.search.candidates import apply_moves, with_size
 from tmmu_core.fitting.search.fit_search import fit
 from tmmu_core.fitting.search.largest_size import largest_that_fits
 from tmmu_core.graph.model import Dim, Graph, Tensor
@@ -169,7 +168,7 @@ def test_bound_holds_for_plans_with_recomputed_tensors() -> None:
     for _ in range(40):
         ir = drawn(rng, rng.randint(2, 6))
         start = started(ir, planner="exact", alignment=4)
-        bound = lower_bound(start.plan_input, start.solution, KINDS).bytes
+        bound = lower_bound(start, KINDS).bytes
         for chosen in range(1 << min(4, len(ir.nodes))):
             again = recomputed(start.plan_input.graph, {k for k in range(4) if chosen >> k & 1})
             assert sum(extents_of(replace(start.plan_input, graph=again)).values()) >= bound

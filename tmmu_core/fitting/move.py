@@ -69,6 +69,11 @@ class Move:
     """Parameters of :func:`apply_moves`, JSON-ready; the keys depend on the kind."""
 
 
+def some_names(names: tuple[str, ...]) -> str:
+    """Return the first name and the number of other names, for the description of a move."""
+    return f"{names[0]!r} and {len(names) - 1} more" if len(names) > 1 else repr(names[0])
+
+
 def total_cost(moves: Iterable[Move]) -> Cost:
     """Return the sum of the moves' costs."""
     return sum((move.cost for move in moves), Cost())

@@ -170,7 +170,7 @@ def _write_onnx(name: str, opened: Opened, model: ModelFile, request: PlanReques
 
 def _lowest_order(graph: Graph, request: PlanRequest) -> tuple[str, ...]:
     start = initial_candidate(graph, request)
-    found = order_move(start.plan_input, start.solution)
+    found = order_move(start)
     if found is None or found.move is None:
         print_note("no order with a lower peak was found; the nodes keep the order of the file")
         return start.plan.execution_order

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from app.session.work.workers import TaskContext, TaskNotFinished
 from tmmu_core.fitting.move import Kind, Move
-from tmmu_core.fitting.moves.sizes import Largest
+from tmmu_core.fitting.moves.sizes import FittedSize
 from tmmu_core.fitting.problem.answer import Allowed, Fitted
 from tmmu_core.fitting.problem.capacity import Capacity
 from tmmu_core.fitting.problem.planner_calls import Candidate, initial_candidate
@@ -156,7 +156,7 @@ class Goal(NamedTuple):
 
 def largest(
     context: TaskContext, subject: Subject, request: PlanRequest, goal: Goal, kinds: frozenset[Kind]
-) -> Largest:
+) -> FittedSize:
     """Return the largest size of a dimension that fits."""
     graph, model, reread = _graph_of(context, subject), goal.model, None
     start = initial_candidate(graph, request, context.progress)

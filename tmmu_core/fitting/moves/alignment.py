@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from tmmu_core.fitting.move import Move
-from tmmu_core.fitting.problem.planner_calls import PlanInput
+from tmmu_core.fitting.problem.planner_calls import Candidate, PlanInput, extents
 from tmmu_core.graph.arenas import as_given, read_arenas
 from tmmu_core.graph.dtypes import itemsize
 from tmmu_core.graph.model import Arena
@@ -19,22 +19,21 @@ WHY = "the live ranges stay the same; the hardware must support this alignment"
 
 def apply_alignment(plan_input: PlanInput, move: Move) -> PlanInput:
     """Apply a move whose ``details`` are ``{"alignment": bytes, "arenas": [name, …]}``."""
-    grid, names = int(move.details["alignment"]), move.details["arenas"]
-    config: dict[str, Any] = {name: dict(given) for name, given in as_given(plan_input.arenas or {}).items()}
-    now = read_arenas(plan_input.arenas)
-    for name in names:
-        config[name] = {**config.get(name, {}), "alignment_bytes": min(grid, now.get(name, Arena()).alignment_bytes)}
+    config: dict[str, Any] = dict(as_given(plan_input.arenas or {}))
+    before = read_arenas(plan_input.arenas)
+    for name in move.details["arenas"]:
+        alignment = min(int(move.details["alignment"]), before.get(name, Arena()).alignment_bytes)
+        config[name] = {**config.get(name, {}), "alignment_bytes": alignment}
     return replace(plan_input, arenas=config)
 
 
-def finer_alignments(plan_input: PlanInput, arenas: tuple[str, ...]) -> Iterator[Move]:
-    """Yield every smaller alignment for ``arenas``, largest first."""
-    config = read_arenas(plan_input.arenas)
-    coarsest = max((config.get(name, Arena()).alignment_bytes for name in arenas), default=1)
-    widest = max((itemsize(tensor.dtype) for tensor in plan_input.graph.tensors), default=1)
-    least = 1 << (widest - 1).bit_length()
-    grid = coarsest // 2
-    while grid >= least:
-        what = f"align to {grid} B instead of {coarsest} B"
-        yield Move("alignment", what, WHY, details={"alignment": grid, "arenas": list(arenas)})
-        grid //= 2
+def finer_alignments(base: Candidate) -> Iterator[Move]:
+    """Yield a move for every smaller alignment of all arenas but ``offload``, largest alignment first."""
+    config, arenas = read_arenas(base.plan_input.arenas), sorted(extents(base.plan))
+    largest = max((config.get(name, Arena()).alignment_bytes for name in arenas), default=1)
+    widest = max((itemsize(tensor.dtype) for tensor in base.plan_input.graph.tensors), default=1)
+    alignment = largest // 2
+    while alignment >= widest:
+        what = f"align to {alignment} B instead of {largest} B"
+        yield Move("alignment", what, WHY, details={"alignment": alignment, "arenas": arenas})
+        alignment //= 2

@@ -6,12 +6,11 @@ activations of a layer than to keep its gradient.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 
 from tmmu_core.fitting.move import Move
 from tmmu_core.fitting.moves.reordering import WHY, views_late
 from tmmu_core.fitting.order.order_model import OrderModel, order_model
-from tmmu_core.fitting.problem.lower_bounds import grids_of
+from tmmu_core.fitting.problem.lower_bounds import alignments_of
 from tmmu_core.fitting.problem.planner_calls import Candidate
 from tmmu_core.fitting.recompute.recompute_model import RecomputeModel, recompute_model
 from tmmu_core.plans.figures.live_bytes import alive_at
@@ -39,8 +38,8 @@ def delay_moves(base: Candidate, lowest: Candidate, step: int, over: int, *, kee
     ``lowest`` is a plan of the same nodes after recompute and order moves. The first order saves ``over`` bytes, if
     the delays suffice.
     """
-    liveness = base.solution.liveness
-    model = order_model(liveness, grids_of(base.plan_input), keep_phases=keep_phases)
+    liveness = base.liveness
+    model = order_model(liveness, alignments_of(base.plan_input), keep_phases=keep_phases)
     if model is None:
         return
     unit_of = {model.node_ids[node]: unit for unit, nodes in enumerate(model.units) for node in nodes}
@@ -72,7 +71,7 @@ def delay_moves(base: Candidate, lowest: Candidate, step: int, over: int, *, kee
             chosen.sort(key=lambda each: (each.needed, -each.flops, each.units))  # the last one runs first
             late = dict.fromkeys(unit for each in chosen for unit in reversed(each.units))
             what = f"run {len(units)} nodes that make results after the peak"
-            delayed = views_late(base.solution, model, _run_late(model, order, list(late)))
+            delayed = views_late(liveness, model, _run_late(model, order, list(late)))
             details = {"order": list(model.ids_of(delayed))}
             yield Move("order", what, WHY, (), model.ids_of(sorted(units)), details=details)
 
@@ -90,19 +89,18 @@ def _delays(
         for node in nodes:
             for s in model.touches[node]:
                 touching.setdefault(s, set()).add(unit)
-    successors = [model.succ_idx[a:b].tolist() for a, b in pairwise(model.succ_ptr.tolist())]
     found = []
     for s in sorted(waiting):
         pending = [unit for unit in touching.get(s, ()) if unit in done]
         units = set(pending)
         while pending and len(units) <= MOST_DELAYED:
-            more = {unit for unit in successors[pending.pop()] if unit in done} - units
+            more = {unit for unit in model.successors[pending.pop()] if unit in done} - units
             units |= more
             pending += more
-        if not units or pending or model.initial[s] or not model.held[s]:
+        if not units or pending or model.starts_live[s] or not model.stays_live[s]:
             continue
         touched = {z for unit in units for node in model.units[unit] for z in model.touches[node]}
-        results = {z for z in touched if not model.initial[z] and touching[z] & done <= units}
+        results = {z for z in touched if not model.starts_live[z] and touching[z] & done <= units}
         saved = sum(int(model.size[z]) for z in results & waiting)
         for largest in (0, int(model.size[s]) // 2):
             kept_bytes, flops, needed = _operands(recompute, touched - results, live, largest)
@@ -143,7 +141,7 @@ def _run_late(model: OrderModel, order: list[int], chosen: list[int]) -> list[in
     late = [unit for unit in reversed(order) if unit not in moving]
     later: set[int] = set()
     for unit in chosen:
-        later |= set(model.succ_idx[model.succ_ptr[unit] : model.succ_ptr[unit + 1]].tolist())
+        later |= set(model.successors[unit])
         late.insert(max((k + 1 for k, other in enumerate(late) if other in later), default=0), unit)
         later.add(unit)
     return late[::-1]

@@ -9,20 +9,26 @@ storage can be offloaded if no other tensor shares or overwrites it and it is ne
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 
 import numpy as np
 
-from tmmu_core.fitting.move import Cost, Move
+from tmmu_core.fitting.move import Move, some_names
 from tmmu_core.fitting.problem.capacity import Capacity
 from tmmu_core.fitting.problem.planner_calls import PlanInput
+from tmmu_core.fitting.recompute.drop_moves import (
+    MOST_SINGLE_MOVES,
+    TIGHTENED_GOALS,
+    DropStep,
+    best_single_steps,
+    progress_check,
+    scaled,
+    steps_through,
+)
 from tmmu_core.fitting.recompute.live_curve import Choice, Run, run
 from tmmu_core.fitting.recompute.min_cut import Boundary, boundary
 from tmmu_core.fitting.recompute.recompute_model import I64, RecomputeModel
-from tmmu_core.fitting.recompute.recompute_moves import SINGLES, TIGHTENED_GOALS, progress_check, scaled
 from tmmu_core.fitting.recompute.recompute_search import peak_position
 from tmmu_core.fitting.recompute.recover_choice import recover_choice
-from tmmu_core.fitting.recompute.write_graph import drops_of, with_drops, write_graph
 from tmmu_core.planners.problem import Progress
 
 WHY = "the same bytes are copied back before their next read"
@@ -35,17 +41,6 @@ KEPT = 400
 Over = Callable[[Mapping[str, int]], int]
 
 
-def apply_offload(plan_input: PlanInput, *moves: Move) -> PlanInput:
-    """Apply moves whose ``details`` are ``{"drops": [[tensor, node after which it is offloaded], …]}``.
-
-    Raises ``InvalidIrShapes`` (reason ``recompute``) for a tensor that cannot be moved, or that the node does not
-    access.
-    """
-    model, choice = recover_choice(plan_input)
-    drops = [drop for move in moves for drop in move.details["drops"]]
-    return replace(plan_input, graph=write_graph(model, with_drops(model, choice, drops, away=True)))
-
-
 def single_moves(plan_input: PlanInput) -> Iterator[Move]:
     """Yield one move per storage that is idle at an arena's peak, if its offload lowers live bytes, most bytes first.
 
@@ -53,16 +48,12 @@ def single_moves(plan_input: PlanInput) -> Iterator[Move]:
     """
     model, initial = recover_choice(plan_input)
     base = run(model, initial)
-    weighed: list[tuple[tuple[int, int], Choice, Run]] = []
+    groups = []
     for arena in range(len(model.fixed)):
         at = boundary(model, peak_position(base, arena))
-        for s in _idle(model, at, arena, initial)[:SINGLES].tolist():
-            choice = initial | _offload_choice(model, at, s)
-            found = run(model, choice)
-            if found.valid and found.total < base.total:
-                weighed.append(((found.total - base.total, s), choice, found))
-    for _, choice, found in sorted(weighed, key=lambda each: each[0])[:SINGLES]:
-        yield _move(model, initial, choice, (base, found))
+        idle = _idle(model, at, arena, initial)[:MOST_SINGLE_MOVES].tolist()
+        groups += [([s], _offload_choice(model, at, s)) for s in idle]
+    yield from map(_move, best_single_steps(model, initial, groups, lambda step: step.members[0]))
 
 
 def lower(plan_input: PlanInput, goal: Capacity, report: Progress | None = None) -> Iterator[tuple[Move, ...]]:
@@ -176,46 +167,29 @@ def _offload_choice(model: RecomputeModel, at: Boundary, storage: int) -> Choice
 
 def _moves(model: RecomputeModel, initial: Choice, choice: Choice) -> tuple[Move, ...]:
     """Return the difference of two choices as moves, one for the storages of each operator."""
-    groups: dict[str, list[int]] = {}
+    by_operator: dict[str, list[int]] = {}
     for s in _dropped_storages(choice - initial):
-        at = int(model.producer[s])
-        maker = "@inputs" if at < 0 else model.timeline.graph.nodes[int(model.node_at[at])].instr
-        groups.setdefault(maker, []).append(s)
-    moves = []
-    now, before = initial, run(model, initial)
-    for members in groups.values():
-        more = now.dropping(choice.drops[np.isin(choice.storages(model), members)])
-        more.away[members] = True
-        after = run(model, more)
-        moves.append(_move(model, now, more, (before, after)))
-        now, before = more, after
-    return tuple(moves)
+        producer = int(model.producer[s])
+        by_operator.setdefault("@inputs" if producer < 0 else model.instr(producer), []).append(s)
+    groups = []
+    for members in by_operator.values():
+        away = np.zeros(len(model.size), np.bool_)
+        away[members] = True
+        groups.append((members, Choice(choice.drops[np.isin(choice.storages(model), members)], away)))
+    return tuple(map(_move, steps_through(model, initial, groups)))
 
 
-def _dropped_storages(new: Choice) -> list[int]:
+def _dropped_storages(drops: Choice) -> list[int]:
     """Return the dropped storages, ascending. A storage is listed once, even if it is offloaded in several gaps."""
-    return sorted(set(new.pairs[1].tolist()))
+    return sorted(set(drops.pairs[1].tolist()))
 
 
-def _move(model: RecomputeModel, now: Choice, more: Choice, runs: tuple[Run, Run]) -> Move:
-    before, after = runs
-    new = more - now
-    tensors = tuple(map(model.name_of, _dropped_storages(new)))
+def _move(step: DropStep) -> Move:
+    model, drops = step.model, step.drops
+    tensors = tuple(map(model.name_of, _dropped_storages(drops)))
     reader = np.repeat(np.arange(len(model.node_at)), np.diff(model.in_ptr))
-    leaves = list(zip(new.pairs[1].tolist(), new.pairs[0].tolist(), strict=True))
-    steps = min((int(reader[model.in_idx == s][reader[model.in_idx == s] > k].min()) - k for s, k in leaves), default=0)
-    many = f"{tensors[0]!r} and {len(tensors) - 1} more" if len(tensors) > 1 else repr(tensors[0])
-    return Move(
-        kind="offload",
-        what=f"offload {many}, idle for {steps} steps{' and more' if len(tensors) > 1 else ''}",
-        why=WHY,
-        tensors=tensors,
-        nodes=tuple(dict.fromkeys(model.node_id(k) for _, k in leaves)),
-        cost=Cost(
-            max(0, after.flops - before.flops),
-            after.moved - before.moved,
-            max(0, after.extra_steps - before.extra_steps),
-        ),
-        bytes=before.total - after.total,
-        details={"drops": [list(drop) for drop in drops_of(model, new)], "steps_idle": steps},
-    )
+    gaps = list(zip(*(column.tolist() for column in drops.pairs), strict=True))
+    steps = min((int(reader[model.in_idx == s][reader[model.in_idx == s] > k].min()) - k for k, s in gaps), default=0)
+    what = f"offload {some_names(tensors)}, idle for {steps} steps{' and more' if len(tensors) > 1 else ''}"
+    nodes = tuple(dict.fromkeys(model.node_id(k) for k, _ in gaps))
+    return step.move("offload", what, WHY, tensors, nodes, steps_idle=steps)

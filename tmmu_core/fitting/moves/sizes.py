@@ -1,4 +1,4 @@
-"""Size moves: a smaller dimension, such as a batch or a sequence length, and bisection for the largest that fits."""
+"""Size moves and shard moves: a smaller dimension or a smaller share; and bisection for the largest size that fits."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -9,11 +9,12 @@ from tmmu_core.base import strict
 from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.fitting.move import Move
 from tmmu_core.fitting.problem.answer import Fitted
-from tmmu_core.fitting.problem.planner_calls import Candidate, PlanInput, solve_input
+from tmmu_core.fitting.problem.planner_calls import PlanInput
 from tmmu_core.graph.assumed_sizes import assumed_at
 from tmmu_core.graph.model import Dim
-
-WHY = "the same computation on smaller tensors, such as a smaller batch"
+from tmmu_core.graph.sharding.rank_share import local_graph_of
+from tmmu_core.graph.sharding.shard_spec import read_spec
+from tmmu_core.graph.sharding.splits import shard
 
 
 def apply_sizes(plan_input: PlanInput, move: Move) -> PlanInput:
@@ -25,15 +26,15 @@ def apply_sizes(plan_input: PlanInput, move: Move) -> PlanInput:
     return replace(plan_input, graph=msgspec.structs.replace(plan_input.graph, dims=dims, assumed=assumed))
 
 
-def with_size(start: Candidate, name: str, size: int) -> Candidate:
-    """Return the plan at another size of a dimension. Raises ``InvalidIrShapes`` for an unknown dimension."""
-    if dim_bounds(start.plan_input, name).max == size:
-        return start
-    move = Move("sizes", f"{name} = {size}", WHY, details={"dims": {name: size}})
-    plan_input = apply_sizes(start.plan_input, move)
-    solution = solve_input(plan_input)
-    candidate = Candidate(plan_input, (), solution)
-    return replace(candidate, moves=(*start.moves, replace(move, bytes=start.extent_bytes - candidate.extent_bytes)))
+def apply_shards(plan_input: PlanInput, move: Move) -> PlanInput:
+    """Apply a move whose ``details`` are ``{"spec": {…}}``: return the share of rank 0."""
+    return replace(plan_input, graph=local_graph_of(shard(plan_input.graph, read_spec(move.details["spec"])), 0))
+
+
+def size_move(name: str, size: int) -> Move:
+    """Return the move to another upper bound of a dimension."""
+    why = "the same computation on smaller tensors, such as a smaller batch"
+    return Move("sizes", f"{name} = {size}", why, details={"dims": {name: size}})
 
 
 def dim_bounds(plan_input: PlanInput, name: str) -> Dim:
@@ -46,29 +47,29 @@ def dim_bounds(plan_input: PlanInput, name: str) -> Dim:
 
 
 @dataclass(frozen=True, eq=False)
-class Largest:
-    """The result of a bisection."""
+class FittedSize:
+    """The result of a search for a size."""
 
     size: int | None
     """``None`` if no size fits."""
     fitted: Fitted
-    """The fit at that size; at the smallest size if none fits."""
+    """The fit at that size; if none fits, at the size that needs the least memory of those tried."""
 
 
-def bisect_size(envelope: Dim, at: Callable[[int], Fitted]) -> Largest:
+def bisect_size(envelope: Dim, fit_at: Callable[[int], Fitted]) -> FittedSize:
     """Return the largest size of the envelope whose fit succeeds; memory grows with a size. About log₂ fits."""
-    top = at(envelope.max)
+    top = fit_at(envelope.max)
     if top.answer == "fits" or envelope.min == envelope.max or top.stopped:
-        return Largest(envelope.max if top.answer == "fits" else None, top)
-    bottom = at(envelope.min)
+        return FittedSize(envelope.max if top.answer == "fits" else None, top)
+    bottom = fit_at(envelope.min)
     if bottom.answer != "fits":
-        return Largest(None, bottom)
+        return FittedSize(None, bottom)
     low, high, best = envelope.min, envelope.max, bottom
     while high - low > 1 and not best.stopped:
         middle = (low + high) // 2
-        tried = at(middle)
+        tried = fit_at(middle)
         if tried.answer == "fits":
             low, best = middle, tried
         else:
             high = middle
-    return Largest(low, best)
+    return FittedSize(low, best)

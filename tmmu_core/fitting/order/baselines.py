@@ -13,7 +13,7 @@ from heapq import heapify, heappop, heappush
 
 import numpy as np
 
-from tmmu_core.fitting.order.local_moves import eager, predecessors
+from tmmu_core.fitting.order.local_moves import eager
 from tmmu_core.fitting.order.order_loops import I64, lpmf
 from tmmu_core.fitting.order.order_model import OrderModel
 
@@ -33,8 +33,6 @@ def baselines(model: OrderModel) -> Iterator[tuple[str, I64]]:
 def breadth_first(model: OrderModel) -> I64:
     """Return the breadth-first order. O((units + edges) log units)."""
     waits = model.waits_for.tolist()
-    ptr, idx = model.succ_ptr.tolist(), model.succ_idx.tolist()
-    pred_ptr, pred_idx = (column.tolist() for column in predecessors(model))
     ready: list[tuple[list[int], int]] = [([], unit) for unit, waiting in enumerate(waits) if not waiting]
     heapify(ready)
     place = [-1] * len(waits)
@@ -43,20 +41,17 @@ def breadth_first(model: OrderModel) -> I64:
         _, unit = heappop(ready)
         place[unit] = len(order)
         order.append(unit)
-        for later in idx[ptr[unit] : ptr[unit + 1]]:
+        for later in model.successors[unit]:
             waits[later] -= 1
             if not waits[later]:
-                before = pred_idx[pred_ptr[later] : pred_ptr[later + 1]]
-                heappush(ready, (sorted(place[p] for p in before), later))
+                heappush(ready, (sorted(place[p] for p in model.predecessors[later]), later))
     return np.array(order, np.int64)
 
 
 def depth_first(model: OrderModel) -> I64:
     """Return the depth-first order. O(units log units + edges)."""
-    touched = np.zeros(len(model), np.int64)
-    unit_of_node = np.repeat(np.arange(len(model)), np.diff(model.unit_ptr))
-    for unit, node in zip(unit_of_node.tolist(), model.unit_nodes.tolist(), strict=True):
-        touched[unit] += model.size[model.touch_idx[model.touch_ptr[node] : model.touch_ptr[node + 1]]].sum()
+    size = model.size.tolist()
+    touched = np.array([sum(size[s] for node in nodes for s in model.touches[node]) for nodes in model.units], np.int64)
     rank = np.empty(len(model), np.int64)
     rank[np.lexsort((np.arange(len(model)), touched))] = np.arange(len(model))
     return topological_order(model, np.argsort(rank), rank)
@@ -64,11 +59,8 @@ def depth_first(model: OrderModel) -> I64:
 
 def topological_order(model: OrderModel, wanted: I64, rank: I64) -> I64:
     """Return the units in the ``wanted`` order, each after its inputs, which are sorted by ``rank``."""
-    pred_ptr, pred_idx = (column.tolist() for column in predecessors(model))
     place = rank.tolist()
-    needs = [
-        sorted(pred_idx[pred_ptr[u] : pred_ptr[u + 1]], key=place.__getitem__, reverse=True) for u in range(len(model))
-    ]
+    needs = [sorted(before, key=place.__getitem__, reverse=True) for before in model.predecessors]
     seen = [False] * len(model)
     order: list[int] = []
     for unit in wanted.tolist():

@@ -47,8 +47,7 @@ def append_segment(segments: list[Segment], segment: Segment) -> None:
 def hill_valley_order(model: OrderModel, base: I64) -> I64:
     """Return a hill–valley order, with the memory changes of the units when run as ``base``."""
     hill, change = (column.tolist() for column in alone(model, base))
-    place = np.empty(len(model), np.int64)
-    place[base] = np.arange(len(base))
+    place = {unit: k for k, unit in enumerate(base.tolist())}
     under: list[list[list[Segment]]] = [[] for _ in range(len(model))]
     roots: list[list[Segment]] = []
     for unit in base.tolist():
@@ -56,9 +55,8 @@ def hill_valley_order(model: OrderModel, base: I64) -> I64:
         schedule = children[0] if len(children) == 1 else list(merge(*children, key=lambda s: s.key))
         under[unit] = []
         append_segment(schedule, Segment(hill[unit], change[unit], unit))
-        later = model.succ_idx[model.succ_ptr[unit] : model.succ_ptr[unit + 1]]
-        if len(later):
-            under[int(later[np.argmin(place[later])])].append(schedule)
+        if model.successors[unit]:
+            under[min(model.successors[unit], key=place.__getitem__)].append(schedule)
         else:
             roots.append(schedule)
     wanted = [unit for segment in merge(*roots, key=lambda s: s.key) for unit in _units_of(segment.rope)]

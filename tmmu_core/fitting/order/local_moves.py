@@ -2,108 +2,66 @@
 
 import numpy as np
 
-from tmmu_core.fitting.order.order_loops import I64, Counters, run_native, successors
+from tmmu_core.fitting.order.order_loops import I64, Counters, list_schedule, run_native, successor_fields
 from tmmu_core.fitting.order.order_model import OrderModel
 
 
 def eager(model: OrderModel, order: I64) -> I64:
     """Return ``order`` with every unit that frees at least as much as it allocates as early as possible."""
-    found = run_native("eager", model, order, **successors(model))
+    found = run_native("eager", model, order, **successor_fields(model))
     return found[0] if found is not None else _eager(model, order)
 
 
 def late(model: OrderModel, order: I64) -> I64:
     """Return ``order`` with every unit that allocates at least as much as it frees as late as possible."""
-    pred_ptr, pred_idx = predecessors(model)
-    edges = {"edge_ptr": pred_ptr, "edge_idx": pred_idx, "waits_for": np.diff(model.succ_ptr)}
-    found = run_native("late", model, order, **edges)
+    edge_ptr, edge_idx = model.pred_csr
+    waits_for = np.diff(model.succ_ptr)
+    found = run_native("late", model, order, edge_ptr=edge_ptr, edge_idx=edge_idx, waits_for=waits_for)
     return found[0] if found is not None else _late(model, order)
 
 
-def predecessors(model: OrderModel) -> tuple[I64, I64]:
-    """Return unit → predecessors, as CSR."""
-    count = len(model)
-    before = np.repeat(np.arange(count, dtype=np.int64), np.diff(model.succ_ptr))
-    ptr = np.concatenate([[0], np.cumsum(np.bincount(model.succ_idx, minlength=count))]).astype(np.int64)
-    return ptr, before[np.argsort(model.succ_idx, kind="stable")]
-
-
-class _Ready:
-    """Units of a given order that can run next; ``edges`` is CSR from a unit to the units that wait for it."""
-
-    def __init__(self, edges: tuple[I64, I64], waits_for: I64) -> None:
-        self.ptr, self.idx, self.waits = edges[0].tolist(), edges[1].tolist(), waits_for.tolist()
-        self.units = [unit for unit, waits in enumerate(self.waits) if waits == 0]
-
-    def advance(self, chosen: int) -> None:
-        """Remove ``chosen``, and append the units that waited only for it."""
-        self.units = [unit for unit in self.units if unit != chosen]
-        for unit in self.idx[self.ptr[chosen] : self.ptr[chosen + 1]]:
-            self.waits[unit] -= 1
-            if self.waits[unit] == 0:
-                self.units.append(unit)
-
-
-def _eager(model: OrderModel, given: I64) -> I64:
-    counters, ready = Counters(model), _Ready((model.succ_ptr, model.succ_idx), model.waits_for)
-    wanted, done = given.tolist(), [False] * len(given)
+def _eager(model: OrderModel, order: I64) -> I64:
+    counters, pending = Counters(model), order[::-1].tolist()
     live = most = counters.live
-    cursor = 0
-    order: list[int] = []
-    while len(order) < len(wanted):
-        while done[wanted[cursor]]:
-            cursor += 1
-        chosen = wanted[cursor]
-        for unit in ready.units:
-            during, after = counters.run(unit, live)
+
+    def choose(ready: list[int]) -> int:
+        """Return the first ready unit that lowers the live bytes within the peak so far, else the next of ``order``."""
+        nonlocal live, most
+        while pending[-1] not in ready:  # it has run: the next unit of a valid order is always ready
+            pending.pop()
+        chosen = pending[-1]
+        for unit in ready:
+            during, after = counters.run(unit)
             counters.undo(unit)
-            if after < live and during <= most:
+            if after < 0 and live + during <= most:
                 chosen = unit
                 break
-        during, live = counters.run(chosen, live)
-        most = max(most, during)
-        done[chosen] = True
-        order.append(chosen)
-        ready.advance(chosen)
-    return np.array(order, np.int64)
+        during, after = counters.run(chosen)
+        most, live = max(most, live + during), live + after
+        return chosen
+
+    return np.array(list_schedule(model.successors, choose), np.int64)
 
 
-def _late(model: OrderModel, given: I64) -> I64:
-    """Return an order built backwards: each time a ready unit that allocates more than it frees, else the last unit."""
-    counters, ready = Counters(model), _Ready(predecessors(model), np.diff(model.succ_ptr))
-    left = counters.left = [0] * len(model.size)
-    wanted, done = given.tolist(), [False] * len(given)
-    cursor = len(wanted) - 1
-    order: list[int] = []
-    while len(order) < len(wanted):
-        while done[wanted[cursor]]:
-            cursor -= 1
-        chosen = wanted[cursor]
-        for unit in ready.units:
+def _late(model: OrderModel, order: I64) -> I64:
+    """Return an order that is built from the last unit to the first."""
+    counters, pending = Counters(model), order.tolist()
+    counters.left = [0] * len(model.size)
+
+    def choose(ready: list[int]) -> int:
+        """Return the first ready unit that allocates more than it frees, else the next unit of ``order``."""
+        while pending[-1] not in ready:
+            pending.pop()
+        chosen = pending[-1]
+        for unit in ready:
             if unit == chosen:
                 continue
-            change = _undo_unit(counters, unit)
-            for node in model.units[unit]:
-                for s in model.touches[node]:
-                    left[s] -= 1
+            change = counters.undo(unit)
+            counters.run(unit)
             if change < 0:
                 chosen = unit
                 break
-        _undo_unit(counters, chosen)
-        done[chosen] = True
-        order.append(chosen)
-        ready.advance(chosen)
-    return np.array(order[::-1], np.int64)
+        counters.undo(chosen)
+        return chosen
 
-
-def _undo_unit(counters: Counters, unit: int) -> int:
-    """Restore the counters to before the unit, which ran last; return the live bytes before it minus those after it."""
-    change, left = 0, counters.left
-    for node in counters.units[unit]:
-        for s in counters.touches[node]:
-            if left[s] == 0 and not counters.held[s]:
-                change += counters.size[s]
-            left[s] += 1
-            if left[s] == counters.touched_by[s] and not counters.initial[s]:
-                change -= counters.size[s]
-    return change
+    return np.array(list_schedule(model.predecessors, choose)[::-1], np.int64)

@@ -11,11 +11,13 @@ much now as later. Exception: a unit that touches a storage which a larger outpu
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import reduce
 from heapq import heappop, heappush
+from operator import or_
 
 import numpy as np
 
-from tmmu_core.fitting.order.order_loops import I64
+from tmmu_core.fitting.order.order_loops import I64, OrderLists
 from tmmu_core.fitting.order.order_model import OrderModel
 
 Peaks = tuple[int, ...]
@@ -38,50 +40,40 @@ class Proof:
     """Number of expansions."""
 
 
-class OrderStates:
+class OrderStates(OrderLists):
     """Sets of units as bit masks, and the memory change of running a unit at a set."""
 
     def __init__(self, model: OrderModel) -> None:
-        self.model = model
+        super().__init__(model)
         count = len(model)
         self.all = (1 << count) - 1
         self.tried = 0
         """Number of expansions so far."""
-        used_arenas = sorted({int(a) for a, size in zip(model.arena, model.size, strict=True) if size})
-        self.arena_of = [used_arenas.index(a) if a in used_arenas else 0 for a in model.arena.tolist()]
-        self.width = max(1, len(used_arenas))
+        arenas = model.variable_arenas
+        self.arena_of = [arenas.index(a) if a in arenas else 0 for a in model.arena.tolist()]
+        self.width = max(1, len(arenas))
         self.constant = int(model.constant.sum())
-        self.size, self.held, self.initial = model.size.tolist(), model.held.tolist(), model.initial.tolist()
-        self.touched_by = model.touched_by.tolist()
+        self.storages_of = [{s for node in nodes for s in self.touches[node]} for nodes in model.units]
+        """Unit → storages that it touches."""
         self.touchers = [0] * len(self.size)
-        self.before = [0] * count
-        self.later: list[list[int]] = []
-        self.neighbours = [0] * count
+        """Storage → units that touch it."""
+        for unit, storages in enumerate(self.storages_of):
+            for s in storages:
+                self.touchers[s] |= 1 << unit
+        self.neighbours = [reduce(or_, (self.touchers[s] for s in storages), 0) for storages in self.storages_of]
         """Unit → units that touch the same storages, on which its memory change depends."""
-        self._seen: list[dict[int, tuple[Peaks, Peaks]]] = [{} for _ in range(count)]
-        touch = model.touches
-        self.touch, self.cand, self.out = touch, model.candidates, model.out.tolist()
-        for unit, nodes in enumerate(model.units):
-            later = model.succ_idx[model.succ_ptr[unit] : model.succ_ptr[unit + 1]].tolist()
-            self.later.append(later)
-            for other in later:
-                self.before[other] |= 1 << unit
-            for node in nodes:
-                for s in touch[node]:
-                    self.touchers[s] |= 1 << unit
-        for unit, nodes in enumerate(model.units):
-            for node in nodes:
-                for s in touch[node]:
-                    self.neighbours[unit] |= self.touchers[s]
-        self.not_free = self._not_free()
+        self.before = [sum(1 << other for other in row) for row in model.predecessors]
+        self.later = model.successors
+        self.runs_anytime = self._runs_anytime()
+        self._known: list[dict[int, tuple[Peaks, Peaks]]] = [{} for _ in range(count)]
 
-    def _not_free(self) -> list[bool]:
-        """Return per unit whether it must not run immediately (the exception in the module docstring)."""
-        reusable = set()
-        for candidates in self.cand:
+    def _runs_anytime(self) -> list[bool]:
+        """Return per unit whether it may run immediately (not the exception in the module docstring)."""
+        reusable: set[int] = set()
+        for candidates in self.candidates:
             if len({self.size[s] for s in candidates}) > 1:
                 reusable |= set(candidates)
-        return [any(s in reusable for node in nodes for s in self.touch[node]) for nodes in self.model.units]
+        return [reusable.isdisjoint(storages) for storages in self.storages_of]
 
     @property
     def ready(self) -> int:
@@ -91,11 +83,10 @@ class OrderStates:
     def start(self) -> tuple[Peaks, Peaks]:
         """Return (peaks, live bytes) before the first unit."""
         peaks, live = [0] * self.width, [0] * self.width
-        for s, is_initial in enumerate(self.initial):
-            if is_initial:
-                peaks[self.arena_of[s]] += self.size[s]
-                if self.held[s] or self.touched_by[s]:
-                    live[self.arena_of[s]] += self.size[s]
+        for s in np.flatnonzero(self.starts_live).tolist():
+            peaks[self.arena_of[s]] += self.size[s]
+            if self.stays_live[s] or self.touched_by[s]:
+                live[self.arena_of[s]] += self.size[s]
         return tuple(peaks), tuple(live)
 
     def adds(self, unit: int, done: int) -> tuple[Peaks, Peaks]:
@@ -104,40 +95,28 @@ class OrderStates:
         ``done`` are the units that ran before, as a bit mask.
         """
         self.tried += 1
-        known = self._seen[unit]
+        known = self._known[unit]
         key = done & self.neighbours[unit]
         if key not in known:
             known[key] = self._adds(unit, done)
         return known[key]
 
     def _adds(self, unit: int, done: int) -> tuple[Peaks, Peaks]:
-        nodes = self.model.units[unit]
-        mine = {s for node in nodes for s in self.touch[node]}
-        born = {s for s in mine if self.initial[s] or self.touchers[s] & done}
-        waiting = ~done & ~(1 << unit)
-        open_after = {s for s in mine if self.touchers[s] & waiting}
-        turns: dict[int, int] = {}
-        for node in nodes:
-            for s in self.touch[node]:
-                turns[s] = turns.get(s, 0) + 1
-        most = [-(1 << 62)] * self.width
-        live = [0] * self.width
-        for node in nodes:
-            fresh = [s for s in self.touch[node] if s not in born]
-            reused = -1
-            if self.out[node] >= 0 and self.out[node] not in born:
-                ends = (s for s in self.cand[node] if turns.get(s) == 1 and s not in open_after)
-                reused = next(ends, -1)
-            for s in fresh:
+        storages, waiting = self.storages_of[unit], ~done & ~(1 << unit)
+        born = {s: self.starts_live[s] or self.touchers[s] & done for s in storages}
+        left = {s: 1 if self.touchers[s] & waiting else 0 for s in storages}  # one for all later units
+        for node in self.model.units[unit]:
+            for s in self.touches[node]:
+                left[s] += 1
+        most, live = [-(1 << 62)] * self.width, [0] * self.width
+        for allocated, reused, freed in self.steps(unit, born, left):
+            for s in allocated:
                 live[self.arena_of[s]] += self.size[s]
-            born.update(fresh)
             for a in range(self.width):
                 less = self.size[reused] if reused >= 0 and self.arena_of[reused] == a else 0
                 most[a] = max(most[a], live[a] - less)
-            for s in self.touch[node]:
-                turns[s] -= 1
-                if not turns[s] and s not in open_after and not self.held[s]:
-                    live[self.arena_of[s]] -= self.size[s]
+            for s in freed:
+                live[self.arena_of[s]] -= self.size[s]
         return tuple(most), tuple(live)
 
     def lower_bound(self) -> Peaks:
@@ -153,8 +132,8 @@ class OrderStates:
         for s, touchers in enumerate(map(bits, self.touchers)):
             begun[s], after[s] = below[touchers].any(0), above[touchers].any(0)
             mine[s, touchers], all_before[s] = True, same_or_above[touchers].all(0)
-        begun |= np.array(self.initial, np.bool_)[:, None]
-        needed = mine | np.array(self.held, np.bool_)[:, None] | after
+        begun |= np.array(self.starts_live, np.bool_)[:, None]
+        needed = mine | np.array(self.stays_live, np.bool_)[:, None] | after
         # A unit of one node creates a storage that all other units touch after it.
         single = np.array([len(nodes) == 1 for nodes in self.model.units], np.bool_)
         first = mine & single & all_before
@@ -164,7 +143,7 @@ class OrderStates:
         for a in range(self.width):
             least = np.where(arenas == a, sizes, 0) @ is_live
             for unit, nodes in enumerate(self.model.units):
-                reusable = [self.size[s] for node in nodes for s in self.cand[node] if self.arena_of[s] == a]
+                reusable = [self.size[s] for node in nodes for s in self.candidates[node] if self.arena_of[s] == a]
                 least[unit] -= max(reusable, default=0)
             found[a] = int(least.max(initial=0))
         return tuple(found)
@@ -341,7 +320,7 @@ def run_free_units(
     while again:
         again = False
         for unit in bits(ready):
-            if walk.not_free[unit]:
+            if not walk.runs_anytime[unit]:
                 continue
             during, after = walk.adds(unit, done)
             if max(after) <= 0 and all(b + d <= p for p, b, d in zip(peaks, live, during, strict=True)):

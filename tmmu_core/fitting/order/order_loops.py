@@ -6,14 +6,15 @@ the nodes that still have to touch storage s, ``born[s]`` records the first touc
 All sums stay within 64 bits (``order_model.LARGEST``).
 """
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tmmu_core.fitting.order.order_model import LARGEST, OrderModel
+from tmmu_core.fitting.order.order_model import OrderModel
 from tmmu_core.planners.native import native
 from tmmu_core.planners.native.load import library
 
@@ -56,22 +57,19 @@ def alone(model: OrderModel, order: I64) -> tuple[I64, I64]:
         return found
     counters = Counters(model)
     during, after = np.zeros((2, len(order)), np.int64)
-    live = counters.live
     for unit in order.tolist():
-        most, then = counters.run(unit, live)
-        during[unit], after[unit] = most - live, then - live
-        live = then
+        during[unit], after[unit] = counters.run(unit)
     return during, after
 
 
 def lpmf(model: OrderModel, threshold: int = 0) -> I64:
     """Return the order "least peak memory first"; see ``baselines.py``."""
     order = np.arange(len(model), dtype=np.int64)
-    found = run_native("lpmf", model, order, threshold=threshold, **successors(model))
+    found = run_native("lpmf", model, order, threshold=threshold, **successor_fields(model))
     return found[0] if found is not None else _lpmf(model, threshold)
 
 
-def successors(model: OrderModel) -> dict[str, I64]:
+def successor_fields(model: OrderModel) -> dict[str, I64]:
     """Return the successors of the units as arguments of the native library."""
     return {"edge_ptr": model.succ_ptr, "edge_idx": model.succ_idx, "waits_for": model.waits_for}
 
@@ -94,58 +92,91 @@ def run_native(name: str, model: OrderModel, order: I64, **fields: Any) -> tuple
         cand_idx=model.cand_idx,
         out=model.out,
         size=model.size,
-        held=model.held,
-        initial=model.initial,
+        held=model.stays_live,
+        initial=model.starts_live,
         touched_by=model.touched_by,
         arena=model.arena,
         **fields,
     )
 
 
-class Counters:
+class OrderLists:
+    """An order model as lists, and the storages that become live or free while a unit runs."""
+
+    def __init__(self, model: OrderModel) -> None:
+        self.model = model
+        self.touches, self.candidates, self.out = model.touches, model.candidates, model.out.tolist()
+        self.size, self.touched_by = model.size.tolist(), model.touched_by.tolist()
+        self.starts_live, self.stays_live = model.starts_live.tolist(), model.stays_live.tolist()
+
+    def steps(self, unit: int, born: Any, left: Any) -> Iterator[tuple[list[int], int, list[int]]]:
+        """Run the nodes of a unit. Yield, for each, the storages that become live, the storage that its output reuses
+        in place (−1: none), and the storages that it frees. ``born`` and ``left`` (lists or mappings) are updated.
+        """
+        for node in self.model.units[unit]:
+            touched, out = self.touches[node], self.out[node]
+            reused = -1
+            if out >= 0 and not born[out]:
+                reused = next((s for s in self.candidates[node] if left[s] == 1), -1)
+            allocated = [s for s in touched if not born[s]]
+            for s in touched:
+                born[s] = True
+                left[s] -= 1
+            yield allocated, reused, [s for s in touched if not left[s] and not self.stays_live[s]]
+
+
+class Counters(OrderLists):
     """Live storages while units run: the plain Python version of ``planners/native/order.c``."""
 
     def __init__(self, model: OrderModel) -> None:
-        self.units, self.touches, self.candidates = model.units, model.touches, model.candidates
-        self.out, self.size, self.held = model.out.tolist(), model.size.tolist(), model.held.tolist()
-        self.initial, self.touched_by = model.initial.tolist(), model.touched_by.tolist()
+        super().__init__(model)
         self.left = list(self.touched_by)
-        self.born = [
-            there and (held or left > 0) for there, held, left in zip(self.initial, self.held, self.left, strict=True)
-        ]
-        self.live = sum(size for size, born in zip(self.size, self.born, strict=True) if born)
+        self.born = [bool(each) for each in model.starts_live & (model.stays_live | (model.touched_by > 0))]
+        self.live = int(model.size[self.born].sum())
         """Live bytes before the first unit."""
 
-    def reused(self, node: int) -> int:
-        """Return the storage that the node's output reuses in place, or −1."""
-        if self.out[node] < 0 or self.born[self.out[node]]:
-            return -1
-        return next((s for s in self.candidates[node] if self.left[s] == 1), -1)
-
-    def run(self, unit: int, live: int) -> tuple[int, int]:
-        """Run a unit: return the most live bytes at its steps, and the live bytes after it."""
-        most, size, left, born, held = 0, self.size, self.left, self.born, self.held
-        for node in self.units[unit]:
-            reused = self.reused(node)
-            freed = 0
-            for s in self.touches[node]:
-                if not born[s]:
-                    born[s] = True
-                    live += size[s]
-                left[s] -= 1
-                if left[s] == 0 and not held[s]:
-                    freed += size[s]
+    def run(self, unit: int) -> tuple[int, int]:
+        """Run a unit: return the live bytes that it adds while it runs, at most, and after it has run."""
+        most, live, size = -(2**62), 0, self.size
+        for allocated, reused, freed in self.steps(unit, self.born, self.left):
+            live += sum([size[s] for s in allocated])
             most = max(most, live - (size[reused] if reused >= 0 else 0))
-            live -= freed
+            live -= sum([size[s] for s in freed])
         return most, live
 
-    def undo(self, unit: int) -> None:
-        """Restore the counters to their values before the unit ran."""
-        for node in self.units[unit]:
+    def undo(self, unit: int) -> int:
+        """Undo the last unit that ran; return the bytes by which the live bytes change."""
+        change, left = 0, self.left
+        for node in self.model.units[unit]:
             for s in self.touches[node]:
-                self.left[s] += 1
-                if self.left[s] == self.touched_by[s] and not self.initial[s]:
+                if left[s] == 0 and not self.stays_live[s]:
+                    change += self.size[s]
+                left[s] += 1
+                if left[s] == self.touched_by[s] and not self.starts_live[s]:
                     self.born[s] = False
+                    change -= self.size[s]
+        return change
+
+
+def list_schedule(edges: list[list[int]], choose: Callable[[list[int]], int]) -> list[int]:
+    """Return an order of units that respects ``edges`` (unit → units that wait for it).
+
+    ``choose`` receives the units that can run next and returns one of them.
+    """
+    waits = [0] * len(edges)
+    for later in chain.from_iterable(edges):
+        waits[later] += 1
+    ready = [unit for unit, count in enumerate(waits) if not count]
+    order: list[int] = []
+    while ready:
+        unit = choose(ready)
+        ready.remove(unit)
+        order.append(unit)
+        for later in edges[unit]:
+            waits[later] -= 1
+            if not waits[later]:
+                ready.append(later)
+    return order
 
 
 def _measure(model: OrderModel, order: I64, skip_from: int, skip_to: int) -> tuple[I64, I64]:
@@ -155,60 +186,44 @@ def _measure(model: OrderModel, order: I64, skip_from: int, skip_to: int) -> tup
     if found is not None:
         return found
     counters = Counters(model)
-    size, born, left, held = counters.size, counters.born, counters.left, counters.held
-    arena = model.arena.tolist()
+    size, arena = counters.size, model.arena.tolist()
     live, peaks, where = [0] * arenas, [0] * arenas, [-1] * arenas
-    for s, there in enumerate(counters.initial):
-        peaks[arena[s]] += size[s] if there else 0
-        live[arena[s]] += size[s] if born[s] else 0
+    for s, starts_live in enumerate(counters.starts_live):
+        peaks[arena[s]] += size[s] if starts_live else 0
+        live[arena[s]] += size[s] if counters.born[s] else 0
     for place, unit in enumerate(order.tolist()):
-        for node in model.units[unit]:
-            reused = counters.reused(node)
-            for s in counters.touches[node]:
-                if not born[s]:
-                    born[s] = True
-                    live[arena[s]] += size[s]
-            if not skip_from <= place < skip_to:
-                for a in range(arenas):
-                    during = live[a] - (size[reused] if reused >= 0 and arena[reused] == a else 0)
-                    if during > peaks[a]:
-                        peaks[a], where[a] = during, place
-            for s in counters.touches[node]:
-                left[s] -= 1
-                if left[s] == 0 and not held[s]:
-                    live[arena[s]] -= size[s]
+        for allocated, reused, freed in counters.steps(unit, counters.born, counters.left):
+            for s in allocated:
+                live[arena[s]] += size[s]
+            for a in range(arenas) if not skip_from <= place < skip_to else ():
+                during = live[a] - (size[reused] if reused >= 0 and arena[reused] == a else 0)
+                if during > peaks[a]:
+                    peaks[a], where[a] = during, place
+            for s in freed:
+                live[arena[s]] -= size[s]
     return np.array(peaks, np.int64), np.array(where, np.int64)
 
 
 def _lpmf(model: OrderModel, threshold: int) -> I64:
     counters = Counters(model)
-    count, live = len(model), counters.live
-    ptr, successor = model.succ_ptr.tolist(), model.succ_idx.tolist()
-    waits = model.waits_for.tolist()
-    ready = [unit for unit in range(count) if waits[unit] == 0]
-    outputs = sum(size for size, held in zip(counters.size, counters.held, strict=True) if held)
-    most = max(live, outputs)
-    first_follower = [min(successor[a:b], default=count) for a, b in pairwise(ptr)]
-    takes, leaves = [0] * count, [0] * count
-    order: list[int] = []
-    while len(order) < count:
-        gap = most - live
-        smallest = LARGEST
+    live = counters.live
+    most = max(live, int(model.size[model.stays_live].sum()))
+    first_successor = [min(row, default=len(model)) for row in model.successors]
+
+    def choose(ready: list[int]) -> int:
+        nonlocal live, most
+        adds: dict[int, tuple[int, int]] = {}
         for unit in ready:
-            during, after = counters.run(unit, live)
+            adds[unit] = counters.run(unit)
             counters.undo(unit)
-            takes[unit], leaves[unit] = during - live, after - live
-            smallest = min(smallest, max(0, takes[unit]))
-        if threshold > 0 and smallest > threshold:
-            chosen = min(ready, key=lambda unit: (first_follower[unit], unit))
+        if min(max(0, during) for during, _ in adds.values()) > threshold > 0:
+            chosen = min(ready, key=lambda unit: (first_successor[unit], unit))
         else:
-            chosen = min(ready, key=lambda unit: (max(takes[unit], gap), leaves[unit], unit))
-        ready.remove(chosen)
-        during, live = counters.run(chosen, live)
-        most = max(most, during)
-        order.append(chosen)
-        for later in successor[ptr[chosen] : ptr[chosen + 1]]:
-            waits[later] -= 1
-            if waits[later] == 0:
-                ready.append(later)
-    return np.array(order, np.int64)
+            room = most - live
+            chosen = min(ready, key=lambda unit: (max(adds[unit][0], room), adds[unit][1], unit))
+        counters.run(chosen)
+        most = max(most, live + adds[chosen][0])
+        live += adds[chosen][1]
+        return chosen
+
+    return np.array(list_schedule(model.successors, choose), np.int64)

@@ -54,10 +54,10 @@ class OrderModel:
     size: I64
     """Shape (storages,): bytes, rounded up to the arena's alignment; 0 for persistent storages."""
     arena: I64
-    held: NDArray[np.bool_]
-    """Shape (storages,): whether it is an output, which is live to the end."""
-    initial: NDArray[np.bool_]
-    """Shape (storages,): whether it is an input, which is live before the first node."""
+    stays_live: NDArray[np.bool_]
+    """Shape (storages,): whether it is live after the last node, as an output."""
+    starts_live: NDArray[np.bool_]
+    """Shape (storages,): whether it is live before the first node, as an input."""
     touched_by: I64
     """Shape (storages,): number of nodes that touch the storage."""
     constant: I64
@@ -80,14 +80,36 @@ class OrderModel:
         return csr(self.units)[1]
 
     @cached_property
+    def pred_csr(self) -> tuple[I64, I64]:
+        """Unit → units that must run earlier, as CSR."""
+        before = np.repeat(np.arange(len(self), dtype=np.int64), np.diff(self.succ_ptr))
+        ptr = np.concatenate([[0], np.cumsum(np.bincount(self.succ_idx, minlength=len(self)))]).astype(np.int64)
+        return ptr, before[np.argsort(self.succ_idx, kind="stable")]
+
+    @cached_property
+    def successors(self) -> list[list[int]]:
+        """Unit → units that must run later, as lists."""
+        return csr_rows(self.succ_ptr, self.succ_idx)
+
+    @cached_property
+    def predecessors(self) -> list[list[int]]:
+        """Unit → units that must run earlier, as lists."""
+        return csr_rows(*self.pred_csr)
+
+    @cached_property
     def touches(self) -> list[list[int]]:
         """Node → storages that it touches, as lists."""
-        return _rows(self.touch_ptr, self.touch_idx)
+        return csr_rows(self.touch_ptr, self.touch_idx)
 
     @cached_property
     def candidates(self) -> list[list[int]]:
         """Node → storages that its output may reuse in place, as lists."""
-        return _rows(self.cand_ptr, self.cand_idx)
+        return csr_rows(self.cand_ptr, self.cand_idx)
+
+    @cached_property
+    def variable_arenas(self) -> list[int]:
+        """Arenas whose live bytes depend on the order."""
+        return np.unique(self.arena[self.size > 0]).tolist()
 
     def ids_of(self, order: Sequence[int]) -> tuple[str, ...]:
         """Return the node ids of units in an order."""
@@ -101,44 +123,41 @@ def csr(rows: Sequence[Sequence[int]]) -> tuple[I64, I64]:
     return ptr, np.array([value for row in rows for value in row], np.int64)
 
 
-def _rows(ptr: I64, idx: I64) -> list[list[int]]:
+def csr_rows(ptr: I64, idx: I64) -> list[list[int]]:
+    """Return the lists of a CSR."""
     values = idx.tolist()
     return [values[a:b] for a, b in pairwise(ptr.tolist())]
 
 
 def order_model(
-    liveness: Liveness, grids: Mapping[str, int] | None = None, *, keep_phases: bool = False
+    liveness: Liveness, alignments: Mapping[str, int] | None = None, *, keep_phases: bool = False
 ) -> OrderModel | None:
     """Return the order problem of a plan; ``None`` if sizes are too large to be summed in 64 bits.
 
-    ``grids`` (arena → bytes): sizes are rounded up to this alignment, else to 1.
+    ``alignments`` (arena → bytes): sizes are rounded up to this alignment, else to 1.
     """
     timeline = liveness.timeline
     storages = liveness.storages
-    grid_of = [(grids or {}).get(name, 1) for name in liveness.arenas]
-    each = zip(storages.size.tolist(), storages.arena.tolist(), strict=True)
-    if sum(-(-size // grid_of[arena]) * grid_of[arena] for size, arena in each) >= LARGEST:
+    alignment = [(alignments or {}).get(name, 1) for name in liveness.arenas]
+    rows = zip(storages.size.tolist(), storages.arena.tolist(), strict=True)
+    if sum(-(-size // alignment[arena]) * alignment[arena] for size, arena in rows) >= LARGEST:
         return None
-    order = [int(node) for node in timeline.node_at if node >= 0]
+    order = timeline.node_at[timeline.node_at >= 0].tolist()
     touch_ptr, touch_idx, members = _touches(liveness)
     units, unit_of = _units(timeline, order)
     edges = _edges(liveness, order, keep_phases)
     succ_ptr, succ_idx, waits_for = _between_units(edges, unit_of, len(units))
 
     size = storages.size.astype(np.int64)
-    grid = np.array(grid_of, np.int64)[storages.arena]
-    rounded = -(-size // grid) * grid
+    align = np.array(alignment, np.int64)[storages.arena]
+    rounded = -(-size // align) * align
     index = timeline.index
-    planned = liveness.storage_of >= 0
-    held = np.zeros(len(storages), np.bool_)
-    held[liveness.storage_of[planned & index.is_output]] = True
-    initial = np.zeros(len(storages), np.bool_)
-    initial[liveness.storage_of[planned & index.is_input]] = True
+    stays_live = storages_with(liveness, index.is_output)
     persistent = storages.persistent
     constant = np.zeros(len(liveness.arenas), np.int64)
     np.add.at(constant, storages.arena[persistent], rounded[persistent])
     rounded = np.where(persistent, 0, rounded)
-    cand_ptr, cand_idx, out = _candidates(liveness, members, held)
+    cand_ptr, cand_idx, out = _candidates(liveness, members, stays_live)
     return OrderModel(
         node_ids=index.node_ids,
         units=units,
@@ -152,13 +171,20 @@ def order_model(
         out=out,
         size=rounded,
         arena=storages.arena.astype(np.int64),
-        held=held,
-        initial=initial,
+        stays_live=stays_live,
+        starts_live=storages_with(liveness, index.is_input),
         touched_by=np.bincount(touch_idx, minlength=len(storages)).astype(np.int64),
         constant=constant,
         arenas=liveness.arenas,
         pad=int((rounded - size)[~persistent].max(initial=0)),
     )
+
+
+def storages_with(liveness: Liveness, tensors: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return an array of shape (storages,): whether a member of the storage is one of ``tensors``."""
+    mask = np.zeros(len(liveness.storages), np.bool_)
+    mask[liveness.storage_of[tensors & (liveness.storage_of >= 0)]] = True
+    return mask
 
 
 def _touches(liveness: Liveness) -> tuple[I64, I64, dict[tuple[int, int], int]]:
@@ -281,44 +307,44 @@ def _between_units(edges: I64, unit_of: I64, count: int) -> tuple[I64, I64, I64]
 
 
 def _candidates(
-    liveness: Liveness, members: dict[tuple[int, int], int], held: NDArray[np.bool_]
+    liveness: Liveness, members: dict[tuple[int, int], int], stays_live: NDArray[np.bool_]
 ) -> tuple[I64, I64, I64]:
     """Return node → storages that its output may reuse, as far as this is independent of the order."""
     timeline = liveness.timeline
     index, tensors, storages = timeline.index, timeline.graph.tensors, liveness.storages
-    forbidden = {(int(a), int(b)) for a, b in storages.must_not_alias} | {
-        (int(b), int(a)) for a, b in storages.must_not_alias
-    }
-    ptr, found = [0], []
+    forbidden = {frozenset(pair) for pair in storages.must_not_alias.tolist()}
+    rows: list[list[int]] = []
     out = np.full(len(index.node_ids), -1, np.int64)
     for k, node in enumerate(timeline.graph.nodes):
-        if timeline.step_of[k] >= 0 and len(node.outputs) == 1 and node.inplace != "none":
-            y = int(index.outputs_of(k)[0])
-            target = int(liveness.storage_of[y])
-            if index.base[y] < 0:
-                out[k] = target
-                for x in _permitted(node, index.inputs_of(k).tolist()):
-                    source = int(liveness.storage_of[x])
-                    is_permitted = (
-                        source not in (target, -1)
-                        and not storages.persistent[source]
-                        and not held[source]
-                        and not (timeline.retain and tensors[x].saved_for_backward)
-                        and members.get((k, source), 1) == 1
-                        and (source, target) not in forbidden
-                        and storages.arena[source] == storages.arena[target]
-                    )
-                    if is_permitted:
-                        found.append(source)
-        ptr.append(len(found))
-    return np.array(ptr, np.int64), np.array(found, np.int64), out
+        rows.append([])
+        if timeline.step_of[k] < 0 or len(node.outputs) != 1 or node.inplace == "none":
+            continue
+        y = int(index.outputs_of(k)[0])
+        if index.base[y] >= 0:
+            continue
+        out[k] = target = int(liveness.storage_of[y])
+        for x in permitted_inputs(node, index.inputs_of(k).tolist()):
+            source = int(liveness.storage_of[x])
+            is_permitted = (
+                source not in (target, -1)
+                and not storages.persistent[source]
+                and not stays_live[source]
+                and not (timeline.retain and tensors[x].saved_for_backward)
+                and members.get((k, source), 1) == 1
+                and frozenset((source, target)) not in forbidden
+                and storages.arena[source] == storages.arena[target]
+            )
+            if is_permitted:
+                rows[-1].append(source)
+    return (*csr(rows), out)
 
 
-def _permitted(node: Node, inputs: list[int]) -> list[int]:
-    """Return the tensors that the output may overwrite, in the order of the permission."""
-    if node.inplace is None or node.inplace == "any":
+def permitted_inputs(node: Node, inputs: list[int]) -> list[int]:
+    """Return the tensors that the only output of a node may overwrite, in the order of the permission."""
+    if node.inplace == "none":
+        return []
+    if node.inplace is None or isinstance(node.inplace, str):
         return list(dict.fromkeys(inputs))
-    assert not isinstance(node.inplace, str)
-    listed = list(dict.fromkeys(inputs[i] for i, o in node.inplace if o == 0))
     positions = {i for i, _ in node.inplace}
-    return [x for x in listed if all(i in positions for i, other in enumerate(inputs) if other == x)]
+    without_permission = {x for i, x in enumerate(inputs) if i not in positions}
+    return [x for x in dict.fromkeys(inputs[i] for i, _ in node.inplace) if x not in without_permission]

@@ -71,7 +71,7 @@ def window_problem(model: OrderModel, order: I64, begin: int, end: int) -> Order
     units = [model.units[unit] for unit in window]
     nodes = [node for unit in units for node in unit]
     number = {unit: k for k, unit in enumerate(window)}
-    touched = [model.touch_idx[model.touch_ptr[n] : model.touch_ptr[n + 1]].tolist() for n in nodes]
+    touched = [model.touches[n] for n in nodes]
     chosen = np.array(sorted({s for each in touched for s in each}), np.int64)
     row = {s: k for k, s in enumerate(chosen.tolist())}
     touch_ptr, touch_idx = csr([[row[s] for s in each] for each in touched])
@@ -86,21 +86,16 @@ def window_problem(model: OrderModel, order: I64, begin: int, end: int) -> Order
     np.add.at(earlier, model.touch_idx[ran[unit_of_touch]], 1)
     later = model.touched_by - earlier
     later[chosen] -= counts
-    started = model.initial | (earlier > 0)
-    alive = started & (model.held | (model.touched_by - earlier > 0))
+    started = model.starts_live | (earlier > 0)
+    alive = started & (model.stays_live | (model.touched_by - earlier > 0))
     is_live_elsewhere = alive.copy()
     is_live_elsewhere[chosen] = False
     constant = model.constant.copy()
     np.add.at(constant, model.arena[is_live_elsewhere], model.size[is_live_elsewhere])
 
-    succ = [
-        [number[x] for x in model.succ_idx[model.succ_ptr[u] : model.succ_ptr[u + 1]].tolist() if x in number]
-        for u in window
-    ]
+    succ = [[number[x] for x in model.successors[u] if x in number] for u in window]
     ends = set(chosen[later[chosen] == 0].tolist())
-    cand = [
-        [row[s] for s in model.cand_idx[model.cand_ptr[n] : model.cand_ptr[n + 1]].tolist() if s in ends] for n in nodes
-    ]
+    cand = [[row[s] for s in model.candidates[n] if s in ends] for n in nodes]
     succ_ptr, succ_idx = csr(succ)
     cand_ptr, cand_idx = csr(cand)
     local = iter(range(len(nodes)))
@@ -117,8 +112,8 @@ def window_problem(model: OrderModel, order: I64, begin: int, end: int) -> Order
         out=np.array([row.get(int(model.out[n]), -1) for n in nodes], np.int64),
         size=model.size[chosen],
         arena=model.arena[chosen],
-        held=model.held[chosen] | (later[chosen] > 0),
-        initial=started[chosen],
+        stays_live=model.stays_live[chosen] | (later[chosen] > 0),
+        starts_live=started[chosen],
         touched_by=counts,
         constant=constant,
         arenas=model.arenas,

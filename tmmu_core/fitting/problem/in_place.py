@@ -9,13 +9,12 @@ from dataclasses import replace
 
 import msgspec
 
-from tmmu_core.fitting.move import Move
+from tmmu_core.fitting.move import Move, some_names
 from tmmu_core.fitting.problem.planner_calls import PlanInput
 from tmmu_core.graph.model import Node, Tensor
 from tmmu_core.graph.operators import operator_of
 from tmmu_core.liveness.live_model import Liveness
 from tmmu_core.plans.figures.live_bytes import live_bytes_of
-from tmmu_core.plans.making.engine import Solution
 
 WHY = "element i of the output depends on element i of the inputs alone"
 
@@ -59,9 +58,9 @@ def missing_permissions(plan_input: PlanInput) -> Move | None:
     return _move(plan_input, found) if found else None
 
 
-def needed_permissions(plan_input: PlanInput, after: Solution) -> Move | None:
+def needed_permissions(plan_input: PlanInput, after: Liveness) -> Move | None:
     """Return the missing permissions on which the peak of ``after`` (planned with all permissions) depends."""
-    tight = set(tight_in_place_nodes(after.liveness))
+    tight = set(tight_in_place_nodes(after))
     found = {node_id: pairs for node_id, pairs in _missing(plan_input) if node_id in tight}
     return _move(plan_input, found) if found else None
 
@@ -104,6 +103,6 @@ def _move(plan_input: PlanInput, found: dict[str, tuple[tuple[int, int], ...]]) 
     by_id = {node.node_id: node for node in plan_input.graph.nodes}
     nodes = tuple(found)
     tensors = tuple(dict.fromkeys(by_id[n].inputs[i] for n in nodes for i, _ in found[n]))
-    what = f"work in place in {nodes[0]!r}" + (f" and {len(nodes) - 1} more" if len(nodes) > 1 else "")
+    what = f"work in place in {some_names(nodes)}"
     pairs = [[node_id, [list(pair) for pair in pairs]] for node_id, pairs in found.items()]
     return Move("inplace", what, WHY, tensors, nodes, details={"pairs": pairs})

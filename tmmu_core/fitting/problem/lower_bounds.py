@@ -13,21 +13,21 @@ The extent of an arena is at least the largest of these bounds, with all storage
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from tmmu_core.fitting.move import Kind
 from tmmu_core.fitting.problem.capacity import bounds
 from tmmu_core.fitting.problem.in_place import missing_pairs
-from tmmu_core.fitting.problem.planner_calls import PlanInput, extents
+from tmmu_core.fitting.problem.planner_calls import Candidate, PlanInput, extents
 from tmmu_core.graph.arenas import read_arenas
 from tmmu_core.graph.model import INPUTS_STEP, OFFLOAD_ARENA, Arena, Node, Tensor
 from tmmu_core.liveness.analyse import row_bytes
 from tmmu_core.liveness.live_model import Liveness
 from tmmu_core.liveness.live_ranges import view_roots
-from tmmu_core.plans.making.engine import Solution
 from tmmu_core.plans.model import Plan
 
 OUTPUTS = "@outputs"
@@ -65,7 +65,7 @@ class LowerBound:
         return sum(need.bytes for need in self.needs)
 
 
-def grids_of(plan_input: PlanInput) -> dict[str, int]:
+def alignments_of(plan_input: PlanInput) -> dict[str, int]:
     """Return arena → alignment of offsets, in bytes."""
     config = read_arenas(plan_input.arenas)
     return {name: arena.alignment_bytes for name, arena in config.items()} or dict.fromkeys(
@@ -74,22 +74,19 @@ def grids_of(plan_input: PlanInput) -> dict[str, int]:
 
 
 def lower_bound(
-    plan_input: PlanInput,
-    solution: Solution,
-    allowed: Iterable[Kind],
-    always_live: Sequence[Sequence[int]] | None = None,
+    start: Candidate, allowed: Iterable[Kind], always_live: Sequence[Sequence[int]] | None = None
 ) -> LowerBound:
-    """Return the lower bound of all plans that the allowed moves can reach.
+    """Return the lower bound of all plans that the allowed moves can reach from ``start``.
 
     ``always_live``: node → storages that are live when it first runs.
     """
     kinds = frozenset(allowed)
     if not kinds:  # the planner is fixed too
-        sizes = extents(solution.plan).items()
+        sizes = extents(start.plan).items()
         return LowerBound(tuple(Need(name, size, "", (), "no move is allowed") for name, size in sorted(sizes)))
     if not kinds & {"order", "recompute", "offload", "inplace"}:
-        return LowerBound(tuple(_order_needs(solution.plan)))
-    return LowerBound(tuple(_step_needs(plan_input, solution.liveness, "inplace" in kinds, always_live)))
+        return LowerBound(tuple(_order_needs(start.plan)))
+    return LowerBound(tuple(_step_needs(start.plan_input, start.liveness, "inplace" in kinds, always_live)))
 
 
 def with_order(bound: LowerBound, needs: Mapping[str, int]) -> LowerBound:
@@ -113,83 +110,97 @@ def _order_needs(plan: Plan) -> Iterable[Need]:
 def _step_needs(
     plan_input: PlanInput, liveness: Liveness, may_take_over: bool, always_live: Sequence[Sequence[int]] | None
 ) -> Iterable[Need]:
-    timeline = liveness.timeline
-    index, storages = timeline.index, liveness.storages
-    own = row_bytes(timeline).astype(object)
-    of_root = own[view_roots(index)[0]].tolist()
-    storage_of, arena_of = liveness.storage_of.tolist(), storages.arena.tolist()
-    persistent, size_of = storages.persistent.tolist(), storages.size.tolist()
-    grids = grids_of(plan_input)
-    tensors = {tensor.id: tensor for tensor in timeline.graph.tensors}
-    names = [index.tensor_ids[h] for h in storages.head.tolist()]
+    storages, alignments = liveness.storages, alignments_of(plan_input)
     for number, arena in enumerate(liveness.arenas):
         if arena == OFFLOAD_ARENA:
             continue
-        grid = grids.get(arena, Arena().alignment_bytes)
-        always = [int(size) for s, size in enumerate(storages.size) if persistent[s] and arena_of[s] == number]
-        base = _Sum(grid, 0, 0).with_(always)
-        best = (base.least, "", (), "persistent storages are live at every step")
+        alignment = alignments.get(arena, Arena().alignment_bytes)
+        in_arena = storages.persistent & (storages.arena == number)
+        persistent = _AlignedSum(alignment).plus(storages.size[in_arena].tolist())
+        best = Need(arena, persistent.bytes, "", (), "persistent storages are live at every step")
+        for moment in _moments(liveness, number, alignment, may_take_over, always_live):
+            least = persistent.plus(moment.sizes.values()).bytes - moment.reused
+            if least > best.bytes:
+                largest_first = sorted(moment.sizes, key=lambda s: (-moment.sizes[s], s))
+                names = [liveness.timeline.index.tensor_ids[storages.head[s]] for s in largest_first]
+                best = Need(arena, least, moment.step, tuple(names), moment.why)
+        yield best
 
-        def sizes_in(tensors: Iterable[int], here: int = number) -> dict[int, int]:
-            found: dict[int, int] = {}
-            for t in tensors:
-                s = storage_of[t]
-                if s >= 0 and arena_of[s] == here and not persistent[s]:
-                    found[s] = max(found.get(s, 0), of_root[t])
-            return found
 
-        moments = [
-            (INPUTS_STEP, sizes_in(np.flatnonzero(index.is_input).tolist()), 0, "the inputs are loaded together")
-        ]
-        moments.append(
-            (OUTPUTS, sizes_in(np.flatnonzero(index.is_output).tolist()), 0, "the outputs are live at the end")
-        )
-        for k, node in enumerate(timeline.graph.nodes):
-            if timeline.step_of[k] < 0:
-                continue
-            reads, writes = index.inputs_of(k).tolist(), index.outputs_of(k).tolist()
-            others = always_live[k] if always_live is not None else ()
-            staying = {s: size_of[s] for s in others if arena_of[s] == number}
-            inputs, everything = sizes_in(reads) | staying, sizes_in([*reads, *writes]) | staying
-            fresh = set(everything) - set(inputs)
-            overlap = 0
-            if len(node.outputs) == 1 and fresh:
-                overwritable = [storage_of[reads[i]] for i in _overwritable_inputs(node, tensors, may_take_over)]
-                overlap = max((-(-inputs[s] // grid) * grid for s in overwritable if s in inputs), default=0)
-            why = "the node reads and writes them in one step" + (", or no move drops them" if staying else "")
-            moments.append((node.node_id, everything, overlap, why))
-            if overlap:
-                moments.append((node.node_id, inputs, 0, "the node reads them, and they are live one step earlier"))
-        for step, sizes, overlap, why in moments:
-            least = base.with_(sizes.values()).least - overlap
-            if least > best[0]:
-                best = (least, step, tuple(names[s] for s in sorted(sizes, key=lambda s: (-sizes[s], s))), why)
-        yield Need(arena, *best)
+class _Moment(NamedTuple):
+    """Storages of one arena that are live together in every plan, without persistent ones."""
+
+    step: str
+    sizes: dict[int, int]
+    """Storage → bytes."""
+    why: str
+    reused: int = 0
+    """Largest number of bytes that the output of the step may share with an input."""
+
+
+def _moments(
+    liveness: Liveness,
+    arena: int,
+    alignment: int,
+    may_take_over: bool,
+    always_live: Sequence[Sequence[int]] | None,
+) -> Iterator[_Moment]:
+    timeline, storages = liveness.timeline, liveness.storages
+    index = timeline.index
+    tensor_bytes = row_bytes(timeline)[view_roots(index)[0]].tolist()
+    storage_of, size = liveness.storage_of.tolist(), storages.size.tolist()
+    counts = (~storages.persistent & (storages.arena == arena)).tolist()
+    tensors = {tensor.id: tensor for tensor in timeline.graph.tensors}
+
+    def sizes_of(rows: Iterable[int]) -> dict[int, int]:
+        found: dict[int, int] = {}
+        for t in rows:
+            s = storage_of[t]
+            if s >= 0 and counts[s]:
+                found[s] = max(found.get(s, 0), tensor_bytes[t])
+        return found
+
+    yield _Moment(INPUTS_STEP, sizes_of(np.flatnonzero(index.is_input).tolist()), "the inputs are loaded together")
+    yield _Moment(OUTPUTS, sizes_of(np.flatnonzero(index.is_output).tolist()), "the outputs are live at the end")
+    for k in np.flatnonzero(timeline.step_of >= 0).tolist():
+        node, reads, writes = timeline.graph.nodes[k], index.inputs_of(k).tolist(), index.outputs_of(k).tolist()
+        undropped = {s: size[s] for s in (always_live[k] if always_live else ()) if counts[s]}
+        inputs = sizes_of(reads) | undropped
+        live = sizes_of([*reads, *writes]) | undropped
+        reused = 0
+        if len(node.outputs) == 1 and len(live) > len(inputs):
+            sources = [storage_of[reads[i]] for i in _overwritable_inputs(node, tensors, may_take_over)]
+            reused = max((-(-inputs[s] // alignment) * alignment for s in sources if s in inputs), default=0)
+        why = "the node reads and writes them in one step" + (", or no move drops them" if undropped else "")
+        yield _Moment(node.node_id, live, why, reused)
+        if reused:
+            yield _Moment(node.node_id, inputs, "the node reads them, and they are live one step earlier")
 
 
 def _overwritable_inputs(node: Node, tensors: dict[str, Tensor], may_take_over: bool) -> list[int]:
     """Return the positions of inputs that the output may overwrite, with permissions that may be added."""
     if node.inplace is None or node.inplace == "any":
         return list(range(len(node.inputs)))
-    given = [] if isinstance(node.inplace, str) else [i for i, _ in node.inplace]
-    return given + [i for i, _ in missing_pairs(node, tensors)] if may_take_over else given
+    permitted = [] if isinstance(node.inplace, str) else [i for i, _ in node.inplace]
+    return permitted + [i for i, _ in missing_pairs(node, tensors)] if may_take_over else permitted
 
 
 @dataclass(frozen=True)
-class _Sum:
-    """Size of storages side by side: all but the one with most padding are rounded up to the alignment."""
+class _AlignedSum:
+    """The bytes of storages side by side: all but the one with most padding are rounded up to the alignment."""
 
-    grid: int
-    padded: int
-    pad: int
+    alignment: int
+    padded: int = 0
+    padding: int = 0
+    """Most padding of a storage."""
 
-    def with_(self, sizes: Iterable[int]) -> _Sum:
-        padded, pad = self.padded, self.pad
+    def plus(self, sizes: Iterable[int]) -> _AlignedSum:
+        padded, padding = self.padded, self.padding
         for size in sizes:
-            padded += -(-size // self.grid) * self.grid
-            pad = max(pad, -size % self.grid)
-        return _Sum(self.grid, padded, pad)
+            padded += -(-size // self.alignment) * self.alignment
+            padding = max(padding, -size % self.alignment)
+        return _AlignedSum(self.alignment, padded, padding)
 
     @property
-    def least(self) -> int:
-        return self.padded - self.pad
+    def bytes(self) -> int:
+        return self.padded - self.padding

@@ -8,11 +8,12 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from tmmu_core.fitting.move import Cost, Move, total_cost
+from tmmu_core.fitting.move import Cost, Kind, Move, total_cost
 from tmmu_core.fitting.problem.lowered_graph import in_one_memory, lower_graph
 from tmmu_core.graph.arenas import as_given, read_arenas
 from tmmu_core.graph.model import OFFLOAD_ARENA, Arena, Graph
 from tmmu_core.liveness.analyse import analyse
+from tmmu_core.liveness.live_model import Liveness
 from tmmu_core.liveness.timeline import build_timeline, default_mode, default_preset
 from tmmu_core.planners import ArenaPlannerEntry, MemoryPlannerEntry, planner_named
 from tmmu_core.planners.problem import Packing, Problem, Progress
@@ -66,9 +67,18 @@ class Candidate:
         return self.solution.plan
 
     @property
+    def liveness(self) -> Liveness:
+        """The live ranges of the plan."""
+        return self.solution.liveness
+
+    @property
     def cost(self) -> Cost:
         """Sum of the costs of all moves."""
         return total_cost(self.moves)
+
+    def has(self, kind: Kind) -> bool:
+        """Return whether a move has this kind."""
+        return any(move.kind == kind for move in self.moves)
 
     @property
     def extent_bytes(self) -> int:

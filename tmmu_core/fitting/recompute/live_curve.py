@@ -189,7 +189,7 @@ class Tables:
             made_of=model.node_flops,
             size=model.size,
             expires=model.expires,
-            at_start=model.at_start,
+            at_start=model.starts_live,
             drop_idx=self.totals,
             away=self.gone,
             positions=positions,
@@ -246,7 +246,7 @@ class _Execution:
     def run(self, *, loading: bool) -> bool:
         """Execute every position in order; return whether the tables have room and all inputs can be restored."""
         if loading:
-            for s in np.flatnonzero(self.tables.model.at_start).tolist():
+            for s in np.flatnonzero(self.tables.model.starts_live).tolist():
                 self.begin_life(s, first=True)
                 self.life[s] = len(self.of) - 1
             self.end_step(-1, 0)
@@ -361,7 +361,7 @@ def _live(model: RecomputeModel, lives: Lives, tables: Tables, arenas: int) -> I
     steps = len(lives.node)
     first_life = tables.first_life[: len(lives.of)]
     reused = _reused(model, lives, first_life, tables)
-    held = model.held[lives.of] & first_life
+    held = model.stays_live[lives.of] & first_life
     end = np.where(held, steps, lives.last + np.where(reused, 0, 1))
     change = np.zeros((arenas, steps + 1), np.int64)
     arena, size = model.arena[lives.of], model.size[lives.of]
@@ -381,7 +381,7 @@ def _reused(model: RecomputeModel, lives: Lives, first_life: NDArray[np.bool_], 
     life = lives.reads[lives.read_ptr[t] + edge - model.in_ptr[node]]
     s = lives.of[life]
     kept = model.kept_place[s] & first_life[life] & (~tables.ever[s] | model.late[tables.at[t]])
-    permitted = np.flatnonzero((lives.last[life] == t) & (lives.birth[life] < t) & ~model.held[s] & ~kept)
+    permitted = np.flatnonzero((lives.last[life] == t) & (lives.birth[life] < t) & ~model.stays_live[s] & ~kept)
     # Only the first permitted input of a step is reused, whatever its size.
     permitted = permitted[np.concatenate([[True], t[permitted][1:] != t[permitted][:-1]])[: len(permitted)]]
     # The bytes behind the input may not be free for a larger output.

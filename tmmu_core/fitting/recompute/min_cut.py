@@ -51,7 +51,7 @@ def boundary(model: RecomputeModel, position: int) -> Boundary:
     end[model.in_idx[late]] = reader[late]
     needed = np.zeros(count, np.bool_)
     needed[model.in_idx[late]] = True
-    exists = model.at_start.copy()
+    exists = model.starts_live.copy()
     exists[model.out_idx[early]] = True
     needed &= exists
     return Boundary(position, np.flatnonzero(exists), needed, end, start)
@@ -87,7 +87,7 @@ def cheapest(model: RecomputeModel, at: Boundary, price: I64) -> Mask:
     edges(np.zeros(len(needed), np.int64), vertex[needed], INFINITE)
     edges(vertex[at.before[droppable]], node_vertex[producers[droppable]], keep_price[droppable])
     # Storages that cannot be dropped are kept if a recomputed node needs them; storages read later are kept anyway.
-    undroppable = ~droppable & ~at.needed[at.before] & ~model.held[at.before]
+    undroppable = ~droppable & ~at.needed[at.before] & ~model.stays_live[at.before]
     edges(vertex[at.before[undroppable]], np.ones(int(undroppable.sum()), np.int64), keep_price[undroppable])
     edges(node_vertex[nodes], np.ones(len(nodes), np.int64), run_price)
     reads = np.concatenate([np.arange(model.in_ptr[n], model.in_ptr[n + 1]) for n in nodes] or [np.zeros(0, np.int64)])

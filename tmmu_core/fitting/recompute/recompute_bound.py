@@ -20,7 +20,7 @@ ORDERED_UP_TO = 2_500
 
 def always_live(start: Candidate, allowed: Allowed) -> list[list[int]]:
     """Return node → storages that are live when it first runs, besides persistent ones. O(nodes² / 64 · operands)."""
-    liveness = start.solution.liveness
+    liveness = start.liveness
     order = order_model(liveness, keep_phases=allowed.keep_phases)
     found: list[list[int]] = [[] for _ in liveness.timeline.graph.nodes]
     if order is None or len(order) > ORDERED_UP_TO:
@@ -36,9 +36,7 @@ def always_live(start: Candidate, allowed: Allowed) -> list[list[int]]:
     before, after = [0] * len(order), [0] * len(order)
     """Unit → units that run before it, and after it."""
     units = range(len(order))
-    later = [order.succ_idx[order.succ_ptr[u] : order.succ_ptr[u + 1]].tolist() for u in units]
-    if "order" not in allowed.kinds:
-        later = [[u + 1] for u in units[:-1]] + [[]]
+    later = order.successors if "order" in allowed.kinds else [[u + 1] for u in units[:-1]] + [[]]
     for u in units:
         for other in later[u]:
             before[other] |= before[u] | 1 << u
@@ -46,8 +44,8 @@ def always_live(start: Candidate, allowed: Allowed) -> list[list[int]]:
         for other in later[u]:
             after[u] |= after[other] | 1 << other
     everywhere = (1 << len(order)) - 1
-    born = [everywhere if each else 0 for each in order.initial.tolist()]
-    read = [everywhere if each else 0 for each in order.held.tolist()]
+    born = [everywhere if each else 0 for each in order.starts_live.tolist()]
+    read = [everywhere if each else 0 for each in order.stays_live.tolist()]
     for u in units:
         for s in {s for node in order.units[u] for s in order.touches[node]}:
             born[s] |= after[u]

@@ -16,7 +16,7 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from tmmu_core.fitting.order.order_model import csr
+from tmmu_core.fitting.order.order_model import csr, permitted_inputs, storages_with
 from tmmu_core.fitting.problem.planner_calls import PlanInput
 from tmmu_core.graph.arenas import read_arenas
 from tmmu_core.graph.flops import GraphFlops, graph_flops
@@ -69,10 +69,10 @@ class RecomputeModel:
     """Shape (storages,): whether its bytes are not reused in place before a gap, because it is saved or an output."""
     late: Mask
     """Shape (positions,): whether the node is not in the forward pass."""
-    held: Mask
-    """Shape (storages,): whether the storage is an output, which is live until the end."""
-    at_start: Mask
-    """Shape (storages,): whether the storage is an input, which is live from the first step."""
+    stays_live: Mask
+    """Shape (storages,): whether it is live after the last node, as an output."""
+    starts_live: Mask
+    """Shape (storages,): whether it is live before the first node, as an input."""
     expires: I64
     """Shape (positions,): first position that overwrites an input of the node, ``NEVER`` for most."""
     fixed: I64
@@ -88,6 +88,10 @@ class RecomputeModel:
     def name_of(self, storage: int) -> str:
         """Return the id of the tensor that names a storage."""
         return self.timeline.index.tensor_ids[int(self.liveness.storages.head[storage])]
+
+    def instr(self, position: int) -> str:
+        """Return the operator of the node at a position."""
+        return self.timeline.graph.nodes[int(self.node_at[position])].instr
 
     def node_id(self, position: int) -> str:
         """Return the id of the node at a position."""
@@ -106,8 +110,8 @@ def recompute_model(plan_input: PlanInput) -> RecomputeModel:
     flops = graph_flops(index)
     of_node = [flops.of_node[k] for k in node_at.tolist()]
     node_flops = np.array([min(each, MOST_NODE_FLOPS) if each is not None else 0 for each in of_node], np.int64)
-    is_output = _storage_mask(liveness, index.is_output)
-    at_start = _storage_mask(liveness, index.is_input)
+    is_output = storages_with(liveness, index.is_output)
+    starts_live = storages_with(liveness, index.is_input)
     saved = np.array([timeline.retain and tensor.saved_for_backward for tensor in index.graph.tensors], np.bool_)
     in_ptr, in_idx, out_ptr, out_idx = _adjacency(liveness, node_at)
     producer = np.full(count, -1, np.int64)
@@ -117,7 +121,7 @@ def recompute_model(plan_input: PlanInput) -> RecomputeModel:
     in_scope = np.zeros(count, np.bool_)
     in_scope[in_idx[_operands_in_scope(nodes, in_ptr)]] = in_scope[out_idx[_operands_in_scope(nodes, out_ptr)]] = True
     movable = _single_owner(liveness, node_at) & ~is_output & ~storages.persistent & ~in_scope
-    movable &= (producer >= 0) | at_start
+    movable &= (producer >= 0) | starts_live
     movable[_pinned_by_views(liveness, node_at, makeable & (node_flops == 0), (in_ptr, in_idx))] = False
     droppable = movable & (producer >= 0)
     droppable[droppable] = makeable[producer[droppable]]
@@ -140,10 +144,10 @@ def recompute_model(plan_input: PlanInput) -> RecomputeModel:
         node_flops=node_flops,
         size=size,
         arena=storages.arena.astype(np.int64),
-        kept_place=_storage_mask(liveness, saved) | is_output,
+        kept_place=storages_with(liveness, saved) | is_output,
         late=np.array([node.phase != "forward" for node in nodes], np.bool_),
-        held=is_output,
-        at_start=at_start,
+        stays_live=is_output,
+        starts_live=starts_live,
         expires=_first_overwrites(liveness, node_at),
         fixed=fixed,
         spare=spare,
@@ -153,13 +157,6 @@ def recompute_model(plan_input: PlanInput) -> RecomputeModel:
 def _operands_in_scope(nodes: Sequence[Node], ptr: I64) -> Mask:
     """Return an array of shape (operands,): whether the operand is of a node inside of a loop or a branch."""
     return np.repeat(np.array([bool(node.scope) for node in nodes], np.bool_), np.diff(ptr))
-
-
-def _storage_mask(liveness: Liveness, tensors: Mask) -> Mask:
-    """Return an array of shape (storages,): the storages of the chosen ``tensors``."""
-    mask = np.zeros(len(liveness.storages), np.bool_)
-    mask[liveness.storage_of[tensors & (liveness.storage_of >= 0)]] = True
-    return mask
 
 
 def _single_owner(liveness: Liveness, node_at: I64) -> Mask:
@@ -302,29 +299,18 @@ def _in_place_candidates(liveness: Liveness, node_at: I64, uses: tuple[I64, I64]
     """Return position → edges whose storage the output may reuse in place (contract §1)."""
     in_ptr, in_idx = uses
     index, storages, storage_of = liveness.timeline.index, liveness.storages, liveness.storage_of
-    arena, persistent = storages.arena.tolist(), storages.persistent.tolist()
-    of = storage_of.tolist()
-    heads = storages.head.tolist()
+    arena, of, heads = storages.arena.tolist(), storage_of.tolist(), storages.head.tolist()
     rows: list[list[int]] = []
     for at, k in enumerate(node_at.tolist()):
+        rows.append([])
         node = index.graph.nodes[k]
-        row: list[int] = []
-        rows.append(row)
-        permission = node.inplace
-        if permission == "none" or len(node.outputs) != 1 or out_ptr[at] == out_ptr[at + 1]:
+        if node.inplace == "none" or len(node.outputs) != 1 or out_ptr[at] == out_ptr[at + 1]:
             continue
         y = int(index.outputs_of(k)[0])
-        if heads[of[y]] != y:
+        target = of[y]
+        if heads[target] != y:
             continue
-        inputs = index.inputs_of(k).tolist()
-        candidates = inputs
-        if permission is not None and not isinstance(permission, str):  # a list may be empty: then it permits nothing
-            listed = {i for i, _ in permission}
-            whole = {x for x in inputs if all(j in listed for j, other in enumerate(inputs) if other == x)}
-            candidates = [inputs[i] for i, _ in permission if inputs[i] in whole]
-        edges = {s: in_ptr[at] + e for e, s in enumerate(in_idx[in_ptr[at] : in_ptr[at + 1]].tolist())}
-        for x in candidates:
-            s = of[x]
-            if s != of[y] and not persistent[s] and arena[s] == arena[of[y]] and s in edges:
-                row.append(int(edges[s]))
+        edges = {int(in_idx[e]): e for e in range(in_ptr[at], in_ptr[at + 1])}
+        sources = [of[x] for x in permitted_inputs(node, index.inputs_of(k).tolist())]
+        rows[-1] += [edges[s] for s in sources if s in edges and s != target and arena[s] == arena[target]]
     return csr(rows)

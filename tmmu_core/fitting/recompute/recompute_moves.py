@@ -1,15 +1,23 @@
-"""Recompute moves: single moves, lists of moves for a capacity, and their application."""
+"""Recompute moves: single moves, and lists of moves for a capacity."""
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from tmmu_core.fitting.move import Cost, Move
+from tmmu_core.fitting.move import Move, some_names
 from tmmu_core.fitting.problem.capacity import Capacity
 from tmmu_core.fitting.problem.planner_calls import PlanInput
+from tmmu_core.fitting.recompute.drop_moves import (
+    TIGHTENED_GOALS,
+    DropStep,
+    best_single_steps,
+    progress_check,
+    scaled,
+    steps_through,
+)
 from tmmu_core.fitting.recompute.live_curve import Choice, Run, run
 from tmmu_core.fitting.recompute.min_cut import boundary
 from tmmu_core.fitting.recompute.nested import search_nested
@@ -18,35 +26,15 @@ from tmmu_core.fitting.recompute.recompute_search import Point, Search, choice_o
 from tmmu_core.fitting.recompute.recover_choice import recover_choice
 from tmmu_core.fitting.recompute.settle import settle
 from tmmu_core.fitting.recompute.sweep import cheapest_of, improve, search_sweeps
-from tmmu_core.fitting.recompute.write_graph import drops_of, with_drops, write_graph
 from tmmu_core.planners.problem import Progress
 
 WHY = "the same operators run again with the same inputs and compute the same values"
-SINGLES = 200
-"""Maximum number of single moves offered."""
-TIGHTENED_GOALS = tuple(
-    1_000_000 - less for less in (0, 10, 100, 500, 1_000, 2_000, 4_000, 7_000, 10_000, 20_000, 40_000, 70_000, 100_000)
-)
-"""Parts per million of the goal, tried in order where planners need more than the live bytes."""
 NESTED_UP_TO = 100
 """Number of nodes up to which nested search runs even if a plan fits: it is cheap and may find a lower cost."""
 START_TENTHS = (2, 4)
 """Nested search also starts at the cheapest cuts up to this many tenths above the lowest cut."""
-REPORT_EVERY = 64
-"""Choices between two progress reports."""
 MOST_POINTS = 16
 """Maximum number of lists of moves offered if none fits."""
-
-
-def apply_recompute(plan_input: PlanInput, *moves: Move) -> PlanInput:
-    """Apply moves whose ``details`` are ``{"drops": [[tensor, node after which it is dropped], …]}``.
-
-    Nodes are those of the graph without recomputing nodes; ``n0@remat`` means every recomputing run of ``n0``. Raises
-    ``InvalidIrShapes`` (reason ``recompute``) for a tensor that cannot be recomputed, or that the node does not access.
-    """
-    model, choice = recover_choice(plan_input)
-    drops = [drop for move in moves for drop in move.details["drops"]]
-    return replace(plan_input, graph=write_graph(model, with_drops(model, choice, drops)))
 
 
 def _model_and_choice(plan_input: PlanInput) -> tuple[RecomputeModel, Choice]:
@@ -163,23 +151,17 @@ def single_moves(plan_input: PlanInput) -> Iterator[Move]:
     base = run(model, initial)
     at = boundary(model, peak_position(base, fullest_arena(model, base)))
     idle = at.before[model.droppable[at.before] & at.needed[at.before] & (at.gap_start[at.before] < at.position)]
-    makers = model.producer[idle]
-    instr = [model.timeline.graph.nodes[int(model.node_at[n])].instr for n in makers.tolist()]
-    groups: dict[str, list[int]] = {}
-    for n, name in zip(makers.tolist(), instr, strict=True):
-        groups.setdefault(name, []).append(n)
-    sets = [[n] for n in dict.fromkeys(makers.tolist())]
-    sets += [sorted(set(nodes)) for _, nodes in sorted(groups.items()) if len(set(nodes)) > 1]
-    weighed: list[tuple[tuple[int, int, int], list[int], Choice, Run]] = []
-    for number, nodes in enumerate(sets):
+    producers = model.producer[idle].tolist()
+    by_operator: dict[str, set[int]] = {}
+    for n in producers:
+        by_operator.setdefault(model.instr(n), set()).add(n)
+    several = [sorted(nodes) for _, nodes in sorted(by_operator.items()) if len(nodes) > 1]
+    groups = []
+    for nodes in [*([n] for n in dict.fromkeys(producers)), *several]:
         mask = np.zeros(len(model.node_at), np.bool_)
         mask[nodes] = True
-        choice = initial | choice_of(model, at, mask)
-        found = run(model, choice)
-        if found.valid and found.total < base.total:
-            weighed.append(((found.total - base.total, found.flops, number), nodes, choice, found))
-    for _, nodes, choice, found in sorted(weighed, key=lambda each: each[0])[:SINGLES]:
-        yield _move(model, initial, choice, nodes, (base, found))
+        groups.append((nodes, choice_of(model, at, mask)))
+    yield from map(_move, best_single_steps(model, initial, groups, lambda step: step.new_run.flops))
 
 
 def moves_of(model: RecomputeModel, initial: Choice, choice: Choice) -> tuple[Move, ...]:
@@ -188,59 +170,22 @@ def moves_of(model: RecomputeModel, initial: Choice, choice: Choice) -> tuple[Mo
     Costs and bytes are relative to the moves before.
     """
     new = choice - initial
+    producers = model.producer[new.storages(model)]
     nodes = np.zeros(len(model.node_at), np.bool_)
-    nodes[model.producer[new.storages(model)]] = True
-
-    def operator(n: int) -> str:
-        return model.timeline.graph.nodes[int(model.node_at[n])].instr
-
-    moves = []
-    now, before = initial, run(model, initial)
+    nodes[producers] = True
     alike: dict[tuple[str, ...], list[int]] = {}
     for part in connected_parts(model, nodes):
-        alike.setdefault(tuple(map(operator, part.tolist())), []).extend(part.tolist())
-    for group in alike.values():
-        part = np.array(group, np.int64)
-        more = now.dropping(new.drops[np.isin(model.producer[new.storages(model)], part)])
-        after = run(model, more)
-        moves.append(_move(model, now, more, group, (before, after)))
-        now, before = more, after
-    return tuple(moves)
+        alike.setdefault(tuple(map(model.instr, part.tolist())), []).extend(part.tolist())
+    nothing = Choice.nothing(model)
+    groups = [(group, nothing.dropping(new.drops[np.isin(producers, group)])) for group in alike.values()]
+    return tuple(map(_move, steps_through(model, initial, groups)))
 
 
-def _move(model: RecomputeModel, now: Choice, more: Choice, nodes: list[int], runs: tuple[Run, Run]) -> Move:
-    before, after = runs
-    new = more - now
+def _move(step: DropStep) -> Move:
+    model, nodes = step.model, step.members
     storages = dict.fromkeys(s for n in nodes for s in model.out_idx[model.out_ptr[n] : model.out_ptr[n + 1]].tolist())
     tensors = tuple(model.name_of(s) for s in storages if model.droppable[s])
-    operators = Counter(model.timeline.graph.nodes[int(model.node_at[n])].instr for n in nodes)
-    named = ", ".join(f"{count} × {name}" if count > 1 else name for name, count in operators.most_common(4))
-    rest = ", …" if len(operators) > 4 else ""
-    many = f"{tensors[0]!r} and {len(tensors) - 1} more" if len(tensors) > 1 else repr(tensors[0])
-    return Move(
-        kind="recompute",
-        what=f"recompute {many} ({named}{rest})",
-        why=WHY,
-        tensors=tensors,
-        nodes=tuple(map(model.node_id, nodes)),
-        cost=Cost(max(0, after.flops - before.flops), 0, max(0, after.extra_steps - before.extra_steps)),
-        bytes=before.total - after.total,
-        details={"drops": [list(drop) for drop in drops_of(model, new)]},
-    )
-
-
-def scaled(goal: Capacity, share: int) -> Callable[[Mapping[str, int]], int]:
-    """Return the function from arena sizes to the bytes over ``share`` millionths of the goal."""
-    return lambda bytes_of: goal.over({name: size * 1_000_000 // share for name, size in bytes_of.items()})
-
-
-def progress_check(report: Progress | None, what: str) -> Callable[[], bool]:
-    """Return a function that reports progress from time to time and returns whether to continue."""
-    done = 0
-
-    def go_on() -> bool:
-        nonlocal done
-        done += 1
-        return report is None or done % REPORT_EVERY > 0 or report(what, done, 0)
-
-    return go_on
+    operators = Counter(map(model.instr, nodes))
+    listed = ", ".join(f"{count} × {name}" if count > 1 else name for name, count in operators.most_common(4))
+    what = f"recompute {some_names(tensors)} ({listed}{', …' if len(operators) > 4 else ''})"
+    return step.move("recompute", what, WHY, tensors, tuple(map(model.node_id, nodes)))

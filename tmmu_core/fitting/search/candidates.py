@@ -1,88 +1,72 @@
-"""Apply moves to a plan input, plan the result, and keep the best: ``APPLYING``, the table of kinds.
+"""Candidates of a fit: apply moves to a plan input and plan the result.
 
-A function of the table returns a plan input after a move. It reads only ``details``, ``tensors`` and ``nodes`` of the
-move, so that a recipe gives the same result. Added nodes are part of the ``execution_order``.
+``APPLY`` is the table of kinds. Its functions read only ``details``, ``tensors`` and ``nodes`` of a move, so that a
+recipe gives the same result. Added nodes are part of the ``execution_order``.
 """
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from importlib import import_module
 from itertools import groupby
 from typing import Any
 
 import msgspec
 
 from tmmu_core.fitting.move import Kind, Move
+from tmmu_core.fitting.moves import offload
+from tmmu_core.fitting.moves.alignment import apply_alignment
+from tmmu_core.fitting.moves.sizes import apply_shards, apply_sizes, dim_bounds, size_move
+from tmmu_core.fitting.problem.in_place import apply_inplace
 from tmmu_core.fitting.problem.planner_calls import Candidate, PlanInput, extents, solve_input
-from tmmu_core.plans.model import Plan
+from tmmu_core.fitting.recompute import recompute_moves
+from tmmu_core.fitting.recompute.drop_moves import apply_drops
 
 BEST_PLANNER = "auto"
+COSTLY: dict[Kind, Any] = {"recompute": recompute_moves, "offload": offload}
+"""Kind of moves that cost compute or transfers → its module.
 
-Applying = Callable[..., PlanInput]
-"""``(plan_input, move) → plan_input``; for a kind in ``TOGETHER`` any number of moves."""
+* ``single_moves(plan_input)`` yields single moves that may lower the peak, best first, without planning.
+* ``lower(plan_input, capacity, report)`` yields complete lists of moves, cheapest first, each with a lower peak than
+  the one before.
+"""
 
 
-def change_planner(plan_input: PlanInput, move: Move) -> PlanInput:
+def apply_planner(plan_input: PlanInput, move: Move) -> PlanInput:
     """Apply a move whose ``details`` are ``{"planner": NAME, "options": {…}}``."""
     return replace(plan_input, planner=move.details["planner"], options=dict(move.details.get("options", {})))
 
 
-def change_order(plan_input: PlanInput, move: Move) -> PlanInput:
+def apply_order(plan_input: PlanInput, move: Move) -> PlanInput:
     """Apply a move whose ``details`` are ``{"order": [node id, …]}``, all nodes of the graph."""
     order = tuple(move.details["order"])
     return replace(plan_input, graph=msgspec.structs.replace(plan_input.graph, execution_order=order))
 
 
-APPLYING: dict[Kind, Applying | tuple[str, str]] = {
-    "planner": change_planner,
-    "order": change_order,
-    "inplace": ("tmmu_core.fitting.problem.in_place", "apply_inplace"),
-    "sizes": ("tmmu_core.fitting.moves.sizes", "apply_sizes"),
-    "alignment": ("tmmu_core.fitting.moves.alignment", "apply_alignment"),
-    "shards": ("tmmu_core.fitting.search.smallest_mesh", "apply_shards"),
-    "recompute": ("tmmu_core.fitting.recompute.recompute_moves", "apply_recompute"),
-    "offload": ("tmmu_core.fitting.moves.offload", "apply_offload"),
+APPLY: dict[Kind, Callable[[PlanInput, Move], PlanInput]] = {
+    "planner": apply_planner,
+    "order": apply_order,
+    "inplace": apply_inplace,
+    "sizes": apply_sizes,
+    "alignment": apply_alignment,
+    "shards": apply_shards,
 }
-"""Kind → the function, or its module and name, imported at first use."""
-
-TOGETHER: frozenset[Kind] = frozenset({"recompute", "offload"})
-"""Kinds whose function takes several moves: the graph is written once."""
+"""Kind of moves without cost → the function that applies one move."""
 
 
 def apply_moves(plan_input: PlanInput, moves: Iterable[Move]) -> PlanInput:
-    """Apply ``moves`` in order; consecutive moves of a kind in ``TOGETHER`` are applied together."""
+    """Return the plan input after ``moves``, applied in order."""
     for kind, of_kind in groupby(moves, key=lambda move: move.kind):
-        entry = APPLYING[kind]
-        function: Applying = entry if callable(entry) else getattr(import_module(entry[0]), entry[1])
-        if kind in TOGETHER:
-            plan_input = function(plan_input, *of_kind)
+        if kind in COSTLY:  # together, because each application writes the whole graph
+            plan_input = apply_drops(plan_input, kind, of_kind)
         else:
             for move in of_kind:
-                plan_input = function(plan_input, move)
+                plan_input = APPLY[kind](plan_input, move)
     return plan_input
 
 
-PROPOSING: dict[Kind, str] = {
-    "recompute": "tmmu_core.fitting.recompute.recompute_moves",
-    "offload": "tmmu_core.fitting.moves.offload",
-}
-"""Kind of moves that cost compute or transfers → its module, imported at first use.
-
-* ``single_moves(plan_input)`` yields single moves that may lower the peak, best first, without planning.
-* ``lower(plan_input, capacity, report)`` yields complete lists of moves, cheapest first, each with a lower
-  peak than the one before.
-"""
-
-
-def proposing(kind: Kind) -> Any:
-    """Return the module of a kind in ``PROPOSING``."""
-    return import_module(PROPOSING[kind])
-
-
 def plan_moves(base: Candidate, moves: tuple[Move, ...]) -> Candidate:
-    """Plan ``base`` after further moves, with the ``bytes`` of each move.
+    """Return the plan of ``base`` after further moves, with the ``bytes`` of each move.
 
-    Only the final plan input is planned: earlier moves keep the estimate of the live curve, the last move gets the
+    Only the last plan input is planned: earlier moves keep the estimate of the live curve, the last move gets the
     difference.
     """
     if not moves:
@@ -95,9 +79,11 @@ def plan_moves(base: Candidate, moves: tuple[Move, ...]) -> Candidate:
     return Candidate(plan_input, (*base.moves, *earlier, last), solution)
 
 
-def names_of(plan: Plan) -> tuple[str, ...]:
-    """Return the names of all arenas except ``offload``, sorted."""
-    return tuple(sorted(extents(plan)))
+def with_size(start: Candidate, name: str, size: int) -> Candidate:
+    """Return the plan at another size of a dimension. Raises ``InvalidIrShapes`` for an unknown dimension."""
+    if dim_bounds(start.plan_input, name).max == size:
+        return start
+    return plan_moves(start, (size_move(name, size),))
 
 
 def planner_move(planner: str) -> Move:
@@ -106,7 +92,7 @@ def planner_move(planner: str) -> Move:
     return Move("planner", what, "another packing of the same live ranges", details={"planner": BEST_PLANNER})
 
 
-def pareto(candidates: list[Candidate]) -> tuple[Candidate, ...]:
+def pareto(candidates: Iterable[Candidate]) -> tuple[Candidate, ...]:
     """Return the candidates that no other one dominates in cost and bytes, by rising cost."""
     found: list[Candidate] = []
     for candidate in sorted(candidates, key=lambda c: c.key):

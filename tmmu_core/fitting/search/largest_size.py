@@ -6,10 +6,11 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from tmmu_core.base.errors import ContractError
-from tmmu_core.fitting.moves.sizes import Largest, bisect_size, dim_bounds, with_size
+from tmmu_core.fitting.moves.sizes import FittedSize, bisect_size, dim_bounds
 from tmmu_core.fitting.problem.answer import Allowed, Fitted
 from tmmu_core.fitting.problem.capacity import Capacity
 from tmmu_core.fitting.problem.planner_calls import Candidate, initial_candidate
+from tmmu_core.fitting.search.candidates import with_size
 from tmmu_core.fitting.search.fit_search import fit
 from tmmu_core.fitting.search.sized_graph import sized_graph
 from tmmu_core.graph.assumed_sizes import refuse_unused_dims, size_range
@@ -59,59 +60,59 @@ def largest_that_fits(
     allowed: Allowed,
     progress: Progress | None = None,
     again: Rereading | None = None,
-) -> Largest:
+) -> FittedSize:
     """Return the largest size of ``name`` within its bounds at which the allowed moves fit ``capacity``.
 
     Raises ``InvalidIrShapes`` for a dimension that the graph does not define (``unknown_dimension``) or no tensor uses
     (``unused_dim``).
     """
-    envelope = dim_bounds(start.plan_input, name)
+    bounds = dim_bounds(start.plan_input, name)
     others = replace(allowed, kinds=allowed.kinds - {"sizes"})
 
-    def search(planned: Callable[[int], Candidate]) -> Largest:
+    def search(candidate_at: Callable[[int], Candidate]) -> FittedSize:
         @cache
-        def at(size: int) -> Fitted:
-            return fit(planned(size), capacity, others, progress)
+        def fit_at(size: int) -> Fitted:
+            return fit(candidate_at(size), capacity, others, progress)
 
-        return bisect_size(envelope, at) if again is None else _largest_by_doubling(again.sizes, again.first, at)
+        return bisect_size(bounds, fit_at) if again is None else _largest_by_doubling(again.sizes, again.first, fit_at)
 
     if again is not None:
-        return _largest_as_read(again, search)
+        return _largest_of_model(again, search)
     refuse_unused_dims(start.plan_input.graph, [name])
     return search(lambda size: with_size(start, name, size))
 
 
-def _largest_as_read(again: Rereading, search: Callable[[Callable[[int], Candidate]], Largest]) -> Largest:
+def _largest_of_model(model: Rereading, search: Callable[[Callable[[int], Candidate]], FittedSize]) -> FittedSize:
     """Return the result of ``search`` over graphs that are extrapolated from three sizes of the model.
 
-    Every number of the graph is taken as quadratic in the size. At the result the model is read once to check this. If
-    the graphs differ, the search is repeated with a graph that is read at each size.
+    Every number of the graph is taken as quadratic in the size. The model is read once more at the resulting size. If
+    the graph differs from the extrapolated one, the search is repeated with a graph that is read at each size.
     """
-    near = max(2, again.sizes.min, min(again.first, again.sizes.max - 2))
-    if near + 2 <= again.sizes.max:
+    near = max(2, model.sizes.min, min(model.first, model.sizes.max - 2))
+    if near + 2 <= model.sizes.max:
         with suppress(ContractError):  # a size that cannot be read, or numbers that make no valid graph
-            graphs = [again.read(near + k) for k in range(3)]
+            graphs = [model.read(near + k) for k in range(3)]
 
-            def extended(size: int) -> Graph:
-                return sized_graph(graphs, size - near) or again.read(size)
+            def extrapolated(size: int) -> Graph:
+                return sized_graph(graphs, size - near) or model.read(size)
 
-            found = search(lambda size: again.planned(extended(size), size))
-            size = again.sizes.min if found.size is None else found.size
-            if extended(size) == again.read(size):
+            found = search(lambda size: model.planned(extrapolated(size), size))
+            size = model.sizes.min if found.size is None else found.size
+            if extrapolated(size) == model.read(size):
                 return found
-    return search(lambda size: again.planned(again.read(size), size))
+    return search(lambda size: model.planned(model.read(size), size))
 
 
-def _largest_by_doubling(sizes: Dim, first: int, at: Callable[[int], Fitted]) -> Largest:
+def _largest_by_doubling(sizes: Dim, first: int, fit_at: Callable[[int], Fitted]) -> FittedSize:
     """Return the largest size that fits, by doubling from ``first``, because the largest allowed size can be huge."""
-    best = at(first)
+    best = fit_at(first)
     if best.answer != "fits":
-        return bisect_size(Dim(sizes.min, first), at)
+        return bisect_size(Dim(sizes.min, first), fit_at)
     low = first
     while low < sizes.max and not best.stopped:
         high = min(max(2 * low, 1), sizes.max)
-        tried = at(high)
+        tried = fit_at(high)
         if tried.answer != "fits":
-            return bisect_size(Dim(low, high), at)
+            return bisect_size(Dim(low, high), fit_at)
         low, best = high, tried
-    return Largest(low, best)
+    return FittedSize(low, best)

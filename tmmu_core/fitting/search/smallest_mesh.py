@@ -1,26 +1,25 @@
 """The smallest mesh axis at which the share of every rank fits.
 
 Rank 0 has the largest share (the first ``d % p`` parts of an axis have one more row), so that all ranks fit if it fits.
-A larger axis can have larger shares: a tensor with fewer rows than parts, or with a view that cannot follow, is whole.
+A larger axis can have larger shares: a tensor is not split if it has fewer rows than parts, or a view that cannot follow.
 The search therefore assumes only that a share fits if another share with a larger excess (of the lower bound, then of
 the plan before all moves) fits.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from math import isqrt
 from typing import Any
 
 from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.fitting.move import Move
+from tmmu_core.fitting.moves.sizes import FittedSize
 from tmmu_core.fitting.problem.answer import Allowed, Fitted
 from tmmu_core.fitting.problem.capacity import Capacity, bounds
-from tmmu_core.fitting.problem.planner_calls import Candidate, PlanInput, extents, initial_candidate, solve_input
+from tmmu_core.fitting.problem.planner_calls import Candidate, extents, initial_candidate
+from tmmu_core.fitting.search.candidates import plan_moves
 from tmmu_core.fitting.search.fit_search import fit
 from tmmu_core.graph.model import Graph
-from tmmu_core.graph.sharding.rank_share import local_graph_of
 from tmmu_core.graph.sharding.shard_spec import read_spec
-from tmmu_core.graph.sharding.splits import shard
 from tmmu_core.planners.problem import Progress
 from tmmu_core.plans.making.request import PlanRequest
 
@@ -32,50 +31,40 @@ IMPOSSIBLE = frozenset({"shard_too_small", "shard_mesh", "shard_view"})
 """Reasons for which a size of an axis is rejected although other sizes may be possible."""
 
 
-@dataclass(frozen=True, eq=False)
-class SmallestMesh:
-    """The result of the search."""
-
-    size: int | None
-    """Parts along the axis; ``None`` if no possible size fits."""
-    fitted: Fitted
-    """The fit of rank 0 at that size; if none fits, at the size with the least excess."""
-
-
 def smallest_mesh(
     graph: Graph,
     request: PlanRequest,
     axis: str,
     limits: tuple[Capacity, Allowed],
     progress: Progress | None = None,
-) -> SmallestMesh:
+) -> FittedSize:
     """Return the smallest number of parts along ``axis`` at which the allowed moves make every rank fit.
 
     Other axes keep the size of the request's shard spec, else 1. Raises ``InvalidIrShapes`` (reason ``shard_mesh``)
     for an axis that splits nothing.
     """
     capacity, allowed = limits
-    spec = _spec(graph, request.shard_spec or {}, axis)
-    whole = initial_candidate(graph, request.but(shard_spec=None, rank=0, world_size=None), progress)
+    spec = _spec_with_all_axes(graph, request.shard_spec or {}, axis)
+    unsharded = initial_candidate(graph, request.but(shard_spec=None, rank=0, world_size=None), progress)
     fitted: dict[int, Fitted] = {}
 
     def fits(size: int) -> bool:
-        start = _share_of(whole, spec, axis, size)
+        start = _share_of(unsharded, spec, axis, size)
         if start is None:
             return False
         fitted[size] = fit(start, capacity, allowed, progress)
         return fitted[size].answer == "fits"
 
     excess: dict[int, tuple[int, int]] = {}
-    sizes = _sizes(whole.plan_input.graph)
+    sizes = _sizes(unsharded.plan_input.graph)
     for k, size in enumerate(sizes):
-        if (start := _share_of(whole, spec, axis, size)) is not None:
+        if (start := _share_of(unsharded, spec, axis, size)) is not None:
             excess[size] = (capacity.over(bounds(start.plan)), capacity.over(extents(start.plan)))
         if excess.get(size) == (0, 0) or (progress is not None and not progress("mesh sizes", k, len(sizes))):
             break
     ranked = sorted(excess, key=lambda size: excess[size], reverse=True)
     if not fits(ranked[-1]):
-        return SmallestMesh(None, fitted[ranked[-1]])
+        return FittedSize(None, fitted[ranked[-1]])
     low, high = -1, len(ranked) - 1
     while high - low > 1:
         middle = (low + high) // 2
@@ -88,7 +77,7 @@ def smallest_mesh(
     if high not in fitted:
         fits(high)
     smallest = min(size for size, found in fitted.items() if found.answer == "fits")
-    return SmallestMesh(smallest, fitted[smallest])
+    return FittedSize(smallest, fitted[smallest])
 
 
 def _sizes(graph: Graph) -> list[int]:
@@ -102,28 +91,19 @@ def _sizes(graph: Graph) -> list[int]:
     return sorted(size for size in found if size <= longest)
 
 
-def apply_shards(plan_input: PlanInput, move: Move) -> PlanInput:
-    """Apply a move whose ``details`` are ``{"spec": {…}}``: return the share of rank 0."""
-    graph = plan_input.graph
-    local = local_graph_of(shard(graph, read_spec(move.details["spec"])), 0)
-    return replace(plan_input, graph=local)
-
-
-def _share_of(whole: Candidate, spec: Mapping[str, Any], axis: str, size: int) -> Candidate | None:
+def _share_of(unsharded: Candidate, spec: Mapping[str, Any], axis: str, size: int) -> Candidate | None:
     """Return the planned share of rank 0; ``None`` if the graph cannot be split into this many parts."""
-    details = {"spec": _with(spec, axis, size)}
+    details = {"spec": _with_axis(spec, axis, size)}
     move = Move("shards", f"{axis} = {size}: the share of rank 0", WHY, details=details)
     try:
-        plan_input = apply_shards(whole.plan_input, move)
+        return plan_moves(unsharded, (move,))
     except InvalidIrShapes as error:
         if size > 1 and error.diagnostics.get("reason") in IMPOSSIBLE:
             return None
         raise
-    candidate = Candidate(plan_input, (), solve_input(plan_input))
-    return replace(candidate, moves=(replace(move, bytes=whole.extent_bytes - candidate.extent_bytes),))
 
 
-def _spec(graph: Graph, given: Mapping[str, Any], axis: str) -> dict[str, Any]:
+def _spec_with_all_axes(graph: Graph, given: Mapping[str, Any], axis: str) -> dict[str, Any]:
     """Return the spec with all axes of the graph in its mesh."""
     known = {name for name, _ in read_spec(given).mesh}
     declared = {tensor.shard.mesh for tensor in graph.tensors if tensor.shard is not None}
@@ -136,11 +116,11 @@ def _spec(graph: Graph, given: Mapping[str, Any], axis: str) -> dict[str, Any]:
         raise InvalidIrShapes(what, reason="shard_mesh", node_id="", hint=hint)
     spec = dict(given)
     for name in sorted(declared - known):
-        spec = _with(spec, name, 1)
+        spec = _with_axis(spec, name, 1)
     return spec
 
 
-def _with(spec: Mapping[str, Any], axis: str, size: int) -> dict[str, Any]:
+def _with_axis(spec: Mapping[str, Any], axis: str, size: int) -> dict[str, Any]:
     """Return the spec with ``axis`` of the given size."""
     mesh = [{"name": name, "size": size if name == axis else parts} for name, parts in read_spec(spec).mesh]
     if all(each["name"] != axis for each in mesh):

@@ -1,0 +1,113 @@
+"""Moves that drop storages: the common part of recompute moves and offload moves.
+
+A move of either kind is a step from one ``Choice`` to a choice with more drops. Its bytes and its cost are the
+difference between the simulations of both.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tmmu_core.fitting.move import Cost, Kind, Move
+from tmmu_core.fitting.problem.capacity import Capacity
+from tmmu_core.fitting.problem.planner_calls import PlanInput
+from tmmu_core.fitting.recompute.live_curve import Choice, Run, run
+from tmmu_core.fitting.recompute.recompute_model import RecomputeModel
+from tmmu_core.fitting.recompute.recover_choice import recover_choice
+from tmmu_core.fitting.recompute.write_graph import drops_of, with_drops, write_graph
+from tmmu_core.planners.problem import Progress
+
+MOST_SINGLE_MOVES = 200
+"""Maximum number of single moves of a kind."""
+TIGHTENED_GOALS = tuple(
+    1_000_000 - less for less in (0, 10, 100, 500, 1_000, 2_000, 4_000, 7_000, 10_000, 20_000, 40_000, 70_000, 100_000)
+)
+"""Parts per million of the goal, tried in order where planners need more than the live bytes."""
+REPORT_EVERY = 64
+"""Choices between two progress reports."""
+
+
+def apply_drops(plan_input: PlanInput, kind: Kind, moves: Iterable[Move]) -> PlanInput:
+    """Apply moves whose ``details`` are ``{"drops": [[tensor, node after which it is dropped], …]}``.
+
+    Nodes are those of the graph without recomputing nodes; ``n0@remat`` means every recomputing run of ``n0``. Raises
+    ``InvalidIrShapes`` (reason ``recompute``) for a tensor that cannot be recomputed or offloaded, or that the node
+    does not access.
+    """
+    model, choice = recover_choice(plan_input)
+    drops = [drop for move in moves for drop in move.details["drops"]]
+    return replace(plan_input, graph=write_graph(model, with_drops(model, choice, drops, away=kind == "offload")))
+
+
+@dataclass(frozen=True, eq=False)
+class DropStep:
+    """A step to a choice with more drops."""
+
+    model: RecomputeModel
+    members: list[int]
+    """Positions of the nodes, or storages, that the step is about."""
+    old: Choice
+    new: Choice
+    old_run: Run
+    new_run: Run
+
+    @property
+    def drops(self) -> Choice:
+        """The drops that the step adds."""
+        return self.new - self.old
+
+    def move(
+        self, kind: Kind, what: str, why: str, tensors: tuple[str, ...], nodes: tuple[str, ...], **details: Any
+    ) -> Move:
+        """Return the step as a move with this description."""
+        old, new = self.old_run, self.new_run
+        moved = new.moved - old.moved if kind == "offload" else 0
+        cost = Cost(max(0, new.flops - old.flops), moved, max(0, new.extra_steps - old.extra_steps))
+        details = {"drops": [list(drop) for drop in drops_of(self.model, self.drops)], **details}
+        return Move(kind, what, why, tensors, nodes, cost, old.total - new.total, details)
+
+
+def steps_through(
+    model: RecomputeModel, initial: Choice, groups: Iterable[tuple[list[int], Choice]]
+) -> Iterator[DropStep]:
+    """Yield one step after the other from ``initial``; ``groups`` are the members and the drops of each step."""
+    old, old_run = initial, run(model, initial)
+    for members, drops in groups:
+        new = old | drops
+        new_run = run(model, new)
+        yield DropStep(model, members, old, new, old_run, new_run)
+        old, old_run = new, new_run
+
+
+def best_single_steps(
+    model: RecomputeModel,
+    initial: Choice,
+    groups: Iterable[tuple[list[int], Choice]],
+    key: Callable[[DropStep], int],
+) -> list[DropStep]:
+    """Return the steps from ``initial`` that lower the sum of peaks, most bytes first, then by ``key``."""
+    base = run(model, initial)
+    found = []
+    for members, drops in groups:
+        new = initial | drops
+        step = DropStep(model, members, initial, new, base, run(model, new))
+        if step.new_run.valid and step.new_run.total < base.total:
+            found.append(step)
+    return sorted(found, key=lambda step: (step.new_run.total, key(step)))[:MOST_SINGLE_MOVES]
+
+
+def scaled(goal: Capacity, share: int) -> Callable[[Mapping[str, int]], int]:
+    """Return the function from arena sizes to the bytes over ``share`` millionths of the goal."""
+    return lambda bytes_of: goal.over({name: size * 1_000_000 // share for name, size in bytes_of.items()})
+
+
+def progress_check(report: Progress | None, what: str) -> Callable[[], bool]:
+    """Return a function that reports progress from time to time and returns whether to continue."""
+    done = 0
+
+    def go_on() -> bool:
+        nonlocal done
+        done += 1
+        return report is None or done % REPORT_EVERY > 0 or report(what, done, 0)
+
+    return go_on
