@@ -1,7 +1,8 @@
 """The smallest mesh axis at which the share of every rank fits.
 
 Rank 0 has the largest share (the first ``d % p`` parts of an axis have one more row), so that all ranks fit if it fits.
-A larger axis can have larger shares: a tensor is not split if it has fewer rows than parts, or a view that cannot follow.
+A larger axis can have larger shares: a tensor with fewer rows than parts is not split, nor one with a view that cannot
+follow.
 The search therefore assumes only that a share fits if another share with a larger excess (of the lower bound, then of
 the plan before all moves) fits.
 """
