@@ -23,7 +23,7 @@ from tmmu_core.fitting.order.order_model import order_model
 from tmmu_core.fitting.order.order_search import best_order
 from tmmu_core.fitting.problem.answer import Allowed
 from tmmu_core.fitting.problem.capacity import Capacity
-from tmmu_core.fitting.problem.lower_bounds import grids_of
+from tmmu_core.fitting.problem.lower_bounds import alignments_of
 from tmmu_core.fitting.problem.lowered_graph import lower_graph
 from tmmu_core.fitting.problem.planner_calls import PlanInput, extents, initial_candidate, solve_input
 from tmmu_core.fitting.recompute.live_curve import Choice, run
@@ -161,7 +161,7 @@ def orders_of(graphs: Iterable[tuple[str, Graph]]) -> Iterator[Order]:
     for name, as_given in graphs:
         graph = as_run(as_given)
         plan_input = PlanInput(graph)
-        model = order_model(solve_input(plan_input).liveness, grids_of(plan_input))
+        model = order_model(solve_input(plan_input).liveness, alignments_of(plan_input))
         assert model is not None
         began = time.perf_counter()
         found = best_order(model)
