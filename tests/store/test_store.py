@@ -142,6 +142,15 @@ def test_damaged_plan_is_rejected(store: Store) -> None:
         store.plan(kept.run)
 
 
+@pytest.mark.parametrize("arenas", ["{", "[1]"])
+def test_damaged_run_is_rejected(store: Store, arenas: str) -> None:
+    store.record(plan_of({"a": 1}), label("c1"))
+    with store.engine.begin() as connection:
+        connection.execute(update(RUNS).values(arenas=arenas))
+    with pytest.raises(StoreFault, match="damaged"):
+        store.runs("net")
+
+
 def test_store_of_a_later_version_is_unchanged(url: str) -> None:
     store = Store.at(url, create=True)
     with store.engine.begin() as connection:
@@ -158,7 +167,10 @@ def test_store_of_a_later_version_is_unchanged(url: str) -> None:
         "mysql://host/db",
         "sqlite://",
         "postgresql://nobody:secret@127.0.0.1:1/none",
+        "postgresql://nobody:secret@127.0.0.1:port/none",
+        "postgresql://nobody@127.0.0.1:1/none?no_such_option=1",
         "sqlite:///no/such/x.db",
+        "sqlite:///x.db?mode=ro",
     ],
 )
 def test_unreachable_url_is_reported_without_its_password(bad: str) -> None:

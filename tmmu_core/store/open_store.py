@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import msgspec
 import sqlalchemy as sql
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
@@ -187,13 +188,16 @@ def faults_of(name: str) -> Iterator[None]:
         inner = getattr(error, "orig", None) or error
         reason = (str(inner).strip().splitlines() or [type(inner).__name__])[0].rstrip(".")
         hint = "Check the URL, the rights and that the database runs."
-        if isinstance(inner, sqlite3.OperationalError) and "locked" in str(inner):
-            hint = f"Another process locked it for {LOCK_TIMEOUT:.0f} s; try again."
+        if isinstance(inner, sqlite3.OperationalError):
+            hint = "Check that the folder is writable and the disk has space: SQLite writes files beside the store."
+            if "locked" in str(inner):
+                hint = f"Another process locked it for {LOCK_TIMEOUT:.0f} s; try again."
         raise StoreFault(f"the store cannot be used: {reason}.", store=name, hint=hint) from error
     except UnicodeEncodeError as error:
-        raise StoreFault(
-            "a name contains half a surrogate pair.", store=name, hint="tmmu history lists the stored runs."
-        ) from error
+        why, hint = "a name contains half a surrogate pair.", "tmmu history lists the stored runs."
+        raise StoreFault(why, store=name, hint=hint) from error
+    except (msgspec.DecodeError, TypeError) as error:
+        raise StoreFault("a row of the store is damaged.", store=name, hint="Restore a backup.") from error
 
 
 def _parsed(url: str) -> tuple[URL, str]:
@@ -205,10 +209,12 @@ def _parsed(url: str) -> tuple[URL, str]:
             raise StoreFault(f"the database {parsed.get_backend_name()} is not supported.", hint=_FORMS)
         if parsed.get_backend_name() == "sqlite" and parsed.database in (None, "", ":memory:"):
             raise StoreFault("a store in memory is lost when the command ends.", hint=_FORMS)
+        if parsed.get_backend_name() == "sqlite" and parsed.query:
+            raise StoreFault("the URL of a SQLite store has no options.", store=name, hint=_FORMS)
         parsed.get_dialect().import_dbapi()
     except (NoSuchModuleError, ImportError) as error:  # the first of them is an ArgumentError, too
         raise StoreFault(f"the URL's driver is not installed: {error}.", hint=_FORMS) from error
-    except ArgumentError as error:
+    except (ArgumentError, ValueError) as error:  # a ValueError for a port that is no number
         shown = _PASSWORD.sub(":***@", url[:200])
         raise StoreFault(f"{shown!r} is not the URL of a store.", hint=_FORMS) from error
     return parsed, name

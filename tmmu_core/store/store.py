@@ -25,7 +25,7 @@ from tmmu_core.formats.planfile.plan_file import from_document, to_cbor
 from tmmu_core.plans.analysis.gate import changed_settings
 from tmmu_core.plans.model import Plan
 from tmmu_core.store.open_store import FILES, PLANS, RUNS, faults_of, open_engine, writing
-from tmmu_core.store.run_label import ArenaFigures, Label, Run, instant, run_of, split_reference
+from tmmu_core.store.run_label import Label, Run, instant, run_of, split_reference
 
 SHORTEST = 4
 """Minimum number of characters of an abbreviated commit."""
@@ -201,9 +201,10 @@ class Store:
 
     def _read(self, chosen: Select[Any], last: int | None = None) -> tuple[Run, ...]:
         found = self.rows(chosen.order_by(RUNS.c.at.desc(), RUNS.c.number.desc()).limit(last))
-        figures = [msgspec.json.decode(row.arenas, type=tuple[ArenaFigures, ...]) for row in found]
-        runs = [Run(**{**row._mapping, "arenas": arenas}) for row, arenas in zip(found, figures, strict=True)]
-        return tuple(reversed(runs))
+        with faults_of(self.name):
+            rows = [dict(zip(Run.__dataclass_fields__, row, strict=True)) for row in reversed(found)]
+            whole = [{**row, "arenas": msgspec.json.decode(row["arenas"])} for row in rows]
+            return msgspec.convert(whole, tuple[Run, ...], builtin_types=(bytes,))
 
     def _distinct(self, statement: Select[Any], most: int) -> list[str]:
         """Return the distinct texts of a column, at most ``most``, in order."""

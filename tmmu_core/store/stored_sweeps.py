@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from sqlalchemy import Integer, cast, func, select
 
-from tmmu_core.store.open_store import SWEEP_POINTS, SWEEPS
+from tmmu_core.store.open_store import SWEEP_POINTS, SWEEPS, faults_of
 from tmmu_core.store.run_label import instant
 from tmmu_core.store.store import Store
 from tmmu_core.sweep.sweep_points import PointResult
@@ -53,8 +53,11 @@ def results_of(store: Store, name: str, *, last: int | None = None) -> tuple[Poi
     """Return the stored results by number; ``last`` limits them to the highest numbers."""
     columns = SWEEP_POINTS.c.number, SWEEP_POINTS.c.row, SWEEP_POINTS.c.failed
     chosen = select(*columns).where(SWEEP_POINTS.c.sweep == name).order_by(SWEEP_POINTS.c.number.desc()).limit(last)
-    found = [PointResult(n, tuple(msgspec.json.decode(row)), failed > 0) for n, row, failed in store.rows(chosen)]
-    return tuple(reversed(found))
+    found = store.rows(chosen)
+    with faults_of(store.name):
+        rows = [msgspec.json.decode(row, type=tuple[dict[str, Any], ...]) for _, row, _ in found]
+        results = [PointResult(n, row, failed > 0) for (n, _, failed), row in zip(found, rows, strict=True)]
+    return tuple(reversed(results))
 
 
 def sweeps(store: Store) -> tuple[Sweep, ...]:
