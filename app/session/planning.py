@@ -154,7 +154,8 @@ def make_plan(choice: Choice, progress: Progress | None = None) -> Shown:
     full, opened = opened_at(choice)
     if opened.plan is not None:
         return _finished(full, opened, opened.plan)
-    result = _known_rank(full) or _reviewed(full, opened) or _computed(full, opened, progress or (lambda *_: True))
+    reviewed: PlanningResult | None = job_table().cache.get(("reviewed", *full.problem))
+    result = _known_rank(full) or reviewed or _computed(full, opened, progress or (lambda *_: True))
     if result.plan.planner_options.get(NODE_LIMIT) != full.options.get(NODE_LIMIT):
         full = full.but(options=dict(result.plan.planner_options))  # the search was stopped
     if full.planner == GIVEN:
@@ -243,22 +244,22 @@ def ranks_key(choice: Choice) -> tuple[Any, ...]:
     return ("ranks", *choice.of_whole().problem, spec)
 
 
-def keep_reviewed(choice: Choice, plan: Plan) -> None:
-    """Cache the plan of a review file for its choice, so that no planner runs."""
-    full = spelled_out(choice, open_source(choice.source))
-    job_table().cache.put(("reviewed", *full.problem), verify_finished(plan).plan, owners={visitors.visitor()})
+def keep_reviewed(choice: Choice, plan: Plan) -> bool:
+    """Cache the plan of a review file for its choice, so that no planner runs.
 
-
-def _reviewed(full: Choice, opened: Opened) -> PlanningResult | None:
-    """Return the cached plan of a review file for this choice, with liveness computed from the graph; else ``None``."""
-    plan = job_table().cache.get(("reviewed", *full.problem))
-    if plan is None:
-        return None
+    Liveness is computed from the graph. Return whether the plan is a plan of the choice; otherwise, cache nothing.
+    """
+    full, opened = opened_at(choice)
+    if opened.plan is not None:
+        return opened.plan.tmmu_plan_hash == plan.tmmu_plan_hash
     quick = requested(full, opened).but(planner=DEFAULT_PLANNER, options={})
-    result = make_plan_over_limits(planning_input(opened), quick, lambda *_: True)
-    if (result.plan.ir_hash, result.plan.mode) != (plan.ir_hash, plan.mode):
-        return None
-    return replace(result, request=full, plan=plan, solution=result.solution and replace(result.solution, plan=plan))
+    found = make_plan_over_limits(planning_input(opened), quick, lambda *_: True)
+    if any(getattr(found.plan, name) != getattr(plan, name) for name in ("ir_hash", "mode", "rank", "shard_spec_hash")):
+        return False
+    plan = verify_finished(plan).plan
+    found = replace(found, request=full, plan=plan, solution=found.solution and replace(found.solution, plan=plan))
+    job_table().cache.put(("reviewed", *full.problem), found, owners={visitors.visitor()})
+    return True
 
 
 def _known_rank(full: Choice) -> PlanningResult | None:

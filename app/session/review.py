@@ -17,12 +17,12 @@ from urllib.parse import parse_qsl, urlencode
 import msgspec
 
 from app.session import history, state
-from app.session.opening import MOVES, content_of, shelf
+from app.session.opening import MOVES, card_of, content_of, shelf
 from app.session.planning import Shown, keep_reviewed
 from app.session.view_state import from_query, to_query
 from tmmu_core.base.errors import TmmuError, UnreadableInput
 from tmmu_core.formats.planfile import plan_file
-from tmmu_core.graph.native import unpacking
+from tmmu_core.graph.native import document, unpacking
 
 SCHEMA = "tmmu_review/1"
 ELEMENT = "tmmu-review"
@@ -120,11 +120,12 @@ def sign(author: str) -> None:
 
 
 def merged(first: Review, second: Review) -> Review:
-    """Return the notes and views of both reviews, and the decision of ``second``, or else of ``first``."""
+    """Return the notes and views of both reviews, and the later decision; of the same day, that of ``second``."""
+    decisions = [decision for decision in (second.decision, first.decision) if decision is not None]
     return Review(
         notes=tuple(dict.fromkeys((*first.notes, *second.notes))),
         views=tuple(dict.fromkeys((*first.views, *second.views))),
-        decision=second.decision or first.decision,
+        decision=max(decisions, key=lambda decision: decision.date, default=None),
     )
 
 
@@ -190,23 +191,29 @@ def to_json(shown: Shown, verdict: str, now: Review, link: str) -> bytes:
 
 def is_review(data: bytes) -> bool:
     """Return whether bytes are a review file, JSON or HTML."""
-    return SCHEMA.encode() in data[:200] or _EMBEDDED.search(data) is not None
+    return b'"tmmu_review/' in data
 
 
 def open_file(data: bytes, name: str) -> None:
-    """Restore the graph, the plan, the view and the review of a file. Raises ``UnreadableInput``."""
+    """Restore the graph, the plan, the view and the review of a file. Raises ``TmmuError``."""
     embedded = _EMBEDDED.search(data)
+    text = embedded[1] if embedded else data
+    document.check_version(document.text_field(text, "schema", name), SCHEMA, name, "$.schema")
+    file = document.decode(text, ReviewFile, name, "review")
     try:
-        file = msgspec.json.decode(embedded[1] if embedded else data, type=ReviewFile)
         graph, plan, moves = (_decoded(text, name) for text in (file.graph, file.plan, file.moves))
-    except (msgspec.DecodeError, ValueError) as error:
+    except ValueError as error:
         raise UnreadableInput(f"the review file is damaged: {error}.", source=name, hint="Export it again.") from error
     source = shelf().put(file.graph_name, graph)
     chosen, _ = from_query(dict(parse_qsl(file.link)))
     chosen = chosen.but(source=source, moves=shelf().put(f"{file.graph_name}{MOVES}", moves) if moves else "")
-    keep_reviewed(chosen, plan_file.from_document(plan, name))
+    is_kept = keep_reviewed(chosen, plan_file.from_document(plan, name))
     state.choose(**vars(chosen))
     change(lambda now: merged(now, file.review))
+    if not is_kept:
+        why = "the plan in the review file is not a plan of its graph and link; the planner made another plan."
+        hint = "Check the notes and the decision against the shown plan."
+        state.refuse(card_of(UnreadableInput(why, source=name, hint=hint), f"{name}: another plan is shown", name))
 
 
 def _encoded(data: bytes) -> str:

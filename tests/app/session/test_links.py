@@ -1,13 +1,15 @@
 """Links and review files restore a view."""
 
+import json
 from dataclasses import fields
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from app.session import opening, planning, review, state
-from app.session.review import Review
+from app.session.review import Decision, Review
 from app.session.view_state import COLOURS, VIEWS, Choice, from_query, to_query, zoom_text
 from tmmu_core.graph.model import Graph
 from tmmu_core.plans.making.request import PlanRequest, arena_config
@@ -81,6 +83,29 @@ IN_USE = ("activations", "parameters")
 def test_chosen_capacity_declares_every_arena_in_use() -> None:
     config = arena_config(Graph(), PlanRequest(capacities={"activations": 4096}), IN_USE)
     assert config == {"activations": {"capacity_bytes": 4096}, "parameters": {}}
+
+
+def review_of(sample: str) -> dict[str, Any]:
+    shown = planning.make_plan(Choice(source=f"sample:{sample}"))
+    return json.loads(review.to_json(shown, "fits", Review(), f"graph=sample%3A{sample}"))  # type: ignore[no-any-return]
+
+
+def test_review_file_with_the_plan_of_another_graph_is_reported() -> None:
+    file = review_of("linear_chain") | {"graph": review_of("residual_block")["graph"]}
+    review.open_file(json.dumps(file).encode(), "chain.json")
+    assert [card["title"] for card in state.session().refusals] == ["chain.json: another plan is shown"]
+    state.dismiss()
+
+
+def test_review_file_with_sorted_keys_is_recognised() -> None:
+    assert review.is_review(json.dumps(review_of("linear_chain"), sort_keys=True).encode())
+
+
+def test_later_decision_is_kept() -> None:
+    early, late = (
+        Review(decision=Decision(answer, date=f"2026-01-0{day}")) for day, answer in ((1, "approved"), (2, "rejected"))
+    )
+    assert review.merged(early, late).decision == review.merged(late, early).decision == late.decision
 
 
 def test_review_file_holds_the_moves_of_the_fit() -> None:
