@@ -11,7 +11,7 @@ from tmmu_core.graph.model import Origin
 from tmmu_core.graph.modules.collapsed_graph import GraphView, ViewRequest, walk
 from tmmu_core.graph.modules.module_paths import Path
 from tmmu_core.graph.modules.module_tree import Tree, tree_of
-from tmmu_core.plans.figures.live_bytes import held_by_writer
+from tmmu_core.plans.figures.live_bytes import live_bytes_by_writer
 
 AROUND, MODEL = "around", "model"
 RADIUS = 2
@@ -100,7 +100,7 @@ def live_bytes_written(shown: Shown, view: GraphView, step: int, arena: str) -> 
     """Return, per vertex, the bytes that its nodes wrote to an arena and that are live at a step."""
     if not arena:
         return (0,) * len(view.collapsed.vertices)
-    return view.collapsed.total(held_by_writer(shown.plan, shown.timeline.index, step, arena)[0])
+    return view.collapsed.total(live_bytes_by_writer(shown.plan, shown.timeline.index, step, arena)[0])
 
 
 def largest_of(shown: Shown, tensors: Iterable[int]) -> int:

@@ -75,7 +75,7 @@ def test_peak_of_several_arenas_together_is_checked_too() -> None:
     assert [check.arena for check in checks] == ["activations", "parameters", ALL]
 
 
-def test_baseline_made_differently_is_named() -> None:
+def test_settings_that_differ_from_the_baseline_are_named() -> None:
     g = graph([tensor("x", 16, role="input"), tensor("y", 8)], [node("n", "x", "y")], "x", "y")
     one, same, other = (plan_graph(g, planner=name).plan for name in ("slots", "slots", "greedy"))
     assert changed_settings(one, same) == ()

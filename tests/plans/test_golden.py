@@ -7,7 +7,7 @@ from tmmu_core.formats.planfile.compare_plans import compare
 from tmmu_core.formats.planfile.trace import read_trace
 from tmmu_core.graph.native import unpacking
 from tmmu_core.planners import PLANNERS
-from tmmu_core.plans.figures.live_bytes import held_by_writer, live_bytes
+from tmmu_core.plans.figures.live_bytes import live_bytes, live_bytes_by_writer
 
 
 @pytest.mark.parametrize("file", sample_files())
@@ -38,5 +38,5 @@ def test_bytes_by_node_sum_to_the_live_bytes(sample: str) -> None:
     for arena in shown.plan.arenas:
         live = live_bytes(shown.plan, arena.name)
         for step in range(shown.plan.steps):
-            by_node, loose = held_by_writer(shown.plan, index, step, arena.name)
+            by_node, loose = live_bytes_by_writer(shown.plan, index, step, arena.name)
             assert int(by_node.sum()) + loose == int(live[step])

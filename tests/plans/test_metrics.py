@@ -23,7 +23,7 @@ from tmmu_core.plans.figures.live_bytes import (
     live_bytes_of,
     peak_and_count,
     peak_of,
-    peak_together,
+    peak_of_ranges,
     storages_of,
 )
 from tmmu_core.plans.making.engine import plan_graph
@@ -196,8 +196,8 @@ def test_activation_read_by_the_first_backward_node_is_retained_unless_handed_ov
 
 def test_peak_step_is_found_where_live_bytes_exceed_63_bits() -> None:
     birth, death, size = np.array([0, 2, 3]), np.array([2, 5, 4]), np.array([2**63, 2**63, 2**62], np.uint64)
-    assert peak_together(birth, death, size, 6) == (3, 2**63 + 2**62)
-    assert peak_together(birth[:2], death[:2], size[:2], 6) == (0, 2**63)
+    assert peak_of_ranges(birth, death, size, 6) == (3, 2**63 + 2**62)
+    assert peak_of_ranges(birth[:2], death[:2], size[:2], 6) == (0, 2**63)
 
 
 LATE = 2**62
@@ -233,4 +233,4 @@ def test_peak_by_events_equals_peak_by_steps(steps: int) -> None:
     death = np.array([12, steps // 2, steps], np.int64)
     size = np.array([3, 5, 7], np.uint64)
     curve = live_bytes_of(birth, death, size, steps)
-    assert peak_together(birth, death, size, steps) == peak_of(curve)
+    assert peak_of_ranges(birth, death, size, steps) == peak_of(curve)

@@ -19,7 +19,7 @@ from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.liveness.why_live import explain
 from tmmu_core.plans.analysis.waste_ledger import ACCOUNTS, waste_ledger
 from tmmu_core.plans.figures import metrics
-from tmmu_core.plans.figures.live_bytes import alive_at, live_bytes, moments, peak_and_count, storages_of
+from tmmu_core.plans.figures.live_bytes import alive_at, live_bytes, peak_and_count, storages_of
 from tmmu_core.plans.making.engine import Solution, plan_graph
 from tmmu_core.plans.model import Plan
 from tmmu_core.runtime.apply import apply_plan
@@ -95,7 +95,7 @@ def as_the_first_version(plan: Plan) -> bytes:
     for number, (name, arena) in enumerate(sorted(document["arenas"].items())):
         here = as_then.arena == number
         columns = (as_then.birth[here], as_then.death[here], as_then.size[here])
-        arena["peak_live_bytes"], arena["max_live"] = peak_and_count(*columns, moments(plan))
+        arena["peak_live_bytes"], arena["max_live"] = peak_and_count(*columns, plan.end)
         document["metrics"]["peak_tmmu_usage_per_arena"][name] = arena["peak_live_bytes"]
     peak = document["metrics"]["peak_live_bytes"] = sum(a["peak_live_bytes"] for a in document["arenas"].values())
     document["metrics"]["max_live"] = sum(a["max_live"] for a in document["arenas"].values())

@@ -69,7 +69,7 @@ def simulate(
     place: dict[str, tuple[str, Slot, int]] = {}
     for name in sorted(tenants):
         arena = config.get(name, Arena())
-        slots = slots_at_prefix_sums(name, arena, assign_slots(tenants[name], lives.apart))
+        slots = slots_at_prefix_sums(name, arena, assign_slots(tenants[name], lives.must_not_alias))
         extent = slots[-1].offset + slots[-1].size if slots else 0
         extents[name] = extent, -(-extent // (arena.page_size or 1)) * (arena.page_size or 1)
         place |= {s.name: (name, slot, at) for slot in slots for at, s in enumerate(slot.tenants)}

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tmmu_core.base.errors import U64_MAX, UnreadableInput
 from tmmu_core.graph.native import document
 from tmmu_core.planners.problem import Packing, PlainInstance, Problem
-from tmmu_core.plans.figures.live_bytes import peak_together
+from tmmu_core.plans.figures.live_bytes import peak_of_ranges
 
 LAST_BYTE = 2**62
 """Upper limit of offsets, sizes and steps."""
@@ -120,4 +120,4 @@ def refuse_beyond_last_byte(*byte_counts: int) -> None:
 def peak_of(lives: Sequence[LiveRange]) -> tuple[int, int]:
     """Return ``(step, bytes)`` of the first step with the most live bytes; ``(0, 0)`` without live ranges."""
     birth, death, size = (np.array([getattr(life, f) for life in lives], np.int64) for f in ("birth", "death", "size"))
-    return peak_together(birth, death, size.astype(np.uint64), int(death.max(initial=0)))
+    return peak_of_ranges(birth, death, size.astype(np.uint64), int(death.max(initial=0)))

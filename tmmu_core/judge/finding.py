@@ -9,7 +9,7 @@ Severity = Literal["error", "warning"]
 Examined = Literal["graph", "rows", "totals"]
 
 MOST_PER_RULE = 50
-"""Maximum number of findings per rule; one further finding has the number of the omitted ones."""
+"""Maximum number of findings that are listed per rule."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Certificate:
     status: str
     """``optimal``: the extent equals the recomputed bound. ``claimed``: the file claims a larger bound."""
     lower_bound_bytes: int
-    """At most the bound of the file, whose problem may permit more in-place reuse than the rows show."""
+    """The recomputed lower bound, at most the bound of the file."""
     claimed_bytes: int | None
     """The bound that the file claims, if it is larger."""
     witness: tuple[str, ...] = ()
@@ -88,24 +88,24 @@ def counted(n: int, noun: str) -> str:
     return f"{n:,} {noun}" + ("s" if n != 1 else "")
 
 
-def summary(found: int, first: str) -> str:
+def summary(count: int, first: str) -> str:
     """Summarize findings in one line: their number and the first message."""
-    return f"{counted(found, 'finding')}{', the first' if found != 1 else ''}: {first}"
+    return f"{counted(count, 'finding')}{', the first' if count != 1 else ''}: {first}"
 
 
-def shortened(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Return at most :data:`MOST_PER_RULE` findings per rule, then one with the number of the omitted ones."""
+def limited(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Return at most :data:`MOST_PER_RULE` findings per rule, then the number of further findings of each rule."""
     by_rule: dict[str, list[Finding]] = {}
-    kept: list[Finding] = []
+    listed: list[Finding] = []
     for finding in findings:
         of_rule = by_rule.setdefault(finding.rule, [])
         of_rule.append(finding)
         if len(of_rule) <= MOST_PER_RULE:
-            kept.append(finding)
-    for rule, found in by_rule.items():
-        if (more := len(found) - MOST_PER_RULE) > 0:
-            kept.append(Finding(rule, found[0].severity, f"… and {more:,} more findings of this rule."))
-    return tuple(kept)
+            listed.append(finding)
+    for rule, of_rule in by_rule.items():
+        if (more := len(of_rule) - MOST_PER_RULE) > 0:
+            listed.append(Finding(rule, of_rule[0].severity, f"… and {more:,} more findings of this rule."))
+    return tuple(listed)
 
 
 def error(rule: str, message: str, **fields: Any) -> Finding:

@@ -1,13 +1,14 @@
-"""The lint rules of TMMU v2 VII.A and the warnings of the contract.
+"""Check a plan by the lint rules of TMMU v2 VII.A: rules of the verifier under other names, and warnings.
 
-The error rules group rules of the verifier under the names of the TMMU v2 specification.
+A rule with severity ``error`` groups rules of the verifier. A warning is about the graph: an undeclared permission to
+reuse in place, a questionable order, a tensor without a use.
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from tmmu_core.graph.model import Graph
-from tmmu_core.judge.finding import Finding, Verdict, shortened, warning
+from tmmu_core.judge.finding import Finding, Verdict, limited, warning
 from tmmu_core.judge.reference.schedule import timeline_order
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.plans.model import Plan
@@ -60,7 +61,7 @@ def lint_verdict(
     if graph is not None:
         found += [*_undeclared(plan, graph), *_out_of_phase(plan, graph), *_split_scopes(plan, graph), *_idle(graph)]
     checked = [rule for rule in RULES if graph is not None or rule not in _NEED_GRAPH]
-    return Verdict(shortened(found), tuple(checked))
+    return Verdict(limited(found), tuple(checked))
 
 
 def _undeclared(plan: Plan, graph: Graph) -> Iterator[Finding]:
@@ -81,13 +82,13 @@ def _out_of_phase(plan: Plan, graph: Graph) -> Iterator[Finding]:
     The default order breaks ties by id, which does not keep backward nodes behind forward nodes.
     """
     phase = {node.node_id: node.phase for node in graph.nodes}
-    ran = [node_id for node_id in plan.execution_order if node_id in phase]
-    early = next((k for k, node_id in enumerate(ran) if phase[node_id] == "backward"), len(ran))
-    late = next((k for k in range(early, len(ran)) if phase[ran[k]] == "forward"), None)
-    if late is None or graph.execution_order is not None or ran != timeline_order(graph, "backward", None):
+    order = [node_id for node_id in plan.execution_order if node_id in phase]
+    first = next((k for k, node_id in enumerate(order) if phase[node_id] == "backward"), len(order))
+    forward = next((node_id for node_id in order[first:] if phase[node_id] == "forward"), None)
+    if forward is None or graph.execution_order is not None or order != timeline_order(graph, "backward", None):
         return
-    message = f'the backward node "{ran[early]}" runs before the forward node "{ran[late]}"; add an execution_order.'
-    yield warning("backward_before_forward", message, step=early + plan.has_inputs_step)
+    message = f'the backward node "{order[first]}" runs before the forward node "{forward}"; add an execution_order.'
+    yield warning("backward_before_forward", message, step=first + plan.has_inputs_step)
 
 
 def _split_scopes(plan: Plan, graph: Graph) -> Iterator[Finding]:

@@ -271,6 +271,11 @@ class Plan(PlanColumns):
         return tuple([arena.name for arena in self.arenas if arena.status == INCOMPLETE])
 
     @property
+    def end(self) -> int:
+        """The death of a tensor that is live in all steps: the number of steps, or 1 for a plan without steps."""
+        return max(self.steps, 1)
+
+    @property
     def is_invalid(self) -> bool:
         """Whether the plan was read from a file and does not verify."""
         return any(arena.status == INVALID for arena in self.arenas)

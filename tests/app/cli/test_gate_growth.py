@@ -79,7 +79,7 @@ def test_growth_limits_can_be_set_apart(tmmu: Tmmu, tmp_path: Path, limits: tupl
         (("--planner", "greedy", "--alignment", "4096"), "alignment of activations 4096 → 128"),
     ],
 )
-def test_baseline_made_differently_is_named_in_the_first_line(
+def test_settings_that_differ_from_the_baseline_are_named_in_the_first_line(
     tmmu: Tmmu, tmp_path: Path, made: tuple[str, ...], named: str
 ) -> None:
     golden = str(tmp_path / "golden.json")

@@ -24,7 +24,7 @@ from tmmu_core.formats.planfile.plan_document import OMITTED, ArenaDocument, Hea
 from tmmu_core.graph.native import document
 from tmmu_core.planners import PLANNERS, ArenaPlannerEntry, MemoryPlannerEntry
 from tmmu_core.plans.canonical import DIGEST_BYTES, is_token
-from tmmu_core.plans.figures.live_bytes import moments, peak_and_count, storages_of
+from tmmu_core.plans.figures.live_bytes import peak_and_count, storages_of
 from tmmu_core.plans.figures.metrics import renewed_metrics
 from tmmu_core.plans.model import (
     CHANGED,
@@ -254,7 +254,7 @@ def _renewed(plan: Plan) -> Plan:
     if "totals" in plan.metrics or not len(plan):
         return plan
     as_then = storages_of(replace(plan, taken=(True,) * len(plan.handoffs)))
-    now, steps = storages_of(plan), moments(plan)
+    now, steps = storages_of(plan), plan.end
     arenas = []
     for number, arena in enumerate(plan.arenas):
         here = as_then.arena == number

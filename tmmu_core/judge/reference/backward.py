@@ -1,4 +1,4 @@
-"""Synthesize the backward pass of a forward graph, and recompute dropped tensors before this pass reads them (§2)."""
+"""Add backward nodes to a forward graph, and nodes that recompute tensors marked ``remat`` (contract §2)."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -24,7 +24,7 @@ def with_backward(graph: Graph, order: Sequence[str], retain: bool) -> tuple[Gra
     marked = {tensor.id for tensor in graph.tensors if tensor.saved_for_backward}
 
     backward: list[Node] = []
-    begun: dict[str, Tensor] = {}  # gradients that an earlier backward node writes
+    gradients: dict[str, Tensor] = {}  # tensor → its gradient, for gradients that an earlier backward node writes
     for node in reversed(forward):
         edges = [
             (i, o)
@@ -35,10 +35,10 @@ def with_backward(graph: Graph, order: Sequence[str], retain: bool) -> tuple[Gra
         inputs = _distinct(node.inputs[i] for i in sorted({i for i, _ in edges}))
         # The first contribution writes a gradient; later ones accumulate into it. The gradient of an output without
         # contributions comes from the loss: this node writes it.
-        reads = [grad_id(name) for name in (*outputs, *inputs) if name in begun]
-        fresh = [tensors[name] for name in (*outputs, *inputs) if name not in begun]
-        writes = [grad_id(of.id) for of in fresh]
-        begun |= {of.id: Tensor(grad_id(of.id), of.shape, of.dtype, role="gradient", shard=of.shard) for of in fresh}
+        reads = [grad_id(name) for name in (*outputs, *inputs) if name in gradients]
+        new = [tensors[name] for name in (*outputs, *inputs) if name not in gradients]
+        writes = [grad_id(of.id) for of in new]
+        gradients |= {of.id: Tensor(grad_id(of.id), of.shape, of.dtype, role="gradient", shard=of.shard) for of in new}
         inplace = node.inplace
         if inplace is not None and not isinstance(inplace, str):  # grad(in) may reuse grad(out) where out may reuse in
             pairs = dict.fromkeys((grad_id(node.outputs[o]), grad_id(node.inputs[i])) for i, o in inplace)
@@ -54,12 +54,12 @@ def with_backward(graph: Graph, order: Sequence[str], retain: bool) -> tuple[Gra
                 inplace=inplace,
             )
         )
-    lasting = [grad_id(t.id) for t in graph.tensors if t.role == "parameter" and t.id in begun]
+    of_parameters = [grad_id(t.id) for t in graph.tensors if t.role == "parameter" and t.id in gradients]
     joint = msgspec.structs.replace(
         graph,
-        tensors=(*graph.tensors, *begun.values()),
+        tensors=(*graph.tensors, *gradients.values()),
         nodes=(*graph.nodes, *backward),
-        outputs=(*graph.outputs, *lasting),  # parameter gradients live to T
+        outputs=(*graph.outputs, *of_parameters),  # live to T
         execution_order=None,
     )
     return joint, [*(n.node_id for n in forward), *(n.node_id for n in backward), *after]
@@ -89,11 +89,11 @@ def differentiable_tensors(graph: Graph, forward: Sequence[Node]) -> set[str]:
     for source, target in steps:
         leads_to.setdefault(source, set()).add(target)
     new = may & {*(t.id for t in graph.tensors if t.role == "parameter"), *graph.inputs}
-    found: set[str] = set()
+    differentiable: set[str] = set()
     while new:
-        found |= new
-        new = set().union(*(leads_to.get(name, ()) for name in new)) & may - found
-    return found
+        differentiable |= new
+        new = set().union(*(leads_to.get(name, ()) for name in new)) & may - differentiable
+    return differentiable
 
 
 def saved_operands(node: Node, marked: set[str]) -> list[str]:

@@ -1,7 +1,8 @@
-"""Live ranges, storages and in-place reuse of a graph, by contract §1 and §3.
+"""Compute live ranges, storages and in-place reuse of a graph as contract §1 and §3 word them.
 
-:func:`lives_of` follows the clauses of the contract in order. Columns are dictionaries by tensor id. A storage has the
-name of its first-born member.
+:func:`lives_of` follows the clauses of the contract in order and shares no code with the engine, so that the verifier
+can compare the engine's plans with its result. Values are dictionaries by tensor id. The name of a storage is the id of
+its first-born member.
 """
 
 from collections.abc import Iterable, Mapping
@@ -32,8 +33,8 @@ class Lives:
 
     run: Run
     ranges: Ranges
-    unhanded_death: Mapping[str, int]
-    """Deaths with in-place writes and without in-place reuse: ``k + 1`` if the last read is at k."""
+    death_without_reuse: Mapping[str, int]
+    """Tensor → death with in-place writes, but without in-place reuse: ``k + 1`` if the last read is at step k."""
     members: Mapping[str, list[str]]
     """Storage → its tensors."""
     storage_of: Mapping[str, str]
@@ -42,7 +43,7 @@ class Lives:
     """Bytes from the storage's start."""
     arena: Mapping[str, str]
     """Storage → arena."""
-    apart: frozenset[tuple[str, str]]
+    must_not_alias: frozenset[tuple[str, str]]
     """Pairs of storages that must not alias, in both orders."""
 
     @property
@@ -52,8 +53,8 @@ class Lives:
 
     @cached_property
     def death(self) -> dict[str, int]:
-        """Deaths with every in-place reuse that the contract permits."""
-        return {**self.unhanded_death, **{giver: step for step, giver, _ in self.handoffs}}
+        """Tensor → death with every in-place reuse that the contract permits."""
+        return {**self.death_without_reuse, **{giver: step for step, giver, _ in self.handoffs}}
 
     @cached_property
     def storages(self) -> dict[str, Storage]:
@@ -75,16 +76,16 @@ class Lives:
 
     @cached_property
     def decisions(self) -> tuple[tuple[int, str, str, str], ...]:
-        """(step, from, to, condition) of in-place reuse that nodes permit; an empty condition grants it."""
-        found: list[tuple[int, str, str, str]] = []
+        """``(step, from, to, condition)`` of each in-place reuse that a node permits; an empty condition grants it."""
+        decisions: list[tuple[int, str, str, str]] = []
         for position, node_id in enumerate(self.run.order):
             step, node = self.run.step_of(position), self.run.nodes[node_id]
-            taken = False
+            has_granted = False
             for x, y in self.candidates(step, node):
-                condition = self.refusal(step, node, x, y) or ("already_taken" if taken else "")
-                taken = taken or not condition
-                found.append((step, x, y, condition))
-        return tuple(found)
+                condition = self.refusal(step, node, x, y) or ("already_taken" if has_granted else "")
+                has_granted = has_granted or not condition
+                decisions.append((step, x, y, condition))
+        return tuple(decisions)
 
     def candidates(self, step: int, node: Node) -> list[tuple[str, str]]:
         """Return the pairs (x, y) that ``node`` permits: x is last read here and not in y's storage; each x once.
@@ -98,14 +99,14 @@ class Lives:
         else:
             assert not isinstance(node.inplace, str)
             listed = [i for i, _ in node.inplace]
-            kept = {x for i, x in enumerate(node.inputs) if i not in listed}  # also read without permission
-            pairs = [(node.inputs[i], node.outputs[o]) for i, o in node.inplace if node.inputs[i] not in kept]
-        first_mention: dict[str, str] = {}
+            not_permitted = {x for i, x in enumerate(node.inputs) if i not in listed}
+            pairs = [(node.inputs[i], node.outputs[o]) for i, o in node.inplace if node.inputs[i] not in not_permitted]
+        output_of: dict[str, str] = {}
         for x, y in pairs:
-            first_mention.setdefault(x, y)
+            output_of.setdefault(x, y)
         return [
             (x, y)
-            for x, y in first_mention.items()
+            for x, y in output_of.items()
             if self.ranges.last_read[x] == step and self.storage_of[x] != self.storage_of[y]
         ]
 
@@ -117,11 +118,11 @@ class Lives:
             "persistent": mine in self._persistent,
             "graph_output": x in self.run.outputs,
             "saved_for_backward": x in self.ranges.saved,
-            # Another member of x's storage lives on, or y's storage exists before this step and has an offset.
-            "alias_live": any(self.unhanded_death[member] > step for member in self.members[mine] if member != x)
+            # Another member of x's storage is live after this step, or y's storage is older than this step.
+            "alias_live": any(self.death_without_reuse[member] > step for member in self.members[mine] if member != x)
             or theirs != y
             or self.birth[y] != step,
-            "must_not_alias": (mine, theirs) in self.apart,
+            "must_not_alias": (mine, theirs) in self.must_not_alias,
             "other_arena": self.arena[mine] != self.arena[theirs],
         }
         return next((condition for condition, holds in conditions.items() if holds), "")
@@ -137,7 +138,7 @@ def lives_of(run: Run, declared: Iterable[str] | None = ()) -> Lives:
     groups = Groups(ranges.birth)
     join_views_and_alias_groups(run, groups)
     offset = {name: run.root_offset[name] for name in ranges.birth}
-    unhanded = write_in_place(run, groups, ranges, offset)
+    death = write_in_place(run, groups, ranges, offset)
 
     members = {first_born(run, ranges.birth, own): own for own in map(groups.members, groups.leaders())}
     storage_of = {tensor: name for name, own in members.items() for tensor in own}
@@ -148,16 +149,16 @@ def lives_of(run: Run, declared: Iterable[str] | None = ()) -> Lives:
         if missing is not None:
             needed, name = missing
             raise ArenaTooSmall(f"{name} needs {needed}.", arena=needed, capacity=0, required="unknown", tensor=name)
-    apart: set[tuple[str, str]] = set()
+    pairs: set[tuple[str, str]] = set()
     for name, tensor in sorted(run.tensors.items()):
         for other in sorted(tensor.must_not_alias):
             if name in storage_of and other in storage_of:
                 a, b = storage_of[name], storage_of[other]
                 if a == b:
                     refuse("must_not_alias_same_storage", tensor=name, node_id="")
-                apart |= {(a, b), (b, a)}
+                pairs |= {(a, b), (b, a)}
     refuse_misplaced(run, offset)
-    return Lives(run, ranges, unhanded, members, storage_of, offset, arena, frozenset(apart))
+    return Lives(run, ranges, death, members, storage_of, offset, arena, frozenset(pairs))
 
 
 def arena_of(tensor: Tensor, declared: frozenset[str]) -> str:
@@ -177,10 +178,10 @@ def arena_of(tensor: Tensor, declared: frozenset[str]) -> str:
 
 
 def write_in_place(run: Run, groups: Groups, ranges: Ranges, offset: dict[str, int]) -> dict[str, int]:
-    """Join each in-place output to its input's storage, at the same offset, and return the deaths.
+    """Join each in-place output to its input's storage, at the input's offset; return tensor → death.
 
-    An input that is overwritten at step k dies at k. Updates ``offset``. Raises ``InvalidIrShapes``
-    (``in_place_denied``).
+    An input that is overwritten at step k dies at k. Updates ``groups`` and ``offset``. Raises ``InvalidIrShapes``
+    (reason ``in_place_denied``).
     """
     death = dict(ranges.death)
     overwritten: set[tuple[int, str]] = set()
@@ -198,7 +199,7 @@ def write_in_place(run: Run, groups: Groups, ranges: Ranges, offset: dict[str, i
         is_older = groups.leader(x) != groups.leader(y) and any(began[m] < step for m in groups.members(y) if m != y)
         conditions = {
             # alias_group_refcount == 1: no other member of x's storage is live, and no member of y's storage is older.
-            # One input is overwritten by one output, and the other way round.
+            # At one step, an output overwrites one input, and an input is overwritten by one output.
             "refcount": is_shared or is_older or not overwritten.isdisjoint({(step, x), (step, y)}),
             "saved_for_backward": x in ranges.saved,
             "read_later": ranges.last_read[x] > step,

@@ -1,7 +1,7 @@
-"""The timeline of a graph under a mode and a preset, by contract §1 and §2.
+"""Compute the steps of a graph under a mode and a preset, as contract §1 and §2 word them.
 
-A :class:`Run` is the graph as executed, with the synthesised backward pass and the recomputing nodes, and its steps.
-The order is the given one, or topological with ties by id.
+A :class:`Run` is the graph as executed (with synthesised backward nodes and recomputing nodes) and the node of each
+step. The order of the caller is used, else the order of the graph, else a topological order with ties by id.
 """
 
 from collections.abc import Mapping, Sequence
@@ -208,10 +208,10 @@ def _by_default(waits_for: Mapping[str, set[str]]) -> list[str]:
             if missing[follower] == 0:
                 heappush(ready, (follower.encode(), follower))
     if len(order) < len(waits_for):
-        left = set(waits_for) - set(order)
-        on_cycles = nodes_on_cycles((node_id, source) for node_id in left for source in waits_for[node_id] & left)
-        stuck = min(on_cycles, key=str.encode)
-        raise LivenessCycle(f"{stuck} depends on itself.", node_id=stuck)
+        waiting = set(waits_for) - set(order)
+        edges = ((node_id, source) for node_id in waiting for source in waits_for[node_id] & waiting)
+        first = min(nodes_on_cycles(edges), key=str.encode)
+        raise LivenessCycle(f"{first} depends on itself.", node_id=first)
     return order
 
 

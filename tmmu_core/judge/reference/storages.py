@@ -1,4 +1,4 @@
-"""Live ranges of tensors before in-place reuse, and storages: tensors that share bytes (contract §1–§3)."""
+"""Compute live ranges without in-place reuse, and join tensors that share bytes to storages (contract §1–§3)."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -34,8 +34,8 @@ def ranges_of(run: Run) -> Ranges:
     saved = frozenset([*marked, *(run.root[name] for name in marked)]) & birth.keys()  # saving a view saves its root
     death: dict[str, int] = {}
     for name, born in birth.items():
-        held = run.mode == "forward" and name in saved  # mode forward holds saved tensors to T
-        if run.tensors[name].persistent or name in run.outputs or held:
+        is_kept = run.mode == "forward" and name in saved  # in mode forward, a saved tensor is live to T
+        if run.tensors[name].persistent or name in run.outputs or is_kept:
             death[name] = run.end
         else:  # last read at step k, without in-place reuse: k + 1; dead tensor: [b, b + 1), never empty
             death[name] = last_read.get(name, born) + 1
@@ -113,13 +113,13 @@ def join_views_and_alias_groups(run: Run, groups: Groups) -> None:
         if run.root[name] not in names:  # its address is base + byte_offset, but the base has no address
             producer = next((node.node_id for node in run.graph.nodes if name in node.outputs), "")
             refuse("view_of_nothing", tensor=name, node_id=producer)
-    representative: dict[str, str] = {}
+    first_of_group: dict[str, str] = {}
     for name in names:
         tensor = run.tensors[name]
         if tensor.view is not None:
             groups.join(name, run.root[name])
         if tensor.alias_group_id is not None:
-            groups.join(name, representative.setdefault(tensor.alias_group_id, name))
+            groups.join(name, first_of_group.setdefault(tensor.alias_group_id, name))
 
 
 def first_born(run: Run, birth: Mapping[str, int], members: Iterable[str]) -> str:

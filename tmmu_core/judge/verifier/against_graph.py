@@ -65,7 +65,7 @@ def _lives(plan: Plan, graph: Graph, dims: Mapping[str, int] | None) -> Lives:
 
 
 def _point(plan: Plan, graph: Graph) -> dict[str, int]:
-    """Return the values of the named dimensions, from the plan's shapes."""
+    """Return named dimension → size, from the shapes of the plan."""
     point: dict[str, int] = {}
     for tensor in graph.tensors:
         row = plan.row_of.get(tensor.id)
@@ -94,7 +94,7 @@ def check_graph(plan: Plan, graph: Graph, lives: Lives, cut_from: bytes | None =
 
 def check_tensors(plan: Plan, lives: Lives) -> Iterator[Finding]:
     """Check rules ``tensors``, ``arena`` and ``live_range``: one row per tensor, with the properties in the graph."""
-    run, death = lives.run, {**lives.unhanded_death, **{x: step for step, x, _ in plan.handoffs}}
+    run, death = lives.run, {**lives.death_without_reuse, **{x: step for step, x, _ in plan.handoffs}}
     for name in lives.birth:
         if name not in plan.row_of:
             yield error("tensors", f'"{name}" is in the timeline but has no row.', tensor=name)
@@ -123,7 +123,7 @@ def check_tensors(plan: Plan, lives: Lives) -> Iterator[Finding]:
 def check_accesses(plan: Plan, lives: Lives) -> Iterator[Finding]:
     """Check rule ``dead_access`` at every step. Reads precede writes, so a reused input may be read at its death."""
     run, row_of = lives.run, plan.row_of
-    handed = {(step, x) for step, x, _ in plan.handoffs}
+    reused = {(step, x) for step, x, _ in plan.handoffs}
     for step in range(run.steps):
         node = run.node_at(step)
         reads, writes = (node.inputs, node.outputs) if node else ((), run.graph.inputs)
@@ -134,11 +134,11 @@ def check_accesses(plan: Plan, lives: Lives) -> Iterator[Finding]:
                 continue
             birth, death = int(plan.birth[row]), int(plan.death[row])
             if verb == "writes":  # a persistent tensor may be written at any step
-                fine = birth == step or run.tensors[name].persistent
+                is_live = birth == step or run.tensors[name].persistent
             else:
-                dies_here = death == step and ((step, name) in handed or name in overwritten)
-                fine = birth <= step < death or dies_here
-            if not fine:
+                dies_here = death == step and ((step, name) in reused or name in overwritten)
+                is_live = birth <= step < death or dies_here
+            if not is_live:
                 what = f'"{run.node_name(step)}" {verb} "{name}" at step {step}'
                 yield error("dead_access", f"{what}; its live range is [{birth}, {death}).", tensor=name, step=step)
 
@@ -180,10 +180,10 @@ def check_addresses(plan: Plan, lives: Lives) -> Iterator[Finding]:
 def check_must_not_alias(plan: Plan, lives: Lives) -> Iterator[Finding]:
     """Check rule ``must_not_alias``, also for storages with disjoint live ranges."""
     rows: dict[str, list[int]] = {}
-    for name, row in plan.row_of.items() if lives.apart else ():
+    for name, row in plan.row_of.items() if lives.must_not_alias else ():
         if name in lives.storage_of:
             rows.setdefault(lives.storage_of[name], []).append(row)
-    for a, b in sorted({tuple(sorted(pair)) for pair in lives.apart}):
+    for a, b in sorted({tuple(sorted(pair)) for pair in lives.must_not_alias}):
         if a not in rows or b not in rows or plan.arena[rows[a][0]] != plan.arena[rows[b][0]]:
             continue
         low = max(min(int(plan.offset[r]) for r in side) for side in (rows[a], rows[b]))
@@ -218,7 +218,7 @@ def check_retention(plan: Plan, lives: Lives) -> Iterator[Finding]:
         forward = [step for step in steps if (node := run.node_at(step)) is not None and node.phase == "forward"]
         if root in last:
             last[root] = max([last[root], *forward])
-    handed_out = {run.root[name] for name in run.graph.outputs}
+    output_roots = {run.root[name] for name in run.graph.outputs}
     held_until: dict[str, int] = {}
     for name, number in plan.row_of.items():
         root = run.root.get(name, name)
@@ -229,7 +229,7 @@ def check_retention(plan: Plan, lives: Lives) -> Iterator[Finding]:
         if row is not None and tensor.role == "activation" and tensor.view is None:
             size = int(plan.size[row])
             activations += size
-            kept += size if held_until[name] > used + 1 and name not in handed_out else 0
+            kept += size if held_until[name] > used + 1 and name not in output_roots else 0
     for what, counted in (("activation_bytes", activations), ("activation_bytes_retained", kept)):
         if plan.metrics.get(what, counted) != counted:
             yield error("retention", f"metrics: {what} is {plan.metrics[what]}; the graph gives {counted}.")

@@ -1,8 +1,8 @@
-"""Lower bounds recomputed from a plan's rows, and the status that they support.
+"""Recompute the lower bounds of a plan from its rows, and the status (optimal, claimed …) that they prove.
 
-A plan file may state any lower bound and any search proof. Only bounds that follow from the rows are used: the peak
-live bytes, the largest storage, and the witness of the file where its storages cannot share bytes. With the graph,
-live ranges and must_not_alias pairs come from the graph.
+A plan file may state any lower bound and any search proof, so only these bounds count: the peak live bytes, the largest
+storage, and the file's witness if its storages cannot share bytes. With the graph, live ranges and must_not_alias pairs
+come from the graph.
 """
 
 from collections.abc import Iterator
@@ -35,8 +35,8 @@ class Blocks:
     names: tuple[str, ...]
     parts: dict[str, list[int]]
     """Name in a witness → its storages: one, or one per live part."""
-    apart: frozenset[tuple[str, str]] = frozenset()
-    sharing: frozenset[int] = frozenset()
+    must_not_alias: frozenset[tuple[str, str]] = frozenset()
+    sharing_arenas: frozenset[int] = frozenset()
     """Arenas with storages that may share bytes although their live ranges overlap (temporal exclusions)."""
 
     def alive(self, here: I64, step: int) -> list[int]:
@@ -45,9 +45,9 @@ class Blocks:
         return found
 
     def conflict(self, a: int, b: int) -> bool:
-        """Return whether the two cannot share a byte."""
+        """Return whether two storages cannot share a byte."""
         together = self.birth[a] < self.death[b] and self.birth[b] < self.death[a]
-        return bool(together) or (self.names[a], self.names[b]) in self.apart
+        return bool(together) or (self.names[a], self.names[b]) in self.must_not_alias
 
 
 def _blocks_of_rows(facts: PlanFacts) -> Blocks:
@@ -59,10 +59,10 @@ def _blocks_of_rows(facts: PlanFacts) -> Blocks:
             parts.setdefault(name, []).append(storage)
     names = tuple([facts.name(k) for k in range(facts.storages)])
     terms = plan.constraints or Constraints()
-    apart = frozenset([pair for a, b in terms.separations for pair in ((a, b), (b, a))])
+    separated = frozenset([pair for a, b in terms.separations for pair in ((a, b), (b, a))])
     columns = (facts.birth, facts.death, facts.size, facts.alignment, facts.arena)
     excluded = {storage for pair in terms.exclusions for name in pair for storage in parts.get(name, ())}
-    return Blocks(*columns, names, parts, apart, frozenset([int(facts.arena[storage]) for storage in excluded]))
+    return Blocks(*columns, names, parts, separated, frozenset([int(facts.arena[storage]) for storage in excluded]))
 
 
 def _blocks_of_graph(plan: Plan, lives: Lives, *, configured: bool) -> Blocks:
@@ -81,7 +81,7 @@ def _blocks_of_graph(plan: Plan, lives: Lives, *, configured: bool) -> Blocks:
         np.array(arena, np.int32),
         tuple([storage.name for storage in found]),
         {storage.name: [k] for k, storage in enumerate(found)},
-        lives.apart,
+        lives.must_not_alias,
     )
 
 
@@ -94,17 +94,17 @@ def certificates(facts: PlanFacts, lives: Lives | None = None, *, configured: bo
     if lives is None or plan.own_arenas:
         blocks = _blocks_of_rows(facts)
         if lives is not None:  # in-place reuse depends on the planner's arenas
-            blocks = replace(blocks, apart=lives.apart)
+            blocks = replace(blocks, must_not_alias=lives.must_not_alias)
     else:
         blocks = _blocks_of_graph(plan, lives, configured=configured)
     costs = CostBounds(plan)
     found = []
     for number, arena in enumerate(plan.arenas):
         here = np.flatnonzero(blocks.arena == number)
-        # The largest storage may have no live step in a problem with gaps.
+        # In a problem with gaps, the largest storage may have no live step, and so not count in the peak.
         largest = [int(here[np.argmax(blocks.size[here])])] if len(here) else []
         bounds = [_disjoint_bound(blocks, largest, -1)]
-        if number not in blocks.sharing:
+        if number not in blocks.sharing_arenas:
             peak, _ = live_peak(blocks.birth[here], blocks.death[here], blocks.size[here])
             bounds = [
                 _of_witness(blocks, here, arena),
@@ -152,7 +152,7 @@ def _certificate(arena: ArenaSummary, *bounds: Bound, cost_bound: int = 0) -> Ce
     best = max(bounds)[0]
     bound = min(best, claim if arena.status == CLAIMED else arena.bound_bytes)
     _, witness, step = next((each for each in bounds if each[0] == bound), (bound, (), -1))
-    if claim > bound:  # keep the witness of the file: with the graph it may suffice
+    if claim > bound:  # keep the witness of the file: with the graph it may prove the claim
         witness, step = (arena.witness, arena.witness_step) if arena.witness else (witness, step)
         status = INCOMPLETE if arena.status == INCOMPLETE else CLAIMED
         return Certificate(arena.name, status, bound, claim, witness, step, cost)
@@ -166,17 +166,22 @@ def _certificate(arena: ArenaSummary, *bounds: Bound, cost_bound: int = 0) -> Ce
 
 
 def _of_witness(blocks: Blocks, here: I64, arena: ArenaSummary) -> Bound:
-    """Return the bound of the file's witness: storages live at its step, and storages in conflict with all of these."""
-    among, step = set(here.tolist()), arena.witness_step
+    """Return the bound of the file's witness.
+
+    It counts the storages that are live at the step of the witness, and storages that conflict with all of them.
+    """
+    in_arena, step = set(here.tolist()), arena.witness_step
     alive = set(blocks.alive(here, step))
     chosen: dict[str, int] = {}
-    left: list[str] = []
+    not_live: list[str] = []
     for name in dict.fromkeys(arena.witness):
-        own = [block for block in blocks.parts.get(name, ()) if block in alive]
-        chosen |= {name: own[0]} if own else {}
-        left += [] if own else [name]
-    for name in left if blocks.apart else ():
-        for block in among.intersection(blocks.parts.get(name, ())):
+        live_block = next((block for block in blocks.parts.get(name, ()) if block in alive), None)
+        if live_block is None:
+            not_live.append(name)
+        else:
+            chosen[name] = live_block
+    for name in not_live if blocks.must_not_alias else ():
+        for block in in_arena.intersection(blocks.parts.get(name, ())):
             if all(blocks.conflict(block, other) for other in chosen.values()):
                 chosen[name] = block
     bound, _, at = _disjoint_bound(blocks, list(set(chosen.values())), step)  # two names may be parts of one tensor

@@ -1,4 +1,4 @@
-"""Check each row, alignments, the reasons for shared storages, and that no two storages overlap."""
+"""Check rows and alignments, why rows share a storage, and that no two live storages share a byte."""
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
@@ -193,25 +193,25 @@ def _boxes(facts: PlanFacts, storages: list[int]) -> tuple[list[Box], list[int]]
 def overlapping(boxes: Sequence[Box]) -> Iterator[tuple[int, int]]:
     """Yield pairs (earlier, later) of boxes that overlap; empty if and only if no two boxes do.
 
-    A sweep over time keeps the bytes in use as disjoint intervals, sorted by start. A box that overlaps one of them is
-    reported and not added, so not all pairs are found. Empty boxes are ignored. O(n log n) comparisons without
-    overlaps.
+    A sweep over time keeps the bytes in use as disjoint intervals, sorted by start. A box that overlaps an interval is
+    reported and not added, so not all pairs are found. Empty boxes are ignored. O(n log n) comparisons if no boxes
+    overlap.
     """
     solid = [i for i, (birth, death, start, end) in enumerate(boxes) if birth < death and start < end]
     events = [(boxes[i][1], 0, i) for i in solid] + [(boxes[i][0], 1, i) for i in solid]
     events.sort()  # at one step, ends sort before begins
     in_use: list[tuple[int, int, int]] = []  # (start, end, box)
-    inside: set[int] = set()
+    added: set[int] = set()
     for _, begins, i in events:
         _, _, start, end = boxes[i]
         if begins:
             at = bisect_left(in_use, (start,))
             first = at - 1 if at and in_use[at - 1][1] > start else at
-            met = in_use[first : bisect_left(in_use, (end,), lo=at)]
-            if met:
-                yield from ((other, i) for _, _, other in met)
+            overlapped = in_use[first : bisect_left(in_use, (end,), lo=at)]
+            if overlapped:
+                yield from ((other, i) for _, _, other in overlapped)
             else:
                 in_use.insert(at, (start, end, i))
-                inside.add(i)
-        elif i in inside:
+                added.add(i)
+        elif i in added:
             del in_use[bisect_left(in_use, (start, end, i))]

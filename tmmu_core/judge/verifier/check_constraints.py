@@ -1,4 +1,8 @@
-"""Check the constraints of a plan and recompute its reuse cost from the rows (contract §12, "Reuse costs")."""
+"""Check the constraints of a plan, its reuse cost, and the lower bound of this cost (contract §12, "Reuse costs").
+
+A plan states groups of tensors as witness of its lower bound. :class:`CostBounds` recomputes the bound of each group,
+by counting cells of memory or by trying all offsets, whichever is larger.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -100,6 +104,7 @@ def _share(plan: Plan, rows: dict[str, list[int]], first: str, second: str) -> b
 MOST_OFFSETS = 300
 """Maximum number of offsets, over all tensors of a group, for a search."""
 MOST_NODES = 40_000
+"""Maximum number of placements that a search tries."""
 MOST_CELLS = 10**6
 """Maximum number of cells in which reserved bytes are counted."""
 HARD = inf
@@ -111,7 +116,7 @@ Edges = dict[tuple[int, int], list[tuple[int, int, float]]]
 
 @dataclass(frozen=True)
 class Unit:
-    """Tensors at one offset."""
+    """Tensors that are colocated: they have one offset."""
 
     names: tuple[str, ...]
     sizes: tuple[int, ...]
@@ -148,10 +153,10 @@ class CostBounds:
             units = list({unit.names: unit for name in names if (unit := self._unit(name, number))}.values())
             edges: Edges = {}
             for i, j in combinations(range(len(units)), 2):
-                if between := self._between(units[i], units[j]):
-                    edges[i, j], edges[j, i] = between, [(theirs, mine, cost) for mine, theirs, cost in between]
+                if costs := self._pair_costs(units[i], units[j]):
+                    edges[i, j], edges[j, i] = costs, [(theirs, mine, cost) for mine, theirs, cost in costs]
             limits = arena.capacity_bytes, reserved
-            found += max(counted(units, edges, *limits), searched(units, edges, *limits))
+            found += max(bound_by_counting(units, edges, *limits), bound_by_search(units, edges, *limits))
         for first, second in map(sorted, self.penalties):
             rows = [row for name in (first, second) for row in self.rows.get(name, ())]
             here = all(self.plan.arena[row] == number and self.plan.size[row] for row in rows)
@@ -179,7 +184,8 @@ class CostBounds:
             grew, names = not joined <= names, names | joined
         return names
 
-    def _between(self, a: Unit, b: Unit) -> list[tuple[int, int, float]]:
+    def _pair_costs(self, a: Unit, b: Unit) -> list[tuple[int, int, float]]:
+        """Return ``(bytes in a, bytes in b, cost)`` of each pair of tensors with a cost; each penalty counts once."""
         found: list[tuple[int, int, float]] = []
         birth, death = self.plan.birth, self.plan.death
         for (x, mine), (y, theirs) in product(zip(a.names, a.sizes, strict=True), zip(b.names, b.sizes, strict=True)):
@@ -196,10 +202,11 @@ class CostBounds:
         return found
 
 
-def counted(units: list[Unit], edges: Edges, capacity: int, reserved: tuple[tuple[int, int], ...]) -> int:
+def bound_by_counting(units: list[Unit], edges: Edges, capacity: int, reserved: tuple[tuple[int, int], ...]) -> int:
     """Return a lower bound of the cost by counting cells; 0 if two units may share bytes at no cost.
 
-    Offsets rounded down to whole cells of ``cell`` bytes, the greatest common divisor, keep every constraint.
+    A cell has the size of the greatest common divisor of all sizes. If the units have more cells than the memory, some
+    cells have several units, and each pair of these units costs at least its penalty per shared cell.
     """
     costs = {
         (i, j): sum(cost for mine, theirs, cost in between if (mine, theirs) == (units[i].size, units[j].size))
@@ -230,7 +237,7 @@ def counted(units: list[Unit], edges: Edges, capacity: int, reserved: tuple[tupl
     return ceil(cost)
 
 
-def searched(units: list[Unit], edges: Edges, capacity: int, reserved: tuple[tuple[int, int], ...]) -> int:
+def bound_by_search(units: list[Unit], edges: Edges, capacity: int, reserved: tuple[tuple[int, int], ...]) -> int:
     """Return the least cost by trying all offsets, at most the cost in the plan; 0 if that takes too long."""
     offsets = _offsets(units, edges, capacity, reserved)
     least = sum(_paid(edges, i, j, units[i].offset, units[j].offset) for i, j in edges if i < j)

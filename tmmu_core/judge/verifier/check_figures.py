@@ -1,4 +1,4 @@
-"""Check the figures of arenas, totals, metrics and certificates against the rows and each other."""
+"""Check the figures that a plan states (arenas, totals, metrics, certificates) against its rows and each other."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -116,7 +116,7 @@ def check_metrics(plan: Plan) -> Iterator[Finding]:
     if isinstance(totals, dict):
         counted["peak_live_bytes"] = totals.get("peak_live_bytes")
     yield from _different("metrics", stated, {what: number for what, number in counted.items() if what in stated})
-    # Older files subtracted after the division, which may differ in the last bit.
+    # Files of an older version have 1 − part / whole, which may differ in the last bit.
     for what, part, whole in (
         ("memory_reuse_ratio", storages - slots, storages),
         ("internal_fragmentation_ratio", extent - peaks, extent),
@@ -174,10 +174,10 @@ def _witness_problems(facts: PlanFacts, number: int, arena: ArenaSummary) -> Ite
 
 
 def disjoint_bound(sizes: list[int], grids: list[int]) -> int:
-    """Return a lower bound in bytes of blocks side by side, each at a multiple of its alignment.
+    """Return a lower bound in bytes of disjoint blocks, each at a multiple of its alignment.
 
-    All blocks but the last take whole multiples; the last one is the block with the most padding. Blocks of a coarse
-    alignment may give a larger bound without the other blocks, so each alignment is tried.
+    Every block but the highest takes a whole multiple of the alignment; the block with the most padding is taken as the
+    highest. Blocks of a large alignment alone may give a larger bound than all blocks, so each alignment is tried.
     """
     most = 0
     for step in sorted(set(grids)):

@@ -40,8 +40,8 @@ def check_slots(facts: PlanFacts) -> Iterator[Finding]:
 def check_slot_offsets(facts: PlanFacts, lives: Lives | None) -> Iterator[Finding]:
     """Check rule ``slot_offset``: ``offset_{k+1} = align_up(offset_k + slot_size_k, align_{k+1})``.
 
-    The alignment of each storage comes from the graph (``lives``), or without it from the rows. The row of a view may
-    have the alignment of the view or of its dtype: both are accepted.
+    The alignment of each storage comes from the graph (``lives``), or without a graph from the rows. The row of a view
+    may have the alignment of the view or of its dtype, so offsets for either alignment are accepted.
     """
     plan, slots = facts.plan, facts.slots
     possible = _grids(facts, lives)
@@ -56,7 +56,7 @@ def check_slot_offsets(facts: PlanFacts, lives: Lives | None) -> Iterator[Findin
 
 
 def _grids(facts: PlanFacts, lives: Lives | None) -> list[U64]:
-    """Return the alignment of each slot: one column with ``lives``, else two possible ones."""
+    """Return the alignment of each slot as a column; without ``lives``, two possible columns."""
     plan, slots = facts.plan, facts.slots
     floor = np.array([max(arena.alignment_bytes, 1) for arena in plan.arenas], np.uint64)[slots.arena]
     if lives is not None:
@@ -94,7 +94,7 @@ def check_numbering(facts: PlanFacts) -> Iterator[Finding]:
         if not is_part or (facts.start[s], facts.size[s]) != (facts.start[opener], facts.size[opener]):
             message = f'"{name}" and "{facts.name(opener)}" have one number but are different storages.'
             yield error("numbering", message, tensor=name, other=facts.name(opener), arena=facts.arena_name(s))
-    # Slots are in the order of their numbers, which must be that of these keys.
+    # The slot numbers must rise with (offset, birth, id) in each arena.
     expected = np.lexsort((facts.first_row[first], facts.birth[first], facts.start[first], facts.slots.arena))
     place = np.argsort(expected)
     for k in np.flatnonzero((place[1:] < place[:-1]) & (facts.slots.arena[1:] == facts.slots.arena[:-1])).tolist():
@@ -130,7 +130,9 @@ def check_slot_counts(facts: PlanFacts, lives: Lives | None) -> Iterator[Finding
     More slots are allowed only with must_not_alias pairs (warning ``slots_over_optimal``), which are in the graph.
     """
     plan = facts.plan
-    with_pairs = None if lives is None else {lives.storages[name].arena for pair in lives.apart for name in pair}
+    with_pairs = (
+        None if lives is None else {lives.storages[name].arena for pair in lives.must_not_alias for name in pair}
+    )
     for number, arena in enumerate(plan.arenas):
         slots, live = int((facts.slots.arena == number).sum()), facts.max_live(number, facts.death)
         message = f"{arena.name} has {slots} slots, but at most {live} storages are live together"

@@ -1,4 +1,4 @@
-"""Columns per storage and per slot, computed from the rows of a plan. Near-linear."""
+"""Group the rows of a plan by storage and by slot, for the checks of the verifier. Near-linear."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -27,17 +27,19 @@ class Slots:
 
 
 class PlanFacts:
-    """Columns per storage number; the plan's columns must pass ``check_columns``.
+    """The storages of a plan as columns by storage number. The plan must pass ``check_columns``.
 
-    ``birth``, ``death``, ``start``, ``stop``, ``size``, ``alignment`` are the hulls of the storage's rows in time and
-    bytes. ``first_row`` is the row that names the storage: the earliest birth, bases before views, then by id.
-    ``arena`` and ``slot`` are those of this row. ``by_slot`` lists the storages by (arena, slot, birth, start);
-    ``opens_slot``, in that order, marks the first of each slot; ``slot_of`` is the row of ``slots``. ``end`` is the
-    death of a storage that is live in all steps, ``is_view`` a column of the rows.
+    * ``birth``, ``death`` (steps), ``start``, ``stop``, ``size`` (bytes): the hull of the storage's rows;
+      ``alignment``: the greatest of its rows.
+    * ``first_row``: the row that names the storage (earliest birth, bases before views, then by id); ``arena`` and
+      ``slot``: the values of this row.
+    * ``by_slot``: the storages sorted by (arena, slot, birth, start); ``opens_slot``: whether an entry of ``by_slot``
+      is the first of its slot; ``slot_of``: per storage, the row of ``slots``.
+    * ``end``: the death of a storage that is live in all steps; ``is_view``: whether a row is a view.
     """
 
     def __init__(self, plan: Plan) -> None:
-        self.plan, self.end = plan, max(plan.steps, 1)
+        self.plan, self.end = plan, plan.end
         owner = plan.storage
         count = self.storages = int(owner.max(initial=-1)) + 1
         self.birth: I64 = _hull(np.minimum, np.full(count, self.end, np.int64), owner, plan.birth)
@@ -72,7 +74,7 @@ class PlanFacts:
 
     @cached_property
     def slots_meet(self) -> Mask:
-        """Whether a slot starts before the end of the slot below it, per slot."""
+        """Per slot, whether it starts before the end of the slot at the next lower offset."""
         slots = self.slots
         space = np.zeros_like(slots.arena) if self.plan.places == "sparse" else slots.arena
         order = np.lexsort((slots.number, slots.start, space))
@@ -95,7 +97,7 @@ class PlanFacts:
 
     @cached_property
     def read_until(self) -> I64:
-        """The step after the last read, per storage: a storage that is reused in place at step k is read at k."""
+        """Per storage, the step after its last read. A storage that is reused in place at step k is read at k."""
         held = self.death.copy()
         for giver, (step, _) in self.granted.items():
             held[giver] = max(int(held[giver]), min(step + 1, self.end))
@@ -103,9 +105,9 @@ class PlanFacts:
 
     @cached_property
     def held_until(self) -> I64:
-        """The step after the last one at which the storage owns its bytes.
+        """Per storage, the step from which another storage may have its bytes.
 
-        This is ``read_until``, except for a storage whose bytes another one takes over.
+        This is ``read_until``, or the step of the reuse if another storage takes over its bytes.
         """
         held = self.read_until.copy()
         for giver, (step, taker) in self.granted.items():

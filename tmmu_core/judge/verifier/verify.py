@@ -1,7 +1,7 @@
-"""Verify a plan, from any planner or file (contract §1, §3, §4, §6; TMMU v2 I.E).
+"""Verify a plan of any planner or file (contract §1, §3, §4, §6; TMMU v2 I.E).
 
-Without the graph the plan is checked against itself: no two storages overlap, offsets are aligned and inside the arena,
-and slots, figures and hashes follow from the rows. With the graph (:mod:`.against_graph`) live ranges, sharing,
+Without the graph, only the plan is checked: no two live storages share a byte, offsets are aligned and inside the
+arena, and slots, figures and hashes follow from the rows. With the graph (:mod:`.against_graph`), live ranges, sharing,
 in-place reuse and every access are checked too. Near-linear in rows.
 """
 
@@ -14,7 +14,7 @@ import numpy as np
 from tmmu_core.base.errors import U64_MAX
 from tmmu_core.graph.model import Arena, Graph
 from tmmu_core.judge.canonical_hashes import arena_config_object, hash_of, layout_hash, order_hash, plan_hash
-from tmmu_core.judge.finding import Finding, Verdict, error, shortened, warning
+from tmmu_core.judge.finding import Finding, Verdict, error, limited, warning
 from tmmu_core.judge.verifier import against_graph
 from tmmu_core.judge.verifier.against_graph import INVALID_GRAPH, OWN_ARENAS
 from tmmu_core.judge.verifier.certificates import certificates
@@ -96,8 +96,8 @@ def verify_plan(
     if broken:
         # The other rules need valid columns.
         first_rules = ("columns", "range")
-        rest = tuple((rule, "its columns are invalid") for rule in RULES if rule not in first_rules)
-        return Verdict(shortened(broken), first_rules, rest)
+        left_out_rules = tuple((rule, "its columns are invalid") for rule in RULES if rule not in first_rules)
+        return Verdict(limited(broken), first_rules, left_out_rules)
     facts = PlanFacts(plan)
     of_facts = (check_rows, check_alignment, check_arenas, check_storages, check_overlap, check_slots, check_handoffs)
     findings = [finding for check in of_facts for finding in check(facts)]
@@ -130,7 +130,7 @@ def verify_plan(
         left_out["certificate"] = f"the bound of {', '.join(claimed)} was not recomputed"
     checked = tuple(rule for rule in RULES if rule not in left_out)
     return Verdict(
-        shortened(findings),
+        limited(findings),
         checked,
         tuple((rule, left_out[rule]) for rule in RULES if rule in left_out),
         found,
@@ -139,7 +139,7 @@ def verify_plan(
 
 
 def _configuration(plan: Plan, arenas: Arenas | None) -> tuple[Arenas | None, dict[str, str]]:
-    """Return the arena configuration to check, if known, and the rules that it leaves out, with the reason."""
+    """Return ``(arena configuration, left out)``: ``None`` if it is not known; rule → why it is not checked."""
     if plan.own_arenas:
         return None, {"configuration": OWN_ARENAS}
     if plan.arena_config_hash == hash_of({}):
@@ -186,8 +186,7 @@ def check_columns(plan: Plan) -> Iterator[Finding]:
         yield error("columns", "the storages are not numbered 0, 1, 2, ….")
     for i in np.flatnonzero((plan.logical_slot < 0) | (plan.generation < 0)).tolist():
         yield error("columns", f'"{ids[i]}" has a negative slot or generation.', tensor=ids[i])
-    end = max(plan.steps, 1)
-    for i in np.flatnonzero((plan.birth < 0) | (plan.birth >= plan.death) | (plan.death > end)).tolist():
+    for i in np.flatnonzero((plan.birth < 0) | (plan.birth >= plan.death) | (plan.death > plan.end)).tolist():
         message = f'"{ids[i]}" has the live range [{plan.birth[i]}, {plan.death[i]}) of {plan.steps} steps.'
         yield error("range", message, tensor=ids[i], step=int(plan.birth[i]))
     for i in np.flatnonzero(plan.offset > np.uint64(U64_MAX) - plan.size).tolist():
@@ -204,17 +203,17 @@ def check_handoffs(facts: PlanFacts) -> Iterator[Finding]:
     """Check rule ``handoff``: the plan's list of in-place reuse against its rows."""
     plan = facts.plan
     disjoint = not facts.slots_meet.any()
-    gave: set[str] = set()
-    took: set[str] = set()
+    reused: set[str] = set()
+    outputs: set[str] = set()
     for (step, x, y), taken in zip(plan.handoffs, plan.taken, strict=True):
         what, problems = f'the reuse of "{x}" by "{y}" at step {step}', []
         if x not in plan.row_of or y not in plan.row_of:
             yield error("handoff", f"{what} names a tensor without a row.", tensor=x, other=y, step=step)
             continue
-        if x in gave or y in took:
+        if x in reused or y in outputs:
             problems.append("repeats the input or the output of an earlier reuse")
-        gave.add(x)
-        took.add(y)
+        reused.add(x)
+        outputs.add(y)
         i, j = plan.row_of[x], plan.row_of[y]
         a, b = int(plan.storage[i]), int(plan.storage[j])
         if {plan.death[i], facts.death[a], plan.birth[j], facts.birth[b]} != {step}:
@@ -224,10 +223,10 @@ def check_handoffs(facts: PlanFacts) -> Iterator[Finding]:
         if plan.arena[i] != plan.arena[j]:
             problems.append("is between two arenas")
         # Where slots overlap, the reusing storage must have the offset of the reused storage.
-        here = facts.takes_over(a, b)
-        if plan.places == "bytes" and not disjoint and not here:
+        is_at_one_offset = facts.takes_over(a, b)
+        if plan.places == "bytes" and not disjoint and not is_at_one_offset:
             problems.append("is between two offsets")
-        if taken != here:
+        if taken != is_at_one_offset:
             problems.append(f"is marked as {'taken' if taken else 'not taken'}, which is wrong")
         for problem in problems:
             yield error("handoff", f"{what} {problem}.", tensor=x, other=y, step=step)
@@ -274,9 +273,9 @@ _ARENA_FIELDS = ("capacity_bytes", "alignment_bytes", "page_size")
 
 
 def declared_configuration(plan: Plan) -> dict[str, dict[str, int]] | None:
-    """Return the configuration that the plan's arenas declare; ``None`` if none reproduces its hash.
+    """Return a configuration with the values of the plan's arenas and the hash of the plan; ``None`` if there is none.
 
-    A configuration file may contain a field for all arenas, for none, or only where the value is not the default.
+    A configuration file may contain a field for all arenas, for no arena, or for values that are not the default.
     """
     default = Arena()
     for forms in product(("changed", "all", "none"), repeat=len(_ARENA_FIELDS)):

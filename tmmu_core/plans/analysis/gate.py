@@ -63,7 +63,7 @@ def gate(plan: Plan, limits: Sequence[Limit], before: Plan | None = None) -> tup
     return tuple([check for limit in limits for check in _checks(plan, limit, before)])
 
 
-def in_common(plan: Plan, before: Plan) -> int:
+def common_tensors(plan: Plan, before: Plan) -> int:
     """Return the number of tensor ids that are in both plans."""
     return len(before.row_of.keys() & plan.row_of.keys())
 

@@ -11,7 +11,7 @@ from itertools import zip_longest
 import numpy as np
 
 from tmmu_core.planners.columns import free_gap
-from tmmu_core.plans.figures.live_bytes import PlanStorages, by_birth, moments, storages_of
+from tmmu_core.plans.figures.live_bytes import PlanStorages, by_birth, storages_of
 from tmmu_core.plans.model import Plan
 
 
@@ -158,7 +158,7 @@ def ghost(plan: Plan, tensor_id: str, offset: int, birth: int | None = None) -> 
     s = storages_of(plan)
     me = int(plan.storage[plan.row_of[tensor_id]])
     life = int(s.death[me] - s.birth[me])
-    birth = int(s.birth[me]) if birth is None else max(0, min(birth, moments(plan) - life))
+    birth = int(s.birth[me]) if birth is None else max(0, min(birth, plan.end - life))
     offset = max(0, offset)
     end = offset + int(s.size[me])
     others = s.arena == s.arena[me]

@@ -59,7 +59,7 @@ def peak_and_count(birth: I64, death: I64, size: U64, steps: int) -> tuple[int, 
     return most, int(np.cumsum((births - deaths)[: len(points)]).max(initial=0))
 
 
-def peak_together(birth: I64, death: I64, size: U64, steps: int) -> tuple[int, int]:
+def peak_of_ranges(birth: I64, death: I64, size: U64, steps: int) -> tuple[int, int]:
     """Return ``(step, bytes)``: the first step at which the most bytes of the ranges ``[birth, death)`` are in use."""
     points = CurvePoints.of(birth, death, steps)
     point, most = peak_of(_curve(points.birth, points.death, size, len(points)))  # may exceed 64 bits
@@ -138,11 +138,6 @@ class PlanStorages:
         return len(self.head)
 
 
-def moments(plan: Plan) -> int:
-    """Return the number of steps of a plan, at least 1."""
-    return max(1, plan.steps)
-
-
 _STORAGES: WeakKeyDictionary[Plan, PlanStorages] = WeakKeyDictionary()
 
 
@@ -166,7 +161,7 @@ def _grouped(plan: Plan) -> PlanStorages:
     end = _gathered(np.maximum, 0, of, plan.offset + plan.size, n)
     is_start = plan.offset == offset[of]
     alignment = _gathered(np.maximum, 1, of[is_start], plan.alignment[is_start], n)
-    birth = np.clip(birth, 0, moments(plan))
+    birth = np.clip(birth, 0, plan.end)
     arena, slot = plan.arena[head], plan.logical_slot[head]
     slot_of, slots = group_numbers(arena, slot)
     backing = _gathered(np.maximum, plan.has_slots, slot_of, end - offset, slots)  # a slot has at least one byte
@@ -178,7 +173,7 @@ def _grouped(plan: Plan) -> PlanStorages:
         size=end - offset,
         alignment=alignment,
         birth=birth,
-        death=np.clip(death, birth, moments(plan)),
+        death=np.clip(death, birth, plan.end),
         generation=plan.generation[head],
         backing=backing[slot_of],
         slot_alignment=_gathered(np.maximum, 1, slot_of, alignment, slots)[slot_of],
@@ -232,7 +227,7 @@ def by_birth(plan: Plan, arena: str) -> list[int]:
     return sorted(here, key=lambda i: (int(s.birth[i]), -int(plan.size[s.head[i]]), int(s.head[i])))
 
 
-def held_by_writer(plan: Plan, index: GraphIndex, step: int, arena: str) -> tuple[I64, int]:
+def live_bytes_by_writer(plan: Plan, index: GraphIndex, step: int, arena: str) -> tuple[I64, int]:
     """Return ``(bytes per node, bytes that no node wrote)`` of an arena's storages that are live at ``step``.
 
     ``index`` is the graph as run. A storage belongs to the node that writes its head; inputs and persistent storages

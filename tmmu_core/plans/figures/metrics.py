@@ -14,7 +14,7 @@ from tmmu_core.graph.model import ROLES
 from tmmu_core.liveness.live_model import Liveness
 from tmmu_core.liveness.live_ranges import view_roots
 from tmmu_core.planners.columns import align_up
-from tmmu_core.plans.figures.live_bytes import exact_sum, moments, peak_together, storages_of
+from tmmu_core.plans.figures.live_bytes import exact_sum, peak_of_ranges, storages_of
 from tmmu_core.plans.model import ArenaSummary, Plan
 
 
@@ -85,7 +85,7 @@ def totals(plan: Plan) -> Totals:
     if isinstance(recorded, dict) and recorded.keys() | optional == Totals.__dataclass_fields__.keys():
         return Totals(**recorded)
     s = storages_of(plan)
-    return totals_of(plan.arenas, peak_together(s.birth, s.death, s.size, moments(plan)))
+    return totals_of(plan.arenas, peak_of_ranges(s.birth, s.death, s.size, plan.end))
 
 
 def plan_metrics(

@@ -11,7 +11,7 @@ from tmmu_core.planners import ARENA_PLANNERS
 from tmmu_core.planners.bounds import lower_bound
 from tmmu_core.planners.problem import Packing, Problem, packing_extent
 from tmmu_core.plans.figures import metrics
-from tmmu_core.plans.figures.live_bytes import peak_and_count, peak_together
+from tmmu_core.plans.figures.live_bytes import peak_and_count, peak_of_ranges
 from tmmu_core.plans.making.plan_rows import PackedArena
 from tmmu_core.plans.model import FEASIBLE, INVALID, OPTIMAL, UNPROVEN, ArenaSummary
 
@@ -91,7 +91,7 @@ def _bound(problem: Problem, steps: int) -> tuple[int, tuple[str, ...], int]:
     if len(problem) <= ALL_BOUNDS_UP_TO:
         best = lower_bound(problem)
         return best.bytes, tuple([problem.ids[i] for i in best.witness]), best.step
-    step, most = peak_together(problem.birth, problem.death, problem.size, steps)
+    step, most = peak_of_ranges(problem.birth, problem.death, problem.size, steps)
     alive = np.flatnonzero((problem.birth <= step) & (problem.death > step))
     return most, tuple([problem.ids[i] for i in alive.tolist()]), step
 

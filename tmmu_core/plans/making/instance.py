@@ -15,7 +15,7 @@ from tmmu_core.planners import MemoryPlannerEntry, planner_named
 from tmmu_core.planners.meter import Meter, metered
 from tmmu_core.planners.problem import GIVEN, Packing, PlainInstance, Problem, Progress, ReuseTerms, live_parts
 from tmmu_core.plans import canonical
-from tmmu_core.plans.figures.live_bytes import peak_together
+from tmmu_core.plans.figures.live_bytes import peak_of_ranges
 from tmmu_core.plans.making.arena_summary import check_capacity, summarise
 from tmmu_core.plans.making.plan_rows import PackedArena, assemble, packed_arena, storage_numbers
 from tmmu_core.plans.model import GIVEN_OFFSETS, PART, READ, Constraints, Handoff, Plan, PlanColumns
@@ -60,7 +60,7 @@ def plan_problem(
         columns,
         summaries,
         _identity(instance.problems, constraints),
-        peak_together(birth, death, size, steps),
+        peak_of_ranges(birth, death, size, steps),
         started,
         reserved_peak_bytes=reserved,
         planner=planner,

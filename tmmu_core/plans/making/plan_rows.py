@@ -18,7 +18,7 @@ from tmmu_core.planners.problem import Packing, Problem, live_parts, packing_ext
 from tmmu_core.planners.slots import slot_sizes
 from tmmu_core.plans import canonical
 from tmmu_core.plans.figures import metrics
-from tmmu_core.plans.figures.live_bytes import peak_together
+from tmmu_core.plans.figures.live_bytes import peak_of_ranges
 from tmmu_core.plans.model import ArenaSummary, Plan, PlanColumns
 
 
@@ -132,7 +132,7 @@ class Placement:
     def peak(self, steps: int) -> tuple[int, int]:
         """Return ``(step, bytes)`` at which the most bytes of all arenas are in use together."""
         storages = self.liveness.storages
-        return peak_together(storages.birth, self.held, storages.size, max(steps, 1))
+        return peak_of_ranges(storages.birth, self.held, storages.size, max(steps, 1))
 
 
 def merge_packings(liveness: Liveness, problems: Sequence[Problem], packings: Sequence[Packing]) -> Placement:

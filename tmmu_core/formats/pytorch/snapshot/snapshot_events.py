@@ -23,7 +23,7 @@ from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.base.struct_types import register_types
 from tmmu_core.formats.pytorch.snapshot.snapshot_stacks import Stacks
 from tmmu_core.graph.native.document import paused_gc
-from tmmu_core.plans.figures.live_bytes import peak_together
+from tmmu_core.plans.figures.live_bytes import peak_of_ranges
 
 ALLOC, FREE, MAP, UNMAP, OOM = range(5)
 """Codes of actions: bytes are allocated or freed, a segment is reserved or released, an allocation fails."""
@@ -222,7 +222,7 @@ class Device:
     @property
     def peak(self) -> tuple[int, int]:
         """``(step, bytes)`` of the highest use, at the first such step."""
-        return peak_together(self.birth, self.death, self.size.astype(np.uint64), int(self.death.max(initial=0)))
+        return peak_of_ranges(self.birth, self.death, self.size.astype(np.uint64), int(self.death.max(initial=0)))
 
     def rows(self, order: I64) -> dict[str, NDArray[np.generic]]:
         """Return the columns with the rows in ``order``."""
