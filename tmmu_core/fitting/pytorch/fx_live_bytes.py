@@ -46,10 +46,12 @@ class LiveBytes(TorchDispatchMode):
 
     def _measure(self) -> None:
         """Update the peak; freed storages are removed only if the bytes could exceed the peak."""
-        if self.held_bytes <= self.peak_bytes:
-            return
+        if self.held_bytes > self.peak_bytes:
+            self._remove_freed()
+            self.peak_bytes = max(self.peak_bytes, self.held_bytes)
+
+    def _remove_freed(self) -> None:
         for key, (storage, size) in list(self.live.items()):
             if storage.expired():
                 del self.live[key]
                 self.held_bytes -= size
-        self.peak_bytes = max(self.peak_bytes, self.held_bytes)

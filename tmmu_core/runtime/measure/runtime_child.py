@@ -10,7 +10,6 @@ import os
 import re
 import sys
 import tempfile
-import weakref
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -272,13 +271,12 @@ def measure_program(data: bytes, point: dict[str, int]) -> dict[str, Any]:
         program(*program.example)  # a first run fills caches
         with torch.profiler.profile(profile_memory=True, activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
             program(*program.example)
-        watch = _storage_watch(weights, program.example)
-        with watch:
-            program(*program.example)
+        weight_bytes, steps = _live_bytes_by_step(program, weights)
     inputs = sum(tensor.untyped_storage().nbytes() for tensor in program.example)
     events = sorted(profile.profiler.kineto_results.events(), key=lambda event: event.start_ns())
     live = accumulate((event.nbytes() for event in events if event.name() == "[memory]"), initial=0)
-    return {"tensors": watch.peak, "allocated": inputs + max(live), "steps": watch.steps}
+    steps = [size - weight_bytes for size in steps]
+    return {"tensors": max(steps, default=0), "allocated": inputs + max(live), "steps": steps}
 
 
 def _eager_program(data: bytes, point: dict[str, int]) -> Any:
@@ -307,44 +305,26 @@ def _eager_program(data: bytes, point: dict[str, int]) -> Any:
     return Eager(read_program(data, "program.pt2").at(point))
 
 
-def _storage_watch(weights: list[Any], inputs: Any) -> Any:
-    """Return a dispatch mode that records the bytes of live storages after each operator, without ``weights``."""
-    import torch
-    from torch.utils._python_dispatch import TorchDispatchMode
-    from torch.utils._pytree import tree_leaves
-    from torch.utils.weak import WeakIdRef
+def _live_bytes_by_step(program: Any, weights: list[Any]) -> tuple[int, list[int]]:
+    """Run the program; return the bytes of ``weights``, and the bytes of all storages after each operator."""
+    from tmmu_core.fitting.pytorch.fx_live_bytes import LiveBytes
 
-    class StorageWatch(TorchDispatchMode):
-        def __init__(self) -> None:
-            super().__init__()
-            self.live = self.peak = 0
-            self.steps: list[int] = []
-            self.kept = [tensor.untyped_storage() for tensor in weights]
-            self.sizes: dict[Any, int] = {WeakIdRef(storage): 0 for storage in self.kept}
-            for tensor in inputs:
-                self.add(tensor)
+    class Steps(LiveBytes):
+        sizes: list[int]
 
-        def add(self, tensor: torch.Tensor) -> None:
-            storage = tensor.untyped_storage()
-            key = WeakIdRef(storage)
-            if key not in self.sizes:
-                self.sizes[key] = storage.nbytes()
-                self.live += self.sizes[key]
-                weakref.finalize(storage, self.remove, key)
+        def _measure(self) -> None:
+            self._remove_freed()
+            self.sizes.append(self.held_bytes)
 
-        def remove(self, key: Any) -> None:
-            self.live -= self.sizes.pop(key, 0)
+        def __init__(self, held: Any) -> None:
+            self.sizes = []
+            super().__init__(held)
 
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            result = func(*args, **(kwargs or {}))
-            for leaf in tree_leaves(result):
-                if isinstance(leaf, torch.Tensor):
-                    self.add(leaf)
-            self.peak = max(self.peak, self.live)
-            self.steps.append(self.live)
-            return result
-
-    return StorageWatch()
+    weight_bytes = LiveBytes(weights).held_bytes
+    steps = Steps([*weights, *program.example])
+    with steps:
+        program(*program.example)
+    return weight_bytes, steps.sizes[1:]
 
 
 def _tensor_names(value: Any) -> set[str]:
