@@ -1,4 +1,4 @@
-"""Hashes of a plan and of its inputs (contract §6, TMMU v2 II.K)."""
+"""Compute the hashes of a plan and of its inputs (contract §6, TMMU v2 II.K)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -117,7 +117,7 @@ def identity_of(plan: Plan) -> Identity:
 
 
 def plan_digests(plan: Plan) -> tuple[bytes, bytes]:
-    """Return ``(tmmu_plan_hash, layout_hash)`` recomputed from a plan's rows; they must equal its two fields."""
+    """Return ``(tmmu_plan_hash, layout_hash)``, recomputed from the rows of a plan."""
     slots, addresses = encoded_tables(plan, [arena.name for arena in plan.arenas])
     whole = plan_hash(identity_of(plan), plan.replay_token, slots, addresses)
     return whole, layout_hash(slots, addresses)

@@ -1,8 +1,8 @@
 """Reuse penalties of a graph whose nodes run on several engines: DMA, matrix and vector units, or streams.
 
-Each engine runs its nodes in execution order; engines wait for each other only for data. A node that writes a buffer
-over another buffer must run after all users of the other buffer. It must wait for each user that neither the data nor
-the order of its engine puts before it, and the pair of buffers has a penalty for these waits. Source: Böhnlein et al.
+Each engine runs its nodes in execution order; an engine waits for another engine only for data. A node that writes
+buffer B over the bytes of buffer A must run after all users of A. Data and the order of the engine ensure this for some
+users; for each other user, the node must wait. The pair (A, B) has a penalty for these waits. Source: Böhnlein et al.
 2026, "DSA with reuse penalties" (cross-pipe penalties).
 """
 
@@ -69,7 +69,7 @@ def engine_instance(graph: Graph, engines: Engines, request: PlanRequest) -> Pla
 
 
 class _EngineOrder:
-    """The nodes that have finished when a node begins, because of data or of the order of an engine."""
+    """Which nodes have ended when a node begins: those that it waits for because of data or its engine's order."""
 
     def __init__(self, solution: Solution, engines: Engines) -> None:
         plan, self.engines = solution.plan, engines
@@ -79,7 +79,7 @@ class _EngineOrder:
         storage = {tensor: int(plan.storage[row]) for tensor, row in plan.row_of.items()}
         head = {number: name for name, number in reversed(storage.items())}
         self.before = [0] * len(self.order)
-        """Per node, a bit set of itself and of the nodes that have finished when it begins."""
+        """Per node, a bit set of the node and of the nodes that have ended when it begins."""
         self.users: dict[str, set[int]] = {}
         """Name of a storage → the nodes that use it."""
         last: dict[str, int] = {}
@@ -114,10 +114,10 @@ class _EngineOrder:
                 continue
             engine = self.engine_of(self.order[writer])
             for i in np.flatnonzero(problem.death <= problem.birth[j]).tolist():
-                unfinished = [k for k in self.users.get(problem.ids[i], ()) if not self.before[writer] >> k & 1]
-                # A wait for a node is a wait for all nodes before it.
-                last = [k for k in unfinished if not any(self.before[n] >> k & 1 for n in unfinished if n != k)]
-                waits = {f"{self.engine_of(self.order[k])}>{engine}" for k in last}
+                running = [k for k in self.users.get(problem.ids[i], ()) if not self.before[writer] >> k & 1]
+                # A wait for a node is also a wait for all nodes before it.
+                waited_for = [k for k in running if not any(self.before[n] >> k & 1 for n in running if n != k)]
+                waits = {f"{self.engine_of(self.order[k])}>{engine}" for k in waited_for}
                 cost = sum(self.engines.costs.get(wait, self.engines.cost) for wait in waits)
                 if cost:
                     yield i, j, cost

@@ -1,7 +1,8 @@
-"""Explain a plan's memory in two sentences: its need against the limit, and the cause of its gap to the lower bound.
+"""Explain the size of a plan in two sentences: the bytes that it needs, and why it exceeds its lower bound.
 
-The cause is looked for at the deciding step of an arena: the step with the most live bytes at which the highest storage
-is live. O(n) for n rows.
+The cause is the largest loss of bytes (missed reuse, holes, slot rounding, alignment) at the *deciding step* of an
+arena: of the steps at which the storage with the highest end is live, the step with the most live bytes. O(n) for n
+rows.
 """
 
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from tmmu_core.plans.model import GIVEN_OFFSETS, ArenaSummary, Plan
 
 Cause = Literal["reuse", "holes", "slot_rounding", "alignment_gaps", "unknown"]
 CAUSES: tuple[Cause, ...] = ("reuse", "holes", "slot_rounding", "alignment_gaps")
-"""Known causes; of equal losses the first counts."""
+"""Known causes; of causes with equal losses, the first one is reported."""
 LONGEST_NAME = 32
 """Maximum number of characters of a name in a sentence."""
 
@@ -36,7 +37,7 @@ class Gap:
     """The largest loss at that step."""
     cause_bytes: int
     reuse: tuple[str, str] | None = None
-    """The largest in-place reuse not taken there, as ``(from, to)``; only for the cause ``reuse``."""
+    """The largest in-place reuse that is not taken at that step, as ``(from, to)``; for the cause ``reuse``."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ def gap_of(plan: Plan, arena: str) -> Gap:
 
 
 def _need(plan: Plan, budget: int | None, name: str) -> tuple[str, ArenaSummary | None]:
-    """Return ``(headline, arena)``: the headline names the limit of this arena, or of none (``None``)."""
+    """Return ``(headline, arena)``: the first sentence, and the arena whose limit it names, or ``None``."""
     total = short_bytes(sum(arena.extent_bytes for arena in plan.arenas))
     limited = [arena for arena in plan.arenas if arena.headroom_bytes is not None]
     only = limited[0] if len(limited) == len(plan.arenas) == 1 else None

@@ -1,4 +1,7 @@
-"""Check a plan against limits. All figures are integers and fractions, so no verdict depends on rounding."""
+"""Check a plan against limits: sizes, gaps, reuse, and growth over a baseline plan.
+
+All figures are integers or fractions, so no verdict depends on rounding.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -104,7 +107,7 @@ def _arena_settings(plan: Plan, before: Plan) -> list[str]:
 
 
 def baseline_warning(plan: Plan, before: Plan) -> str:
-    """Return why the comparison with a baseline is limited: other settings, unknown lower bounds; "" if it is not."""
+    """Return why a plan and its baseline are not fully comparable (settings, unknown bounds); "" if they are."""
     differences = changed_settings(plan, before)
     texts = [f"the baseline was planned differently: {'; '.join(differences)}"] if differences else []
     if not _bounds_are_known(plan, before):
@@ -136,7 +139,7 @@ def _checks(plan: Plan, limit: Limit, before: Plan | None) -> Iterator[Check]:
         )
     value, of = _figure(plan, limit)
     ok = value >= limit.amount * of if limit.what == "reuse" else value <= limit.amount * of
-    if limit.what == "gap":  # an extent below its bound is an error, which the gaps of other arenas must not hide
+    if limit.what == "gap":  # the gaps of other arenas must not hide an extent below its bound, which is an error
         ok = ok and not any(a.over_bound_bytes < 0 for a in plan.arenas if limit.arena in (ALL, a.name))
     yield Check(limit.what, limit.arena, value, of, limit.amount, ok)
 

@@ -1,4 +1,4 @@
-"""Active reuse penalties of a plan, and the least reuse cost for each capacity (contract §12, "Reuse costs")."""
+"""List the reuse penalties that a plan pays, and find the least reuse cost for each capacity (contract §12)."""
 
 from dataclasses import dataclass, replace
 
@@ -14,7 +14,7 @@ EFFORT = {"rounds": 4_000, "work": 300_000_000}
 
 @dataclass(frozen=True)
 class CostlyReuse:
-    """An active reuse penalty: two rows share the bytes ``[low, high)`` of their arena."""
+    """A reuse penalty that the plan pays: two rows share the bytes ``[low, high)`` of their arena."""
 
     first: int
     """The row that is written first."""
@@ -25,9 +25,9 @@ class CostlyReuse:
 
 
 def costly_reuses(plan: Plan) -> list[CostlyReuse]:
-    """Return every active penalty of a plan, the highest first.
+    """Return every penalty that the plan pays, highest cost first.
 
-    A tensor with gaps in its live range has a row per live part. Of two such tensors, the parts closest in time count.
+    A tensor with gaps in its live range has a row per live part. The result has the two parts closest in time.
     """
     reuses: list[CostlyReuse] = []
     for a, b, cost in plan.constraints.reuse_penalties if plan.constraints is not None else ():
@@ -49,7 +49,7 @@ def costly_reuses(plan: Plan) -> list[CostlyReuse]:
 
 @dataclass(frozen=True)
 class CostPoint:
-    """The least reuse cost that was found for capacities from ``extent`` bytes up to the next point of the curve."""
+    """The least reuse cost found for each capacity from ``extent`` bytes up to the extent of the previous point."""
 
     extent: int
     cost: int
@@ -60,7 +60,7 @@ class CostPoint:
 def cost_curve(problem: Problem) -> list[CostPoint]:
     """Return the curve of reuse cost over capacity, largest extent first; at most ``MOST_POINTS`` points.
 
-    Each search has one byte less than the extent of the plan before it.
+    The capacity of each search is one byte less than the extent of the plan of the previous search.
     """
     points: list[CostPoint] = []
     capacity = UNLIMITED

@@ -1,4 +1,4 @@
-"""The waste ledger: the bytes of an arena at every step, divided into five accounts (contract §7).
+"""Compute the waste ledger: the bytes of an arena at every step, divided into five accounts (contract §7).
 
 A *tenant* of a slot is a storage in it. A *block* is a slot with a live tenant; its length is the slot's backing (the
 size of its largest tenant, at least 1). At each step, every byte of ``[0, extent)`` belongs to one account:
@@ -7,7 +7,7 @@ size of its largest tenant, at least 1). At each step, every byte of ``[0, exten
 live                      bytes of the live tenants
 slot rounding             bytes of the blocks above their live tenant: backing − size
 alignment gaps            between two neighbouring blocks, up to the next multiple of the upper block's alignment
-holes                     the other free bytes below the end of the highest block
+holes                     all other free bytes below the end of the highest block
 tail                      bytes above the end of the highest block (the whole extent if nothing is live)
 ========================  =============================================================================================
 
@@ -124,7 +124,7 @@ def waste_ledger(plan: Plan, arena: str) -> WasteLedger:
 def _gaps_and_top(s: PlanStorages, here: I64, points: CurvePoints) -> tuple[U64, U64]:
     """Return ``(alignment gaps, end of the highest block)`` at each point for the storages ``here``.
 
-    Updates the list of live blocks by address, and the sum of the gaps between neighbours, at each birth and death.
+    A sweep over time keeps a list of live blocks by address and the sum of the gaps between neighbours in the list.
     """
     slot, n = group_numbers(s.slot[here])
     block = np.zeros((3, n), np.uint64)
@@ -196,8 +196,8 @@ def slot_reports(plan: Plan, arena: str) -> tuple[SlotReport, ...]:
 def resource_ledger(plan: Plan) -> list[dict[str, int | float]]:
     """Return the resource ledger over all arenas: a row per curve point, with the keys of TMMU v2 II.J.
 
-    ``bytes_allocated`` are the bytes of the slots that are occupied at step ``t``; ``peak_bytes`` is the sum over the
-    arenas of the highest end of an occupied slot up to this step. So the last row equals ``Plan.metrics``.
+    ``bytes_allocated``: bytes of the slots that are occupied at step ``t``. ``peak_bytes``: the highest end of an
+    occupied slot up to step ``t``, summed over the arenas. The last row equals ``Plan.metrics``.
     """
     s, points = storages_of(plan), curve_points_of(plan)
     steps = len(points)

@@ -1,7 +1,7 @@
 """Explain the offset of a storage: the storages below it, its slot, and the effect of another offset.
 
-Two storages are live together where their half-open ranges intersect. O(n) for the n storages of the arena, and a sort
-of those that are live together.
+Two storages are *live together* if their half-open live ranges intersect. O(n) for the n storages of the arena, and a
+sort of the storages that are live together with the storage in question.
 """
 
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ class SlotOfStorage:
     slot: int
     backing: int
     largest: int
-    """Row of the largest tenant, which determines the size; of equal ones the first."""
+    """Row of the largest tenant, whose size is the size of the slot; of equal tenants the first-born."""
     unused: int
     """Bytes of the slot above the storage."""
     held: tuple[tuple[int, int], ...]
@@ -58,7 +58,7 @@ class WhyHere:
     rooms: tuple[tuple[int, int], ...]
     """Free ranges ``[start, end)`` below it, by start."""
     lowest: int
-    """The lowest legal offset if all other storages keep theirs."""
+    """The lowest free offset, if all other storages keep their offsets."""
     slot: SlotOfStorage | None
 
 
@@ -128,14 +128,14 @@ def _slot(s: PlanStorages, me: int) -> SlotOfStorage:
 
 @dataclass(frozen=True)
 class Ghost:
-    """The effect of another place for one storage, with all others unchanged."""
+    """The effect of another offset or birth of one storage, if no other storage changes."""
 
     row: int
     offset: int
     birth: int
     death: int
     conflicts: tuple[int, ...]
-    """Rows of the storages that it would overlap, by start."""
+    """Rows of the storages that the moved storage would overlap, by start."""
     aligned: bool
     """Whether the offset has the storage's alignment."""
     extent: int
@@ -177,7 +177,7 @@ def ghost(plan: Plan, tensor_id: str, offset: int, birth: int | None = None) -> 
 
 
 def on_grid(plan: Plan, tensor_id: str, offset: int) -> int:
-    """Return the aligned offset nearest to ``offset`` for the storage of ``tensor_id``; of two, the lower one."""
+    """Return the aligned offset nearest to ``offset`` for the storage of ``tensor_id``; if two are, the lower one."""
     s = storages_of(plan)
     grid = _grid(plan, s, int(plan.storage[plan.row_of[tensor_id]]))
     return max(0, (offset + (grid - 1) // 2) // grid * grid)
@@ -191,7 +191,7 @@ class PlacementDifference:
     """The first different placement of two plans of one problem; ``None`` for a plan without further placements."""
 
     alike: int
-    """Number of equal placements before it."""
+    """Number of equal placements before the first different one."""
     by: str
     """Order in which placements are compared: the planners' own (``size``, ``birth`` …), or ``birth``."""
     left: str | None

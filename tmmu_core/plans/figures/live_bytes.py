@@ -68,17 +68,17 @@ def peak_of_ranges(birth: I64, death: I64, size: U64, steps: int) -> tuple[int, 
 
 @dataclass(frozen=True, eq=False)
 class CurvePoints:
-    """The steps at which a curve has points, ascending from 0; a value holds until the next point.
+    """The steps at which a curve has points, ascending from 0. Between two points the curve is constant.
 
-    All steps, or, if there are many more steps than live ranges (an instance may have 2^62), the steps at which a range
-    begins or ends. So the number of points is bounded by the number of ranges.
+    The points are all steps. If there are many more steps than live ranges (an instance may have 2^62 steps), they are
+    the steps at which a range begins or ends, so that their number is bounded by the number of ranges.
     """
 
     steps: I64
     birth: I64
     """Per range, the index of the point at its birth."""
     death: I64
-    """Per range, the index of the point from which it is not live; the number of points if it lives to the end."""
+    """Per range, the index of the point at its death; the number of points if it is live to the end."""
 
     @classmethod
     def of(cls, birth: I64, death: I64, steps: int) -> Self:
@@ -117,7 +117,7 @@ class PlanStorages:
     """A plan's storages as columns, by storage number."""
 
     head: I64
-    """The row that names it: the first-born; of equal ones a base before its views, then by id bytes."""
+    """The row that names the storage: the earliest birth, a base before its views, then by id bytes."""
     arena: NDArray[np.int32]
     slot: I64
     offset: U64

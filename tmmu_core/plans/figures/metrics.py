@@ -119,10 +119,10 @@ def plan_metrics(
 
 
 def renewed_metrics(old: Plan, new: Plan) -> dict[str, Any]:
-    """Return the metrics of ``old``, a plan file of an older version, with the totals of ``new``, the same plan now.
+    """Return the metrics of ``old``, a plan file of an older version, with the totals of ``new``.
 
-    Each peak that follows from the arenas of ``old`` is replaced by that of ``new``. A claimed peak that does not
-    follow from them is kept, so that the verifier reports it.
+    ``new`` is the same plan with figures by the rules of this version. A peak in ``old`` that follows from its arenas
+    is replaced by the peak of ``new``. Other peaks are kept, so that the verifier reports them.
     """
     sums = totals(new)
     before = plan_metrics(old.arenas, sums) | {"peak_live_bytes": sum(a.peak_live_bytes for a in old.arenas)}
@@ -133,7 +133,7 @@ def renewed_metrics(old: Plan, new: Plan) -> dict[str, Any]:
 
 
 def written_metrics(metrics: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the metrics that are the same on every run."""
+    """Return the metrics without the planning time, which differs between runs."""
     return {key: value for key, value in metrics.items() if key != "allocation_time_ns"}
 
 

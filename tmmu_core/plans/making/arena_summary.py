@@ -1,4 +1,4 @@
-"""Figures and certificate of an arena, and the checks of capacity and budget."""
+"""Compute the figures and the certificate (lower bound, optimality) of an arena; check capacity and budget."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -18,20 +18,20 @@ from tmmu_core.plans.model import FEASIBLE, INVALID, OPTIMAL, UNPROVEN, ArenaSum
 ALL_BOUNDS_UP_TO = 100_000
 """Maximum number of storages for which all bounds are computed; beyond it, only the peak live bytes."""
 
-TRIED = "portfolio"
-"""Planner that runs before ``ArenaTooSmall`` is raised, so that the error can say whether it would fit."""
-TRIED_UP_TO = 20_000
-"""Maximum number of storages for which :data:`TRIED` runs."""
+ALTERNATIVE = "portfolio"
+"""Planner that runs before ``ArenaTooSmall`` is raised: the hint of the error names it if its plan fits."""
+ALTERNATIVE_UP_TO = 20_000
+"""Maximum number of storages for which :data:`ALTERNATIVE` runs."""
 
 
-def summarise(found: PackedArena, config: Mapping[str, Arena], steps: int) -> ArenaSummary:
+def summarise(packed: PackedArena, config: Mapping[str, Arena], steps: int) -> ArenaSummary:
     """Return the figures and the certificate of a packed arena.
 
     The peak counts the bytes that the packing uses; the lower bound is computed from the problem alone.
     """
-    problem, packing = found.problem, found.packing
+    problem, packing = packed.problem, packed.packing
     arena = config.get(problem.arena, Arena())
-    parts = found.live_parts
+    parts = packed.live_parts
     peak_live, max_live = peak_and_count(*parts, steps)
     cost = reuse_cost(problem, packing)
     return ArenaSummary(
@@ -39,13 +39,13 @@ def summarise(found: PackedArena, config: Mapping[str, Arena], steps: int) -> Ar
         capacity_bytes=arena.capacity_bytes,
         alignment_bytes=arena.alignment_bytes,
         page_size=arena.page_size,
-        extent_bytes=found.extent,
-        committed_bytes=metrics.committed_bytes(found.extent, arena.page_size, arena=problem.arena),
+        extent_bytes=packed.extent,
+        committed_bytes=metrics.committed_bytes(packed.extent, arena.page_size, arena=problem.arena),
         peak_live_bytes=peak_live,
-        slots=int(found.slot.max(initial=-1)) + 1,
+        slots=int(packed.slot.max(initial=-1)) + 1,
         max_live=max_live,
         storages=len(parts[0]),
-        **certify(problem, packing, found.extent, steps),
+        **certify(problem, packing, packed.extent, steps),
         reuse_cost=cost,
         reuse_cost_lower_bound=None if cost is None else packing.cost_bound or 0,
         reuse_cost_witness=packing.cost_witness,
@@ -115,10 +115,10 @@ def check_capacity(problem: Problem, summary: ArenaSummary, *, of_graph: bool = 
         other = "no"
         hint = f"No planner can fit: at least {bound:,} B are needed {problem.assumptions} (proven). "
         hint += OF_GRAPHS if of_graph else OF_INSTANCES
-    elif problem.reuse is None and len(problem) <= TRIED_UP_TO:
-        packing = ARENA_PLANNERS[TRIED].pack(problem, {}, None)
+    elif problem.reuse is None and len(problem) <= ALTERNATIVE_UP_TO:
+        packing = ARENA_PLANNERS[ALTERNATIVE].pack(problem, {}, None)
         if packing_extent(packing.offset, problem.size) <= summary.capacity_bytes:
-            other, hint = TRIED, f"It fits with --planner {TRIED}."
+            other, hint = ALTERNATIVE, f"It fits with --planner {ALTERNATIVE}."
     limit = "the memory limit (--capacity)" if summary.name == ONE_MEMORY else f"the capacity of arena {summary.name!r}"
     raise ArenaTooSmall(
         f"{limit} is {summary.capacity_bytes:,} B, the plan needs {summary.extent_bytes:,} B.",

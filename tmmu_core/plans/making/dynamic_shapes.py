@@ -1,4 +1,4 @@
-"""Dynamic shapes: figures over the sizes of a dimension, and a plan per iteration of a program (TMMU v2 II.H)."""
+"""Plan a graph for several sizes of a dimension, or for each iteration of a dynamic program (TMMU v2 II.H)."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -84,9 +84,9 @@ def replan_session(
 ) -> Iterator[Iteration]:
     """Yield the plan of each iteration; ``shapes`` has the sizes of the dimensions in each iteration.
 
-    The plan for the largest sizes of the envelopes is valid for all shapes inside. For a shape outside, the graph is
-    planned again with wider envelopes, which also apply to later iterations. Under the policy ``ABORT``, and without a
-    safepoint, such a shape raises ``InvalidIrShapes``.
+    The plan for the largest sizes of the envelopes is valid for all sizes in the envelopes. For a size outside of its
+    envelope, the graph is planned again with wider envelopes, which also apply to later iterations. Under the policy
+    ``ABORT``, and in a graph without safepoints, such a size raises ``InvalidIrShapes``.
     """
     dims = dict(graph.dims)
     request = request or PlanRequest()

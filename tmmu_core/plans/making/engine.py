@@ -63,8 +63,8 @@ def solve(
 ) -> Solution:
     """Plan ``graph`` without sharding it: shard spec and rank change only the hash.
 
-    ``ir_hash``: the hash of the graph, if known. :func:`~tmmu_core.plans.making.make.make_plan` also applies the fields
-    that this function ignores: the rank's share of the graph, arenas in use, addresses.
+    ``ir_hash``: the hash of the graph, if known. Use :func:`~tmmu_core.plans.making.make.make_plan` for a request with
+    a shard spec, capacities, alignment, page size or addressing, which this function ignores.
 
     Raises a ``ContractError`` with every field of its record filled: ``InvalidIrShapes``, ``LivenessCycle``,
     ``AlignmentViolation``, ``AllocationOverflow``, ``ArenaTooSmall``, ``AllocationFailure``.
@@ -76,7 +76,7 @@ def solve(
     except ContractError as error:
         error.fill(replay_token=request.replay_token.hex(), rank=request.rank)
         if isinstance(error, ArenaTooSmall) and error.undeclared:
-            error.diagnostics["required"] = _needed_of(error, graph, request, ir_hash)
+            error.diagnostics["required"] = _extent_of_undeclared(error, graph, request, ir_hash)
         tensor = error.diagnostics.get("tensor")
         if "arena" in error.required and isinstance(tensor, str):
             arena = arena_of_tensor(graph, tensor, request.arenas or {})
@@ -89,8 +89,8 @@ def solve(
         raise
 
 
-def _needed_of(error: ArenaTooSmall, graph: Graph, request: PlanRequest, ir_hash: bytes | None) -> Scalar:
-    """Return the extent that an undeclared arena needs, with all arenas declared and unlimited."""
+def _extent_of_undeclared(error: ArenaTooSmall, graph: Graph, request: PlanRequest, ir_hash: bytes | None) -> Scalar:
+    """Return the bytes that the undeclared arena of ``error`` needs: its extent if all arenas are unlimited."""
     missing = str(error.diagnostics["arena"])
     arenas = {name: {**arena, "capacity_bytes": U64_MAX} for name, arena in as_given(request.arenas).items()}
     named = {tensor.arena for tensor in graph.tensors if tensor.arena}
@@ -116,7 +116,7 @@ def _planned(graph: Graph, request: PlanRequest, ir_hash: bytes | None, progress
     liveness, config, problems, packings = _packed(timeline, config, planner, options, meter)
     placement = merge_packings(liveness, problems, packings)
 
-    summaries = [summarise(found, config, timeline.steps) for found in placement.arenas]
+    summaries = [summarise(packed, config, timeline.steps) for packed in placement.arenas]
     for problem, summary in zip(problems, summaries, strict=True):
         check_capacity(problem, summary)
     check_totals(summaries, request.budget)
@@ -176,7 +176,7 @@ def _packed(
     options: Mapping[str, Any],
     progress: Progress | None,
 ) -> tuple[Liveness, ArenaConfig, list[Problem], list[Packing]]:
-    """Return liveness, configuration, problems and packings per arena; a memory planner defines the arenas itself."""
+    """Return ``(liveness, configuration, problems, packings)``; a memory planner defines the arenas itself."""
     if isinstance(planner, MemoryPlannerEntry):
         return spread_over_memories(timeline, options, config)
     with paused_gc():

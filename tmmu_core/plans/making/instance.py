@@ -1,4 +1,4 @@
-"""Plans of plain instances: arenas without a graph (contract §10)."""
+"""Plan an instance: packing problems without a graph, one per arena (contract §10)."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -22,21 +22,21 @@ from tmmu_core.plans.model import GIVEN_OFFSETS, PART, READ, Constraints, Handof
 
 
 def plan_problem(
-    given: Problem | PlainInstance,
+    source: Problem | PlainInstance,
     *,
     planner: str = "slots",
     options: Mapping[str, Any] | None = None,
     token: bytes | None = None,
     progress: Progress | None = None,
 ) -> Plan:
-    """Plan every arena of an instance. An instance with complete offsets keeps them: it is a finished plan.
+    """Plan every arena of an instance. If the instance has all offsets, they are kept: it is a finished plan.
 
-    A storage with gaps becomes one row per live part, ``id``, ``id@part1``, …, all at one offset, because the live
-    range of a row has no gaps. Raises the errors of the planner, ``ArenaTooSmall``, ``AllocationOverflow``, and
+    The live range of a row has no gaps, so a storage with gaps becomes one row per live part (``id``, ``id@part1``, …),
+    all at one offset. Raises the errors of the planner, ``ArenaTooSmall``, ``AllocationOverflow``, and
     ``InvalidIrShapes`` for an id that is also the id of a live part.
     """
     started = time.perf_counter_ns()
-    instance = given if isinstance(given, PlainInstance) else PlainInstance("", given)
+    instance = source if isinstance(source, PlainInstance) else PlainInstance("", source)
     meter = metered(progress, options or {})
     _refuse_ids_of_parts(instance.problems)
     if instance.packing is not None:
@@ -45,16 +45,18 @@ def plan_problem(
     else:
         packings = [_packed(problem, planner, options or {}, meter) for problem in instance.problems]
     reserved = instance.recorded.reserved_peak_bytes if planner == GIVEN and instance.recorded else None
-    packed = map(packed_arena, instance.problems, packings)
-    placed = [replace(one, extent=max(one.extent, reserved or 0)) for one in packed]
-    columns = _columns(placed, instance)
+    arenas = [
+        replace(packed, extent=max(packed.extent, reserved or 0))
+        for packed in map(packed_arena, instance.problems, packings)
+    ]
+    columns = _columns(arenas, instance)
     steps = int(columns.death.max(initial=1))
     config = {problem.arena: Arena(problem.capacity, problem.arena_alignment) for problem in instance.problems}
-    summaries = [summarise(one, config, steps) for one in placed]
-    for one, summary in zip(placed, summaries, strict=True):
+    summaries = [summarise(packed, config, steps) for packed in arenas]
+    for problem, summary in zip(instance.problems, summaries, strict=True):
         if planner != GIVEN:
-            check_capacity(one.problem, summary, of_graph=False)
-    birth, death, size = map(np.concatenate, zip(*(one.live_parts for one in placed), strict=True))
+            check_capacity(problem, summary, of_graph=False)
+    birth, death, size = map(np.concatenate, zip(*(packed.live_parts for packed in arenas), strict=True))
     constraints = constraints_of(instance.problems)
     return assemble(
         columns,
@@ -67,13 +69,13 @@ def plan_problem(
         planner_options=meter.options(options or {}),
         ir_name=instance.name,
         preset="inference",
-        places="slots" if placed[0].packing.slot is not None else "bytes",
+        places="slots" if arenas[0].packing.slot is not None else "bytes",
         replay_token=token or canonical.token_from_seed(0),
         steps=steps,
         has_inputs_step=False,
         execution_order=(),
         constraints=constraints,
-        notes=_notes(placed, instance),
+        notes=_notes(arenas, instance),
     )
 
 
@@ -89,13 +91,13 @@ def _refuse_ids_of_parts(problems: Sequence[Problem]) -> None:
             raise InvalidIrShapes(message, reason="id_of_part", node_id="", hint="Rename one of the two buffers.")
 
 
-def _notes(placed: Sequence[PackedArena], instance: PlainInstance) -> dict[str, Any]:
-    """Return ``Plan.notes``: the reader's remarks, the number of given offsets, and the planner's notes per arena."""
+def _notes(arenas: Sequence[PackedArena], instance: PlainInstance) -> dict[str, Any]:
+    """Return ``Plan.notes``: the reader's remarks, the number of fixed offsets, and the planner's notes per arena."""
     notes: dict[str, Any] = {READ: "; ".join(instance.notes)} if instance.notes else {}
-    given = sum(problem.given_offsets for problem in instance.problems)
-    if given:
-        notes[GIVEN_OFFSETS] = f"{given:,} of {sum(map(len, instance.problems)):,} offsets are given and stay fixed"
-    return notes | {each.problem.arena: dict(each.packing.notes) for each in placed if each.packing.notes}
+    fixed = sum(problem.given_offsets for problem in instance.problems)
+    if fixed:
+        notes[GIVEN_OFFSETS] = f"{fixed:,} of {sum(map(len, instance.problems)):,} offsets are given and stay fixed"
+    return notes | {packed.problem.arena: dict(packed.packing.notes) for packed in arenas if packed.packing.notes}
 
 
 def constraints_of(problems: Sequence[Problem]) -> Constraints | None:
@@ -150,7 +152,7 @@ def _identity(problems: Sequence[Problem], constraints: Constraints | None) -> c
 
 
 def _identity_rows(problem: Problem) -> list[list[Any]] | Table:
-    """Return the content of an arena that is hashed: a row per storage by id, with the gaps of its live range."""
+    """Return the rows of an arena for the hash: one per storage, by id, with the gaps of its live range."""
     order = sorted(range(len(problem)), key=problem.ids.__getitem__)
     columns = (problem.birth, problem.death, problem.size, problem.alignment)
     table = Table((tuple([problem.ids[i] for i in order]), *(column[order] for column in columns)))
@@ -160,23 +162,23 @@ def _identity_rows(problem: Problem) -> list[list[Any]] | Table:
     return [[*row] + [[list(gap) for gap in own]] * bool(own) for row, own in zip(table.rows(), gaps, strict=True)]
 
 
-def _columns(placed: Sequence[PackedArena], instance: PlainInstance) -> PlanColumns:
+def _columns(arenas: Sequence[PackedArena], instance: PlainInstance) -> PlanColumns:
     """Return the rows of all arenas with their in-place reuse, and the categories of an allocator snapshot.
 
     As in the plan of a graph, an in-place reuse that a planner without slots does not use is omitted; its input lives
     one step longer.
     """
     problems, handoffs, taken = [], list[Handoff](), list[bool]()
-    for found in placed:
-        problem, is_kept = found.problem, np.ones(len(found.taken), np.bool_)
-        if found.packing.slot is None:
-            problem, is_kept = replace(problem, death=found.held), found.taken
+    for packed in arenas:
+        problem, is_kept = packed.problem, np.ones(len(packed.taken), np.bool_)
+        if packed.packing.slot is None:
+            problem, is_kept = replace(problem, death=packed.held_until), packed.taken
         problems.append(problem)
-        for x, y in found.handoffs[is_kept].tolist():
+        for x, y in packed.handoffs[is_kept].tolist():
             handoffs.append((int(problem.birth[y]), problem.ids[x], problem.ids[y]))
-        taken += found.taken[is_kept].tolist()
-    slot = np.concatenate([found.slot for found in placed])
-    offset = np.concatenate([found.packing.offset for found in placed])
+        taken += packed.taken[is_kept].tolist()
+    slot = np.concatenate([packed.slot for packed in arenas])
+    offset = np.concatenate([packed.packing.offset for packed in arenas])
     size = np.concatenate([problem.size for problem in problems])
     alignment = np.concatenate([problem.alignment for problem in problems])
     lives = [live_parts(problem) for problem in problems]
@@ -188,7 +190,7 @@ def _columns(placed: Sequence[PackedArena], instance: PlainInstance) -> PlanColu
     order = sorted(range(len(ids)), key=ids.__getitem__)
     source = owner[order]
     birth, death = (np.concatenate([each[k] for each in lives])[order] for k in (1, 2))
-    arena = np.repeat(np.arange(len(placed), dtype=np.int32), [len(problem) for problem in problems])[source]
+    arena = np.repeat(np.arange(len(arenas), dtype=np.int32), [len(problem) for problem in problems])[source]
     roles = [role for problem in problems for role in problem.roles or ("activation",) * len(problem)]
     storage, generation = storage_numbers(arena, slot[source], birth)
     tensor_ids = tuple([ids[at] for at in order])

@@ -2,8 +2,8 @@
 
 ::
 
-    graph    ─► (a rank's share, under a shard spec) ─► engine ─► (the draft's addresses) ─► PlanningResult
-    instance ─► its arenas, requested settings ──────► planner ────────────────────────────► PlanningResult
+    graph    ─► (a rank's share, with a shard spec) ─► engine ─► (the draft's addresses) ─► PlanningResult
+    instance ─► its arenas, requested settings ─────► planner ────────────────────────────► PlanningResult
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -47,9 +47,9 @@ class Better:
 
     planner: str
     extent_bytes: int
-    """Sum of the arena sizes after a short search; a full run may find less."""
+    """Sum of the arena sizes after a short search; a full run may need less memory."""
     is_least: bool
-    """Whether it equals the lower bound, so that no planner needs less."""
+    """Whether the sum equals the lower bound, so that no planner needs less."""
     saved_percent: int
 
 
@@ -97,13 +97,13 @@ class PlanningResult:
 def make_plan(source: Graph | PlainInstance, request: PlanRequest, progress: Progress | None = None) -> PlanningResult:
     """Plan ``source`` under ``request``. Raises ``ContractError``; its record has the replay token and the rank."""
     try:
-        return _made(source, request.with_defaults(source), progress)
+        return _result(source, request.with_defaults(source), progress)
     except ContractError as error:
         error.fill(replay_token=request.replay_token.hex(), rank=request.rank)
         raise
 
 
-def _made(source: Graph | PlainInstance, request: PlanRequest, progress: Progress | None) -> PlanningResult:
+def _result(source: Graph | PlainInstance, request: PlanRequest, progress: Progress | None) -> PlanningResult:
     if not canonical.is_token(request.replay_token, of_draft=request.addressing != "offsets"):
         message = f"the replay token has {len(request.replay_token)} bytes, not 32."
         hint = "Tokens of 64 bytes or more are valid only with --addressing blake3_sparse."
@@ -182,14 +182,14 @@ def problems_as_requested(problems: tuple[Problem, ...], request: PlanRequest) -
 
 # --- plans over a limit -------------------------------------------------------------------------------------------
 
-# A plan that exceeds a limit still has the limit: the capacities of its arenas and its configuration hash are those of
-# the request. So the verifier reports the exceeded capacity, and the plan cannot be applied.
+# A plan over a limit keeps the limit: its arenas have the capacities, and the plan has the configuration hash, of the
+# request. So the verifier reports the exceeded capacity, and the plan cannot be applied.
 
 
 def make_plan_over_limits(
     source: Graph | PlainInstance, request: PlanRequest, progress: Progress | None = None
 ) -> PlanningResult:
-    """Return the result of :func:`make_plan`; if a limit is exceeded, a plan without limits, labelled with them.
+    """Return the result of :func:`make_plan`; if the plan exceeds a limit, the plan made without limits.
 
     Raises all other errors of planning, and ``ArenaTooSmall`` for an undeclared arena.
     """
@@ -202,7 +202,7 @@ def make_plan_over_limits(
 
 
 def plan_ranks_over_limits(graph: Graph, request: PlanRequest, progress: Progress | None = None) -> RankPlans:
-    """Return the result of :func:`plan_ranks`; if a rank exceeds a limit, plans without limits, labelled with them.
+    """Return the result of :func:`plan_ranks`; if a rank exceeds a limit, the plans made without limits.
 
     Raises all other errors of planning and sharding, and ``ArenaTooSmall`` for an undeclared arena.
     """

@@ -1,4 +1,4 @@
-"""Place the storages of a graph over several memories with ``helia``; its regions become arenas."""
+"""Place the storages of a graph in several memories (SRAM, flash …) with ``helia``; each region becomes an arena."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -51,9 +51,9 @@ def spread_over_memories(
     liveness = without_handoffs(granted, across_arenas=True)
     config = {}
     for region in residency.regions:
-        its_memory = memory[region.memory]
-        capacity = Arena().capacity_bytes if its_memory.max_size is None else its_memory.max_size
-        config[region.name] = Arena(capacity, max(platform.min_alignment, its_memory.arena_alignment or 1))
+        of_region = memory[region.memory]
+        capacity = Arena().capacity_bytes if of_region.max_size is None else of_region.max_size
+        config[region.name] = Arena(capacity, max(platform.min_alignment, of_region.arena_alignment or 1))
     offset = np.array(residency.offset, np.uint64)
     packings = [
         Packing(offset[arenas == at], notes=_notes(number[name], problem.ids, residency, memory))

@@ -1,7 +1,8 @@
-"""The order in which a planner placed the storages of an arena.
+"""Find the order in which a planner placed the storages of an arena.
 
-A greedy planner records its order and its placement rule in the plan's notes. The placement is repeated with them, to
-check that they give this plan. For other plans, such as the result of a search, the storages are sorted by offset.
+A greedy planner records its order and its placement rule in the plan's notes. :func:`placed_in` repeats the placement
+and uses the recorded order if the result is this plan. Else, for example after a search, the order is not known, and
+the storages are sorted by offset.
 """
 
 from dataclasses import dataclass

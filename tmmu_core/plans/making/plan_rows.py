@@ -43,7 +43,7 @@ def arena_problems(liveness: Liveness, config: Mapping[str, Arena]) -> list[Prob
         # In-place reuse stays inside an arena (contract §1), so both places are known in this loop.
         handoff = np.where(source >= 0, place[source], -1)
         pairs = storages.must_not_alias
-        inside = (storages.arena[pairs] == number).all(axis=1)
+        is_in_arena = (storages.arena[pairs] == number).all(axis=1)
         problems.append(
             Problem(
                 arena=name,
@@ -55,7 +55,7 @@ def arena_problems(liveness: Liveness, config: Mapping[str, Arena]) -> list[Prob
                 capacity=arena.capacity_bytes,
                 arena_alignment=arena.alignment_bytes,
                 handoff_from=handoff if (handoff >= 0).any() else None,
-                must_not_alias=place[pairs[inside]] if inside.any() else None,
+                must_not_alias=place[pairs[is_in_arena]] if is_in_arena.any() else None,
                 roles=named(ROLES, role[heads]),
             )
         )
@@ -75,9 +75,8 @@ class PackedArena:
     """Per storage, its slot; for planners without slots, its position by (offset, birth, id) (contract §9)."""
     extent: int
     """End of the highest storage with bytes."""
-    held: I64
-    """Per storage, the step after its last use as planned: the input of an in-place reuse that is not taken keeps its
-    bytes through the step that reads it."""
+    held_until: I64
+    """Per storage, its death, or one step more for the input of an in-place reuse that is not taken."""
     handoffs: I64
     """Shape (h, 2): the storages of each in-place reuse, from and to."""
     taken: NDArray[np.bool_]
@@ -86,7 +85,7 @@ class PackedArena:
     @property
     def live_parts(self) -> tuple[I64, I64, U64]:
         """Birth, death and bytes of every live part; a storage without gaps has one."""
-        first, begin, end = live_parts(replace(self.problem, death=self.held))
+        first, begin, end = live_parts(replace(self.problem, death=self.held_until))
         return begin, end, np.repeat(self.problem.size, np.diff(first))
 
 
@@ -102,9 +101,9 @@ def packed_arena(problem: Problem, packing: Packing) -> PackedArena:
         takers = np.flatnonzero(problem.handoff_from >= 0)
         handoffs = np.stack([problem.handoff_from[takers], takers], axis=1)
     taken = packing.offset[handoffs[:, 0]] == packing.offset[handoffs[:, 1]]
-    held = problem.death.copy()
-    held[handoffs[~taken, 0]] += 1
-    return PackedArena(problem, packing, slot, extent, held, handoffs, taken)
+    held_until = problem.death.copy()
+    held_until[handoffs[~taken, 0]] += 1
+    return PackedArena(problem, packing, slot, extent, held_until, handoffs, taken)
 
 
 def _numbered_by_offset(problem: Problem, packing: Packing) -> I64:
@@ -124,7 +123,7 @@ class Placement:
 
     liveness: Liveness
     """The liveness without the in-place reuses that the planner does not use."""
-    held: I64
+    held_until: I64
     slot: I64
     offset: U64
     arenas: tuple[PackedArena, ...]
@@ -132,7 +131,7 @@ class Placement:
     def peak(self, steps: int) -> tuple[int, int]:
         """Return ``(step, bytes)`` at which the most bytes of all arenas are in use together."""
         storages = self.liveness.storages
-        return peak_of_ranges(storages.birth, self.held, storages.size, max(steps, 1))
+        return peak_of_ranges(storages.birth, self.held_until, storages.size, max(steps, 1))
 
 
 def merge_packings(liveness: Liveness, problems: Sequence[Problem], packings: Sequence[Packing]) -> Placement:
@@ -141,18 +140,18 @@ def merge_packings(liveness: Liveness, problems: Sequence[Problem], packings: Se
     A planner that places bytes uses an in-place reuse only if input and output start at one offset; other reuses are
     removed. A planner that assigns slots frees the input of every reuse, so all reuses remain.
     """
-    held, slot = np.zeros((2, len(liveness.storages)), np.int64)
+    held_until, slot = np.zeros((2, len(liveness.storages)), np.int64)
     offset = np.zeros(len(liveness.storages), np.uint64)
     arenas = tuple(map(packed_arena, problems, packings))
     unused: list[int] = []
-    for number, found in enumerate(arenas):
+    for number, packed in enumerate(arenas):
         rows = np.flatnonzero(liveness.storages.arena == number)
-        held[rows], slot[rows], offset[rows] = found.held, found.slot, found.packing.offset
-        if found.packing.slot is None:
-            unused += rows[found.handoffs[~found.taken, 1]].tolist()
+        held_until[rows], slot[rows], offset[rows] = packed.held_until, packed.slot, packed.packing.offset
+        if packed.packing.slot is None:
+            unused += rows[packed.handoffs[~packed.taken, 1]].tolist()
     used = _without(liveness, unused) if unused else liveness
     giver, taker = (used.storage_of[used.handoffs[:, k]] for k in (1, 2))
-    return Placement(replace(used, taken=offset[giver] == offset[taker]), held, slot, offset, arenas)
+    return Placement(replace(used, taken=offset[giver] == offset[taker]), held_until, slot, offset, arenas)
 
 
 def without_handoffs(liveness: Liveness, *, across_arenas: bool = False) -> Liveness:
@@ -165,7 +164,7 @@ def without_handoffs(liveness: Liveness, *, across_arenas: bool = False) -> Live
 
 
 def _without(liveness: Liveness, takers: Sequence[int]) -> Liveness:
-    """Return the liveness without the in-place reuse by ``takers``: input and output are both live at that step."""
+    """Return the liveness without the in-place reuse by ``takers``: input and output are both live at the step."""
     storages = liveness.storages
     taken = set(takers)
     used = np.array([int(liveness.storage_of[y]) not in taken for y in liveness.handoffs[:, 2]], np.bool_)
@@ -244,8 +243,8 @@ def storage_numbers(arena: I32, slot: I64, birth: I64) -> tuple[I64, I64]:
 def _alignments(liveness: Liveness, rows: I64, arenas: Sequence[ArenaSummary], own_arenas: bool) -> U64:
     """Return the alignment of each row's offset.
 
-    A row at the start of a storage has the alignment of the arena. A row inside has its element size, or the alignment
-    of the start if this is smaller.
+    A row at the start of a storage has the alignment of the arena. Another row has the smaller of its element size and
+    the alignment of the start.
     """
     tensors, index = liveness.timeline.graph.tensors, liveness.timeline.index
     floor = np.array([arena.alignment_bytes for arena in arenas], np.uint64)
@@ -254,8 +253,8 @@ def _alignments(liveness: Liveness, rows: I64, arenas: Sequence[ArenaSummary], o
     if own_arenas:  # the configuration does not contain the alignment
         alignment = np.maximum(alignment, liveness.storages.alignment[storage])
     of_start = np.maximum(alignment, liveness.storages.alignment[storage])
-    inside = (index.base[rows] >= 0) | (liveness.offset_in_storage[rows] > 0)
-    for at in np.flatnonzero(inside).tolist():
+    is_inside = (index.base[rows] >= 0) | (liveness.offset_in_storage[rows] > 0)
+    for at in np.flatnonzero(is_inside).tolist():
         alignment[at] = min(itemsize(tensors[rows[at]].dtype), int(of_start[at]))
     for at in np.flatnonzero(np.isin(rows, index.marked)).tolist():
         declared = tensors[rows[at]].alignment
@@ -273,16 +272,16 @@ def assemble(
     *,
     retained: tuple[int, int] = (0, 0),
     reserved_peak_bytes: int | None = None,
-    **rest: Any,
+    **fields: Any,
 ) -> Plan:
-    """Compute the hashes (contract §6) and return the plan; ``rest`` are its other fields by name.
+    """Compute hashes (contract §6) and metrics, and return the plan; ``fields`` are its other fields by name.
 
     ``peak`` and ``reserved_peak_bytes`` are arguments of :func:`metrics.totals_of`, ``retained`` is an argument of
-    :func:`metrics.plan_metrics`; ``started`` is the clock (ns) at which planning began.
+    :func:`metrics.plan_metrics`; ``started`` is the value of the clock (ns) when planning began.
     """
     slots, addresses = canonical.encoded_tables(columns, [summary.name for summary in summaries])
     return Plan(
-        tmmu_plan_hash=canonical.plan_hash(identity, rest["replay_token"], slots, addresses),
+        tmmu_plan_hash=canonical.plan_hash(identity, fields["replay_token"], slots, addresses),
         layout_hash=canonical.layout_hash(slots, addresses),
         arenas=tuple(summaries),
         metrics=metrics.plan_metrics(
@@ -293,5 +292,5 @@ def assemble(
         ),
         **identity._asdict(),
         **vars(columns),
-        **rest,
+        **fields,
     )

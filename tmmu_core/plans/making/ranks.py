@@ -1,6 +1,6 @@
-"""A plan per rank of a sharded graph; ranks that run the same graph are planned once (TMMU v2 II.I).
+"""Plan every rank of a sharded graph; ranks that run the same graph are planned once (TMMU v2 II.I).
 
-A rank's share is cut from the graph *as run*: a backward pass is synthesised first, so that the spec can contain
+A rank's share is a part of the graph *as run*: a backward pass is synthesised first, so that the spec can contain
 gradients. The plans of all ranks have the ``ir_hash`` of the global graph; ``rank``, ``world_size`` and
 ``shard_spec_hash`` make the plan hash of each rank unique.
 """
@@ -111,7 +111,7 @@ def plan_rank(graph: Graph, request: PlanRequest) -> Solution:
 
 
 def _sharded(graph: Graph, request: PlanRequest, rank: int) -> tuple[Sharding, PlanRequest, tuple[str, ...], bytes]:
-    """Return the sharding of the global graph as run, the request explicit out, the order and the graph's hash."""
+    """Return ``(sharding of the graph as run, request with defaults, execution order, ir_hash of the graph)``."""
     spec = read_spec(request.shard_spec or {})
     world = check_world(spec, request.world_size, rank)
     explicit = with_arena_settings(graph, request.with_defaults(graph))

@@ -1,4 +1,4 @@
-"""The planning request of the command line, pages, links, sweeps and reports.
+"""Define the planning request: all options of a plan, from the command line, a page, a link, a sweep or a report.
 
 A new option is a field here and a row in :mod:`~tmmu_core.plans.making.request_options`.
 :func:`~tmmu_core.plans.making.make.make_plan` makes the plan.
@@ -82,7 +82,7 @@ class PlanRequest:
 
     @property
     def has_no_arena_options(self) -> bool:
-        """Whether the request has no arena option."""
+        """Whether arenas, alignment, page size, capacities and ``one_memory`` have their defaults."""
         return self == self.but(arenas=None, alignment=None, page_size=None, capacities={}, one_memory=False)
 
     @property

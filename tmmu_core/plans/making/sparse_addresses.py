@@ -53,10 +53,10 @@ def _slots_of(plan: Plan) -> _Slots:
     return _Slots(number, *(column[storage].tolist() for column in columns))
 
 
-def _moved(plan: Plan, slots: _Slots, start: list[int], **changes: Any) -> Plan:
+def _with_offsets(plan: Plan, slots: _Slots, start: list[int], **changes: Any) -> Plan:
     """Return the plan with its slots at other offsets (bytes)."""
-    inside = plan.offset - storages_of(plan).offset[plan.storage]
-    offset = np.array(start, np.uint64)[slots.of_storage][plan.storage] + inside
+    offset_in_storage = plan.offset - storages_of(plan).offset[plan.storage]
+    offset = np.array(start, np.uint64)[slots.of_storage][plan.storage] + offset_in_storage
     return replace(plan, offset=offset, **changes)
 
 
@@ -76,16 +76,16 @@ def with_sparse_addresses(plan: Plan, *, bits: int = 64) -> Plan:
         error.fill(replay_token=plan.replay_token.hex(), rank=plan.rank)
         raise
     notes = {**plan.notes, "addressing": {"kind": ADDRESSING, "bits": bits}}
-    moved = _moved(plan, slots, addresses, places="sparse", notes=notes)
+    moved = _with_offsets(plan, slots, addresses, places="sparse", notes=notes)
     whole, layout = plan_digests(moved)
     return replace(moved, tmmu_plan_hash=whole, layout_hash=layout)
 
 
 def in_memory(plan: Plan) -> Plan:
-    """Return the plan as applied to memory: slots with hashed addresses are placed one after another, each aligned.
+    """Return the plan with offsets in real memory: slots with hashed addresses are placed one after another, aligned.
 
     In the draft, a driver maps the sparse space to memory; this function applies ``MapToVirtualAddresses_v1`` of TMMU
-    v2. Other plans are returned unchanged. The hashes remain those of the given plan. Raises ``AllocationOverflow``
+    v2. Other plans are returned unchanged. The hashes do not change. Raises ``AllocationOverflow``
     past 2^64 − 1.
     """
     if plan.places != "sparse":
@@ -99,7 +99,7 @@ def in_memory(plan: Plan) -> Plan:
             message = f"the slots of arena {plan.arenas[arena].name!r}, one after another, end past 2^64 − 1."
             raise AllocationOverflow(message, arena=plan.arenas[arena].name, offset=start[-1], size=size)
     arenas = [replace(arena, extent_bytes=ends.get(k, arena.extent_bytes)) for k, arena in enumerate(plan.arenas)]
-    return _moved(plan, slots, start, places="slots", arenas=tuple(arenas))
+    return _with_offsets(plan, slots, start, places="slots", arenas=tuple(arenas))
 
 
 def _refuse_collisions(plan: Plan, slots: _Slots, addresses: list[int]) -> None:
