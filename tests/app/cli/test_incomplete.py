@@ -15,7 +15,7 @@ from tmmu_core.graph.native import native_file
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.planners import PLANNERS
 
-PART = "bodies that are not planned: choose (true_graph, false_graph)"
+PART = "parts that are not planned: choose (true_graph, false_graph)"
 GRAPH = Graph(
     ir_schema=GRAPH_SCHEMA,
     name="branching",

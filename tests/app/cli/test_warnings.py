@@ -79,12 +79,12 @@ def answer(command: str, files: dict[str, str], capfd: pytest.CaptureFixture[str
 
 
 CONDITIONS = [
-    ("fit BRANCHING --capacity 1MiB", "bodies that are not planned"),
-    ("gate PLAN_OF_BRANCHING --max-extent 1MiB", "bodies that are not planned"),
-    ("compare PLAN_OF_BRANCHING PLAN_OF_BRANCHING", "bodies that are not planned"),
-    ("verify PLAN_OF_BRANCHING", "bodies that are not planned"),
-    ("verify PLAN_OF_BRANCHING --graph BRANCHING", "bodies that are not planned"),
-    ("plan BRANCHING", "bodies that are not planned"),
+    ("fit BRANCHING --capacity 1MiB", "parts that are not planned"),
+    ("gate PLAN_OF_BRANCHING --max-extent 1MiB", "parts that are not planned"),
+    ("compare PLAN_OF_BRANCHING PLAN_OF_BRANCHING", "parts that are not planned"),
+    ("verify PLAN_OF_BRANCHING", "parts that are not planned"),
+    ("verify PLAN_OF_BRANCHING --graph BRANCHING", "parts that are not planned"),
+    ("plan BRANCHING", "parts that are not planned"),
     ("fit OPEN --capacity 1MiB", "B = 8; for other sizes"),
     ("gate OPEN --max-extent 1MiB", "B = 8; for other sizes"),
     ("compare OPEN OPEN", "B = 8; for other sizes"),
@@ -133,7 +133,7 @@ def test_gate_lists_the_rules_that_it_did_not_check(files: dict[str, str], capfd
 
 
 @pytest.mark.parametrize(
-    ("example", "warning"), [(branching(), "bodies that are not planned"), (open_batch(), "B = 8; for other sizes")]
+    ("example", "warning"), [(branching(), "parts that are not planned"), (open_batch(), "B = 8; for other sizes")]
 )
 def test_plans_and_fits_of_the_library_have_warnings(example: Graph, warning: str) -> None:
     plan = tmmu.plan(example)

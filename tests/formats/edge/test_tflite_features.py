@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import flatbuffers
+import pytest
 import tflite
 
+from tmmu_core.base.errors import AllocationOverflow
 from tmmu_core.formats.edge.tflite import constants, read
 from tmmu_core.formats.edge.tflite_subgraph import SUBGRAPH_FIELDS
 from tmmu_core.formats.edge.tflm_plan import with_metadata
@@ -35,6 +37,8 @@ class T:
     """Which of the buffers its data are, where not one of its own: the tensor's number and one."""
     scale: float = 0.0
     """Of its quantization; the zero point is 0."""
+    signature: tuple[int, ...] = ()
+    """Its shape with −1 for open dimensions; empty if none is open."""
 
 
 @dataclass
@@ -109,6 +113,8 @@ def model(
             "Buffer": tensor.buffer or len(buffers) - 1,
             "IsVariable": tensor.variable,
         }
+        if tensor.signature:
+            fields["ShapeSignature"] = vector("Tensor", "ShapeSignature", tensor.signature)
         if tensor.scale:
             b.StartVector(4, 1, 4)
             b.PrependFloat32(tensor.scale)
@@ -265,3 +271,23 @@ def test_variable_is_not_named_like_a_tensor() -> None:
     data = model(tensors, ops, ends=((0,), (3,)))
     assert only(data, "variable h'").role == "buffer"
     assert only(data, "variable h").role == "input"
+
+
+def test_open_sizes_of_inputs_are_noted() -> None:
+    batch = T("x", (1, 4), signature=(-1, 4))
+    graph = read(model([batch, T("y", (1, 4), signature=(-1, 4))], [Op("ABS", (0,), (1,))]), "m.tflite")
+    assert graph.notes[0].startswith("sizes that the model leaves open are those in the file: x [1, 4]")
+    assert not any(node.unplanned for node in graph.nodes)
+
+
+def test_size_that_depends_on_data_makes_the_plan_incomplete() -> None:
+    places = T("places", (1, 1), "INT64", signature=(-1, 1))
+    flat = T("flat", (1,), "INT64", signature=(-1,))
+    graph = read(model([X, flat, places], [Op("WHERE", (0,), (2,)), Op("SQUEEZE", (2,), (1,))]), "m.tflite")
+    assert [node.unplanned for node in graph.nodes] == [("places: its size depends on data",), ()]
+    assert all(arena.status == "incomplete" for arena in plan_graph(graph).plan.arenas)
+
+
+def test_size_beyond_64_bits_names_the_tensor() -> None:
+    with pytest.raises(AllocationOverflow, match='the tensor "y"'):
+        read(model([X, T("y", (2**31 - 1,) * 3)], [Op("ABS", (0,), (1,))]), "m.tflite")

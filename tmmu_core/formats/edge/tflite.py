@@ -12,6 +12,8 @@
   contain the addresses of that plan: tensors that the plan places inside of the operator's scratch tensor are views.
 * A tensor that a custom operator reads and nothing writes is its scratch memory, live from the start.
 * Arenas are aligned to 16 bytes, as in the Micro runtime, if no alignment is given.
+* A dimension that ``shape_signature`` leaves open has its size in ``shape``. A note lists these sizes of the inputs. If
+  no input is open, the size of such a result depends on data: it is listed in ``Node.unplanned``.
 * ``IF``, ``WHILE``, ``CALL_ONCE`` and calls: the operator's inputs are copied to the inputs of a body, and the body's
   outputs to the operator's outputs, as in the Micro runtime (:mod:`tmmu_core.formats.scopes`). Every use of a body has
   its own activations; constants and variables are shared by all uses. Bodies that cannot be planned are listed in
@@ -43,7 +45,7 @@ from tmmu_core.formats.edge.tflite_subgraph import (
     permission,
 )
 from tmmu_core.graph.constants import Constants, InFile, InMemory, Piece
-from tmmu_core.graph.model import GRAPH_SCHEMA, Graph, Node, Tensor, View
+from tmmu_core.graph.model import GRAPH_SCHEMA, AnnotatedGraph, Graph, Node, Tensor, View
 
 BODIES = {
     "IF": ("then", "else"),
@@ -137,6 +139,7 @@ class Reading:
         self.variables: dict[str, Tensor] = {}
         """Name → variable of the handles with that name."""
         self.main = Use(file.subgraph(0))
+        self.open_inputs = [i for i in self.main.subgraph.inputs if i in self.main.subgraph.open_tensors]
         self.uses = [self.main]
         self.taken = {tensor.id for tensor in self.main.subgraph.tensors}
         self.node_ids: set[str] = set()
@@ -167,7 +170,7 @@ class Reading:
         unplanned = subgraphs - len(self.planned)
         note = f" ({unplanned} of {subgraphs} subgraphs not planned)" if unplanned else ""
         ids = dict.fromkeys([*(main.ids[i] for i in sorted(main.ids)), *self.tensors])
-        return Graph(
+        return AnnotatedGraph(
             ir_schema=GRAPH_SCHEMA,
             name=PurePath(self.file.name).name.removesuffix(".tflite") + note,
             tensors=(*[self.tensors[name] for name in ids], *self.variables.values()),
@@ -176,7 +179,15 @@ class Reading:
             outputs=outputs,
             execution_order=tuple([node.node_id for node in self.nodes]),
             alignment=ALIGNMENT,
+            notes=self._notes(),
         )
+
+    def _notes(self) -> tuple[str, ...]:
+        """Return a note with the sizes of the inputs that the model leaves open."""
+        main = self.main.subgraph
+        listed = ", ".join(f"{main.tensors[i].id} {list(main.tensors[i].shape)}" for i in self.open_inputs)
+        how = "for other sizes, resize the inputs in the converter"
+        return (f"sizes that the model leaves open are those in the file: {listed}; {how}.",) if listed else ()
 
     def _scratch(self) -> list[int]:
         """Return the numbers of the scratch tensors of custom operators, after setting their role."""
@@ -214,6 +225,9 @@ class Reading:
             unplanned = [self.file.label(number) for number in operator.bodies]
             if operator.instr in SUBGRAPH_FIELDS and not unplanned:
                 unplanned = ["bodies that the model does not name"]
+            is_open = use.subgraph.open_tensors
+            if not self.open_inputs and is_open.isdisjoint(reads):  # otherwise, the size may be that of an input
+                unplanned += [f"{use.subgraph.tensors[i].id}: its size depends on data" for i in writes if i in is_open]
             node = Node(
                 name,
                 operator.instr,

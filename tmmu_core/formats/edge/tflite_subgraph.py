@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput
-from tmmu_core.graph import dtypes
+from tmmu_core.graph import checks, dtypes
 from tmmu_core.graph.model import Inplace, Role, Tensor
 
 
@@ -100,6 +100,8 @@ class Subgraph:
     outputs: tuple[int, ...]
     operators: tuple[Operator, ...]
     tensors: tuple[Tensor, ...]
+    open_tensors: frozenset[int]
+    """Numbers of the tensors with an open dimension in ``shape_signature``; ``shape`` has 1 or an example for it."""
 
     @property
     def words(self) -> int:
@@ -161,7 +163,9 @@ class ModelFile:
         operators = [table.Operators(k) for k in range(length(table, "Operators"))]
         rows = [table.Tensors(i) for i in range(length(table, "Tensors"))]
         self.counted += sum(length(each, "Inputs") + length(each, "Outputs") for each in operators)
-        self.counted += sum(length(row, "Shape") + len(row.Name() or b"") for row in rows)
+        self.counted += sum(
+            length(row, "Shape") + length(row, "ShapeSignature") + len(row.Name() or b"") for row in rows
+        )
         if self.counted > ELEMENTS_PER_BYTE * size:  # thousands of operators may share one vector
             what = f"the model has more operands, dimensions and letters than {size} bytes can hold."
             raise self.damaged(what, number)
@@ -180,7 +184,8 @@ class ModelFile:
         written = {i for operator in parsed for i in operator.outputs}
         roles: dict[int, Role] = {**dict.fromkeys(outputs, "output"), **dict.fromkeys(inputs, "input")}
         tensors = [self._tensor(number, i, row, ids[i], roles.get(i), i in written) for i, row in enumerate(rows)]
-        return Subgraph(number, label, table, inputs, outputs, parsed, tuple(tensors))
+        is_open = frozenset(i for i, row in enumerate(rows) if min(numbers(row, "ShapeSignature"), default=0) < 0)
+        return Subgraph(number, label, table, inputs, outputs, parsed, tuple(tensors), is_open)
 
     def damaged(self, what: str, number: int) -> UnreadableInput:
         """Return the error of an inconsistent subgraph."""
@@ -229,7 +234,9 @@ class ModelFile:
                 shape, dtype = (self.data_bytes(row),), "uint8"
         elif end is not None and not number:  # inputs and outputs of a body are copies
             role = end
-        return Tensor(name, shape, dtype, role)
+        tensor = Tensor(name, shape, dtype, role)
+        checks.size_of(tensor, shape, i)  # its error names the tensor
+        return tensor
 
 
 def is_external(tensor: Any) -> bool:

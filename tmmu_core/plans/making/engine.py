@@ -164,7 +164,7 @@ def remarks_on(graph: Graph, dims: Mapping[str, int]) -> dict[str, str]:
     found = {
         ASSUMED: assumed_text(graph, dims),
         READ: " ".join(graph.notes) if isinstance(graph, AnnotatedGraph) else "",
-        UNPLANNED: f"bodies that are not planned: {', '.join(parts[:NAMED_PARTS])}{more}" if parts else "",
+        UNPLANNED: f"parts that are not planned: {', '.join(parts[:NAMED_PARTS])}{more}" if parts else "",
     }
     return {key: text for key, text in found.items() if text}
 
