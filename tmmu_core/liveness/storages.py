@@ -149,6 +149,9 @@ def _check_in_place(timeline: Timeline, ranges: Ranges, write: Write, *, alone: 
     for condition, why, is_broken in conditions:
         if is_broken:
             node_id, source = index.node_ids[node], tensors[x].id
+            hint = "Remove the pair from in_place_write, or remove the condition."
+            if timeline.mode == "backward" and condition in ("saved_for_backward", "read_later"):
+                hint = "If the backward pass needs the value before the write, plan with --mode inference or forward."
             raise InvalidIrShapes(
                 f"node {node_id!r} may not write {tensors[y].id!r} in place of {source!r}: {why}.",
                 t=step,
@@ -156,5 +159,5 @@ def _check_in_place(timeline: Timeline, ranges: Ranges, write: Write, *, alone: 
                 condition=condition,
                 node_id=node_id,
                 tensor=source,
-                hint="Remove the pair from in_place_write, or remove the condition.",
+                hint=hint,
             )

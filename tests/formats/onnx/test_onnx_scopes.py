@@ -208,7 +208,7 @@ def test_scan_with_a_batch_axis_is_rejected() -> None:
 
 
 def test_training_step_through_a_loop_is_rejected() -> None:
-    with pytest.raises(InvalidIrShapes) as caught:
+    with pytest.raises(InvalidIrShapes, match="plan with --mode inference") as caught:
         plan_graph(read(loop_model(STEP)), mode="backward")
     assert caught.value.diagnostics["reason"] == "in_place_denied"
 

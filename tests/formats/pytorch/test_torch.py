@@ -309,9 +309,15 @@ class Cache(nn.Module):
         return x.mul_(2).sum(0).exp()
 
 
+class Returned(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.mul_(2)
+
+
+@pytest.mark.parametrize("module", [Cache, Returned])
 @pytest.mark.parametrize("reader", ["traced", "as saved"])
-def test_input_that_the_program_writes_is_kept_to_the_end(reader: str) -> None:
-    data = saved(Cache())
+def test_input_that_the_program_writes_is_kept_to_the_end(reader: str, module: type[nn.Module]) -> None:
+    data = saved(module())
     graph = read_graph(data, "p.pt2") if reader == "traced" else pt2_graph.as_saved(read_program(data), "p")
     plan = plan_graph(graph).plan
     assert plan.death[plan.size == 2 * 8 * 4].max() == plan.steps

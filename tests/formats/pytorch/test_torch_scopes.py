@@ -43,6 +43,19 @@ class While(torch.nn.Module):
         return while_loop(lambda i, x: i < 3, lambda i, x: (i + 1, wide(x)), (i, x))
 
 
+class LearnedWhile(torch.nn.Module):
+    """A loop that autograd differentiates: PyTorch exports its results as rows of all iterations."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = torch.nn.Parameter(torch.ones(WIDTH))
+
+    def forward(self, i: Any, x: Any) -> Any:
+        from torch._higher_order_ops.while_loop import while_loop
+
+        return while_loop(lambda i, x: i < 3, lambda i, x: (i + 1, wide(x) * self.scale), (i, x))
+
+
 class Map(torch.nn.Module):
     def forward(self, xs: Any, y: Any) -> Any:
         from torch._higher_order_ops.map import map as each_row
@@ -67,6 +80,7 @@ PROGRAMS: dict[str, tuple[type[Any], Callable[[], tuple[Any, ...]]]] = {
     "cond in cond": (Nested, lambda: (vector(),)),
     "while_loop": (While, lambda: (torch.tensor(0), vector())),
     "while_loop, no iteration": (While, lambda: (torch.tensor(9), vector())),
+    "while_loop with a weight": (LearnedWhile, lambda: (torch.tensor(0), vector())),
     "map": (Map, lambda: (torch.ones(6, WIDTH), vector())),
     "scan": (Scan, lambda: (vector(), torch.ones(6, WIDTH))),
 }
@@ -143,7 +157,7 @@ def test_operator_whose_bodies_have_no_scope_makes_the_plan_incomplete(operator:
     assert (node.instr, len(node.unplanned)) == (operator, 2)
     plan = tmmu.plan(graph)
     assert plan.incomplete == tuple(arena.name for arena in plan.arenas)
-    assert plan.notes["unplanned"] == f"bodies that are not planned: {node.node_id} ({', '.join(node.unplanned)})"
+    assert plan.notes["unplanned"] == f"parts that are not planned: {node.node_id} ({', '.join(node.unplanned)})"
 
 
 def test_notes_name_programs_that_pytorch_cannot_trace() -> None:

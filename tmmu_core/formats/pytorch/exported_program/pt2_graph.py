@@ -229,7 +229,7 @@ class _Reading:
 
     def _declare_result(self, name: str, op: Operator, operation: Operation, operands: Sequence[_Value]) -> list[str]:
         """Declare a result; return its id, or the ids of its storage and itself."""
-        layout, dtype = self._place(name)
+        layout, dtype = self._place(name, is_new=op.space == "higher_order")
         if operands and self._is_in_first_argument(op, operation, operands[0], layout, dtype):
             return [self._view_in(name, self.prefix + name, layout, (dtype, "activation"), operands[0])]
         value = self._own_storage(name, self.prefix + name, layout, (dtype, "activation"))
@@ -376,8 +376,12 @@ class _Reading:
         self.values[name] = self.value_of[value.id] = value
         return value
 
-    def _place(self, name: str) -> tuple[StridedLayout, str]:
-        """Return the layout and the dtype of a tensor."""
+    def _place(self, name: str, *, is_new: bool = False) -> tuple[StridedLayout, str]:
+        """Return the layout and the dtype of a tensor.
+
+        The result of control flow is new memory (``is_new``): its saved offset can be that of the last row of all
+        iterations, which only autograd keeps.
+        """
         meta = self.body.tensor_values.get(name)
         if meta is None:
             raise self._broken(f'it does not describe the tensor "{name}"')
@@ -391,7 +395,7 @@ class _Reading:
         shape, strides = (tuple(self.program.size(each, name) for each in side) for side in (meta.sizes, meta.strides))
         if len(strides) != len(shape):
             raise self._broken(f'the tensor "{name}" has {len(shape)} axes and {len(strides)} strides')
-        offset = self.program.size(meta.storage_offset, name)
+        offset = 0 if is_new else self.program.size(meta.storage_offset, name)
         layout = StridedLayout(shape, strides, offset, dtypes.itemsize(dtype))
         if max(layout.own, layout.covered) + offset * layout.itemsize >= 1 << 63:
             raise self._broken(f'the tensor "{name}" has 2^63 bytes or more')

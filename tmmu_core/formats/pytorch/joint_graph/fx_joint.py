@@ -401,7 +401,8 @@ class Reading(torch.fx.Interpreter):
             self.gradients[parameter] = gradient
             if gradient not in self.outputs:
                 self.outputs.append(gradient)
-        self.outputs += [new for new in self.mutated.values() if not self.tensors[new].persistent]  # inputs of the user
+        of_user = [new for new in self.mutated.values() if not self.tensors[new].persistent]
+        self.outputs = list(dict.fromkeys([*self.outputs, *of_user]))  # a program may return an input that it writes
 
     def _sum(self, parameter: str, gradients: list[tuple[str, Any]]) -> str:
         """Append the nodes that sum the gradients of a tied parameter, one per name, in the order of eager mode."""
