@@ -96,7 +96,7 @@ FIVE = b"id,lower,upper,size\na,0,3,4\nb,3,9,4\nc,0,9,4\nd,9,21,4\ne,0,21,4\n"
 def test_arena_too_small_names_what_would_fit(
     monkeypatch: pytest.MonkeyPatch, capacity: int, tried_up_to: int, other: str, says: str
 ) -> None:
-    monkeypatch.setattr(arena_summary, "TRIED_UP_TO", tried_up_to)
+    monkeypatch.setattr(arena_summary, "ALTERNATIVE_UP_TO", tried_up_to)
     found = read_any(FIVE, "five.csv")
     assert isinstance(found, PlainInstance)
     with pytest.raises(ArenaTooSmall) as caught:
