@@ -12,7 +12,11 @@ from typing import TYPE_CHECKING, Any
 from tmmu_core.base.manifest import SPEC_VERSION as SPEC_VERSION
 
 if TYPE_CHECKING:
+    from tmmu_core.base.errors import ArenaTooSmall as ArenaTooSmall
+    from tmmu_core.base.errors import InvalidIrShapes as InvalidIrShapes
+    from tmmu_core.base.errors import MissingExtra as MissingExtra
     from tmmu_core.base.errors import TmmuError as TmmuError
+    from tmmu_core.base.errors import UnreadableInput as UnreadableInput
     from tmmu_core.graph.model import Graph as Graph
     from tmmu_core.library.executorch_pass import executorch_pass as executorch_pass
     from tmmu_core.library.functions import compare as compare
@@ -37,7 +41,9 @@ _PUBLIC = {
     "Plan": "library.plan_result",
     "Graph": "graph.model",
     "PlanRequest": "plans.making.request",
-    "TmmuError": "base.errors",
+    **dict.fromkeys(
+        ("TmmuError", "ArenaTooSmall", "InvalidIrShapes", "MissingExtra", "UnreadableInput"), "base.errors"
+    ),
 }
 """Name → the module that defines it, imported at the first use of the name (PEP 562)."""
 
@@ -53,6 +59,10 @@ __all__ = [  # noqa: RUF022 (verbs first, then nouns)
     "Graph",
     "PlanRequest",
     "TmmuError",
+    "ArenaTooSmall",
+    "InvalidIrShapes",
+    "MissingExtra",
+    "UnreadableInput",
 ]
 
 

@@ -18,10 +18,11 @@ from tmmu_core.library import functions, plan_result
 
 SAMPLE = SAMPLES / "mixed_sizes.tmmu.json"
 FUNCTIONS = ("plan", "fit", "pack", "compare", "read", "verify", "executorch_pass")
+ERRORS = ("TmmuError", "ArenaTooSmall", "InvalidIrShapes", "MissingExtra", "UnreadableInput")
 
 
 def test_dir_lists_the_public_names_only() -> None:
-    assert dir(tmmu) == sorted([*FUNCTIONS, "Plan", "Graph", "PlanRequest", "TmmuError"])
+    assert dir(tmmu) == sorted([*FUNCTIONS, "Plan", "Graph", "PlanRequest", *ERRORS])
     assert all(getattr(tmmu, name) is getattr(tmmu_core, name) for name in dir(tmmu))
     with pytest.raises(AttributeError):
         tmmu.pln  # type: ignore[attr-defined]  # noqa: B018
@@ -44,6 +45,8 @@ def test_function_has_typed_parameters_and_a_numpy_docstring(name: str) -> None:
         assert f"\n{section}\n{'-' * len(section)}\n" in text
     documented = text.partition("Parameters\n")[2].partition("Returns\n")[0]
     assert [p.name for p in parameters if p.name not in documented] == []
+    raised = text.partition("Raises\n------\n")[2].partition("\n\n")[0]
+    assert {line for line in raised.splitlines() if not line.startswith(" ")} <= {*ERRORS}
 
 
 def test_plan_accepts_every_field_of_a_request() -> None:
