@@ -114,6 +114,11 @@ class Comparison:
         return "diverged in slot numbers only" if is_renumbered else "diverged"
 
     @property
+    def invalid(self) -> tuple[str, ...]:
+        """The sides (``left``, ``right``) whose plans are invalid."""
+        return tuple([name for name in ("left", "right") if getattr(self, name).is_invalid])
+
+    @property
     def incomplete(self) -> tuple[str, ...]:
         """The sides (``left``, ``right``) whose figures omit a part of the graph."""
         return tuple([name for name in ("left", "right") if getattr(self, name).incomplete])
@@ -193,9 +198,8 @@ class Comparison:
     def __repr__(self) -> str:
         left, right = (f"{plan.ir_name[:60]!r} · {plan.planner}" for plan in (self.left, self.right))
         verdict = "identical" if self.identical else f"first at {self.first and self.first.path[:80]!r}"
-        invalid = [side for side in ("left", "right") if getattr(self, side).is_invalid]
-        if invalid:
-            verdict = f"INVALID ({', '.join(invalid)})"
+        if self.invalid:
+            verdict = f"INVALID ({', '.join(self.invalid)})"
         elif not self.comparable:
             verdict = f"not comparable ({self.incomparable[0].path[:80]!r})"
         changed = ", ".join(f"{n:,} {kind.replace('_', ' ')}" for kind, (n, _) in self.totals.items() if n)
