@@ -21,9 +21,12 @@ ARENAS = {"activations": {}, IMAGE: {}}
 GRAPH = hostile_graph(HOSTILE)
 
 
-def test_csv_of_a_plan_has_no_formula() -> None:
+def test_csv_of_a_plan_has_no_formula_and_no_control_sequence() -> None:
     plan = plan_graph(GRAPH, arenas=ARENAS).plan
-    cells = [cell for row in csv.reader(io.StringIO(plan_file.to_csv(plan).decode())) for cell in row]
+    text = plan_file.to_csv(plan).decode()
+    assert "\x1b" not in text
+    assert "\u202e" not in text
+    cells = [cell for row in csv.reader(io.StringIO(text)) for cell in row]
     assert [cell for cell in cells if cell.startswith(("=", "+", "-", "@", "\t"))] == []
     assert f"'{FORMULA}" in cells
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from tmmu_core.base import strict
 from tmmu_core.base.errors import U64_MAX, InvalidIrShapes, UnreadableInput
-from tmmu_core.base.escaping import csv_text, for_cell
+from tmmu_core.base.escaping import csv_text, for_cell, visible
 from tmmu_core.base.extras import need
 from tmmu_core.formats.csv.instance_csv import refuse_unreadable_ids, write_csv
 from tmmu_core.formats.planfile.plan_builder import from_head
@@ -63,7 +63,8 @@ def to_cbor(plan: Plan) -> bytes:
 def to_csv(plan: Plan) -> bytes:
     """Return the rows as CSV in UTF-8, columns named as in the plan file; a shape is written ``1x64x56``.
 
-    A plan over memories has two more columns: the memory, and the rule that chose it.
+    A plan over memories has two more columns: the memory, and the rule that chose it. The table is for spreadsheets and
+    terminals, so control characters and formulas in names are escaped; JSON, CBOR and instances keep names as they are.
     """
     memories = residences(plan)
     fields = [name for name in COLUMN_OF if name != "category" or plan.categories]
@@ -73,7 +74,7 @@ def to_csv(plan: Plan) -> bytes:
         values = row | (cells(memories[k]) if memories else {})
         values["shape"] = "x".join(map(str, row["shape"]))
         written = ["" if values[field] is None else values[field] for field in fields]
-        lines.append([for_cell(cell) if isinstance(cell, str) else cell for cell in written])
+        lines.append([for_cell(visible(cell)) if isinstance(cell, str) else cell for cell in written])
     return csv_text(lines).encode()
 
 

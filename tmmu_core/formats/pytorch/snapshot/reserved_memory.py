@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tmmu_core.formats.allocator_plan import refuse_beyond_last_byte
 from tmmu_core.formats.pytorch.snapshot.snapshot_events import ALLOC, FREE, I64, MAP, UNMAP, Device, Events, Segment
 from tmmu_core.planners import ARENA_PLANNERS
 from tmmu_core.planners.problem import Problem
@@ -38,8 +39,9 @@ class Reserved:
 
 
 def reserved_over_time(events: Events, segments: Sequence[Segment]) -> Reserved:
-    """Return the bytes in ``segments`` at each step (alloc or free)."""
+    """Return the bytes in ``segments`` at each step (alloc or free). Raises ``UnreadableInput`` past the last byte."""
     action, size = np.frombuffer(events.action, np.uint8), np.frombuffer(events.size, np.int64)
+    refuse_beyond_last_byte(sum([segment.total_size for segment in segments]), sum(size[action == MAP].tolist()))
     change = np.where(action == MAP, size, 0) - np.where(action == UNMAP, size, 0)
     start = sum(segment.total_size for segment in segments) - int(change.sum())
     curve = start + np.cumsum(change)
