@@ -55,7 +55,7 @@ def trained(ir: Graph) -> OrderModel:
 
 def all_orders(model: OrderModel) -> Iterator[I64]:
     """Every order of the units."""
-    waits = model.waits_for.tolist()
+    waits = list(map(len, model.predecessors))
     sequence: list[int] = []
 
     def longer() -> Iterator[I64]:
@@ -64,7 +64,7 @@ def all_orders(model: OrderModel) -> Iterator[I64]:
             return
         for unit in range(len(waits)):
             if waits[unit] == 0 and unit not in sequence:
-                later = model.succ_idx[model.succ_ptr[unit] : model.succ_ptr[unit + 1]].tolist()
+                later = model.successors[unit]
                 sequence.append(unit)
                 for other in later:
                     waits[other] -= 1

@@ -10,7 +10,7 @@ from tests.fitting.random_graphs import all_orders, drawn, least_peak, model_of,
 from tests.support.build import graph, node, tensor
 from tmmu_core.fitting.order.baselines import baselines
 from tmmu_core.fitting.order.hill_valley import hill_valley_order
-from tmmu_core.fitting.order.order_exact import OrderStates, beam, best_first_search, order_array, orders_within
+from tmmu_core.fitting.order.order_exact import OrderStates, beam, best_first_search, orders_within
 from tmmu_core.fitting.order.order_loops import measure
 from tmmu_core.fitting.order.order_search import best_order
 from tmmu_core.fitting.order.windows import improve_windows
@@ -67,12 +67,11 @@ def test_every_method_respects_dependencies() -> None:
         orders += [hill_valley_order(model, given), improve_windows(model, given, lambda: True)]
         found = beam(OrderStates(model), 1 << 40, lambda: True)
         assert found is not None
-        for order in [*orders, order_array(found), best_order(model).order]:
+        for order in [*orders, found, best_order(model).order]:
             place = np.empty(len(model), np.int64)
             place[order] = np.arange(len(order))
-            before = np.repeat(np.arange(len(model)), np.diff(model.succ_ptr))
             assert sorted(order.tolist()) == list(range(len(model)))
-            assert (place[before] < place[model.succ_idx]).all()
+            assert all((place[unit] < place[later]).all() for unit, later in enumerate(model.successors))
 
 
 def test_hill_valley_order_is_optimal_on_trees() -> None:
@@ -114,5 +113,6 @@ def test_orders_within_a_limit_are_those_of_exhaustive_search(seed: int) -> None
     peaks = {tuple(order.tolist()): measure(model, order).total for order in all_orders(model)}
     for limit in (min(peaks.values()) - 1, min(peaks.values()), max(peaks.values())):
         found = list(orders_within(OrderStates(model), limit, len(peaks) + 1))
-        assert sorted(found) == sorted(order for order, peak in peaks.items() if peak <= limit)
+        within = [order for order, peak in peaks.items() if peak <= limit]
+        assert sorted(tuple(order.tolist()) for order in found) == sorted(within)
     assert len(list(orders_within(OrderStates(model), max(peaks.values()), 2))) == min(2, len(peaks))

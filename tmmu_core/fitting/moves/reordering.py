@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from tmmu_core.fitting.move import Move
-from tmmu_core.fitting.order.order_exact import OrderStates, order_array, orders_within
+from tmmu_core.fitting.order.order_exact import OrderStates, orders_within
 from tmmu_core.fitting.order.order_model import OrderModel, order_model
 from tmmu_core.fitting.order.order_search import Ordered, Report, best_order
 from tmmu_core.fitting.problem.lower_bounds import alignments_of
@@ -67,8 +67,8 @@ def other_orders(found: OrderMove, base: Candidate, limit: int) -> Iterator[Move
             yield _move(base, model, order.tolist(), "as low")
     if len(model) <= ENUMERATED_UP_TO:
         for units in orders_within(OrderStates(model), limit, MOST_ORDERS):
-            if order_array(units).tobytes() not in seen:
-                yield _move(base, model, list(units), "as low")
+            if units.tobytes() not in seen:
+                yield _move(base, model, units.tolist(), "as low")
 
 
 def _move(base: Candidate, model: OrderModel, units: list[int], method: str) -> Move:

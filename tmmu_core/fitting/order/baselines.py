@@ -32,7 +32,7 @@ def baselines(model: OrderModel) -> Iterator[tuple[str, I64]]:
 
 def breadth_first(model: OrderModel) -> I64:
     """Return the breadth-first order. O((units + edges) log units)."""
-    waits = model.waits_for.tolist()
+    waits = list(map(len, model.predecessors))
     ready: list[tuple[list[int], int]] = [([], unit) for unit, waiting in enumerate(waits) if not waiting]
     heapify(ready)
     place = [-1] * len(waits)

@@ -2,21 +2,19 @@
 
 import numpy as np
 
-from tmmu_core.fitting.order.order_loops import I64, Counters, list_schedule, run_native, successor_fields
+from tmmu_core.fitting.order.order_loops import I64, Counters, edge_fields, list_schedule, run_native
 from tmmu_core.fitting.order.order_model import OrderModel
 
 
 def eager(model: OrderModel, order: I64) -> I64:
     """Return ``order`` with every unit that frees at least as much as it allocates as early as possible."""
-    found = run_native("eager", model, order, **successor_fields(model))
+    found = run_native("eager", model, order, **edge_fields(model.successors, model.predecessors))
     return found[0] if found is not None else _eager(model, order)
 
 
 def late(model: OrderModel, order: I64) -> I64:
     """Return ``order`` with every unit that allocates at least as much as it frees as late as possible."""
-    edge_ptr, edge_idx = model.pred_csr
-    waits_for = np.diff(model.succ_ptr)
-    found = run_native("late", model, order, edge_ptr=edge_ptr, edge_idx=edge_idx, waits_for=waits_for)
+    found = run_native("late", model, order, **edge_fields(model.predecessors, model.successors))
     return found[0] if found is not None else _late(model, order)
 
 

@@ -9,11 +9,13 @@ A ready unit that does not exceed the peak and does not increase the live bytes 
 much now as later. Exception: a unit that touches a storage which a larger output could reuse in place.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import reduce
 from heapq import heappop, heappush
+from itertools import count
 from operator import or_
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,11 +30,40 @@ TRIED = 120_000
 share."""
 
 
-@dataclass(frozen=True)
+class State(NamedTuple):
+    """A set of executed units, reached by one path."""
+
+    done: int
+    """Executed units, as a bit mask."""
+    ready: int
+    """Units that can run next, as a bit mask."""
+    peaks: Peaks
+    """Peak of each arena along the path."""
+    live: Peaks
+    """Live bytes of each arena."""
+    path: Any = ()
+    """The path, as (path before the last unit, last unit); empty at the start."""
+
+    @property
+    def order(self) -> I64:
+        """The units along the path."""
+        units, path = [], self.path
+        while path:
+            path, unit = path
+            units.append(unit)
+        return np.array(units[::-1], np.int64)
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        """Sort key: sum of peaks, then of live bytes."""
+        return sum(self.peaks), sum(self.live)
+
+
+@dataclass(frozen=True, eq=False)
 class Proof:
     """The result of the best-first search."""
 
-    order: tuple[int, ...] | None
+    order: I64 | None
     """The units in order, with a peak below the upper bound; ``None`` if none is found."""
     bound: int
     """Lower bound of the sum of the arenas' peaks, in bytes."""
@@ -45,8 +76,7 @@ class OrderStates(OrderLists):
 
     def __init__(self, model: OrderModel) -> None:
         super().__init__(model)
-        count = len(model)
-        self.all = (1 << count) - 1
+        self.all = (1 << len(model)) - 1
         self.tried = 0
         """Number of expansions so far."""
         arenas = model.variable_arenas
@@ -63,9 +93,8 @@ class OrderStates(OrderLists):
         self.neighbours = [reduce(or_, (self.touchers[s] for s in storages), 0) for storages in self.storages_of]
         """Unit → units that touch the same storages, on which its memory change depends."""
         self.before = [sum(1 << other for other in row) for row in model.predecessors]
-        self.later = model.successors
         self.runs_anytime = self._runs_anytime()
-        self._known: list[dict[int, tuple[Peaks, Peaks]]] = [{} for _ in range(count)]
+        self._known: list[dict[int, tuple[Peaks, Peaks]]] = [{} for _ in model.units]
 
     def _runs_anytime(self) -> list[bool]:
         """Return per unit whether it may run immediately (not the exception in the module docstring)."""
@@ -75,19 +104,41 @@ class OrderStates(OrderLists):
                 reusable |= set(candidates)
         return [reusable.isdisjoint(storages) for storages in self.storages_of]
 
-    @property
-    def ready(self) -> int:
-        """The units that wait for no other unit, as a bit mask."""
-        return sum(1 << unit for unit, before in enumerate(self.before) if not before)
-
-    def start(self) -> tuple[Peaks, Peaks]:
-        """Return (peaks, live bytes) before the first unit."""
+    def start(self) -> State:
+        """Return the state before the first unit."""
         peaks, live = [0] * self.width, [0] * self.width
         for s in np.flatnonzero(self.starts_live).tolist():
             peaks[self.arena_of[s]] += self.size[s]
             if self.stays_live[s] or self.touched_by[s]:
                 live[self.arena_of[s]] += self.size[s]
-        return tuple(peaks), tuple(live)
+        ready = sum(1 << unit for unit, before in enumerate(self.before) if not before)
+        return State(0, ready, tuple(peaks), tuple(live))
+
+    def run(self, state: State, unit: int, limit: int) -> State | None:
+        """Return the state after a unit; ``None`` if the sum of peaks, with constants, exceeds ``limit``."""
+        during, after = self.adds(unit, state.done)
+        peaks = tuple(max(p, b + d) for p, b, d in zip(state.peaks, state.live, during, strict=True))
+        return None if sum(peaks) + self.constant > limit else self._after(state, unit, peaks, after)
+
+    def run_immediate_units(self, state: State) -> State:
+        """Return the state after all ready units that do not raise the peak or the live bytes."""
+        again = True
+        while again:
+            again = False
+            for unit in bits(state.ready):
+                if not self.runs_anytime[unit]:
+                    continue
+                during, after = self.adds(unit, state.done)
+                if max(after) <= 0 and all(b + d <= p for p, b, d in zip(state.peaks, state.live, during, strict=True)):
+                    state, again = self._after(state, unit, state.peaks, after), True
+        return state
+
+    def _after(self, state: State, unit: int, peaks: Peaks, added: Peaks) -> State:
+        done, ready = state.done | 1 << unit, state.ready & ~(1 << unit)
+        for later in self.model.successors[unit]:
+            if not self.before[later] & ~done:
+                ready |= 1 << later
+        return State(done, ready, peaks, tuple(map(int.__add__, state.live, added)), (state.path, unit))
 
     def adds(self, unit: int, done: int) -> tuple[Peaks, Peaks]:
         """Return the live bytes that ``unit`` adds, by arena: the maximum while it runs, and after it.
@@ -121,14 +172,14 @@ class OrderStates(OrderLists):
 
     def lower_bound(self) -> Peaks:
         """Return by arena a lower bound of the peak: the most bytes that a unit needs in every order."""
-        count, storages = len(self.model), len(self.size)
-        above = np.zeros((count, count), np.bool_)
-        for unit in range(count):  # units come in a valid order
+        units, storages = len(self.model), len(self.size)
+        above = np.zeros((units, units), np.bool_)
+        for unit in range(units):  # units come in a valid order
             for p in bits(self.before[unit]):
                 above[unit] |= above[p]
                 above[unit, p] = True
-        below, same_or_above = np.ascontiguousarray(above.T), above | np.eye(count, dtype=np.bool_)
-        begun, after, mine, all_before = np.zeros((4, storages, count), np.bool_)
+        below, same_or_above = np.ascontiguousarray(above.T), above | np.eye(units, dtype=np.bool_)
+        begun, after, mine, all_before = np.zeros((4, storages, units), np.bool_)
         for s, touchers in enumerate(map(bits, self.touchers)):
             begun[s], after[s] = below[touchers].any(0), above[touchers].any(0)
             mine[s, touchers], all_before[s] = True, same_or_above[touchers].all(0)
@@ -159,6 +210,11 @@ def bits(mask: int) -> list[int]:
     return found
 
 
+def is_dominated(peaks: Peaks, rows: Iterable[Peaks]) -> bool:
+    """Return whether one of ``rows`` is at most ``peaks`` in every arena."""
+    return any(all(map(int.__le__, row, peaks)) for row in rows)
+
+
 def best_first_search(
     walk: OrderStates,
     upper: int,
@@ -171,176 +227,91 @@ def best_first_search(
 
     ``floor`` is a lower bound of each arena's peak. ``budget`` limits the expansions.
     """
-    peaks, live = walk.start()
+    state = walk.start()
     if floor is not None:
-        peaks = tuple(map(max, peaks, floor))
-    ready = walk.ready
-    rows: dict[int, list[Peaks]] = {0: [peaks]}
-    paths: list[tuple[int, tuple[int, ...]]] = [(-1, ())]
-    heap: list[tuple[int, int, int, int, int, Peaks, Peaks]] = [(sum(peaks), 0, 0, 0, ready, peaks, live)]
+        state = state._replace(peaks=tuple(map(max, state.peaks, floor)))
+    peaks_of: dict[int, list[Peaks]] = {0: [state.peaks]}
+    """Set of units → the peaks of the paths to it that no other path dominates."""
+    numbers = count()
+    heap = [(sum(state.peaks), 0, next(numbers), state)]
     tried_before = walk.tried
     while heap:
-        value, _, path_index, done, ready, peaks, live = heappop(heap)
-        if value + walk.constant >= upper:
-            return Proof(None, upper, walk.tried - tried_before)
-        if peaks not in rows.get(done, ()):
+        value, _, _, state = heappop(heap)
+        bound = value + walk.constant
+        if bound >= upper:
+            break
+        if state.peaks not in peaks_of.get(state.done, ()):
             continue
-        done, ready, live, ran = run_free_units(walk, done, ready, peaks, live)
-        if ran:
-            reached = rows.setdefault(done, [])
-            if any(all(map(int.__le__, row, peaks)) for row in reached):
+        done = state.done
+        state = walk.run_immediate_units(state)
+        if state.done != done:
+            known = peaks_of.setdefault(state.done, [])
+            if is_dominated(state.peaks, known):
                 continue
-            reached.append(peaks)
-            paths.append((path_index, ran))
-            path_index = len(paths) - 1
-        if done == walk.all:
-            return Proof(order_of(paths, path_index), value + walk.constant, walk.tried - tried_before)
+            known.append(state.peaks)
         tried = walk.tried - tried_before
+        if state.done == walk.all:
+            return Proof(state.order, bound, tried)
         if tried > budget or (go_on is not None and not go_on(tried)):
-            return Proof(None, value + walk.constant, walk.tried - tried_before)
-        for unit in bits(ready):
-            during, after = walk.adds(unit, done)
-            top = tuple(max(p, b + d) for p, b, d in zip(peaks, live, during, strict=True))
-            total = sum(top)
-            if total + walk.constant >= upper:
+            return Proof(None, bound, tried)
+        for unit in bits(state.ready):
+            after = walk.run(state, unit, upper - 1)
+            known = peaks_of.get(after.done, []) if after is not None else []
+            if after is None or is_dominated(after.peaks, known):
                 continue
-            then = done | 1 << unit
-            known = rows.get(then)
-            if known is None:
-                rows[then] = [top]
-            else:
-                if any(all(map(int.__le__, row, top)) for row in known):
-                    continue
-                rows[then] = [row for row in known if not all(map(int.__le__, top, row))] + [top]
-            paths.append((path_index, (unit,)))
-            live_after = tuple(map(int.__add__, live, after))
-            heappush(
-                heap,
-                (total, -then.bit_count(), len(paths) - 1, then, ready_after(walk, unit, then, ready), top, live_after),
-            )
+            peaks_of[after.done] = [row for row in known if not is_dominated(row, [after.peaks])] + [after.peaks]
+            heappush(heap, (sum(after.peaks), -after.done.bit_count(), next(numbers), after))
     return Proof(None, upper, walk.tried - tried_before)
 
 
-def orders_within(walk: OrderStates, limit: int, most: int, tries: int = 20_000) -> Iterator[tuple[int, ...]]:
+def orders_within(walk: OrderStates, limit: int, most: int, tries: int = 20_000) -> Iterator[I64]:
     """Yield up to ``most`` orders with a sum of peaks of at most ``limit``, constants included.
 
     ``tries`` limits the expansions. A set without a result is not visited again with equal or higher peaks.
     """
-    peaks, live = walk.start()
-    ready = walk.ready
-    dead: dict[int, list[Peaks]] = {}
-    # A frame: a set, its ready units and peaks, the units left to try, the orders yielded before it was entered.
-    stack = [(0, ready, peaks, live, bits(ready), 0)]
-    path: list[int] = []
+    state = walk.start()
+    dead_ends: dict[int, list[Peaks]] = {}
+    # A state, the units left to try after it, and the number of orders yielded before it was entered.
+    stack = [(state, bits(state.ready), 0)]
     found = tried = 0
     while stack:
-        done, ready, peaks, live, untried, before = stack[-1]
-        if done == walk.all:
+        state, untried, found_before = stack[-1]
+        if state.done == walk.all:
             found += 1
-            yield tuple(path)
-        if done == walk.all or not untried or found >= most or tried >= tries:
+            yield state.order
+        if state.done == walk.all or not untried or found >= most or tried >= tries:
             stack.pop()
-            if path:
-                path.pop()
-            if found == before:
-                dead.setdefault(done, []).append(peaks)
+            if found == found_before:
+                dead_ends.setdefault(state.done, []).append(state.peaks)
             continue
-        unit = untried.pop(0)
         tried += 1
-        during, after = walk.adds(unit, done)
-        top = tuple(max(p, b + d) for p, b, d in zip(peaks, live, during, strict=True))
-        then = done | 1 << unit
-        worse = any(all(map(int.__le__, row, top)) for row in dead.get(then, ()))
-        if sum(top) + walk.constant > limit or worse:
-            continue
-        now = ready_after(walk, unit, then, ready)
-        path.append(unit)
-        stack.append((then, now, top, tuple(map(int.__add__, live, after)), bits(now), found))
+        after = walk.run(state, untried.pop(0), limit)
+        if after is not None and not is_dominated(after.peaks, dead_ends.get(after.done, ())):
+            stack.append((after, bits(after.ready), found))
 
 
-def beam(walk: OrderStates, upper: int, go_on: Callable[[], bool], width: int = WIDTH) -> tuple[int, ...] | None:
+def beam(walk: OrderStates, upper: int, go_on: Callable[[], bool], width: int = WIDTH) -> I64 | None:
     """Return an order whose sum of peaks, with constants, is below ``upper``; ``None`` if none is found.
 
     A beam search over sets of executed units, which keeps the best few sets of each size, ranked by the peak so
     far, then by live bytes, then by the executed units, so that the result is deterministic. O(units · width · ready).
     """
-    count = len(walk.before)
-    peaks, live = walk.start()
-    ready = walk.ready
-    paths: list[tuple[int, tuple[int, ...]]] = [(-1, ())]
-    front: dict[int, tuple[Peaks, Peaks, int, int]] = {0: (peaks, live, ready, 0)}
+    state = walk.start()
+    front = {0: state}
     tried_before = walk.tried
     while front and go_on():
         # Narrow the beam when the budget per set size is exceeded.
         level = next(iter(front)).bit_count()
-        if walk.tried - tried_before > TRIED * (level + 1) // count + TRIED // 8:
+        if walk.tried - tried_before > TRIED * (level + 1) // len(walk.model) + TRIED // 8:
             width = max(1, width // 2)
-        following: dict[int, tuple[Peaks, Peaks, int, int]] = {}
-        for done, (peaks, live, ready, path_index) in front.items():
-            done, ready, live, ran = run_free_units(walk, done, ready, peaks, live)
-            if ran:
-                paths.append((path_index, ran))
-                path_index = len(paths) - 1
-            if done == walk.all:
-                return order_of(paths, path_index)
-            for unit in bits(ready):
-                during, after = walk.adds(unit, done)
-                top = tuple(max(p, b + d) for p, b, d in zip(peaks, live, during, strict=True))
-                if sum(top) + walk.constant >= upper:
-                    continue
-                then = done | 1 << unit
-                live_after = tuple(map(int.__add__, live, after))
-                known = following.get(then)
-                if known is None or (sum(top), sum(live_after)) < (sum(known[0]), sum(known[1])):
-                    paths.append((path_index, (unit,)))
-                    following[then] = (top, live_after, ready_after(walk, unit, then, ready), len(paths) - 1)
-        ranked = sorted(following.items(), key=lambda item: (sum(item[1][0]), sum(item[1][1]), item[0]))
-        front = dict(ranked[:width])
+        following: dict[int, State] = {}
+        for state in map(walk.run_immediate_units, front.values()):
+            if state.done == walk.all:
+                return state.order
+            for unit in bits(state.ready):
+                after = walk.run(state, unit, upper - 1)
+                if after is not None and (after.done not in following or after.rank < following[after.done].rank):
+                    following[after.done] = after
+        ranked = sorted(following.values(), key=lambda each: (*each.rank, each.done))
+        front = {each.done: each for each in ranked[:width]}
     return None
-
-
-def ready_after(walk: OrderStates, unit: int, done: int, ready: int) -> int:
-    """Return the ready units as a bit mask after ``unit``, the last of ``done``."""
-    ready &= ~(1 << unit)
-    for later in walk.later[unit]:
-        if not walk.before[later] & ~done:
-            ready |= 1 << later
-    return ready
-
-
-def run_free_units(
-    walk: OrderStates, done: int, ready: int, peaks: Peaks, live: Peaks
-) -> tuple[int, int, Peaks, tuple[int, ...]]:
-    """Run all ready units that do not raise the peak or the live bytes.
-
-    Return the sets of executed and ready units, the live bytes, and the units that ran.
-    """
-    ran: list[int] = []
-    again = True
-    while again:
-        again = False
-        for unit in bits(ready):
-            if not walk.runs_anytime[unit]:
-                continue
-            during, after = walk.adds(unit, done)
-            if max(after) <= 0 and all(b + d <= p for p, b, d in zip(peaks, live, during, strict=True)):
-                ran.append(unit)
-                done |= 1 << unit
-                ready = ready_after(walk, unit, done, ready)
-                live = tuple(map(int.__add__, live, after))
-                again = True
-    return done, ready, live, tuple(ran)
-
-
-def order_of(paths: list[tuple[int, tuple[int, ...]]], path_index: int) -> tuple[int, ...]:
-    """Return the units along a path; ``paths`` has ``(index of the parent, units)`` per step of the search tree."""
-    parts = []
-    while path_index >= 0:
-        path_index, units = paths[path_index]
-        parts.append(units)
-    return tuple(unit for units in reversed(parts) for unit in units)
-
-
-def order_array(order: tuple[int, ...]) -> I64:
-    """Return an order as an array."""
-    return np.array(order, np.int64)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tmmu_core.fitting.order.order_model import OrderModel
+from tmmu_core.fitting.order.order_model import OrderModel, csr
 from tmmu_core.planners.native import native
 from tmmu_core.planners.native.load import library
 
@@ -65,13 +65,14 @@ def alone(model: OrderModel, order: I64) -> tuple[I64, I64]:
 def lpmf(model: OrderModel, threshold: int = 0) -> I64:
     """Return the order "least peak memory first"; see ``baselines.py``."""
     order = np.arange(len(model), dtype=np.int64)
-    found = run_native("lpmf", model, order, threshold=threshold, **successor_fields(model))
+    found = run_native("lpmf", model, order, threshold=threshold, **edge_fields(model.successors, model.predecessors))
     return found[0] if found is not None else _lpmf(model, threshold)
 
 
-def successor_fields(model: OrderModel) -> dict[str, I64]:
-    """Return the successors of the units as arguments of the native library."""
-    return {"edge_ptr": model.succ_ptr, "edge_idx": model.succ_idx, "waits_for": model.waits_for}
+def edge_fields(edges: list[list[int]], waits_for: list[list[int]]) -> dict[str, I64]:
+    """Return the edges of the units, and the number of units that each waits for, as fields of the native library."""
+    ptr, idx = csr(edges)
+    return {"edge_ptr": ptr, "edge_idx": idx, "waits_for": np.array(list(map(len, waits_for)), np.int64)}
 
 
 def run_native(name: str, model: OrderModel, order: I64, **fields: Any) -> tuple[I64, I64] | None:
@@ -79,25 +80,7 @@ def run_native(name: str, model: OrderModel, order: I64, **fields: Any) -> tuple
     loops = library()
     if loops is None:
         return None
-    return native.order(
-        loops,
-        name,
-        np.ascontiguousarray(order, np.int64),
-        arenas=len(model.arenas),
-        unit_ptr=model.unit_ptr,
-        unit_nodes=model.unit_nodes,
-        touch_ptr=model.touch_ptr,
-        touch_idx=model.touch_idx,
-        cand_ptr=model.cand_ptr,
-        cand_idx=model.cand_idx,
-        out=model.out,
-        size=model.size,
-        held=model.stays_live,
-        initial=model.starts_live,
-        touched_by=model.touched_by,
-        arena=model.arena,
-        **fields,
-    )
+    return native.order(loops, name, np.ascontiguousarray(order, np.int64), **model.native_tables, **fields)
 
 
 class OrderLists:

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby, pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,22 +34,17 @@ LARGEST = 2**60
 
 @dataclass(frozen=True, eq=False)
 class OrderModel:
-    """Units of nodes with their dependencies, and storages with the nodes that touch them, as CSR."""
+    """Units of nodes with their dependencies, and storages with the nodes that touch them."""
 
     node_ids: tuple[str, ...]
     units: tuple[tuple[int, ...], ...]
     """Node numbers that run together, in order; units are sorted by their first node in the given order."""
-    succ_ptr: I64
-    succ_idx: I64
-    """Unit → units that must run later."""
-    waits_for: I64
-    """Shape (units,): number of units that must run before."""
-    touch_ptr: I64
-    touch_idx: I64
+    successors: list[list[int]]
+    """Unit → units that must run later, ascending."""
+    touches: list[list[int]]
     """Node → storages that it touches, each once."""
-    cand_ptr: I64
-    cand_idx: I64
-    """Node → storages that its output may reuse, in the order of preference."""
+    candidates: list[list[int]]
+    """Node → storages that its output may reuse in place, in the order of preference."""
     out: I64
     """Shape (nodes,): the storage of the output that may reuse another; −1 if none."""
     size: I64
@@ -58,8 +54,6 @@ class OrderModel:
     """Shape (storages,): whether it is live after the last node, as an output."""
     starts_live: NDArray[np.bool_]
     """Shape (storages,): whether it is live before the first node, as an input."""
-    touched_by: I64
-    """Shape (storages,): number of nodes that touch the storage."""
     constant: I64
     """Shape (arenas,): bytes that are live at every step."""
     arenas: tuple[str, ...]
@@ -70,41 +64,35 @@ class OrderModel:
         return len(self.units)
 
     @cached_property
-    def unit_ptr(self) -> I64:
-        """Unit → its nodes, as CSR with :attr:`unit_nodes`."""
-        return csr(self.units)[0]
-
-    @cached_property
-    def unit_nodes(self) -> I64:
-        """The nodes of all units."""
-        return csr(self.units)[1]
-
-    @cached_property
-    def pred_csr(self) -> tuple[I64, I64]:
-        """Unit → units that must run earlier, as CSR."""
-        before = np.repeat(np.arange(len(self), dtype=np.int64), np.diff(self.succ_ptr))
-        ptr = np.concatenate([[0], np.cumsum(np.bincount(self.succ_idx, minlength=len(self)))]).astype(np.int64)
-        return ptr, before[np.argsort(self.succ_idx, kind="stable")]
-
-    @cached_property
-    def successors(self) -> list[list[int]]:
-        """Unit → units that must run later, as lists."""
-        return csr_rows(self.succ_ptr, self.succ_idx)
-
-    @cached_property
     def predecessors(self) -> list[list[int]]:
-        """Unit → units that must run earlier, as lists."""
-        return csr_rows(*self.pred_csr)
+        """Unit → units that must run earlier, ascending."""
+        found: list[list[int]] = [[] for _ in self.units]
+        for unit, row in enumerate(self.successors):
+            for later in row:
+                found[later].append(unit)
+        return found
 
     @cached_property
-    def touches(self) -> list[list[int]]:
-        """Node → storages that it touches, as lists."""
-        return csr_rows(self.touch_ptr, self.touch_idx)
+    def unit_touches(self) -> I64:
+        """Shape (touches, 2): the unit of a node, and a storage that the node touches."""
+        pairs = [(unit, s) for unit, nodes in enumerate(self.units) for node in nodes for s in self.touches[node]]
+        return np.array(pairs, np.int64).reshape(-1, 2)
 
     @cached_property
-    def candidates(self) -> list[list[int]]:
-        """Node → storages that its output may reuse in place, as lists."""
-        return csr_rows(self.cand_ptr, self.cand_idx)
+    def touched_by(self) -> I64:
+        """Shape (storages,): number of nodes that touch the storage."""
+        return np.bincount(self.unit_touches[:, 1], minlength=len(self.size)).astype(np.int64)
+
+    @cached_property
+    def native_tables(self) -> dict[str, Any]:
+        """The arrays of ``planners/native/order.c``, by field."""
+        unit_ptr, unit_nodes = csr(self.units)
+        touch_ptr, touch_idx = csr(self.touches)
+        cand_ptr, cand_idx = csr(self.candidates)
+        tables = {"unit_ptr": unit_ptr, "unit_nodes": unit_nodes, "touch_ptr": touch_ptr, "touch_idx": touch_idx}
+        tables |= {"cand_ptr": cand_ptr, "cand_idx": cand_idx, "out": self.out, "size": self.size, "arena": self.arena}
+        tables |= {"held": self.stays_live, "initial": self.starts_live, "touched_by": self.touched_by}
+        return {**tables, "arenas": len(self.arenas)}
 
     @cached_property
     def variable_arenas(self) -> list[int]:
@@ -123,12 +111,6 @@ def csr(rows: Sequence[Sequence[int]]) -> tuple[I64, I64]:
     return ptr, np.array([value for row in rows for value in row], np.int64)
 
 
-def csr_rows(ptr: I64, idx: I64) -> list[list[int]]:
-    """Return the lists of a CSR."""
-    values = idx.tolist()
-    return [values[a:b] for a, b in pairwise(ptr.tolist())]
-
-
 def order_model(
     liveness: Liveness, alignments: Mapping[str, int] | None = None, *, keep_phases: bool = False
 ) -> OrderModel | None:
@@ -143,10 +125,8 @@ def order_model(
     if sum(-(-size // alignment[arena]) * alignment[arena] for size, arena in rows) >= LARGEST:
         return None
     order = timeline.node_at[timeline.node_at >= 0].tolist()
-    touch_ptr, touch_idx, members = _touches(liveness)
+    touches, members = _touches(liveness)
     units, unit_of = _units(timeline, order)
-    edges = _edges(liveness, order, keep_phases)
-    succ_ptr, succ_idx, waits_for = _between_units(edges, unit_of, len(units))
 
     size = storages.size.astype(np.int64)
     align = np.array(alignment, np.int64)[storages.arena]
@@ -157,23 +137,18 @@ def order_model(
     constant = np.zeros(len(liveness.arenas), np.int64)
     np.add.at(constant, storages.arena[persistent], rounded[persistent])
     rounded = np.where(persistent, 0, rounded)
-    cand_ptr, cand_idx, out = _candidates(liveness, members, stays_live)
+    candidates, out = _candidates(liveness, members, stays_live)
     return OrderModel(
         node_ids=index.node_ids,
         units=units,
-        succ_ptr=succ_ptr,
-        succ_idx=succ_idx,
-        waits_for=waits_for,
-        touch_ptr=touch_ptr,
-        touch_idx=touch_idx,
-        cand_ptr=cand_ptr,
-        cand_idx=cand_idx,
+        successors=_successors(_edges(liveness, order, keep_phases), unit_of, len(units)),
+        touches=touches,
+        candidates=candidates,
         out=out,
         size=rounded,
         arena=storages.arena.astype(np.int64),
         stays_live=stays_live,
         starts_live=storages_with(liveness, index.is_input),
-        touched_by=np.bincount(touch_idx, minlength=len(storages)).astype(np.int64),
         constant=constant,
         arenas=liveness.arenas,
         pad=int((rounded - size)[~persistent].max(initial=0)),
@@ -187,9 +162,9 @@ def storages_with(liveness: Liveness, tensors: NDArray[np.bool_]) -> NDArray[np.
     return mask
 
 
-def _touches(liveness: Liveness) -> tuple[I64, I64, dict[tuple[int, int], int]]:
-    """Return node → storages that it touches, as CSR without persistent ones, and (node, storage) → number of members
-    that it touches, if several.
+def _touches(liveness: Liveness) -> tuple[list[list[int]], dict[tuple[int, int], int]]:
+    """Return node → storages that it touches, without persistent ones, and (node, storage) → number of members that
+    it touches, if several.
     """
     index = liveness.timeline.index
     nodes = len(index.node_ids)
@@ -209,8 +184,14 @@ def _touches(liveness: Liveness) -> tuple[I64, I64, dict[tuple[int, int], int]]:
     touched, counts = np.unique(node[keep] * width + storage[keep], return_counts=True)
     node, storage = np.divmod(touched, width)
     members = {(int(node[k]), int(storage[k])): int(counts[k]) for k in np.flatnonzero(counts > 1)}
-    ptr = np.concatenate([[0], np.cumsum(np.bincount(node, minlength=nodes))]).astype(np.int64)
-    return ptr, storage.astype(np.int64), members
+    return _rows_of(node, storage, nodes), members
+
+
+def _rows_of(row: I64, value: I64, count: int) -> list[list[int]]:
+    """Return ``count`` lists: the values of each row; rows ascend."""
+    ends = np.searchsorted(row, np.arange(count), side="right").tolist()
+    values = value.tolist()
+    return [values[a:b] for a, b in pairwise([0, *ends])]
 
 
 def _units(timeline: Timeline, order: list[int]) -> tuple[tuple[tuple[int, ...], ...], I64]:
@@ -298,18 +279,19 @@ def _phase_edges(nodes: Sequence[Node], order: list[int]) -> Iterator[tuple[int,
         yield from ((after[0], k) for k in after[1:])
 
 
-def _between_units(edges: I64, unit_of: I64, count: int) -> tuple[I64, I64, I64]:
-    """Return unit → later units as CSR, and the number of units that each waits for."""
+def _successors(edges: I64, unit_of: I64, count: int) -> list[list[int]]:
+    """Return unit → units that must run later; ``edges`` are between nodes."""
     pairs = unit_of[edges]
     pairs = np.unique(pairs[pairs[:, 0] != pairs[:, 1]], axis=0)
-    ptr = np.concatenate([[0], np.cumsum(np.bincount(pairs[:, 0], minlength=count))]).astype(np.int64)
-    return ptr, pairs[:, 1].astype(np.int64), np.bincount(pairs[:, 1], minlength=count).astype(np.int64)
+    return _rows_of(pairs[:, 0], pairs[:, 1], count)
 
 
 def _candidates(
     liveness: Liveness, members: dict[tuple[int, int], int], stays_live: NDArray[np.bool_]
-) -> tuple[I64, I64, I64]:
-    """Return node → storages that its output may reuse, as far as this is independent of the order."""
+) -> tuple[list[list[int]], I64]:
+    """Return node → storages that its output may reuse, as far as this is independent of the order; and the field
+    ``out`` of the model.
+    """
     timeline = liveness.timeline
     index, tensors, storages = timeline.index, timeline.graph.tensors, liveness.storages
     forbidden = {frozenset(pair) for pair in storages.must_not_alias.tolist()}
@@ -336,7 +318,7 @@ def _candidates(
             )
             if is_permitted:
                 rows[-1].append(source)
-    return (*csr(rows), out)
+    return rows, out
 
 
 def permitted_inputs(node: Node, inputs: list[int]) -> list[int]:

@@ -17,7 +17,7 @@ import numpy as np
 from tmmu_core.fitting.order.baselines import baselines
 from tmmu_core.fitting.order.hill_valley import hill_valley_order
 from tmmu_core.fitting.order.local_moves import eager, late
-from tmmu_core.fitting.order.order_exact import OrderStates, beam, best_first_search, order_array
+from tmmu_core.fitting.order.order_exact import OrderStates, beam, best_first_search
 from tmmu_core.fitting.order.order_loops import I64, measure
 from tmmu_core.fitting.order.order_model import OrderModel
 from tmmu_core.fitting.order.windows import improve_windows
@@ -94,13 +94,13 @@ def best_order(
     if walk is not None and peak > bound and watch("beam"):
         found = beam(walk, peak, lambda: watch("beam"))
         if found is not None:
-            take("beam", order_array(found))
+            take("beam", found)
     if walk is not None and peak > bound and watch("proof"):
         proven = best_first_search(
             walk, peak, floor=floor, budget=proof, go_on=lambda steps: watch("proof", steps, proof)
         )
         if proven.order is not None:
-            take("proof", order_array(proven.order))
+            take("proof", proven.order)
         bound = max(bound, proven.bound)
     return Ordered(best, peak, bound, method, tried, _distinct(orders))
 
