@@ -8,8 +8,7 @@ import pytest
 from benchmarks.wired import randwire, searched
 from tests.fitting.random_graphs import all_orders, drawn, least_peak, model_of, trained, tree
 from tests.support.build import graph, node, tensor
-from tmmu_core.fitting.order.baselines import baselines
-from tmmu_core.fitting.order.hill_valley import hill_valley_order
+from tmmu_core.fitting.order.baselines import baselines, hill_valley_order
 from tmmu_core.fitting.order.order_exact import OrderStates, beam, best_first_search, orders_within
 from tmmu_core.fitting.order.order_loops import measure
 from tmmu_core.fitting.order.order_search import best_order

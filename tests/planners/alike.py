@@ -19,8 +19,7 @@ from tests.planners.brute_force import made
 from tests.planners.packings import offsets, problem_with
 from tests.support.paths import ROOT
 from tmmu_core.base.errors import TmmuError
-from tmmu_core.fitting.order.local_moves import eager, late
-from tmmu_core.fitting.order.order_loops import alone, lpmf, measure, peaks_outside
+from tmmu_core.fitting.order.order_loops import alone, eager, late, lpmf, measure, peaks_outside
 from tmmu_core.fitting.problem.planner_calls import initial_candidate
 from tmmu_core.fitting.recompute.live_curve import Choice, run
 from tmmu_core.fitting.recompute.min_cut import boundary, cheapest

@@ -117,14 +117,10 @@ _ROWS: tuple[ArenaPlannerEntry | MemoryPlannerEntry, ...] = (
         "slots",
         "the normative planner: the fewest slots, each as large as its largest tenant",
         "slots:plan_slots",
-        has_slots=True,
+        {},
+        True,
     ),
-    ArenaPlannerEntry(
-        "naive",
-        "no reuse: a slot for each storage, the baseline",
-        "slots:plan_naive",
-        has_slots=True,
-    ),
+    ArenaPlannerEntry("naive", "no reuse: a slot for each storage, the baseline", "slots:plan_naive", {}, True),
     ArenaPlannerEntry("ffd", "r10: first-fit decreasing over whole regions", "ffd:ffd"),
     MemoryPlannerEntry(
         "helia",
@@ -133,16 +129,10 @@ _ROWS: tuple[ArenaPlannerEntry | MemoryPlannerEntry, ...] = (
         {"memories": None, "rules": None, "min_alignment": 16},
     ),
     ArenaPlannerEntry(
-        "greedy",
-        "one placement loop: an order and a fit",
-        "greedy:greedy",
-        {"order": "size", "fit": "lowest"},
+        "greedy", "one placement loop: an order and a fit", "greedy:greedy", {"order": "size", "fit": "lowest"}
     ),
     ArenaPlannerEntry(
-        "portfolio",
-        "every greedy order with every fit, the best kept",
-        "portfolio:portfolio",
-        {"max_nodes": None},
+        "portfolio", "every greedy order with every fit, the best kept", "portfolio:portfolio", {"max_nodes": None}
     ),
     ArenaPlannerEntry(
         "search",

@@ -89,9 +89,10 @@ class OrderModel:
         unit_ptr, unit_nodes = csr(self.units)
         touch_ptr, touch_idx = csr(self.touches)
         cand_ptr, cand_idx = csr(self.candidates)
-        tables = {"unit_ptr": unit_ptr, "unit_nodes": unit_nodes, "touch_ptr": touch_ptr, "touch_idx": touch_idx}
-        tables |= {"cand_ptr": cand_ptr, "cand_idx": cand_idx, "out": self.out, "size": self.size, "arena": self.arena}
-        tables |= {"held": self.stays_live, "initial": self.starts_live, "touched_by": self.touched_by}
+        names = ("out", "size", "arena", "touched_by")
+        tables: dict[str, Any] = {name: getattr(self, name) for name in names}
+        tables |= {"unit_ptr": unit_ptr, "unit_nodes": unit_nodes, "touch_ptr": touch_ptr, "touch_idx": touch_idx}
+        tables |= {"cand_ptr": cand_ptr, "cand_idx": cand_idx, "held": self.stays_live, "initial": self.starts_live}
         return {**tables, "arenas": len(self.arenas)}
 
     @cached_property
@@ -109,6 +110,12 @@ def csr(rows: Sequence[Sequence[int]]) -> tuple[I64, I64]:
     ptr = np.zeros(len(rows) + 1, np.int64)
     np.cumsum([len(row) for row in rows], out=ptr[1:])
     return ptr, np.array([value for row in rows for value in row], np.int64)
+
+
+def csr_rows(ptr: I64, idx: I64) -> list[list[int]]:
+    """Return the lists of a CSR."""
+    values = idx.tolist()
+    return [values[a:b] for a, b in pairwise(ptr.tolist())]
 
 
 def order_model(
@@ -184,14 +191,7 @@ def _touches(liveness: Liveness) -> tuple[list[list[int]], dict[tuple[int, int],
     touched, counts = np.unique(node[keep] * width + storage[keep], return_counts=True)
     node, storage = np.divmod(touched, width)
     members = {(int(node[k]), int(storage[k])): int(counts[k]) for k in np.flatnonzero(counts > 1)}
-    return _rows_of(node, storage, nodes), members
-
-
-def _rows_of(row: I64, value: I64, count: int) -> list[list[int]]:
-    """Return ``count`` lists: the values of each row; rows ascend."""
-    ends = np.searchsorted(row, np.arange(count), side="right").tolist()
-    values = value.tolist()
-    return [values[a:b] for a, b in pairwise([0, *ends])]
+    return csr_rows(np.searchsorted(node, np.arange(nodes + 1)), storage), members
 
 
 def _units(timeline: Timeline, order: list[int]) -> tuple[tuple[tuple[int, ...], ...], I64]:
@@ -283,7 +283,7 @@ def _successors(edges: I64, unit_of: I64, count: int) -> list[list[int]]:
     """Return unit → units that must run later; ``edges`` are between nodes."""
     pairs = unit_of[edges]
     pairs = np.unique(pairs[pairs[:, 0] != pairs[:, 1]], axis=0)
-    return _rows_of(pairs[:, 0], pairs[:, 1], count)
+    return csr_rows(np.searchsorted(pairs[:, 0], np.arange(count + 1)), pairs[:, 1])
 
 
 def _candidates(

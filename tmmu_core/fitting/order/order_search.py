@@ -14,11 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tmmu_core.fitting.order.baselines import baselines
-from tmmu_core.fitting.order.hill_valley import hill_valley_order
-from tmmu_core.fitting.order.local_moves import eager, late
+from tmmu_core.fitting.order.baselines import baselines, hill_valley_order
 from tmmu_core.fitting.order.order_exact import OrderStates, beam, best_first_search
-from tmmu_core.fitting.order.order_loops import I64, measure
+from tmmu_core.fitting.order.order_loops import I64, eager, late, measure
 from tmmu_core.fitting.order.order_model import OrderModel
 from tmmu_core.fitting.order.windows import improve_windows
 
@@ -32,10 +30,11 @@ Report = Callable[[str, int, int], bool]
 """``report(what, done, of) -> go_on``, as for planners."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Ordered:
     """The result of the order search."""
 
+    model: OrderModel
     order: I64
     """Unit numbers."""
     peak: int
@@ -45,8 +44,21 @@ class Ordered:
     method: str
     tried: dict[str, int]
     """Method → its sum of peaks."""
-    others: tuple[tuple[int, I64], ...] = ()
-    """All distinct orders found, as (sum of peaks, units), lowest first."""
+    peak_of: dict[bytes, tuple[int, I64]]
+    """Bytes of an order → its sum of peaks, and the order."""
+
+    def record(self, method: str, order: I64) -> None:
+        """Measure an order, and keep it if its peak is the lowest."""
+        peak = measure(self.model, order).total
+        self.tried[method] = peak
+        self.peak_of[order.tobytes()] = peak, order
+        if peak < self.peak:
+            self.order, self.peak, self.method = order, peak, method
+
+    @property
+    def others(self) -> list[tuple[int, I64]]:
+        """All distinct orders found, as (sum of peaks, units), lowest first."""
+        return sorted(self.peak_of.values(), key=lambda each: each[0])
 
     @property
     def optimal(self) -> bool:
@@ -57,7 +69,7 @@ class Ordered:
 def best_order(
     model: OrderModel, report: Report | None = None, *, proof: int | None = None, enough: int | None = None
 ) -> Ordered:
-    """Return the lowest order found; ``report`` can stop the search.
+    """Return the order with the lowest sum of peaks found; ``report`` can stop the search.
 
     The search ends at ``enough`` bytes; the two expensive methods are skipped if no order can reach it (proven).
     """
@@ -65,49 +77,36 @@ def best_order(
     if proof is None:
         proof = PROOF_BUDGET_OF_SMALL if len(model) <= SMALL else PROOF
     given_order = np.arange(len(model), dtype=np.int64)
-    best, peak, method = given_order, measure(model, given_order).total, "given"
-    tried = {"given": peak}
-    orders = [(peak, given_order)]
+    peak = measure(model, given_order).total
+    best = Ordered(
+        model, given_order, peak, peak, "given", {"given": peak}, {given_order.tobytes(): (peak, given_order)}
+    )
     if not len(model):
-        return Ordered(best, peak, peak, method, tried)
-
-    def take(name: str, order: I64) -> None:
-        nonlocal best, peak, method
-        total = measure(model, order).total
-        tried[name] = total
-        orders.append((total, order))
-        if total < peak:
-            best, peak, method = order, total, name
-
+        return best
     walk = OrderStates(model) if len(model) <= SEARCHED_UP_TO and enough != 0 else None
     floor = walk.lower_bound() if walk is not None else ()
-    bound = int(model.constant.sum()) + sum(floor)
+    best.bound = int(model.constant.sum()) + sum(floor)
     for name, order in _initial_orders(model, given_order):
-        take(name, order)
-        if peak == bound or (enough is not None and peak <= enough) or not watch("orders"):
-            return Ordered(best, peak, bound, method, tried, _distinct(orders))
-    for name, order in _refined_orders(model, best):
-        take(f"{method}, {name}", order)
-    take("stretches", improve_windows(model, best, lambda: watch("stretches")))
-    if enough is not None and (peak <= enough or bound > enough):
-        return Ordered(best, peak, bound, method, tried, _distinct(orders))
-    if walk is not None and peak > bound and watch("beam"):
-        found = beam(walk, peak, lambda: watch("beam"))
+        best.record(name, order)
+        if best.peak == best.bound or (enough is not None and best.peak <= enough) or not watch("orders"):
+            return best
+    for name, order in _refined_orders(model, best.order):
+        best.record(f"{best.method}, {name}", order)
+    best.record("stretches", improve_windows(model, best.order, lambda: watch("stretches")))
+    if walk is None or (enough is not None and (best.peak <= enough or best.bound > enough)):
+        return best
+    if best.peak > best.bound and watch("beam"):
+        found = beam(walk, best.peak, lambda: watch("beam"))
         if found is not None:
-            take("beam", found)
-    if walk is not None and peak > bound and watch("proof"):
+            best.record("beam", found)
+    if best.peak > best.bound and watch("proof"):
         proven = best_first_search(
-            walk, peak, floor=floor, budget=proof, go_on=lambda steps: watch("proof", steps, proof)
+            walk, best.peak, floor=floor, budget=proof, go_on=lambda steps: watch("proof", steps, proof)
         )
         if proven.order is not None:
-            take("proof", proven.order)
-        bound = max(bound, proven.bound)
-    return Ordered(best, peak, bound, method, tried, _distinct(orders))
-
-
-def _distinct(orders: list[tuple[int, I64]]) -> tuple[tuple[int, I64], ...]:
-    known = {order.tobytes(): (total, order) for total, order in orders}
-    return tuple(sorted(known.values(), key=lambda each: each[0]))
+            best.record("proof", proven.order)
+        best.bound = max(best.bound, proven.bound)
+    return best
 
 
 def _initial_orders(model: OrderModel, given_order: I64) -> Iterator[tuple[str, I64]]:

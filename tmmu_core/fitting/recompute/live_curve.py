@@ -6,13 +6,14 @@ loaded, otherwise as plain Python.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tmmu_core.fitting.order.order_model import csr_rows
 from tmmu_core.fitting.recompute.recompute_model import I64, RecomputeModel
 from tmmu_core.planners.native import native
 from tmmu_core.planners.native.load import library
@@ -210,54 +211,112 @@ class Tables:
         self.node.fill(-1)
         loops = library()
         if loops is None:
-            return _Execution(self, choice, storages.tolist()).run(loading=self.loading)
+            return _Execution(self, choice).fill_tables()
         return native.recompute(loops, self.call, drop_idx=storages, away=choice.away)
 
 
-class _Execution:
+class DropWalk:
+    """Walks the given order, and restores dropped storages before their next use.
+
+    Subclasses define the actions. An action returns whether it is possible; it marks the storages that it restores.
+    """
+
+    def __init__(self, model: RecomputeModel, choice: Choice) -> None:
+        storages = len(model.size)
+        positions, dropped = choice.pairs
+        bounds = np.searchsorted(positions, np.arange(len(model.node_at) + 1))
+        self.drops = csr_rows(bounds, dropped)
+        self.inputs, self.outputs = csr_rows(model.in_ptr, model.in_idx), csr_rows(model.out_ptr, model.out_idx)
+        self.producer, self.away, in_ptr = model.producer.tolist(), choice.away.tolist(), model.in_ptr.tolist()
+        self.dropped, self.ever, self.copied_out = ([False] * storages for _ in range(3))
+        self.after_runs: dict[int, list[int]] = {}
+        """Position → storages that are dropped after its recomputing runs for a node of the given order."""
+        for edge in sorted((-1 - choice.drops[choice.drops < 0]).tolist()):
+            self.after_runs.setdefault(bisect_right(in_ptr, edge) - 1, []).append(int(model.in_idx[edge]))
+
+    def walk(self) -> bool:
+        """Run every position in order; return whether all actions were possible."""
+        for k, inputs in enumerate(self.inputs):
+            pending: list[int] = []
+            restored = all(self.restore(s, k, pending) for s in inputs if self.dropped[s])
+            if not restored or not self.run(k):
+                return False
+            pending += self.drops[k]
+            for s in pending:
+                self.dropped[s] = self.ever[s] = True
+            for s in pending:
+                if self.away[s] and not self.copied_out[s]:
+                    self.copied_out[s] = True
+                    if not self.copy_out(s, k):
+                        return False
+        return True
+
+    def restore(self, root: int, k: int, pending: list[int]) -> bool:
+        """Compute or copy back ``root`` before position ``k``; append to ``pending`` what these runs drop."""
+        stack = [root]
+        while stack:
+            s = stack[-1]
+            if not self.dropped[s]:
+                stack.pop()
+            elif self.away[s]:
+                if not self.copy_in(s, k):
+                    return False
+            else:
+                n = self.producer[s]
+                missing = next((z for z in self.inputs[n] if self.dropped[z]), None)
+                if missing is not None:
+                    stack.append(missing)
+                elif self.run_again(n, k):
+                    pending += self.after_runs.get(n, ())
+                else:
+                    return False
+        return True
+
+    def run(self, k: int) -> bool:
+        """Run the node of position ``k``."""
+        raise NotImplementedError
+
+    def run_again(self, n: int, k: int) -> bool:
+        """Run the node of position ``n`` again before position ``k``."""
+        raise NotImplementedError
+
+    def copy_out(self, s: int, k: int) -> bool:
+        """Copy a storage to the other memory after position ``k``, for all its gaps."""
+        raise NotImplementedError
+
+    def copy_in(self, s: int, k: int) -> bool:
+        """Copy a storage back before position ``k``."""
+        raise NotImplementedError
+
+
+class _Execution(DropWalk):
     """The plain Python form of ``tmmu_recompute_run``, on lists."""
 
-    def __init__(self, tables: Tables, choice: Choice, dropped: list[int]) -> None:
-        self.tables, model = tables, tables.model
-        self.inputs, self.outputs = (
-            [idx[a:b].tolist() for a, b in pairwise(ptr.tolist())]
-            for ptr, idx in ((model.in_ptr, model.in_idx), (model.out_ptr, model.out_idx))
-        )
-        self.in_ptr, self.in_idx, self.again = model.in_ptr.tolist(), model.in_idx.tolist(), tables.again.tolist()
-        self.drops = [dropped[a:b] for a, b in pairwise(tables.drop_ptr.tolist())]
-        self.producer, self.node_flops = model.producer.tolist(), model.node_flops.tolist()
-        self.size, self.expires, self.away = model.size.tolist(), model.expires.tolist(), choice.away.tolist()
-        storages = len(self.size)
-        self.life = [-1] * storages
+    def __init__(self, tables: Tables, choice: Choice) -> None:
+        model = tables.model
+        super().__init__(model, choice)
+        self.tables, self.node_flops = tables, model.node_flops.tolist()
+        self.size, self.expires = model.size.tolist(), model.expires.tolist()
+        self.life = [-1] * len(self.size)
         """The current life of each storage."""
-        self.dropped, self.ever, self.gone = ([False] * storages for _ in range(3))
-        self.of: list[int] = []
-        self.birth: list[int] = []
-        self.last: list[int] = []
-        self.first_life: list[bool] = []
-        self.node: list[int] = []
-        self.further: list[bool] = []
-        self.at: list[int] = []
-        self.reads: list[int] = []
-        self.read_ptr = [0]
-        self.first: list[int] = []
+        self.of, self.birth, self.last, self.node, self.at, self.reads, self.first = (list[int]() for _ in range(7))
+        self.first_life, self.further, self.read_ptr = list[bool](), list[bool](), [0]
         self.flops = self.moved = 0
 
-    def run(self, *, loading: bool) -> bool:
+    def fill_tables(self) -> bool:
         """Execute every position in order; return whether the tables have room and all inputs can be restored."""
-        if loading:
+        if self.tables.loading:
             for s in np.flatnonzero(self.tables.model.starts_live).tolist():
                 self.begin_life(s, first=True)
                 self.life[s] = len(self.of) - 1
             self.end_step(-1, 0)
-        for k, inputs in enumerate(self.inputs):
-            pending: list[int] = []
-            for s in inputs:
-                if self.dropped[s] and not self.restore(s, k, pending):
-                    return False
-            if not self.run_position(k, [*pending, *self.drops[k]]):
-                return False
-        self.write()
+        if not self.walk():
+            return False
+        names = ("of", "birth", "last", "first_life", "node", "further", "at", "read_ptr", "reads", "ever", "first")
+        for name in names:
+            column = getattr(self, name)
+            getattr(self.tables, name)[: len(column)] = column
+        self.tables.totals[:] = len(self.node), len(self.of), len(self.reads), self.flops, self.moved
         return True
 
     def begin_life(self, s: int, *, first: bool = False) -> None:
@@ -272,85 +331,63 @@ class _Execution:
         self.at.append(k)
         self.read_ptr.append(len(self.reads))
 
-    def has_room(self, n: int) -> bool:
-        """Return whether the tables have room for a run of node ``n``."""
+    def has_room(self, lives: int, reads: int) -> bool:
+        """Return whether the tables have room for a step with this many lives and reads."""
         tables = self.tables
         return (
             len(self.node) < tables.most_steps
-            and len(self.of) + len(self.outputs[n]) <= tables.most_lives
-            and len(self.reads) + len(self.inputs[n]) <= tables.most_reads
+            and len(self.of) + lives <= tables.most_lives
+            and len(self.reads) + reads <= tables.most_reads
         )
 
-    def read_inputs(self, n: int) -> None:
+    def read_inputs(self, n: int) -> bool:
+        """Read the inputs of position ``n``; return ``False`` if the tables have no room for a run of its node."""
+        if not self.has_room(len(self.outputs[n]), len(self.inputs[n])):
+            return False
         for s in self.inputs[n]:
             self.last[self.life[s]] = len(self.node)
             self.reads.append(self.life[s])
-
-    def restore(self, root: int, k: int, pending: list[int]) -> bool:
-        """Compute or copy back ``root`` before position ``k``; append to ``pending`` what these runs drop."""
-        stack = [root]
-        while stack:
-            s = stack[-1]
-            if not self.dropped[s]:
-                stack.pop()
-                continue
-            if self.away[s]:
-                if len(self.node) >= self.tables.most_steps or len(self.of) >= self.tables.most_lives:
-                    return False
-                self.moved += self.size[s]
-                self.life[s] = len(self.of)
-                self.begin_life(s)
-                self.dropped[s] = False
-                self.end_step(-1, k)
-                continue
-            n = self.producer[s]
-            missing = next((z for z in self.inputs[n] if self.dropped[z]), None)
-            if missing is not None:
-                stack.append(missing)
-                continue
-            if self.expires[n] < k or not self.has_room(n):
-                return False
-            self.flops = min(self.flops + self.node_flops[n], MOST_FLOPS)
-            self.read_inputs(n)
-            pending += [self.in_idx[f] for f in range(self.in_ptr[n], self.in_ptr[n + 1]) if self.again[f]]
-            for y in self.outputs[n]:
-                if self.dropped[y] and not self.away[y]:
-                    self.life[y] = len(self.of)
-                    self.dropped[y] = False
-                self.begin_life(y)
-            self.end_step(n, k, further=True)
         return True
 
-    def run_position(self, k: int, drops: list[int]) -> bool:
-        """Run the node at position ``k``, then drop storages; return whether the tables have room."""
-        if not self.has_room(k):
+    def run(self, k: int) -> bool:
+        if not self.read_inputs(k):
             return False
         self.first.append(len(self.node))
-        self.read_inputs(k)
         for y in self.outputs[k]:
             self.life[y] = len(self.of)
             self.begin_life(y, first=True)
-        for s in drops:
-            self.dropped[s] = self.ever[s] = True
         self.end_step(k, k)
-        for s in drops:
-            if self.away[s] and not self.gone[s]:
-                if len(self.node) >= self.tables.most_steps:
-                    return False
-                self.gone[s] = True
-                self.moved += self.size[s]
-                self.last[self.life[s]] = len(self.node)
-                self.end_step(-1, k)
         return True
 
-    def write(self) -> None:
-        """Copy the results to the tables."""
-        tables = self.tables
-        names = ("of", "birth", "last", "first_life", "node", "further", "at", "read_ptr", "reads", "ever", "first")
-        for name in names:
-            column = getattr(self, name)
-            getattr(tables, name)[: len(column)] = column
-        tables.totals[:] = len(self.node), len(self.of), len(self.reads), self.flops, self.moved
+    def run_again(self, n: int, k: int) -> bool:
+        if self.expires[n] < k or not self.read_inputs(n):
+            return False
+        self.flops = min(self.flops + self.node_flops[n], MOST_FLOPS)
+        for y in self.outputs[n]:
+            if self.dropped[y] and not self.away[y]:
+                self.life[y] = len(self.of)
+                self.dropped[y] = False
+            self.begin_life(y)
+        self.end_step(n, k, further=True)
+        return True
+
+    def copy_out(self, s: int, k: int) -> bool:
+        if not self.has_room(lives=0, reads=0):
+            return False
+        self.moved += self.size[s]
+        self.last[self.life[s]] = len(self.node)
+        self.end_step(-1, k)
+        return True
+
+    def copy_in(self, s: int, k: int) -> bool:
+        if not self.has_room(lives=1, reads=0):
+            return False
+        self.moved += self.size[s]
+        self.life[s] = len(self.of)
+        self.begin_life(s)
+        self.dropped[s] = False
+        self.end_step(-1, k)
+        return True
 
 
 def _live(model: RecomputeModel, lives: Lives, tables: Tables, arenas: int) -> I64:

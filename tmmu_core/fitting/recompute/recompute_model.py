@@ -8,14 +8,13 @@ graph, and its producer has a known cost, is not a collective and is not in a ne
 numbers saves the state of its generator and draws the same numbers again.
 """
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tmmu_core.base.disjoint_sets import DisjointSets
 from tmmu_core.fitting.order.order_model import csr, permitted_inputs, storages_with
 from tmmu_core.fitting.problem.planner_calls import PlanInput
 from tmmu_core.graph.arenas import read_arenas
@@ -198,30 +197,16 @@ def connected_parts(model: RecomputeModel, nodes: Mask, hub: int = HUBS[0]) -> l
 
     Nodes with ``hub`` neighbours, such as an attention mask that all layers share, connect nothing.
     """
-    members = np.flatnonzero(nodes).tolist()
-    member_set = set(members)
-    links = [
-        (n, producer)
-        for n in members
-        for producer in dict.fromkeys(model.producer[model.in_idx[model.in_ptr[n] : model.in_ptr[n + 1]]].tolist())
-        if producer in member_set
-    ]
-    degree = Counter(chain.from_iterable(links))
-    parent = {n: n for n in members}
-
-    def root(n: int) -> int:
-        while parent[n] != n:
-            parent[n] = parent[parent[n]]
-            n = parent[n]
-        return n
-
-    for n, producer in links:
-        if max(degree[n], degree[producer]) < hub:
-            parent[root(n)] = root(producer)
-    parts: dict[int, list[int]] = {}
-    for n in members:
-        parts.setdefault(root(n), []).append(n)
-    return [np.array(part, np.int64) for part in parts.values()]
+    reader = np.repeat(np.arange(len(nodes)), np.diff(model.in_ptr))
+    links = np.stack([reader, model.producer[model.in_idx]], axis=1)
+    links = np.unique(links[nodes[reader] & (links[:, 1] >= 0) & nodes[links[:, 1]]], axis=0)
+    degree = np.bincount(links.ravel(), minlength=len(nodes))
+    sets = DisjointSets(len(nodes))
+    for n, producer in links[(degree[links] < hub).all(axis=1)].tolist():
+        sets.join(n, producer)
+    members = np.flatnonzero(nodes)
+    part_of = sets.names()[members]
+    return [members[part_of == part] for part in np.unique(part_of)]
 
 
 def _may_run_again(node: Node) -> bool:

@@ -14,10 +14,10 @@ Every choice is simulated (``live_curve.py``), so that the memory of recomputati
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import InitVar, dataclass
 from functools import cached_property
-from itertools import pairwise
 
 import numpy as np
 
+from tmmu_core.fitting.order.order_model import csr_rows
 from tmmu_core.fitting.recompute.live_curve import Choice, Run, Tables, run
 from tmmu_core.fitting.recompute.min_cut import Boundary, boundary, cheapest
 from tmmu_core.fitting.recompute.recompute_model import I64, Mask, RecomputeModel
@@ -89,8 +89,7 @@ class Search:
     def columns(self) -> tuple[list[int], list[int], list[list[int]]]:
         """Producers of storages, FLOPs of positions and operands of positions, as lists."""
         model = self.model
-        operands = [model.in_idx[a:b].tolist() for a, b in pairwise(model.in_ptr.tolist())]
-        return model.producer.tolist(), model.node_flops.tolist(), operands
+        return model.producer.tolist(), model.node_flops.tolist(), csr_rows(model.in_ptr, model.in_idx)
 
     def weigh(self, choice: Choice) -> Point:
         """Simulate a choice."""

@@ -10,13 +10,12 @@ A repeated node that draws random numbers gets another output ``n0@state``: the 
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 
 import msgspec
 import numpy as np
 
 from tmmu_core.base.errors import InvalidIrShapes
-from tmmu_core.fitting.recompute.live_curve import Choice
+from tmmu_core.fitting.recompute.live_curve import Choice, DropWalk
 from tmmu_core.fitting.recompute.recompute_model import RecomputeModel
 from tmmu_core.graph.model import OFFLOAD_ARENA, ONE_MEMORY, PERSISTENT_ROLES, Graph, Node, Phase, Tensor
 from tmmu_core.graph.operators import operator_of
@@ -91,33 +90,29 @@ def write_graph(model: RecomputeModel, choice: Choice) -> Graph:
 
     Raises ``InvalidIrShapes`` (reason ``recompute``) if an operand can no longer be computed.
     """
-    return _Writer(model, choice).graph()
+    writer = _Writer(model, choice)
+    writer.walk()
+    return writer.graph()
 
 
-@dataclass
-class _Writer:
-    """Walks the given order and tracks the current copy of every storage."""
+class _Writer(DropWalk):
+    """Tracks the current copy of every storage, and adds a node for each action."""
 
-    model: RecomputeModel
-    choice: Choice
-    order: list[str] = field(default_factory=list)
-    copies: list[Node] = field(default_factory=list)
-    new_tensors: list[Tensor] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        model = self.model
+    def __init__(self, model: RecomputeModel, choice: Choice) -> None:
+        super().__init__(model, choice)
+        self.model = model
+        self.order: list[str] = []
+        self.copies: list[Node] = []
+        self.new_tensors: list[Tensor] = []
         self.index = model.timeline.index
         self.nodes = list(self.index.graph.nodes)
         self.tensors = list(self.index.graph.tensors)
         self.storage = model.liveness.storage_of.tolist()
-        self.producer_of = model.producer.tolist()
+        self.node_at = model.node_at.tolist()
         self.current = [""] * len(model.size)
         """Storage → suffix of the copy that is read now."""
         self.returns: Counter[int] = Counter()
         """Storage → number of times it was copied back."""
-        self.phase: Phase = "forward"
-        self.dropped = [False] * len(model.size)
-        self.ever = [False] * len(model.size)
         self.runs: Counter[int] = Counter()
         """Node → number of recomputing runs."""
         self.name: dict[tuple[int, str], str] = {}
@@ -127,67 +122,50 @@ class _Writer:
         self.read_late: set[int] = set()
         """Tensors that a node after the forward pass reads."""
         self.has_view = self.index.base >= 0
-        self.after_runs = set(self.choice.drops[self.choice.drops < 0].tolist())
-        self.position = {int(n): k for k, n in enumerate(model.node_at)}
+        self.position = {n: k for k, n in enumerate(self.node_at)}
 
     def graph(self) -> Graph:
-        model = self.model
-        positions, storages = self.choice.pairs
-        bounds = np.searchsorted(positions, np.arange(len(model.node_at) + 1)).tolist()
-        for k, node_number in enumerate(model.node_at.tolist()):
-            self.phase = self.nodes[node_number].phase
-            pending: list[int] = []
-            for s in model.in_idx[model.in_ptr[k] : model.in_ptr[k + 1]].tolist():
-                if self.dropped[s]:
-                    self._recompute(s, k, pending)
-            self._run(node_number, k)
-            for s in [*pending, *storages[bounds[k] : bounds[k + 1]].tolist()]:
-                self.dropped[s] = self.ever[s] = True
-                if self.choice.away[s] and not self.returns[s]:
-                    self._copy_out(s)
-        base = self.index.graph
         for i, tensor in enumerate(self.tensors):
             s = self.storage[i]
             if tensor.saved_for_backward and s >= 0 and self.ever[s] and i not in self.read_late:
                 self.tensors[i] = msgspec.structs.replace(tensor, saved_for_backward=False)
         return msgspec.structs.replace(
-            base,
+            self.index.graph,
             tensors=(*self.tensors, *self.new_tensors),
             nodes=(*self.nodes, *self.copies),
             execution_order=tuple(self.order),
         )
 
-    def _copy_out(self, s: int) -> None:
-        """Copy a storage to the other memory after its last use, once."""
-        self.returns[s] = 1
+    def phase(self, k: int) -> Phase:
+        """Return the phase of the node at a position."""
+        return self.index.graph.nodes[self.node_at[k]].phase
+
+    def copy_out(self, s: int, k: int) -> bool:
         root = self.tensors[int(self.model.liveness.storages.head[s])]
         copy = Tensor(f"{root.id}{THERE}", root.shape, root.dtype, "activation", arena=OFFLOAD_ARENA)
         self.new_tensors.append(copy)
-        self._copy(f"{root.id}{OUT}", "copy_out", (root.id + self.current[s], copy.id), root.id)
+        self._copy(f"{root.id}{OUT}", "copy_out", (root.id + self.current[s], copy.id), root.id, k)
+        return True
 
-    def _copy_in(self, s: int) -> None:
-        """Copy a storage back before its next use."""
+    def copy_in(self, s: int, k: int) -> bool:
         root = self.tensors[int(self.model.liveness.storages.head[s])]
-        count = self.returns[s]
         self.returns[s] += 1
-        self.current[s] = BACK if count == 1 else f"{BACK}.{count}"
+        self.current[s] = BACK if self.returns[s] == 1 else f"{BACK}.{self.returns[s]}"
         self.dropped[s] = False
+        role = "activation" if root.role == "input" else root.role
         back = msgspec.structs.replace(
-            root,
-            id=root.id + self.current[s],
-            role="activation" if root.role == "input" else root.role,
-            saved_for_backward=False,
-            remat=False,
+            root, id=root.id + self.current[s], role=role, saved_for_backward=False, remat=False
         )
         self.new_tensors.append(back)
-        self._copy(back.id, "copy_in", (f"{root.id}{THERE}", back.id), root.id)
+        self._copy(back.id, "copy_in", (f"{root.id}{THERE}", back.id), root.id, k)
+        return True
 
-    def _copy(self, node_id: str, instr: str, ends: tuple[str, str], of: str) -> None:
-        self.copies.append(Node(node_id, instr, ends[:1], ends[1:], self.phase, "none", offloads=of))
+    def _copy(self, node_id: str, instr: str, ends: tuple[str, str], of: str, k: int) -> None:
+        self.copies.append(Node(node_id, instr, ends[:1], ends[1:], self.phase(k), "none", offloads=of))
         self.order.append(node_id)
 
-    def _run(self, n: int, k: int) -> None:
-        """Add the given node with its current operands."""
+    def run(self, k: int) -> bool:
+        n = self.node_at[k]
         node = self.nodes[n]
         inputs = self._inputs(n, k)
         if inputs != node.inputs:
@@ -199,6 +177,7 @@ class _Writer:
             reads, writes = self.index.inputs_of(n).tolist(), self.index.outputs_of(n).tolist()
             self.overwritten_by.update((reads[i], writes[o]) for i, o in node.in_place_write)
         self.order.append(node.node_id)
+        return True
 
     def _rebase_view(self, view: int, k: int) -> None:
         """Make the current copy of its storage the base of a view."""
@@ -214,7 +193,7 @@ class _Writer:
             )
 
     def _inputs(self, n: int, k: int) -> tuple[str, ...]:
-        late = self.index.graph.nodes[int(self.model.node_at[k])].phase != "forward"
+        late = self.phase(k) != "forward"
         names = []
         for i in self.index.inputs_of(n).tolist():
             names.append(self._name(i, k))
@@ -236,7 +215,7 @@ class _Writer:
         writer = int(self.index.producer[i])
         if writer < 0:
             return self._copy_view(i, copy, k)
-        self._run_again(writer, k)
+        self.run_again(self.position[writer], k)
         return self.name[i, copy]
 
     def _copy_view(self, i: int, copy: str, k: int) -> str:
@@ -256,31 +235,10 @@ class _Writer:
         self.name[i, copy] = view.id
         return view.id
 
-    def _recompute(self, storage: int, k: int, pending: list[int]) -> None:
-        """Recompute ``storage`` before position ``k``, and first its dropped inputs."""
-        model = self.model
-        stack = [storage]
-        while stack:
-            s = stack[-1]
-            if not self.dropped[s]:
-                stack.pop()
-                continue
-            if self.choice.away[s]:
-                self._copy_in(s)
-                continue
-            n = self.producer_of[s]
-            edges = range(model.in_ptr[n], model.in_ptr[n + 1])
-            missing = next((int(model.in_idx[f]) for f in edges if self.dropped[model.in_idx[f]]), None)
-            if missing is not None:
-                stack.append(missing)
-                continue
-            self._run_again(int(model.node_at[n]), k)
-            pending += [int(model.in_idx[f]) for f in edges if -1 - f in self.after_runs]
-
-    def _run_again(self, n: int, k: int) -> None:
-        """Add a recomputing run of node ``n`` before position ``k``."""
+    def run_again(self, position: int, k: int) -> bool:
+        n = self.node_at[position]
         node = self.index.graph.nodes[n]
-        if self.model.expires[self.position[n]] < k:
+        if self.model.expires[position] < k:
             raise _rejected(f"node {node.node_id!r} cannot run again: its input is overwritten", "", node.node_id)
         inputs = tuple(self._current_name(n, at, i, k) for at, i in enumerate(self.index.inputs_of(n).tolist()))
         if operator_of(node.instr).is_random:
@@ -293,7 +251,7 @@ class _Writer:
             name = tensor.id + numbered(run)
             outputs.append(name)
             view = tensor.view
-            if not self.has_view[i] and s >= 0 and self.dropped[s] and not self.choice.away[s]:
+            if not self.has_view[i] and s >= 0 and self.dropped[s] and not self.away[s]:
                 self.current[s] = numbered(run)
                 self.dropped[s] = False
             if view is not None:
@@ -317,7 +275,7 @@ class _Writer:
             node_id=node.node_id + numbered(run),
             inputs=inputs,
             outputs=tuple(outputs),
-            phase=self.index.graph.nodes[int(self.model.node_at[k])].phase,
+            phase=self.phase(k),
             in_place_write=(),
             inplace="none" if node.in_place_write else node.inplace,
             grad_edges=(),
@@ -325,6 +283,7 @@ class _Writer:
         )
         self.copies.append(copy)
         self.order.append(copy.node_id)
+        return True
 
     def _state(self, n: int) -> str:
         """Return the tensor in which a random operator saves its generator state."""
