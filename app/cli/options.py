@@ -39,7 +39,7 @@ STORE_ENV = "TMMU_STORE"
 """Environment variable with the store's URL, the default of ``--store``."""
 
 OUTPUT = ("-o", "--output")
-Source = Annotated[str, typer.Argument(metavar="FILE", help="File to read; - reads standard input.")]
+Source = Annotated[str, typer.Argument(metavar="FILE", help="Model, graph, instance or plan; - reads standard input.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Write JSON; errors become one JSON record.")]
 Out = Annotated[
     str | None, typer.Option(*OUTPUT, metavar="FILE", help="Write to this file; - writes to standard output.")

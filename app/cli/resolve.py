@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from tmmu_core.store.store import Store
 
 FIRST_FINDINGS = 5
-"""Maximum number of findings that a command prints for an invalid plan; ``tmmu verify`` prints all findings."""
+"""Maximum number of findings that commands other than ``tmmu verify`` print for an invalid plan."""
 
 OPERATORS = {
     "apply": "UML_OS.TMMU.ApplyPlan_v1",
@@ -162,12 +162,18 @@ def resolve(name: str, request: PlanRequest) -> Resolved:
 
 
 def resolve_opened(
-    opened: Opened, name: str, request: PlanRequest, *, plans_too: bool = True, graph: Graph | None = None, **how: Any
+    opened: Opened,
+    name: str,
+    request: PlanRequest,
+    *,
+    plans_too: bool = True,
+    graph: Graph | None = None,
+    **settings: Any,
 ) -> Resolved:
     """Return the plan of an opened file: plan a graph or instance, or verify a finished plan.
 
-    ``plans_too``: whether finished plans are accepted. ``graph``: graph to verify a finished plan against. ``how``:
-    further arguments of ``verify_plan``.
+    ``plans_too``: whether finished plans are accepted. ``graph``: graph to verify a finished plan against.
+    ``settings``: further arguments of ``verify_plan``.
     """
     if isinstance(opened, Plan | Trace):
         if not plans_too:
@@ -177,7 +183,7 @@ def resolve_opened(
             what = f"{name} contains a finished plan; {', '.join(idle)} has no effect on it."
             raise UsageError(what, f"Remove {' and '.join(idle)}; to plan again, pass the graph to tmmu plan.")
         plan, trace = (opened.plan, opened) if isinstance(opened, Trace) else (opened, None)
-        return _verified(Resolved(name, plan, trace=trace, cut_from=how.get("cut_from")), graph, **how)
+        return _verified(Resolved(name, plan, trace=trace, cut_from=settings.get("cut_from")), graph, **settings)
     if isinstance(opened, PlainInstance):
         refuse_graph_options(opened, request)
     with progress_on_terminal() as progress:
@@ -186,10 +192,10 @@ def resolve_opened(
     return _verified(found) if result.request.planner == GIVEN else found
 
 
-def _verified(found: Resolved, graph: Graph | None = None, **how: Any) -> Resolved:
+def _verified(found: Resolved, graph: Graph | None = None, **settings: Any) -> Resolved:
     """Return a finished plan with its verdict (contract §11) and the recomputed lower bounds (§12)."""
     is_complete = found.trace is None or found.trace.complete
-    judged = verify_finished(found.plan, graph, complete=is_complete, **how)
+    judged = verify_finished(found.plan, graph, complete=is_complete, **settings)
     trace = found.trace and replace(found.trace, plan=judged.plan)
     return replace(found, plan=judged.plan, trace=trace, verdict=judged.verdict)
 
@@ -197,7 +203,7 @@ def _verified(found: Resolved, graph: Graph | None = None, **how: Any) -> Resolv
 def refuse_graph_options(instance: PlainInstance, request: PlanRequest) -> None:
     """Raise :class:`UsageError` if the request has options that apply only to graphs."""
     if (option := idle_for_instance(request)) is not None:
-        raise UsageError(f"{instance.name} is an instance without a graph: it has no {option}.")
+        raise UsageError(f"{instance.name} is an instance without a graph: it has no {option}.", "Remove the option.")
 
 
 def resolve_either(name: str, request: PlanRequest) -> Resolved:
@@ -306,7 +312,7 @@ def resolve_side(name: str, request: PlanRequest, url: str | None, beside: Plan 
         store.close()
 
 
-def only(runs: tuple[Run, ...], branch: str | None, planner: str | None) -> tuple[Run, ...]:
+def runs_of(runs: tuple[Run, ...], branch: str | None, planner: str | None) -> tuple[Run, ...]:
     """Return the runs with this branch and planner; ``None`` matches every branch or planner."""
     return tuple(
         run for run in runs if (branch is None or run.branch == branch) and (planner is None or run.planner == planner)

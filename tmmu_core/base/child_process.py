@@ -41,7 +41,7 @@ def run_module(module: str, arguments: Sequence[str], data: bytes, wait: float) 
 
 
 def ended_by_limit(returncode: int) -> bool:
-    """Return whether a process was ended for its processor time or memory; Windows has neither signal."""
+    """Return whether a process exceeded its processor time or memory; false on Windows, which has no such signals."""
     return returncode < 0 and -returncode in (getattr(signal, "SIGXCPU", 0), getattr(signal, "SIGKILL", 0))
 
 

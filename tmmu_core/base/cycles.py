@@ -1,4 +1,4 @@
-"""Nodes on the cycles of a directed graph."""
+"""Find the nodes on cycles of a directed graph."""
 
 from collections import defaultdict
 from collections.abc import Hashable, Iterable

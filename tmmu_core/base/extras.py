@@ -1,4 +1,4 @@
-"""Optional packages: a table of extras, a loader, and the command that installs an extra."""
+"""Import optional packages; if a package is missing, the error has the command that installs its extra."""
 
 from importlib import import_module
 from importlib.util import find_spec

@@ -1,4 +1,4 @@
-"""Strict parsing of user input: unknown names with the closest known one, and whole numbers within 64 bits."""
+"""Parse user input strictly: the error about an unknown name suggests the closest known name; numbers have 64 bits."""
 
 import re
 from collections.abc import Collection, Iterable, Iterator

@@ -1,4 +1,4 @@
-"""Registration of msgspec types at import."""
+"""Register msgspec types at import, because registration during a read is not thread-safe."""
 
 from typing import Any
 
@@ -6,9 +6,9 @@ import msgspec
 
 
 def register_types(*types: Any) -> None:
-    """Register types with msgspec; called at the end of the module that defines them.
+    """Register types with msgspec; a module calls it after it defines them.
 
-    msgspec otherwise registers a type when it first reads a value of it, which crashes if two threads do so at once.
+    Otherwise msgspec registers a type when it first reads a value of it, and crashes if two threads do so at once.
     """
     for each in types:
         msgspec.json.Decoder(each)

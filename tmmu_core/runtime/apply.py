@@ -1,9 +1,9 @@
 """Bind a plan to memory and commit it: ``ApplyPlan_v1``, ``PrepareMemory_v2``, ``CommitExecution_v1`` (TMMU v2 §5).
 
-Bytes are zeroed (``ZeroTensor_v1``) by :func:`apply_plan`, all tensors in given memory (mapped memory is zero already),
-and by :meth:`Applied.enter`, every storage born at the step, whose bytes may be those of another storage. A resident
-storage (with a persistent member) is never zeroed, because its values are loaded. A storage that reuses another one in
-place keeps the reused bytes, because its producer reads them.
+Bytes are zeroed (``ZeroTensor_v1``) at two times. :func:`apply_plan` zeroes the tensors in memory of the caller; mapped
+memory is zero already. :meth:`Applied.enter` zeroes the storages that are born at a step, because another storage may
+have written their bytes. Exceptions: a storage with a persistent member, whose values are loaded, and the bytes that an
+in-place reuse takes over, which its producer reads.
 """
 
 import hashlib
@@ -177,7 +177,7 @@ class Applied:
 
     @cached_property
     def resident(self) -> frozenset[int]:
-        """Storages with a persistent member, which keep the loaded values."""
+        """Storages with a persistent member, whose values are loaded."""
         roles = zip(self.plan.storage.tolist(), self.plan.roles, strict=True)
         return frozenset([storage for storage, role in roles if role in PERSISTENT_ROLES])
 
@@ -209,11 +209,11 @@ def apply_plan(
 ) -> Applied:
     """Bind every tensor of ``plan`` to memory: ``ptr = base_ptr + offset``.
 
-    ``handles`` are existing arenas by name; the other arenas are mapped. Unless ``verified`` is set, the plan is
-    verified before memory is mapped: for an invalid plan, ``refuse_invalid`` raises an error such as
-    ``AddressCollision``. An error leaves the given memory unchanged. Raises ``ArenaTooSmall`` for a handle smaller than
-    its arena, ``AlignmentViolation`` for a misaligned base pointer or tensor, ``AllocationFailure`` when mapping fails,
-    ``InvalidIrShapes`` for an unknown security level.
+    ``handles``: memory of the caller, by arena name; all other arenas are mapped. ``verified``: whether the caller has
+    verified the plan; else ``refuse_invalid`` is called before memory is mapped. An error leaves the memory of the
+    caller unchanged. Raises ``ArenaTooSmall`` for a handle smaller than its arena, ``AlignmentViolation`` for a
+    misaligned base pointer or tensor, ``AllocationFailure`` if mapping fails, ``InvalidIrShapes`` for an unknown
+    security level, and the errors of ``refuse_invalid``.
     """
     if security not in SECURITY:
         raise InvalidIrShapes(
@@ -246,8 +246,8 @@ def apply_plan(
     _check_addresses(placed, arenas)
 
     applied = Applied(plan, arenas, security)
-    is_given = np.array([not arenas[arena.name].fresh for arena in plan.arenas], np.bool_)[plan.arena]
-    for row in np.flatnonzero(is_given).tolist():
+    is_of_caller = np.array([not arenas[arena.name].fresh for arena in plan.arenas], np.bool_)[plan.arena]
+    for row in np.flatnonzero(is_of_caller).tolist():
         if int(plan.storage[row]) not in applied.resident:
             applied.zero_tensor(plan.tensor_ids[row])
     return applied

@@ -1,4 +1,4 @@
-"""Arenas in real memory: page-aligned anonymous maps with a checked base pointer (TMMU v2 II.F).
+"""Map arenas to real memory: page-aligned anonymous maps with a checked base pointer (TMMU v2 II.F).
 
 Mapped pages take memory only when they are written, so an arena of a terabyte can be mapped.
 """
@@ -44,8 +44,8 @@ class ArenaHandle:
 def map_arena(arena_id: str, size_bytes: int, alignment_bytes: int = 1, page_size: int = 0) -> ArenaHandle:
     """Map ``size_bytes`` (rounded up to pages) of zeroed memory, aligned to ``alignment_bytes``.
 
-    For an alignment above the page size, more memory is mapped, and the arena starts at its first aligned byte. Raises
-    ``AllocationFailure`` when mapping fails, ``AlignmentViolation`` for an alignment that is not a power of two.
+    For an alignment above the page size, more memory is mapped, and the arena starts at the first aligned byte. Raises
+    ``AllocationFailure`` if mapping fails, ``AlignmentViolation`` for an alignment that is not a power of two.
     """
     check_alignment(alignment_bytes, arena=arena_id)
     committed = align_up(max(size_bytes, 1), max(page_size, PAGE))

@@ -1,8 +1,8 @@
-"""The debug patterns: Philox4x32-10 (TMMU v2 0.B, ``DebugFillTensor_v1``), and the draft's (BLAKE3).
+"""Write the patterns of ``DebugFillTensor_v1``: Philox4x32-10 (TMMU v2 0.B), or BLAKE3 for the superseded draft.
 
-A counter-based generator: block i of a stream depends on (key, i) only, so that any part of a pattern can be computed
-alone. Source: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011. (numpy has the 4x64
-variant, a different function.)
+Philox is a counter-based generator: block i of a stream depends only on (key, i), so that any part of a pattern can be
+computed alone. Source: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011. numpy has
+the variant 4x64, a different function.
 """
 
 import numpy as np

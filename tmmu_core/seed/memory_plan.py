@@ -1,7 +1,7 @@
-"""heliaAOT's memory plan: the result of ``helia`` as the classes of that document.
+"""The classes of heliaAOT's memory plan (seed document 003), filled from a plan of the planner ``helia``.
 
-:class:`GreedyMemoryPlanner` calls the engine; :func:`memory_plan` converts a plan's rows to allocations, arenas and
-lifetimes. The render plan is made from ``MemoryPlan.plan``.
+:class:`GreedyMemoryPlanner` makes a plan; :func:`memory_plan` converts its rows to allocations, arenas and lifetimes.
+``MemoryPlan.plan`` is the input of the render plan.
 """
 
 from __future__ import annotations

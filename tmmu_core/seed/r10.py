@@ -1,9 +1,9 @@
-"""r10's memory planner: from lifetimes to an :class:`AllocationPlan` and its :class:`MemoryBinding`.
+"""The classes of the r10 memory planner (seed document 002): lifetimes, allocation plan and memory binding.
 
-First-fit decreasing over whole regions, as in :mod:`~tmmu_core.planners.ffd`, without fixed offsets and in-place reuse.
-Tensors are placed largest first, ties by id, each in the first region with an aligned offset and no overlapping
-lifetime, or else in a new region at the next aligned offset. A lifetime is a bit mask over the intervals between births
-and deaths, so one ``and`` tests all tensors of a region.
+The algorithm is first-fit decreasing over whole regions, as in :mod:`~tmmu_core.planners.ffd`, without fixed offsets
+and in-place reuse. Tensors are placed largest first, ties by id: in the first region with an aligned offset and no
+overlapping lifetime, or else in a new region at the next aligned offset. A lifetime is a bit mask over the intervals
+between births and deaths, so one ``and`` compares a tensor with all tensors of a region.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from app.cli.console import FINDING, SUCCESS, UsageError, print_lines, table, write_json
 from app.cli.options import AsJson, Branch, Planner, StoreUrl, argument, option
-from app.cli.resolve import only, open_store
+from app.cli.resolve import open_store, runs_of
 from app.texts import numbers
 from tmmu_core.base import strict
 
@@ -23,7 +23,7 @@ class BisectOptions:
     good: str | None = option("Commit before the increase [first run].", "COMMIT")
     bad: str | None = option("Commit after the increase [last run].", "COMMIT")
     figure: str = option("Figure to compare: extent (arena size), peak or bound.", "NAME", default="extent")
-    arena: str | None = option("Arena [sum of all arenas].", "NAME")
+    arena: str | None = option("Arena to compare [sum of all arenas].", "NAME")
     limit: int = option("Number of tensors to list.", default=20, min=0)
 
 
@@ -79,9 +79,9 @@ def _series(runs: tuple[Run, ...], branch: str | None, planner: str | None) -> t
     """Return the comparable runs of a branch; the default is main, or the branch of the latest run."""
     from tmmu_core.store.find_growth import comparable_runs
 
-    selected = only(runs, branch, planner)
+    selected = runs_of(runs, branch, planner)
     if branch is None and selected:
-        selected = only(selected, "main", None) or only(selected, selected[-1].branch, None)
+        selected = runs_of(selected, "main", None) or runs_of(selected, selected[-1].branch, None)
     return comparable_runs(selected)
 
 

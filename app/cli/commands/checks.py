@@ -20,7 +20,7 @@ from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.plans.model import Plan
 
 AgainstGraph = Annotated[
-    str | None, typer.Option("--graph", metavar="FILE", help="Check a finished plan also against this graph.")
+    str | None, typer.Option("--graph", metavar="FILE", help="Graph of a plan file, to check the plan against.")
 ]
 
 
@@ -28,7 +28,7 @@ def verify_command(plan: Source, request: PlanRequest, graph: AgainstGraph = Non
     """Check that a plan is valid.
 
     Rules cover overlaps, alignment, bounds, capacity, slots and hashes. A graph is planned first. Use --graph to check
-    the live ranges of a finished plan against its graph. For the plan of a rank, add --shard.
+    the live ranges of a plan file too. For the plan of a rank, add --shard.
 
     Exit code: 0 valid, 1 invalid.
     """
@@ -61,8 +61,8 @@ def verify_command(plan: Source, request: PlanRequest, graph: AgainstGraph = Non
 def lint_command(plan: Source, request: PlanRequest, graph: AgainstGraph = None, json: AsJson = False) -> int:
     """Check a plan for errors and questionable choices.
 
-    Rules cover slots, live ranges, addresses and undeclared in-place reuse. Use --graph to check a finished plan
-    against its graph.
+    Rules cover slots, live ranges, addresses and undeclared in-place reuse. Use --graph to check a plan file against
+    its graph.
 
     Exit code: 0 no errors, 1 errors.
     """

@@ -33,8 +33,8 @@ def convert_command(model: Source, wanted: ConvertOptions, output: Out = STREAM,
     """Convert a model to a native graph file.
 
     The file extension selects the format: .json, .cbor, .json.gz or .cbor.gz. Allocator snapshots, XLA dumps and
-    tables (--columns) have live ranges but no graph. They are written as an instance (.csv). An open dimension that
-    --dims does not set has the size 512. The batch has the size 1 and the range 1 to 8.
+    tables (--columns) have live ranges but no graph, and are written as an instance (.csv). A dimension without a size
+    in the model or in --dims has the size 512; a batch dimension has the size 1 and the range 1 to 8.
     """
     columns, dims, sidecar, name = wanted.columns, wanted.dims, wanted.sidecar, output or STREAM
     if columns is not None:

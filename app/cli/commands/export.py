@@ -66,7 +66,7 @@ class ExportOptions:
 
     to: str = option(f"Output format: {', '.join(FORMATS)}.", "FORMAT", default=REQUIRED)
     arena: str | None = option("Arena to export, for the format instance.", "NAME")
-    model: str | None = option(f"Model file of a finished plan, for {PROJECT}, {', '.join(MODELS)}.", "FILE")
+    model: str | None = option(f"Model file of a plan file, for {PROJECT}, {', '.join(MODELS)}.", "FILE")
     blobs: str | None = option("Constants of c-project: inline, sidecar or auto [inline up to 1 MiB].", "HOW")
     prefix: str | None = option("Prefix of C names, for c-project [name of the model].", "NAME")
 
@@ -74,7 +74,7 @@ class ExportOptions:
 def export_command(
     plan: Source, request: PlanRequest, wanted: ExportOptions, output: Out = STREAM, json: AsJson = False
 ) -> int:
-    """Export a plan as a table, trace, instance, C code or for another viewer."""
+    """Export a plan as a table, trace, instance or C code, in a model file, or for another viewer."""
     to, arena, model, output = wanted.to, wanted.arena, wanted.model, output or STREAM
     if to not in FORMATS:
         report = f"Use tmmu report {plan} -o OUT.html. It also writes .pdf and .md."

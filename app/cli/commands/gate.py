@@ -55,7 +55,7 @@ class GateOptions:
     min_reuse: list[str] | None = option("Minimum reuse ratio. Repeatable.", "[ARENA=]PERCENT")
     max_reuse_cost: list[str] | None = option("Maximum reuse cost. Repeatable.", "[ARENA=]COST")
     baseline: str | None = option(
-        "Plan, trace, graph or stored run whose arenas must not be exceeded.", "FILE|store:MODEL@COMMIT|store:BRANCH"
+        "Plan, trace, graph or stored run from which growth is measured.", "FILE|store:MODEL@COMMIT|store:BRANCH"
     )
     max_growth: str | None = option(
         "Allowed growth of peak, size and lower bound of each arena over the baseline [0].", "BYTES|PERCENT%"
@@ -94,9 +94,9 @@ def gate_command(
 ) -> int:
     """Fail if a plan exceeds limits (for CI).
 
-    At least one limit or --graph is required. A finished plan is verified first, with --graph also against its graph.
-    An invalid plan fails. Gaps are relative to the recomputed lower bound, not to a bound that a file claims.
-    --baseline store:BRANCH is the latest run of this graph on the branch, with the same planner if there is such a run.
+    At least one limit or --graph is required. A plan file is verified first, with --graph also against its graph. An
+    invalid plan fails. Gaps are relative to the recomputed lower bound, not to a bound that a file claims. --baseline
+    store:BRANCH is the latest run of this graph on the branch; runs of the same planner are preferred.
 
     Exit code: 0 passed, 1 failed.
     """

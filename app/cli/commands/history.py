@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from app.cli.console import SUCCESS, UsageError, print_lines, table, write_json
 from app.cli.options import REQUIRED, AsJson, Branch, Planner, Source, StoreUrl, argument, option
-from app.cli.resolve import only, open_store, resolve_either, show_warnings
+from app.cli.resolve import open_store, resolve_either, runs_of, show_warnings
 from app.texts import numbers
 from tmmu_core.base import strict
 from tmmu_core.plans.making.request import PlanRequest
@@ -94,7 +94,7 @@ def history_command(
         else:
             _print_models(lines)
         return SUCCESS
-    runs = only(opened_store.known(model), branch, planner)
+    runs = runs_of(opened_store.known(model), branch, planner)
     runs = runs if last is None else runs[-last:]
     changes = _changes(opened_store, runs)
     if json:

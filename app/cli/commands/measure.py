@@ -54,9 +54,10 @@ def measure_command(
 ) -> int:
     """Compare a plan with the memory that the model's runtime uses.
 
-    ONNX runs with onnxruntime (extra "run"), TensorFlow Lite with LiteRT (pip install ai-edge-litert), exported PyTorch
-    programs in eager mode on the CPU (extra "torch"). ExecuTorch programs are not run, because the file contains its
-    arena sizes. --runtime tflm runs a model in TensorFlow Lite Micro (extra "tflm"), without and with our plan.
+    ONNX models run in onnxruntime (extra "run"), TensorFlow Lite models in LiteRT (pip install ai-edge-litert),
+    exported PyTorch programs in eager mode on the CPU (extra "torch"). ExecuTorch programs are not run, because the
+    file contains its arena sizes. --runtime tflm runs a model twice in TensorFlow Lite Micro (extra "tflm"): without
+    and with the plan.
     """
     from tmmu_core.runtime.measure.measure_model import measure
 

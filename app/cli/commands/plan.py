@@ -40,13 +40,13 @@ def plan_command(
     output: Out = None,
     json: AsJson = False,
     engines: str | None = option(
-        "JSON file with the engine of each node; reuse between two engines has a cost, as one waits.", "FILE"
+        "JSON file that assigns nodes to engines; memory that two engines reuse has a cost.", "FILE"
     ),
 ) -> int:
     """Plan the memory of a graph or a packing instance.
 
-    The offsets in an instance file are verified. If they are invalid, no plan is written and the exit code is 1.
-    For a folder with one PyTorch snapshot per rank, a table of the ranks is printed.
+    If an instance file has all offsets, the offsets are verified. If they are invalid, no plan is written and the exit
+    code is 1. For a folder with one PyTorch snapshot per rank, a table of the ranks is printed.
     """
     if files := snapshot_files(Path(graph)):
         ranks = list(summaries(files))

@@ -30,8 +30,8 @@ def report_command(
 ) -> int:
     """Write a report of a plan (HTML, PDF or Markdown).
 
-    A file with the extension .html, or without one, is an HTML report that works offline. .pdf needs an installed
-    Chrome or Chromium. .md is a short summary for a pull request.
+    The extension of the output file selects the format: .html (also without an extension) is a report that works
+    offline, .pdf needs an installed Chrome or Chromium, .md is a short summary for a pull request.
 
     Exit code: 0 valid plan, 1 invalid plan.
     """

@@ -40,15 +40,13 @@ class SweepOptions:
     planners: str | None = option("Planners, or all [slots,naive].", "A,B,…")
     modes: str | None = option("Modes, or all [default mode].", "A,B,…")
     presets: str | None = option("Presets, or all [depends on the mode].", "A,B,…")
-    alignments: str | None = option("Arena alignments in bytes [of the arenas].", "N,N,…")
-    over: str | None = option(
-        "Sizes of a named dimension; without sizes, at most 33 samples of its range.", "B or B=1,8,…"
-    )
-    shards: str | None = option("Shard specs. The word none means a plan without sharding.", "FILE,FILE,…")
+    alignments: str | None = option("Arena alignments in bytes [alignment of each arena].", "N,N,…")
+    over: str | None = option("Sizes of a named dimension [at most 33 sizes from its range].", "B or B=1,8,…")
+    shards: str | None = option("Shard specs; none: a plan without sharding.", "FILE,FILE,…")
     fits: str | None = option(
         "Run tmmu fit with each of these memory limits instead of planning.", "BYTES,…", "--capacities", "--fit"
     )
-    ranks: bool = option("Plan all ranks of the shard spec, with a row per distinct graph.", default=False)
+    ranks: bool = option("Plan all ranks of the shard spec; ranks with equal graphs have one row.", default=False)
     workers: int | None = option(
         f"Number of processes; 0 means only this process [one per core from {MANY} points on, else 0].", "N", min=0
     )

@@ -1,8 +1,8 @@
 """Compute names in C: legal in C11 and C++17, unique, the same in header, source and JSON.
 
-Models, memories and tensors have free text as names. Letters, digits and single underscores are kept. Names that become
-equal, or equal to a derived name (memory ``A_SIZE`` and the size of memory ``A``), get their number. Only the suffixes
-``__blob`` and ``__source`` have two underscores in a row.
+The names of models, memories and tensors are any text. Letters, digits and single underscores are kept. If two names
+become equal, or a name becomes equal to a derived name (memory ``A_SIZE`` and the size of memory ``A``), a number is
+added to the name. Only the suffixes ``__blob`` and ``__source`` have two underscores in a row.
 """
 
 from collections import Counter

@@ -1,9 +1,10 @@
-"""The render plan: a plan prepared for code generation (heliaAOT's render projection).
+"""Prepare a plan for code generation: the render plan (seed document 004, heliaAOT's render projection).
 
-It contains every derived value: region ids (by role, then memory name), alignments, whether constants are staged,
-packed constants, names in C, and two hashes. ``plan_hash`` covers the arenas only, so that a binary can detect other
-regions than it was compiled for; ``tensor_layout_hash`` covers the place of every tensor too. Bytes of constants are
-read on use.
+A *region* is an arena of the plan with a role (scratch, persistent, constant). A constant region is *staged* if its
+bytes are copied from another memory before the first run. The render plan contains every derived value: region ids (by
+role, then memory name), alignments, constants, names in C, and two hashes. ``plan_hash`` covers the regions only, so
+that a binary detects regions that it was not compiled for; ``tensor_layout_hash`` covers the place of every tensor too.
+Bytes of constants are read on use.
 """
 
 import hashlib
@@ -47,7 +48,7 @@ class RenderArena:
 
     @property
     def has_buffer(self) -> bool:
-        """Whether the program contains a buffer for the region, because the model or hydration writes there."""
+        """Whether the program contains a buffer for the region, because the model or the staging writes to it."""
         return self.role != "constant" or self.is_staged
 
 

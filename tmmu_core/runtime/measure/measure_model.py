@@ -1,8 +1,8 @@
-"""Memory that a runtime uses for a model, beside the plan of the same graph.
+"""Measure the memory that a runtime uses for a model, and plan the same graph.
 
 The figure of onnxruntime is the resident memory that a run adds. It excludes the inputs, which the caller owns, and
-pages of the arena that nothing wrote. Linux counts resident pages (4 KiB) in batches, so it is not exact to the byte.
-The other figures are exact. ``app/cli/commands/measure.py`` describes each of them.
+pages of the arena that nothing wrote. Linux counts resident pages (4 KiB) in batches, so this figure is not exact to
+the byte. All other figures are exact. ``app/cli/commands/measure.py`` describes each figure.
 """
 
 import json
@@ -35,10 +35,12 @@ PLANNER = "auto"
 
 @dataclass(frozen=True)
 class Figures:
-    """A planned graph: bytes of its activations."""
+    """Bytes of the activations of a planned graph."""
 
     ours: int
+    """Arena size in the plan."""
     bound: int
+    """Lower bound of the arena size."""
     inputs: int
     """Bytes of the inputs, which the caller owns."""
 

@@ -1,4 +1,4 @@
-"""Child process that runs a model in a runtime and measures its memory.
+"""Run a model in a runtime and measure its memory; the main module of a child process.
 
 ``python -m tmmu_core.runtime.measure.runtime_child NAME`` reads a line of JSON and the model from standard input. It
 calls the function NAME of :data:`MEASUREMENTS` with the model and the values of the JSON object as arguments. It writes
@@ -24,7 +24,7 @@ INFO = 1
 _EXTENDED = re.compile(r"Extended allocation by (\d+) bytes")
 LARGEST = 1 << 30
 GRID = 16
-"""Bytes: the largest arena of TensorFlow Lite Micro that is tried, and the step between two sizes."""
+"""Bytes: the largest arena of TensorFlow Lite Micro that is tried, and the step between two sizes that are tried."""
 _ARENA = re.compile(r"Arena allocation (total|head|tail) (\d+) bytes")
 
 Place = tuple[int, int]
@@ -69,8 +69,8 @@ def resident(what: str) -> int:
 def grown(model: bytes, inputs: list[list[Any]], arena: bool, in_order: bool) -> dict[str, Any]:
     """Run the model three times; return the growth of the peak resident set and of the arena in each run, in bytes.
 
-    Keys: ``grown``, ``reserved`` and ``outputs``, a hash. Weights are loaded before the first run, so that the growth
-    is tensors, kernel scratch and results. Linux only: the peak of the resident set is reset through
+    Keys: ``grown``, ``reserved`` and ``outputs``, a hash. Weights are loaded before the first run, so the growth
+    consists of tensors, kernel scratch and results. Linux only: the peak of the resident set is reset through
     ``/proc/self/clear_refs``. ``arena`` enables the arena and its memory pattern; ``in_order`` keeps the order of the
     nodes in the file, without optimizations.
     """
@@ -146,25 +146,25 @@ def litert_arena(model: bytes) -> dict[str, int]:
         if isinstance(array, np.ndarray) and array.nbytes and int(array.ctypes.data) not in file:
             first = int(array.ctypes.data)
             places.append(((first, first + array.nbytes), each["index"] < own))
-    given = [interpreter.tensor(each["index"])() for each in interpreter.get_input_details()]
-    inputs = {int(array.ctypes.data) for array in given if isinstance(array, np.ndarray)}
+    arrays = [interpreter.tensor(each["index"])() for each in interpreter.get_input_details()]
+    inputs = {int(array.ctypes.data) for array in arrays if isinstance(array, np.ndarray)}
     arena = _around([place for place, _ in places], inputs)
-    inside = [(place, ours) for place, ours in places if arena[0] <= place[0] < arena[1]]
-    tensors = [place for place, ours in inside if ours]
+    in_arena = [(place, is_of_file) for place, is_of_file in places if arena[0] <= place[0] < arena[1]]
+    tensors = [place for place, is_of_file in in_arena if is_of_file]
     return {
         "arena": arena[1] - arena[0],
         "tensors": max(end for _, end in tensors) - min(first for first, _ in tensors),
-        "scratch": sum(end - first for (first, end), ours in inside if not ours),
+        "scratch": sum(end - first for (first, end), is_of_file in in_arena if not is_of_file),
     }
 
 
-def _around(places: Sequence[Place], holding: set[int]) -> Place:
-    """Return the memory range of the arena that contains the inputs."""
-    far = sum(end - first for first, end in places)
+def _around(places: Sequence[Place], inputs: set[int]) -> Place:
+    """Return the memory range of the arena: the tensors near the inputs, without a gap of more than all tensors."""
+    largest_gap = sum(end - first for first, end in places)
     first, last = 0, 0
     for place in sorted(places):
-        if place[0] - last > far:
-            if any(first <= each < last for each in holding):
+        if place[0] - last > largest_gap:
+            if any(first <= each < last for each in inputs):
                 break
             first = place[0]
         last = max(last, place[1])
@@ -177,9 +177,9 @@ def _around(places: Sequence[Place], holding: set[int]) -> Place:
 def compared(models: bytes, length: int) -> dict[str, Any]:
     """Return the figures of two models, and whether their outputs are equal. The first has ``length`` bytes.
 
-    The figures are the output of the runtime's recording allocator, and the smallest arena in which the model loads and
-    runs. An arena contains head and tail and, while the model is being loaded, temporary tables of the allocator, which
-    may be larger than the head.
+    Figures: the output of the runtime's recording allocator, and the smallest arena in which the model loads and runs.
+    An arena contains a head and a tail. While the model is loaded, it also contains temporary tables of the allocator,
+    which may be larger than the head.
     """
     before, expected = _micro_figures(models[:length])
     after, outputs = _micro_figures(models[length:])

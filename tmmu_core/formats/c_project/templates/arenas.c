@@ -51,9 +51,9 @@ typedef struct {
     uint8_t is_staged;
     uint8_t has_digest;
     uint8_t digest[32];
-} facts_t;
+} region_info_t;
 
-static const facts_t facts[] = {
+static const region_info_t region_info[] = {
 /*% for arena, _ in regions %*/
     {«(arena.role == 'constant') | int»u, «arena.is_staged | int»u, «(arena.region_id in r.blob_of) | int»u, «r.blob_of[arena.region_id].sha256 | c_bytes if arena.region_id in r.blob_of else '{0}'»},
 /*% else %*/
@@ -77,7 +77,7 @@ static unsigned regions(void) {
 }
 
 «p»_status_t «p»_bind_source(«p»_region_t region, const void *source) {
-    if ((unsigned)region >= regions() || !facts[region].is_staged) {
+    if ((unsigned)region >= regions() || !region_info[region].is_staged) {
         return «P»_ERROR_REGION;
     }
     sources[region] = (const uint8_t *)source;
@@ -85,27 +85,27 @@ static unsigned regions(void) {
 }
 
 int «p»_is_written(«p»_region_t region) {
-    return !facts[region].is_constant;
+    return !region_info[region].is_constant;
 }
 
 «P»_WEAK «p»_status_t «p»_hydrate_constants(void) {
     for (unsigned region = 0; region < regions(); region++) {
         uint8_t *arena = «p»_arena_buffers[region];
-        const uint8_t *stored = facts[region].is_staged ? sources[region] : arena;
-        if (!facts[region].is_constant) {
+        const uint8_t *stored = region_info[region].is_staged ? sources[region] : arena;
+        if (!region_info[region].is_constant) {
             continue;
         }
         if (arena == NULL || stored == NULL) {
             return «P»_ERROR_UNBOUND;
         }
-        if (facts[region].has_digest) {
+        if (region_info[region].has_digest) {
             uint8_t digest[32];
             «p»_sha256(stored, «p»_region_size[region], digest);
-            if (memcmp(digest, facts[region].digest, sizeof digest) != 0) {
+            if (memcmp(digest, region_info[region].digest, sizeof digest) != 0) {
                 return «P»_ERROR_BLOB_HASH;
             }
         }
-        if (facts[region].is_staged) {
+        if (region_info[region].is_staged) {
             memcpy(arena, stored, (size_t)«p»_region_size[region]);
         }
     }
@@ -124,7 +124,7 @@ static const uint32_t rounds[64] = {
     0x748f82eeu, 0x78a5636fu, 0x84c87814u, 0x8cc70208u, 0x90befffau, 0xa4506cebu, 0xbef9a3f7u, 0xc67178f2u,
 };
 
-static uint32_t turned(uint32_t word, unsigned by) {
+static uint32_t rotate_right(uint32_t word, unsigned by) {
     return (word >> by) | (word << (32u - by));
 }
 
@@ -136,15 +136,15 @@ static void sha256_block(uint32_t state[8], const uint8_t block[64]) {
                ((uint32_t)block[4u * k + 2u] << 8) | (uint32_t)block[4u * k + 3u];
     }
     for (unsigned k = 16; k < 64u; k++) {
-        uint32_t low = turned(w[k - 15u], 7) ^ turned(w[k - 15u], 18) ^ (w[k - 15u] >> 3);
-        uint32_t high = turned(w[k - 2u], 17) ^ turned(w[k - 2u], 19) ^ (w[k - 2u] >> 10);
+        uint32_t low = rotate_right(w[k - 15u], 7) ^ rotate_right(w[k - 15u], 18) ^ (w[k - 15u] >> 3);
+        uint32_t high = rotate_right(w[k - 2u], 17) ^ rotate_right(w[k - 2u], 19) ^ (w[k - 2u] >> 10);
         w[k] = w[k - 16u] + low + w[k - 7u] + high;
     }
     memcpy(v, state, sizeof v);
     for (unsigned k = 0; k < 64u; k++) {
-        uint32_t one = v[7] + (turned(v[4], 6) ^ turned(v[4], 11) ^ turned(v[4], 25)) +
+        uint32_t one = v[7] + (rotate_right(v[4], 6) ^ rotate_right(v[4], 11) ^ rotate_right(v[4], 25)) +
                        ((v[4] & v[5]) ^ (~v[4] & v[6])) + rounds[k] + w[k];
-        uint32_t two = (turned(v[0], 2) ^ turned(v[0], 13) ^ turned(v[0], 22)) +
+        uint32_t two = (rotate_right(v[0], 2) ^ rotate_right(v[0], 13) ^ rotate_right(v[0], 22)) +
                        ((v[0] & v[1]) ^ (v[0] & v[2]) ^ (v[1] & v[2]));
         memmove(&v[1], &v[0], 7u * sizeof v[0]);
         v[4] += one;

@@ -13,7 +13,7 @@ typedef struct {
 } check_t;
 
 #define CHECKS «checks | length»u
-#define NO_ROOM 77
+#define NO_MEMORY 77
 
 static const check_t checks[] = {
 /*% for region, part, digest in checks %*/
@@ -24,7 +24,7 @@ static const check_t checks[] = {
 };
 
 /* This links only with the arenas of the same plan. */
-static const uint32_t *const made_for = &«P»_PLAN_SYMBOL;
+static const uint32_t *const plan_symbol = &«P»_PLAN_SYMBOL;
 
 static int failed(const char *what, unsigned long which) {
     printf("FAILED: %s %lu\n", what, which);
@@ -45,36 +45,36 @@ static int constants_are_right(void) {
 }
 
 /* Allocate and bind an arena that the caller of the model binds. */
-static int bound(unsigned region) {
+static int bind_arena(unsigned region) {
     size_t alignment = (size_t)«p»_region_alignment[region];
     size_t size = (size_t)«p»_region_size[region];
-    uint8_t *room;
+    uint8_t *memory;
     if («p»_arena_buffers[region] != NULL) {
         return 1;
     }
     if («p»_region_size[region] > (uint64_t)(SIZE_MAX - alignment)) {
         return 0;
     }
-    room = (uint8_t *)calloc(size + alignment, 1);
-    if (room == NULL) {
+    memory = (uint8_t *)calloc(size + alignment, 1);
+    if (memory == NULL) {
         return 0;
     }
-    room += (alignment - (uintptr_t)room % alignment) % alignment;
-    return «p»_bind((«p»_region_t)region, room) == «P»_OK;
+    memory += (alignment - (uintptr_t)memory % alignment) % alignment;
+    return «p»_bind((«p»_region_t)region, memory) == «P»_OK;
 }
 
 int main(void) {
     «p»_status_t status;
     unsigned regions = (unsigned)«P»_REGION_COUNT;
     unsigned tensors = (unsigned)«P»_TENSOR_COUNT;
-    if (*made_for != «P»_PLAN_HASH_32) {
+    if (*plan_symbol != «P»_PLAN_HASH_32) {
         return failed("plan hash", 0);
     }
     for (unsigned region = 0; region < regions; region++) {
-        if (!bound(region)) {
-            printf("SKIPPED: no room for region %u, %llu bytes\n", region,
+        if (!bind_arena(region)) {
+            printf("SKIPPED: not enough memory for region %u, %llu bytes\n", region,
                    (unsigned long long)«p»_region_size[region]);
-            return NO_ROOM;
+            return NO_MEMORY;
         }
         if ((uintptr_t)«p»_arena_buffers[region] % (uintptr_t)«p»_region_alignment[region] != 0u) {
             return failed("alignment of region", region);
