@@ -28,7 +28,7 @@ from tmmu_core.formats.planfile.compare_plans import KINDS, compare
 from tmmu_core.graph.model import INPUTS_STEP
 from tmmu_core.judge.verifier.finished_plan import conflicting_rows
 from tmmu_core.plans.analysis.reuse_costs import costly_reuses
-from tmmu_core.plans.figures.live_bytes import curve_points_of, live_bytes, peak_of, peak_step_of, storages_of
+from tmmu_core.plans.figures.live_bytes import curve_points_of, live_bytes, peak_of, storages_of
 from tmmu_core.plans.model import INVALID, ArenaSummary, Plan
 
 MAGIC = b"TMMUCANV"
@@ -141,10 +141,12 @@ def packed_once(plan: Plan, origin: Origin, baseline: Plan | None, baseline_orig
     return cache[key]
 
 
-def claim(plan: Plan, arena: str) -> str:
+def claim(plan: Plan, arena: ArenaSummary, step: int) -> str:
     """Return the title of an arena's chart: ``Peak 1.50 MiB at #104 conv_12; arena 1.66 MiB; gap 10.4 %``."""
-    step, _ = peak_step_of(plan, arena) if plan.steps else (0, 0)
-    return _claim(plan, plan.arena_of[arena], step)
+    return (
+        f"Peak {words.short_bytes(arena.peak_live_bytes)} at {words.step(step, plan.node_at(step))}; "
+        f"arena {words.short_bytes(arena.extent_bytes)}; gap {words.over_bound(*arena.gap)}"
+    )
 
 
 def matches(plan: Plan, text: str) -> NDArray[np.bool_]:
@@ -171,13 +173,6 @@ _FOLD = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
 
 def _fold(text: str) -> str:
     return text.translate(_FOLD)
-
-
-def _claim(plan: Plan, arena: ArenaSummary, step: int) -> str:
-    return (
-        f"Peak {words.short_bytes(arena.peak_live_bytes)} at {words.step(step, plan.node_at(step))}; "
-        f"arena {words.short_bytes(arena.extent_bytes)}; gap {words.over_bound(*arena.gap)}"
-    )
 
 
 def picture_of(plan: Plan, beside: Plan | None = None) -> tuple[Plan, NDArray[np.int64] | None]:
@@ -282,7 +277,7 @@ def _arenas(arrays: _Arrays, whole: Plan, plan: Plan, events: NDArray[np.int64] 
                 "peak_step": step,
                 "slots": summary.slots,
                 "storages": summary.storages,
-                "claim": _claim(whole, summary, int(steps[step]) if plan.steps else 0),
+                "claim": claim(whole, summary, int(steps[step]) if plan.steps else 0),
                 "live": arrays.add(curve),
             }
         )

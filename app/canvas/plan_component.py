@@ -73,10 +73,7 @@ class Picture:
     toolbar: bool = True
     strip: bool = True
     """Whether the curve of live bytes is shown above the drawing."""
-    heading: bool = True
-    """Whether title and legend are shown."""
     title: bool = True
-    """Whether the title is shown with the legend."""
     reach: int = 0
     """Minimum number of bytes on the axis of the map, so that several maps have the same scale."""
     memory: Memory | None = None

@@ -67,25 +67,17 @@ def library() -> str:
 
 
 def ordered(modules: dict[str, str], module: str = PLAN_MODULE) -> list[tuple[str, str]]:
-    """Return ``(name, text)`` of ``module`` and of all modules that it imports, each after its imports.
-
-    Raises ``ValueError`` for an import cycle.
-    """
-    ordered_: dict[str, str] = {}
-    importing: list[str] = []
+    """Return ``(name, text)`` of ``module`` and of all modules that it imports, each after its imports."""
+    found: dict[str, str] = {}
 
     def add(name: str) -> None:
-        if name in ordered_:
-            return
-        if name in importing:
-            raise ValueError(f"these modules import one another: {' → '.join([*importing, name])}")
-        importing.append(name)
-        for _, imported in _IMPORT.findall(modules[name]):
-            add(imported)
-        ordered_[importing.pop()] = modules[name]
+        if name not in found:
+            for _, imported in _IMPORT.findall(modules[name]):
+                add(imported)
+            found[name] = modules[name]
 
     add(module)
-    return list(ordered_.items())
+    return list(found.items())
 
 
 def _scoped(name: str, text: str) -> str:

@@ -71,9 +71,7 @@ def step_controls(shown: Shown, arena_name: str) -> None:
         "Step",
         min_value=0,
         max_value=max(0, shown.plan.steps - 1),
-        label_visibility="collapsed",
-        icon=":material/tag:",
-        width=140,
-        help=f"Step 0 … {shown.plan.steps - 1}",
+        width=210,
+        help=f"0 … {shown.plan.steps - 1:,}",
         **state.bound("step", step_of(shown, arena_name)),
     )

@@ -21,6 +21,7 @@ from app.canvas.pack import NO_ORIGIN, Origin, claim, pack_plan
 from app.canvas.script import canvas_script, viewer_script
 from app.report.pictures import ACCOUNT_LOOKS, LEDGER_HEIGHT, WIDTH, Sheet, Theme, ledger_figure, patterns, still
 from app.texts import glossary, numbers, totals_text
+from app.texts.markup import optimality
 from app.texts.palette import default_scheme, row_colours
 from tmmu_core.base.errors import UnwritableOutput
 from tmmu_core.formats.planfile.compare_plans import KINDS, Comparison, TensorChange, compare
@@ -141,7 +142,8 @@ def build_report(
 
 def _template() -> jinja2.Template:
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
-    environment.filters.update(full=numbers.full_bytes, short=numbers.short_bytes, offset=numbers.offset, text=_text)
+    environment.filters.update(full=numbers.full_bytes, short=numbers.short_bytes, offset=numbers.offset)
+    environment.filters.update(text=_text, optimality=optimality)
     return environment.from_string((files(__package__) / "report.html.j2").read_text(encoding="utf-8"))
 
 
@@ -191,9 +193,9 @@ def _arena(plan: Plan, summary: ArenaSummary, theme: Theme) -> dict[str, Any]:
         reuse = numbers.ratio(metrics.reuse_ratio(summary.slots, summary.storages))
     accounts = ledger.at(peak_step).items() if plan.steps else ()
     return {
-        "claim": claim(plan, summary.name),
+        "claim": claim(plan, summary, peak_step),
         "summary": summary,
-        "headroom": "no capacity" if summary.headroom_bytes is None else numbers.full_bytes(summary.headroom_bytes),
+        "headroom": "no limit" if summary.headroom_bytes is None else numbers.full_bytes(summary.headroom_bytes),
         "reuse": reuse,
         "slots": f"{slots} ({live})",
         "figure": ledger_figure(plan, ledger, Sheet(WIDTH, LEDGER_HEIGHT, theme)) if plan.steps else "",

@@ -115,9 +115,6 @@ class Sheet:
         )
 
 
-# --- tensors and buffers as boxes ------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Drawn:
     """The boxes of a picture: per box the plan row, its vertical range ``low`` to ``high``, and its live range.
@@ -216,8 +213,6 @@ def _boxes(plan: Plan, drawn: Drawn, sheet: Sheet, capacity: int | None, colours
             at = f'x="{left + 4:.1f}" y="{upper + min((lower - upper) / 2, 30) + 4:.1f}"'
             yield f'<text {at} style="fill:{ink_on(parts[-1][2])}">{escape(label)}</text>'
 
-
-# --- live and unused bytes over the steps ----------------------------------------------------------------------------
 
 ACCOUNT_LOOKS = {
     "live": ("live", "#0072B2", ""),

@@ -77,9 +77,6 @@ def code(name: str) -> str:
     return "`" + numbers.shortened(visible(name), LONGEST_NAME).replace("`", "'").replace("|", "¦") + "`"
 
 
-# --- the result of a gate -----------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Check:
     """A checked limit as texts."""

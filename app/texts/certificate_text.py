@@ -7,7 +7,6 @@ from app.texts.markup import fragment
 from tmmu_core.planners.problem import alignment_text
 from tmmu_core.plans.model import (
     CLAIMED,
-    FEASIBLE,
     GIVEN_OFFSETS,
     INCOMPLETE,
     UNPROVEN,
@@ -21,8 +20,7 @@ def certificate(plan: Plan, arena: str) -> str:
     """Return the card of an arena's optimality as HTML: status, lower bound and note of the planner."""
     summary = plan.arena_of[arena]
     sentences = (claimed(plan, summary), held(plan, summary), planner_remark(plan, arena))
-    label = "not proven" if summary.status in (FEASIBLE, UNPROVEN) else summary.status
-    return fragment("certificate_card", arena=summary, label=label, sentences=sentences)
+    return fragment("certificate_card", arena=summary, sentences=sentences)
 
 
 def claimed(plan: Plan, summary: ArenaSummary) -> str:
@@ -47,7 +45,7 @@ def claimed(plan: Plan, summary: ArenaSummary) -> str:
         return f"The file claims a lower bound of {claim}; the recomputed bound is {recomputed}. {possible}"
     if summary.status == INCOMPLETE:
         return "Incomplete: a part of the graph is not planned, so more memory is needed."
-    if summary.status == "unproven":
+    if summary.status == UNPROVEN:
         return f"Search limit reached; optimality unproven. {possible}"
     return f"Valid, not proven optimal. {possible}"
 

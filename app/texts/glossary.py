@@ -61,6 +61,23 @@ def explained(html: str) -> str:
     return finds.sub(mark, html)
 
 
-def define(term: str) -> str:
-    """Return the definition of a term; "" for an unknown term."""
-    return definitions().get(term.lower(), "")
+TERM_OF = {
+    **dict.fromkeys(("tensor live", "memory held", "buffer of", "used by"), "storage"),
+    **dict.fromkeys(("written by", "first write"), "birth"),
+    **dict.fromkeys(("last read", "memory freed", "freed"), "death"),
+    **dict.fromkeys(("idle", "idle steps", "bytes × idle steps", "longest idle range"), "idle step"),
+    **dict.fromkeys(("previous in slot", "next in slot", "use of slot", "tensors"), "tenant"),
+    **dict.fromkeys(("operator", "producer"), "node"),
+    "tensor live": "live range",
+    "view of": "view",
+    "reuses": "taken",
+    "spilled": "spill",
+    "steps": "step",
+    "hex": "offset",
+}
+"""Label of a card or a column → its term, for labels that differ from their term."""
+
+
+def define(label: str) -> str:
+    """Return the definition of a term, or of the term of a label; "" for an unknown one."""
+    return definitions().get(TERM_OF.get(label, label).lower(), "")

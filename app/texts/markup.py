@@ -18,7 +18,7 @@ from app.texts.glossary import define as defined
 from app.texts.glossary import explained
 from app.texts.refusal_text import nearest, others
 from tmmu_core.plans.figures.metrics import fragmentation_ratio, reuse_ratio
-from tmmu_core.plans.model import ArenaSummary
+from tmmu_core.plans.model import FEASIBLE, UNPROVEN, ArenaSummary
 
 if TYPE_CHECKING:
     import jinja2
@@ -56,6 +56,11 @@ def complete_links(html: str, query: Mapping[str, str]) -> str:
 
 
 _LINK = "?tensor="
+
+
+def optimality(status: str) -> str:
+    """Return the text of an optimality status; the interface has one text for all sizes without a proof."""
+    return "not proven" if status in (FEASIBLE, UNPROVEN) else status
 
 
 def help_on(label: str, definition: str) -> str:
@@ -116,14 +121,14 @@ def _environment() -> jinja2.Environment:
         return Markup(link_to(name, f"<code>{esc(shown)}</code>"))
 
     def term(label: str) -> Markup:
-        return Markup(help_on(label, defined(TERM_OF.get(label, label))))
+        return Markup(help_on(label, defined(label)))
 
     loader = jinja2.FunctionLoader(lambda name: (files(__package__) / name).read_text(encoding="utf-8"))
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, loader=loader
     )
     environment.filters |= {"full": words.full_bytes, "short": words.short_bytes, "exact": words.exact_bytes}
-    environment.filters |= {"offset": words.offset, "tensor": tensor, "term": term}
+    environment.filters |= {"offset": words.offset, "tensor": tensor, "term": term, "optimality": optimality}
     environment.filters["explained"] = lambda text: Markup(explained(esc(text)))
     environment.globals["words"] = words
     return environment
@@ -184,26 +189,3 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: Iterab
     scrollable = 'tabindex="0" role="region" aria-label="table"'  # also with the keyboard
     body = f"<thead><tr>{ths}</tr></thead><tbody>{trs}</tbody>"
     return f'<div class="tm tm-table" {scrollable}><table>{body}</table></div>'
-
-
-TERM_OF = {
-    "tensor live": "live range",
-    "written by": "birth",
-    "last read": "death",
-    "memory freed": "death",
-    "view of": "view",
-    "idle": "idle step",
-    "buffer of": "storage",
-    "used by": "storage",
-    "memory held": "storage",
-    "slot before": "tenant",
-    "slot after": "tenant",
-    "reuses": "taken",
-    "spilled": "spill",
-}
-"""Label of a card → glossary term, for labels that differ from their term."""
-
-
-def definition_list(rows: Iterable[tuple[str, str]]) -> str:
-    """Return a definition list of ``(term, HTML)``."""
-    return f"<dl>{''.join(f'<dt>{help_on(label, defined(label))}</dt><dd>{html}</dd>' for label, html in rows)}</dl>"

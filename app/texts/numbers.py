@@ -122,8 +122,10 @@ def ordinal(n: int) -> str:
 
 
 def of(shown: int, total: int, noun: str) -> str:
-    """Return the number of shown items: ``250 of 1,204 tensors``, or ``all 17 tensors``."""
-    return f"all {count(total, noun)}" if shown == total else f"{shown:,} of {count(total, noun)}"
+    """Return the number of shown items: ``250 of 1,204 tensors``, ``all 17 tensors``, or ``1 tensor``."""
+    if shown == total:
+        return count(total, noun) if total == 1 else f"all {count(total, noun)}"
+    return f"{shown:,} of {count(total, noun)}"
 
 
 def change(before: str, after: str) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from app.texts import numbers
-from app.texts.markup import PERSISTENT_COLOUR, ROLE_COLOURS, fragment
+from app.texts.markup import fragment
 from app.texts.short_names import shortener
 from tmmu_core.graph.assumed_sizes import SHAPE_SOURCES
 from tmmu_core.graph.model import Origin, StorageOrigin
@@ -37,7 +37,7 @@ ORDER_WORDS = {
     "offset": "from the bottom up",
 }
 FIT_WORDS = {
-    "slot": "the lowest free slot",
+    "slot": "the offset of the lowest free slot",
     "lowest": "the lowest offset free for its whole live range",
     "tightest": "the tightest gap",
 }
@@ -81,9 +81,16 @@ def explanation(solution: Solution | None, tensor_id: str) -> Explanation | None
 
 
 def details(
-    plan: Plan, solution: Solution | None, tensor_id: str, idle: Idle | None = None, made: StorageOrigin | None = None
+    plan: Plan,
+    solution: Solution | None,
+    tensor_id: str,
+    idle: Idle | None = None,
+    made: StorageOrigin | None = None,
+    colour: str = "",
 ) -> str:
-    """Return the card of one tensor. ``made``: its producer, for a plan without a graph.
+    """Return the card of one tensor.
+
+    ``made``: its producer, for a plan without a graph. ``colour``: colour of its box on the map, or "".
 
     Raises ``KeyError`` for a tensor that is not in the plan.
     """
@@ -98,7 +105,7 @@ def details(
         near=neighbours(plan, tensor_id),
         most=MOST,
         padded=align_up(row.size_bytes, row.alignment),
-        colour=ROLE_COLOURS.get(row.role, PERSISTENT_COLOUR),
+        colour=colour,
         shape_from=f" · {SHAPE_SOURCES[who]}" if who else "",
         origin=_origin(solution, tensor_id, made),
         reuses=_reuses(plan, why, tensor_id),
@@ -158,7 +165,7 @@ def _idle(plan: Plan, solution: Solution, tensor_id: str, idle: Idle) -> list[tu
     k = int(liveness.storage_of[liveness.timeline.index.tensor_of[tensor_id]])
     steps, held = int(idle.idle[k]), int(idle.held[k])
     if not steps:
-        return [("idle", f"0 of {numbers.count(held, 'step')}")]
+        return []
     longest = numbers.live_range(int(idle.gap_from[k]), int(idle.gap_to[k]))
     rows = [("idle", f"{steps:,} of {numbers.count(held, 'step')}, longest {longest}")]
     last, before = int(idle.last[k]), int(idle.before[k])

@@ -47,7 +47,7 @@ def _as_text(value: Any) -> Any:
     return value
 
 
-def figure(height: int, **layout: Any) -> go.Figure:
+def figure(height: int) -> go.Figure:
     """Return an empty figure with the common layout."""
     fig = TextFigure()
     fig.update_layout(
@@ -62,7 +62,6 @@ def figure(height: int, **layout: Any) -> go.Figure:
     )
     fig.update_xaxes(gridcolor=FAINT, zerolinecolor=FAINT, linecolor=LINE, ticks="outside", tickcolor=FAINT)
     fig.update_yaxes(gridcolor=FAINT, zerolinecolor=FAINT, linecolor=LINE)
-    fig.update_layout(**layout)
     return fig
 
 
@@ -89,6 +88,14 @@ def add_curve(
         hover_text = {"customdata": data, "hovertemplate": f"{hover}<extra></extra>"}
     line = {"shape": "hv", "width": 1.6, "color": colour, "dash": dash}
     fig.add_trace(go.Scatter(x=x, y=y, name=name, line=line, **{"mode": "lines", **hover_text, **options}))
+
+
+def limit_line(fig: go.Figure, limit: int, value: int | None = None, *, across: bool = False) -> None:
+    """Draw a dashed line with the text of a limit in bytes, at ``value`` (default: the limit), or across the x axis."""
+    line = {"color": BAD, "width": 1.5, "dash": "dash"}
+    label = {"text": f"limit {numbers.short_bytes(limit)}", "font": {"size": 11, "color": BAD}}
+    draw = fig.add_vline if across else fig.add_hline
+    draw(limit if value is None else value, line=line, annotation=label, annotation_position="top right")
 
 
 def bytes_axis(top: int, **more: Any) -> dict[str, Any]:

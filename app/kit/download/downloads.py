@@ -69,7 +69,7 @@ def entries(shown: Shown, stem: str) -> dict[tuple[str, str], list[Entry]]:
         _entry("Model Explorer", f"{stem}.nodes.json", "bytes per node", overlays.to_model_explorer, plan),
     ]
     if solution is not None:
-        name, purpose = f"{stem}.checkpoint.cbor", "to restore the plan with a checked hash"
+        name, purpose = f"{stem}.checkpoint.cbor", "restores the plan after a check of its hash"
         records.append(_entry("Checkpoint", name, purpose, checkpoint.checkpoint, plan, solution.liveness))
     sections = {
         ("The plan", f"{numbers.count(len(plan), 'tensor')}, schema tmmu_plan/1"): [

@@ -12,7 +12,6 @@ from app.report.pictures import HEIGHT, LEAST, MOST, WIDTH, Sheet
 from app.session import repeat_command, state
 from app.session.planning import Shown
 from app.texts import markup
-from tmmu_core.base.escaping import for_markdown
 
 _CHOSEN = "pictures"
 
@@ -42,7 +41,7 @@ def section(shown: Shown) -> None:
         kind = st.selectbox("Drawing", kinds, format_func=titles.__getitem__, key="w.picture.kind", width=140)
         names = [arena.name for arena in plan.arenas]
         first = names.index(arena_focus.largest(plan))
-        arena = st.selectbox("Arena", names, index=first, format_func=for_markdown, key="w.picture.arena", width=130)
+        arena = st.selectbox("Arena", names, index=first, key="w.picture.arena", width=130)
         for label, side in (("Width", "width"), ("Height", "height")):
             st.number_input(
                 label,

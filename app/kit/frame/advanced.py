@@ -64,8 +64,11 @@ def draw(full: Choice, opened: Opened) -> None:
         height=100,
         on_change=_declare,
     )
-    _size("Page size", "page_size", full.page_size, "none")
-    _size("Budget over all arenas", "budget", full.budget, "unlimited")
+    _size("Page size", "page_size", full.page_size, "none", "Arenas are rounded up to a multiple of this size.")
+    about = (
+        "Limit of the sum of all arena sizes. Unlike the memory limit above, it does not let two arenas share bytes."
+    )
+    _size("Budget of all arenas", "budget", full.budget, "unlimited", about)
     defaults = resolve_dims(opened.graph, None)
     for name in sorted(opened.graph.dims):
         allowed = size_range(opened.graph, name)
@@ -76,9 +79,6 @@ def draw(full: Choice, opened: Opened) -> None:
             key=state.set_widget(f"dim.{name}", full.dims.get(name, defaults[name])),
             on_change=lambda n=name: controls.choose_size(n, state.widget_value(f"dim.{n}"), defaults[n]),
         )
-
-
-# --- arenas ------------------------------------------------------------------------------------------------------
 
 
 def _alignment(current: int | None) -> None:
@@ -107,7 +107,7 @@ def _declare() -> None:
     controls.apply_text("arenas", read, lambda arenas: state.choose(arenas=arenas), "Arenas not changed", hint)
 
 
-def _size(label: str, name: str, value: int | None, if_empty: str) -> None:
+def _size(label: str, name: str, value: int | None, if_empty: str, about: str) -> None:
     def changed() -> None:
         controls.apply_text(name, parse_bytes, lambda size: state.choose(**{name: size}), f"{label} not changed")
 
@@ -115,12 +115,9 @@ def _size(label: str, name: str, value: int | None, if_empty: str) -> None:
         label,
         key=state.set_widget(name, "" if value is None else numbers.exact_bytes(value).removesuffix(" B")),
         placeholder=if_empty,
-        help=f"A number of bytes, or a number with KiB, MiB or GiB. Empty: {if_empty}.",
+        help=f"{about} Write bytes, or a number with KiB, MiB or GiB. Empty: {if_empty}.",
         on_change=changed,
     )
-
-
-# --- options of the planner --------------------------------------------------------------------------------------
 
 
 def _planner_options(full: Choice, defaults: dict[str, Any]) -> None:

@@ -5,12 +5,12 @@ import streamlit as st
 from app.session import opening, state
 from app.texts import markup
 from tmmu_core.base.errors import TmmuError
-from tmmu_core.base.escaping import for_markdown
 from tmmu_core.formats.csv import csv_table, instance_csv
 
 _TABLE = "columns.table"
 """Session key of the rejected table: ``(name, bytes, source that was open when the table was rejected)``."""
 NONE = "none"
+LABELS = {"lower": "first step (lower)", "upper": "end step (upper)"}
 ABOUT = {
     "size": "Size of the buffer in bytes.",
     "lower": "First step of the live range. Without this column, all rows are live at the same time.",
@@ -37,19 +37,18 @@ def draw() -> None:
     columns = csv_table.columns_of(data, name)
     guess = csv_table.likely(columns)
     with st.container(key="columns", border=True):
-        st.html(markup.heading(f"Assign the columns of {name}", "live ranges and sizes are required"))
+        st.html(markup.heading(f"Assign the columns of {name}", "only the size is required"))
         with st.form("columns-form", border=False):
             places = st.columns(4)
             for k, (field, about) in enumerate(ABOUT.items()):
                 options = columns if field == "size" else (NONE, *columns)
                 chosen = state.widget_value(f"column.{field}")
                 places[k % 4].selectbox(
-                    field,
+                    LABELS.get(field, field),
                     options,
                     key=state.set_widget(
                         f"column.{field}", chosen if chosen in options else guess.get(field, options[0])
                     ),
-                    format_func=for_markdown,
                     help=about,
                 )
             left, right = st.columns([0.11, 0.89])

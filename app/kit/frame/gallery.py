@@ -22,8 +22,8 @@ GROUPS = {
 def draw() -> None:
     """Draw the upload, the opened files and the samples by group."""
     _upload("Open files", "upload")
-    formats = ", ".join(reader.title for reader in READERS)
-    st.caption(f"Or drop files anywhere on the page. Two files are opened on Compare. Formats: {formats}.")
+    formats = ", ".join(sorted((reader.title for reader in READERS), key=str.lower))
+    st.caption(f"You can also drop files anywhere on the page. Two files open on Compare. Formats: {formats}.")
     if files := opening.shelf().names():
         st.html(markup.heading("Opened files"))
     for source, name in files:

@@ -64,9 +64,6 @@ def draw(*, allows_digest: bool = False, shows_last_plan: bool = False) -> Shown
     return shown
 
 
-# --- the open file -----------------------------------------------------------------------------------------------
-
-
 def _open(choice: Choice, shows_last_plan: bool) -> Opened | Shown:
     """Return the content of the open file; while the file is read, return the last valid plan, dimmed.
 
@@ -86,7 +83,7 @@ def _open(choice: Choice, shows_last_plan: bool) -> Opened | Shown:
         card = opening.card_of(error, "The file of this link could not be opened", choice.source)
         if choice.file and opening.is_gone(choice.source):
             again = f"Open {choice.file} again. Then the settings of this link are applied."
-            card |= {"title": f"{choice.file} is no longer on this server", "hint": again}
+            card = {"title": f"{choice.file} is no longer on this server.", "message": again}
     except OSError as error:
         card = {"title": "The file cannot be read", "message": str(error), "hint": "Open another file."}
     last_valid = state.session().last_valid
@@ -119,9 +116,6 @@ def _progress(
         return last_plan
     long_work.skeleton()
     st.stop()
-
-
-# --- a choice that cannot be planned -----------------------------------------------------------------------------
 
 
 def _failed(error: TmmuError, choice: Choice, opened: Opened) -> Shown:
@@ -163,9 +157,6 @@ def limited_choice(job: Job[Shown], choice: Choice) -> Choice | None:
         st.rerun()
 
 
-# --- the headline ------------------------------------------------------------------------------------------------
-
-
 def _headline(shown: Shown) -> None:
     """Draw the headline of every page: the memory that the plan needs, the reason, and the next action."""
     is_over = bool(over_limits(shown.plan, shown.choice.budget))
@@ -204,9 +195,6 @@ def _actions(shown: Shown, is_over: bool) -> None:
     is_limited = choice.budget is not None or any(arena.headroom_bytes is not None for arena in plan.arenas)
     if is_limited and not is_over and page != "export":
         st.page_link("pages/export/page.py", label="Export", icon=":material/download:")
-
-
-# --- notes below the headline ------------------------------------------------------------------------------------
 
 
 def _notes(shown: Shown) -> None:
@@ -274,9 +262,6 @@ def missing_items(choice: Choice, shown: Shown) -> tuple[list[str], dict[str, An
     return names, changes
 
 
-# --- digests -----------------------------------------------------------------------------------------------------
-
-
 def is_digest(shown: Shown) -> bool:
     """Return whether a plan is a digest, that is, a trace without tensors."""
     return shown.opened.trace is not None and not shown.opened.trace.complete
@@ -293,9 +278,6 @@ def digest_card(shown: Shown) -> str:
         "Use this digest as a baseline on Compare, or with tmmu compare and tmmu gate. For a trace with tensors, run "
         "tmmu trace without --digest.",
     )
-
-
-# --- error cards -------------------------------------------------------------------------------------------------
 
 
 def draw_errors(cards: list[dict[str, Any]]) -> None:

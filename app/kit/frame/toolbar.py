@@ -1,7 +1,7 @@
 """The toolbar: menu Open, memory limit, variant, planner and menu Advanced."""
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from typing import Any
 
 import streamlit as st
 
@@ -42,7 +42,15 @@ def draw(chosen: Choice, opened: Opened) -> None:
             _variant(full, fixed)
         about = "\n\n".join(f"**{name}**: {entry.summary}" for name, entry in PLANNERS.items())
         planners = planning.planners_for(opened)
-        _menu("Planner", planners, full.planner, str, partial(_choose_planner, full), about, fixed)
+        _menu(
+            "Planner",
+            planners,
+            full.planner,
+            str,
+            lambda name: state.choose(**planning.picking(full, name)),
+            about,
+            fixed,
+        )
         count = advanced.number_set(full)
         with st.popover(
             f"Advanced ({count})" if count else "Advanced",
@@ -60,20 +68,15 @@ def draw(chosen: Choice, opened: Opened) -> None:
             )
 
 
-def _choose_planner(full: Choice, name: str) -> None:
-    state.choose(**planning.picking(full, name))
-
-
 def _memory_limit(full: Choice, fixed: str) -> None:
     """Draw the field of the memory limit: one size for all arenas together, or ``activations=8MiB`` for one arena."""
     pairs = ((None if name == ANY_ARENA else name, size) for name, size in sorted(full.capacities.items()))
     listed = [_short(text) for text in pair_texts(pairs)]
 
-    def read(text: str) -> dict[str, int]:
-        capacities: dict[str, int] = OPTION_SPECS["capacities"].read(text) if text else {}
-        return capacities
-
     def changed() -> None:
+        def read(text: str) -> Any:
+            return OPTION_SPECS["capacities"].read(text) if text else {}
+
         controls.apply_text("limit", read, lambda sizes: state.choose(capacities=sizes), "Memory limit not changed")
 
     st.text_input(

@@ -70,7 +70,7 @@ def certificate(shown: Shown) -> None:
     else:
         goal = {"arena": name} | ({"step": summary.witness_step} if summary.witness_step >= 0 else {})
         marked = {"marked": WITNESS, "search": "", **goal}
-        controls.button("Mark the tensors of the bound", "witness", marked, icon=":material/highlight:")
+        controls.button("Mark the buffers of the bound", "witness", marked, icon=":material/highlight:")
 
 
 def _clear_button(key: str) -> None:
@@ -111,9 +111,8 @@ def pick_layer(shown: Shown) -> None:
         names,
         index=None,
         key=state.set_widget("layer", chosen if chosen in names else None),
-        placeholder="all layers",
+        placeholder="all",
         on_change=picked,
-        label_visibility="collapsed",
         width=300,
         help=f"Mark a layer in the map and list only its tensors. {KNOWN_BY[origins.modules.known_by]}"
         + (f" Repeated: {repeated}." if repeated else ""),

@@ -16,13 +16,13 @@ def panel(shown: Shown, *, walking: bool = False, colour: str = "") -> None:
     ``walking``: whether the panel is on the page Graph. ``colour``: default colour scheme of the drawing.
     """
     plan, name = shown.plan, state.choice().selected
+    colours = row_colours.of_rows(shown, state.choice().view, colour)
     if not name:
         st.html(tensor_text.nothing_selected(walking=walking))
         arena = arena_focus.arena(shown)
         if arena and plan.arena_of[arena].peak_live_bytes:
             step = arena_focus.peak_step(shown, arena)
             alive = plan_rows.storages_alive(shown, step, arena)
-            colours = row_colours.of_rows(shown, state.choice().view, colour)
             st.html(address.linked(tensor_text.largest(plan, (arena, step), alive, colours)))
         marks.certificate(shown)
         why_here.replay_button(shown)
@@ -30,13 +30,14 @@ def panel(shown: Shown, *, walking: bool = False, colour: str = "") -> None:
     if name not in plan.row_of:
         st.html(markup.empty("Not in this plan", f"This plan has no tensor {numbers.shortened(name)}."))
         return
-    details = tensor_text.details(plan, shown.solution, name, plan_rows.idle(shown), shown.opened.made.get(name))
-    st.html(address.linked(details))
+    made, idle = shown.opened.made.get(name), plan_rows.idle(shown)
+    box_colour = colours(plan.row_of[name])
+    st.html(address.linked(tensor_text.details(plan, shown.solution, name, idle, made, box_colour)))
     near = tensor_text.neighbours(plan, name)
     with st.container(horizontal=True, gap="small"):
         ends = (
-            ("‹ slot before", near.before, "This is the first tensor of its slot."),
-            ("slot after ›", near.after, "This is the last tensor of its slot."),
+            ("‹ previous in slot", near.before, "This is the first tensor of its slot."),
+            ("next in slot ›", near.after, "This is the last tensor of its slot."),
         )
         for label, target, end in ends if plan.has_slots else ():
             how = {"disabled": target is None, "help": for_markdown(target) if target else end}
@@ -51,7 +52,9 @@ def panel(shown: Shown, *, walking: bool = False, colour: str = "") -> None:
 def _elsewhere(shown: Shown) -> None:
     """Draw the buttons that show the tensor on the page Plan and on the page Graph."""
     with st.container(horizontal=True, gap="small", key="elsewhere"):
-        if st.button("Show in plan", key="to-plan", type="tertiary", icon=":material/grid_view:"):
+        if state.session().page != "plan" and st.button(
+            "Show in plan", key="to-plan", type="tertiary", icon=":material/grid_view:"
+        ):
             st.switch_page("pages/plan/page.py")
         if shown.solution is not None and st.button(
             "Show in graph", key="to-graph", type="tertiary", icon=":material/account_tree:"

@@ -23,23 +23,8 @@ from tmmu_core.plans.figures.live_bytes import arena_number
 from tmmu_core.plans.model import Plan
 
 MOST_ROWS, HEIGHT = 5_000, 330
-TERM_OF = {
-    "idle steps": "idle step",
-    "bytes × idle steps": "idle step",
-    "longest idle range": "idle step",
-    "steps": "step",
-    "hex": "offset",
-    "operator": "node",
-    "producer": "node",
-    "tensors": "tenant",
-    "use of slot": "tenant",
-    "first write": "birth",
-    "freed": "death",
-    "view of": "view",
-}
-"""Column → glossary term, for columns whose name differs from the term."""
 NUMBERS = {
-    **{name: f"{name} (B)" for name in ("size", "padded", "offset", "backing")},
+    **{name: f"{name} (B)" for name in ("size", "padded", "offset")},
     **{name: name for name in ("first write", "freed", "steps", "held steps", "idle steps", "bytes × idle steps")},
     **{name: name for name in ("tensors", "busy steps", "unused bytes × steps", "bytes in", "bytes out")},
 }
@@ -212,6 +197,6 @@ def explained(frame: pd.DataFrame) -> dict[str, Any]:
     for name in frame.columns:
         if "format" in config.get(name, {}).get("type_config", {}) and not is_numeric_dtype(frame[name].dtype):
             config[name] = st.column_config.TextColumn(config[name]["label"])
-        if about := glossary.define(TERM_OF.get(name, name)):
+        if about := glossary.define(name):
             config[name] = {**config.get(name, st.column_config.Column()), "help": about}
     return config

@@ -74,9 +74,6 @@ def put(plan: Plan, place: Mapping[str, Any]) -> None:
     state.choose(selected=name, tried=tried_text(offset, int(place["birth"])))
 
 
-# --- replay of the placement ------------------------------------------------------------------------------------
-
-
 def _placements(shown: Shown) -> int:
     """Return the number of placements of the shown arena; 0 if they cannot be replayed."""
     arena = arena_focus.arena(shown)

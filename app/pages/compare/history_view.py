@@ -81,25 +81,20 @@ def _claim(store: Store, runs: tuple[Run, ...]) -> str:
 
 
 def _choose(models: list[str], branches: list[str], runs: tuple[Run, ...]) -> None:
-    with controls.row():
+    with controls.row("history"):
         st.selectbox(
             "Model",
             models,
             key=state.set_widget("model", runs[-1].model),
             on_change=lambda: state.choose(model=state.widget_value("model"), branch=""),
-            label_visibility="collapsed",
             width=320,
         )
         st.selectbox(
             "Branch",
             branches,
-            label_visibility="collapsed",
-            width=220,
+            width=280,
             **state.bound("branch", runs[-1].branch),
         )
-
-
-# --- the curve over commits, and clicks on its points ------------------------------------------------------------
 
 
 def _chart(runs: tuple[Run, ...]) -> None:
@@ -184,9 +179,6 @@ def _open(run: Run) -> None:
     state.session().redirect = "plan"
 
 
-# --- all models --------------------------------------------------------------------------------------------------
-
-
 def _table(lines: tuple[Line, ...]) -> None:
     shown = lines[:MOST_LINES]
     st.html(markup.heading("All models", numbers.of(len(shown), len(lines), "line")))
@@ -202,9 +194,6 @@ def _row(line: Line) -> list[str]:
         css = "worse" if line.change_bytes > 0 else "better"
         change = f'<span class="{css}">{markup.esc(numbers.delta_bytes(line.change_bytes))}</span>'
     return [*map(markup.esc, cells), change, markup.esc(line.changed_at[:10]), markup.esc(line.changed_commit)]
-
-
-# --- sweeps ------------------------------------------------------------------------------------------------------
 
 
 def _sweeps(store: Store) -> None:

@@ -39,9 +39,8 @@ def page() -> None:
         return
     options = baselines(shown)
     if not chosen.baseline:
-        st.html(markup.claim("No baseline chosen"))
+        st.html(markup.claim("Choose a baseline: a planner, mode, preset, commit, sample, trace or file"))
         _pick(options, "")
-        st.html(markup.heading("Baseline", "a planner, mode, preset, commit, sample, trace or file"))
         with st.container(horizontal=True, gap="small", key="first-baselines"):
             for value in list(options)[:FIRST]:
                 st.button(options[value], key=f"b.{value}", on_click=state.choose, kwargs={"baseline": value})
@@ -78,7 +77,7 @@ def baselines(shown: Shown) -> dict[str, str]:
     if chosen.moves:
         options[chosen.baseline] = "the plan before Fix"
     if shown.opened.plan is None:
-        for name in planning.planners_for(shown.opened):
+        for name in sorted(planning.planners_for(shown.opened), key=lambda name: name != "auto"):
             if name != shown.choice.planner:
                 options[f"planner:{name}"] = f"planner {name}"
     if shown.opened.graph is not None:
@@ -109,7 +108,7 @@ def _pick(options: dict[str, str], value: str) -> None:
         is_link = text and text not in names and not text.startswith(("sample:", "file:", "golden:"))
         state.choose(baseline=f"link:{text}" if is_link else text)
 
-    with controls.row():
+    with controls.row("baseline"):
         st.selectbox(
             "Baseline",
             names,
@@ -117,9 +116,8 @@ def _pick(options: dict[str, str], value: str) -> None:
             key=state.set_widget("baseline", value or None),
             on_change=changed,
             accept_new_options=True,
-            format_func=lambda name: f"baseline: {options.get(name, numbers.shortened(name, 60))}",
-            placeholder="choose a baseline, or paste a link",
-            label_visibility="collapsed",
+            format_func=lambda name: options.get(name, numbers.shortened(name, 60)),
+            placeholder="choose, or paste a link",
             width=460,
         )
         st.button(
@@ -140,9 +138,6 @@ def _baseline() -> Shown | None:
     if answer is not None and (limited := page_frame.limited_choice(job, target)) is not None:
         state.choose(baseline=page_jobs.start_of(limited))
     return answer
-
-
-# --- the verdict -------------------------------------------------------------------------------------------------
 
 
 def name_of(side: Shown) -> str:
@@ -253,7 +248,7 @@ def _texts(arena: ArenaSummary | None, plan: Plan) -> tuple[str, str, str, str]:
     if arena is None:
         return "none", "none", "none", "none"
     slots = f"{arena.slots:,}" if plan.has_slots else numbers.NO_SLOTS
-    return numbers.over_bound(*arena.gap), arena.status, slots, f"{arena.max_live:,}"
+    return numbers.over_bound(*arena.gap), markup.optimality(arena.status), slots, f"{arena.max_live:,}"
 
 
 def _figure(a: int | None, b: int | None) -> str:
@@ -261,9 +256,6 @@ def _figure(a: int | None, b: int | None) -> str:
     if a is None or b is None or a == b:
         return change
     return f'{change} <span class="{"worse" if b > a else "better"}">({numbers.delta_bytes(b - a)})</span>'
-
-
-# --- the drawings and the changes --------------------------------------------------------------------------------
 
 
 @st.fragment

@@ -29,7 +29,12 @@ def page() -> None:
         report(shown, stem)
         pictures.section(shown)
         st.html(markup.heading("Command line", "reproduces this plan exactly"))
-        st.code(repeat_command.command(shown), language="bash", wrap_lines=True)
+        command = repeat_command.command(shown)
+        st.code(command, language="bash", wrap_lines=True)
+        if shown.opened.plan is None:
+            st.html(markup.heading("Check in CI", "fails if a later version needs more memory than this plan"))
+            planned, _, written = command.replace("tmmu plan", "tmmu gate", 1).rpartition(" -o ")
+            st.code(f"{planned} --baseline {written}", language="bash", wrap_lines=True)
         link(shown)
         hashes(shown)
     with right:

@@ -8,12 +8,12 @@ from typing import Any
 import plotly.graph_objects as go
 import streamlit as st
 
-from app.canvas.plan_component import Memory, Picture, plan_canvas, plan_store
+from app.canvas.plan_component import Memory, Picture, plan_canvas
 from app.kit import controls
-from app.kit.charts.chart_base import BAD, CONFIG, LINE, LIVE, add_curve, bytes_axis, figure
+from app.kit.charts.chart_base import BAD, CONFIG, LINE, LIVE, add_curve, bytes_axis, figure, limit_line
 from app.kit.charts.curves import thinned
 from app.kit.frame import long_work
-from app.kit.tensor.plan_drawing import end_to_end, select
+from app.kit.tensor import plan_drawing
 from app.pages.fix import move_tables
 from app.session import page_jobs, planning, state
 from app.session.planning import Shown
@@ -45,7 +45,9 @@ def draw(shown: Shown) -> None:
     """Draw the search for changes with which the plan fits its limit; without a limit, rank single changes."""
     choice, capacity = state.choice(), limit_of(shown)
     if capacity is None:
-        st.html(markup.claim("No memory limit is set. Set a limit to combine changes until the plan fits"))
+        st.html(
+            markup.claim("No memory limit is set. Enter a limit above, and changes are combined until the plan fits")
+        )
         move_tables.ranked(page_jobs.ranked(choice, _kinds()), totals(shown.plan).extent_bytes)
         preview = _with_selected_change()
         if preview is not None:
@@ -193,31 +195,35 @@ def _memory(shown: Shown, preview: Candidate | None, capacity: Capacity) -> None
     st.html(markup.heading(f"Live bytes, {arenas}: peak {' → '.join(peaks)}"))
     fig = live_bytes_under(limit, today, after)
     st.plotly_chart(fig, key=f"fit-memory.{shown.key}.{capacity.key}", config=CONFIG)
-    _map(shown.plan, plan, capacity, limit)
+    _map(shown, preview, capacity, limit)
 
 
-def _map(today: Plan, plan: Plan, capacity: Capacity, limit: int | None) -> None:
-    has_outlines = plan is not today and plan.steps == today.steps
-    size = capacity.taken(plan)
+def _map(shown: Shown, preview: Candidate | None, capacity: Capacity, limit: int | None) -> None:
+    planned = shown
+    if preview is not None and preview.moves:
+        planned = replace(shown, plan=preview.plan, solution=preview.solution)
+    has_outlines = planned is not shown and planned.plan.steps == shown.plan.steps
+    size, limited = capacity.taken(planned.plan), capacity.limited(planned.plan)
     if limit is None:
         result = numbers.short_bytes(size)
     else:
         result = f"{numbers.short_bytes(size - limit)} over the limit (red)" if size > limit else "within the limit"
     note = "dashed outlines: current plan" if has_outlines else "arenas end to end"
     st.html(markup.heading(f"Memory map: {result}", note))
-    handle = plan_store(plan, baseline=today if has_outlines else None, key="fit-bytes")
-    chosen, limited = state.choice().selected, capacity.limited(plan)
+    handle = plan_drawing.store(planned, shown if has_outlines else None, key="fit-bytes")
+    chosen = state.choice()
+    colour: Any = chosen.colour or (None if len(limited) < 2 else "arena")
     picture = Picture(
         height=380,
         strip=False,
-        heading=False,
+        title=False,
         toolbar=False,
-        colour="role" if len(limited) < 2 else "arena",
-        memory=Memory([name for name in end_to_end(plan) if name in limited], limit),
-        selected=chosen if chosen in plan.row_of else None,
+        colour=colour,
+        memory=Memory([name for name in plan_drawing.end_to_end(planned.plan) if name in limited], limit),
+        selected=chosen.selected if chosen.selected in planned.plan.row_of else None,
         link="",
     )
-    plan_canvas(handle, picture, {"select": select}, key="fit-map")
+    plan_canvas(handle, picture, {"select": plan_drawing.select}, key="fit-map")
 
 
 _BEFORE = "fit.before"
@@ -290,9 +296,6 @@ def _sizes(shown: Shown, capacity: Capacity) -> None:
     st.html(f'<div class="tm"><strong>{markup.esc(chosen.fit_dim)}: {result}</strong> (range up to {dim.max:,})</div>')
 
 
-# --- figures -----------------------------------------------------------------------------------------------------
-
-
 def live_bytes_under(limit: int | None, today: U64, fitted: U64 | None) -> go.Figure:
     """Return the curves of the live bytes: current plan dotted, fitted plan filled, bytes above the limit red.
 
@@ -317,10 +320,8 @@ def live_bytes_under(limit: int | None, today: U64, fitted: U64 | None) -> go.Fi
         top = max(top, *before[1])
         add_curve(fig, *before, "current plan", LINE, dash="dot", **how)
     if limit is not None:
-        label = {"text": f"limit {numbers.short_bytes(limit)}", "font": {"size": 11, "color": BAD}}
-        line = {"color": BAD, "width": 1.5, "dash": "dash"}
-        fig.add_hline(y=limit, line=line, annotation=label, annotation_position="top right")
-    fig.update_xaxes(range=[0, 100], ticksuffix=" %", title={"text": "of the steps", "standoff": 4})
+        limit_line(fig, limit)
+    fig.update_xaxes(range=[0, 100], ticksuffix=" %", title={"text": "step, in percent of all steps", "standoff": 4})
     fig.update_yaxes(bytes_axis(max(top, limit or 0)), fixedrange=True)
     return fig.update_layout(showlegend=True, legend={"orientation": "h", "y": 1.14, "x": 0})
 
@@ -350,7 +351,7 @@ def bytes_against_cost(curve: Sequence[Candidate], flops: int, capacity: Capacit
     # The marker of the current plan is on the axis, so it must not be clipped.
     how: dict[str, Any] = {"mode": "lines+markers", "marker": marker, "cliponaxis": False}
     add_curve(fig, x, y, "", LINE, texts=texts, hover=hover, **how)
-    fig.add_hline(y=limit, line={"color": BAD, "width": 1.5, "dash": "dash"})
+    limit_line(fig, limit)
     fig.update_xaxes(title={"text": "extra FLOPs, %", "standoff": 4}, rangemode="tozero")
     fig.update_yaxes(bytes_axis(max([limit, *y])), fixedrange=True)
     return fig.update_layout(clickmode="event+select")

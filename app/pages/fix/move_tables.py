@@ -64,7 +64,7 @@ def ranked(job: Job[WhatIf], today: int) -> None:
     ranking = long_work.result(job, "Ranking changes", "The changes could not be ranked")
     if ranking is None:
         return
-    note = f"possible changes tried: {ranking.planned:,} of {ranking.weighed:,}"
+    note = f"{numbers.of(ranking.planned, ranking.weighed, 'possible change')} tried"
     note += "; click a change to preview its plan" if ranking.moves else ""
     st.html(markup.heading("Savings of each change", note))
     if not ranking.moves:
@@ -91,7 +91,7 @@ def ranked(job: Job[WhatIf], today: int) -> None:
     row = next((k for k, move in enumerate(listed) if (move.kind, move.what) == state.raw(CHOSEN)), None)
     columns = {
         "change": st.column_config.TextColumn(width=90),
-        "share": st.column_config.TextColumn("of the plan", width=90),
+        "share": st.column_config.TextColumn("share of plan", width=105),
         "details": st.column_config.TextColumn(width="large"),
         "saved": st.column_config.NumberColumn("saved (B)", format="localized"),
         "extra FLOPs": st.column_config.NumberColumn(format="localized"),

@@ -39,9 +39,6 @@ def page() -> None:
         planners(shown)
 
 
-# --- all planners ------------------------------------------------------------------------------------------------
-
-
 def planners(shown: Shown) -> None:
     """Run all planners, one after the other, and list their plans."""
     job = planning.every_planner(state.choice())
@@ -127,7 +124,7 @@ def _row(name: str, plan: Plan, arena: str) -> list[str]:
         markup.size(figures.extent_bytes),
         markup.esc(numbers.short_bytes(figures.gap[0])),
         markup.esc(numbers.over_bound(*figures.gap)),
-        f'<span class="{"better" if status == OPTIMAL else ""}">{markup.esc(status)}</span>',
+        f'<span class="{"better" if status == OPTIMAL else ""}">{markup.optimality(status)}</span>',
         markup.esc(numbers.duration(int(plan.metrics.get("allocation_time_ns", 0)) or None)),
         f'<span class="mono">{numbers.short_hash(plan.layout_hash)}</span>',
     ]

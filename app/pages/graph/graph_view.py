@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -26,60 +26,25 @@ HEIGHT = 600
 PARTS = {graph_levels.MODEL: "Whole model", graph_levels.AROUND: "Around the selection"}
 
 
+Tip = Sequence[tuple[str, str]]
+"""``(label, text)`` of the lines of a tooltip."""
+
+
 @dataclass(frozen=True, eq=False)
 class Scene:
     """The visible part of the graph of a plan, and the data for its drawing."""
 
     shown: Shown
     view: GraphView
+    timeline: Timeline
+    index: GraphIndex
+    """The executed graph by numbers of nodes and tensors."""
+    tree: Tree
     arena: str
     peak: int
     """Step of the arena's peak."""
-
-    @property
-    def timeline(self) -> Timeline:
-        """The steps of the plan."""
-        return self.shown.timeline
-
-    @property
-    def index(self) -> GraphIndex:
-        """The executed graph by numbers of nodes and tensors."""
-        return self.timeline.index
-
-    @property
-    def tree(self) -> Tree:
-        """The module tree of the executed graph."""
-        return graph_levels.tree(self.shown)
-
-    @property
-    def peak_node(self) -> int:
-        """Node of the peak step; −1 for no node."""
-        return int(self.timeline.node_at[self.peak]) if self.timeline.steps else -1
-
-
-Tip = Sequence[tuple[str, str]]
-"""``(label, text)`` of the lines of a tooltip."""
-
-
-@dataclass(frozen=True)
-class Box:
-    """A box of the drawing: a node, a tensor, all inputs, or a closed module."""
-
-    key: str
-    """Identifier of the box; equal in all drawings of a graph."""
-    name: str
-    under: str
-    """Text of the second row; may be empty."""
-    kind: str
-    level: int
-    path: str | None
-    """Path of the module that a click opens; ``None`` if the box is not a closed module."""
-    pick: str
-    """Tensor that a click selects; may be empty."""
-    tip: Tip
-    hidden: int = 0
-    held: float = 0.0
-    """Share of the live bytes at the peak that the nodes of the box wrote (0 … 1)."""
+    peak_node: int
+    """Node of that step; −1 for no node."""
 
 
 def draw(shown: Shown, key: str = "walk") -> None:
@@ -106,9 +71,9 @@ def scene_of(shown: Shown) -> Scene:
     timeline, arena = shown.timeline, arena_focus.arena(shown)
     peak = arena_focus.peak_step(shown, arena) if arena else 0
     peak_node = int(timeline.node_at[peak]) if timeline.steps else -1
-    if peak_node < 0 and len(timeline.order):
-        peak_node = timeline.index.node_of[timeline.order[0]]
-    return Scene(shown, graph_levels.visible_graph(shown, state.choice(), peak_node), arena, peak)
+    first_node = timeline.index.node_of[timeline.order[0]] if len(timeline.order) else -1
+    view = graph_levels.visible_graph(shown, state.choice(), peak_node if peak_node >= 0 else first_node)
+    return Scene(shown, view, timeline, timeline.index, graph_levels.tree(shown), arena, peak, peak_node)
 
 
 def _controls(scene: Scene) -> None:
@@ -129,9 +94,8 @@ def _controls(scene: Scene) -> None:
                 "Edges away",
                 min_value=0,
                 max_value=graph_levels.MOST_RADIUS,
-                label_visibility="collapsed",
-                width=130,
-                help="Show boxes at most this many edges away from the selection.",
+                width=230,
+                help="Show the boxes that are at most this number of edges away from the selection.",
                 **state.bound("radius", graph_levels.RADIUS if chosen.radius is None else chosen.radius),
             )
         closed = closed_modules_containing(scene, chosen.selected)
@@ -203,16 +167,14 @@ def drawing(scene: Scene) -> dict[str, Any]:
     boxes = [_box(scene, vertex, size, total) for vertex, size in zip(graph.vertices, written, strict=True)]
     edges = [_edge(scene, edge) for edge in graph.edges]
     levels = [_level(scene.tree, level) for level in graph.levels]
-    shape = [[(box.key, box.name, box.under, box.level) for box in boxes], levels, [edge[:2] for edge in edges]]
+    drawn = [[box[field] for field in ("key", "name", "under", "level")] for box in boxes]
+    shape = [drawn, levels, [edge[:2] for edge in edges]]
     tensor = scene.index.tensor_of.get(state.choice().selected, -1)
     return {
         "shape": hashlib.sha256(json.dumps(shape).encode()).hexdigest()[:16],
         "title": f"the graph of {scene.shown.opened.name}",
         "status": status_text(scene),
-        "vertices": [
-            asdict(box) | {"name": visible(box.name), "under": visible(box.under), "tip": _tip(box.tip)}
-            for box in boxes
-        ],
+        "vertices": boxes,
         "edges": edges,
         "levels": levels,
         "marks": {
@@ -268,45 +230,59 @@ def status_text(scene: Scene) -> str:
     return line
 
 
-def _box(scene: Scene, vertex: Vertex, held: int, total: int) -> Box:
-    share = held / total if total else 0.0
+def _box(scene: Scene, vertex: Vertex, held: int, total: int) -> dict[str, Any]:
+    """Return the box of a node, a tensor, all inputs, or a closed module.
+
+    ``pick``: tensor that a click selects; may be empty. ``path``: module that a click opens; ``None`` for other boxes.
+    ``held``: bytes live at the peak that the nodes of the box wrote, of ``total`` live bytes.
+    """
+    index, timeline, tree = scene.index, scene.timeline, scene.tree
     of_peak = [("at the peak", f"{numbers.short_bytes(held)}, {numbers.percent(held, total)}")] if held else []
+    pick, path, level = "", None, 0
     if vertex.kind == "level":
-        return _closed(scene, vertex, share, of_peak)
-    index, timeline = scene.index, scene.timeline
-    if vertex.kind == "inputs":
+        blocks = int(tree.blocks[vertex.item])
+        key, name, level, path = f"l{vertex.item}", tree.label(vertex.item), vertex.level, tree.paths[vertex.item]
+        under = numbers.count(vertex.members, "node") + (f" · {blocks:,} blocks" if blocks else "")
+        inside = numbers.count(vertex.inside, "internal tensor")
+        tip = [("nodes", f"{vertex.members:,}"), ("inside", inside), *of_peak]
+    elif vertex.kind == "inputs":
         names = timeline.graph.inputs
-        largest = graph_levels.largest_of(scene.shown, [index.tensor_of[name] for name in names])
-        under = numbers.count(len(names), "tensor")
-        loaded = index.tensor_ids[largest] if largest >= 0 else ""
-        return Box("i", "inputs", under, "inputs", 0, None, loaded, [("loaded at", "step 0")], vertex.hidden)
-    if vertex.kind == "tensor":
+        key, name, under, tip = "i", "inputs", numbers.count(len(names), "tensor"), [("loaded at", "step 0")]
+        pick = _largest(scene, [index.tensor_of[each] for each in names])
+    elif vertex.kind == "tensor":
         tensor = timeline.graph.tensors[vertex.item]
-        size = numbers.short_bytes(int(index.nbytes[vertex.item]))
-        tip = [("role", tensor.role), ("size", size)]
-        return Box(f"t{vertex.item}", tensor.id, size, "tensor", 0, None, tensor.id, tip, vertex.hidden)
-    node = timeline.graph.nodes[vertex.item]
-    written = index.outputs_of(vertex.item).tolist()
-    pick = graph_levels.largest_of(scene.shown, written or index.inputs_of(vertex.item).tolist())
-    nbytes = sum(int(index.nbytes[t]) for t in written)
-    step = int(timeline.step_of[vertex.item])
-    tip = [("operator", node.instr)] if node.instr and node.instr != node.node_id else []
-    tip += [("step", numbers.step(step))] if step >= 0 else [("step", "not in this mode")]
-    tip += [("writes", numbers.short_bytes(nbytes)), *of_peak]
-    origin = timeline.graph.origins.get(node.node_id)
-    tip += [("source", origin.source)] if origin is not None and origin.source else []
-    under = " · ".join([part for part in (node.instr, numbers.short_bytes(nbytes)) if part and part != node.node_id])
-    name = index.tensor_ids[pick] if pick >= 0 else ""
-    return Box(f"n{vertex.item}", node.node_id, under, "node", vertex.level, None, name, tip, vertex.hidden, share)
+        key, name, pick = f"t{vertex.item}", tensor.id, tensor.id
+        under = numbers.short_bytes(int(index.nbytes[vertex.item]))
+        tip = [("role", tensor.role), ("size", under)]
+    else:
+        node = timeline.graph.nodes[vertex.item]
+        key, name, level = f"n{vertex.item}", node.node_id, vertex.level
+        written = index.outputs_of(vertex.item).tolist()
+        pick = _largest(scene, written or index.inputs_of(vertex.item).tolist())
+        size, step = numbers.short_bytes(sum(int(index.nbytes[t]) for t in written)), timeline.step_of[vertex.item]
+        tip = [("operator", node.instr)] if node.instr not in ("", name) else []
+        tip += [("step", numbers.step(int(step)) if step >= 0 else "not in this mode"), ("writes", size), *of_peak]
+        origin = timeline.graph.origins.get(name)
+        tip += [("source", origin.source)] if origin is not None and origin.source else []
+        under = " · ".join(part for part in (node.instr, size) if part not in ("", name))
+    return {
+        "key": key,
+        "name": visible(name),
+        "under": visible(under),
+        "kind": vertex.kind,
+        "level": level,
+        "path": None if path is None else graph_levels.path_text(path),
+        "pick": pick,
+        "tip": _tip(tip),
+        "hidden": vertex.hidden,
+        "held": held / total if total else 0.0,
+    }
 
 
-def _closed(scene: Scene, vertex: Vertex, share: float, of_peak: list[tuple[str, str]]) -> Box:
-    tree, level = scene.tree, vertex.item
-    blocks = int(tree.blocks[level])
-    under = numbers.count(vertex.members, "node") + (f" · {blocks:,} blocks" if blocks else "")
-    tip = [("nodes", f"{vertex.members:,}"), ("inside", numbers.count(vertex.inside, "internal tensor")), *of_peak]
-    path = graph_levels.path_text(tree.paths[level])
-    return Box(f"l{level}", tree.label(level), under, "level", vertex.level, path, "", tip, vertex.hidden, share)
+def _largest(scene: Scene, tensors: list[int]) -> str:
+    """Return the name of the largest of ``tensors``; "" for no tensor."""
+    largest = graph_levels.largest_of(scene.shown, tensors)
+    return scene.index.tensor_ids[largest] if largest >= 0 else ""
 
 
 def _edge(scene: Scene, edge: Edge) -> list[Any]:

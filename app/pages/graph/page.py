@@ -73,7 +73,7 @@ def facts(shown: Shown) -> str:
         ("in-place reuse", f"{totals_text.handoffs(shown.plan)}, {refused:,} not allowed"),
         *([("if a size is larger than planned", LARGER_SIZES[graph.replan_policy])] if graph.dims else []),
     ]
-    return f'<div class="tm tm-facts">{markup.definition_list(rows)}</div>'
+    return markup.heading("Graph") + markup.table(["", ""], rows)
 
 
 def _some(names: tuple[str, ...]) -> str:
@@ -133,9 +133,6 @@ def body(shown: Shown) -> None:
     state.write_link()
 
 
-# --- tensors that share memory ---------------------------------------------------------------------------------------
-
-
 def refused_reuses(shown: Shown) -> None:
     """Draw the table of in-place reuses that are not allowed, with the reason of each."""
     assert shown.solution is not None
@@ -153,7 +150,7 @@ def refused_reuses(shown: Shown) -> None:
             "step": [words.step(r.step, plan.node_at(r.step)) for r in listed],
             "tensor": [r.source for r in listed],
             "size": [int(size[plan.row_of[r.source]]) if r.source in plan.row_of else 0 for r in listed],
-            "by": [r.target for r in listed],
+            "output": [r.target for r in listed],
             "reason": [REFUSAL_WORDS.get(r.condition, r.condition) for r in listed],
         }
     )

@@ -37,22 +37,19 @@ def draw(shown: Shown) -> None:
     step = arena_focus.step_of(shown, arena)
     buffers = plan_rows.storages_alive(shown, step, arena)
     st.html(markup.claim(claim(shown, arena, step, buffers)))
-    left, right = st.columns([0.58, 0.42], gap="medium")
-    with left:
-        groupings = _groupings(shown)
-        names = list(groupings)
-        picked = st.segmented_control(
-            "Group by", names, default=names[0], key="w.peak-group", label_visibility="collapsed", required=True
-        )
-        name = picked if picked in groupings else names[0]
-        note = "area: bytes; click a group to open it, a buffer to select it"
-        st.html(markup.heading(f"Live buffers by {name}", note))
-        key = f"peak-areas.{shown.key}.{arena}.{step}.{name}"
-        st.plotly_chart(treemap(plan, buffers, *groupings[name]), key=key, config=CONFIG)
-        if len(buffers) > MOST_BOXES:
-            st.caption(f"{MOST_BOXES:,} of {numbers.count(len(buffers), 'buffer')} drawn, largest first.")
-    with right:
-        _list(shown, alive_at(plan, step, arena))
+    groupings = _groupings(shown)
+    names = list(groupings)
+    picked = st.segmented_control(
+        "Group by", names, default=names[0], key="w.peak-group", label_visibility="collapsed", required=True
+    )
+    name = picked if picked in groupings else names[0]
+    note = "area = bytes; click a group to enlarge it, or a buffer to select it"
+    st.html(markup.heading(f"Live buffers by {name}", note))
+    key = f"peak-areas.{shown.key}.{arena}.{step}.{name}"
+    st.plotly_chart(treemap(plan, buffers, *groupings[name]), key=key, config=CONFIG)
+    if len(buffers) > MOST_BOXES:
+        st.caption(f"{MOST_BOXES:,} of {numbers.count(len(buffers), 'buffer')} drawn, largest first.")
+    _list(shown, alive_at(plan, step, arena))
 
 
 def claim(shown: Shown, arena: str, step: int, buffers: list[tuple[int, int]]) -> str:
@@ -104,9 +101,6 @@ def _list(shown: Shown, rows: np.ndarray) -> None:
     tensor_table.selectable(frame, f"alive.{shown.key}", state.choice().selected, height=410)
 
 
-# --- the treemap -------------------------------------------------------------------------------------------------
-
-
 def treemap(
     plan: Plan,
     storages: Sequence[tuple[int, int]],
@@ -132,7 +126,7 @@ def treemap(
     shades = _colours(outer) if colours is None else {name: colours.get(name, OTHER) for name in outer}
     entries = [(group, group[-1], size, "") for group, size in totals.items()] + boxes
     filled = [shades.get(group[0], OTHER) if group else OTHER for group, *_ in entries]
-    fig = figure(420)
+    fig = figure(300)
     fig.add_trace(
         go.Treemap(
             ids=[_key(group) for group in totals] + [f"box {k}" for k in range(len(boxes))],

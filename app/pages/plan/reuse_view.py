@@ -6,7 +6,7 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from app.kit import arena_focus
-from app.kit.charts.chart_base import BAD, CONFIG, LEGEND, LINE, LIVE, add_curve, bytes_axis, figure
+from app.kit.charts.chart_base import CONFIG, LEGEND, LINE, LIVE, add_curve, bytes_axis, figure, limit_line
 from app.session.planning import Shown
 from app.session.work.jobs import remembered
 from app.texts import markup, numbers
@@ -49,12 +49,12 @@ def problem_of(shown: Shown, arena: str) -> Problem | None:
 
 
 def claim(arena: ArenaSummary) -> str:
-    """Return the title: ``Reuse cost 12 in Mat within 512 KiB, proven least``."""
+    """Return the title: ``Reuse cost of Mat: 12 within 512 KiB, proven lowest``."""
     cost, bound = arena.reuse_cost or 0, arena.reuse_cost_lower_bound or 0
-    proof = "proven least" if cost == bound else f"lower bound {numbers.grouped(bound)}"
+    proof = "proven lowest" if cost == bound else f"lower bound {numbers.grouped(bound)}"
     limit = arena.capacity_bytes
     within = f" within {numbers.short_bytes(limit)}" if limit < numbers.UNLIMITED else ""
-    return f"Reuse cost {numbers.grouped(cost)} in {arena.name}{within}, {proof}"
+    return f"Reuse cost of {arena.name}: {numbers.grouped(cost)}{within}, {proof}"
 
 
 def reuse_table(plan: Plan, arena: str) -> str:
@@ -85,7 +85,7 @@ def reasons(plan: Plan, arena: ArenaSummary) -> list[str]:
         listed = ", ".join(numbers.shortened(name, 20) for name in names[:6]) + (" …" if len(names) > 6 else "")
         texts.append(
             f"{numbers.count(len(names), 'buffer')} need {numbers.short_bytes(size)} together, but the capacity is "
-            f"{capacity}; any two of them conflict or have a reuse cost: {listed}"
+            f"{capacity}. No two of them can share bytes without a conflict or a cost: {listed}"
         )
     return texts
 
@@ -112,13 +112,13 @@ def curve(points: Sequence[CostPoint], arena: ArenaSummary) -> go.Figure:
     x = [point.extent for point in ordered] + [top + top // 12]
     texts = [numbers.full_bytes(value) for value in x]
     for name, colour, dash, mode, y in (
-        ("least cost found", LIVE, "solid", "lines+markers", [point.cost for point in ordered]),
+        ("lowest cost found", LIVE, "solid", "lines+markers", [point.cost for point in ordered]),
         ("lower bound", LINE, "dot", "lines", [point.bound for point in ordered]),
     ):
         hover = f"{name} from %{{customdata}}: %{{y:,d}}"
         add_curve(fig, x, [*y, *y[-1:]], name, colour, dash=dash, mode=mode, texts=texts, hover=hover)
     if arena.capacity_bytes <= top:
-        fig.add_vline(x=arena.capacity_bytes, line={"color": BAD, "width": 1.5, "dash": "dash"})
+        limit_line(fig, arena.capacity_bytes, across=True)
     fig.update_xaxes(bytes_axis(top), title_text="capacity")
     fig.update_yaxes(title_text="reuse cost", rangemode="tozero", fixedrange=True)
     return fig.update_layout(showlegend=True, legend=LEGEND, margin={"b": 44})

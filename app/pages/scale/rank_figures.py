@@ -13,7 +13,8 @@ from tmmu_core.graph.sharding.shard_spec import ShardSpec
 from tmmu_core.plans.making.ranks import RankPlans
 
 MOST_IN_ONE_ROW = 64
-SCALE = [[0.0, "rgba(0,114,178,0.06)"], [0.5, "rgba(0,114,178,0.55)"], [1.0, "#004f7c"]]
+SCALE = [[0.0, "rgba(0,114,178,0.1)"], [1.0, "rgba(0,114,178,1)"]]
+"""The share of blue grows with the size, on a light and on a dark background."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,8 @@ def heat_map(ranks: RankPlans, places: Sequence[str], *, look: int | None) -> go
         if look is not None and look < ranks.world_size:
             c, r = fold_.at(look)
             frame = {"x0": c - 0.5, "x1": c + 0.5, "y0": r - 0.5, "y1": r + 0.5, "type": "rect"}
-            fig.add_shape(**frame, line={"color": "black", "width": 2}, row=number + 1, col=1)
+            for colour, width in (("black", 4), ("white", 2)):  # visible on a light and on a dark background
+                fig.add_shape(**frame, line={"color": colour, "width": width}, row=number + 1, col=1)
     _axes(fig, fold_, len(names))
     return fig
 

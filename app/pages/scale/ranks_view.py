@@ -58,9 +58,6 @@ def refused(job: Job[RankPlans], chosen: Choice) -> None:
         st.button("Start again", on_click=job_table().forget, args=(planning.ranks_key(chosen),))
 
 
-# --- the spec ----------------------------------------------------------------------------------------------------
-
-
 def editor(graph: Graph, chosen: Choice) -> None:
     """Draw the presets and the text field of the shard spec."""
     offered = rank_sets.presets(graph)
@@ -109,9 +106,6 @@ def _spec(text: str) -> None:
     state.choose(shard=rank_sets.compact(text), look=None, shard_spec=None, rank=0)
 
 
-# --- all ranks ---------------------------------------------------------------------------------------------------
-
-
 def claim(chosen: Choice, ranks: RankPlans) -> str:
     """Return the title: ``gpt2 on 8 ranks: each rank needs 1.2 GiB, 54 % of the 2.2 GiB for the whole graph``."""
     totals = ranks.extents.sum(axis=1)
@@ -137,7 +131,11 @@ def chips(ranks: RankPlans) -> list[str]:
 
 def heat(chosen: Choice, ranks: RankPlans) -> None:
     """Draw the heat map and the table of rank classes. A click on a cell shows the plan of a rank."""
-    st.html(markup.heading("Arena size per rank", "same scale for all arenas, darker is larger; click to open a rank"))
+    st.html(
+        markup.heading(
+            "Arena size per rank", "one scale for all arenas: the bluer, the larger; click to show the plan of a rank"
+        )
+    )
     places = [rank_sets.place(ranks.spec, rank) for rank in range(ranks.world_size)]
     rank = _look(ranks)
     key = f"ranks.{chosen.shard}.{chosen.problem}.{rank}"
@@ -172,14 +170,11 @@ def _classes(ranks: RankPlans, rank: int) -> str:
         sizes = [*map(markup.size, extents.tolist()), numbers.short_bytes(int(extents.sum()))]
         layout = f'<span class="mono">{numbers.short_hash(rank_class.solution.plan.layout_hash)}</span>'
         rows.append([f"{number}", numbers.runs(rank_class.ranks), f"{len(rank_class.ranks):,}", *sizes, layout])
-    head = ["class", "ranks", "number", *ranks.arena_names, "total", "layout"]
+    head = ["class", "ranks", "count", *ranks.arena_names, "total", "layout"]
     note = "ranks with the same graph are planned once"
     note += f"; {len(rows):,} of {len(ranks.classes):,} classes listed" if len(rows) < len(ranks.classes) else ""
     table = markup.table(head, rows, numbers=range(2, 4 + len(ranks.arena_names)), now=int(ranks.class_of[rank]))
     return markup.heading("Rank classes", note) + table
-
-
-# --- one rank ----------------------------------------------------------------------------------------------------
 
 
 def opened_rank(choice: Choice, ranks: RankPlans) -> None:
@@ -196,14 +191,13 @@ def opened_rank(choice: Choice, ranks: RankPlans) -> None:
     alike = numbers.count(others, "other rank has", "other ranks have") if others else "no other rank has"
     notes = (f"{alike} the same graph", verdict.mark(shown), *verdict.facts(shown))
     st.html(markup.claim(f"Rank {rank:,} ({rank_sets.place(ranks.spec, rank)})", notes))
-    with controls.row():
+    with controls.row("rank"):
         st.number_input(
             "Rank",
             min_value=0,
             max_value=ranks.world_size - 1,
-            label_visibility="collapsed",
-            width=140,
-            help=f"Rank 0 … {ranks.world_size - 1}",
+            width=210,
+            help=f"0 … {ranks.world_size - 1:,}",
             **state.bound("look", rank),
         )
         is_rank = state.choice().shard_spec is not None

@@ -7,7 +7,7 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from app.kit import arena_focus, controls
-from app.kit.charts.chart_base import BAD, CONFIG, LINE, LIVE, add_curve, bytes_axis, figure
+from app.kit.charts.chart_base import BAD, CONFIG, LINE, LIVE, add_curve, bytes_axis, figure, limit_line
 from app.kit.frame import long_work
 from app.session import opening, page_jobs, state
 from app.session.planning import Shown
@@ -144,9 +144,6 @@ def table(curve: DimCurve, current: int) -> str:
     return markup.table(head, rows, numbers=range(1, 1 + len(listed))) + more
 
 
-# --- the figure ------------------------------------------------------------------------------------------------------
-
-
 def dim_curve(curve: DimCurve, arena: str, *, current: int, capacity: int, is_complete: bool) -> go.Figure:
     """Return the figure of arena size (line) and peak (filled area) over a dimension.
 
@@ -161,9 +158,7 @@ def dim_curve(curve: DimCurve, arena: str, *, current: int, capacity: int, is_co
     top = max([1, *extent, *live])
     if capacity < numbers.UNLIMITED:
         top = max(top, capacity) if capacity <= 4 * top else top
-        line = {"color": BAD, "width": 1.3, "dash": "dash"}
-        label = {"text": f"limit {numbers.short_bytes(capacity)}", "font": {"size": 11, "color": BAD}}
-        fig.add_hline(y=min(capacity, top), line=line, annotation=label, annotation_position="top left")
+        limit_line(fig, capacity, min(capacity, top))
     refused = _refused(fig, curve)
     fig.add_vline(x=current, line={"color": LINE, "width": 2})
     if current in x:

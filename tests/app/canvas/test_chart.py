@@ -67,9 +67,10 @@ def test_figures_are_formatted_as_in_python(sheet: Page, n: int) -> None:
 @pytest.mark.parametrize(
     ("every", "tick", "label"),
     [
-        (2**27, 11 * 2**27, "1,408 MiB"),
+        (2**27, 11 * 2**27, "1.375 GiB"),
+        (2**26, 11 * 2**26, "704 MiB"),
         (2**30, 2**31, "2 GiB"),
-        (512, 1536, "1,536 B"),
+        (512, 1536, "1.5 KiB"),
         (1, 2**41 + 1, "0x20000000001"),
     ],
 )
@@ -154,7 +155,7 @@ def test_names_are_text(draw: Draw) -> None:
         (["net/conv_6/Relu6", "net/conv_7/Relu6", "net/conv_8/Relu6"], 5, "…6…"),
         (["net/conv_6/Relu6", "net/conv_7/Relu6", "net/conv_8/Relu6"], 10, "…6/Relu6"),
         (["model.layers.0.mlp.up", "model.layers.1.mlp.up", "model.layers.1.attn.q"], 10, "…0.mlp.up"),
-        (["n/1_depth/relu", "n/1_point/relu", "n/2_depth", "n/2_point", "n/point", "n/depth"], 13, "…depth/relu"),
+        (["n/1_depth/relu", "n/1_point/relu", "n/2_depth", "n/2_point", "n/point", "n/depth"], 13, "…1…relu"),
         (["n/c_1_depth/relu", "n/c_1_point/relu"], 6, "…de…"),
         (["block_1:out", "block_2:out"], 8, "…1:out"),
         (["depthwiseconvolution"], 10, "dept…tion"),

@@ -32,7 +32,7 @@ def runs(store: Store) -> tuple[Run, ...]:
 def test_history_is_hidden_without_a_store(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(history.VARIABLE, raising=False)
     at = opened("history")
-    assert claim(at) == "No baseline chosen"
+    assert claim(at).startswith("Choose a baseline")
     assert not [switch for switch in at.segmented_control if switch.key == "w.tab"]
 
 

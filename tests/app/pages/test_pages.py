@@ -27,7 +27,7 @@ def test_list_has_the_colours_of_the_map() -> None:
     [
         ("peak", "of activations live in 3 buffers at the peak, #14"),
         ("fragmentation", "of activations are live at #14"),
-        ("compare", "No baseline chosen"),
+        ("compare", "Choose a baseline"),
         ("planners", " best: "),
         ("graph", "resnet50: 176 nodes, 445 tensors, 177 steps in mode inference"),
         ("report", "Export resnet50"),

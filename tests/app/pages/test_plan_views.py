@@ -39,7 +39,7 @@ def kernel() -> str:
 def test_view_shows_costs_reasons_and_curve() -> None:
     at = opened("plan", graph=kernel(), tab="reuse")
     assert "Reuse cost " in html(at)
-    assert ", proven least" in html(at)
+    assert ", proven lowest" in html(at)
     assert "waits for the bytes of" in html(at)
     assert "Every placement of these groups" in html(at)
     assert " more capacity lowers the reuse cost by " in html(at)

@@ -58,7 +58,7 @@ def test_comparison_reads_baseline_to_candidate() -> None:
     shown_text = text_of(build_report(after, baseline=before))
     assert "Baseline → candidate: diverged" in shown_text
     assert "activations 0 (0x0), slot 0 → activations 128 (0x80), slot 0" in shown_text
-    assert "all 1 changed tensor" in shown_text
+    assert "1 changed tensor, by name" in shown_text
 
 
 def test_long_timeline_is_thinned_with_its_peak() -> None:

@@ -96,8 +96,7 @@ def arena_is_one_value(plan: Plan, arena: ArenaSummary, truth: Counted) -> None:
     assert peak_step_of(plan, arena.name) == (step, most)
     assert int(live_bytes(plan, arena.name)[step]) == most
     assert from_document(to_json(plan)).arena_of[arena.name] == arena
-    assert claim(plan, arena.name).endswith(f"gap {gap}")
-    assert numbers.step(step, plan.node_at(step)) in claim(plan, arena.name)
+    assert claim(plan, arena, step).endswith(f"gap {gap}")
     assert gate_text(plan, "gap", arena.name) == gap
     assert gate_text(plan, "peak live bytes", arena.name) == numbers.full_bytes(most)
     assert gate_text(plan, "extent", arena.name) == numbers.full_bytes(extent)

@@ -197,8 +197,6 @@ function coded(n, code) {
   return codes;
 }
 
-// --- colours as numbers ------------------------------------------------------------------------------------------
-
 /** Parse "#0072B2" or "rgb(0,114,178)" to [r, g, b]. */
 export function rgbOf(colour) {
   if (!colour.startsWith("#")) return colour.match(/\d+/g).map(Number);

@@ -24,8 +24,6 @@ export class Plane {
     return this.sideways ? [ofLevels, ofSteps] : [ofSteps, ofLevels];
   }
 
-  // --- data → pixels ---------------------------------------------------------------------------------------------
-
   /** Return the pixel of a step. */
   step(t) {
     return (this.sideways ? this.rect.y : this.rect.x) + (t - this.win.t0) * this.perStep;
@@ -83,8 +81,6 @@ export class Plane {
   acrossLevels(px) {
     return this.sideways ? standingAt(this.rect, px) : lyingAt(this.rect, px);
   }
-
-  // --- pixels → data ---------------------------------------------------------------------------------------------
 
   at(x, y) {
     const { rect, win } = this, [on, across] = this.turned(x - rect.x, y - rect.y);

@@ -29,7 +29,7 @@ const ROWS = {
 const DEFAULTS = {
   plan: null, plan_index: 0, view: "map", colour: null, arena: null, baseline: true, memory: null, reach: 0,
   selected: null, compared: null, search: "", marked: null, step: null, span: null, flags: [], ghost: null,
-  toolbar: true, strip: true, heading: true, title: true, height: 520, room: 0, picture: null,
+  toolbar: true, strip: true, title: true, height: 520, room: 0, picture: null,
   transposed: false, window: null, zoom: null, link: "",
 };
 
@@ -127,16 +127,13 @@ export class Chart {
   }
 
   apply(fresh) {
-    const state = Object.assign(this.state, fresh), { title, bar, foot } = this.parts;
+    const state = Object.assign(this.state, fresh);
     if ("height" in fresh || "room" in fresh) {
       const { height, room } = state;
       this.stage.style.height = room ? `max(${height}px, 100vh - ${room}px)` : `${height}px`;
     }
-    if ("toolbar" in fresh) bar.hidden = !state.toolbar;
-    if ("heading" in fresh || "title" in fresh) {
-      foot.hidden = !state.heading;
-      title.hidden = !state.heading || !state.title;
-    }
+    if ("toolbar" in fresh) this.parts.bar.hidden = !state.toolbar;
+    if ("title" in fresh) this.parts.title.hidden = !state.title;
     if ("search" in fresh && this.find.value !== (state.search ?? "")) this.find.value = state.search ?? "";
     if (!this.plan) return;
     if (["view", "arena", "transposed", "baseline", "reach", "memory"].some((name) => name in fresh)) this.newScene();
@@ -205,7 +202,7 @@ export class Chart {
     const { plan, parts } = this;
     const columns = ["category", "operator", "module", "phase"].filter((name) => plan[name]);
     const schemes = ["role", "slot", "arena", ...columns, "size", this.other && "change"];
-    fill(parts.colours, [["", "automatic"], ...schemes.filter(Boolean).map((name) => [name, name])]);
+    fill(parts.colours, [["", "automatic"], ...schemes.filter(Boolean).map((name) => [name, name === "module" ? "layer" : name])]);
     fill(parts.arenas, [["", "all"], ...plan.arenas.map(({ name }) => [name, name])]);
     parts.arenas.parentElement.hidden = plan.arenas.length < 2;
     parts.overlay.hidden = !this.other;

@@ -40,8 +40,6 @@ export class ChartInput {
     return [event.clientX - left, event.clientY - top];
   }
 
-  // --- hover -----------------------------------------------------------------------------------------------------
-
   onMove(event) {
     const { chart } = this;
     if (!chart.plan || !chart.win) return;
@@ -87,8 +85,6 @@ export class ChartInput {
     tip.style.left = `${Math.max(2, left)}px`;
     tip.style.top = `${Math.max(2, Math.min(height - h - 2, y + 14))}px`;
   }
-
-  // --- click and drag --------------------------------------------------------------------------------------------
 
   onDown(event) {
     const { chart } = this;
@@ -138,8 +134,6 @@ export class ChartInput {
     else if (row !== chart.selected) chart.compare(row);
   }
 
-  // --- two fingers -----------------------------------------------------------------------------------------------
-
   /** Start a pinch. It zooms at the midpoint of two fingers; along one axis only if the fingers are along that axis. */
   beginPinch() {
     const { middle, apart, across } = this.spread(), { plane, win } = this.chart;
@@ -180,8 +174,6 @@ export class ChartInput {
     if (pinch && rest) this.drag = { x: rest[0], y: rest[1], win: { ...this.chart.win }, moved: true };
     return drag;
   }
-
-  // --- wheel and keys --------------------------------------------------------------------------------------------
 
   /** Zoom at the pointer; along one axis only with shift or alt, or with the pointer over that axis or the strip. */
   onWheel(event) {
@@ -241,8 +233,6 @@ export class ChartInput {
     const here = selected >= 0 ? plan.birth[selected] : Math.floor((win.t0 + win.t1) / 2);
     chart.goStep((chart.step ?? here) + Math.sign(t) * far);
   }
-
-  // --- the search field ------------------------------------------------------------------------------------------
 
   onSearch(wait) {
     const { chart } = this;

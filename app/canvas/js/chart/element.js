@@ -58,7 +58,7 @@ export function build(actions) {
     find,
     button("⇄", "swap axes (t)", () => actions.swap()),
     button("peak", "go to the peak (p)", () => actions.toPeak()),
-    button("zoom out", "show everything (double-click)", () => actions.fit()),
+    button("show all", "show everything (f, double-click)", () => actions.fit()),
     button("PNG", "save as PNG, at double size or at the size set on Export", () => actions.save()),
   );
   const foot = el("div", { class: "foot" }, legend, status);

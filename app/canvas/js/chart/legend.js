@@ -8,7 +8,9 @@ import { counted, grouped, shortBytes } from "../base/formats.js";
 export function legendOf({ plan, shown, paints, scene }) {
   const items = [el("span", { class: "note" }, paints.note)];
   const entry = (mark, name) => items.push(el("span", {}, mark, name));
-  for (const [name, colour] of inUse(paints, plan, shown)) entry(el("i", { style: `background:${colour}` }), name);
+  for (const [name, colour] of inUse(paints, plan, shown)) {
+    entry(colour === "transparent" ? "" : el("i", { style: `background:${colour}` }), name);
+  }
   if (paints.ramp) {
     const [low, high] = paints.ramp, shades = paints.table.map(css).join();
     const ramp = el("i", { class: "ramp", style: `background:linear-gradient(90deg,${shades})` });

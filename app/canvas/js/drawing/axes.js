@@ -16,13 +16,15 @@ function tens(least) {
 const twos = (least) => 2 ** Math.max(0, Math.ceil(Math.log2(Math.max(least, 1))));
 
 /**
- * Return a function that formats the labels of ticks that are `every` bytes apart, all in the largest unit in which they
- * are whole numbers; if these are wider than `letters`, in hexadecimal.
+ * Return a function that formats the labels of ticks that are `every` bytes apart, a power of two: all in the largest
+ * unit in which they are exact with three decimals; if these are wider than `letters`, in hexadecimal.
  */
 export function byteLabels(every, highest, letters) {
   let size = 1, unit = 0;
-  for (; size * 1024 <= every; size *= 1024) unit++;
-  const label = (n) => `${grouped(n / size)} ${UNITS[unit]}`;
+  for (; size * 1024 <= Math.min(highest, every * 8); size *= 1024) unit++;
+  const digits = Math.max(0, Math.log2(size / every));
+  const format = { minimumFractionDigits: digits, maximumFractionDigits: digits };
+  const label = (n) => (n ? `${(n / size).toLocaleString("en-US", format)} ${UNITS[unit]}` : "0 B");
   return label(Math.ceil(highest / size) * size).length <= letters ? label : (n) => `0x${n.toString(16).toUpperCase()}`;
 }
 
@@ -87,8 +89,6 @@ function rowTicks({ plan, plane, plot, scene }) {
   }
   return ticks;
 }
-
-// --- drawing -----------------------------------------------------------------------------------------------------
 
 export function drawGrid(pen, { plane, scene, look }, { steps, levels }) {
   pen.strokeStyle = look.grid;

@@ -66,8 +66,6 @@ export function drawGround(pen, { plan, scene, plane, look, ratio }) {
   }
 }
 
-// --- boxes -------------------------------------------------------------------------------------------------------
-
 /**
  * Draw all boxes. Return {count, thin, big}: the number of visible boxes, the number of visible boxes thinner than a
  * pixel, and the rows of boxes large enough for a name. `tools`: {raster, sheet}, reused between frames.
@@ -182,8 +180,6 @@ export function drawViews(pen, { plan, scene, plane, shown, paints, hits }) {
   }
   pen.globalAlpha = 1;
 }
-
-// --- names and figures -------------------------------------------------------------------------------------------
 
 /**
  * Draw names inside the boxes with enough space, the largest box first. A box has the name of the first tensor of its
@@ -333,8 +329,6 @@ export function drawReuses(pen, { plan, scene, plane, plot, shown, look }) {
   }
   return costs.size;
 }
-
-// --- the baseline ------------------------------------------------------------------------------------------------
 
 /** Draw dashed outlines of the changed tensors at their place in the baseline. Return [number outlined, changed]. */
 export function drawBaseline(pen, { other, scene, plane, look }) {

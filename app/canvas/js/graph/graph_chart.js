@@ -72,7 +72,7 @@ class GraphChart {
       el("span", { class: "grow" }),
       button("+", "zoom in (+)", () => this.zoom(1.3)),
       button("−", "zoom out (-)", () => this.zoom(1 / 1.3)),
-      button("zoom out", "show everything (0, double-click)", () => this.fit()),
+      button("show all", "show everything (0, double-click)", () => this.fit()),
       button("PNG", "save the view as PNG", () => this.save()),
     );
     const legend = el("span", { class: "legend" });
