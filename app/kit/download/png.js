@@ -17,16 +17,15 @@ const LOOK =
 const FONT = "font: 400 1.1rem/1 'Material Symbols Rounded'; user-select: none"; // Streamlit loads this font
 
 export default function offer({ data: { svg, width, height, name }, parentElement }) {
-  let button = parentElement.querySelector("button");
-  if (!button) {
-    button = parentElement.appendChild(document.createElement("button"));
-    button.style.cssText = LOOK;
-    button.innerHTML = `<span aria-hidden="true" style="${FONT}">download</span><span></span>`;
-  }
-  button.lastChild.textContent = `PNG, ${width} × ${height}`;
-  button.onclick = async () => {
+  const button = document.createElement("button");
+  button.style.cssText = LOOK;
+  button.innerHTML = `<span aria-hidden="true" style="${FONT}">download</span>`;
+  button.append(`PNG, ${width} × ${height}`);
+  button.addEventListener("click", async () => {
     const link = document.createElement("a");
     Object.assign(link, { download: name, href: await paint(svg, width, height) });
     link.click();
-  };
+  });
+  parentElement.querySelector("button")?.remove();
+  parentElement.append(button);
 }
