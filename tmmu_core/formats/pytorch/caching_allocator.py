@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -36,28 +36,21 @@ class Block:
     addr: int
     size: int
     pool: Pool
-    is_free: bool = True
+    """The free blocks of its lane that are as small or as large."""
     before: Block | None = None
     after: Block | None = None
+    is_free: bool = False
+
+    def join(self, second: Block) -> None:
+        """Take over the bytes of the block after this one."""
+        self.size += second.size
+        self.after = second.after
+        if second.after is not None:
+            second.after.before = self
 
 
-@dataclass(eq=False, slots=True)
-class Pool:
-    """The free blocks of one lane, either small or large blocks."""
-
-    is_small: bool
-    free: list[tuple[int, int, Block]] = field(default_factory=list)
-    """``(size, address, block)``, sorted."""
-
-    def insert(self, block: Block) -> None:
-        """Add a free block."""
-        insort(self.free, (block.size, block.addr, block))
-
-    def remove(self, block: Block) -> None:
-        """Remove a free block."""
-        del self.free[bisect_left(self.free, (block.size, block.addr))]
-
-
+Pool = list[tuple[int, int, Block]]
+"""Free blocks: ``(size, address, block)``, sorted."""
 Recorder = Callable[[str, int, int], None]
 """``(action, address, bytes)`` of each segment that is reserved or released, with PyTorch's name of the action."""
 
@@ -75,43 +68,44 @@ class CachingAllocator:
         """Return a block of at least ``size`` bytes; blocks of two lanes (stream and pool) share no segment."""
         size = max(GRAIN, -(-size // GRAIN) * GRAIN)
         is_small = size <= SMALL_SIZE
-        pool = self._pools.setdefault((lane, is_small), Pool(is_small))
-        found = _best_fit(pool, size) or self._new_segment(pool, size)
-        rest = found.size - size
-        if rest >= GRAIN if is_small else rest > SMALL_SIZE:
-            _cut(found, size)
-        found.is_free = False
-        self.allocated += found.size
-        return found
+        pool = self._pools.setdefault((lane, is_small), [])
+        best = bisect_left(pool, (size,))
+        block = pool.pop(best)[2] if best < len(pool) else self._new_segment(pool, size)
+        if block.size - size >= (GRAIN if is_small else SMALL_SIZE + 1):
+            rest = Block(block.addr + size, block.size - size, pool, block, block.after)
+            if block.after is not None:
+                block.after.before = rest
+            block.size, block.after = size, rest
+            _release(rest)
+        block.is_free = False
+        self.allocated += block.size
+        return block
 
     def free(self, block: Block) -> None:
         """Return a block to its pool, merged with its free neighbours."""
         self.allocated -= block.size
-        block.is_free = True
         first, last = block.before, block.after
         if last is not None and last.is_free:
-            block.pool.remove(last)
-            _join(block, last)
+            _take(last)
+            block.join(last)
         if first is not None and first.is_free:
-            block.pool.remove(first)
-            _join(first, block)
+            _take(first)
+            first.join(block)
             block = first
-        block.pool.insert(block)
+        _release(block)
 
     def empty_cache(self) -> None:
         """Release every segment without an allocated block."""
         for pool in self._pools.values():
-            for _, _, block in list(pool.free):
+            for size, addr, block in list(pool):
                 if block.before is None and block.after is None:
-                    pool.remove(block)
-                    self.reserved -= block.size
-                    self.record("segment_free", block.addr, block.size)
+                    _take(block)
+                    self.reserved -= size
+                    self.record("segment_free", addr, size)
 
     def _new_segment(self, pool: Pool, size: int) -> Block:
-        if pool.is_small:
-            segment = SMALL_SEGMENT
-        else:
-            segment = LARGE_SEGMENT if size < LARGE_SIZE else -(-size // ROUND_LARGE) * ROUND_LARGE
+        least = SMALL_SEGMENT if size <= SMALL_SIZE else LARGE_SEGMENT
+        segment = least if size < LARGE_SIZE else -(-size // ROUND_LARGE) * ROUND_LARGE
         block = Block(self._next_address, segment, pool)
         self._next_address += segment + ROUND_LARGE  # segments never touch
         self.reserved += segment
@@ -120,24 +114,15 @@ class CachingAllocator:
         return block
 
 
-def _best_fit(pool: Pool, size: int) -> Block | None:
-    at = bisect_left(pool.free, (size,))
-    return pool.free.pop(at)[2] if at < len(pool.free) else None
+def _release(block: Block) -> None:
+    """Add a block to its pool."""
+    block.is_free = True
+    insort(block.pool, (block.size, block.addr, block))
 
 
-def _cut(block: Block, size: int) -> None:
-    rest = Block(block.addr + size, block.size - size, block.pool, before=block, after=block.after)
-    if block.after is not None:
-        block.after.before = rest
-    block.size, block.after = size, rest
-    block.pool.insert(rest)
-
-
-def _join(first: Block, second: Block) -> None:
-    first.size += second.size
-    first.after = second.after
-    if second.after is not None:
-        second.after.before = first
+def _take(block: Block) -> None:
+    """Remove a free block from its pool."""
+    del block.pool[bisect_left(block.pool, (block.size, block.addr))]
 
 
 def reserved_peak(birth: ArrayLike, death: ArrayLike, size: ArrayLike) -> int:
