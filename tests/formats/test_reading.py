@@ -46,7 +46,7 @@ def test_file_is_recognised_by_its_content(kind: str, name: str) -> None:
     assert isinstance(read_any(make(), name), expected)
 
 
-@pytest.mark.parametrize("data", [b"", b"hello, world\n", b"\x00\x01\x02\xff" * 9, b'{"a": 1}', b"[]", b"id\n"])
+@pytest.mark.parametrize("data", [b"hello, world\n", b"\x00\x01\x02\xff" * 9, b'{"a": 1}', b"[]", b"id\n"])
 def test_unknown_content_is_rejected_by_every_reader(data: bytes) -> None:
     with pytest.raises(UnreadableInput) as refused:
         read_any(data, "model.onnx")
@@ -56,6 +56,11 @@ def test_unknown_content_is_rejected_by_every_reader(data: bytes) -> None:
     assert [entry["reader"] for entry in record["tried"]] == list(REFUSES)
     assert record["source"] == "model.onnx"
     assert record["hint"]
+
+
+def test_empty_file_is_rejected() -> None:
+    with pytest.raises(UnreadableInput, match="the file is empty"):
+        read_any(b"", "model.onnx")
 
 
 def test_csv_rows_of_a_plan_are_rejected_with_the_reason() -> None:

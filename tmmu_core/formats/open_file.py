@@ -117,6 +117,8 @@ def read_any(data: bytes, name: str = "", readers: Sequence[Reader] = READERS) -
     bytes (``InvalidIrShapes`` and others).
     """
     plain = unpacking.unpack(data, name)
+    if not plain:
+        raise UnreadableInput("the file is empty.", source=name, hint="Write the file again.")
     foreign = unplannable.by_magic(plain)
     if foreign is not None:
         raise foreign.refusal(name)
@@ -142,12 +144,10 @@ def read_any(data: bytes, name: str = "", readers: Sequence[Reader] = READERS) -
             error.tried = error.tried or (*tried, (reader.name, error.message), *later)
             raise
     _refuse_later(plain, name)
-    foreign = unplannable.recognised(plain, name) if plain else None
+    foreign = unplannable.recognised(plain, name)
     if foreign is not None:
         raise foreign.refusal(name, tuple(tried))
     is_table = {"lower", "upper", "size"} <= csv_table.likely(csv_table.columns_of(plain, name)).keys()
-    if not plain:
-        raise UnreadableInput("the file is empty.", source=name, tried=tuple(tried), hint="Write the file again.")
     hint = instance_csv.OTHER_NAMES if is_table else "Open a model as ONNX, `.tflite` or `.pt2`, or a native graph."
     raise UnreadableInput("Unrecognised file format.", source=name, tried=tuple(tried), hint=hint)
 

@@ -11,8 +11,6 @@ MEMORY_EVENTS = "memory_allocation"
 
 def refuses_onnx(data: bytes) -> str:
     """Return why bytes are not an ONNX model; ``""`` if all fields up to the graph are those of a model."""
-    if not data:
-        return "the file is empty"
     at, seen = 0, 0
     while at < len(data):
         tag, at = _varint(data, at)
@@ -49,7 +47,7 @@ def refuses_snapshot(data: bytes) -> str:
     if data[:64].lstrip().startswith(b"[") and b'"total_size"' in data and b'"blocks"' in data:
         return ""
     if document.kind(data) != "json":
-        return "it begins neither like a pickle nor like a JSON object" if data else "the file is empty"
+        return "it begins neither like a pickle nor like a JSON object"
     known = b'"device_traces"' in data or (b'"segments"' in data and b'"blocks"' in data)
     return "" if known else 'it has no "segments" with blocks'
 
@@ -64,6 +62,6 @@ def refuses_profile(data: bytes) -> str:
 def refuses_executorch_trace(data: bytes) -> str:
     """Return why bytes are not a memory trace of ExecuTorch's profiler; ``""`` if they are."""
     if document.kind(data) != "json":
-        return "it does not begin like a JSON object" if data else "the file is empty"
+        return "it does not begin like a JSON object"
     known = b'"traceEvents"' in data[:4096] and MEMORY_EVENTS.encode() in data
     return "" if known else f'it has no "traceEvents" of the category {MEMORY_EVENTS}'

@@ -60,8 +60,6 @@ class _Row(NamedTuple):
 
 def refuses(data: bytes) -> str:
     """Return why bytes are not a packing instance; ``""`` for a CSV whose first line names its columns."""
-    if not data:
-        return "the file is empty"
     if document.kind(data):
         return "it begins like a JSON object or a CBOR map"
     line = data.removeprefix(document.BYTE_ORDER_MARK).lstrip(b"\r\n").partition(b"\n")[0][:4096]

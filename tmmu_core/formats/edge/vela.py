@@ -43,7 +43,7 @@ def refuses(data: bytes) -> str:
     """Return why bytes are not an allocation log of Vela; ``""`` if they are."""
     if is_log(data) and b"Start Time" in data and b"Tensor Size" in data:
         return ""
-    return "it has no table of Vela with Start Time and Tensor Size" if data else "the file is empty"
+    return "it has no table of Vela with Start Time and Tensor Size"
 
 
 def read(data: bytes, name: str = "") -> PlainInstance:

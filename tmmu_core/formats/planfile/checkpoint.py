@@ -114,7 +114,7 @@ def checkpoint(plan: Plan, liveness: Liveness) -> bytes:
 def refuses(data: bytes) -> str:
     """Return why bytes are not a checkpoint (TMMU v2 §10); ``""`` if they are, or are a damaged one."""
     if document.kind(data) != "cbor":
-        return "it does not begin like a CBOR map" if data else "the file is empty"
+        return "it does not begin like a CBOR map"
     return schema_refusal(data, CHECKPOINT_SCHEMA, slice(-256, None))  # the schema is the last key of a checkpoint
 
 

@@ -110,7 +110,7 @@ def refuses(data: bytes) -> str:
         return ""
     if data.startswith(xla_program.HEADING.encode()) and any(b"\n" + each.encode() in data for each in _BOTH):
         return ""
-    return f"it begins neither with {ASSIGNMENT} nor with {LIVE_RANGE}" if data else "the file is empty"
+    return f"it begins neither with {ASSIGNMENT} nor with {LIVE_RANGE}"
 
 
 def read(data: bytes, name: str = "") -> PlainInstance:

@@ -36,7 +36,7 @@ def refuses(data: bytes) -> str:
     """Return why bytes are not a memory usage report; ``""`` if they are."""
     if data.lstrip()[: len(MARK)] == MARK:
         return ""
-    return f"it does not begin with {MARK.decode()}" if data else "the file is empty"
+    return f"it does not begin with {MARK.decode()}"
 
 
 def read(data: bytes, name: str = "") -> PlainInstance:

@@ -64,7 +64,7 @@ def no_document(data: bytes) -> str:
     """Return why bytes are not a document; ``""`` if they begin like a JSON object or a CBOR map."""
     if kind(data):
         return ""
-    return "it begins neither like a JSON object nor like a CBOR map" if data else "the file is empty"
+    return "it begins neither like a JSON object nor like a CBOR map"
 
 
 _CONTAINERS = bytes(range(0x80, 0xC0))
