@@ -131,6 +131,16 @@ def test_earlier_value_at_the_place_of_a_phi_is_another_storage() -> None:
     assert {buffer.id for buffer in dump(LOOP, LOOP_RANGE) if buffer.offset == 64} == {"early", "other", "late{0}"}
 
 
+def test_carried_value_keeps_its_address_while_the_body_uses_its_bytes() -> None:
+    """A conditional in a loop: XLA gives the bytes of ``goes_in`` to ``branch`` until the next state is written."""
+    other = " value: <8 branch @0> (size=32,offset=0): f32[8]{0}\n"
+    assignment = LOOP.replace(" value: <3 comes", f"{other} value: <3 comes")
+    found = xla_dump.read(f"{assignment}{LOOP_RANGE}    branch{{}}:4-4\n".encode()).problem
+    k = found.ids.index("start+goes_in{0}+comes_round+loop{0}")
+    assert found.gaps is not None
+    assert (found.birth[k], found.death[k], found.gaps[k]) == (0, 9, ((4, 5),))
+
+
 def test_value_at_two_places_is_rejected_by_name() -> None:
     with pytest.raises(UnreadableInput, match="'a' is assigned to two places"):
         dump(ASSIGNMENT.replace("<7 b @0>", "<7 a @0>"))

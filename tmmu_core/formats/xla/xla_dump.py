@@ -9,9 +9,9 @@
 The first two, concatenated in any order, are a plan. Allocations are separate buffers; they are placed one after the
 other by number. The allocation of a donated parameter holds temporaries and results after the parameter's last use.
 Constants and parameters that are not donated are live from the first instruction to the last. The carried values of a
-loop, and the results of conditional branches, are one buffer with several names, the last of which is marked ``(phi)``:
-they are one storage here. Allocations whose values have no live range belong to computations that an instruction calls
-(``thread-local``); they are omitted, and a note has their number.
+loop, and the results of branches, are one buffer with several names, the last of which is marked ``(phi)``: they are
+one storage here, with a gap while the loop's body uses its bytes. Allocations whose values have no live range belong to
+computations that an instruction calls (``thread-local``); they are omitted, and a note has their number.
 """
 
 import os
@@ -63,6 +63,8 @@ class Buffer:
     role: str
     takes_over: str = ""
     """The input buffer that this buffer reuses in place: the instruction that reads it last writes this buffer."""
+    gaps: tuple[tuple[int, int], ...] = ()
+    """Steps ``[first, end)`` in which the bytes hold other values."""
 
     @property
     def id(self) -> str:
@@ -128,6 +130,7 @@ def read(data: bytes, name: str = "") -> PlainInstance:
         alignment=np.ones(len(row_of), np.uint64),
         handoff_from=taken_over,
         roles=tuple([buffer.role for buffer in dump.buffers]),
+        gaps=tuple([buffer.gaps for buffer in dump.buffers]) if any(buffer.gaps for buffer in dump.buffers) else None,
     )
     packing = Packing(offset=offset.astype(np.uint64))
     return PlainInstance(file_name(name).removesuffix(".txt"), problem, packing, dump.notes, dump.made)
@@ -154,7 +157,7 @@ def read_dump(data: bytes, name: str = "") -> Dump:
             continue
         if len(allocation.values) > limits.ceiling(limits.ALLOCATION_VALUES):  # compares all pairs
             raise limits.past(limits.ALLOCATION_VALUES, f"allocation {allocation.number}", name)
-        rows += _without_overlaps(_merge_phis(own, allocation.phis))
+        rows += _with_gaps(_without_overlaps(_merge_phis(own, allocation.phis)), allocation.phis)
         base += allocation.size
     if not rows:
         raise UnreadableInput("no value of the dump's buffer assignment has a live range.", source=name, hint=HINT)
@@ -327,6 +330,30 @@ def _without_overlaps(rows: list[Buffer]) -> list[Buffer]:
         columns[:, len(separate)] = row.death, row.offset, row.end
         separate.append(row)
     return [row for row in separate if row is not None]
+
+
+def _with_gaps(rows: list[Buffer], phis: set[str]) -> list[Buffer]:
+    """Return the rows, with the rows of one value of a loop joined.
+
+    If the body uses the bytes of a carried value for other values before it writes the next state, the value has two
+    rows. Both are phis at one place with one index (``{2}`` of the tuple), and must stay at one address.
+    """
+    taken = {row.takes_over for row in rows}
+    latest: dict[tuple[int, int, str], Buffer] = {}
+    joined = []
+    for row in sorted(rows, key=lambda row: row.birth):
+        keys = [(row.offset, row.size, name.partition("{")[2]) for name in row.names if name in phis]
+        before = next((latest[key] for key in keys if key in latest), None)
+        if before is None or row.takes_over or not taken.isdisjoint((row.id, before.id)):
+            joined.append(row)
+        else:
+            before.gaps += ((before.death, row.birth),) if before.death < row.birth else ()
+            before.names.extend(row.names)
+            before.death = row.death
+            before.role = row.role if before.role == "activation" else before.role
+            row = before
+        latest.update(dict.fromkeys(keys, row))
+    return joined
 
 
 # --- folders -----------------------------------------------------------------------------------------------------
