@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from app.cli.console import SUCCESS, UsageError, print_lines, table, write_json
@@ -12,6 +13,7 @@ from app.cli.options import REQUIRED, AsJson, Branch, Planner, Source, StoreUrl,
 from app.cli.resolve import open_store, resolve_either, runs_of, show_warnings
 from app.texts import numbers
 from tmmu_core.base import strict
+from tmmu_core.plans.analysis.gate import changed_settings
 from tmmu_core.plans.making.request import PlanRequest
 
 if TYPE_CHECKING:
@@ -111,11 +113,14 @@ def _changes(store: Store, runs: Sequence[Run]) -> list[tuple[int, str]]:
     The first run of a series has the growth 0, and its settings are compared to the previous run of the branch.
     """
     latest: dict[tuple[str, ...], Run] = {}
+    plan_of = lru_cache(maxsize=8)(store.plan)  # a plan is compared with the plan before and the plan after
     found = []
     for run in runs:
         same = latest.get(run.series)
         last = same or latest.get((run.branch,))
-        differ = "; ".join(store.planned_differently(last, run)) if last else ""
+        differ = ""
+        if last is not None and last.content != run.content:
+            differ = "; ".join(changed_settings(plan_of(run.content), plan_of(last.content)))
         found.append((run.extent_bytes - same.extent_bytes if same else 0, differ))
         latest[run.series] = latest[run.branch,] = run
     return found
