@@ -199,6 +199,38 @@ def test_compiled_step_needs_less_than_eager_mode_and_gives_its_gradients(name: 
         torch.testing.assert_close(one, other)
 
 
+class Swish(torch.autograd.Function):
+    """Keeps its operand only, and computes the sigmoid again in the backward pass."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(x)
+        return x * x.sigmoid()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+        (x,) = ctx.saved_tensors
+        sigmoid = x.sigmoid()
+        return gradient * sigmoid * (1 + x * (1 - sigmoid))
+
+
+class TwoReaders(nn.Module):
+    """Two layers that normalize the same input, and an activation that is computed again for its gradient."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.first, self.second = nn.LayerNorm(64), nn.Linear(64, 64), nn.Linear(64, 64)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return Swish.apply(self.first(self.norm(x)) + self.second(self.norm(x))).mean()
+
+
+def test_equal_operators_run_once_if_the_first_result_is_live() -> None:
+    fit = tmmu.fit(TwoReaders().train(), "1GiB", example_inputs=torch.randn(512, 64))
+    operators = [node.instr for node in fit.graph.nodes]
+    assert (operators.count("native_layer_norm"), operators.count("sigmoid")) == (1, 2)
+
+
 def test_buffers_are_updated_once_per_step() -> None:
     module, x = step("convolutions with batch norm")
     run = fitted(module, x, 85).compile()

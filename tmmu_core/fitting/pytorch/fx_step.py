@@ -14,6 +14,7 @@ from torch.utils._pytree import tree_leaves
 
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.fitting.pytorch.fx_eager import eager_step
+from tmmu_core.fitting.pytorch.fx_equal_nodes import merge_equal_nodes
 from tmmu_core.fitting.pytorch.fx_executed import (
     Executed,
     generators_of,
@@ -84,6 +85,7 @@ class TorchStep:
         """
 
         def partition_fn(joint: Any, _inputs: Any, *, num_fwd_outputs: int, **_: Any) -> tuple[Any, Any]:
+            merge_equal_nodes(joint)
             values = [node.meta.get("val") for node in joint.graph.nodes if node.op == "placeholder"]
             mode = next((each.fake_mode for each in values if hasattr(each, "fake_mode")), nullcontext())
             executed = read_executed(joint, mode, self.name, self.call.input_names)
@@ -224,8 +226,9 @@ def traced(module: Any, call: Call, name: str, optimizer: Optimizer | None) -> T
     """Trace the training step of ``module``. Raises ``UnreadableInput`` if it cannot be traced."""
     trace = partial(exported, module, call, name, stand_in=_has_no_data(module, call))
     with torch.enable_grad(), trace() as (joint, mode, observed):
-        executed = read_executed(joint.graph_module, mode, name, call.input_names)
         code = joint.graph_module.code
+        merge_equal_nodes(joint.graph_module)
+        executed = read_executed(joint.graph_module, mode, name, call.input_names)
     if observed.changed and _code_of_next_step(trace, module.module, observed.changed) not in (code, None):
         raise reads_state(observed.changed, name)
     if executed.generators and _sets_generators(trace, executed.generators):

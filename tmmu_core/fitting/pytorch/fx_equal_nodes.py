@@ -1,0 +1,86 @@
+"""Merge operators of a joint graph that compute the same value."""
+
+import operator
+from collections.abc import Hashable
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_flatten, tree_leaves
+
+
+def merge_equal_nodes(joint: Any) -> None:
+    """Replace operators of ``joint``, an fx ``GraphModule``, by an earlier operator with the same operands.
+
+    An operator is replaced only if the earlier result is live when it runs, or if no remaining operator reads its
+    result. So no step needs more memory, and operators that the module computes again in the backward pass remain.
+    Results of the step keep their storages, and random operators remain.
+    """
+    nodes = list(joint.graph.nodes)
+    place = {node: k for k, node in enumerate(nodes)}
+    equal = _equal_nodes(nodes)
+    last_read: dict[int, int] = {}
+    """Storage → position of its last read by operators that remain."""
+    needed = set()
+    replaced: dict[Any, Any] = {}
+    for node in reversed(nodes):
+        earlier = equal.get(node, [])
+        source = next((each for each in earlier if _is_live(each, node, last_read, place[node])), None)
+        if earlier and node not in needed:
+            replaced[node] = earlier[0]
+        elif source is not None:
+            replaced[node] = source
+            needed.add(source)
+            for a, b in zip(_storages(source), _storages(node), strict=True):
+                last_read[a] = max(last_read.get(a, -1), last_read.get(b, -1))
+        else:
+            needed.update(node.all_input_nodes)
+            for storage in () if node.target is operator.getitem else map(_storages, node.all_input_nodes):
+                last_read.update({each: max(last_read.get(each, -1), place[node]) for each in storage})
+    for node in nodes:
+        if node in replaced:
+            replaced[node] = replaced.get(replaced[node], replaced[node])
+            node.replace_all_uses_with(replaced[node])
+            joint.graph.erase_node(node)
+    joint.recompile()
+
+
+def _equal_nodes(nodes: list[Any]) -> dict[Any, list[Any]]:
+    """Return for nodes the earlier nodes that compute the same value."""
+    held = {storage for node in nodes[-1].all_input_nodes for storage in _storages(node)}
+    first: dict[Hashable, list[Any]] = {}
+    known: dict[Any, Any] = {}
+    equal = {}
+    for node in nodes:
+        if _is_functional(node) and not held & {*_storages(node)}:
+            group = first.setdefault(_key(node, known), [])
+            if group:
+                equal[node], known[node] = group[:], group[0]
+            group.append(node)
+    return equal
+
+
+def _is_live(source: Any, node: Any, last_read: dict[int, int], position: int) -> bool:
+    """Return whether the results of ``source`` are live at ``position``, where those of the equal ``node`` begin."""
+    pairs = zip(_storages(source), _storages(node), strict=True)
+    return all(b not in last_read or last_read.get(a, -1) >= position for a, b in pairs)
+
+
+def _is_functional(node: Any) -> bool:
+    """Return whether the results of a node depend on its operands only."""
+    is_operator = isinstance(node.target, torch._ops.OpOverload) or node.target is operator.getitem
+    return node.op == "call_function" and is_operator and not node.is_impure()
+
+
+def _storages(node: Any) -> list[int]:
+    values = [each for each in tree_leaves(node.meta.get("val")) if isinstance(each, torch.Tensor)]
+    return [each.untyped_storage()._cdata for each in values]
+
+
+def _key(node: Any, known: dict[Any, Any]) -> Hashable:
+    """Return a key that is equal for equal nodes; numbers differ by type and by the sign of zero.
+
+    ``known`` maps nodes to the first equal node.
+    """
+    leaves, form = tree_flatten((node.args, dict(node.kwargs)))
+    nodes_first = (known.get(x, x) if isinstance(x, torch.fx.Node) else (type(x), repr(x)) for x in leaves)
+    return node.target, str(form), *nodes_first
