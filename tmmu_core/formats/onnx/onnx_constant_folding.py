@@ -14,7 +14,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
-from tmmu_core.formats.onnx.onnx_model import MEASURES, VIEWS, Known, copy_of, fixed_shape
+from tmmu_core.formats.onnx.onnx_model import MEASURES, VIEWS, Known, fixed_shape, with_nodes
 from tmmu_core.graph.operators import operator_of
 
 KEPT_ELEMENTS = 1024
@@ -54,9 +54,7 @@ def with_values(model: onnx.ModelProto, found: Known) -> onnx.ModelProto | None:
             nodes.append(node)
     if not folded:
         return None
-    smaller = copy_of(model)
-    del smaller.graph.node[:]
-    smaller.graph.node.extend(nodes)
+    smaller = with_nodes(model, nodes)
     smaller.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in folded.items())
     infos = [info for info in smaller.graph.value_info if info.name not in folded]
     del smaller.graph.value_info[:]

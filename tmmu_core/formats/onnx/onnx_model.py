@@ -7,6 +7,7 @@ nevertheless: a runtime that loads the model later would open it.
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from copy import deepcopy
 from graphlib import CycleError, TopologicalSorter
 from itertools import chain
 from typing import Any
@@ -52,10 +53,11 @@ def fixed_shape(known: Mapping[str, Found], value: str) -> tuple[int, ...] | Non
     return sizes if len(sizes) == len(shape) else None
 
 
-def copy_of(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return a copy of a model."""
-    copy = onnx.ModelProto()
-    copy.CopyFrom(model)
+def with_nodes(model: onnx.ModelProto, nodes: Iterable[onnx.NodeProto]) -> onnx.ModelProto:
+    """Return a copy of a model with other nodes."""
+    copy = deepcopy(model)
+    del copy.graph.node[:]
+    copy.graph.node.extend(nodes)
     return copy
 
 
@@ -63,7 +65,7 @@ def declaring(model: onnx.ModelProto, shapes: Mapping[str, Found]) -> onnx.Model
     """Return the model with these shapes declared; without shapes, the model itself."""
     if not shapes:
         return model
-    copy = copy_of(model)
+    copy = deepcopy(model)
     infos = {value.name: value for value in (*copy.graph.value_info, *copy.graph.output)}
     for name, (element, shape) in shapes.items():
         value = infos.get(name) or copy.graph.value_info.add(name=name)

@@ -14,7 +14,7 @@ import onnx
 from onnx import TensorProto, helper
 
 from tmmu_core.base.errors import InvalidIrShapes
-from tmmu_core.formats.onnx.onnx_model import Found, attribute_of, copy_of
+from tmmu_core.formats.onnx.onnx_model import Found, attribute_of, with_nodes
 from tmmu_core.formats.onnx.onnx_scopes import UNBOUNDED, Flat, Origin, branch, carried_of, is_scope
 from tmmu_core.graph.model import Dim
 
@@ -179,10 +179,7 @@ def without_dead_branches(flat: Flat, values: Values) -> Flat:
             if output:
                 nodes.append(helper.make_node("Identity", [result], [output], name=f"{origin.scope}/taken_{i}"))
                 origins.append(origin)
-    model = copy_of(flat.model)
-    del model.graph.node[:]
-    model.graph.node.extend(nodes)
-    return replace(flat, model=model, origins=tuple(origins))
+    return replace(flat, model=with_nodes(flat.model, nodes), origins=tuple(origins))
 
 
 # --- shapes that must agree ---------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from itertools import count
 from typing import Any, NamedTuple, NoReturn
@@ -24,7 +25,7 @@ import onnx
 from onnx import helper
 
 from tmmu_core.base.errors import UnreadableInput
-from tmmu_core.formats.onnx.onnx_model import SUBGRAPHS, attribute_of, bodies_of, copy_of, operator_name, unique_ids
+from tmmu_core.formats.onnx.onnx_model import SUBGRAPHS, attribute_of, bodies_of, operator_name, unique_ids, with_nodes
 
 SCOPE = "tmmu.scope"
 """Operator set of the nodes that open and close scopes. Their attributes are numbers of operands by kind."""
@@ -79,9 +80,7 @@ def flatten(model: onnx.ModelProto, source: str = "") -> Flat:
         return Flat(model, tuple(Origin("", k) for k in range(len(model.graph.node))))
     flattening = _Flattening(model, source)
     flattening.emit_graph(model.graph, "", ChainMap(), "graph")
-    flat = copy_of(model)
-    del flat.graph.node[:]
-    flat.graph.node.extend(flattening.nodes)
+    flat = with_nodes(model, flattening.nodes)
     flat.graph.initializer.extend(flattening.weights)
     flat.graph.value_info.extend(flattening.infos)
     flat.opset_import.append(helper.make_opsetid(SCOPE, 1))
@@ -118,8 +117,7 @@ class _Flattening:
             reads = [_known(names, name) for name in node.input]
             bodies = bodies_of(node)
             if not bodies and operator_name(node) not in SUBGRAPHS:
-                flat = onnx.NodeProto()
-                flat.CopyFrom(node)
+                flat = deepcopy(node)
                 flat.name = prefix + node.name if node.name else ""
                 flat.input[:] = reads
                 flat.output[:] = [self.define(name, scope, names) for name in node.output]
@@ -195,8 +193,7 @@ class _Flattening:
     def _body(self, body: onnx.GraphProto, scope: str, inner: Names) -> None:
         """Emit a body's weights, declarations and nodes."""
         for weight in body.initializer:
-            flat = onnx.TensorProto()
-            flat.CopyFrom(weight)
+            flat = deepcopy(weight)
             flat.name = self.define(weight.name, scope, inner)
             self.weights.append(flat)
         self.emit_graph(body, scope, inner, scope)
@@ -209,8 +206,7 @@ class _Flattening:
             tensor = value.type.tensor_type
             whole = tensor.HasField("shape") and all(dim.HasField("dim_value") for dim in tensor.shape.dim)
             if tensor.elem_type and whole and all(dim.dim_value >= 0 for dim in tensor.shape.dim):
-                flat = onnx.ValueInfoProto()
-                flat.CopyFrom(value)
+                flat = deepcopy(value)
                 flat.name = _known(inner, value.name)
                 self.infos.append(flat)
 

@@ -5,6 +5,7 @@ Shape inference is that of the onnx package. Where it stops because a shape is *
 """
 
 from collections.abc import Collection, Iterator, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field
 from itertools import combinations
 from math import prod
@@ -15,7 +16,7 @@ from onnx import TensorProto, shape_inference
 
 from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput
 from tmmu_core.formats.onnx.onnx_constant_folding import Array, with_values, written_values
-from tmmu_core.formats.onnx.onnx_model import Found, Known, copy_of, declaring, first_line, fixed_shape
+from tmmu_core.formats.onnx.onnx_model import Found, Known, declaring, first_line, fixed_shape
 from tmmu_core.formats.onnx.onnx_scope_shapes import scope_shapes
 from tmmu_core.formats.onnx.onnx_scopes import is_scope
 from tmmu_core.graph import dtypes
@@ -192,7 +193,7 @@ def _points(sizes: Sizes) -> list[dict[str, int]]:
 
 def bind(model: onnx.ModelProto, point: dict[str, int]) -> onnx.ModelProto:
     """Return the model with its named dimensions fixed; other names are cleared, to be inferred."""
-    bound = copy_of(model)
+    bound = deepcopy(model)
     for value_info in (*bound.graph.input, *bound.graph.value_info, *bound.graph.output):
         for dim in value_info.type.tensor_type.shape.dim:
             if dim.dim_param in point:
@@ -241,7 +242,7 @@ def _infer_with_declared(model: onnx.ModelProto, name: str) -> tuple[Known, onnx
     all other shapes. They are used only for sizes that inference leaves open.
     """
     written = {value for node in model.graph.node for value in node.output}
-    bare, declared = copy_of(model), declared_by(model)
+    bare, declared = deepcopy(model), declared_by(model)
     for value in (*bare.graph.value_info, *bare.graph.output):
         if value.name in written:
             value.type.tensor_type.ClearField("shape")

@@ -5,6 +5,7 @@ a file in the model's folder (external data), or computed from other constants w
 package.
 """
 
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -40,8 +41,7 @@ def constants(data: Any, graph: Graph, where: Path | None, name: str = "") -> Co
     check_places(model, name)
     stored: list[TensorProto] = []
     for proto in tensors_of(model):
-        stored.append(TensorProto())
-        stored[-1].CopyFrom(proto)
+        stored.append(deepcopy(proto))
         proto.doc_string = f"{TAG}{len(stored) - 1}"
     reading = _Reading(flattened(model, name).model, stored, graph, where, name)
     wanted = [t.id for t in graph.tensors if t.role in ("parameter", "constant") and t.view is None]
