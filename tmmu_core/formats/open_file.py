@@ -206,10 +206,10 @@ def read_at(graph: Graph, point: Mapping[str, int], data: bytes, name: str = "")
 
     Sizes that depend on an assumed dimension are then inferred at ``point``. Raises the errors of :func:`read_within`.
     """
-    given = {dim: Dim(size, size) for dim, size in point.items() if dim in graph.assumed and size >= 0}
-    if all(graph.dims[dim].min <= size.min <= graph.dims[dim].max for dim, size in given.items()):
+    sizes = {dim: Dim(size, size) for dim, size in point.items() if dim in graph.assumed and size >= 0}
+    if all(graph.dims[dim].min <= size.min <= graph.dims[dim].max for dim, size in sizes.items()):
         return graph
-    return read_within(data, given, name)
+    return read_within(data, sizes, name)
 
 
 def read_graph_file(path: str | Path) -> Graph:

@@ -264,24 +264,24 @@ class _Reading:
     def _problem(self, pool: int, apart: list[tuple[int, int]], fixed: list[int], terms: ReuseTerms) -> Problem:
         buffers, arena = self.problem.buffers, self.problem.pools[pool]
         lives = [buffer.lives for buffer in buffers]
-        here = [k for k, home in enumerate(self.home) if home == pool]
-        here.sort(key=lambda k: (lives[k][0][0], -buffers[k].size, self.ids[k].encode()))
+        rows = [k for k, home in enumerate(self.home) if home == pool]
+        rows.sort(key=lambda k: (lives[k][0][0], -buffers[k].size, self.ids[k].encode()))
         number = np.full(len(buffers), -1, np.int64)
-        number[here] = np.arange(len(here))
-        gaps = tuple([tuple([(a[1], b[0]) for a, b in pairwise(lives[k]) if a[1] < b[0]]) for k in here])
+        number[rows] = np.arange(len(rows))
+        gaps = tuple([tuple([(a[1], b[0]) for a, b in pairwise(lives[k]) if a[1] < b[0]]) for k in rows])
         pairs = [(int(number[a]), int(number[b])) for a, b in apart if number[a] >= 0]
         ranges = tuple(sorted([(r.begin, r.end) for r in arena.reserved_ranges if r.begin < r.end]))
         own = terms.renumbered(number)
         return Problem(
             arena=arena.name,
-            ids=tuple([self.ids[k] for k in here]),
-            birth=np.array([lives[k][0][0] for k in here], np.int64),
-            death=np.array([lives[k][-1][1] for k in here], np.int64),
-            size=np.array([buffers[k].size for k in here], np.uint64),
-            alignment=np.array([buffers[k].alignment for k in here], np.uint64),
+            ids=tuple([self.ids[k] for k in rows]),
+            birth=np.array([lives[k][0][0] for k in rows], np.int64),
+            death=np.array([lives[k][-1][1] for k in rows], np.int64),
+            size=np.array([buffers[k].size for k in rows], np.uint64),
+            alignment=np.array([buffers[k].alignment for k in rows], np.uint64),
             capacity=UNLIMITED if arena.capacity is None else min(arena.capacity, UNLIMITED),
             must_not_alias=np.array(pairs, np.int64) if pairs else None,
-            fixed=np.array([fixed[k] for k in here], np.int64) if any(fixed[k] >= 0 for k in here) else None,
+            fixed=np.array([fixed[k] for k in rows], np.int64) if any(fixed[k] >= 0 for k in rows) else None,
             gaps=gaps if any(gaps) else None,
             reuse=ReuseTerms(own.colocations, own.exclusions, own.penalties, ranges),
         )

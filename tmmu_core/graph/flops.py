@@ -174,8 +174,8 @@ def _convolution_backward(call: Call) -> int | None:
     """Inputs are the gradient, x and the weights. Each requested gradient costs a forward pass; the bias's, a sum."""
     gradient, x, w = call.inputs[:3]
     forward = _convolution(Call((x, w), (gradient,)))
-    bias = prod(gradient) if any(len(made) == 1 for made in call.outputs) else 0
-    return None if forward is None else forward * sum(len(made) == len(w) for made in call.outputs) + bias
+    bias = prod(gradient) if any(len(shape) == 1 for shape in call.outputs) else 0
+    return None if forward is None else forward * sum(len(shape) == len(w) for shape in call.outputs) + bias
 
 
 def _quantised_convolution(call: Call) -> int | None:

@@ -206,7 +206,7 @@ source_file="/home/someone/gpt/it's \\"model\\".py" source_line=7}}, backend_con
 
 
 def test_value_has_its_module_line_operator_and_phase() -> None:
-    made = read_dump((ASSIGNMENT + LIVE_RANGE + PROGRAM).encode()).made
+    made = read_dump((ASSIGNMENT + LIVE_RANGE + PROGRAM).encode()).origins
     # A fusion has the origin of its root.
     assert made["a"] == StorageOrigin(Origin(("GPT", "h_0", "mlp"), "gpt/model.py:12"), "tanh", "forward")
     assert made["w"] == StorageOrigin(Origin(("h_0",)))

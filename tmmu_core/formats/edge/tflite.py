@@ -312,12 +312,12 @@ class Reading:
     def _variable(self, use: Use, k: int, operator: Operator) -> str:
         """Return the id of the variable that an operator reads or assigns; enlarge it to the operator's value."""
         side, at = VARIABLE_VALUE[operator.instr]
-        handle, held = operator.inputs[0], getattr(operator, side)[at]
-        if ABSENT in (handle, held):
+        handle, number = operator.inputs[0], getattr(operator, side)[at]
+        if ABSENT in (handle, number):
             what = f"operator {k} ({operator.instr}) has no variable handle or no value."
             raise self.file.damaged(what, use.subgraph.number)
         name = use.variable_of.setdefault(handle, self._id(use, handle))
-        value, known = use.subgraph.tensors[held], self.variables.get(name)
+        value, known = use.subgraph.tensors[number], self.variables.get(name)
         if known is None or nbytes(known) < nbytes(value):
             own = known.id if known else _unused(f"variable {name}", self.taken)
             self.variables[name] = Tensor(own, value.shape, value.dtype, "buffer")

@@ -188,9 +188,9 @@ def inlined(model: onnx.ModelProto, name: str) -> onnx.ModelProto:
         what = f"the model's local functions cannot be inlined: {first_line(error)}"
         raise UnreadableInput(what, source=name, hint="Export the model without functions.") from error
     called = {_key(node) for node in _nodes(flat.graph)}
-    kept = next((function for function in flat.functions if _key(function) in called), None)
-    if kept is not None:  # the inliner cannot convert it; as one node, it would hide the memory of its body
-        what = f'the local function "{kept.domain}::{kept.name}" needs other versions of operator sets than the model.'
+    uninlined = next((function for function in flat.functions if _key(function) in called), None)
+    if uninlined is not None:  # the inliner cannot convert it; as one node, it would hide the memory of its body
+        what = f'the local function "{uninlined.domain}::{uninlined.name}" needs other versions of operator sets.'
         raise UnreadableInput(what, source=name, hint="Export the model with one version of each operator set.")
     return flat
 

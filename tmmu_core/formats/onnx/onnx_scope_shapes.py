@@ -167,7 +167,7 @@ def without_dead_branches(flat: Flat, values: Values) -> Flat:
     nodes: list[onnx.NodeProto] = []
     origins: list[Origin] = []
     for k, (node, origin) in enumerate(zip(flat.model.graph.node, flat.origins, strict=True)):
-        if not dead.isdisjoint(origin.inside):
+        if not dead.isdisjoint(origin.branches):
             continue
         if k not in taken:
             nodes.append(node)

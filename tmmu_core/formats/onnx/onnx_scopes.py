@@ -44,7 +44,7 @@ class Origin:
     """``""`` for the model's own graph."""
     position: int
     """Position in the graph of the scope."""
-    inside: tuple[str, ...] = ()
+    branches: tuple[str, ...] = ()
     """The enclosing branches, outermost first, as named by :func:`branch`."""
 
 
@@ -104,8 +104,8 @@ class _Flattening:
         self.origins: list[Origin] = []
         self.weights: list[onnx.TensorProto] = []
         self.infos: list[onnx.ValueInfoProto] = []
-        self.inside: tuple[str, ...] = ()
-        self.branches = count()
+        self.enclosing: tuple[str, ...] = ()
+        self.branch_numbers = count()
 
     def emit_graph(self, graph: onnx.GraphProto, scope: str, names: Names, place: str) -> None:
         """Emit the nodes of one graph; their outputs are added to ``names``."""
@@ -132,13 +132,13 @@ class _Flattening:
 
     def _if(self, node: onnx.NodeProto, reads: list[str], names: Names, at: Origin) -> _Closing:
         results: list[str] = []
-        number, around = next(self.branches), self.inside
+        number, around = next(self.branch_numbers), self.enclosing
         for taken, word in ((True, "then"), (False, "else")):
             body, inner = attribute_of(node, f"{word}_branch"), names.new_child()
-            self.inside = (*around, branch(number, taken))
+            self.enclosing = (*around, branch(number, taken))
             self._body(body, f"{at.scope}/{word}", inner)
             results += [_known(inner, value.name) for value in body.output]
-        self.inside = around
+        self.enclosing = around
         return _Closing(at, [reads[0], *results], [], {"number": number})
 
     def _loop(self, node: onnx.NodeProto, reads: list[str], names: Names, at: Origin) -> _Closing:
@@ -256,7 +256,7 @@ class _Flattening:
 
     def _emit(self, node: onnx.NodeProto, scope: str, position: int) -> None:
         self.nodes.append(node)
-        self.origins.append(Origin(scope, position, self.inside))
+        self.origins.append(Origin(scope, position, self.enclosing))
 
     def _emit_scope(self, operator: str, at: Origin, reads: list[str], writes: list[str], **counts: Any) -> None:
         name = f"{at.scope}/{operator.partition('.')[2]}"

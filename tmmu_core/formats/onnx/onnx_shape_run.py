@@ -120,8 +120,8 @@ def measure(data: bytes, flat: Flat, points: list[dict[str, int]]) -> Run:
 def _branches_taken(flat: Flat, ran: set[str]) -> Iterator[tuple[str, bool]]:
     """Yield ``(condition, branch that ran)`` of each If with two branches that have nodes, of which only one ran."""
     placed = list(zip(flat.model.graph.node, flat.origins, strict=True))
-    present = {name for _, origin in placed for name in origin.inside}
-    executed = {name for node, origin in placed for name in origin.inside if ran.intersection(node.output)}
+    present = {name for _, origin in placed for name in origin.branches}
+    executed = {name for node, origin in placed for name in origin.branches if ran.intersection(node.output)}
     for node, _ in placed:
         if is_scope(node, "If.close"):
             number = next(int(a.i) for a in node.attribute if a.name == "number")

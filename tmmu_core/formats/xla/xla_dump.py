@@ -83,7 +83,7 @@ class Dump:
 
     buffers: tuple[Buffer, ...]
     notes: tuple[str, ...]
-    made: Mapping[str, StorageOrigin] = field(default_factory=dict)
+    origins: Mapping[str, StorageOrigin] = field(default_factory=dict)
     """Buffer id → origin, if the program's text contains it."""
 
 
@@ -133,7 +133,7 @@ def read(data: bytes, name: str = "") -> PlainInstance:
         gaps=tuple([buffer.gaps for buffer in dump.buffers]) if any(buffer.gaps for buffer in dump.buffers) else None,
     )
     packing = Packing(offset=offset.astype(np.uint64))
-    return PlainInstance(file_name(name).removesuffix(".txt"), problem, packing, dump.notes, dump.made)
+    return PlainInstance(file_name(name).removesuffix(".txt"), problem, packing, dump.notes, dump.origins)
 
 
 def read_dump(data: bytes, name: str = "") -> Dump:

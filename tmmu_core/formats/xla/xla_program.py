@@ -63,9 +63,9 @@ def origins_of(lines: Iterable[str]) -> dict[str, StorageOrigin]:
             name = instruction[2]
             if instruction[1]:
                 roots[computation] = name
-            made = _made(line[instruction.end() :].partition(", metadata={")[2][:LONGEST], tables)
-            if made is not None:
-                found[name] = made
+            origin = _origin_in(line[instruction.end() :].partition(", metadata={")[2][:LONGEST], tables)
+            if origin is not None:
+                found[name] = origin
             elif (called := _CALLS.search(line, instruction.end())) is not None:
                 calls[name] = called[1]
     for name in calls:
@@ -78,7 +78,7 @@ def origins_of(lines: Iterable[str]) -> dict[str, StorageOrigin]:
     return found
 
 
-def _made(metadata: str, tables: dict[str, dict[int, str]]) -> StorageOrigin | None:
+def _origin_in(metadata: str, tables: dict[str, dict[int, str]]) -> StorageOrigin | None:
     text_of = {key: _ESCAPED.sub(r"\1", text) for key, text in _TEXT.findall(metadata)}
     numbers = {key: int(digits) for key, digits in _NUMBER.findall(metadata)}
     file, line = text_of.get("source_file", ""), numbers.get("source_line", 0)

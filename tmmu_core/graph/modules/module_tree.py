@@ -99,18 +99,18 @@ def tree_of(index: GraphIndex, modules: Modules, order: Iterable[int]) -> Tree:
     wanted = [
         ((phase,) if several else ()) + levelled[k] for k, phase in zip(modules.of_node.tolist(), phases, strict=True)
     ]
-    kept = _useful_levels(wanted)
+    levels = _useful_levels(wanted)
     sequence = [node for node in order if node >= 0]
-    of_node = _split_into_ranges([_innermost(path, kept) for path in wanted], sequence)
-    kept |= {path[:depth] for path in set(of_node) for depth in range(len(path) + 1) if _is_range(path[:depth])}
+    of_node = _split_into_ranges([_innermost(path, levels) for path in wanted], sequence)
+    levels |= {path[:depth] for path in set(of_node) for depth in range(len(path) + 1) if _is_range(path[:depth])}
     members: Counter[Path] = Counter({(): 0})
     for path in of_node:
         for depth in range(len(path) + 1):
-            if path[:depth] in kept:
+            if path[:depth] in levels:
                 members[path[:depth]] += 1
     paths = tuple(sorted(members, key=len))  # paths of one length are in the order of their first nodes
     number = {path: k for k, path in enumerate(paths)}
-    parent = [number[_innermost(path[:-1], kept)] for path in paths]
+    parent = [number[_innermost(path[:-1], levels)] for path in paths]
     return Tree(
         paths,
         np.array(parent, np.int64),
@@ -172,16 +172,16 @@ def _useful_levels(wanted: Iterable[Path]) -> set[Path]:
     for path, times in Counter(wanted).items():
         for depth in range(len(path) + 1):
             members[path[:depth]] += times
-    kept: set[Path] = {()}
+    useful: set[Path] = {()}
     for path in sorted(members, key=len):
-        if 1 < members[path] < members[_innermost(path[:-1], kept)]:
-            kept.add(path)
-    return kept
+        if 1 < members[path] < members[_innermost(path[:-1], useful)]:
+            useful.add(path)
+    return useful
 
 
-def _innermost(path: Path, kept: set[Path]) -> Path:
-    """Return the longest prefix of ``path`` in ``kept``."""
-    return next((path[:depth] for depth in range(len(path), 0, -1) if path[:depth] in kept), ())
+def _innermost(path: Path, levels: set[Path]) -> Path:
+    """Return the longest prefix of ``path`` in ``levels``."""
+    return next((path[:depth] for depth in range(len(path), 0, -1) if path[:depth] in levels), ())
 
 
 def _blocks(paths: Sequence[Path], parent: Sequence[int], families: Collection[tuple[Path, str]], several: bool) -> I64:

@@ -79,8 +79,8 @@ def _head(path: Path) -> tuple[dict[str, _Entry], int]:
 def parts(graph: Graph, values: Constants) -> Iterator[bytes]:
     """Yield the parts of the sidecar of ``graph``, in the order of the tensors; tensors without bytes are omitted."""
     head, at = {}, 0
-    kept = [tensor for tensor in graph.tensors if tensor.id in values]
-    for tensor in kept:
+    stored = [tensor for tensor in graph.tensors if tensor.id in values]
+    for tensor in stored:
         shape = [graph.dims[dim].max if isinstance(dim, str) else dim for dim in tensor.shape]
         size = dtypes.tensor_bytes(shape, tensor.dtype)
         word = DTYPES.get(tensor.dtype)
@@ -89,5 +89,5 @@ def parts(graph: Graph, values: Constants) -> Iterator[bytes]:
     lead = msgspec.json.encode(head)
     lead += b" " * (-len(lead) % 8)
     yield len(lead).to_bytes(8, "little") + lead
-    for tensor in kept:
+    for tensor in stored:
         yield from values.chunks(tensor.id)

@@ -121,10 +121,10 @@ class Flow:
         counts = {"branch": (2, 2), "loop": (2, 2), "map": (2, 1), "scan": (3, 1)}
         if self.kind != "call" and (len(groups), len(inputs)) != counts[self.kind]:
             return False
-        given = sum(map(len, groups[1:] if self.kind == "branch" else groups))
+        arguments = sum(map(len, groups[1:] if self.kind == "branch" else groups))
         expected = [1, results] if self.kind == "loop" else [results] * len(inputs)
         states = {"loop": len(groups[0]) == results, "scan": len(groups[0]) <= results} if groups else {}
-        return list(inputs) == [given] * len(inputs) and list(outputs) == expected and states.get(self.kind, True)
+        return list(inputs) == [arguments] * len(inputs) and list(outputs) == expected and states.get(self.kind, True)
 
     def flatten(
         self, host: scopes.Host, site: scopes.Site, groups: Sequence[Sequence[str]], bodies: list[scopes.Flatten]
