@@ -7,7 +7,7 @@ from app.cli.console import print_lines, table
 from app.texts import certificate_text, numbers, totals_text
 from tmmu_core.formats.pytorch.snapshot.rank_table import RankSummary, first_difference
 from tmmu_core.plans.analysis.explain_peak import explain_peak
-from tmmu_core.plans.analysis.peak_lines import Change, by_category, changes_at_peak
+from tmmu_core.plans.analysis.peak_lines import LineChange, by_category, changes_at_peak
 from tmmu_core.plans.analysis.plan_notes import unplanned_parts
 from tmmu_core.plans.figures.live_bytes import peak_step_of
 from tmmu_core.plans.figures.metrics import totals
@@ -65,7 +65,7 @@ def print_live_lines(plan: Plan) -> None:
     step, most = totals(plan).peak_step, totals(plan).peak_live_bytes
     live = changes_at_peak(plan, plan)
 
-    def cells(one: Change) -> list[str]:
+    def cells(one: LineChange) -> list[str]:
         share = numbers.percent(one.after_bytes, most)
         return [numbers.full_bytes(one.after_bytes), share, numbers.count(one.after_count)]
 
@@ -76,11 +76,11 @@ def print_live_lines(plan: Plan) -> None:
     print_lines(numbers.of(min(MOST_LINES, len(live)), len(live), "line"))
 
 
-def print_line_changes(lines: Sequence[Change], limit: int = MOST_LINES) -> None:
+def print_line_changes(lines: Sequence[LineChange], limit: int = MOST_LINES) -> None:
     """Print the changes between the peaks of two snapshots, by category and by line of code."""
     changed = [one for one in lines if one.growth_bytes or one.before_count != one.after_count]
 
-    def cells(one: Change) -> list[str]:
+    def cells(one: LineChange) -> list[str]:
         sides = (numbers.full_bytes(size) for size in (one.before_bytes, one.after_bytes))
         ends = "new" if not one.before_count else "gone" if not one.after_count else ""
         counts = ends or numbers.change(f"{one.before_count:,}", f"{one.after_count:,}")
@@ -94,9 +94,9 @@ def print_line_changes(lines: Sequence[Change], limit: int = MOST_LINES) -> None
 
 def _two_tables(
     titles: tuple[str, str],
-    found: tuple[Sequence[Change], Sequence[Change]],
+    found: tuple[Sequence[LineChange], Sequence[LineChange]],
     columns: Sequence[str],
-    cells: Callable[[Change], list[str]],
+    cells: Callable[[LineChange], list[str]],
 ) -> None:
     """Print a table of the categories ``found[0]``, and a table of the lines of code ``found[1]``."""
     for heads, rows in (((titles[0],), found[0]), ((titles[1], "category"), found[1])):

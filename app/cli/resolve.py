@@ -27,7 +27,7 @@ from tmmu_core.plans.analysis.plan_notes import plan_warnings, reuse_warnings
 from tmmu_core.plans.making.engine import Solution
 from tmmu_core.plans.making.make import Better, PlanningResult, make_plan
 from tmmu_core.plans.making.request import PlanRequest
-from tmmu_core.plans.making.request_options import OPTION_SPECS, idle_for_instance, written
+from tmmu_core.plans.making.request_options import OPTION_SPECS, first_graph_option, option_texts
 from tmmu_core.plans.model import Plan
 from tmmu_core.store.run_label import PREFIX, Run
 
@@ -179,7 +179,7 @@ def resolve_opened(
         if not plans_too:
             hint = "Check it with tmmu verify, show it with tmmu report or tmmu explore. To plan again, pass its graph."
             raise UsageError(f"{name} contains a finished plan.", hint)
-        if idle := _idle_options(request):
+        if idle := _planning_options(request):
             what = f"{name} contains a finished plan; {', '.join(idle)} has no effect on it."
             raise UsageError(what, f"Remove {' and '.join(idle)}; to plan again, pass the graph to tmmu plan.")
         plan, trace = (opened.plan, opened) if isinstance(opened, Trace) else (opened, None)
@@ -202,7 +202,7 @@ def _verified(found: Resolved, graph: Graph | None = None, **settings: Any) -> R
 
 def refuse_graph_options(instance: PlainInstance, request: PlanRequest) -> None:
     """Raise :class:`UsageError` if the request has options that apply only to graphs."""
-    if (option := idle_for_instance(request)) is not None:
+    if (option := first_graph_option(request)) is not None:
         raise UsageError(f"{instance.name} is an instance without a graph: it has no {option}.", "Remove the option.")
 
 
@@ -211,7 +211,7 @@ def resolve_either(name: str, request: PlanRequest) -> Resolved:
     opened = open_any(name, request.dims)
     if not isinstance(opened, Plan | Trace):
         return resolve_opened(opened, name, request)
-    return replace(resolve_opened(opened, name, PlanRequest()), ignored=_idle_options(request))
+    return replace(resolve_opened(opened, name, PlanRequest()), ignored=_planning_options(request))
 
 
 def warnings_of(*sides: Resolved | None) -> list[str]:
@@ -246,9 +246,9 @@ def print_findings(found: Resolved) -> None:
         print_lines(*(f"  {finding.rule}: {finding.message}" for finding in found.findings[:FIRST_FINDINGS]))
 
 
-def _idle_options(request: PlanRequest) -> tuple[str, ...]:
+def _planning_options(request: PlanRequest) -> tuple[str, ...]:
     """Return the planning options on the command line. They have no effect on a finished plan."""
-    return tuple([OPTION_SPECS[field].option for field in written(request)])
+    return tuple([OPTION_SPECS[field].option for field in option_texts(request)])
 
 
 class _Bars:

@@ -10,7 +10,7 @@ from app.session.planning import Shown, requested
 from tmmu_core.base.escaping import visible
 from tmmu_core.planners.problem import GIVEN, UNLIMITED
 from tmmu_core.plans.making.request import PlanRequest
-from tmmu_core.plans.making.request_options import OPTION_SPECS, capacity_texts, option_pairs, written
+from tmmu_core.plans.making.request_options import OPTION_SPECS, capacity_texts, option_pairs, option_texts
 from tmmu_core.plans.model import Plan
 
 FILES = {"arenas": "arenas.json", "order": "order.json", "shard_spec": "shards.json"}
@@ -24,7 +24,7 @@ def command(shown: Shown) -> str:
         return _line(["tmmu", "verify", file])
     parts = ["tmmu", "plan", file]
     request = _command_request(shown)
-    for name, text in written(request).items():
+    for name, text in option_texts(request).items():
         spec = OPTION_SPECS[name]
         if name == "options":
             for key, value in request.options.items():
@@ -66,7 +66,7 @@ def files(shown: Shown) -> dict[str, bytes]:
     return {
         file: json.dumps(getattr(request, name), indent=2).encode() + b"\n"
         for name, file in FILES.items()
-        if name in written(request)
+        if name in option_texts(request)
     }
 
 

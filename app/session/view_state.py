@@ -13,7 +13,7 @@ from tmmu_core.base import strict
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.graph.model import MODES, PRESETS
 from tmmu_core.plans.making.request import PlanRequest
-from tmmu_core.plans.making.request_options import OPTION_SPECS, contradiction, key_of, written
+from tmmu_core.plans.making.request_options import OPTION_SPECS, cache_key, contradiction, option_texts
 
 FIRST_SAMPLE = "sample:resnet50"
 VIEWS = ("lifetimes", "slots", "map")
@@ -99,7 +99,7 @@ class Choice(PlanRequest):
     @property
     def problem(self) -> tuple[Any, ...]:
         """A key of the fields that determine the plan: the file and the request."""
-        return (self.source, *key_of(self.request))
+        return (self.source, *cache_key(self.request))
 
 
 LANDING = Choice(capacities={"activations": 8 << 20}, colour="operator")
@@ -125,7 +125,7 @@ _ALLOWED: dict[str, tuple[str, ...]] = {
 
 def to_query(choice: Choice) -> dict[str, str]:
     """Return the query of a link: the graph, and each field that differs from its default."""
-    query = {"graph": choice.source} | {NAMES.get(name, name): text for name, text in written(choice).items()}
+    query = {"graph": choice.source} | {NAMES.get(name, name): text for name, text in option_texts(choice).items()}
     for field in _VIEWED:
         value = getattr(choice, field.name)
         if value != field.default:

@@ -27,7 +27,7 @@ from tmmu_core.planners.problem import GIVEN, PlainInstance, Progress
 from tmmu_core.plans.analysis.gate import ALL, GROWTH, Limit, Measure
 from tmmu_core.plans.making.make import PlanningResult, make_plan
 from tmmu_core.plans.making.request import ANY_ARENA, PlanRequest
-from tmmu_core.plans.making.request_options import OPTION_SPECS, contradiction, idle_for_instance
+from tmmu_core.plans.making.request_options import OPTION_SPECS, contradiction, first_graph_option
 from tmmu_core.plans.model import Plan
 
 Source: TypeAlias = str | os.PathLike[str] | bytes | Mapping[str, Any] | Graph | PlainInstance | Plan | Trace | Any
@@ -101,7 +101,7 @@ def made_of(found: Opened, request: PlanRequest, progress: Progress | None = Non
     """
     if isinstance(found, Plan | Trace):
         raise UnreadableInput("the source already is a plan.", hint="Read it with tmmu.read.")
-    idle = idle_for_instance(request) if isinstance(found, PlainInstance) else None
+    idle = first_graph_option(request) if isinstance(found, PlainInstance) else None
     if idle is not None:
         raise UnreadableInput(f"it is an instance without a graph: it has no {idle}.", hint=f"Omit the {idle}.")
     made = make_plan(found, request, progress)

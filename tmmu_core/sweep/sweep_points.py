@@ -11,7 +11,7 @@ import msgspec
 
 from tmmu_core import SPEC_VERSION, __version__
 from tmmu_core.plans.making.request import PlanRequest
-from tmmu_core.plans.making.request_options import written
+from tmmu_core.plans.making.request_options import option_texts
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +45,7 @@ class Point:
 
     def key(self, sources: Sequence[Source]) -> str:
         """Return a digest of everything that the rows of the point depend on."""
-        row: list[Any] = [SPEC_VERSION, __version__, sources[self.source].digest, written(self.request)]
+        row: list[Any] = [SPEC_VERSION, __version__, sources[self.source].digest, option_texts(self.request)]
         row += [self.ranks, None if self.fits is None else sorted(self.fits.items()), dict(self.head)]
         return hashlib.sha256(msgspec.json.encode(row)).hexdigest()
 

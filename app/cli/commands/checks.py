@@ -98,29 +98,29 @@ def resolve_with_graph(name: str, graph: str | None, request: PlanRequest) -> tu
     if request.shard_spec is not None:
         cut_from = ir_hash(against)
         of_rank = request.but(rank=plan.rank, world_size=plan.world_size)
-        against = plan_rank(against, _as_planned(of_rank, plan, against)).graph
+        against = plan_rank(against, _with_settings_of(of_rank, plan, against)).graph
     return resolve_opened(opened, name, other_options, graph=against, cut_from=cut_from, **settings), against
 
 
-def _as_planned(request: PlanRequest, plan: Plan, graph: Graph) -> PlanRequest:
+def _with_settings_of(request: PlanRequest, plan: Plan, graph: Graph) -> PlanRequest:
     """Return the request with mode, preset and order of a plan. Nodes that the planner inserted are left out."""
     node_ids = {node.node_id for node in graph.nodes}
     order = tuple(node for node in plan.execution_order if node in node_ids)
     return request.but(mode=plan.mode, preset=plan.preset, order=order)
 
 
-def solved_like(found: Resolved, graph: Graph, request: PlanRequest) -> Solution:
+def solution_of_plan(found: Resolved, graph: Graph, request: PlanRequest) -> Solution:
     """Return the solution of a plan; for a finished plan, plan ``graph`` with the same mode, preset and order."""
     if found.solution is not None:
         return found.solution
-    same_settings = _as_planned(PlanRequest(token=found.plan.replay_token, dims=request.dims), found.plan, graph)
+    same_settings = _with_settings_of(PlanRequest(token=found.plan.replay_token, dims=request.dims), found.plan, graph)
     solution = resolve_opened(graph, found.name, same_settings).solution
     assert solution is not None
     return solution
 
 
 def report_findings(findings: Sequence[Finding], headlines: Sequence[str], as_json: bool, **more: Any) -> int:
-    """Print headlines, findings and warnings; return the exit code: 1 if a finding is an error."""
+    """Print headlines, findings and warnings, and return the exit code: 1 if a finding is an error, else 0."""
     has_error = any(finding.severity == "error" for finding in findings)
     exit_code = FINDING if has_error else SUCCESS
     if as_json:

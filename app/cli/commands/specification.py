@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from app.cli.commands.checks import AgainstGraph, resolve_with_graph, solved_like
+from app.cli.commands.checks import AgainstGraph, resolve_with_graph, solution_of_plan
 from app.cli.commands.plan import write_plan
 from app.cli.console import (
     STREAM,
@@ -66,7 +66,7 @@ def checkpoint_command(
         what = f"{graph} does not name the producers of tensors."
         raise UsageError(what, "Pass the graph, or the graph of the plan with --graph.")
     plan = found.valid_plan("checkpoint")
-    solved = solved_like(found, against, request)
+    solved = solution_of_plan(found, against, request)
     if found.plan.ir_hash != (found.cut_from or solved.plan.ir_hash):
         what = f"{graph} is not a plan of {of}: the ir_hash differs."
         raise UsageError(what, "Pass the graph of the plan.")

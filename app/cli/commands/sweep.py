@@ -72,10 +72,10 @@ def sweep_command(
     if wanted.scheduler is not None and wanted.workers is not None:
         raise UsageError("--workers and --scheduler exclude each other.", "A scheduler has its own workers.")
     axes = Axes(
-        modes=_words(wanted.modes, MODES) or (None,),
-        presets=_words(wanted.presets, PRESETS) or (None,),
+        modes=_names(wanted.modes, MODES) or (None,),
+        presets=_names(wanted.presets, PRESETS) or (None,),
         alignments=_alignments(wanted.alignments) if wanted.alignments else (None,),
-        planners=_words(wanted.planners, tuple(PLANNERS)) or ("slots", "naive"),
+        planners=_names(wanted.planners, tuple(PLANNERS)) or ("slots", "naive"),
         shards=tuple(map(_shard, _commas(wanted.shards))) if wanted.shards else None,
         fits=tuple({ANY_ARENA: read_bytes_option("--capacities", n)} for n in _commas(wanted.fits)) or None,
         ranks=wanted.ranks,
@@ -90,7 +90,7 @@ def sweep_command(
                 raise
             sizes.append((None,))  # the rows of one of several files contain its error
             continue
-        _check(opened, source.name, request, axes)
+        _refuse_invalid_options(opened, source.name, request, axes)
         sizes.append(_sizes(wanted.over, opened, source.name) if wanted.over else (None,))
     points = points_of(request, axes, sizes, [source.name for source in sources] if len(sources) > 1 else [""])
     rows, name = _run_points(sources, points, wanted, store)
@@ -108,7 +108,7 @@ def sweep_command(
     return SUCCESS if any(row["error"] is None for row in rows) else BAD_INPUT
 
 
-def _check(opened: Opened, name: str, request: PlanRequest, axes: Axes) -> None:
+def _refuse_invalid_options(opened: Opened, name: str, request: PlanRequest, axes: Axes) -> None:
     """Raise :class:`UsageError` if the options are invalid for every row of this file."""
     if not isinstance(opened, Graph | PlainInstance):
         raise UsageError(f"{name} contains a finished plan.", "Pass a graph or an instance.")
@@ -217,7 +217,7 @@ def _commas(text: str | None) -> tuple[str, ...]:
     return tuple(word.strip() for word in (text or "").split(",") if word.strip())
 
 
-def _words(text: str | None, known: tuple[str, ...]) -> tuple[str | None, ...]:
+def _names(text: str | None, known: tuple[str, ...]) -> tuple[str | None, ...]:
     if text is None:
         return ()
     return known if text.strip() == "all" else _commas(escaped_surrogates(text))

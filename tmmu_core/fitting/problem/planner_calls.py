@@ -22,7 +22,7 @@ from tmmu_core.plans.making.engine import Solution, solve
 from tmmu_core.plans.making.make import make_plan
 from tmmu_core.plans.making.plan_rows import arena_problems, merge_packings
 from tmmu_core.plans.making.request import DEFAULT_PLANNER, PlanRequest, arena_config
-from tmmu_core.plans.making.request_options import OPTION_SPECS, written
+from tmmu_core.plans.making.request_options import OPTION_SPECS, option_texts
 from tmmu_core.plans.model import Plan
 
 
@@ -120,7 +120,7 @@ def initial_candidate(graph: Graph, request: PlanRequest, progress: Progress | N
 
 def _warnings(request: PlanRequest) -> Iterator[str]:
     """Yield a warning for each group of options without effect on a fit."""
-    given = written(request)
+    given = option_texts(request)
     options = [OPTION_SPECS[name].option for name in ("budget", "token", "seed", "addressing") if name in given]
     if options:
         yield f"{', '.join(options)}: no effect on fit."

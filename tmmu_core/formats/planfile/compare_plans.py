@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from tmmu_core.formats.planfile.plan_document import tensors_hash
 from tmmu_core.formats.planfile.trace import METRIC_SCHEMA, TRACE_SCHEMA, Trace
-from tmmu_core.plans.analysis.peak_lines import Change, changes_at_peak
+from tmmu_core.plans.analysis.peak_lines import LineChange, changes_at_peak
 from tmmu_core.plans.figures.live_bytes import exact_sum
 from tmmu_core.plans.figures.metrics import written_metrics
 from tmmu_core.plans.model import ArenaSummary, Plan, TensorRow
@@ -184,7 +184,7 @@ class Comparison:
         return result
 
     @cached_property
-    def lines(self) -> tuple[Change, ...]:
+    def lines(self) -> tuple[LineChange, ...]:
         """Changes between the peaks of two snapshots by line and category; empty for plans of one problem."""
         another = self.complete and self.left.ir_hash != self.right.ir_hash
         return changes_at_peak(self.left, self.right) if another else ()

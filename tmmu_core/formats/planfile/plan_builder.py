@@ -134,7 +134,7 @@ def build(head: HeadDocument, rows: Sequence[TensorRow], source: str = "") -> Pl
     if any(arena.storages is None for arena in head.arenas.values()):
         counts = np.bincount(plan.arena[np.unique(plan.storage, return_index=True)[1]], minlength=len(arenas))
         plan = replace(plan, arenas=tuple([replace(a, storages=int(n)) for a, n in zip(arenas, counts, strict=True)]))
-    return _renewed(plan)
+    return _with_current_figures(plan)
 
 
 def _columns(rows: Sequence[TensorRow], arena_numbers: Mapping[str, int], source: str) -> dict[str, Any]:
@@ -201,16 +201,16 @@ def from_head(head: HeadDocument, rows: Sequence[TensorRow], source: str = "") -
     """
     plan = build(head, rows, source)
     if head.content_hash is None:
-        return noted_as_unhashed(plan)
-    return noted_change(plan, "" if head_document(plan).content_hash == head.content_hash != "" else EDITED)
+        return with_missing_hash_noted(plan)
+    return with_change_noted(plan, "" if head_document(plan).content_hash == head.content_hash != "" else EDITED)
 
 
-def noted_change(plan: Plan, changed: str) -> Plan:
+def with_change_noted(plan: Plan, changed: str) -> Plan:
     """Return ``plan`` with a note that describes a change of its file; ``plan`` itself if ``changed`` is empty."""
     return replace(plan, notes={**plan.notes, CHANGED: changed}) if changed else plan
 
 
-def noted_as_unhashed(plan: Plan) -> Plan:
+def with_missing_hash_noted(plan: Plan) -> Plan:
     """Return ``plan`` with a note that its file has no content hash, so that an edit of it cannot be detected."""
     return replace(plan, notes={**plan.notes, NO_CONTENT_HASH: "it has no content hash"})
 
@@ -247,7 +247,7 @@ def _is_numbered_by_offset(columns: Mapping[str, Any]) -> bool:
     return not bool(((arena[1:] == arena[:-1]) & (start[1:] < start[:-1])).any())
 
 
-def _renewed(plan: Plan) -> Plan:
+def _with_current_figures(plan: Plan) -> Plan:
     """Return a plan of the first version with recomputed figures. A figure that does not follow from the rows by the
     rules of that version is kept, so that the verifier reports it.
     """

@@ -5,7 +5,7 @@ lines or a CBOR sequence::
 
     allocation_header   hashes, mode, token, arenas (configuration and figures), execution order
     tensor              tensor_id, arena, logical_slot, logical_address [arena, offset], size (bytes of the tensor),
-                        bytes (of its slot), live_range [birth, death), and the columns that drawings need
+                        bytes (of its slot), live_range [birth, death), and the other columns of a plan row
     handoff             step, from, to, taken
     replan              old and new plan hash, if a run planned again (TMMU v2 II.H)
     summary             peak bytes per arena, slots, reuse ratio, fragmentation, the metrics except the time
@@ -24,7 +24,7 @@ import msgspec
 
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.base.struct_types import register_types
-from tmmu_core.formats.planfile.plan_builder import EDITED, build, noted_as_unhashed, noted_change
+from tmmu_core.formats.planfile.plan_builder import EDITED, build, with_change_noted, with_missing_hash_noted
 from tmmu_core.formats.planfile.plan_document import (
     HandoffDocument,
     HeadDocument,
@@ -259,15 +259,15 @@ def read_trace(data: bytes, source: str = "") -> Trace:
     header.metrics, header.notes = summary.metrics, summary.notes
     plan = build(header, [tensor.row() for tensor in tensors], source)
     if header.content_hash is None:
-        plan = noted_as_unhashed(plan)
+        plan = with_missing_hash_noted(plan)
     else:
         rows_hash = tensors_hash(plan) if complete else header.tensors_hash
         same = content_hash(_head(hashed[0], hashed[-1], replans), rows_hash) == header.content_hash != ""
-        plan = noted_change(plan, "" if same else EDITED)
+        plan = with_change_noted(plan, "" if same else EDITED)
     if not plan.remark(CHANGED):
-        plan = noted_change(plan, _wrong_backing(plan, {tensor.tensor_id: tensor.bytes for tensor in tensors}))
-    about = (header.trace_schema, header.metric_schema, complete, header.tensor_count)
-    return Trace(plan, *about, replans, header.tensors_hash)
+        plan = with_change_noted(plan, _wrong_backing(plan, {tensor.tensor_id: tensor.bytes for tensor in tensors}))
+    schemas = (header.trace_schema, header.metric_schema)
+    return Trace(plan, *schemas, complete, header.tensor_count, replans, header.tensors_hash)
 
 
 def _decoded(record: Any, before: Sequence[_Record]) -> _Record:

@@ -1,4 +1,4 @@
-"""Live bytes of an allocator snapshot's plan by line of code and category, and the changes between two plans."""
+"""Sum the live bytes of an allocator snapshot by line of code and category, and compare the peaks of two snapshots."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ Key = tuple[str, str]
 
 
 @dataclass(frozen=True)
-class Change:
+class LineChange:
     """Live bytes and buffers of one line and category at the peaks of two plans."""
 
     line: str
@@ -44,10 +44,10 @@ def live_by_line(plan: Plan, step: int) -> dict[Key, tuple[int, int]]:
     return found
 
 
-def changes_at_peak(before: Plan, after: Plan) -> tuple[Change, ...]:
-    """Return a change for each line that is live at one of the peaks, largest first. The growths sum to the peak's.
+def changes_at_peak(before: Plan, after: Plan) -> tuple[LineChange, ...]:
+    """Return a change for each line and category with live bytes at one of the peaks, largest change first.
 
-    Empty unless both are plans of snapshots.
+    The sum of the growths is the growth of the peak. Empty unless both plans are snapshots.
     """
     if not before.categories or not after.categories:
         return ()
@@ -55,18 +55,18 @@ def changes_at_peak(before: Plan, after: Plan) -> tuple[Change, ...]:
     changes = []
     for key in {**old, **new}:
         (old_bytes, old_count), (new_bytes, new_count) = old.get(key, (0, 0)), new.get(key, (0, 0))
-        changes.append(Change(*key, old_bytes, new_bytes, old_count, new_count))
+        changes.append(LineChange(*key, old_bytes, new_bytes, old_count, new_count))
     return _sorted(changes)
 
 
-def by_category(changes: Iterable[Change]) -> tuple[Change, ...]:
+def by_category(changes: Iterable[LineChange]) -> tuple[LineChange, ...]:
     """Return the sums of changes by category, largest change first; their line is empty."""
     sums: dict[str, list[int]] = {}
     for one in changes:
         values = (one.before_bytes, one.after_bytes, one.before_count, one.after_count)
         sums[one.category] = [a + b for a, b in zip(sums.get(one.category, [0] * 4), values, strict=True)]
-    return _sorted(Change("", category, *total) for category, total in sums.items())
+    return _sorted(LineChange("", category, *total) for category, total in sums.items())
 
 
-def _sorted(changes: Iterable[Change]) -> tuple[Change, ...]:
+def _sorted(changes: Iterable[LineChange]) -> tuple[LineChange, ...]:
     return tuple(sorted(changes, key=lambda c: (-abs(c.growth_bytes), -c.after_bytes, c.line, c.category)))

@@ -1,4 +1,4 @@
-"""The notes of a plan as values: warnings, the memory of each tensor over several memories, and the search progress."""
+"""Read the notes of a plan: warnings, the memory of each tensor in a plan over memories, and the search progress."""
 
 from dataclasses import dataclass
 from itertools import pairwise
@@ -57,7 +57,7 @@ class Residence:
 
 
 def residences(plan: Plan) -> list[Residence | None]:
-    """Return the residence of each row, ``None`` for rows of arenas without recorded rules; empty without memories."""
+    """Return the residence of each row; ``None`` in an arena without recorded rules. Empty without such rules."""
     if not any("said_by" in plan.notes.get(arena.name, {}) for arena in plan.arenas):
         return []
     of_storage: dict[int, set[str]] = {}

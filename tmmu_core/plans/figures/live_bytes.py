@@ -144,27 +144,27 @@ _STORAGES: WeakKeyDictionary[Plan, PlanStorages] = WeakKeyDictionary()
 def storages_of(plan: Plan) -> PlanStorages:
     """Return the rows of a plan grouped by storage; computed once for a plan, because all figures need it."""
     if plan not in _STORAGES:
-        _STORAGES[plan] = _grouped(plan)
+        _STORAGES[plan] = _storages(plan)
     return _STORAGES[plan]
 
 
-def _grouped(plan: Plan) -> PlanStorages:
+def _storages(plan: Plan) -> PlanStorages:
     """Return the rows grouped by storage. In a damaged plan, live ranges are cut to the timeline."""
     n, of = int(plan.storage.max(initial=-1)) + 1, plan.storage
     is_view = np.array([base is not None for base in plan.base_tensor_uids], np.bool_)
     head = np.zeros(n, np.int64)
     last_first = np.lexsort((np.arange(len(plan)), is_view, plan.birth))[::-1]
     head[of[last_first]] = last_first  # a later assignment replaces an earlier one, so the first-born row remains
-    birth = _gathered(np.minimum, np.iinfo(np.int64).max, of, plan.birth, n)
-    death = _gathered(np.maximum, 0, of, plan.held_until, n)
-    offset = _gathered(np.minimum, U64_MAX, of, plan.offset, n)
-    end = _gathered(np.maximum, 0, of, plan.offset + plan.size, n)
+    birth = _reduced(np.minimum, np.iinfo(np.int64).max, of, plan.birth, n)
+    death = _reduced(np.maximum, 0, of, plan.held_until, n)
+    offset = _reduced(np.minimum, U64_MAX, of, plan.offset, n)
+    end = _reduced(np.maximum, 0, of, plan.offset + plan.size, n)
     is_start = plan.offset == offset[of]
-    alignment = _gathered(np.maximum, 1, of[is_start], plan.alignment[is_start], n)
+    alignment = _reduced(np.maximum, 1, of[is_start], plan.alignment[is_start], n)
     birth = np.clip(birth, 0, plan.end)
     arena, slot = plan.arena[head], plan.logical_slot[head]
     slot_of, slots = group_numbers(arena, slot)
-    backing = _gathered(np.maximum, plan.has_slots, slot_of, end - offset, slots)  # a slot has at least one byte
+    backing = _reduced(np.maximum, plan.has_slots, slot_of, end - offset, slots)  # a slot has at least one byte
     return PlanStorages(
         head=head,
         arena=arena,
@@ -176,11 +176,11 @@ def _grouped(plan: Plan) -> PlanStorages:
         death=np.clip(death, birth, plan.end),
         generation=plan.generation[head],
         backing=backing[slot_of],
-        slot_alignment=_gathered(np.maximum, 1, slot_of, alignment, slots)[slot_of],
+        slot_alignment=_reduced(np.maximum, 1, slot_of, alignment, slots)[slot_of],
     )
 
 
-def _gathered(function: np.ufunc, start: int, number: I64, values: NDArray[Any], count: int) -> NDArray[Any]:
+def _reduced(function: np.ufunc, start: int, number: I64, values: NDArray[Any], count: int) -> NDArray[Any]:
     """Return an array of shape (count,): for each number, ``function`` over ``start`` and the values of the number."""
     result = np.full(count, start, values.dtype)
     function.at(result, number, values)

@@ -1,4 +1,4 @@
-"""Convert the liveness of a graph to packing problems, and packings to the rows of a plan."""
+"""Convert the liveness of a graph to one packing problem per arena, and the packings to the rows of a plan."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -149,7 +149,7 @@ def merge_packings(liveness: Liveness, problems: Sequence[Problem], packings: Se
         held_until[rows], slot[rows], offset[rows] = packed.held_until, packed.slot, packed.packing.offset
         if packed.packing.slot is None:
             unused += rows[packed.handoffs[~packed.taken, 1]].tolist()
-    used = _without(liveness, unused) if unused else liveness
+    used = _without_reuse_by(liveness, unused) if unused else liveness
     giver, taker = (used.storage_of[used.handoffs[:, k]] for k in (1, 2))
     return Placement(replace(used, taken=offset[giver] == offset[taker]), held_until, slot, offset, arenas)
 
@@ -160,10 +160,10 @@ def without_handoffs(liveness: Liveness, *, across_arenas: bool = False) -> Live
     takers = np.flatnonzero(storages.handoff_from >= 0)
     if across_arenas:
         takers = takers[storages.arena[takers] != storages.arena[storages.handoff_from[takers]]]
-    return _without(liveness, takers.tolist()) if len(takers) else liveness
+    return _without_reuse_by(liveness, takers.tolist()) if len(takers) else liveness
 
 
-def _without(liveness: Liveness, takers: Sequence[int]) -> Liveness:
+def _without_reuse_by(liveness: Liveness, takers: Sequence[int]) -> Liveness:
     """Return the liveness without the in-place reuse by ``takers``: input and output are both live at the step."""
     storages = liveness.storages
     taken = set(takers)

@@ -1,4 +1,4 @@
-"""The text forms of the fields of a request: on the command line, in links and in files."""
+"""Convert the fields of a planning request from and to text: command-line options, links and files."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -270,12 +270,12 @@ def contradiction(request: PlanRequest) -> Contradiction | None:
     return None
 
 
-def idle_for_instance(request: PlanRequest) -> str | None:
-    """Return the name of the first option in the request that has no meaning for an instance; ``None`` without one."""
-    return next((name.replace("_", " ") for name in written(request) if name not in FIELDS_OF_INSTANCES), None)
+def first_graph_option(request: PlanRequest) -> str | None:
+    """Return the name of the first field in the request that applies only to graphs; ``None`` without one."""
+    return next((name.replace("_", " ") for name in option_texts(request) if name not in FIELDS_OF_INSTANCES), None)
 
 
-def written(request: PlanRequest) -> dict[str, str]:
+def option_texts(request: PlanRequest) -> dict[str, str]:
     """Return field → text of the fields that differ from their defaults, in the order of the fields."""
     plain = PlanRequest()
     return {
@@ -285,6 +285,6 @@ def written(request: PlanRequest) -> dict[str, str]:
     }
 
 
-def key_of(request: PlanRequest) -> tuple[tuple[str, str], ...]:
+def cache_key(request: PlanRequest) -> tuple[tuple[str, str], ...]:
     """Return the cache key of a request: hashable, equal for equal requests."""
-    return tuple(written(request).items())
+    return tuple(option_texts(request).items())
