@@ -163,7 +163,7 @@ def _idle(plan: Plan, solution: Solution, tensor_id: str, idle: Idle) -> list[tu
     """Return ``(label, text)`` about the idle steps of a buffer, and about a way to free it earlier."""
     liveness = solution.liveness
     k = int(liveness.storage_of[liveness.timeline.index.tensor_of[tensor_id]])
-    steps, held = int(idle.idle[k]), int(idle.held[k])
+    steps, held = int(idle.idle[k]), int(idle.live[k])
     if not steps:
         return []
     longest = numbers.live_range(int(idle.gap_from[k]), int(idle.gap_to[k]))

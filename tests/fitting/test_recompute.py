@@ -610,4 +610,4 @@ def test_moves_are_sorted_by_cost_and_lower_the_peak(gpt2: PlanInput) -> None:
     gains = [sum(move.bytes for move in moves) for moves in lists]
     assert costs == sorted(costs)
     assert gains == sorted(set(gains))
-    assert gains[-1] > search.nothing.run.total // 3
+    assert gains[-1] > search.initial_point.run.total // 3

@@ -12,7 +12,7 @@ from tmmu_core.liveness.timeline import Stretch, build_timeline, phases_of
 
 def facts(liveness: Liveness) -> dict[str, tuple[int, ...]]:
     idle, ids = idle_of(liveness), liveness.timeline.index.tensor_ids
-    columns = (idle.held, idle.idle, idle.gap_from, idle.gap_to, idle.last, idle.before)
+    columns = (idle.live, idle.idle, idle.gap_from, idle.gap_to, idle.last, idle.before)
     return {ids[h]: tuple(int(c[k]) for c in columns) for k, h in enumerate(liveness.storages.head)}
 
 
@@ -35,7 +35,7 @@ def test_parameter_is_idle_except_at_its_reads() -> None:
 def test_idle_steps_are_inside_the_live_range(case: Case) -> None:
     liveness = analyse(build_timeline(case.graph, case.mode, case.preset))
     idle, storages = idle_of(liveness), liveness.storages
-    assert ((idle.idle >= 0) & (idle.idle <= idle.held)).all()
+    assert ((idle.idle >= 0) & (idle.idle <= idle.live)).all()
     assert ((idle.gap_from >= storages.birth) & (idle.gap_to <= storages.death)).all()
     assert (idle.gap_to - idle.gap_from <= idle.idle).all()
     assert ((idle.gap_to > idle.gap_from) == (idle.idle > 0)).all()

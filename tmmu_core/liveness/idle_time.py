@@ -17,7 +17,7 @@ from tmmu_core.liveness.live_model import I64, Liveness
 class Idle:
     """Columns, one row per storage of a :class:`Liveness`. Values are steps; ranges are half-open."""
 
-    held: I64
+    live: I64
     """Number of steps from birth to death."""
     idle: I64
     """Number of steps at which no node uses the storage."""
@@ -41,22 +41,19 @@ def idle_of(liveness: Liveness) -> Idle:
     loaded = np.flatnonzero(index.is_input) if timeline.has_inputs_step else np.zeros(0, np.int64)
     owner = liveness.storage_of[np.concatenate([index.in_idx, index.out_idx, loaded])]
     step = np.concatenate([timeline.step_of[readers], timeline.step_of[writers], np.zeros(len(loaded), np.int64)])
-    inside = (owner >= 0) & (step >= 0)
-    owner, step = owner[inside], step[inside]
-    inside = (step >= birth[owner]) & (step < death[owner])
-    pairs = np.unique(np.stack([owner[inside], step[inside]], axis=1), axis=0)
-    owner, step = pairs[:, 0], pairs[:, 1]
+    is_live = (owner >= 0) & (step >= birth[owner]) & (step >= 0) & (step < death[owner])
+    owner, step = np.unique(np.stack([owner[is_live], step[is_live]], axis=1), axis=0).T
     used = np.bincount(owner, minlength=count)
     # Sentinels before the first step and at the death: idle stretches lie between neighbours.
-    everyone = np.arange(count)
-    storage = np.concatenate([everyone, owner, everyone])
+    every = np.arange(count)
+    storage = np.concatenate([every, owner, every])
     when = np.concatenate([birth - 1, step, death])
     by = np.lexsort((when, storage))
     storage, when = storage[by], when[by]
     same = storage[1:] == storage[:-1]
     left, right, of = when[:-1][same] + 1, when[1:][same], storage[:-1][same]
     longest = np.lexsort((left, left - right, of))
-    first = np.searchsorted(of[longest], everyone)
+    first = np.searchsorted(of[longest], every)
     gap_from, gap_to = left[longest][first], right[longest][first]
     never = gap_from >= gap_to
     ends = np.cumsum(used)
@@ -64,7 +61,7 @@ def idle_of(liveness: Liveness) -> Idle:
     last[used > 0] = step[ends[used > 0] - 1]
     before[used > 1] = step[ends[used > 1] - 2]
     return Idle(
-        held=death - birth,
+        live=death - birth,
         idle=death - birth - used,
         gap_from=np.where(never, death, gap_from),
         gap_to=np.where(never, death, gap_to),

@@ -25,14 +25,14 @@ def decide_handoffs(
     index = timeline.index
     node, x, y, priority = _candidates(timeline)
     step = timeline.step_of[node]
-    last_here = (ranges.last_read[x] == step) & (groups.group[x] != groups.group[y])
-    node, x, y, priority, step = (column[last_here] for column in (node, x, y, priority, step))
+    is_last_read = (ranges.last_read[x] == step) & (groups.group[x] != groups.group[y])
+    node, x, y, priority, step = (column[is_last_read] for column in (node, x, y, priority, step))
 
     x_group, y_group = groups.group[x], groups.group[y]
     alias_live = (heads[y_group] != y) | (ranges.birth[y] != step)
     alias_live |= _others_death(groups)[x] > step
     low, high, group_count = np.minimum(x_group, y_group), np.maximum(x_group, y_group), len(groups.group)
-    must_not = np.isin(low * group_count + high, forbidden[:, 0] * group_count + forbidden[:, 1])
+    must_not_alias = np.isin(low * group_count + high, forbidden[:, 0] * group_count + forbidden[:, 1])
 
     persistent = np.zeros(group_count, np.bool_)  # indexed by group
     persistent[groups.group[index.is_persistent & ranges.planned]] = True
@@ -43,7 +43,7 @@ def decide_handoffs(
             index.is_output[x],
             ranges.saved[x],
             alias_live,
-            must_not,
+            must_not_alias,
             arena_of[x] != arena_of[y],
         ],
         range(ALREADY_TAKEN),
@@ -52,10 +52,10 @@ def decide_handoffs(
 
     order = np.lexsort((priority, step))
     step, x, y, refused_by = step[order], x[order], y[order], refused_by[order]
-    free = np.flatnonzero(refused_by == GRANTED)
-    first_of_step = np.ones(len(free), np.bool_)
-    first_of_step[1:] = step[free][1:] != step[free][:-1]
-    refused_by[free[~first_of_step]] = ALREADY_TAKEN
+    permitted = np.flatnonzero(refused_by == GRANTED)
+    first_of_step = np.ones(len(permitted), np.bool_)
+    first_of_step[1:] = step[permitted][1:] != step[permitted][:-1]
+    refused_by[permitted[~first_of_step]] = ALREADY_TAKEN
 
     granted = refused_by == GRANTED
     handoffs = np.stack([step[granted], x[granted], y[granted]], axis=1)

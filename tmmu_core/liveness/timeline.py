@@ -7,9 +7,8 @@ The default order is topological, with the lowest node id among ready nodes. Ids
 Python's ``str`` order.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from heapq import heapify, heappop, heappush
 
 import numpy as np
@@ -25,17 +24,17 @@ from tmmu_core.liveness.live_model import Timeline
 from tmmu_core.liveness.live_ranges import view_roots
 
 
-def dependencies(index: GraphIndex, inside: NDArray[np.bool_]) -> tuple[I64, I64]:
-    """Return edges (before, after) between nodes of the timeline.
+def dependencies(index: GraphIndex, in_mode: NDArray[np.bool_]) -> tuple[I64, I64]:
+    """Return edges (before, after) between the nodes of this mode, ``in_mode``.
 
     A view without a producer waits for the producer of its root base.
     """
     source = np.where((index.base >= 0) & (index.producer < 0), index.producer[view_roots(index)[0]], index.producer)
     after = np.repeat(np.arange(len(index.node_ids), dtype=np.int64), np.diff(index.in_ptr))
     before = source[index.in_idx]
-    keep = (before >= 0) & inside[after]
+    keep = (before >= 0) & in_mode[after]
     before, after = before[keep], after[keep]
-    outside = np.flatnonzero(~inside[before]).tolist()
+    outside = np.flatnonzero(~in_mode[before]).tolist()
     if outside:
         # The reader of lowest id, and its first such input.
         at = min(outside, key=lambda edge: (index.node_ids[after[edge]], edge))
@@ -46,14 +45,14 @@ def dependencies(index: GraphIndex, inside: NDArray[np.bool_]) -> tuple[I64, I64
     return before, after
 
 
-def default_order(index: GraphIndex, edges: tuple[I64, I64], inside: NDArray[np.bool_]) -> I64:
+def default_order(index: GraphIndex, edges: tuple[I64, I64], in_mode: NDArray[np.bool_]) -> I64:
     """Return a topological order by Kahn's algorithm with a heap of node-id ranks.
 
     O((nodes + edges) log nodes). Raises ``LivenessCycle`` with the lowest node on
     a cycle.
     """
     ids = index.node_ids
-    numbers = np.array(sorted(np.flatnonzero(inside).tolist(), key=ids.__getitem__), np.int64)
+    numbers = np.array(sorted(np.flatnonzero(in_mode).tolist(), key=ids.__getitem__), np.int64)
     rank = np.zeros(len(ids), np.int64)  # among the nodes of the timeline
     rank[numbers] = np.arange(len(numbers))
     before, after = rank[edges[0]], rank[edges[1]]
@@ -86,7 +85,7 @@ def default_order(index: GraphIndex, edges: tuple[I64, I64], inside: NDArray[np.
     return np.array(order, np.int64)
 
 
-def given_order(index: GraphIndex, order: Sequence[str], edges: tuple[I64, I64], inside: NDArray[np.bool_]) -> I64:
+def given_order(index: GraphIndex, order: Sequence[str], edges: tuple[I64, I64], in_mode: NDArray[np.bool_]) -> I64:
     """Return the node numbers of ``order``, which must be a permutation that respects every dependency.
 
     Nodes outside the timeline of this mode are skipped, so that one order is valid in all modes.
@@ -99,13 +98,13 @@ def given_order(index: GraphIndex, order: Sequence[str], edges: tuple[I64, I64],
         if node is None:
             near = strict.closest_hint(node_id, index.node_ids)
             raise _bad_order("order_unknown_node", node_id, position, "is not a node of the graph", near)
-        if not inside[node]:
+        if not in_mode[node]:
             continue
         if at[node] >= 0:
             raise _bad_order("order_duplicate_node", node_id, position, "appears twice")
         at[node] = len(nodes)
         nodes.append(node)
-    missing = np.flatnonzero(inside & (at < 0))
+    missing = np.flatnonzero(in_mode & (at < 0))
     if len(missing):
         node_id = min(index.node_ids[i] for i in missing.tolist())
         raise _bad_order("order_missing_node", node_id, len(order), "is missing")
@@ -152,50 +151,39 @@ def build_timeline(
     violated dependency, and the errors of :func:`index_graph`.
     """
     index = index_graph(graph, dims)
-    given = order if order is not None else graph.execution_order
     retain = mode != "inference" and preset != "inference"
-    expansions: list[Callable[[Graph, Sequence[str]], tuple[Graph, list[str]]]] = []
+    nodes = _order(index, order if order is not None else graph.execution_order, mode)
+    expanded = graph
     if mode == "backward" and all(node.phase != "backward" for node in graph.nodes):
-        expansions.append(partial(with_backward, retain=retain))
-    if mode == "backward" and preset == "remat_enabled" and any(tensor.remat for tensor in graph.tensors):
-        expansions.append(with_rematerialisation)
-    expanded, ordered = graph, _order(index, given, mode)
-    for expand in expansions:
-        expanded, ids = expand(expanded, _ids(index, ordered))
+        expanded, ids = with_backward(expanded, _ids(index, nodes), retain=retain)
         index = index_graph(expanded, dims)
-        ordered = _order(index, ids, mode)
+        nodes = _order(index, ids, mode)
+    if mode == "backward" and preset == "remat_enabled" and any(tensor.remat for tensor in graph.tensors):
+        expanded, ids = with_rematerialisation(expanded, _ids(index, nodes))
+        index = index_graph(expanded, dims)
+        nodes = _order(index, ids, mode)
 
     first = 1 if graph.inputs else 0
-    node_at = np.full(first + len(ordered), -1, np.int64)
-    node_at[first:] = ordered
+    node_at = np.full(first + len(nodes), -1, np.int64)
+    node_at[first:] = nodes
     step_of = np.full(len(index.node_ids), -1, np.int64)
-    step_of[node_at[first:]] = np.arange(first, len(node_at))
-    return Timeline(
-        source=graph,
-        graph=expanded,
-        index=index,
-        mode=mode,
-        preset=preset,
-        node_at=node_at,
-        step_of=step_of,
-        has_inputs_step=bool(graph.inputs),
-        order=tuple(_ids(index, ordered)),
-        retain=retain,
-    )
+    step_of[nodes] = np.arange(first, len(node_at))
+    ids_as_run = tuple(_ids(index, nodes))
+    return Timeline(graph, expanded, index, mode, preset, node_at, step_of, bool(graph.inputs), ids_as_run, retain)
 
 
-def _ids(index: GraphIndex, ordered: NDArray[np.int64]) -> Sequence[str]:
+def _ids(index: GraphIndex, nodes: I64) -> Sequence[str]:
     """Return the node ids in an order; the graph's tuple if it has the same order."""
-    if np.array_equal(ordered, np.arange(len(index.node_ids))):
+    if np.array_equal(nodes, np.arange(len(index.node_ids))):
         return index.node_ids
-    return list(map(index.node_ids.__getitem__, ordered.tolist()))
+    return list(map(index.node_ids.__getitem__, nodes.tolist()))
 
 
-def _order(index: GraphIndex, given: Sequence[str] | None, mode: Mode) -> NDArray[np.int64]:
+def _order(index: GraphIndex, order: Sequence[str] | None, mode: Mode) -> I64:
     """Return the node numbers in execution order: the given one, checked, or the default."""
-    inside = np.ones(len(index.node_ids), np.bool_) if mode == "backward" else index.is_forward
-    edges = dependencies(index, inside)
-    return default_order(index, edges, inside) if given is None else given_order(index, given, edges, inside)
+    in_mode = np.ones(len(index.node_ids), np.bool_) if mode == "backward" else index.is_forward
+    edges = dependencies(index, in_mode)
+    return default_order(index, edges, in_mode) if order is None else given_order(index, order, edges, in_mode)
 
 
 # --- phases -----------------------------------------------------------------------------------------------------------
@@ -234,9 +222,8 @@ def phases_from_known(steps: int, known: Iterable[tuple[int, Phase | None]]) -> 
 def _stretches(phases: Sequence[Phase | None]) -> tuple[Stretch, ...]:
     found: list[Stretch] = []
     start = 0
-    for t, phase in enumerate(phases):
-        after = phases[t + 1] if t + 1 < len(phases) else None
-        if t + 1 == len(phases) or (phase is not None and after != phase):
-            found.append(Stretch(phase or "forward", start, t + 1))
-            start = t + 1
+    for t, phase in enumerate(phases, 1):
+        if t == len(phases) or (phase is not None and phases[t] != phase):
+            found.append(Stretch(phase or "forward", start, t))
+            start = t
     return tuple(found)

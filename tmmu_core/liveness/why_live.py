@@ -68,10 +68,10 @@ def explain(liveness: Liveness, tensor_id: str) -> Explanation:
     if index.producer[tensor] >= 0 and timeline.step_of[index.producer[tensor]] >= 0:
         producer = _event(liveness, int(index.producer[tensor]))
     rows = zip(liveness.handoffs.tolist(), liveness.taken.tolist(), strict=True)
-    mine = [(k, index.tensor_ids[x], index.tensor_ids[y], on) for (k, x, y), on in rows if tensor in (x, y)]
-    got = [(x, on) for _, x, y, on in mine if y == tensor_id]
-    given = [(k, y, on) for k, x, y, on in mine if x == tensor_id]
-    reason, sentence = _death(liveness, tensor, readers, given)
+    reuses = [(step, index.tensor_ids[x], index.tensor_ids[y], on) for (step, x, y), on in rows if tensor in (x, y)]
+    source, reuses_source = next(((x, on) for _, x, y, on in reuses if y == tensor_id), (None, False))
+    target = next(((step, y, on) for step, x, y, on in reuses if x == tensor_id), None)
+    reason, sentence = _death(liveness, tensor, readers, target)
     return Explanation(
         tensor_id=tensor_id,
         birth=int(liveness.birth[tensor]),
@@ -80,10 +80,10 @@ def explain(liveness: Liveness, tensor_id: str) -> Explanation:
         readers=readers,
         reason=reason,
         sentence=sentence,
-        takes_over=got[0][0] if got and got[0][1] else None,
-        granted_by=got[0][0] if got else None,
-        handed_to=given[0][1] if given else None,
-        handed_over=bool(given and given[0][2]),
+        takes_over=source if reuses_source else None,
+        granted_by=source,
+        handed_to=target[1] if target else None,
+        handed_over=bool(target and target[2]),
         refusals=tuple([liveness.refusals[i] for i in np.flatnonzero(liveness.refusal_rows[:, 1] == tensor)]),
     )
 
@@ -94,8 +94,9 @@ def _event(liveness: Liveness, node: int) -> Event:
 
 
 def _death(
-    liveness: Liveness, tensor: int, readers: tuple[Event, ...], given: list[tuple[int, str, bool]]
+    liveness: Liveness, tensor: int, readers: tuple[Event, ...], target: tuple[int, str, bool] | None
 ) -> tuple[DeathReason, str]:
+    """Return why the live range ends; ``target``: step, output and whether it overwrites the tensor in place."""
     timeline, index = liveness.timeline, liveness.timeline.index
     name, death = index.tensor_ids[tensor], int(liveness.death[tensor])
     last = readers[-1] if readers else None
@@ -106,8 +107,8 @@ def _death(
         if name not in timeline.source.outputs:
             return "gradient_kept", "live to the end: gradient of a parameter"
         return "graph_output", "live to the end: output of the graph"
-    if given:
-        step, to, taken = given[0]
+    if target:
+        step, to, taken = target
         node = int(timeline.node_at[step])
         at = f"#{step:,} {INPUTS_STEP if node < 0 else index.node_ids[node]}"
         if taken:

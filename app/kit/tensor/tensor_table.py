@@ -158,7 +158,7 @@ def _storages(shown: Shown, arena: str | None) -> pd.DataFrame:
         {
             "tensor": [ids[storages_.head[k]] for k in rows],
             "size": [int(storages_.size[k]) for k in rows],
-            "held steps": [int(idle.held[k]) for k in rows],
+            "held steps": [int(idle.live[k]) for k in rows],
             "idle steps": [int(idle.idle[k]) for k in rows],
             "bytes × idle steps": [products[k] for k in rows],
             "longest idle range": [numbers.live_range(int(idle.gap_from[k]), int(idle.gap_to[k])) for k in rows],

@@ -146,14 +146,14 @@ def _cancel_unneeded(model: RecomputeModel, initial: Choice, choice: Choice, ove
 
 def _idle(model: RecomputeModel, at: Boundary, arena: int, choice: Choice) -> I64:
     """Return idle storages of an arena at the boundary that can be offloaded, largest first, longest gap first."""
-    storages = at.before[
-        model.movable[at.before]
-        & at.needed[at.before]
-        & (model.arena[at.before] == arena)
-        & (at.gap_start[at.before] >= 0)
-        & (at.gap_start[at.before] < at.position)
-        & (model.size[at.before] >= LEAST)
-        & ~np.isin(at.gap_start[at.before] * len(model.size) + at.before, choice.drops)
+    storages = at.present[
+        model.movable[at.present]
+        & at.needed[at.present]
+        & (model.arena[at.present] == arena)
+        & (at.gap_start[at.present] >= 0)
+        & (at.gap_start[at.present] < at.position)
+        & (model.size[at.present] >= LEAST)
+        & ~np.isin(at.gap_start[at.present] * len(model.size) + at.present, choice.drops)
     ]
     gap = at.gap_end[storages] - at.gap_start[storages]
     return storages[np.lexsort((storages, -gap, -model.size[storages]))]

@@ -75,15 +75,15 @@ class Choice:
 class Lives:
     """The lives of storages in a simulation. Each recomputation or copy back begins another life."""
 
-    of: I64
-    """Shape (lives,): the storage."""
+    storage: I64
+    """Shape (lives,)."""
     birth: I64
     """Shape (lives,): the step that loads, computes or copies back the storage."""
     last: I64
     """Shape (lives,): the step of the last read."""
     node: I64
     """Shape (steps,): the position that runs; −1 for loading and copying."""
-    further: NDArray[np.bool_]
+    is_rerun: NDArray[np.bool_]
     """Shape (steps,): whether the position runs again."""
     read_ptr: I64
     """Shape (steps + 1,): start of each step's reads in ``reads``; one read per operand, in its order."""
@@ -110,16 +110,18 @@ class Run:
     extra_steps: int
     live: I64
     """Shape (arenas, steps): live bytes at each step as executed (loading is step 0), without persistent storages."""
-    at: I64
+    for_position: I64
     """Shape (steps,): the position of the given order that runs, or for which a node runs again."""
-    first: I64
+    step_of: I64
     """Shape (positions,): the step of each node of the given order."""
     lives: Lives
     """Live ranges and reads."""
 
     def without_curves(self) -> Run:
         """Return the figures without the arrays."""
-        return replace(self, live=np.zeros((len(self.peaks), 0), np.int64), at=NONE, first=NONE, lives=NO_LIVES)
+        return replace(
+            self, live=np.zeros((len(self.peaks), 0), np.int64), for_position=NONE, step_of=NONE, lives=NO_LIVES
+        )
 
     @property
     def total(self) -> int:
@@ -137,11 +139,11 @@ def run(model: RecomputeModel, choice: Choice, tables: Tables | None = None) -> 
         return Run(False, 0, 0, model.fixed.copy(), -given_steps, live, NONE, NONE, NO_LIVES)
     steps, lives, reads, flops, moved = tables.totals.tolist()
     found = Lives(
-        of=tables.of[:lives].copy(),
+        storage=tables.of[:lives].copy(),
         birth=tables.birth[:lives].copy(),
         last=tables.last[:lives].copy(),
         node=tables.node[:steps].copy(),
-        further=tables.further[:steps].copy(),
+        is_rerun=tables.further[:steps].copy(),
         read_ptr=tables.read_ptr[: steps + 1].copy(),
         reads=tables.reads[:reads].copy(),
     )
@@ -153,8 +155,8 @@ def run(model: RecomputeModel, choice: Choice, tables: Tables | None = None) -> 
         peaks=live.max(axis=1, initial=0) + model.fixed,
         extra_steps=steps - given_steps,
         live=live,
-        at=tables.at[:steps].copy(),
-        first=tables.first.copy(),
+        for_position=tables.at[:steps].copy(),
+        step_of=tables.first.copy(),
         lives=found,
     )
 
@@ -396,12 +398,12 @@ def _live(model: RecomputeModel, lives: Lives, tables: Tables, arenas: int) -> I
     A life ends one step after its last read, or at its last read if the node's output reuses the memory in place.
     """
     steps = len(lives.node)
-    first_life = tables.first_life[: len(lives.of)]
+    first_life = tables.first_life[: len(lives.storage)]
     reused = _reused(model, lives, first_life, tables)
-    held = model.stays_live[lives.of] & first_life
+    held = model.stays_live[lives.storage] & first_life
     end = np.where(held, steps, lives.last + np.where(reused, 0, 1))
     change = np.zeros((arenas, steps + 1), np.int64)
-    arena, size = model.arena[lives.of], model.size[lives.of]
+    arena, size = model.arena[lives.storage], model.size[lives.storage]
     np.add.at(change, (arena, lives.birth), size)
     np.subtract.at(change, (arena, end), size)
     return np.cumsum(change, axis=1)[:, :steps]
@@ -416,13 +418,13 @@ def _reused(model: RecomputeModel, lives: Lives, first_life: NDArray[np.bool_], 
     edge = model.pair_idx[np.arange(len(t)) - np.repeat(np.cumsum(count) - count - first_pair, count)]
     node = lives.node[t]
     life = lives.reads[lives.read_ptr[t] + edge - model.in_ptr[node]]
-    s = lives.of[life]
+    s = lives.storage[life]
     kept = model.kept_place[s] & first_life[life] & (~tables.ever[s] | model.late[tables.at[t]])
     permitted = np.flatnonzero((lives.last[life] == t) & (lives.birth[life] < t) & ~model.stays_live[s] & ~kept)
     # Only the first permitted input of a step is reused, whatever its size.
     permitted = permitted[np.concatenate([[True], t[permitted][1:] != t[permitted][:-1]])[: len(permitted)]]
     # The bytes behind the input may not be free for a larger output.
     fits = model.size[s[permitted]] >= model.size[model.out_idx[model.out_ptr[node[permitted]]]]
-    reused = np.zeros(len(lives.of), np.bool_)
+    reused = np.zeros(len(lives.storage), np.bool_)
     reused[life[permitted]] = fits
     return reused

@@ -26,7 +26,7 @@ class Boundary:
     """A step of the given order, and the storages before and after it."""
 
     position: int
-    before: I64
+    present: I64
     """Storages that exist at the step, are not persistent, and can be read later."""
     needed: Mask
     """Shape (storages,): read later by the given graph."""
@@ -64,16 +64,16 @@ def cheapest(model: RecomputeModel, at: Boundary, price: I64) -> Mask:
     about linear on graphs of networks.
     """
     vertex = np.empty(len(model.size), np.int64)
-    vertex[at.before] = 2 + np.arange(len(at.before))
-    producers = model.producer[at.before]
-    droppable = model.droppable[at.before]
+    vertex[at.present] = 2 + np.arange(len(at.present))
+    producers = model.producer[at.present]
+    droppable = model.droppable[at.present]
     nodes = np.unique(producers[droppable])
     node_vertex = np.empty(len(model.node_at), np.int64)
-    node_vertex[nodes] = 2 + len(at.before) + np.arange(len(nodes))
+    node_vertex[nodes] = 2 + len(at.present) + np.arange(len(nodes))
 
-    cost = np.concatenate([price[at.before], model.node_flops[nodes]])
+    cost = np.concatenate([price[at.present], model.node_flops[nodes]])
     unit = max(1, int(cost.astype(np.float64).sum()) // FINEST)
-    keep_price = price[at.before] // unit
+    keep_price = price[at.present] // unit
     run_price = model.node_flops[nodes] // unit + 1  # ties keep the storage
 
     tails, heads, capacities = [], [], []
@@ -83,18 +83,18 @@ def cheapest(model: RecomputeModel, at: Boundary, price: I64) -> Mask:
         heads.append(head)
         capacities.append(np.broadcast_to(capacity, tail.shape))
 
-    needed = at.before[at.needed[at.before]]
+    needed = at.present[at.needed[at.present]]
     edges(np.zeros(len(needed), np.int64), vertex[needed], INFINITE)
-    edges(vertex[at.before[droppable]], node_vertex[producers[droppable]], keep_price[droppable])
+    edges(vertex[at.present[droppable]], node_vertex[producers[droppable]], keep_price[droppable])
     # Storages that cannot be dropped are kept if a recomputed node needs them; storages read later are kept anyway.
-    undroppable = ~droppable & ~at.needed[at.before] & ~model.stays_live[at.before]
-    edges(vertex[at.before[undroppable]], np.ones(int(undroppable.sum()), np.int64), keep_price[undroppable])
+    undroppable = ~droppable & ~at.needed[at.present] & ~model.stays_live[at.present]
+    edges(vertex[at.present[undroppable]], np.ones(int(undroppable.sum()), np.int64), keep_price[undroppable])
     edges(node_vertex[nodes], np.ones(len(nodes), np.int64), run_price)
     reads = np.concatenate([np.arange(model.in_ptr[n], model.in_ptr[n + 1]) for n in nodes] or [np.zeros(0, np.int64)])
     of = np.repeat(nodes, model.in_ptr[nodes + 1] - model.in_ptr[nodes])
     edges(node_vertex[of], vertex[model.in_idx[reads]], INFINITE)
     side = minimum_cut(
-        2 + len(at.before) + len(nodes), np.concatenate(tails), np.concatenate(heads), np.concatenate(capacities)
+        2 + len(at.present) + len(nodes), np.concatenate(tails), np.concatenate(heads), np.concatenate(capacities)
     )
     chosen = np.zeros(len(model.node_at), np.bool_)
     chosen[nodes] = side[node_vertex[nodes]]

@@ -33,12 +33,12 @@ def search_nested(search: Search, starts: Sequence[Point]) -> list[Point]:
     """
     found: list[Point] = []
     for start in starts:
-        last = search.weighed + search.most
+        last = search.simulations + search.most_simulations
         for way in GOALS:
-            found += _way(search, Point(start.make, search.weigh(start.choice).run), way, last)
+            found += _way(search, Point(start.make, search.simulate(start.choice).run), way, last)
             if not search.go_on():
                 return found
-            if search.weighed > last:
+            if search.simulations > last:
                 break
     fitting = [point for point in found if not search.excess(point.run)]
     trimmed = [remove_drops(search, point) for point in sorted(fitting, key=lambda point: point.key)[:TRIMMED]]
@@ -48,10 +48,10 @@ def search_nested(search: Search, starts: Sequence[Point]) -> list[Point]:
 def _way(search: Search, point: Point, way: tuple[int, int], last: int) -> Iterator[Point]:
     beyond, part = way
     goal = search.excess(point.run) * beyond // 100
-    begun, fixed = int(point.run.peaks[search.arena]), int(search.model.fixed[search.arena])
-    while search.weighed <= last and search.go_on():
+    initial_peak, fixed = int(point.run.peaks[search.arena]), int(search.model.fixed[search.arena])
+    while search.simulations <= last and search.go_on():
         peak = int(point.run.peaks[search.arena])
-        top, over = peak - fixed, goal - (begun - peak)
+        top, over = peak - fixed, goal - (initial_peak - peak)
         better = _step(search, point, top - min(over, top // part))
         if better is None:
             return
@@ -67,7 +67,7 @@ def _step(search: Search, point: Point, level: int) -> Point | None:
     full = np.flatnonzero(live > level)
     looked: set[int] = set()
     for step in full[np.lexsort((full, -live[full]))].tolist():
-        position = int(run.at[step])
+        position = int(run.for_position[step])
         if position in looked:
             continue
         if len(looked) == MOST_STEPS:
@@ -77,7 +77,7 @@ def _step(search: Search, point: Point, level: int) -> Point | None:
         idle = idle_at(model, run, step, search.arena)
         for offers in (_offers(idle, model), _with_temporaries(idle, search)):
             for flags in offers:
-                tried = search.weigh(point.choice.dropping(flags))
+                tried = search.simulate(point.choice.dropping(flags))
                 if not tried.run.valid:
                     continue
                 saved = above - bytes_above(tried.run.live[search.arena], level)

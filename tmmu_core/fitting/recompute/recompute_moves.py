@@ -67,7 +67,7 @@ def lower(plan_input: PlanInput, goal: Capacity, report: Progress | None = None)
     below: list[Point] = []
     for share in TIGHTENED_GOALS:
         search = Search(model, scaled(goal, share), initial, progress_check(report, "recompute"))
-        if not search.excess(search.nothing.run):
+        if not search.excess(search.initial_point.run):
             continue  # the given graph fits
         if least is not None and not search.excess(least):
             continue  # the last list meets this goal as well
@@ -96,7 +96,7 @@ def lowest_within(
     if not model.droppable.any():
         return None
     search = Search(model, goal.over, initial, progress_check(report, "recompute"))
-    most = search.nothing.run.flops + max_flops
+    most = search.initial_point.run.flops + max_flops
     found = search.climb()
     best = min((p for _, p in found if p.run.flops <= most), key=lambda p: (search.excess(p.run), p.key))
     tight, loose = 0, search.excess(best.run)
@@ -114,7 +114,7 @@ def lowest_within(
             continue
         loose = middle
         best = min(within, key=lambda point: (point.run.total, point.key))
-    return None if best is search.nothing else moves_of(model, initial, best.choice)
+    return None if best is search.initial_point else moves_of(model, initial, best.choice)
 
 
 def _pareto_points(points: Sequence[Point], total: int) -> list[Point]:
@@ -131,10 +131,10 @@ def _pareto_points(points: Sequence[Point], total: int) -> list[Point]:
 
 def _nested_points(search: Search, found: Sequence[tuple[Mask, Point]]) -> list[Point]:
     """Search nested recomputation from the lowest cut, from cheap cuts near it, and from the empty choice."""
-    most = search.excess(search.nothing.run)
+    most = search.excess(search.initial_point.run)
     every = sorted((point for _, point in found), key=lambda point: (search.excess(point.run), point.key))
     over = [search.excess(point.run) for point in every]
-    starts = [every[0], search.nothing]
+    starts = [every[0], search.initial_point]
     for tenths in START_TENTHS:
         near = bisect_right(over, over[0] + (most - over[0]) * tenths // 10)
         starts.append(min(every[:near], key=lambda point: point.key))
@@ -150,7 +150,7 @@ def single_moves(plan_input: PlanInput) -> Iterator[Move]:
     model, initial = _model_and_choice(plan_input)
     base = run(model, initial)
     at = boundary(model, peak_position(base, fullest_arena(model, base)))
-    idle = at.before[model.droppable[at.before] & at.needed[at.before] & (at.gap_start[at.before] < at.position)]
+    idle = at.present[model.droppable[at.present] & at.needed[at.present] & (at.gap_start[at.present] < at.position)]
     producers = model.producer[idle].tolist()
     by_operator: dict[str, set[int]] = {}
     for n in producers:

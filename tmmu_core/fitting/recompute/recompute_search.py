@@ -70,20 +70,21 @@ class Search:
     dropped: InitVar[Choice | None] = None
     """Storages that are dropped initially."""
     go_on: GoOn = lambda: True
-    weighed: int = 0
+    simulations: int = 0
+    """Number of simulations so far."""
 
     def __post_init__(self, dropped: Choice | None) -> None:
         self.tables = Tables(self.model)
-        self.begun = dropped or Choice.nothing(self.model)
-        self.nothing = self.weigh(self.begun)
-        self.arena = fullest_arena(self.model, self.nothing.run)
-        self.at = boundary(self.model, peak_position(self.nothing.run, self.arena))
+        self.initial = dropped or Choice.nothing(self.model)
+        self.initial_point = self.simulate(self.initial)
+        self.arena = fullest_arena(self.model, self.initial_point.run)
+        self.at = boundary(self.model, peak_position(self.initial_point.run, self.arena))
         self.seen: dict[bytes, Point] = {}
         self.idle_bytes = np.zeros(len(self.model.node_at), np.int64)
         """Position → idle bytes at the boundary that the node computed."""
-        idle = self.at.before[self.model.droppable[self.at.before] & self.at.needed[self.at.before]]
+        idle = self.at.present[self.model.droppable[self.at.present] & self.at.needed[self.at.present]]
         np.add.at(self.idle_bytes, self.model.producer[idle], self.model.size[idle])
-        self.most = max(LEAST_TRIALS, TRIALS * TRIALS_OF // max(TRIALS_OF, len(self.model.node_at)))
+        self.most_simulations = max(LEAST_TRIALS, TRIALS * TRIALS_OF // max(TRIALS_OF, len(self.model.node_at)))
 
     @cached_property
     def columns(self) -> tuple[list[int], list[int], list[list[int]]]:
@@ -91,9 +92,9 @@ class Search:
         model = self.model
         return model.producer.tolist(), model.node_flops.tolist(), csr_rows(model.in_ptr, model.in_idx)
 
-    def weigh(self, choice: Choice) -> Point:
+    def simulate(self, choice: Choice) -> Point:
         """Simulate a choice."""
-        self.weighed += 1
+        self.simulations += 1
         return Point(lambda: choice, run(self.model, choice, self.tables))  # the closure keeps ``choice`` alive
 
     def excess(self, found: Run) -> int:
@@ -103,19 +104,19 @@ class Search:
 
     def choice(self, nodes: Mask) -> Choice:
         """Return the choice that drops the outputs of ``nodes`` across the boundary."""
-        return self.begun | choice_of(self.model, self.at, nodes)
+        return self.initial | choice_of(self.model, self.at, nodes)
 
     def dropping(self, nodes: Mask) -> Point:
         """Simulate dropping the outputs of ``nodes`` across the boundary."""
         key = np.packbits(nodes).tobytes()
         if key not in self.seen:
-            model, at, begun = self.model, self.at, self.begun
+            model, at, initial = self.model, self.at, self.initial
 
             def make() -> Choice:
                 bits = np.unpackbits(np.frombuffer(key, np.uint8), count=len(model.node_at))
-                return begun | choice_of(model, at, bits.astype(np.bool_))
+                return initial | choice_of(model, at, bits.astype(np.bool_))
 
-            self.weighed += 1
+            self.simulations += 1
             self.seen[key] = Point(make, run(model, self.choice(nodes), self.tables).without_curves())
         return self.seen[key]
 
@@ -123,7 +124,9 @@ class Search:
 
     def climb(self) -> list[tuple[Mask, Point]]:
         """Return minimum cuts at increasing prices, across the peak and the steps that become the peak."""
-        found: dict[bytes, tuple[Mask, Point]] = {b"": (np.zeros(len(self.model.node_at), np.bool_), self.nothing)}
+        found: dict[bytes, tuple[Mask, Point]] = {
+            b"": (np.zeros(len(self.model.node_at), np.bool_), self.initial_point)
+        }
         weight: dict[int, int] = {self.at.position: 1}
         for _ in range(ROUNDS_OF_CUTS):
             smallest: Point | None = None
@@ -138,7 +141,7 @@ class Search:
                     return list(found.values())
             if smallest is None:
                 break
-            fullest = peak_position(self.weigh(smallest.choice).run, self.arena)
+            fullest = peak_position(self.simulate(smallest.choice).run, self.arena)
             weight[fullest] = weight.get(fullest, 0) + 1
         for key, pair in self._segmented():
             found.setdefault(key, pair)
@@ -163,12 +166,12 @@ class Search:
         if self.at.position in weight:
             # Storages that the peak step reads are idle after it.
             idle += (self.at.gap_start == self.at.position) & (self.at.gap_end > self.at.position + 1) & (idle == 0)
-        idle[self.begun.away] = 0  # offloaded already
+        idle[self.initial.away] = 0  # offloaded already
         return self.model.size * idle
 
-    def budget_is_spent(self, begun: int) -> bool:
-        """Return whether the search has made all its simulations since ``begun``, or was stopped."""
-        return self.weighed - begun > self.most or not self.go_on()
+    def budget_is_spent(self, start: int) -> bool:
+        """Return whether the search has made its maximum of simulations since number ``start``, or was stopped."""
+        return self.simulations - start > self.most_simulations or not self.go_on()
 
     # -- small graphs --------------------------------------------------------------------------------------------------
 
@@ -191,7 +194,7 @@ class Search:
         best: Point | None = None
         gaps = np.array(self._gaps(), np.int64)
         for number in range(1 << len(gaps)):
-            point = self.weigh(self.begun.dropping(gaps[(number >> np.arange(len(gaps))) & 1 == 1]))
+            point = self.simulate(self.initial.dropping(gaps[(number >> np.arange(len(gaps))) & 1 == 1]))
             if point.run.valid and not self.excess(point.run) and (best is None or point.key < best.key):
                 best = point
         return best
@@ -199,7 +202,7 @@ class Search:
 
 def choice_of(model: RecomputeModel, at: Boundary, nodes: Mask) -> Choice:
     """Return the choice that drops the outputs of ``nodes`` in their gaps at the boundary."""
-    dropped = at.before[model.droppable[at.before]]
+    dropped = at.present[model.droppable[at.present]]
     dropped = dropped[nodes[model.producer[dropped]]]
     return Choice.nothing(model).dropping(at.gap_start[dropped] * len(model.size) + dropped)
 
@@ -209,11 +212,11 @@ def fullest_arena(model: RecomputeModel, found: Run) -> int:
     idle = []
     for arena in range(len(model.fixed)):
         at = boundary(model, peak_position(found, arena))
-        idle_storages = at.before[model.droppable[at.before] & at.needed[at.before]]
+        idle_storages = at.present[model.droppable[at.present] & at.needed[at.present]]
         idle.append(int(model.size[idle_storages[model.arena[idle_storages] == arena]].sum()))
     return int(np.argmax(idle)) if idle else 0
 
 
 def peak_position(found: Run, arena: int) -> int:
     """Return the position of the arena's peak."""
-    return int(found.at[found.live[arena].argmax()]) if found.live.size else 0
+    return int(found.for_position[found.live[arena].argmax()]) if found.live.size else 0

@@ -31,13 +31,13 @@ def settle(search: Search, found: Sequence[Pair]) -> Point | None:
     fitting = sorted((pair for pair in found if not search.excess(pair[1].run)), key=_key)[:MOST_ENDS]
     if not fitting:
         return None
-    begun = search.weighed
+    start = search.simulations
     over = sorted((pair for pair in found if search.excess(pair[1].run)), key=lambda pair: pair[1].run.total)
     masks = [nodes for nodes, _ in found]
     known = {_key(fitting[0]): fitting[0]}
     for nodes, point in fitting:
         for less, cheaper in over[:MOST_ENDS]:
-            if cheaper.run.flops < min(min(known)[0], point.run.flops) and not search.budget_is_spent(begun):
+            if cheaper.run.flops < min(min(known)[0], point.run.flops) and not search.budget_is_spent(start):
                 for hub in HUBS:
                     mixed = _mix(search, masks, less, connected_parts(search.model, less ^ nodes, hub))
                     if mixed is not None:
@@ -55,9 +55,9 @@ def _keep_one_by_one(search: Search, pair: Pair) -> Pair:
     flops = search.model.node_flops[nodes]
     found = []
     for worth in (flops, flops / np.maximum(search.idle_bytes[nodes], 1)):
-        begun, best = search.weighed, pair
+        start, best = search.simulations, pair
         for n in nodes[np.argsort(-worth, kind="stable")].tolist():
-            if search.budget_is_spent(begun):
+            if search.budget_is_spent(start):
                 break
             changed = best[0].copy()
             changed[n] = False
@@ -113,8 +113,8 @@ def _mix(search: Search, masks: Sequence[Mask], less: Mask, parts: list[I64]) ->
 
 def _bytes_at_boundary(search: Search, nodes: Mask) -> int:
     """Return the live bytes at the boundary where the outputs of ``nodes`` are dropped across it."""
-    found = search.weigh(search.choice(nodes)).run
-    return int(found.live[search.arena, found.first[search.at.position]]) if found.valid else 0
+    found = search.simulate(search.choice(nodes)).run
+    return int(found.live[search.arena, found.step_of[search.at.position]]) if found.valid else 0
 
 
 def _options(search: Search, part: I64, masks: Sequence[Mask]) -> Iterator[Mask]:

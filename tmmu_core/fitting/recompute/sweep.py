@@ -43,10 +43,10 @@ class Idle:
 def search_sweeps(search: Search, starts: Sequence[Point]) -> list[Point]:
     """Return the results of sweeps from ``starts``; unneeded drops are removed from the cheapest that fit."""
     found: dict[tuple[int, int, int], Point] = {}
-    last = search.weighed + search.most // 4
+    last = search.simulations + search.most_simulations // 4
     for distance in DISTANCES:
         for start in starts:
-            if search.weighed > last or not search.go_on():
+            if search.simulations > last or not search.go_on():
                 break
             point = sweep(search, start.choice, distance)
             found.setdefault(point.key, point)
@@ -65,7 +65,9 @@ def improve(search: Search, points: Iterable[Point | None]) -> Point | None:
     """Return the cheapest fitting point after improving the cheapest ones; ``None`` if none fits."""
     known = {point.key: point for point in points if point is not None and not search.excess(point.run)}
     starts = [known[key] for key in sorted(known)[:IMPROVED]]
-    return cheapest_of(search, [_improved(search, point, search.weighed + search.most // 8) for point in starts])
+    return cheapest_of(
+        search, [_improved(search, point, search.simulations + search.most_simulations // 8) for point in starts]
+    )
 
 
 def sweep(search: Search, choice: Choice, distance: int, forbidden: frozenset[int] = frozenset()) -> Point:
@@ -76,19 +78,21 @@ def sweep(search: Search, choice: Choice, distance: int, forbidden: frozenset[in
     Each round ends with a later first step above the goal, fewer bytes there, or fewer bytes above the goal in total.
     """
     model, arena = search.model, search.arena
-    level = int(search.nothing.run.peaks[arena]) - search.excess(search.nothing.run) - int(model.fixed[arena])
-    point = search.weigh(choice)
+    level = (
+        int(search.initial_point.run.peaks[arena]) - search.excess(search.initial_point.run) - int(model.fixed[arena])
+    )
+    point = search.simulate(choice)
     useless: set[int] = set()
     position = -1
-    last = search.weighed + MOST_TRIED
-    while point.run.valid and search.weighed < last and search.go_on():
+    last = search.simulations + MOST_TRIED
+    while point.run.valid and search.simulations < last and search.go_on():
         live = point.run.live[arena]
         over = np.flatnonzero(live > level)
         if not len(over):
             break
         step = int(over[0])
-        if int(point.run.at[step]) != position:
-            position = int(point.run.at[step])
+        if int(point.run.for_position[step]) != position:
+            position = int(point.run.for_position[step])
             useless = set(forbidden)
         idle = idle_at(model, point.run, step, arena, useless)
         if not idle:
@@ -111,16 +115,16 @@ def _dropped(search: Search, point: Point, drops: Sequence[int], step: int, leve
     The operands of a dropped storage would stay live for its recomputation, so they are dropped as well.
     """
     arena, lives = search.arena, point.run.lives
-    known = set(lives.of[(lives.birth <= step) & (lives.last >= step)].tolist())
+    known = set(lives.storage[(lives.birth <= step) & (lives.last >= step)].tolist())
     choice = point.choice
     for _ in range(MOST_OPERANDS):
         choice = choice.dropping(drops)
-        tried = search.weigh(choice)
+        tried = search.simulate(choice)
         if not tried.run.valid:
             return None
         if _progresses(point.run, tried.run, arena, level):
             return tried
-        steps = np.flatnonzero(tried.run.at == point.run.at[step])
+        steps = np.flatnonzero(tried.run.for_position == point.run.for_position[step])
         fullest = int(steps[tried.run.live[arena][steps].argmax()])
         drops = [each.drop for each in idle_at(search.model, tried.run, fullest, arena) if each.storage not in known]
         if not drops:
@@ -133,9 +137,9 @@ def _progresses(before: Run, after: Run, arena: int, level: int) -> bool:
     over = np.flatnonzero(after.live[arena] > level)
     if not len(over):
         return True
-    position = int(before.at[np.flatnonzero(before.live[arena] > level)[0]])
-    reached = int(after.at[over[0]])
-    peaks = [int(run.live[arena][run.at == position].max()) for run in (before, after)]
+    position = int(before.for_position[np.flatnonzero(before.live[arena] > level)[0]])
+    reached = int(after.for_position[over[0]])
+    peaks = [int(run.live[arena][run.for_position == position].max()) for run in (before, after)]
     above = [bytes_above(run.live[arena], level) for run in (before, after)]
     return reached > position or (reached == position and peaks[1] < peaks[0]) or above[1] < above[0]
 
@@ -149,7 +153,7 @@ def _cheapest_drops(search: Search, run: Run, step: int, idle: list[Idle], missi
     """Return the drops that free ``missing`` bytes at a step, least FLOPs per byte (and idle step) first."""
     lives = run.lives
     available = np.zeros(len(search.model.size), np.bool_)
-    available[lives.of[(lives.birth <= step) & (lives.last >= step)]] = True
+    available[lives.storage[(lives.birth <= step) & (lives.last >= step)]] = True
     is_available, size = available.tolist(), search.model.size
     worth = []
     for each in idle:
@@ -186,22 +190,22 @@ def idle_at(model: RecomputeModel, run: Run, step: int, arena: int, useless: Col
     """
     lives = run.lives
     candidates = np.flatnonzero((lives.birth < step) & (lives.last > step))
-    of = lives.of[candidates]
+    of = lives.storage[candidates]
     candidates = candidates[model.droppable[of] & (model.arena[of] == arena) & (model.size[of] > 0)]
     reading = np.repeat(np.arange(len(lives.node)), np.diff(lives.read_ptr))
     reads = lives.reads[: len(reading)]
-    used, following = np.full(len(lives.of), -1, np.int64), np.full(len(lives.of), -1, np.int64)
+    used, following = np.full(len(lives.storage), -1, np.int64), np.full(len(lives.storage), -1, np.int64)
     split, after = int(lives.read_ptr[step]), int(lives.read_ptr[step + 1])
     used[reads[:split]] = np.arange(split)  # the last assignment wins: reads are in order
     following[reads[after:][::-1]] = reading[after:][::-1]
     found = []
     for life in candidates[~np.isin(candidates, reads[split:after])].tolist():
-        s, read = int(lives.of[life]), int(used[life])
+        s, read = int(lives.storage[life]), int(used[life])
         at = int(reading[read]) if read >= 0 else int(lives.birth[life])
-        drops = [int(run.at[at]) * len(model.size) + s]
-        if read >= 0 and lives.further[at]:
+        drops = [int(run.for_position[at]) * len(model.size) + s]
+        if read >= 0 and lives.is_rerun[at]:
             drops.insert(0, int(lives.read_ptr[at] - read - 1 - model.in_ptr[lives.node[at]]))
-        elif run.at[at] == run.at[step]:
+        elif run.for_position[at] == run.for_position[step]:
             continue
         drop = next((drop for drop in drops if drop not in useless), None)
         if drop is not None:
@@ -211,7 +215,7 @@ def idle_at(model: RecomputeModel, run: Run, step: int, arena: int, useless: Col
 
 def drops_by_cost(search: Search, point: Point) -> list[int]:
     """Return the drops of a point, most expensive first."""
-    new = point.choice - search.begun
+    new = point.choice - search.initial
     flops = search.model.node_flops[search.model.producer[new.storages(search.model)]]
     drops: list[int] = new.drops[np.lexsort((new.drops, -flops))].tolist()
     return drops
@@ -220,7 +224,7 @@ def drops_by_cost(search: Search, point: Point) -> list[int]:
 def remove_drops(search: Search, point: Point) -> Point:
     """Remove drops one by one, most expensive first, as long as the point fits and gets cheaper."""
     for drop in drops_by_cost(search, point):
-        tried = search.weigh(point.choice.keeping([drop]))
+        tried = search.simulate(point.choice.keeping([drop]))
         if tried.run.valid and not search.excess(tried.run) and tried.key < point.key:
             point = tried
         if not search.go_on():
@@ -230,9 +234,9 @@ def remove_drops(search: Search, point: Point) -> Point:
 
 def _improved(search: Search, point: Point, last: int) -> Point:
     """Forbid one drop after the other, most expensive first, and sweep again; keep cheaper results."""
-    point = search.weigh(point.choice)
+    point = search.simulate(point.choice)
     tried: set[int] = set()
-    while len(tried) < MOST_REPLACED and search.weighed <= last and search.go_on():
+    while len(tried) < MOST_REPLACED and search.simulations <= last and search.go_on():
         drop = next((drop for drop in drops_by_cost(search, point) if drop not in tried), None)
         if drop is None or not point.run.flops:
             break

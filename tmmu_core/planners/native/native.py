@@ -107,18 +107,11 @@ def destroy_and_repair(loops: ctypes.CDLL, sections: int, **fields: Any) -> bool
     return bool(run(loops, "lns", call))
 
 
-def repair(loops: ctypes.CDLL, **fields: Any) -> tuple[int, int]:
-    """Return the result of :func:`tmmu_core.planners.reuse.local_search.repair`."""
-    call: Any = call_of("reuse", **fields)
-    run(loops, "reuse", call)
-    return int(call.missing), int(call.cost)
-
-
-def least_cost(loops: ctypes.CDLL, **fields: Any) -> tuple[int, int]:
-    """Return the least cost, and the nodes left or −1, of :meth:`tmmu_core.planners.reuse.cost_bound.Search.solve`."""
-    call: Any = call_of("least_cost", **fields)
-    run(loops, "least_cost", call)
-    return int(call.best), int(call.nodes)
+def run_for(loops: ctypes.CDLL, name: str, results: tuple[str, ...], **fields: Any) -> list[int]:
+    """Run ``tmmu_<name>`` on the structure of this name; return its integer fields ``results``."""
+    call = call_of(name, **fields)
+    run(loops, name, call)
+    return [int(getattr(call, field)) for field in results]
 
 
 def order(loops: ctypes.CDLL, name: str, given: I64, **fields: Any) -> tuple[I64, I64]:

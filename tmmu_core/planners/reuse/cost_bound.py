@@ -14,6 +14,7 @@ its alignment. Only these offsets are tried. The units are solved from the last 
 units after a position bounds every larger problem. The C form is ``native/reuse.c``; both forms visit the same nodes.
 """
 
+from collections.abc import Iterable, Iterator
 from itertools import accumulate
 from math import gcd
 
@@ -46,8 +47,8 @@ def bounding_cliques(model: ReuseModel) -> Parts:
     size = model.size.tolist()
     soft: dict[Pair, int] = {}
     near: list[set[int]] = [set() for _ in size]
-    for a, b, mine, theirs, weight in model.edges():
-        if (mine, theirs) == (size[a], size[b]):
+    for a, b, own_size, other_size, weight in model.edges():
+        if (own_size, other_size) == (size[a], size[b]):
             near[a].add(b)
             near[b].add(a)
             if weight != HARD:
@@ -76,12 +77,7 @@ def with_search_bounds(model: ReuseModel, parts: Parts, offset: list[int], work:
     """
     place = Placement(model, offset)
     paying = [u for u, edges in enumerate(place.edges) if any(weight != HARD for *_, weight in edges)]
-    seen: set[int] = set()
-    for first in paying:
-        component = _component(place, first)
-        if first in seen:
-            continue
-        seen |= component
+    for component in _components(place, paying):
         upper = sum(place.price(u, offset[u]) for u in component) // 2
         inside = tuple([part for part in parts if not component.isdisjoint(part[1])])
         bound = sum(cost for cost, _ in inside)
@@ -96,26 +92,26 @@ def with_search_bounds(model: ReuseModel, parts: Parts, offset: list[int], work:
 
 def is_infeasible(model: ReuseModel, work: int) -> bool:
     """Return whether an exhaustive search of a component proves that no placement keeps all constraints."""
-    place, seen = Placement(model), set[int]()
     above = 1 + int(model.weight[model.weight != HARD].sum())
-    for first in range(len(model)):
-        if first not in seen:
-            component = _component(place, first)
-            seen |= component
-            found, work = least_cost(model, sorted(component), above, work)
-            if found == above:
-                return True
+    for component in _components(Placement(model), range(len(model))):
+        bound, work = least_cost(model, sorted(component), above, work)
+        if bound == above:
+            return True
     return False
 
 
-def _component(place: Placement, first: int) -> set[int]:
-    """Return the units that edges connect with ``first``."""
-    found, pending = {first}, [first]
-    while pending:
-        new = {edge[0] for edge in place.edges[pending.pop()]} - found
-        found |= new
-        pending += sorted(new)
-    return found
+def _components(place: Placement, units: Iterable[int]) -> Iterator[set[int]]:
+    """Yield the sets of units that edges connect, each that contains one of ``units``."""
+    seen: set[int] = set()
+    for first in units:
+        component, pending = {first}, [] if first in seen else [first]
+        while pending:
+            new = {edge[0] for edge in place.edges[pending.pop()]} - component
+            component |= new
+            pending += sorted(new)
+        if first not in seen:
+            yield component
+        seen |= component
 
 
 def _clique_from(model: ReuseModel, seed: int, near: list[set[int]], soft: dict[Pair, int]) -> tuple[int, list[int]]:
@@ -192,18 +188,18 @@ def support_offsets(model: ReuseModel, units: list[int]) -> list[list[int]]:
             continue
         found[k].add(at)
         total += 1
-        pending += [(inside[v], at + mine) for v, mine, _, _ in place.edges[u] if v in inside]
+        pending += [(inside[v], at + own_size) for v, own_size, _, _ in place.edges[u] if v in inside]
     return [sorted(offers) for offers in found] if total <= MOST_OFFERS else []
 
 
 def edges_between(model: ReuseModel, units: list[int]) -> Edges:
     """Return the edges between the units, in both directions."""
     inside, found = set(units), Edges()
-    for a, b, mine, theirs, weight in model.edges():
+    for a, b, own_size, other_size, weight in model.edges():
         if a in inside and b in inside:
             cost = FORBIDDEN if weight == HARD else weight
-            found.setdefault((a, b), []).append((mine, theirs, cost))
-            found.setdefault((b, a), []).append((theirs, mine, cost))
+            found.setdefault((a, b), []).append((own_size, other_size, cost))
+            found.setdefault((b, a), []).append((other_size, own_size, cost))
     return found
 
 
@@ -253,15 +249,15 @@ class Search:
             k, j = units.index(a), units.index(b)
             low, high = (np.array(offers[i], np.int64) for i in (k, j))
             part = self.table[self.start[k] : self.start[k + 1], self.start[j] : self.start[j + 1]]
-            for mine, theirs, cost in between:
-                part += cost * ((low[:, None] < high + theirs) & (high < low[:, None] + mine))
+            for own_size, other_size, cost in between:
+                part += cost * ((low[:, None] < high + other_size) & (high < low[:, None] + own_size))
         ends = [model.capacity - int(model.size[u]) for u in units]
         self.mirrored = all(
             at == [end - x for x in reversed(at)] for at, end in zip(offers, ends, strict=True)
         ) and all(
-            (mine, theirs) == (model.size[a], model.size[b])
+            (own_size, other_size) == (model.size[a], model.size[b])
             for (a, b), between in edges.items()
-            for mine, theirs, _ in between
+            for own_size, other_size, _ in between
         )
         """Whether the mirror image of each placement is a placement: half of the first unit's offsets suffice."""
         self.least = [0] * (self.units + 1)
@@ -277,19 +273,12 @@ class Search:
             self._place(first, 0, np.zeros(self.total, np.int64), first, limit)
             self.least[first], nodes = self.best, self.nodes
         else:
-            columns = {"start": self.start, "twin": self.twin, "least": self.least}
+            arrays = {name: np.array(getattr(self, name), np.int64) for name in ("start", "twin", "least")}
             room = {"cost": self.total * (self.units + 1), "order": self.total, "trail": self.units}
-            arrays = {name: np.array(value, np.int64) for name, value in columns.items()}
             arrays |= {name: np.zeros(count, np.int64) for name, count in room.items()}
-            integers = {
-                "n": self.units,
-                "total": self.total,
-                "first": first,
-                "limit": limit,
-                "nodes": nodes,
-                "best": upper,
-            }
-            self.least[first], nodes = native.least_cost(loops, **integers, **arrays, table=self.table)
+            integers = {"n": self.units, "total": self.total, "first": first, "limit": limit, "nodes": nodes}
+            fields = {**integers, **arrays, "best": upper, "table": self.table}
+            self.least[first], nodes = native.run_for(loops, "least_cost", ("best", "nodes"), **fields)
         return nodes
 
     def _place(self, k: int, paid: int, costs: I64, first: int, limit: int) -> None:

@@ -29,7 +29,7 @@ class Placement:
         self.model = model
         self.offset = [-1] * len(model) if offset is None else list(offset)
         self.size, self.align, self.pin = model.size.tolist(), model.align.tolist(), model.pin.tolist()
-        columns = zip(*(c.tolist() for c in (model.other, model.mine, model.theirs, model.weight)), strict=True)
+        columns = zip(*(c.tolist() for c in (model.other, model.own_size, model.other_size, model.weight)), strict=True)
         rows, first = list(columns), model.first.tolist()
         self.edges = [rows[a:b] for a, b in pairwise(first)]
         self.reserved = model.reserved.tolist()
@@ -39,9 +39,9 @@ class Placement:
         if any(at < end and begin < at + self.size[u] for begin, end in self.reserved):
             return -1
         cost, offset = 0, self.offset
-        for v, mine, theirs, weight in self.edges[u]:
+        for v, own_size, other_size, weight in self.edges[u]:
             there = offset[v]
-            if there >= 0 and at < there + theirs and there < at + mine:
+            if there >= 0 and at < there + other_size and there < at + own_size:
                 if weight == HARD:
                     return -1
                 cost += weight
@@ -50,7 +50,7 @@ class Placement:
     def offers(self, u: int) -> Iterator[int]:
         """Yield the offsets that left-justified placements use for unit ``u``, aligned and within the capacity."""
         ends = [0, *(end for _, end in self.reserved)]
-        ends += [self.offset[v] + theirs for v, _, theirs, _ in self.edges[u] if self.offset[v] >= 0]
+        ends += [self.offset[v] + other_size for v, _, other_size, _ in self.edges[u] if self.offset[v] >= 0]
         grid = self.align[u]
         for end in ends if self.pin[u] < 0 else [self.pin[u]]:
             at = -(-end // grid) * grid
@@ -74,24 +74,19 @@ def repair(
 ) -> tuple[int, int, list[int]]:
     """Return (units without a place, cost, offsets) of the best placement found; stops at cost ``bound``."""
     place, n = Placement(model, start), len(model)
-    first_cost = place.cost()
     loops = library()
     if loops is None:
-        return _plain(place, rounds, threshold, seed, bound)
-    names = ("size", "align", "pin", "first", "other", "mine", "theirs", "weight")
-    columns: dict[str, I64] = {name: getattr(model, name) for name in names}
-    room = {name: np.zeros(n, np.int64) for name in ("best", "work", "old", "out")}
-    room |= {name: np.zeros(4 * n, np.int64) for name in ("by_start", "by_end")}
-    matrix = weight_matrix(model)
-    integers: dict[str, Any] = {"n": n, "capacity": model.capacity, "reserved_count": len(model.reserved)}
-    integers |= {"rounds": rounds, "threshold": threshold, "most_out": MOST_OUT, "bound": bound, "random": seed}
-    integers["swept"] = int(len(matrix) > 0)
-    offset = np.array(start, np.int64)
-    reserved = np.ascontiguousarray(model.reserved)
-    missing, cost = native.repair(
-        loops, cost=first_cost, **integers, **columns, reserved=reserved, matrix=matrix, offset=offset, **room
-    )
-    return missing, cost, room["best"].tolist()
+        return _repair(place, rounds, threshold, seed, bound)
+    columns = ("size", "align", "pin", "first", "other", "weight")
+    fields: dict[str, Any] = {name: getattr(model, name) for name in columns}
+    fields |= {"mine": model.own_size, "theirs": model.other_size, "matrix": weight_matrix(model)}
+    fields |= {name: np.zeros(n, np.int64) for name in ("best", "work", "old", "out")}
+    fields |= {name: np.zeros(4 * n, np.int64) for name in ("by_start", "by_end")}
+    fields |= {"n": n, "capacity": model.capacity, "reserved_count": len(model.reserved), "cost": place.cost()}
+    fields |= {"rounds": rounds, "threshold": threshold, "most_out": MOST_OUT, "bound": bound, "random": seed}
+    fields |= {"swept": int(len(fields["matrix"]) > 0), "reserved": np.ascontiguousarray(model.reserved)}
+    missing, cost = native.run_for(loops, "reuse", ("missing", "cost"), offset=np.array(start, np.int64), **fields)
+    return missing, cost, fields["best"].tolist()
 
 
 def weight_matrix(model: ReuseModel) -> I64:
@@ -100,8 +95,8 @@ def weight_matrix(model: ReuseModel) -> I64:
     The C form cannot use it for edges between parts of units (colocations), reserved bytes, or too many units.
     """
     unit = np.repeat(np.arange(len(model)), np.diff(model.first))
-    whole = (model.mine == model.size[unit]) & (model.theirs == model.size[model.other])
-    if not whole.all() or len(model.reserved) or len(model) > MOST_SWEPT:
+    is_whole = (model.own_size == model.size[unit]) & (model.other_size == model.size[model.other])
+    if not is_whole.all() or len(model.reserved) or len(model) > MOST_SWEPT:
         return np.zeros((0, 0), np.int64)
     matrix, hard = np.zeros((len(model), len(model)), np.int64), model.weight == HARD
     np.add.at(matrix, (unit[~hard], model.other[~hard]), model.weight[~hard])
@@ -109,7 +104,7 @@ def weight_matrix(model: ReuseModel) -> I64:
     return matrix
 
 
-def _plain(place: Placement, rounds: int, threshold: int, seed: int, bound: int) -> tuple[int, int, list[int]]:
+def _repair(place: Placement, rounds: int, threshold: int, seed: int, bound: int) -> tuple[int, int, list[int]]:
     """Return the result of :func:`repair` in plain Python."""
     offset, state = place.offset, seed
 

@@ -1,9 +1,9 @@
 """The placement problem with reuse costs as units and edges.
 
 Buffers at one offset (colocations) are one unit. Two units have a hard edge where members must not share a byte (live
-together, or separated), and an edge per reuse penalty between members. An edge holds the sizes that matter: it is
-active where ``[a, a + mine)`` and ``[b, b + theirs)`` overlap, ``a`` and ``b`` being the offsets of the units. All
-pairs of members of two units begin at the same two offsets, so one hard edge with the greatest sizes is enough.
+together, or separated), and an edge per reuse penalty between members. An edge has the sizes of both members: it is
+active where ``[a, a + own_size)`` and ``[b, b + other_size)`` overlap, ``a`` and ``b`` being the offsets of the units.
+All pairs of members of two units begin at the same two offsets, so one hard edge with the greatest sizes is enough.
 """
 
 from dataclasses import dataclass
@@ -37,8 +37,8 @@ class ReuseModel:
     first: I64
     """Shape (n + 1,): where the list of edges of each unit begins."""
     other: I64
-    mine: I64
-    theirs: I64
+    own_size: I64
+    other_size: I64
     weight: I64
     empty_at: I64
     """Offset of each unit that has no bytes, which may lie outside of the capacity; the search places it at 0."""
@@ -53,9 +53,9 @@ class ReuseModel:
         return len(self.size)
 
     def edges(self) -> list[tuple[int, int, int, int, int]]:
-        """Return every edge once: ``(unit, other, mine, theirs, weight)`` with ``unit < other``."""
+        """Return every edge once: ``(unit, other, own_size, other_size, weight)`` with ``unit < other``."""
         unit = np.repeat(np.arange(len(self)), np.diff(self.first))
-        rows = np.stack([unit, self.other, self.mine, self.theirs, self.weight], axis=1)
+        rows = np.stack([unit, self.other, self.own_size, self.other_size, self.weight], axis=1)
         return [(a, b, s, t, w) for a, b, s, t, w in rows.tolist() if a < b]
 
 
@@ -150,7 +150,7 @@ def reuse_model(problem: Problem) -> ReuseModel:
         elif weight and not (first >= s and second >= t):
             rows.append((i, j, s, t, weight))
     table = np.array(sorted([*rows, *((j, i, t, s, w) for i, j, s, t, w in rows)]), np.int64).reshape(-1, 5)
-    other, mine, theirs, weight_of = (np.ascontiguousarray(column) for column in table[:, 1:].T)
+    other, own_size, other_size, weight_of = (np.ascontiguousarray(column) for column in table[:, 1:].T)
     return ReuseModel(
         unit_of=np.array(unit, np.int64),
         capacity=LARGEST if problem.capacity == UNLIMITED else min(problem.capacity, LARGEST),
@@ -160,8 +160,8 @@ def reuse_model(problem: Problem) -> ReuseModel:
         empty_at=np.maximum(pin, 0),
         first=np.searchsorted(table[:, 0], np.arange(units + 1)).astype(np.int64),
         other=other,
-        mine=mine,
-        theirs=theirs,
+        own_size=own_size,
+        other_size=other_size,
         weight=weight_of,
         reserved=np.array(terms.reserved, np.int64).reshape(-1, 2),
         unavoidable=unavoidable,
