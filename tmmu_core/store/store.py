@@ -22,7 +22,6 @@ from tmmu_core.base.errors import StoreFault
 from tmmu_core.base.escaping import visible
 from tmmu_core.base.limits import UNPACKED_BYTES, ceiling, past
 from tmmu_core.formats.planfile.plan_file import from_document, to_cbor
-from tmmu_core.plans.analysis.gate import changed_settings
 from tmmu_core.plans.model import Plan
 from tmmu_core.store.open_store import FILES, PLANS, RUNS, faults_of, open_engine, writing
 from tmmu_core.store.run_label import Label, Run, instant, run_of, split_reference
@@ -175,10 +174,6 @@ class Store:
         """Return the plan of a run or a content hash."""
         content = run if isinstance(run, bytes) else run.content
         return from_document(self.document(content), f"{self.name}, plan {content.hex()[:12]}")
-
-    def planned_differently(self, before: Run, after: Run) -> tuple[str, ...]:
-        """Return the settings that differ between the plans of two runs, each as ``name old → new``."""
-        return () if before.content == after.content else changed_settings(self.plan(after), self.plan(before))
 
     def content_of(self, plan: Plan) -> bytes:
         """Return the content hash of a recorded plan; empty if it is not recorded."""

@@ -10,6 +10,7 @@ from app.cli.options import AsJson, Branch, Planner, StoreUrl, argument, option
 from app.cli.resolve import open_store, runs_of
 from app.texts import numbers
 from tmmu_core.base import strict
+from tmmu_core.plans.analysis.gate import changed_settings
 
 if TYPE_CHECKING:
     from tmmu_core.store.find_growth import GrowthCauses, Measure, Step
@@ -61,7 +62,7 @@ def bisect_command(
     differ = ""
     if culprit is not None:
         before, after = opened_store.plan(culprit.before), opened_store.plan(culprit.after)
-        differ = "; ".join(opened_store.planned_differently(culprit.before, culprit.after))
+        differ = "; ".join(changed_settings(after, before))
         names = (arena,) if arena is not None else find_growth.grown_arenas(culprit.before, culprit.after, figure)
         causes = [find_growth.growth_causes(before, after, name) for name in names]
     if json:

@@ -14,6 +14,7 @@ from app.session import history, state
 from app.texts import markup, numbers
 from tmmu_core.base.errors import TmmuError
 from tmmu_core.base.escaping import for_markdown
+from tmmu_core.plans.analysis.gate import changed_settings
 
 if TYPE_CHECKING:
     from tmmu_core.store.run_label import Run
@@ -76,7 +77,8 @@ def _claim(store: Store, runs: tuple[Run, ...]) -> str:
     if changed is None:
         return f"{title}, unchanged in all runs"
     before, after = runs[changed - 1 : changed + 1]
-    causes = [numbers.delta_bytes(after.extent_bytes - before.extent_bytes), *store.planned_differently(before, after)]
+    growth = numbers.delta_bytes(after.extent_bytes - before.extent_bytes)
+    causes = [growth, *changed_settings(store.plan(after), store.plan(before))]
     return f"{title} since {numbers.shortened(after.commit, 12)} ({'; '.join(causes)})"
 
 

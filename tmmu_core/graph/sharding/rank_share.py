@@ -33,10 +33,10 @@ class Sharding:
             if self.follows[i]:
                 # The view may follow an uneven split along another axis on each rank.
                 root = self.root[i]
-                uneven = [mesh for axis, mesh in self.splits[root] if self.shapes[root][axis] % self.parts(mesh)]
+                uneven = [mesh for axis, mesh in self.splits[root] if self.shapes[root][axis] % self.spec.sizes[mesh]]
                 split = tuple((axis, mesh) for mesh in uneven for axis in range(len(self.shapes[i])))
             for axis, mesh in split:
-                found[mesh].add(self.shapes[i][axis] % self.parts(mesh))
+                found[mesh].add(self.shapes[i][axis] % self.spec.sizes[mesh])
         return {name: tuple(sorted(values - {0})) for name, values in found.items()}
 
     @cached_property
@@ -72,10 +72,6 @@ class Sharding:
         view = self.graph.tensors[i].view
         assert view is not None
         return self.known[view.base_tensor_uid]
-
-    def parts(self, mesh: str) -> int:
-        """Return the size of a mesh axis."""
-        return self.spec.sizes[mesh]
 
     def class_of(self, rank: int) -> tuple[int, ...]:
         """Return the class of a rank: per mesh axis, the number of remainders at or below its coordinate.
@@ -142,7 +138,7 @@ def view_on(
         if len(base_split) == 1:
             candidates += [((axis, base_split[0][1]),) for axis in range(len(shape)) if axis != base_split[0][0]]
     for split in candidates:
-        if any(shape[axis] < sharding.parts(mesh) for axis, mesh in split):
+        if any(shape[axis] < sharding.spec.sizes[mesh] for axis, mesh in split):
             continue
         cut = cut_to_share(tensor, shape, split, sharding.spec, place)
         stored = [d for axis, d in enumerate(_numbers(cut, shape)) if strides is None or strides[axis]]

@@ -189,11 +189,11 @@ def _places_to_try(sharding: Sharding, base: int, followers: Sequence[int]) -> l
     """Return mesh coordinates at which the shares of ``base`` and its views take all their different sizes."""
     split, shape = sharding.splits[base], sharding.shapes[base]
     nowhere = {name: 0 for name, _ in sharding.spec.mesh}
-    if not any(shape[axis] % sharding.parts(mesh) for axis, mesh in split):
+    if not any(shape[axis] % sharding.spec.sizes[mesh] for axis, mesh in split):
         return [nowhere]
     rows = {d for i in (base, *followers) for d in sharding.shapes[i]}
     names = [mesh for _, mesh in split]
-    steps = [sorted({0, *(d % sharding.parts(mesh) for d in rows)}) for mesh in names]
+    steps = [sorted({0, *(d % sharding.spec.sizes[mesh] for d in rows)}) for mesh in names]
     if prod(map(len, steps)) > limits.ceiling(limits.SHARES):
         refusal = limits.past(limits.SHARES, f"the tensor {sharding.graph.tensors[base].id!r} and its views")
         raise refused(refusal.message, "$", refusal.hint, reason="shard_view", tensor=sharding.graph.tensors[base].id)
