@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.sweep.sweep_points import Point, Source
-from tmmu_core.sweep.sweep_run import cluster, run_here, run_on, work
+from tmmu_core.sweep.sweep_run import cluster, run_here, run_on, run_point
 
 FILE = Path(__file__).resolve().parents[1] / "sample_graphs" / "linear_chain.tmmu.json"
 
@@ -25,7 +25,7 @@ def points(many: int) -> tuple[Point, ...]:
 
 def alone(given: tuple[Source, Sequence[Point]]) -> int:
     source, asked = given
-    return sum(1 for point in asked if work(source, point).rows)
+    return sum(1 for point in asked if run_point(source, point).rows)
 
 
 def rate(begun: float, many: int) -> float:

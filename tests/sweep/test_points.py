@@ -16,7 +16,7 @@ from tmmu_core.plans.making.make import make_plan
 from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.sweep import sweep_run
 from tmmu_core.sweep.sweep_points import Axes, Point, Source, points_of
-from tmmu_core.sweep.sweep_run import FIGURES, FIT_FIGURES, figures, refused, work
+from tmmu_core.sweep.sweep_run import FIGURES, FIT_FIGURES, error_row, figures, run_point
 
 INSTANCE = Source("few.csv", b"id,lower,upper,size\na,0,2,8\nb,1,3,4\n")
 
@@ -74,7 +74,7 @@ def test_row_has_the_figures_of_its_plan() -> None:
     source = sample("two_arenas")
     plan = plan_graph(read_graph(source.data, source.name), planner="slots").plan
     assert verify_plan(plan).ok
-    (row,) = work(source, Point(3, 0, PlanRequest(planner="slots"), head={"model": "x"})).rows
+    (row,) = run_point(source, Point(3, 0, PlanRequest(planner="slots"), head={"model": "x"})).rows
     assert {name: value for name, value in row.items() if name != "allocation_time_ns"} == {
         "model": "x",
         "name": plan.ir_name,
@@ -100,7 +100,7 @@ def test_open_size_is_set_by_the_point() -> None:
     extents = []
     for size in (1, 8):
         request = PlanRequest(planner="slots", dims={"B": size})
-        (row,) = work(source, Point(0, 0, request)).rows
+        (row,) = run_point(source, Point(0, 0, request)).rows
         made = make_plan(sweep_run.read_at(read_graph(source.data, source.name), {"B": size}, b"", ""), request)
         assert row["layout_hash"] == made.plan.layout_hash.hex()
         extents.append(row["extent_bytes"])
@@ -113,7 +113,7 @@ def test_capacity_is_for_all_arenas_or_one() -> None:
     extent = {arena.name: arena.extent_bytes for arena in plan_graph(graph, planner="slots").plan.arenas}
     name = max(extent, key=lambda name: extent[name])
     for fits, answer in (({"": sum(extent.values())}, "fits"), ({name: extent[name]}, "fits"), ({name: 0}, "cannot")):
-        (row,) = work(source, Point(0, 0, PlanRequest(planner="slots"), fits=fits)).rows
+        (row,) = run_point(source, Point(0, 0, PlanRequest(planner="slots"), fits=fits)).rows
         assert (row["answer"], row["over_bytes"] > 0) == (answer, answer == "cannot")
         assert row["cost"].keys() == {"extra_flops", "moved_bytes", "extra_steps", "moves"}
 
@@ -127,12 +127,12 @@ def test_capacity_is_for_all_arenas_or_one() -> None:
     ],
 )
 def test_row_without_a_plan_has_no_figures(point: Point, more: tuple[str, ...]) -> None:
-    row = refused(Point(0, 0, point.request, point.ranks, point.fits, {"mode": "m"}), {"code_id": "X"})
+    row = error_row(Point(0, 0, point.request, point.ranks, point.fits, {"mode": "m"}), {"code_id": "X"})
     assert row == {"mode": "m", "error": {"code_id": "X"}} | dict.fromkeys((*FIGURES, *more))
 
 
 def error_of(source: Source, **fields: Any) -> Any:
-    (row,) = work(source, Point(0, 0, PlanRequest(planner="slots"), **fields)).rows
+    (row,) = run_point(source, Point(0, 0, PlanRequest(planner="slots"), **fields)).rows
     return row["error"] and (row["error"]["code_id"], row["error"]["message"])
 
 
@@ -143,7 +143,7 @@ def test_source_without_a_graph_is_rejected_in_its_row() -> None:
     assert "no graph" in error_of(INSTANCE, ranks=True)[1]
     assert "no graph" in error_of(INSTANCE, fits={"": 99})[1]
     overlapping = Source("given.csv", b"id,lower,upper,size,offset\na,0,2,100,0\nb,1,3,100,50\n")
-    (row,) = work(overlapping, Point(0, 0, PlanRequest())).rows
+    (row,) = run_point(overlapping, Point(0, 0, PlanRequest())).rows
     assert row["error"]["code_id"] != "INTERNAL"
     assert row["extent_bytes"] is None
 

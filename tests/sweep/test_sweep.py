@@ -21,7 +21,7 @@ from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.store import stored_sweeps
 from tmmu_core.store.store import Store
 from tmmu_core.sweep.sweep_points import Axes, Point, PointResult, Source, name_of_sweep, points_of
-from tmmu_core.sweep.sweep_run import cluster, run_here, run_on, work
+from tmmu_core.sweep.sweep_run import cluster, run_here, run_on, run_point
 
 CHAIN, BLOCK = (str(SAMPLES / f"{name}.tmmu.json") for name in ("linear_chain", "residual_block"))
 SECONDS = 120
@@ -64,11 +64,11 @@ def test_failed_point_is_a_row() -> None:
     (chain,) = sources(CHAIN)
     nothing = Source("notes.txt", b"no graph at all")
     point = Point(0, 0, PlanRequest(planner="slots", alignment=48))
-    assert work(chain, point).rows[0]["error"]["code_id"] == "ALIGNMENT_VIOLATION"
-    assert work(nothing, point).rows[0]["error"]["code_id"] == "UNREADABLE_INPUT"
+    assert run_point(chain, point).rows[0]["error"]["code_id"] == "ALIGNMENT_VIOLATION"
+    assert run_point(nothing, point).rows[0]["error"]["code_id"] == "UNREADABLE_INPUT"
     # An order of numbers, which no reader accepts, represents an internal error.
     broken = Point(0, 0, PlanRequest(planner="slots", order=(1, 2)))  # type: ignore[arg-type]
-    assert work(chain, broken).rows[0]["error"]["code_id"] in ("INTERNAL", "INVALID_IR_SHAPES")
+    assert run_point(chain, broken).rows[0]["error"]["code_id"] in ("INTERNAL", "INVALID_IR_SHAPES")
 
 
 # --- on a cluster ------------------------------------------------------------------------------------------------

@@ -140,26 +140,27 @@ def _at(runs: Sequence[Run], commit: str) -> int:
 
 def growth_causes(before: Plan, after: Plan, arena: str) -> GrowthCauses:
     """Return the causes of the growth of ``arena``. O(n log n)."""
-    (one, held_before), (two, held_after) = _held(before, arena), _held(after, arena)
+    step_before, bytes_before = _bytes_at_peak(before, arena)
+    step_after, bytes_after = _bytes_at_peak(after, arena)
     shares = [
-        Share(tensor_id=name, before_bytes=held_before.get(name, 0), after_bytes=held_after.get(name, 0))
-        for name in held_before | held_after
-        if held_before.get(name, 0) != held_after.get(name, 0)
+        Share(tensor_id=name, before_bytes=bytes_before.get(name, 0), after_bytes=bytes_after.get(name, 0))
+        for name in bytes_before | bytes_after
+        if bytes_before.get(name, 0) != bytes_after.get(name, 0)
     ]
     shares.sort(key=lambda share: (-share.grown_bytes, share.tensor_id.encode("utf-8", "surrogatepass")))
     first, last = (plan.arena_of[arena].extent_bytes if arena in plan.arena_of else 0 for plan in (before, after))
-    peaks = sum(held_before.values()), sum(held_after.values())
-    return GrowthCauses(arena, (first, last), peaks, (one, two), tuple(shares))
+    peaks = sum(bytes_before.values()), sum(bytes_after.values())
+    return GrowthCauses(arena, (first, last), peaks, (step_before, step_after), tuple(shares))
 
 
-def _held(plan: Plan, arena: str) -> tuple[int, dict[str, int]]:
+def _bytes_at_peak(plan: Plan, arena: str) -> tuple[int, dict[str, int]]:
     """Return ``(step, live bytes by storage name)`` at the peak of an arena; empty without the arena."""
     if arena not in plan.arena_of:
         return 0, {}
     step, _ = peak_step_of(plan, arena)
     s = storages_of(plan)
-    held = np.flatnonzero((s.arena == arena_number(plan, arena)) & (s.birth <= step) & (step < s.death))
-    rows = zip(s.head[held].tolist(), s.size[held].tolist(), strict=True)
+    live = np.flatnonzero((s.arena == arena_number(plan, arena)) & (s.birth <= step) & (step < s.death))
+    rows = zip(s.head[live].tolist(), s.size[live].tolist(), strict=True)
     return step, {plan.tensor_ids[row]: size for row, size in rows}
 
 

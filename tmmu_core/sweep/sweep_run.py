@@ -38,7 +38,7 @@ CACHED_SOURCES = 4
 """Maximum number of sources that a worker caches."""
 
 
-def work(source: Source, point: Point) -> PointResult:
+def run_point(source: Source, point: Point) -> PointResult:
     """Return the rows of a point. An error becomes a row too."""
     try:
         rows = tuple({**point.head, **row, "error": None} for row in _rows(source, point))
@@ -49,10 +49,10 @@ def work(source: Source, point: Point) -> PointResult:
         last = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{last.filename.rpartition('/')[2]}:{last.lineno}"
         record = {"code_id": "INTERNAL", "message": f"{type(error).__name__}: {error} ({where})"}
-    return PointResult(point.number, (refused(point, record),), failed=True)
+    return PointResult(point.number, (error_row(point, record),), failed=True)
 
 
-def refused(point: Point, record: dict[str, Any]) -> dict[str, Any]:
+def error_row(point: Point, record: dict[str, Any]) -> dict[str, Any]:
     """Return the row of a point without a plan; ``record`` is the record of the error."""
     row: dict[str, Any] = {**point.head, **({"ranks": None} if point.ranks else {})}
     row |= dict.fromkeys(FIGURES) | (dict.fromkeys(FIT_FIGURES) if point.fits is not None else {})
@@ -164,7 +164,7 @@ def run_here(sources: Sequence[Source], points: Sequence[Point]) -> Iterator[Res
     group: list[PointResult] = []
     until = time.monotonic() + GROUP_SECONDS
     for point in points:
-        group.append(work(sources[point.source], point))
+        group.append(run_point(sources[point.source], point))
         if time.monotonic() > until:
             yield tuple(group)
             group, until = [], time.monotonic() + GROUP_SECONDS
@@ -222,7 +222,7 @@ def run_on(client: Any, sources: Sequence[Source], points: Sequence[Point]) -> I
             results = _results_of(client, futures[-1])
             if isinstance(results, Exception):
                 message = f"every worker that ran this point died: {type(results).__name__}."
-                row = refused(point, {"code_id": "WORKER_DIED", "message": message})
+                row = error_row(point, {"code_id": "WORKER_DIED", "message": message})
                 results = (PointResult(point.number, (row,), failed=True),)
             yield results
     finally:
@@ -234,11 +234,11 @@ def _submit(client: Any, sources: Sequence[Source], key: str, batch: tuple[Point
     """Return the future of a batch. The source is a task of its own, which all batches of the source share."""
     source = sources[batch[0].source]
     shared = client.submit(same_source, source, key=f"tmmu-source-{source.digest}")
-    return client.submit(work_all, shared, batch, key=key)
+    return client.submit(run_batch, shared, batch, key=key)
 
 
 def _results_of(client: Any, future: Any) -> Results | Exception:
-    """Return the results of a batch, or the exception with which Dask dropped it; ``work`` itself raises nothing."""
+    """Return the results of a batch, or the exception with which Dask dropped it (``run_point`` raises none)."""
     try:
         results: Results = future.result()
     except Exception as error:
@@ -250,9 +250,9 @@ def _results_of(client: Any, future: Any) -> Results | Exception:
     return results
 
 
-def work_all(source: Source, points: tuple[Point, ...]) -> Results:
+def run_batch(source: Source, points: tuple[Point, ...]) -> Results:
     """Return the results of a batch; runs on a worker."""
-    return tuple(work(source, point) for point in points)
+    return tuple(run_point(source, point) for point in points)
 
 
 def same_source(source: Source) -> Source:

@@ -93,39 +93,39 @@ def check_world(spec: ShardSpec, world_size: int | None, rank: int = 0) -> int:
     return spec.world_size
 
 
-def read_spec(given: Mapping[str, Any]) -> ShardSpec:
+def read_spec(spec: Mapping[str, Any]) -> ShardSpec:
     """Parse and check a spec. Raises ``InvalidIrShapes`` (reasons ``shard_spec``, ``shard_mesh``)."""
-    _object(given, FIELDS, "$", "shard spec", "Write a JSON object.")
-    mesh = _mesh(given.get("mesh", []))
+    _object(spec, FIELDS, "$", "shard spec", "Write a JSON object.")
+    mesh = _mesh(spec.get("mesh", []))
     names = tuple(name for name, _ in mesh)
     rules = []
-    for k, rule in enumerate(_list(given.get("rules", []), "$.rules")):
-        path, form = f"$.rules[{k}]", 'Write {"match": "layers.*.w1", "axis": 1, "mesh": "tp"}.'
-        _object(rule, ("match", "axis", "mesh", "split"), path, "rule", form)
+    for k, rule in enumerate(_list(spec.get("rules", []), "$.rules")):
+        path, example = f"$.rules[{k}]", 'Write {"match": "layers.*.w1", "axis": 1, "mesh": "tp"}.'
+        _object(rule, ("match", "axis", "mesh", "split"), path, "rule", example)
         if not isinstance(rule.get("match"), str):
-            raise refused(f"{path} is not a rule.", path, form)
+            raise refused(f"{path} is not a rule.", path, example)
         rest = {key: value for key, value in rule.items() if key != "match"}
         rules.append((rule["match"], _split(rest["split"] if set(rest) == {"split"} else rest, names, path)))
     contracts, following = {}, set()
-    for kind, value in _object(given.get("contracts", {}), KINDS, "$.contracts", "object", "Write an object.").items():
+    for kind, value in _object(spec.get("contracts", {}), KINDS, "$.contracts", "object", "Write an object.").items():
         if value == FOLLOW and kind in ("activations", "gradients"):
             following.add(kind)
         else:
             contracts[kind] = _split(value, names, f"$.contracts.{kind}")
-    tensors = _object(given.get("tensors", {}), (), "$.tensors", "object", "Write an object.")
+    tensors = _object(spec.get("tensors", {}), (), "$.tensors", "object", "Write an object.")
     splits = {name: _split(value, names, f"$.tensors.{name}") for name, value in tensors.items()}
     return ShardSpec(mesh, splits, tuple(rules), contracts, frozenset(following))
 
 
-def _mesh(given: Any) -> tuple[tuple[str, int], ...]:
-    if isinstance(given, Mapping):
-        given = [{"name": name, "size": given[name]} for name in sorted(given, key=str)]
+def _mesh(value: Any) -> tuple[tuple[str, int], ...]:
+    if isinstance(value, Mapping):
+        value = [{"name": name, "size": value[name]} for name in sorted(value, key=str)]
     axes: list[tuple[str, int]] = []
-    for k, axis in enumerate(_list(given, "$.mesh")):
-        path, form = f"$.mesh[{k}]", 'Write {"name": "tp", "size": 8}.'
-        _object(axis, ("name", "size"), path, "mesh axis", form)
+    for k, axis in enumerate(_list(value, "$.mesh")):
+        path, example = f"$.mesh[{k}]", 'Write {"name": "tp", "size": 8}.'
+        _object(axis, ("name", "size"), path, "mesh axis", example)
         if set(axis) != {"name", "size"} or not isinstance(axis["name"], str):
-            raise refused(f"{path} is not a mesh axis.", path, form)
+            raise refused(f"{path} is not a mesh axis.", path, example)
         name, size = axis["name"], axis["size"]
         if type(size) is not int or size < 1:
             raise refused(f"the mesh axis {name!r} has the size {size!r}.", path, "Give a size ≥ 1.")
@@ -141,16 +141,16 @@ def _mesh(given: Any) -> tuple[tuple[str, int], ...]:
     return tuple(axes)
 
 
-def _split(given: Any, names: Sequence[str], path: str) -> Split:
+def _split(value: Any, names: Sequence[str], path: str) -> Split:
     """Parse ``{"axis", "mesh"}``, a list of them, or ``None``."""
-    if given is None:
+    if value is None:
         return ()
     split: list[tuple[int, str]] = []
-    for entry in given if isinstance(given, list | tuple) else [given]:
-        form = 'Write {"axis": 0, "mesh": "tp"}, a list of these, or null.'
-        _object(entry, ("axis", "mesh"), path, "sharding", form)
+    for entry in value if isinstance(value, list | tuple) else [value]:
+        example = 'Write {"axis": 0, "mesh": "tp"}, a list of these, or null.'
+        _object(entry, ("axis", "mesh"), path, "sharding", example)
         if set(entry) != {"axis", "mesh"}:
-            raise refused(f"{path} is not a sharding.", path, form)
+            raise refused(f"{path} is not a sharding.", path, example)
         axis, mesh = entry["axis"], entry["mesh"]
         if type(axis) is not int or axis < 0:
             raise refused(f"{path}: the axis {axis!r} is not a number ≥ 0.", path, "Count axes from 0.")
@@ -164,20 +164,20 @@ def _split(given: Any, names: Sequence[str], path: str) -> Split:
     return tuple(split)
 
 
-def _object(given: Any, known: Sequence[str], path: str, noun: str, form: str) -> Mapping[str, Any]:
-    """Return ``given``, an object; ``known`` are its possible keys, if not empty. Raises ``InvalidIrShapes``."""
-    if not isinstance(given, Mapping):
-        raise refused(f"{path} is no {noun}.", path, form)
-    for key in given if known else ():
+def _object(value: Any, known: Sequence[str], path: str, noun: str, example: str) -> Mapping[str, Any]:
+    """Return ``value``, an object; ``known`` are its possible keys, if not empty. Raises ``InvalidIrShapes``."""
+    if not isinstance(value, Mapping):
+        raise refused(f"{path} is no {noun}.", path, example)
+    for key in value if known else ():
         if key not in known:
             raise refused(f"{path} has the unknown field {key!r}.", f"{path}.{key}", strict.closest_hint(key, known))
-    return given
+    return value
 
 
-def _list(given: Any, path: str) -> Sequence[Any]:
-    if not isinstance(given, list | tuple):
+def _list(value: Any, path: str) -> Sequence[Any]:
+    if not isinstance(value, list | tuple):
         raise refused(f"{path} is not a list.", path, "Write a JSON array.")
-    return given
+    return value
 
 
 def refused(message: str, path: str, hint: str, reason: str = "shard_spec", **more: Any) -> InvalidIrShapes:

@@ -143,7 +143,7 @@ def shard(graph: Graph, spec: ShardSpec, dims: Mapping[str, int] | None = None) 
         splits=tuple(split or () for split in splits),
         follows=tuple(split is None for split in splits),
     )
-    whole = _left_behind(found, contracted)
+    whole = _bases_left_whole(found, contracted)
     return replace(found, splits=tuple(() if i in whole else split for i, split in enumerate(found.splits)))
 
 
@@ -167,7 +167,7 @@ def idle_rules(graph: Graph, spec: ShardSpec, dims: Mapping[str, int] | None = N
     return warnings
 
 
-def _left_behind(sharding: Sharding, bases: Sequence[int]) -> set[int]:
+def _bases_left_whole(sharding: Sharding, bases: Sequence[int]) -> set[int]:
     """Return the members of ``bases`` with a view that cannot be split in the same way on every rank.
 
     Bases with a view of explicit split are skipped: :func:`view_on` raises an error for such a view.
