@@ -160,8 +160,8 @@ def unknown_operators(found: Sequence[UnknownOperator]) -> str:
     """Return a text that lists operators with their nodes and bytes: ``…: my.op (2 nodes, 1.00 KiB).``"""
     names = [f"{one.name or '(no name)'} ({count(one.nodes, 'node')}, {short_bytes(one.bytes)})" for one in found[:8]]
     names += [f"{len(found) - 8} more"] * (len(found) > 8)
-    unknown = "Operators with unknown properties (not reordered, not recomputed) or unknown cost (not recomputed)"
-    return f"{unknown}: {', '.join(names)}."
+    rule = "Operators of unknown cost are not recomputed; operators of unknown properties are also not reordered"
+    return f"{rule}: {', '.join(names)}."
 
 
 def ticks(top: int, most: int = 5) -> list[int]:

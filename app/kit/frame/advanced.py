@@ -27,7 +27,7 @@ HELP = {
     "order": "Order in which buffers are placed. With the fit `free_list`, it is always the order of first writes.",
     "fit": "Gap in which a buffer is placed: the lowest, the tightest, or the first in a free list.",
     "budget": "Maximum number of search nodes. The same budget gives the same plan on every machine.",
-    "iterations": "Number of changes of the placement order to try.",
+    "iterations": "Number of changed placement orders to try.",
     "seed": "Seed of the random numbers. The replay token does not depend on it.",
     "min_alignment": "Smallest alignment of a slot on this platform, in bytes.",
     "memories": "The memories of the device, in order of preference. Default: one memory per configured arena, or one "

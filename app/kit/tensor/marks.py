@@ -84,7 +84,7 @@ def late_button(shown: Shown) -> None:
     if state.choice().marked == LATE:
         _clear_button("late")
         return
-    about = "Mark the buffers with the most bytes × steps between their last two uses. A flag shows the last reader."
+    about = "Mark the buffers that wait longest for their last use, by bytes × steps. A flag shows the last reader."
     marked = {"marked": LATE, "search": ""}
     controls.button("Mark buffers freed late", "late", marked, icon=":material/flag:", help=about)
 

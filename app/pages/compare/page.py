@@ -206,7 +206,7 @@ def reasons(comparison: Comparison) -> str:
     """Return a table of at most 12 rows: why plans are not comparable, first difference, different settings."""
     rows = [("not comparable", difference) for difference in comparison.incomparable]
     if comparison.first is not None:
-        rows.append(("first difference by tensor id", comparison.first))
+        rows.append(("first difference", comparison.first))
     rows += [("settings", difference) for difference in comparison.context]
     cells = [
         [kind, markup.esc(_field_text(field.path)), f"{_value_text(field.left)} → {_value_text(field.right)}"]
@@ -219,12 +219,12 @@ def _field_text(path: str) -> str:
     """Return the path of a field of a plan file as text: ``offset of conv_1``, ``planner``."""
     of_tensor = re.fullmatch(r"\$\.tensors\['(.*)'\]\.(\w+)", path)
     name, tensor = (of_tensor[2], f" of {of_tensor[1]}") if of_tensor else (path.removeprefix("$."), "")
-    return name.removesuffix("_bytes").replace("_", " ") + tensor
+    return name.replace("ir_", "graph ").removesuffix("_bytes").replace("_", " ") + tensor
 
 
 def _value_text(value: Any) -> str:
     text = "none" if value is None else f"{value:,}" if type(value) is int else str(value)
-    return markup.esc(numbers.shortened(text, 60))
+    return markup.esc(text[:12] if re.fullmatch("[0-9a-f]{64}", text) else numbers.shortened(text, 60))
 
 
 def arenas(comparison: Comparison, left: Plan, right: Plan) -> str:

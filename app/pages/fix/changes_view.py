@@ -147,7 +147,7 @@ def body(shown: Shown, fitted: Fitted, capacity: Capacity) -> None:
         st.html(f'<div class="tm soft">{markup.esc(numbers.unknown_operators(fitted.unknown))}</div>')
     left, right = st.columns([0.56, 0.44], gap="medium") if len(points) > 1 else (st.container(), st.container())
     with left:
-        note = "saved: bytes by which the whole plan is smaller after this change"
+        note = "saved: bytes that the change removes from the whole plan"
         st.html(markup.heading(f"{numbers.count(len(preview.moves), 'change')}, in order", note))
         move_tables.in_order(preview.moves)
         if fitted.answer != "fits":

@@ -147,7 +147,7 @@ def _courses(plans: dict[str, Plan], arena: str) -> None:
         drawn.append(points)
         nodes = plan.notes[arena].get("nodes")
         note = "proven minimal" if points[-1].bound == points[-1].extent else "gap not closed"
-        st.html(markup.heading(f"{name}: size and proven bound of {arena}, over search nodes", note))
+        st.html(markup.heading(f"{name}: size and proven bound of {arena} during the search", note))
         fig = search_course(points, nodes if isinstance(nodes, int) else 0)
         st.plotly_chart(fig, key=f"course.{name}.{arena}.{plan.tmmu_plan_hash.hex()}", config=CONFIG)
 

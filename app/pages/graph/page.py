@@ -20,7 +20,7 @@ from tmmu_core.graph.model import INPUTS_STEP, Node
 from tmmu_core.liveness.live_model import REFUSAL_WORDS, Timeline
 
 MOST_NODES, MOST_GROUPS = 5_000, 200
-DEFAULT_ORDER = "topological; of the nodes that are ready, the node with the lowest id is first"
+DEFAULT_ORDER = "topological; among ready nodes, the lowest id first"
 LARGER_SIZES = {"ABORT": "stop the run", "REPLAN_AT_SAFEPOINT": "plan again at a safepoint"}
 """Replan policy → action of the runtime when a size exceeds the planned size."""
 

@@ -86,8 +86,7 @@ def heat_map(ranks: RankPlans, places: Sequence[str], *, look: int | None) -> go
         if look is not None and look < ranks.world_size:
             c, r = fold_.at(look)
             frame = {"x0": c - 0.5, "x1": c + 0.5, "y0": r - 0.5, "y1": r + 0.5, "type": "rect"}
-            for colour, width in (("black", 4), ("white", 2)):  # visible on a light and on a dark background
-                fig.add_shape(**frame, line={"color": colour, "width": width}, row=number + 1, col=1)
+            fig.add_shape(**frame, line={"color": "#E69F00", "width": 3}, row=number + 1, col=1)
     _axes(fig, fold_, len(names))
     return fig
 

@@ -133,7 +133,7 @@ def heat(chosen: Choice, ranks: RankPlans) -> None:
     """Draw the heat map and the table of rank classes. A click on a cell shows the plan of a rank."""
     st.html(
         markup.heading(
-            "Arena size per rank", "one scale for all arenas: the bluer, the larger; click to show the plan of a rank"
+            "Arena size per rank", "one scale for all arenas, stronger blue is larger; click a rank to show its plan"
         )
     )
     places = [rank_sets.place(ranks.spec, rank) for rank in range(ranks.world_size)]
