@@ -92,7 +92,8 @@ def _open(choice: Choice, shows_last_plan: bool) -> Opened | Shown:
         state.refuse({**card, "title": f"{opening.label_of(choice.source)[0]} was not opened"})
         st.rerun()
     draw_errors([card])
-    gallery.draw()
+    with st.container(key="gallery"):
+        gallery.draw()
     st.stop()
 
 

@@ -35,6 +35,7 @@ def draw(chosen: Choice, opened: Opened) -> None:
         with (
             st.container(key="open", width="content"),
             st.popover("Open…", icon=":material/folder_open:", key=f"gallery-{state.session().uploads}"),
+            st.container(key="gallery"),
         ):
             gallery.draw()
         _memory_limit(full, fixed)

@@ -141,8 +141,10 @@ class GraphChart {
     if (this.view.scale >= READABLE) return;
     this.view.scale = READABLE;
     const { selected, peak } = this.data.marks, shown = [selected, peak, 0].find((vertex) => vertex >= 0);
-    this.centre(this.layout.boxes[shown] ?? [0, 0, 0, 0]);
-    this.view.y = Math.min(this.view.y, EDGE); // no empty space above the drawing
+    const box = this.layout.boxes[shown] ?? [0, 0, 0, 0], fromTop = EDGE + (box[1] + box[3]) * READABLE;
+    this.centre(box);
+    // Begin at the top if the box is visible there too; in any case without empty space above the drawing.
+    this.view.y = fromTop < this.stage.clientHeight ? EDGE : Math.min(this.view.y, EDGE);
   }
 
   centre([x, y, w, h]) {
