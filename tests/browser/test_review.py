@@ -104,5 +104,5 @@ def test_damaged_review_is_refused_and_the_picture_stays(visit: Visit, tmp_path:
     file = tmp_path / "bad.tmmu-review.json"
     file.write_text('{"schema":"tmmu_review/1","review":{}}')
     drop(page, file)
-    expect(page.locator(".tm-error")).to_contain_text("the review file is damaged")
+    expect(page.locator(".tm-error")).to_contain_text("bad.tmmu-review.json was not opened")
     expect(page.locator(".tm-headline h1")).to_have_text(headline)
