@@ -28,6 +28,15 @@ STREAM = "-"
 """File name of standard input and standard output."""
 
 
+_LONG_WORD = re.compile(r"(\S{1000})\S{1000,}")
+"""A name that fills a terminal: files may have names of megabytes. JSON has them whole."""
+
+
+def _line(text: str) -> str:
+    """Return a line of text for people: long words are cut, control characters are escaped."""
+    return for_log(_LONG_WORD.sub(r"\1…", text))
+
+
 class UsageError(Misuse):
     """Raised for invalid options or arguments."""
 
@@ -35,8 +44,8 @@ class UsageError(Misuse):
 def table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print a table to standard output. A title that begins with ">" aligns its column to the right."""
     to_right = [title.startswith(">") for title in titles]
-    heads = [for_log(title.removeprefix(">")) for title in titles]
-    texts = [[for_log(cell) for cell in row] for row in rows]
+    heads = [_line(title.removeprefix(">")) for title in titles]
+    texts = [[_line(cell) for cell in row] for row in rows]
     if not sys.stdout.isatty():
         cells = [heads, *[[cell.replace("\n", " ") for cell in row] for row in texts]]
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
@@ -60,13 +69,13 @@ def table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 def print_lines(*lines: str) -> None:
     """Print lines to standard output; control characters and line breaks in a line are escaped."""
     for line in lines:
-        print(for_log(line))
+        print(_line(line))
 
 
 def print_note(*lines: str) -> None:
     """Print lines to standard error, escaped like :func:`print_lines`."""
     for line in lines:
-        print(for_log(line), file=sys.stderr)
+        print(_line(line), file=sys.stderr)
 
 
 def write_json(value: Any) -> None:

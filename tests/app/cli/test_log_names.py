@@ -147,3 +147,12 @@ def test_text_of_a_finished_plan_is_no_markdown(field: str) -> None:
         assert not re.search(r"<(img|a|b)\b", html)
         assert not re.search(r"(?<![\w\u2060])@team", re.sub(r"<code>.*?</code>", "", html))
         assert "\n![x]" not in summary
+
+
+def test_long_name_is_cut_in_text_and_whole_in_json(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    name = "n" * 100_000
+    (folder / "long.json").write_bytes(native_file.encode_json(structs.replace(_graph(), name=name)))
+    run(["plan", "long.json"])
+    assert max(map(len, capfd.readouterr().out.splitlines())) < 3000
+    run(["plan", "long.json", "--json"])
+    assert json.loads(capfd.readouterr().out)["ir_name"] == name
