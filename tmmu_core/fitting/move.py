@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 
 Kind = Literal["planner", "order", "inplace", "alignment", "recompute", "offload", "sizes", "shards"]
 KINDS: tuple[Kind, ...] = tuple(kind for kind in get_args(Kind) if kind != "shards")
-"""Kinds that can be allowed, in the order of the search: free ones first. ``shards`` has a search of its own
+"""Kinds that can be allowed, in the order of the search: kinds without cost first. ``shards`` has a search of its own
 (``search/smallest_mesh.py``).
 """
 
@@ -22,14 +22,14 @@ FLOPS_PER_MOVED_BYTE = 10_000
 
 @dataclass(frozen=True, order=False)
 class Cost:
-    """Extra cost of a plan compared with the given graph; all figures are whole numbers ≥ 0."""
+    """Extra cost of a plan compared with the initial graph; each figure is a whole number ≥ 0."""
 
     extra_flops: int = 0
     """Recomputed floating-point operations."""
     moved_bytes: int = 0
     """Bytes copied to the other memory and back."""
     extra_steps: int = 0
-    """Steps in addition to those of the given graph."""
+    """Steps in addition to those of the initial graph."""
 
     def __add__(self, other: Cost) -> Cost:
         return Cost(
@@ -59,9 +59,9 @@ class Move:
     why: str = ""
     """Why the results of the graph do not change."""
     tensors: tuple[str, ...] = ()
-    """Ids of the affected tensors, as in the given graph."""
+    """Ids of the affected tensors, as in the initial graph."""
     nodes: tuple[str, ...] = ()
-    """Ids of the affected nodes, as in the given graph."""
+    """Ids of the affected nodes, as in the initial graph."""
     cost: Cost = Cost()
     bytes: int = 0
     """Reduction of the extent after re-planning, in addition to the moves before; may be negative."""

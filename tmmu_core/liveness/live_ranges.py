@@ -87,7 +87,7 @@ def tensor_ranges(timeline: Timeline, roots: I64, view_offset: U64) -> Ranges:
     birth[index.is_input] = 0
     birth[index.is_persistent] = 0
     unproduced_view = (index.base >= 0) & ~produced & ~index.is_input & ~index.is_persistent
-    # An unproduced view is live with its root if every view between them is in the timeline.
+    # A view without a producer is live with its root if every view between both is in the timeline.
     seen = np.where(unproduced_view, index.base, np.arange(count))
     while not np.array_equal(seen, further := seen[seen]):
         seen = further

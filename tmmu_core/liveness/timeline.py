@@ -180,7 +180,7 @@ def _ids(index: GraphIndex, nodes: I64) -> Sequence[str]:
 
 
 def _order(index: GraphIndex, order: Sequence[str] | None, mode: Mode) -> I64:
-    """Return the node numbers in execution order: the given one, checked, or the default."""
+    """Return the node numbers of ``order``, which is checked; of the default order for ``None``."""
     in_mode = np.ones(len(index.node_ids), np.bool_) if mode == "backward" else index.is_forward
     edges = dependencies(index, in_mode)
     return default_order(index, edges, in_mode) if order is None else given_order(index, order, edges, in_mode)

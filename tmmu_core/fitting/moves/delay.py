@@ -1,7 +1,7 @@
-"""Delay moves: compute results that are live but not used at the peak, such as gradients, after the peak.
+"""Delay moves: orders that compute a tensor after the peak if it is live but not used at the peak, as most gradients.
 
-Their operands then have a longer gap, in which recomputation drops them. It is often cheaper to recompute the
-activations of a layer than to keep its gradient.
+The operands of the tensor then have a longer gap between two uses, in which recomputation can drop an operand. It is
+often cheaper to recompute the activations of a layer than to keep its gradient.
 """
 
 from collections.abc import Iterable, Iterator
@@ -32,10 +32,10 @@ class _Delay:
     """Most bytes that one node needs while the operands are recomputed and the delayed units run."""
 
 
-def delay_moves(base: Candidate, lowest: Candidate, step: int, over: int, *, keep_phases: bool) -> Iterator[Move]:
-    """Yield orders of ``base`` that delay results beyond ``step`` of ``lowest``, each with more units.
+def delay_moves(base: Candidate, smallest: Candidate, step: int, excess: int, *, keep_phases: bool) -> Iterator[Move]:
+    """Yield orders of ``base`` that delay results beyond ``step`` of ``smallest``, each with more units.
 
-    ``lowest`` is a plan of the same nodes after recompute and order moves. The first order saves ``over`` bytes, if
+    ``smallest`` is a plan of the same nodes after recompute and order moves. The first order saves ``excess`` bytes, if
     the delays suffice.
     """
     liveness = base.liveness
@@ -43,10 +43,10 @@ def delay_moves(base: Candidate, lowest: Candidate, step: int, over: int, *, kee
     if model is None:
         return
     unit_of = {model.node_ids[node]: unit for unit, nodes in enumerate(model.units) for node in nodes}
-    executed = lowest.plan.execution_order
+    executed = smallest.plan.execution_order
     order = list(dict.fromkeys(unit_of[name] for name in executed if name in unit_of))
-    nodes = {node.node_id: node for node in lowest.fitted_graph.nodes}
-    peak = lowest.plan.node_at(step)
+    nodes = {node.node_id: node for node in smallest.fitted_graph.nodes}
+    peak = smallest.plan.node_at(step)
     if peak not in nodes:
         return
     done = {unit_of[name] for name in executed[: executed.index(peak)] if name in unit_of}
@@ -55,7 +55,7 @@ def delay_moves(base: Candidate, lowest: Candidate, step: int, over: int, *, kee
     def storages(names: Iterable[str]) -> set[int]:
         return {int(storage_of[tensor_of[name]]) for name in names if name in tensor_of} - {-1}
 
-    live = storages(lowest.plan.row(k).tensor_id for k in alive_at(lowest.plan, step).tolist())
+    live = storages(smallest.plan.row(k).tensor_id for k in alive_at(smallest.plan, step).tolist())
     waiting = live - storages((*nodes[peak].inputs, *nodes[peak].outputs))
     found = _delays(model, recompute_model(base.plan_input), done, (live, waiting))
     found.sort(key=lambda each: (each.flops / each.saved, each.units))
@@ -66,8 +66,8 @@ def delay_moves(base: Candidate, lowest: Candidate, step: int, over: int, *, kee
             continue
         chosen.append(each)
         units.update(each.units)
-        over -= each.saved
-        if over <= 0:
+        excess -= each.saved
+        if excess <= 0:
             chosen.sort(key=lambda each: (each.needed, -each.flops, each.units))  # the last one runs first
             late = dict.fromkeys(unit for each in chosen for unit in reversed(each.units))
             what = f"run {len(units)} nodes that make results after the peak"
@@ -136,7 +136,7 @@ def _operands(model: RecomputeModel, wanted: set[int], live: set[int], largest: 
 
 
 def _run_late(model: OrderModel, order: list[int], chosen: list[int]) -> list[int]:
-    """Return ``order`` with the chosen units, last ones first, directly before what needs them, or at the end."""
+    """Return ``order`` with the chosen units as late as possible; the first chosen unit runs last."""
     moving = set(chosen)
     late = [unit for unit in reversed(order) if unit not in moving]
     later: set[int] = set()

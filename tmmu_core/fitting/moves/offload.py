@@ -59,7 +59,8 @@ def single_moves(plan_input: PlanInput) -> Iterator[Move]:
 def lower(plan_input: PlanInput, goal: Capacity, report: Progress | None = None) -> Iterator[tuple[Move, ...]]:
     """Yield lists of moves: first the cheapest whose peak live bytes meet the goal, then lists for tighter goals.
 
-    If none meets the goal, yield the list with the lowest peak. Each list replaces the one before and has a lower peak.
+    If no list meets the goal, yield the list with the lowest peak. Each list is complete, and has a lower peak than the
+    list before.
     """
     model, initial = recover_choice(plan_input)
     base = run(model, initial)
@@ -146,15 +147,10 @@ def _cancel_unneeded(model: RecomputeModel, initial: Choice, choice: Choice, ove
 
 def _idle(model: RecomputeModel, at: Boundary, arena: int, choice: Choice) -> I64:
     """Return idle storages of an arena at the boundary that can be offloaded, largest first, longest gap first."""
-    storages = at.present[
-        model.movable[at.present]
-        & at.needed[at.present]
-        & (model.arena[at.present] == arena)
-        & (at.gap_start[at.present] >= 0)
-        & (at.gap_start[at.present] < at.position)
-        & (model.size[at.present] >= LEAST)
-        & ~np.isin(at.gap_start[at.present] * len(model.size) + at.present, choice.drops)
-    ]
+    in_gap = (at.gap_start >= 0) & (at.gap_start < at.position)
+    is_dropped = np.isin(at.gap_start * len(model.size) + np.arange(len(model.size)), choice.drops)
+    in_arena = (model.arena == arena) & (model.size >= LEAST)
+    storages = at.idle(model.movable & in_arena & in_gap & ~is_dropped)
     gap = at.gap_end[storages] - at.gap_start[storages]
     return storages[np.lexsort((storages, -gap, -model.size[storages]))]
 

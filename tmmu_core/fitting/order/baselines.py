@@ -5,7 +5,7 @@
   pytorch#161810: if all ready units are larger than a threshold, take the one that is needed first.
 * **Breadth first**: the unit whose inputs were ready earliest.
 * **Depth first**: every unit directly after its inputs, small ones first.
-* **Eager-free** (pytorch#196848): the given order, but a ready unit that frees more than it takes runs first.
+* **Eager-free** (pytorch#196848): the initial order, but a ready unit that frees more than it takes runs first.
 
 Also **hill–valley** orders: interleave independent schedules optimally. A schedule is split into segments, each with
 its hill (most bytes added while it runs) and its valley (bytes left after it). Segments with a negative valley come

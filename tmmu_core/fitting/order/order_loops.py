@@ -96,7 +96,7 @@ def run_native(name: str, model: OrderModel, order: I64, **fields: Any) -> tuple
 
 
 class OrderLists:
-    """An order model as lists, and the storages that become live or free while a unit runs."""
+    """An order model as lists, and the storages that a unit allocates and frees while it runs."""
 
     def __init__(self, model: OrderModel) -> None:
         self.model = model

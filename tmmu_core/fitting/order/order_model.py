@@ -5,7 +5,7 @@ touches it (reads or writes a member). The same holds for in-place reuse (contra
 nodes that touch its storage have run. An order is a path through those sets; its peak is the largest step of the
 path.
 
-Dependencies besides the flow of data, as edges from the given order:
+Dependencies besides the flow of data, taken from the initial order (the execution order of the graph):
 
 * **overwriting**: nodes that touch a storage stay before or after each of its writers;
 * **effects**: random, collective, side-effect and unknown operators keep their order;
@@ -34,11 +34,11 @@ LARGEST = 2**60
 
 @dataclass(frozen=True, eq=False)
 class OrderModel:
-    """Units of nodes with their dependencies, and storages with the nodes that touch them."""
+    """Units (nodes that run together) with their dependencies, and storages with the nodes that touch each."""
 
     node_ids: tuple[str, ...]
     units: tuple[tuple[int, ...], ...]
-    """Node numbers that run together, in order; units are sorted by their first node in the given order."""
+    """Node numbers that run together, in order; units are sorted by their first node in the initial order."""
     successors: list[list[int]]
     """Unit → units that must run later, ascending."""
     touches: list[list[int]]
@@ -195,7 +195,7 @@ def _touches(liveness: Liveness) -> tuple[list[list[int]], dict[tuple[int, int],
 
 
 def _units(timeline: Timeline, order: list[int]) -> tuple[tuple[tuple[int, ...], ...], I64]:
-    """Return the units, by first node in the given order, and the unit of each node (−1 outside).
+    """Return the units, by first node in the initial order, and the unit of each node (−1 outside).
 
     A scope includes all nodes from its first to its last, so that units have no cycle.
     """

@@ -2,7 +2,7 @@
 
 ::
 
-    given order ─────┐                       ┌─ windows around the peak ─┐
+    initial order ─────┐                       ┌─ windows around the peak ─┐
     Inductor's four  ├─ each also with units ─┤                           ├─ best-first search: optimal, or a bound
     hill–valley ─────┘  moved early or late   └─ beam search ─────────────┘
 

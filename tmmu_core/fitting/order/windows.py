@@ -1,4 +1,4 @@
-"""Local search: reorder windows around the peak optimally, with everything outside fixed.
+"""Local search: reorder windows around the peak optimally; the units outside of a window keep their places.
 
 A window is an order problem of its own: inputs from before are live at its start, outputs read later stay live. It is
 solved by best-first search with a small budget.

@@ -45,7 +45,7 @@ class Fitted:
     curve: tuple[Candidate, ...]
     """Candidates from the initial plan on, by rising cost and falling bytes."""
     flops: int
-    """Known FLOPs of the given graph."""
+    """Known FLOPs of the initial graph."""
     stopped: bool = False
     """Whether the search was stopped early."""
 

@@ -19,7 +19,7 @@ from tmmu_core.planners.native import native
 from tmmu_core.planners.native.load import library
 
 ROOM, SPARE = 6, 256
-"""A simulation is aborted above ``ROOM`` times the steps, lives and operands of the given graph, plus ``SPARE``."""
+"""A simulation is aborted above ``ROOM`` times the steps, lives and operands of the initial graph, plus ``SPARE``."""
 
 MOST_FLOPS = 2**61
 """Maximum extra FLOPs counted, so that sums stay within 64 bits."""
@@ -31,7 +31,7 @@ class Choice:
 
     drops: I64
     """Ascending codes. ``position · storages + storage``: the storage is dropped after the node at the position.
-    ``−1 − edge`` (an index into ``model.in_idx``): the edge's node is recomputed for a node of the given order; when
+    ``−1 − edge`` (an index into ``model.in_idx``): the edge's node is recomputed for a node of the initial order; when
     that node has run, the storage of the edge is dropped.
     """
     away: NDArray[np.bool_]
@@ -111,9 +111,9 @@ class Run:
     live: I64
     """Shape (arenas, steps): live bytes at each step as executed (loading is step 0), without persistent storages."""
     for_position: I64
-    """Shape (steps,): the position of the given order that runs, or for which a node runs again."""
+    """Shape (steps,): the position of the initial order that runs, or for which a node runs again."""
     step_of: I64
-    """Shape (positions,): the step of each node of the given order."""
+    """Shape (positions,): the step of each node of the initial order."""
     lives: Lives
     """Live ranges and reads."""
 
@@ -218,7 +218,7 @@ class Tables:
 
 
 class DropWalk:
-    """Walks the given order, and restores dropped storages before their next use.
+    """Walks the initial order, and restores dropped storages before their next use.
 
     Subclasses define the actions. An action returns whether it is possible; it marks the storages that it restores.
     """
@@ -232,7 +232,7 @@ class DropWalk:
         self.producer, self.away, in_ptr = model.producer.tolist(), choice.away.tolist(), model.in_ptr.tolist()
         self.dropped, self.ever, self.copied_out = ([False] * storages for _ in range(3))
         self.after_runs: dict[int, list[int]] = {}
-        """Position → storages that are dropped after its recomputing runs for a node of the given order."""
+        """Position → storages that are dropped after its recomputing runs for a node of the initial order."""
         for edge in sorted((-1 - choice.drops[choice.drops < 0]).tolist()):
             self.after_runs.setdefault(bisect_right(in_ptr, edge) - 1, []).append(int(model.in_idx[edge]))
 

@@ -23,17 +23,21 @@ FINEST = 2**44
 
 @dataclass(frozen=True, eq=False)
 class Boundary:
-    """A step of the given order, and the storages before and after it."""
+    """A position of the initial order, and the uses of each storage before and after it."""
 
     position: int
     present: I64
     """Storages that exist at the step, are not persistent, and can be read later."""
-    needed: Mask
-    """Shape (storages,): read later by the given graph."""
+    read_later: Mask
+    """Shape (storages,): whether a later node of the initial graph reads the storage."""
     gap_end: I64
     """Shape (storages,): position of the first use after the step; the last position if there is none."""
     gap_start: I64
     """Shape (storages,): position of the last use up to the step, else of the birth; −1 for unused inputs."""
+
+    def idle(self, storages: Mask) -> I64:
+        """Return those of the ``storages`` that exist at the step and are read later."""
+        return self.present[storages[self.present] & self.read_later[self.present]]
 
 
 def boundary(model: RecomputeModel, position: int) -> Boundary:
@@ -83,11 +87,11 @@ def cheapest(model: RecomputeModel, at: Boundary, price: I64) -> Mask:
         heads.append(head)
         capacities.append(np.broadcast_to(capacity, tail.shape))
 
-    needed = at.present[at.needed[at.present]]
+    needed = at.present[at.read_later[at.present]]
     edges(np.zeros(len(needed), np.int64), vertex[needed], INFINITE)
     edges(vertex[at.present[droppable]], node_vertex[producers[droppable]], keep_price[droppable])
-    # Storages that cannot be dropped are kept if a recomputed node needs them; storages read later are kept anyway.
-    undroppable = ~droppable & ~at.needed[at.present] & ~model.stays_live[at.present]
+    # Storages that cannot be dropped are kept if a recomputed node needs one; those read later are kept anyway.
+    undroppable = ~droppable & ~at.read_later[at.present] & ~model.stays_live[at.present]
     edges(vertex[at.present[undroppable]], np.ones(int(undroppable.sum()), np.int64), keep_price[undroppable])
     edges(node_vertex[nodes], np.ones(len(nodes), np.int64), run_price)
     reads = np.concatenate([np.arange(model.in_ptr[n], model.in_ptr[n + 1]) for n in nodes] or [np.zeros(0, np.int64)])

@@ -119,7 +119,7 @@ def _with_temporaries(idle: list[Idle], search: Search) -> Iterator[list[int]]:
             n = int(model.producer[storage])
             for edge in range(int(model.in_ptr[n]), int(model.in_ptr[n + 1])):
                 operand = int(model.in_idx[edge])
-                if model.droppable[operand] and not search.at.needed[operand] and operand not in pending:
+                if model.droppable[operand] and not search.boundary.read_later[operand] and operand not in pending:
                     drops.append(-1 - edge)
                     pending.append(operand)
         if len(drops) > 1:

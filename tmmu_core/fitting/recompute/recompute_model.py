@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tmmu_core.base.disjoint_sets import DisjointSets
-from tmmu_core.fitting.order.order_model import csr, permitted_inputs, storages_with
+from tmmu_core.fitting.order.order_model import csr, csr_rows, permitted_inputs, storages_with
 from tmmu_core.fitting.problem.planner_calls import PlanInput
 from tmmu_core.graph.arenas import read_arenas
 from tmmu_core.graph.flops import GraphFlops, graph_flops
@@ -263,19 +263,20 @@ def _adjacency(liveness: Liveness, node_at: I64) -> tuple[I64, I64, I64, I64]:
     seen = np.zeros(len(storages), np.bool_)
     seen[persistent] = True
     seen[storage_of[np.flatnonzero(index.is_input & (storage_of >= 0))]] = True
-    in_list, out_list = index.in_idx.tolist(), index.out_idx.tolist()
-    in_at, out_at = index.in_ptr.tolist(), index.out_ptr.tolist()
-    of, always, known = storage_of.tolist(), persistent.tolist(), seen.tolist()
+    inputs, outputs = (
+        csr_rows(index.in_ptr, storage_of[index.in_idx]),
+        csr_rows(index.out_ptr, storage_of[index.out_idx]),
+    )
+    is_persistent, is_live = persistent.tolist(), seen.tolist()
     for k in node_at.tolist():
-        used = [of[i] for i in in_list[in_at[k] : in_at[k + 1]]]
-        born = []
-        for i in out_list[out_at[k] : out_at[k + 1]]:
-            if not known[of[i]]:
-                known[of[i]] = True
-                born.append(of[i])
-            elif of[i] not in born:
-                used.append(of[i])  # a further member: the storage is live until the node writes it
-        ins.append([s for s in dict.fromkeys(used) if not always[s]])
+        used, born = list(inputs[k]), list[int]()
+        for s in outputs[k]:
+            if not is_live[s]:
+                is_live[s] = True
+                born.append(s)
+            elif s not in born:
+                used.append(s)  # a further member: the storage is live until the node writes it
+        ins.append([s for s in dict.fromkeys(used) if not is_persistent[s]])
         outs.append(born)
     return (*csr(ins), *csr(outs))
 

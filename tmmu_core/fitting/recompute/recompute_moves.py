@@ -32,7 +32,7 @@ WHY = "the same operators run again with the same inputs and compute the same va
 NESTED_UP_TO = 100
 """Number of nodes up to which nested search runs even if a plan fits: it is cheap and may find a lower cost."""
 START_TENTHS = (2, 4)
-"""Nested search also starts at the cheapest cuts up to this many tenths above the lowest cut."""
+"""Nested search also starts at the cheapest cuts whose excess is up to this many tenths above the least excess."""
 MOST_POINTS = 16
 """Maximum number of lists of moves offered if none fits."""
 
@@ -56,8 +56,8 @@ def _cheapest_point(search: Search, found: Sequence[tuple[Mask, Point]]) -> tupl
 def lower(plan_input: PlanInput, goal: Capacity, report: Progress | None = None) -> Iterator[tuple[Move, ...]]:
     """Yield lists of moves: the cheapest that meets the goal by the live curve, then lists for tighter goals.
 
-    If none meets the goal, yield lists down to the lowest one, cheapest first. Each list is complete and lower than the
-    one before.
+    If no list meets the goal, yield lists by rising cost, down to the lowest peak. Each list is complete, and has a
+    lower peak than the list before.
     """
     model, initial = _model_and_choice(plan_input)
     if not model.droppable.any():
@@ -68,7 +68,7 @@ def lower(plan_input: PlanInput, goal: Capacity, report: Progress | None = None)
     for share in TIGHTENED_GOALS:
         search = Search(model, scaled(goal, share), initial, progress_check(report, "recompute"))
         if not search.excess(search.initial_point.run):
-            continue  # the given graph fits
+            continue  # the initial graph fits
         if least is not None and not search.excess(least):
             continue  # the last list meets this goal as well
         found = search.climb() if found is None else found
@@ -118,7 +118,7 @@ def lowest_within(
 
 
 def _pareto_points(points: Sequence[Point], total: int) -> list[Point]:
-    """Return at most ``MOST_POINTS`` points below ``total``, each more expensive and lower than the one before."""
+    """Return at most ``MOST_POINTS`` points below ``total``, by rising cost and falling peak."""
     way: list[Point] = []
     for point in sorted(points, key=lambda point: point.key):
         if point.run.total < total:
@@ -130,7 +130,7 @@ def _pareto_points(points: Sequence[Point], total: int) -> list[Point]:
 
 
 def _nested_points(search: Search, found: Sequence[tuple[Mask, Point]]) -> list[Point]:
-    """Search nested recomputation from the lowest cut, from cheap cuts near it, and from the empty choice."""
+    """Search nested recomputation from the cut with the least excess, from cheap cuts near it, and from no drops."""
     most = search.excess(search.initial_point.run)
     every = sorted((point for _, point in found), key=lambda point: (search.excess(point.run), point.key))
     over = [search.excess(point.run) for point in every]
@@ -150,8 +150,7 @@ def single_moves(plan_input: PlanInput) -> Iterator[Move]:
     model, initial = _model_and_choice(plan_input)
     base = run(model, initial)
     at = boundary(model, peak_position(base, fullest_arena(model, base)))
-    idle = at.present[model.droppable[at.present] & at.needed[at.present] & (at.gap_start[at.present] < at.position)]
-    producers = model.producer[idle].tolist()
+    producers = model.producer[at.idle(model.droppable & (at.gap_start < at.position))].tolist()
     by_operator: dict[str, set[int]] = {}
     for n in producers:
         by_operator.setdefault(model.instr(n), set()).add(n)

@@ -78,11 +78,11 @@ class Search:
         self.initial = dropped or Choice.nothing(self.model)
         self.initial_point = self.simulate(self.initial)
         self.arena = fullest_arena(self.model, self.initial_point.run)
-        self.at = boundary(self.model, peak_position(self.initial_point.run, self.arena))
+        self.boundary = boundary(self.model, peak_position(self.initial_point.run, self.arena))
         self.seen: dict[bytes, Point] = {}
         self.idle_bytes = np.zeros(len(self.model.node_at), np.int64)
         """Position → idle bytes at the boundary that the node computed."""
-        idle = self.at.present[self.model.droppable[self.at.present] & self.at.needed[self.at.present]]
+        idle = self.boundary.idle(self.model.droppable)
         np.add.at(self.idle_bytes, self.model.producer[idle], self.model.size[idle])
         self.most_simulations = max(LEAST_TRIALS, TRIALS * TRIALS_OF // max(TRIALS_OF, len(self.model.node_at)))
 
@@ -104,13 +104,13 @@ class Search:
 
     def choice(self, nodes: Mask) -> Choice:
         """Return the choice that drops the outputs of ``nodes`` across the boundary."""
-        return self.initial | choice_of(self.model, self.at, nodes)
+        return self.initial | choice_of(self.model, self.boundary, nodes)
 
     def dropping(self, nodes: Mask) -> Point:
         """Simulate dropping the outputs of ``nodes`` across the boundary."""
         key = np.packbits(nodes).tobytes()
         if key not in self.seen:
-            model, at, initial = self.model, self.at, self.initial
+            model, at, initial = self.model, self.boundary, self.initial
 
             def make() -> Choice:
                 bits = np.unpackbits(np.frombuffer(key, np.uint8), count=len(model.node_at))
@@ -127,11 +127,11 @@ class Search:
         found: dict[bytes, tuple[Mask, Point]] = {
             b"": (np.zeros(len(self.model.node_at), np.bool_), self.initial_point)
         }
-        weight: dict[int, int] = {self.at.position: 1}
+        weight: dict[int, int] = {self.boundary.position: 1}
         for _ in range(ROUNDS_OF_CUTS):
             smallest: Point | None = None
             for rung in PRICES:
-                nodes = cheapest(self.model, self.at, self._price(weight) * rung)
+                nodes = cheapest(self.model, self.boundary, self._price(weight) * rung)
                 point = self.dropping(nodes)
                 if point.run.valid:
                     found.setdefault(np.packbits(nodes).tobytes(), (nodes, point))
@@ -149,10 +149,10 @@ class Search:
 
     def _segmented(self) -> Iterator[tuple[bytes, tuple[Mask, Point]]]:
         """Yield cuts that keep storages between segments of the forward pass, at rising prices of other storages."""
-        price = self._price({self.at.position: 1})
-        for kept_storages in segmentations(self.model, self.at):
+        price = self._price({self.boundary.position: 1})
+        for kept_storages in segmentations(self.model, self.boundary):
             for rung in SEGMENT_PRICES:
-                nodes = cheapest(self.model, self.at, np.where(kept_storages, 0, price * rung))
+                nodes = cheapest(self.model, self.boundary, np.where(kept_storages, 0, price * rung))
                 point = self.dropping(nodes)
                 if point.run.valid:
                     yield np.packbits(nodes).tobytes(), (nodes, point)
@@ -162,10 +162,14 @@ class Search:
     def _price(self, weight: dict[int, int]) -> I64:
         idle = np.zeros(len(self.model.size), np.int64)
         for position, count in weight.items():
-            idle += count * ((self.at.gap_start < position) & (position <= self.at.gap_end))
-        if self.at.position in weight:
+            idle += count * ((self.boundary.gap_start < position) & (position <= self.boundary.gap_end))
+        if self.boundary.position in weight:
             # Storages that the peak step reads are idle after it.
-            idle += (self.at.gap_start == self.at.position) & (self.at.gap_end > self.at.position + 1) & (idle == 0)
+            idle += (
+                (self.boundary.gap_start == self.boundary.position)
+                & (self.boundary.gap_end > self.boundary.position + 1)
+                & (idle == 0)
+            )
         idle[self.initial.away] = 0  # offloaded already
         return self.model.size * idle
 
@@ -212,8 +216,7 @@ def fullest_arena(model: RecomputeModel, found: Run) -> int:
     idle = []
     for arena in range(len(model.fixed)):
         at = boundary(model, peak_position(found, arena))
-        idle_storages = at.present[model.droppable[at.present] & at.needed[at.present]]
-        idle.append(int(model.size[idle_storages[model.arena[idle_storages] == arena]].sum()))
+        idle.append(int(model.size[at.idle(model.droppable & (model.arena == arena))].sum()))
     return int(np.argmax(idle)) if idle else 0
 
 

@@ -77,7 +77,7 @@ class _Added:
             for node in self.graph.nodes
             if node.node_id not in self.originals and node.node_id not in self.offloaded_by
         ]
-        # A new order can run the copy of a node before the node: the first of them is the node.
+        # A new order can run the copy of a node before the node itself: the first of both takes its place.
         original = {name: node.node_id for name, node in self.originals.items()}
         names = [name for name in self.graph.execution_order or () if name not in self.offloaded_by]
         order = tuple(dict.fromkeys([original.get(name, name) for name in names]))

@@ -37,7 +37,7 @@ def segmentations(model: RecomputeModel, at: Boundary) -> Iterator[Mask]:
     if len(cuts) < 3:
         return
     needed_bytes = np.zeros(end + 2, np.int64)
-    needed = np.flatnonzero(in_forward & at.needed)
+    needed = np.flatnonzero(in_forward & at.read_later)
     np.add.at(needed_bytes, model.producer[needed] + 1, model.size[needed])
     needed_bytes = np.cumsum(needed_bytes)
     bytes_between = needed_bytes[cuts[None, :] + 1] - needed_bytes[cuts[:, None] + 1]

@@ -14,11 +14,11 @@ from tmmu_core.fitting.recompute.recompute_model import HUBS, I64, Mask, connect
 from tmmu_core.fitting.recompute.recompute_search import Point, Search
 
 MOST_ENDS = 3
-"""Maximum number of cheapest cuts that fit, and of lowest cuts that do not fit. Mixes are tried between them."""
+"""Maximum number of cheapest cuts that fit, and of cuts with the lowest peaks that do not fit, that are mixed."""
 MOST_IMPROVED = 2
 """Maximum number of choices that are improved."""
 MOST_MIXES = 6
-"""Maximum number of mixes simulated per pair of cuts; each must also free the excess of the mix before."""
+"""Maximum number of mixes simulated per pair of cuts; each must save the excess of the earlier mix in addition."""
 MOST_STATES = 2_000
 """Maximum number of sums of bytes and FLOPs that are kept from one part to the next."""
 
@@ -114,7 +114,7 @@ def _mix(search: Search, masks: Sequence[Mask], less: Mask, parts: list[I64]) ->
 def _bytes_at_boundary(search: Search, nodes: Mask) -> int:
     """Return the live bytes at the boundary where the outputs of ``nodes`` are dropped across it."""
     found = search.simulate(search.choice(nodes)).run
-    return int(found.live[search.arena, found.step_of[search.at.position]]) if found.valid else 0
+    return int(found.live[search.arena, found.step_of[search.boundary.position]]) if found.valid else 0
 
 
 def _options(search: Search, part: I64, masks: Sequence[Mask]) -> Iterator[Mask]:
@@ -127,7 +127,7 @@ def _options(search: Search, part: I64, masks: Sequence[Mask]) -> Iterator[Mask]
         while pending:
             for z in operands[pending.pop()]:
                 node = producer[z]
-                if node in place and node not in closed and not search.at.needed[z]:
+                if node in place and node not in closed and not search.boundary.read_later[z]:
                     closed.add(node)
                     pending.append(node)
         closures.append(np.isin(part, sorted(closed)))

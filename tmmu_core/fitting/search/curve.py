@@ -30,7 +30,7 @@ def curve(
     costly = frozenset(COSTLY)
     without_cost = replace(allowed, kinds=allowed.kinds - costly)
     with_cost = replace(allowed, kinds=allowed.kinds & costly)
-    # At the lower bound the search tries everything; below it, it would only return a proof.
+    # With the lower bound as capacity the search tries every move; with less it would only return a proof.
     fitted = fit(start, Capacity(lower_bound(start, without_cost.kinds).bytes), without_cost, progress)
     known = fitted.curve
     if found is not None:

@@ -1,6 +1,6 @@
 """The smallest mesh axis at which the share of every rank fits.
 
-Rank 0 has the largest share (the first ``d % p`` parts of an axis have one more row), so that all ranks fit if it fits.
+Rank 0 has the largest share, because the first ``d % p`` parts of an axis have one more row: if rank 0 fits, all fit.
 A larger axis can have larger shares: a tensor with fewer rows than parts is not split, nor one with a view that cannot
 follow.
 The search therefore assumes only that a share fits if another share with a larger excess (of the lower bound, then of
@@ -82,7 +82,7 @@ def smallest_mesh(
 
 
 def _sizes(graph: Graph) -> list[int]:
-    """Return the sizes to try first, ascending. Between two of them, a larger size has a smaller share."""
+    """Return the sizes to try first, ascending. Between two of these sizes, a larger size has a smaller share."""
     lengths = {graph.dims[d].max if isinstance(d, str) else d for tensor in graph.tensors for d in tensor.shape}
     longest = max(1, min(MOST_PARTS, max(lengths, default=1)))
     found = {*range(1, EVERY_SIZE_UP_TO + 1), *(1 << bit for bit in range(longest.bit_length()))}
