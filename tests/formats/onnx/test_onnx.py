@@ -281,6 +281,12 @@ def test_function_that_cannot_be_inlined_is_rejected(opset: int, domain: str, pr
         read(proto)
 
 
+def test_input_that_is_listed_twice_is_named() -> None:
+    twice = [value("x", [2]), value("x", [2])]
+    with pytest.raises(InvalidIrShapes, match='the graph has the input "x", which exists already'):
+        read(model([op("Relu", "x", "y")], twice, [value("y", [2])]))
+
+
 def test_weight_name_not_in_utf_8_is_rejected() -> None:
     proto = model(
         [op("Add", "x weight", "y")], [value("x", (2,))], [value("y", (2,))], {"weight": np.ones(2, np.float32)}

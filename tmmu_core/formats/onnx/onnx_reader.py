@@ -393,7 +393,8 @@ class Builder:
         shape, dtype = self.facts.shape.get(name), self.facts.dtype.get(name)
         if name in self.tensors:
             hint = "In ONNX every value is written once; check the model with onnx.checker.check_model(model)."
-            what = f'the node "{node_id}" writes "{name}", which exists already.'
+            writer = f'the node "{node_id}" writes' if node_id else "the graph has the input"
+            what = f'{writer} "{name}", which exists already.'
             raise self._refusal("two_producers", what, hint, name, node_id)
         if view and (shape is None or name in self.facts.derived):
             shape = self.tensors[view].shape  # equal bytes at every size

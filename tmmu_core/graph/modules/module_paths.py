@@ -57,7 +57,8 @@ class Modules:
         blocks = self._blocks
         if any(blocks):
             prefixes = {block[:k] for block in blocks for k in range(1, len(block))}
-            return tuple([".".join(path[: _layer_depth(path, prefixes)]) for path in self.paths])
+            ends = [next((k for k in range(1, len(path)) if path[:k] not in prefixes), None) for path in self.paths]
+            return tuple([".".join(path[:end]) for path, end in zip(self.paths, ends, strict=True)])
         deepest = max(map(len, self.paths))
         depth = next((k for k in range(deepest, 1, -1) if len({path[:k] for path in self.paths}) <= MOST_LAYERS), 1)
         return tuple([".".join(path[:depth]) for path in self.paths])
@@ -93,11 +94,6 @@ def block_of(path: Path, families: Families) -> Path:
 def starred(part: str) -> str:
     """Return a name with its number replaced by a star: ``block*`` for ``block3``."""
     return _NUMBERED.sub("*", part)
-
-
-def _layer_depth(path: Path, prefixes: set[Path]) -> int:
-    """Return the depth of the layer that contains ``path``: one more than its longest prefix in ``prefixes``."""
-    return next((k + 1 for k in range(len(path)) if path[: k + 1] not in prefixes), len(path))
 
 
 def modules_of(index: GraphIndex, order: Iterable[int]) -> Modules:

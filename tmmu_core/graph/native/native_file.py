@@ -107,7 +107,7 @@ def _first_version_notes(graph: Graph, tensors: Sequence[_WrittenTensor]) -> tup
     return tuple([f"{n:,} of {len(tensors):,} tensors have {what}." for what, n in counts.items() if n])
 
 
-def encode_json(graph: Graph, *, gzip: bool = False) -> bytes:
+def encode_json(graph: Graph) -> bytes:
     """Return the graph as JSON, a line per tensor and node. Defaults are omitted, except shapes and dtypes.
 
     Raises ``InvalidIrShapes`` (reason ``not_json``) if ``params`` have a number that JSON cannot express.
@@ -126,14 +126,12 @@ def encode_json(graph: Graph, *, gzip: bool = False) -> bytes:
         if field in ("tensors", "nodes"):
             rows = b"[\n  " + b",\n  ".join(map(encode, value)) + b"\n ]"
         parts.append(encode(field) + b": " + rows)
-    data = b"{" + b",\n ".join(parts) + b"}\n"
-    return unpacking.pack(data) if gzip else data
+    return b"{" + b",\n ".join(parts) + b"}\n"
 
 
-def encode_cbor(graph: Graph, *, gzip: bool = False) -> bytes:
+def encode_cbor(graph: Graph) -> bytes:
     """Return the graph as CBOR with sorted keys. Defaults are omitted, except shapes and dtypes."""
-    data: bytes = cbor2.dumps(_complete(graph), canonical=True)
-    return unpacking.pack(data) if gzip else data
+    return cbor2.dumps(_complete(graph), canonical=True)
 
 
 def encode(graph: Graph, name: str) -> bytes:
@@ -144,7 +142,7 @@ def encode(graph: Graph, name: str) -> bytes:
     plain = name.removesuffix(".gz")
     for ending, writer in ((".json", encode_json), (".cbor", encode_cbor)):
         if plain.endswith(ending):
-            return writer(graph, gzip=plain != name)
+            return unpacking.pack(writer(graph)) if plain != name else writer(graph)
     hint = "End the name in .json, .cbor, .json.gz or .cbor.gz."
     raise UnreadableInput("a graph file cannot have this ending.", source=name, hint=hint)
 
