@@ -180,6 +180,12 @@ def test_unreachable_url_is_reported_without_its_password(bad: str) -> None:
     assert "secret" not in str(caught.value)
 
 
+def test_fault_of_a_sqlite_file_is_about_the_folder_and_the_disk() -> None:
+    with pytest.raises(StoreFault) as caught:
+        Store.at("sqlite:///no/such/x.db", create=True)
+    assert caught.value.hint.startswith("Check that the folder is writable and the disk has space")
+
+
 def test_file_that_is_no_store_is_rejected(tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.mktemp("no") / "store.db"
     path.write_text("this is not a database at all, but long enough to be looked at\n" * 40)
