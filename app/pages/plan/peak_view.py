@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from urllib.parse import quote
 
-import numpy as np
 import plotly.graph_objects as go
 import streamlit as st
 
@@ -49,7 +48,14 @@ def draw(shown: Shown) -> None:
     st.plotly_chart(treemap(plan, buffers, *groupings[name]), key=key, config=CONFIG)
     if len(buffers) > MOST_BOXES:
         st.caption(f"{MOST_BOXES:,} of {numbers.count(len(buffers), 'buffer')} drawn, largest first.")
-    _list(shown, alive_at(plan, step, arena))
+    rows = alive_at(plan, step, arena)
+    listed = numbers.of(min(len(rows), tensor_table.MOST_ROWS), len(rows), "tensor")
+    st.html(markup.heading("Live tensors", f"{listed}; tensors of one buffer share its bytes"))
+    columns = ("tensor", "size", "category", "role", "first write", "freed", "slot", "offset", "shape", "view of")
+    largest = tensor_table.by_size(plan, rows)[: tensor_table.MOST_ROWS]
+    frame = tensor_table.filled(tensor_table.frame_of(plan, largest))
+    frame = frame[[column for column in columns if column in frame]]
+    tensor_table.selectable(frame, f"alive.{shown.key}", state.choice().selected, height=410)
 
 
 def claim(shown: Shown, arena: str, step: int, buffers: list[tuple[int, int]]) -> str:
@@ -88,17 +94,6 @@ def _groupings(shown: Shown) -> dict[str, Grouping]:
     if origins is not None and plan_rows.phases(shown):
         groupings["phase"] = (lambda i: (origins.phase[i] or plan.roles[i],)), None
     return groupings
-
-
-def _list(shown: Shown, rows: np.ndarray) -> None:
-    plan = shown.plan
-    listed = numbers.of(min(len(rows), tensor_table.MOST_ROWS), len(rows), "tensor")
-    st.html(markup.heading("Live tensors", f"{listed}; tensors of one buffer share its bytes"))
-    columns = ("tensor", "size", "category", "role", "first write", "freed", "slot", "offset", "shape", "view of")
-    largest = tensor_table.by_size(plan, rows)[: tensor_table.MOST_ROWS]
-    frame = tensor_table.filled(tensor_table.frame_of(plan, largest))
-    frame = frame[[column for column in columns if column in frame]]
-    tensor_table.selectable(frame, f"alive.{shown.key}", state.choice().selected, height=410)
 
 
 def treemap(
