@@ -10,6 +10,8 @@ pytest.importorskip("torch", reason="PyTorch is not installed: make test-torch")
 
 import torch
 from torch import Tensor, nn
+from torch._dynamo.backends.debugging import boxed_nop
+from torch._functorch.aot_autograd import aot_module
 from torch.distributions import Normal
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
@@ -203,6 +205,11 @@ def columns(step: Any, x: Tensor) -> dict[str, Any]:
     return {"parts": made.chunk(4, 1), "loss": [made.square().mean(), None]}
 
 
+def leaves(step: Any, x: Tensor) -> tuple[Tensor, ...]:
+    """The engine holds the sum of the gradients of these views until backward ends."""
+    return step.body(x).square().mean(), step.table[1:], step.table, x.t(), x[:, :9]
+
+
 def cached(step: Any, x: Tensor) -> Tensor:
     """Attributes that change in each step but not its operators."""
     step.calls += 1
@@ -275,6 +282,14 @@ STEPS: dict[str, tuple[Callable[[], nn.Module], Callable[[], Any]]] = {
         lambda: Step(overlapping_results, body=blocks(), first=nn.Linear(32, 128), second=nn.Linear(32, 64)),
         lambda: torch.randn(ROWS),
     ),
+    "views of a parameter and of an input": (
+        lambda: Step(leaves, body=blocks(), table=nn.Parameter(torch.randn(128, 128))),
+        lambda: torch.randn(ROWS, requires_grad=True),
+    ),
+    "results of two passes": (
+        lambda: Step(lambda step, x: (step.body(x)[:, :16].exp(), step.body(x)[:, ::2]), body=blocks()),
+        lambda: torch.randn(ROWS),
+    ),
     "columns in nested results": (lambda: Step(columns, body=blocks()), lambda: torch.randn(ROWS)),
     "a cache and a log": (with_cache, lambda: torch.randn(ROWS)),
     "hooks": (hooked, lambda: torch.randn(ROWS)),
@@ -301,6 +316,42 @@ def test_fitted_step_runs_as_planned_with_equal_gradients_and_buffers(name: str)
     compiled = fit.step.measured(fit.compile())
     for one, other in zip(compiled.gradients, eager.gradients, strict=True):
         assert (one - other).abs().max() <= 2e-3 * other.abs().max()
+
+
+LEAVES: dict[str, Callable[..., Any]] = {
+    "copy of an expanded gradient": lambda step, x: step.body(x).mean() + step.table.sum(),
+    "copy of the caller's gradient": lambda step, x: step.body(x).mean() + step.table + step.other,
+    "a parameter": lambda step, x: (step.body(x), step.table),
+    "a view of a parameter": lambda step, x: (step.body(x), step.table.t()),
+    "rows of a parameter": lambda step, x: (step.body(x), step.table[1:]),
+    "a tied parameter": lambda step, x: (step.table[x.long()[:, 0]] @ step.same.t(), step.table),
+    "rows and columns of an input": lambda step, x: (step.body(x), x[1:], x[:, :9]),
+}
+
+
+@pytest.mark.parametrize("name", LEAVES)
+def test_gradients_of_parameters_and_inputs_that_are_results_count_in_the_plan(name: str) -> None:
+    table, other = nn.Parameter(torch.randn(256, 256)), nn.Parameter(torch.randn(256, 256))
+    module = Step(LEAVES[name], body=blocks(), table=table, same=table, other=other).train()
+    x = 1.5 * torch.rand(96, 32, requires_grad="input" in name)
+    found = tmmu.fit(module, "1TiB", example_inputs=x).check()
+    assert found["planned_peak_bytes"] == found["measured_peak_bytes"]
+    assert found["gradients_equal"]
+
+
+def test_partition_counts_the_copies_that_aot_autograd_makes_for_results_with_gaps() -> None:
+    body, x = nn.Sequential(blocks(), nn.Linear(32, 512)), torch.randn(ROWS)
+    module = Step(lambda step, x: step.body(x)[:, :500], body=body).train()
+    fit = tmmu.fit(module, "1TiB", example_inputs=x)
+    assert isinstance(fit, TorchFit)
+    how = {"fw_compiler": boxed_nop, "bw_compiler": boxed_nop}
+    refitted = aot_module(module, partition_fn=fit.partition_fn, **how)
+    refitted(x)  # it traces and compiles the module
+    dense = fit.step.measured(fit.compile()).peak_bytes
+    assert fit.step.measured(refitted).peak_bytes > 1.05 * dense
+    close = tmmu.fit(module, dense, example_inputs=x, allow="order")
+    with pytest.raises(tmmu.TmmuError, match=r"gradients of results with gaps(.|\n)*contiguous\(\)"):
+        aot_module(module, partition_fn=close.partition_fn, **how)(x)
 
 
 def test_step_that_depends_on_values_is_refused_with_the_operator() -> None:
@@ -352,16 +403,26 @@ def test_forward_pass_that_changes_between_traces_is_refused_with_both_lines() -
         fit.check()
 
 
+def replayed(step: Any) -> None:
+    state = torch.default_generator.get_state()
+    torch.rand(3)
+    torch.default_generator.set_state(state)
+
+
+SETS_DEFAULT = "sets the state of the random generator of the device 'cpu'"
+
+
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda step: torch.manual_seed(0), "calls torch.random.manual_seed"),
-        (lambda step: torch.seed(), "calls torch.random.seed"),
-        (lambda step: torch.random.fork_rng(), "calls torch.random.fork_rng"),
+        (lambda step: torch.manual_seed(0), SETS_DEFAULT),
+        (lambda step: torch.seed(), SETS_DEFAULT),
+        (lambda step: torch.default_generator.manual_seed(0), SETS_DEFAULT),
+        (replayed, SETS_DEFAULT),
         (lambda step: torch.Generator(), "creates or seeds a torch.Generator"),
-        (lambda step: step.generator.manual_seed(1), "creates or seeds a torch.Generator"),
+        (lambda step: step.generator.manual_seed(2), "creates or seeds a torch.Generator"),
     ],
-    ids=["manual_seed", "seed", "fork_rng", "new generator", "seeded generator"],
+    ids=["manual_seed", "seed", "default generator", "earlier state", "new generator", "seeded generator"],
 )
 def test_forward_pass_that_sets_the_state_of_a_generator_is_refused(call: Callable[..., Any], words: str) -> None:
     def run(step: Any, x: Tensor) -> Tensor:

@@ -61,11 +61,23 @@ class TorchFit(Fit[Plan]):
 
     @property
     def partition_fn(self) -> Callable[..., Any]:
-        """The ``partition_fn`` for AOTAutograd: forward and backward in the fitted order."""
+        """The ``partition_fn`` for AOTAutograd: forward and backward in the fitted order.
+
+        In a call of AOTAutograd of your own, it fits the graph of that call again, and raises ``UnreadableInput`` if
+        only the step of :meth:`compile` fits: AOTAutograd copies the gradient of a result with gaps, such as a column.
+        Parts must be compiled with the boxed calling convention, so that they free their arguments.
+        """
         limits, device = self.limits, self.step.device
 
         def refit(graph: Graph) -> Graph:
-            return _fitted(graph, *limits, None, device).best.fitted_graph
+            found = _fitted(graph, *limits, None, device)
+            if self.answer == "fits" and found.answer != "fits":
+                raise UnreadableInput(
+                    f"AOTAutograd's graph of the step needs {found.best.extent_bytes:,} bytes, {found.over_bytes:,} "
+                    "more than the capacity. It copies the gradients of results with gaps, such as columns.",
+                    hint="Use fit.compile(), or return such results with .contiguous().",
+                )
+            return found.best.fitted_graph
 
         fn: Callable[..., Any] = self.step.partition(self.graph, refit)
         return fn
@@ -177,7 +189,8 @@ class TorchModel:
             if value.dim() <= axis or value.shape[axis] != rows:
                 return value
             try:
-                return value.index_select(axis, torch.arange(size, device=value.device) % rows).detach()
+                made = value.index_select(axis, torch.arange(size, device=value.device) % rows).detach()
+                return made.requires_grad_(value.requires_grad)
             except RuntimeError as error:
                 raise UnreadableInput(
                     f"dims: inputs of {size:,} rows along axis {axis} cannot be allocated.",
@@ -325,12 +338,12 @@ def trace_step(model: TorchModel) -> Any:
 
 def _arguments(model: TorchModel) -> tuple[Any, Any, str]:
     """Return the module with its loss, its call, and its name."""
-    from tmmu_core.formats.pytorch.joint_graph.fx_trace import Call, chosen
+    from tmmu_core.formats.pytorch.joint_graph.fx_trace import Call, chosen, new_leaves
 
     module, given = getattr(model.module, "_orig_mod", model.module), model.example_inputs
     kwargs = dict(given) if isinstance(given, Mapping) else {}
     args = () if isinstance(given, Mapping) else tuple(given) if isinstance(given, Sequence) else (given,)
-    return chosen(module, model.loss), Call.of(module, args, kwargs), module._get_name()
+    return chosen(module, model.loss), Call.of(module, *new_leaves((args, kwargs))), module._get_name()
 
 
 def module_moves(allow: str | Iterable[str] | None, max_cost: Share | None) -> Allowed:

@@ -29,6 +29,7 @@ from tmmu_core.formats.pytorch.joint_graph.fx_fake_tensors import (
 )
 from tmmu_core.formats.pytorch.joint_graph.fx_joint import WRAPPER
 from tmmu_core.formats.pytorch.joint_graph.fx_kernels import with_real_storage
+from tmmu_core.formats.pytorch.joint_graph.fx_random_state import random_state_kept
 from tmmu_core.formats.pytorch.joint_graph.fx_trace import TRACING, Call, not_traceable, refuse_inputs
 from tmmu_core.graph.model import GRAPH_SCHEMA, Graph, Node, Origin, Phase, Role, Tensor
 
@@ -44,6 +45,7 @@ def eager_step(module: Any, call: Call, name: str, optimizer: Optimizer | None =
     stand_ins = StandIns(mode, real=True)
     with (
         TRACING,
+        random_state_kept(module),
         mode,
         value_checks_skipped(),
         state_kept(module),
@@ -61,7 +63,7 @@ def eager_step(module: Any, call: Call, name: str, optimizer: Optimizer | None =
         given = zip(call.input_names, tree_leaves((args, kwargs)), strict=True)
         inputs = tuple(recorder.declare(*each, "input") for each in given if isinstance(each[1], torch.Tensor))
         try:
-            _run(module, args, kwargs, recorder)
+            result = _run(module, args, kwargs, recorder)
         except Exception as error:  # whatever the model's own code raises under fake tensors
             raise not_traceable(error, name) from error
         finally:
@@ -73,15 +75,18 @@ def eager_step(module: Any, call: Call, name: str, optimizer: Optimizer | None =
             each: recorder.name_gradient(each, value.grad) for each, value in learned if value.grad is not None
         }
         graph = recorder.graph(name, tuple(dict.fromkeys(inputs)))
+        del result
     return with_optimizer(graph, module, gradients, optimizer)
 
 
-def _run(module: Any, args: Any, kwargs: Any, recorder: EagerRecorder) -> None:
+def _run(module: Any, args: Any, kwargs: Any, recorder: EagerRecorder) -> Any:
+    """Run forward and backward, and return the result, which the caller holds until the step ends."""
     with recorder, torch.enable_grad():
         result = module(*args, **kwargs)
         outputs = [each for each in tree_leaves(result) if isinstance(each, torch.Tensor) and each.requires_grad]
         recorder.phase = "backward"
         torch.autograd.backward(outputs, [torch.ones_like(each) for each in outputs])
+        return result
 
 
 class EagerRecorder(TorchDispatchMode):

@@ -14,11 +14,11 @@ import torch
 from torch._functorch._aot_autograd import descriptors
 
 from tmmu_core.base.errors import UnreadableInput
-from tmmu_core.formats.pytorch.joint_graph.fx_joint import TANGENT, Draft, Reading
+from tmmu_core.fitting.pytorch.fx_engine import LeafGradient
+from tmmu_core.formats.pytorch.joint_graph.fx_joint import Draft, Reading
 from tmmu_core.formats.pytorch.joint_graph.fx_patterns import ends_of
 from tmmu_core.formats.pytorch.joint_graph.fx_trace import not_traceable
-from tmmu_core.graph.dtypes import tensor_bytes
-from tmmu_core.graph.model import Graph, Node, Tensor
+from tmmu_core.graph.model import Graph
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,8 @@ class Executed:
     """Tensors that are neither parameters, buffers nor inputs, such as plain attributes of a module."""
     results: Mapping[int, str]
     """Number of a result of the module → its tensor."""
+    leaf_gradients: tuple[LeafGradient, ...]
+    """Gradients that the backward pass returns, in order."""
     generators: tuple[torch.Generator, ...]
     """Random generators that the step names, without the default generators."""
 
@@ -63,7 +65,9 @@ def read_executed(joint: Any, mode: Any, name: str, input_names: Sequence[str] =
     constants = tuple([each for each in attributes if isinstance(each, torch.Tensor)])
     graph, tensor_of = reading.native(name), reading.tensor_of
     results = {k: tensor_of[node.name] for k, node in reading.ends.plain.items() if node.name in tensor_of}
-    return Executed(graph, reading.gradients, tensor_of, reading.fx_of, constants, results, generators_of(joint))
+    returned = reading.leaf_gradients()
+    generators = generators_of(joint)
+    return Executed(graph, reading.gradients, tensor_of, reading.fx_of, constants, results, returned, generators)
 
 
 def generators_of(joint: Any) -> tuple[torch.Generator, ...]:
@@ -151,11 +155,33 @@ class _Executed(Reading):
         held = dict.fromkeys([*self.outputs, *(self.mutated.get(name, name) for name in self.inputs)])
         self.outputs = [name for name in held if not self.tensors[name].persistent]
 
+    def leaf_gradients(self) -> tuple[LeafGradient, ...]:
+        """Return the gradients that the backward pass returns."""
+        pairs = [(node, self.ends.placeholder_of[of]) for node, of in self.ends.outputs if of is not None]
+        pairs = [each for each in pairs if each[0].name in self.tensor_of]
+        later = [node for node, _ in pairs]
+        found = []
+        for node, leaf in pairs:
+            later.pop(0)
+            is_shared = node.op == "placeholder" or node in later
+            is_copied = is_shared or not _has_strides_of(self.env[node], self.env[leaf])
+            found.append(LeafGradient(self.tensor_of[leaf.name], self.tensor_of[node.name], is_copied))
+        return tuple(found)
+
     def _name_gradients(self) -> None:
         before = dict(self.gradients)
         super()._name_gradients()
         names = {before[parameter]: gradient for parameter, gradient in self.gradients.items()}
         self.tensor_of = {node: names.get(tensor, tensor) for node, tensor in self.tensor_of.items()}
+
+
+def _has_strides_of(gradient: Any, leaf: Any) -> bool:
+    """Return whether the autograd engine uses ``gradient`` as ``leaf.grad`` without a copy."""
+    if not torch.ops.aten.is_non_overlapping_and_dense(leaf):
+        is_contiguous: bool = gradient.is_contiguous()
+        return is_contiguous
+    strides = zip(gradient.shape, gradient.stride(), leaf.stride(), strict=True)
+    return all(size == 1 or one == other for size, one, other in strides)
 
 
 def is_batch_norm(n: Any) -> bool:
@@ -194,101 +220,3 @@ def with_random_state(graph: Graph, state_bytes: int, ending: str) -> Graph:
         for tensor in graph.tensors
     )
     return msgspec.structs.replace(graph, tensors=tensors)
-
-
-def with_gradients_of_results(graph: Graph, results: Sequence[tuple[str, int]]) -> Graph:
-    """Return ``graph`` with the gradients of results that have no tangent: the caller holds them in the backward pass.
-
-    ``results`` has the tensor of each result and the bytes of its gradient, 0 if it needs none. Results of one storage
-    have one tangent, the sum of their gradients; views of inputs and parameters have none. The autograd engine
-    computes the sum when backward begins, and frees the sum after its last read.
-    """
-    tensors = {tensor.id: tensor for tensor in graph.tensors}
-    tangents: dict[str, list[Node]] = {}
-    for node in graph.nodes:
-        if node.instr == TANGENT:
-            tangents.setdefault(_root(tensors, node.inputs[0]) if node.inputs else node.node_id, []).append(node)
-    groups: dict[str, list[tuple[str, int]]] = {}
-    for name, size in results:
-        if size:
-            groups.setdefault(_root(tensors, name), []).append((name, size))
-    made: list[Tensor] = []
-    sums: dict[str, Node] = {}
-    for root, group in groups.items():
-        found = sorted(tangents.get(root, ()), key=lambda node: _bytes(tensors[node.outputs[-1]]))
-        others = {node.inputs[0] for node in found[:-1]}
-        parts = [each for each in group if each[0] not in others]
-        total = tensors[found[-1].outputs[-1]] if found else None
-        if total is not None and [size for _, size in parts] == [_bytes(total)]:
-            continue
-        made += [
-            Tensor(f"gradient_of_result_{len(made) + k}", (n,), "uint8", "gradient") for k, (_, n) in enumerate(parts)
-        ]
-        if total is not None:
-            # The engine adds the gradient of the storage itself first, then those of its views, the last view first.
-            in_order = [part for part in parts if part[0] == root] + [part for part in parts[::-1] if part[0] != root]
-            is_new = [{size, _covered(tensors[name])} != {_bytes(total)} for name, size in in_order]
-            copies = _copies_while_summed(is_new)
-            scratch = Tensor(f"{total.id}.parts", ((copies - 1) * _bytes(total),), "uint8", "gradient")
-            tensors[total.id] = msgspec.structs.replace(total, alias_group_id=total.id)  # it cannot be recomputed
-            tensors[scratch.id] = scratch
-            sums[found[-1].node_id] = msgspec.structs.replace(
-                found[-1], outputs=(*found[-1].outputs, *([scratch.id] if copies > 1 else []))
-            )
-    if not made:
-        return graph
-    return _with_sums(graph, tensors, made, sums)
-
-
-def _with_sums(graph: Graph, tensors: dict[str, Tensor], made: Sequence[Tensor], sums: Mapping[str, Node]) -> Graph:
-    """Return ``graph`` with a node that writes ``made``, then the other tangents, then the tangents in ``sums``.
-
-    The engine computes several sums at a time: the sum with the most scratch is last, when the others are live.
-    """
-    at = next(k for k, node in enumerate(graph.nodes) if node.instr == TANGENT)
-    names = tuple(each.id for each in made)
-    single = [node for node in graph.nodes if node.instr == TANGENT and node.node_id not in sums]
-    held = [*names, *(name for node in single for name in node.outputs)]
-    in_order = sorted(sums.values(), key=lambda node: sum(_bytes(tensors[name]) for name in node.outputs[1:]))
-    totals = [node.outputs[0] for node in in_order]
-    nodes = [
-        *graph.nodes[:at],
-        Node("gradients_of_results", TANGENT, (), names, "backward"),
-        *single,
-        *(msgspec.structs.replace(node, inputs=(*node.inputs, *held, *totals[:k])) for k, node in enumerate(in_order)),
-        *(node for node in graph.nodes[at:] if node.instr != TANGENT),
-    ]
-    scratch = [name for node in sums.values() for name in node.outputs[1:]]
-    return msgspec.structs.replace(
-        graph,
-        tensors=(*(tensors[each.id] for each in graph.tensors), *made, *(tensors[name] for name in scratch)),
-        nodes=tuple(nodes),
-        outputs=(*(name for name in graph.outputs if name not in totals), *names),
-        execution_order=tuple(node.node_id for node in nodes),
-    )
-
-
-def _copies_while_summed(is_new: Sequence[bool]) -> int:
-    """Return how many tensors of the size of a sum are live at most while the autograd engine computes it.
-
-    ``is_new``: for each summand in order, ``True`` for a new tensor, ``False`` for a gradient that the caller holds.
-    Each sum of two is a new tensor.
-    """
-    sums = [is_new[0], *[True] * (len(is_new) - 1)]
-    return max([1, *(before + new + 1 for before, new in zip(sums, is_new[1:], strict=False))])
-
-
-def _root(tensors: Mapping[str, Tensor], name: str) -> str:
-    while (view := tensors[name].view) is not None:
-        name = view.base_tensor_uid
-    return name
-
-
-def _covered(tensor: Tensor) -> int:
-    """Return the bytes of the storage that a tensor covers: fewer than its own bytes if it repeats them."""
-    covered = tensor.view.byte_length if tensor.view is not None else None
-    return _bytes(tensor) if covered is None else covered
-
-
-def _bytes(tensor: Tensor) -> int:
-    return tensor_bytes(tuple(map(int, tensor.shape)), tensor.dtype)

@@ -87,7 +87,7 @@ class _Rebuild:
             return
         original = self.original[node.recomputes or node.node_id]
         renamed = dict(zip(original.inputs, node.inputs, strict=False))
-        if node.recomputes and len(node.inputs) > len(original.inputs):
+        if node.recomputes and node.inputs[-1:] and node.inputs[-1].endswith(STATE):
             made = self._draw_again(source, renamed, self.value[node.inputs[-1]])
         elif node.recomputes and is_batch_norm(source):
             made = self._normalize_again(source, renamed)

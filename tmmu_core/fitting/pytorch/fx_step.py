@@ -14,25 +14,18 @@ from torch.utils._pytree import tree_leaves
 
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.fitting.pytorch.fx_eager import eager_step
+from tmmu_core.fitting.pytorch.fx_engine import with_engine
 from tmmu_core.fitting.pytorch.fx_equal_nodes import merge_equal_nodes
-from tmmu_core.fitting.pytorch.fx_executed import (
-    Executed,
-    generators_of,
-    read_executed,
-    with_gradients_of_results,
-    with_random_state,
-)
+from tmmu_core.fitting.pytorch.fx_executed import Executed, generators_of, read_executed, with_random_state
 from tmmu_core.fitting.pytorch.fx_live_bytes import LiveBytes
 from tmmu_core.fitting.pytorch.fx_optimizer import Optimizer, make_optimizer, parameters_of, with_optimizer
 from tmmu_core.fitting.pytorch.fx_rebuild import split, state_bytes
 from tmmu_core.fitting.pytorch.fx_runtime import generator_state, set_generator_state
 from tmmu_core.fitting.recompute.write_graph import STATE
 from tmmu_core.formats.pytorch.joint_graph.fx_fake_tensors import as_written, state_kept, state_set
-from tmmu_core.formats.pytorch.joint_graph.fx_trace import Call, exported, reads_state
+from tmmu_core.formats.pytorch.joint_graph.fx_random_state import FIRST_SEED
+from tmmu_core.formats.pytorch.joint_graph.fx_trace import Call, exported, new_leaves, reads_state
 from tmmu_core.graph.model import Graph
-
-OTHER_SEED = 0x7E57_5EED
-"""A seed that a forward pass does not choose by chance."""
 
 
 @dataclass(frozen=True)
@@ -57,8 +50,11 @@ class TorchStep:
 
     def _whole(self, executed: Executed) -> Graph:
         results = [(executed.results[k], size) for k, size in enumerate(self.result_bytes) if k in executed.results]
-        graph = with_gradients_of_results(executed.graph, results)
-        return with_optimizer(graph, self.module, executed.gradients, self.optimizer)
+        has_optimizer = self.optimizer is not None
+        graph, final = with_engine(executed.graph, results, executed.leaf_gradients, has_optimizer)
+        learned = {tensor.id for tensor in graph.tensors if tensor.role == "parameter"}
+        gradients = {leaf: gradient for leaf, gradient in final.items() if leaf in learned}
+        return with_optimizer(graph, self.module, gradients, self.optimizer)
 
     @property
     def eager(self) -> Graph:
@@ -158,13 +154,14 @@ class TorchStep:
             given = self.optimizer
             optimizer = None if given is None else make_optimizer(given, parameters_of(given, parameters))
             states = tree_leaves([list(each.values()) for each in optimizer.state.values()]) if optimizer else []
-            inputs = [*self.executed.constants, *tree_leaves((self.call.args, self.call.kwargs))]
+            args, kwargs = new_leaves((self.call.args, self.call.kwargs))
+            inputs = [*self.executed.constants, *tree_leaves((args, kwargs))]
             held = [t for t in (*parameters, *self.module.buffers(), *states, *inputs) if isinstance(t, torch.Tensor)]
             with LiveBytes(held) as live:
-                result = step(*self.call.args, **self.call.kwargs)
+                result = step(*args, **kwargs)
                 outputs = [t for t in tree_leaves(result) if isinstance(t, torch.Tensor) and t.requires_grad]
                 torch.autograd.backward(outputs, [torch.ones_like(each) for each in outputs])
-                del result, outputs
+                del outputs
                 gradients = [None if p.grad is None else p.grad for p in parameters]
                 if optimizer is not None:
                     optimizer.step()
@@ -254,7 +251,7 @@ def _sets_generators(trace: Callable[[], Any], generators: tuple[torch.Generator
     A trace draws no numbers.
     """
     states = [each.get_state() for each in generators]
-    others = [each.manual_seed(OTHER_SEED).get_state() for each in generators]
+    others = [each.manual_seed(FIRST_SEED).get_state() for each in generators]
     try:
         with torch.enable_grad(), trace() as (joint, *_):
             found = generators_of(joint.graph_module)

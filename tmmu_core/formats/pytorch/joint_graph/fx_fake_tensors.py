@@ -33,7 +33,6 @@ from torch._subclasses import FakeTensor, FakeTensorMode
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_map_only
 
-from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.formats.pytorch.joint_graph import fx_kernels as fx_kernels  # it registers fake kernels
 
 
@@ -52,21 +51,6 @@ def _without_check(*given: Any, **named: Any) -> Any:
         return _gaussian_nll_loss(*given, **named)
 
 
-def _refused(name: str) -> Any:
-    """Return a replacement of ``torch.random.NAME`` that code outside of PyTorch cannot call."""
-    function = getattr(torch.random, name)
-
-    def refuse(*given: Any, **named: Any) -> Any:
-        if sys._getframe(1).f_globals.get("__name__", "").startswith("torch."):  # a checkpoint restores the state
-            return function(*given, **named)
-        raise UnreadableInput(
-            f"the forward pass calls torch.random.{name}, and a compiled step does not repeat this call.",
-            hint="Set the state of the random generator before each step, outside of the module.",
-        )
-
-    return refuse
-
-
 def _dense_tangent(result: torch.Tensor) -> Any:
     """Return the tangent of ``result`` without gaps, as eager mode makes it.
 
@@ -82,8 +66,6 @@ _WHILE_TRACED: tuple[tuple[str, str, Any], ...] = (
     ("transformers.masking_utils", "find_packed_sequence_indices", lambda position_ids: None),
     ("torch.nn.modules.transformer", "_detect_is_causal_mask", lambda mask, is_causal=None, size=None: bool(is_causal)),
     ("torch", "_is_all_true", lambda value: True),
-    ("torch", "manual_seed", lambda seed: torch.default_generator),
-    ("torch", "seed", lambda: 0),
     ("torch._subclasses.fake_tensor", "log", logging.Logger("errors that are raised again", logging.CRITICAL)),
     ("torch.nn.functional", "gaussian_nll_loss", _without_check),
 )
@@ -96,12 +78,6 @@ _IN_JOINT_GRAPH: tuple[tuple[str, str, Any], ...] = (
         "coerce_tangent_and_suggest_memory_format",
         _dense_tangent,
     ),
-    *(
-        (where, name, _refused(name))
-        for where in ("torch", "torch.random")
-        for name in ("manual_seed", "seed", "set_rng_state")
-    ),
-    ("torch.random", "fork_rng", _refused("fork_rng")),
 )
 """Replacements for a joint graph: recomputation is not traced, and a compiled step can run backward twice."""
 _WHILE_BUILT: tuple[tuple[str, str, Any], ...] = (

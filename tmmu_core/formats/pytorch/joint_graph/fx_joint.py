@@ -117,7 +117,7 @@ class Reading(torch.fx.Interpreter):
             return None
         value = super().run_node(n)
         if isinstance(n.meta.get("desc"), descriptors.TangentAOTInput) and n.op == "placeholder":
-            value = torch.empty_like(value)  # the caller's gradients share no storage
+            value = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device)
         if n.op == "call_function":
             value = with_real_storage(n.target, self._values_of(n.args), value)
         if n.op == "placeholder" and isinstance(value, torch.Tensor):

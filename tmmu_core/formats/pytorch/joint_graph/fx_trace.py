@@ -27,6 +27,7 @@ from tmmu_core.formats.pytorch.joint_graph.fx_fake_tensors import (
     while_traced,
     without_cudnn,
 )
+from tmmu_core.formats.pytorch.joint_graph.fx_random_state import GeneratorsAreNotSet, random_state_kept
 from tmmu_core.graph.model import Graph
 
 TRACING = threading.RLock()
@@ -62,6 +63,18 @@ class Call(NamedTuple):
                     del bound.arguments[name]
             args, kwargs = bound.args, bound.kwargs
         return cls(args, kwargs, names_of_inputs(module, args, kwargs))
+
+
+def new_leaves(arguments: Any) -> Any:
+    """Return ``arguments`` with new tensors of the same storages: a step can write to a tensor, or set its gradient."""
+    made: dict[int, Any] = {}
+
+    def new_leaf(value: torch.Tensor) -> Any:
+        if not isinstance(value, torch.nn.Parameter):
+            made.setdefault(id(value), value.detach().requires_grad_(value.requires_grad))
+        return made.get(id(value), value)
+
+    return tree_map_only(torch.Tensor, new_leaf, arguments)
 
 
 def chosen(module: Any, loss: Callable[[Any], Any] | None) -> Any:
@@ -172,6 +185,7 @@ def exported(
     mode = mode_of(tensors)
     with contextlib.ExitStack() as stack:
         stack.enter_context(TRACING)
+        stack.enter_context(random_state_kept(module))
         mode.fake_tensor_converter = FakeTensorConverter()  # the old one remembers flags that tensors had before
         stack.enter_context(state_kept(module))  # PyTorch does not restore them if a module has several names
         stack.enter_context(as_written(module))
@@ -230,7 +244,7 @@ def _watch_forward(module: Any, stack: contextlib.ExitStack) -> Observed:
     run = module.forward
 
     def forward(*args: Any, **kwargs: Any) -> Any:
-        with state_kept(module) as found, DataIsCopied():
+        with state_kept(module) as found, DataIsCopied(), GeneratorsAreNotSet():
             before = [(part, name, old) for part in module.modules() for name, old in part._buffers.items()]
             result = run(*args, **kwargs)
             for part, name, old in before:

@@ -1,0 +1,255 @@
+"""The autograd engine's part of a step: gradients of results, their sums, and gradients of parameters and inputs.
+
+The caller holds the gradients of results in the backward pass. Results of one storage have one gradient, the sum of
+theirs: the engine computes it when backward begins. For results that are parameters or inputs, or views of them, the
+sum lives until backward ends, when the engine adds the gradient that backward returns. A returned gradient is copied
+if another tensor is the same or if its strides are not those of the parameter. Each sum of two is a new tensor.
+"""
+
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from tmmu_core.formats.pytorch.joint_graph.fx_joint import TANGENT
+from tmmu_core.graph.dtypes import tensor_bytes
+from tmmu_core.graph.model import Graph, Node, Tensor
+
+SCALAR_BYTES = 16
+"""Maximum bytes of the gradient of a loss."""
+BEGIN = "backward_begin"
+"""An empty tensor that the first nodes of the backward pass read, so that they run after the sums."""
+
+
+@dataclass(frozen=True)
+class LeafGradient:
+    """A gradient that the backward pass returns."""
+
+    leaf: str
+    """The parameter or input; a tied parameter has several gradients."""
+    tensor: str
+    is_copied: bool
+    """Whether the engine copies it into ``leaf.grad``."""
+
+
+def with_engine(
+    graph: Graph, results: Iterable[tuple[str, int]], gradients: Sequence[LeafGradient], has_optimizer: bool
+) -> tuple[Graph, dict[str, str]]:
+    """Return ``graph`` with the engine's tensors, and the gradient of each parameter and input at the end.
+
+    ``results`` has the tensor of each result and the bytes of its gradient, 0 if it needs none. With an optimizer,
+    gradients of results are freed when backward ends.
+    """
+    start = _Start(graph, frozenset(each.leaf for each in gradients))
+    start.add_results(results)
+    graph = start.graph_with_sums()
+    end = _End({tensor.id: tensor for tensor in graph.tensors}, dict(start.of_leaf))
+    end.add_sums(gradients)
+    end.add_copies({(each.leaf, each.tensor) for each in gradients if each.is_copied} | start.copied)
+    held = {name for node in graph.nodes if node.instr == TANGENT for name in node.outputs if name in graph.outputs}
+    if has_optimizer:
+        end.add_node("backward_end", sorted(held), ())
+    returned = {each.tensor for each in gradients}
+    freed = returned | held if has_optimizer else returned - held
+    kept = [name for name in graph.outputs if name not in freed]
+    nodes = (*graph.nodes, *end.nodes)
+    graph = msgspec.structs.replace(
+        graph,
+        tensors=tuple(end.tensors.values()),
+        nodes=nodes,
+        outputs=tuple(dict.fromkeys([*kept, *end.final.values()])),
+        execution_order=tuple(node.node_id for node in nodes),
+    )
+    return graph, end.final
+
+
+class _Start:
+    """Collects what the caller and the engine allocate when backward begins."""
+
+    def __init__(self, graph: Graph, leaves: frozenset[str]) -> None:
+        self.graph = graph
+        self.leaves = leaves
+        """Parameters and inputs whose gradient the backward pass returns."""
+        self.tensors = {tensor.id: tensor for tensor in graph.tensors}
+        self.tangents: dict[str, list[Node]] = {}
+        """Storage of a result → its tangents."""
+        for node in graph.nodes:
+            if node.instr == TANGENT:
+                root = _root(self.tensors, node.inputs[0]) if node.inputs else node.node_id
+                self.tangents.setdefault(root, []).append(node)
+        self.made: list[str] = []
+        """Gradients that the caller holds and no tangent represents."""
+        self.sums: dict[str, tuple[int, Node]] = {}
+        """Id of a node → the bytes of its scratch, and the node that computes a sum with it."""
+        self.of_leaf: dict[str, str] = {}
+        """Parameter or input → the sum of the gradients of results in its storage."""
+        self.copied: set[tuple[str, str]] = set()
+        """A parameter or input that is a result, and its gradient, if the caller holds the same tensor."""
+
+    def add_results(self, results: Iterable[tuple[str, int]]) -> None:
+        groups: dict[str, list[tuple[str, int]]] = {}
+        for name, size in results:
+            if size:
+                groups.setdefault(_root(self.tensors, name), []).append((name, size))
+        for root, group in groups.items():
+            if root in self.tangents:
+                self._add_sum_of_storage(root, group)
+            else:
+                self._add_sum_of_leaf(root, group)
+
+    def _add_sum_of_storage(self, root: str, group: list[tuple[str, int]]) -> None:
+        found = sorted(self.tangents[root], key=lambda node: _bytes(self.tensors[node.outputs[-1]]))
+        copies = [
+            node for node in found if len(node.outputs) > 1
+        ]  # AOTAutograd copies a gradient to a tensor with gaps
+        for node in copies:
+            self._add_sum(node, node.outputs, 0, 0)
+        self._add_made([each for each in group if each[0] in {node.inputs[0] for node in copies}])
+        found = [node for node in found if node not in copies]
+        if not found:
+            return
+        others = {node.inputs[0] for node in (*found[:-1], *copies)}
+        parts = [each for each in group if each[0] not in others]
+        total = self.tensors[found[-1].outputs[-1]]
+        if [size for _, size in parts] == [_bytes(total)]:
+            return
+        self._add_made(parts)
+        most = _copies_while_summed(self._is_new(root, parts, _bytes(total)))
+        self.tensors[total.id] = msgspec.structs.replace(total, alias_group_id=total.id)  # it cannot be recomputed
+        self._add_sum(found[-1], found[-1].outputs, most - 1, _bytes(total))
+
+    def _add_sum_of_leaf(self, root: str, group: list[tuple[str, int]]) -> None:
+        made = self._add_made(group)
+        leaf = next((name for name in self.leaves if _root(self.tensors, name) == root), root)
+        size = _bytes(self.tensors[leaf])
+        is_new = self._is_new(root, group, size)
+        if len(group) == 1 and not is_new[0]:
+            self.of_leaf[leaf] = made[0]
+            if group[0][0] == leaf:
+                self.copied.add((leaf, made[0]))
+            return
+        total = self._declare(f"{leaf}.result_gradient", size)
+        self.of_leaf[leaf] = total
+        self._add_sum(Node(total, TANGENT, (), (total,), "backward"), (total,), _copies_while_summed(is_new) - 1, size)
+
+    def _add_made(self, parts: Sequence[tuple[str, int]]) -> list[str]:
+        names = [self._declare(f"gradient_of_result_{len(self.made) + k}", size) for k, (_, size) in enumerate(parts)]
+        self.made += names
+        return names
+
+    def _declare(self, name: str, size: int) -> str:
+        self.tensors[name] = Tensor(name, (size,), "uint8", "gradient", alias_group_id=name)  # it cannot be recomputed
+        return name
+
+    def _is_new(self, root: str, parts: Sequence[tuple[str, int]], total_bytes: int) -> list[bool]:
+        """Return, in the order of the sum, whether a summand is new: the storage itself, then its last view first."""
+        in_order = [part for part in parts if part[0] == root] + [part for part in parts[::-1] if part[0] != root]
+        return [{size, _covered(self.tensors[name])} != {total_bytes} for name, size in in_order]
+
+    def _add_sum(self, node: Node, outputs: tuple[str, ...], copies: int, size: int) -> None:
+        scratch = [self._declare(f"{outputs[-1]}.parts", copies * size)] if copies else []
+        self.sums[node.node_id] = copies * size, msgspec.structs.replace(node, outputs=(*outputs, *scratch))
+
+    def graph_with_sums(self) -> Graph:
+        """Return the graph with a node that writes ``made``, then the other tangents, then those in ``sums``.
+
+        The engine computes several sums at a time: the sum with the most scratch is last, when the others are live.
+        Backward begins when all of them are live.
+        """
+        graph = self.graph
+        sizes = [_bytes(self.tensors[node.outputs[-1]]) for nodes in self.tangents.values() for node in nodes]
+        if not self.made and len(sizes) == 1 and sizes[0] <= SCALAR_BYTES:
+            return graph
+        at = next(k for k, node in enumerate(graph.nodes) if node.instr == TANGENT)
+        single = [node for node in graph.nodes if node.instr == TANGENT and node.node_id not in self.sums]
+        held = [*self.made, *(name for node in single for name in node.outputs)]
+        in_order = [node for _, node in sorted(self.sums.values(), key=lambda each: each[0])]
+        totals = [node.outputs[0] for node in in_order]
+        summed = {name for node in in_order for name in node.outputs}
+        start = [
+            *[Node("gradients_of_results", TANGENT, (), tuple(self.made), "backward")] * bool(self.made),
+            *single,
+            *(
+                msgspec.structs.replace(node, inputs=(*node.inputs, *held, *totals[:k]), inplace="none")
+                for k, node in enumerate(in_order)
+            ),
+            Node(BEGIN, TANGENT, (*held, *totals), (BEGIN,), "backward", "none"),
+        ]
+        made = {name for node in graph.nodes[at:] if node.instr != TANGENT for name in node.outputs}
+        nodes = [*graph.nodes[:at], *start]
+        for node in graph.nodes[at:]:
+            if node.instr != TANGENT:
+                is_first = node.phase == "backward" and made.isdisjoint(node.inputs)
+                nodes.append(msgspec.structs.replace(node, inputs=(*node.inputs, BEGIN)) if is_first else node)
+        return msgspec.structs.replace(
+            graph,
+            tensors=(*self.tensors.values(), Tensor(BEGIN, (0,), "uint8", "gradient")),
+            nodes=tuple(nodes),
+            outputs=(*(name for name in graph.outputs if name not in summed), *self.made),
+            execution_order=tuple(node.node_id for node in nodes),
+        )
+
+
+@dataclass
+class _End:
+    """Collects what the engine allocates when the backward pass has returned its gradients."""
+
+    tensors: dict[str, Tensor]
+    final: dict[str, str]
+    """Parameter or input → its gradient so far."""
+    nodes: list[Node] = field(default_factory=list)
+
+    def add_sums(self, gradients: Sequence[LeafGradient]) -> None:
+        """Add the returned gradients to those so far; all of them live until the last sum."""
+        returned = [each.tensor for each in gradients]
+        for each in gradients:
+            if each.leaf in self.final:
+                self._replace(each.leaf, "grad_sum", returned)
+            else:
+                self.final[each.leaf] = each.tensor
+
+    def add_copies(self, copied: Container[tuple[str, str]]) -> None:
+        """Replace each gradient of ``copied``: pairs of a parameter or input and its gradient."""
+        for leaf, gradient in self.final.items():
+            if (leaf, gradient) in copied:
+                self._replace(leaf, "grad_copy", ())
+
+    def _replace(self, leaf: str, ending: str, held: Iterable[str]) -> None:
+        name = f"{leaf}.{ending}"
+        while name in self.tensors:
+            name += "_"
+        given = self.tensors[leaf]
+        self.tensors[name] = Tensor(name, given.shape, given.dtype, "gradient", alias_group_id=name)
+        self.add_node(name, held, (name,))
+        self.final[leaf] = name
+
+    def add_node(self, name: str, held: Iterable[str], outputs: tuple[str, ...]) -> None:
+        """Add a node that reads all gradients, so that it runs last, and the tensors ``held``."""
+        reads = tuple(dict.fromkeys([*self.final.values(), *held]))
+        self.nodes.append(Node(name, TANGENT, reads, outputs, "backward", "none"))
+
+
+def _copies_while_summed(is_new: Sequence[bool]) -> int:
+    """Return how many tensors of the size of a sum are live at most while the autograd engine computes it.
+
+    ``is_new``: for each summand in order, ``True`` for a new tensor, ``False`` for a gradient that the caller holds.
+    Each sum of two is a new tensor.
+    """
+    sums = [is_new[0], *[True] * (len(is_new) - 1)]
+    return max([1, *(before + new + 1 for before, new in zip(sums, is_new[1:], strict=False))])
+
+
+def _root(tensors: Mapping[str, Tensor], name: str) -> str:
+    while (view := tensors[name].view) is not None:
+        name = view.base_tensor_uid
+    return name
+
+
+def _covered(tensor: Tensor) -> int:
+    """Return the bytes of the storage that a tensor covers: fewer than its own bytes if it repeats them."""
+    covered = tensor.view.byte_length if tensor.view is not None else None
+    return _bytes(tensor) if covered is None else covered
+
+
+def _bytes(tensor: Tensor) -> int:
+    return tensor_bytes(tuple(map(int, tensor.shape)), tensor.dtype)

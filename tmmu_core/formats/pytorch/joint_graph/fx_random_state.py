@@ -1,0 +1,71 @@
+"""States of random generators while a module is traced: kept for the caller, and watched for code that sets them."""
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_leaves
+
+from tmmu_core.base.errors import UnreadableInput
+
+FIRST_SEED = 0x7E57_5EED
+"""A seed that a forward pass does not choose by chance."""
+
+
+def default_generators() -> tuple[torch.Generator, ...]:
+    """Return the default generators of the CPU and, if it is in use, of the accelerator."""
+    return (torch.default_generator, *getattr(torch.get_device_module(), "default_generators", ()))
+
+
+@contextlib.contextmanager
+def random_state_kept(module: torch.nn.Module) -> Iterator[None]:
+    """Context manager: on exit, default generators and generators in attributes of ``module`` have their old states."""
+    held = [leaf for part in module.modules() for leaf in tree_leaves(dict(vars(part)))]
+    own = [leaf for leaf in held if isinstance(leaf, torch.Generator)]
+    states = [(each, each.get_state()) for each in (*default_generators(), *own)]
+    try:
+        yield
+    finally:
+        for each, state in states:
+            each.set_state(state)
+
+
+class GeneratorsAreNotSet(TorchFunctionMode):
+    """In this mode, code that sets the state of a default generator raises ``UnreadableInput`` at the next operator.
+
+    A trace draws no numbers. So that an earlier state is recognised, each operator is given a new seed.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seed = FIRST_SEED
+
+    def __enter__(self) -> Any:
+        self._set_seed()
+        return super().__enter__()
+
+    def __exit__(self, kind: Any, *rest: Any) -> None:
+        super().__exit__(kind, *rest)
+        if kind is None:
+            self._check()
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self._check()
+        self.seed += 1
+        self._set_seed()
+        return func(*args, **(kwargs or {}))
+
+    def _set_seed(self) -> None:
+        for each in default_generators():
+            each.manual_seed(self.seed)
+
+    def _check(self) -> None:
+        for each in default_generators():
+            if each.initial_seed() != self.seed:
+                raise UnreadableInput(
+                    f"the forward pass sets the state of the random generator of the device {str(each.device)!r}, and "
+                    "a compiled step does not repeat this.",
+                    hint="Set the state of the random generator before each step, outside of the module.",
+                )
