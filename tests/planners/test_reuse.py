@@ -288,6 +288,22 @@ def test_search_proves_a_cost_above_the_bound_of_cliques() -> None:
     assert packed.reuse_cost == packed.reuse_cost_lower_bound == 1
 
 
+def test_placement_of_the_exhaustive_search_is_used() -> None:
+    """The local search ends at cost 5, and the exhaustive search proves that the least cost is 4."""
+    packed = tmmu.pack(
+        [0, 5, 2, 4, 0],
+        [3, 7, 3, 5, 1],
+        [2, 2, 2, 3, 3],
+        alignment=[1, 2, 1, 1, 2],
+        capacity=7,
+        separations=[[1, 3]],
+        colocations=[[2, 4]],
+        pinned={2: 0},
+        reuse_penalties=[[0, 4, 2], [1, 2, 1], [1, 3, 2], [1, 4, 2], [2, 3, 2], [2, 4, 2], [3, 4, 4]],
+    )
+    assert packed.reuse_cost == packed.reuse_cost_lower_bound == 4
+
+
 def test_penalties_of_one_pair_add_up() -> None:
     packed = tmmu.pack([0, 5], [5, 9], [4, 4], capacity=7, reuse_penalties=[[0, 1, 3], [1, 0, 2]])
     assert packed.reuse_cost == packed.reuse_cost_lower_bound == 5

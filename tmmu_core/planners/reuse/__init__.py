@@ -78,7 +78,9 @@ def plan_reuse(problem: Problem, options: Mapping[str, Any], progress: Progress 
         bound = sum(cost for cost, _ in parts)
         if best[:2] > (0, bound) and (k == 0 or meter("reuse", k, len(runs))):
             best = min(best, repair(model, start, rounds, 3 + seed, seed, bound), key=lambda found: found[:2])
-            parts = with_search_bounds(model, parts, best[2], work) if k == 0 and not best[0] else parts
+            if k == 0 and not best[0]:
+                parts = with_search_bounds(model, parts, best[2], work)
+                best = 0, Placement(model, best[2]).cost(), best[2]
     bound = sum(cost for cost, _ in parts) + model.unavoidable
     missing, cost, offset = best
     if missing:

@@ -34,6 +34,8 @@ SHIFT = 128
 """Binary places to compare costs per cell: different ones differ by over 2^-128, because offsets are below 2^61."""
 MOST_OFFERS = 1_000
 """Maximum number of offsets, over all units, for an exhaustive search."""
+MOST_PLACEMENT_NODES = 10_000
+"""Maximum number of nodes to find a placement of a proven least cost, in plain Python."""
 FORBIDDEN = 2**40
 """Cost of two offsets that must not be together; above every sum of penalties that is searched."""
 Edges = dict[tuple[int, int], list[tuple[int, int, int]]]
@@ -73,7 +75,8 @@ def with_search_bounds(model: ReuseModel, parts: Parts, offset: list[int], work:
     """Return ``parts``; if an exhaustive search of a component proves more, the component replaces its groups.
 
     First the units of the component that have penalties are searched, then all units of the component. ``offset`` is a
-    placement, whose cost is the upper bound. ``work``: see :func:`least_cost`.
+    placement, whose cost is the upper bound; a component gets the offsets of a lower cost in place. ``work``: see
+    :func:`least_cost`.
     """
     place = Placement(model, offset)
     paying = [u for u, edges in enumerate(place.edges) if any(weight != HARD for *_, weight in edges)]
@@ -83,7 +86,7 @@ def with_search_bounds(model: ReuseModel, parts: Parts, offset: list[int], work:
         bound = sum(cost for cost, _ in inside)
         for units in ([u for u in paying if u in component], sorted(component)):
             if bound < upper:
-                found, work = least_cost(model, units, upper, work)
+                found, work = least_cost(model, units, upper, work, offset if len(units) == len(component) else None)
                 if found > bound:
                     bound, parts = found, (*(part for part in parts if part not in inside), (found, units))
                     inside = parts[-1:]
@@ -203,11 +206,14 @@ def edges_between(model: ReuseModel, units: list[int]) -> Edges:
     return found
 
 
-def least_cost(model: ReuseModel, chosen: list[int], upper: int, work: int) -> tuple[int, int]:
+def least_cost(
+    model: ReuseModel, chosen: list[int], upper: int, work: int, offset: list[int] | None = None
+) -> tuple[int, int]:
     """Return a lower bound of the penalties between the chosen units, and the work that is left.
 
     The bound is the least cost, at most ``upper`` (also where no placement exists); 0 if the search needs more than
-    ``work``, counted in offsets that are compared.
+    ``work``, counted in offsets that are compared. If the least cost is below ``upper``, ``offset`` gets the offsets of
+    a placement of this cost.
     """
     edges = edges_between(model, chosen)
     twin = {v: u for v in chosen for u in chosen if u < v and _are_twins(model, edges, chosen, u, v)}
@@ -222,6 +228,10 @@ def least_cost(model: ReuseModel, chosen: list[int], upper: int, work: int) -> t
     for first in reversed(range(len(units))):
         if nodes >= 0:
             nodes = search.solve(first, upper, nodes)
+    if offset is not None and nodes >= 0 and search.least[0] < upper:
+        every = [at for row in offers for at in row]
+        for u, x in zip(units, search.placement(), strict=False):
+            offset[u] = every[x]
     return search.least[0] if nodes >= 0 else 0, max(nodes, 0) * search.total
 
 
@@ -265,25 +275,41 @@ class Search:
 
     def solve(self, first: int, upper: int, nodes: int) -> int:
         """Set the least cost of the units from ``first`` on, at most ``upper``; return the nodes left (−1: too few)."""
-        begin, end = self.start[first : first + 2]
-        limit = begin + (end - begin + 1) // 2 if self.mirrored else end
         loops = library()
         if loops is None:
-            self.nodes, self.best, self.trail = nodes, upper, [0] * self.units
-            self._place(first, 0, np.zeros(self.total, np.int64), first, limit)
+            self._search(first, upper, nodes)
             self.least[first], nodes = self.best, self.nodes
         else:
             arrays = {name: np.array(getattr(self, name), np.int64) for name in ("start", "twin", "least")}
             room = {"cost": self.total * (self.units + 1), "order": self.total, "trail": self.units}
             arrays |= {name: np.zeros(count, np.int64) for name, count in room.items()}
-            integers = {"n": self.units, "total": self.total, "first": first, "limit": limit, "nodes": nodes}
+            integers = {
+                "n": self.units,
+                "total": self.total,
+                "first": first,
+                "limit": self._limit(first),
+                "nodes": nodes,
+            }
             fields = {**integers, **arrays, "best": upper, "table": self.table}
             self.least[first], nodes = native.run_for(loops, "least_cost", ("best", "nodes"), **fields)
         return nodes
 
+    def placement(self) -> list[int]:
+        """Return the row of each unit's offset in a placement of the least cost; empty if the nodes do not suffice."""
+        self._search(0, self.least[0] + 1, MOST_PLACEMENT_NODES)
+        return self.found
+
+    def _limit(self, first: int) -> int:
+        begin, end = self.start[first : first + 2]
+        return begin + (end - begin + 1) // 2 if self.mirrored else end
+
+    def _search(self, first: int, upper: int, nodes: int) -> None:
+        self.nodes, self.best, self.trail, self.found = nodes, upper, [0] * self.units, list[int]()
+        self._place(first, 0, np.zeros(self.total, np.int64), first, self._limit(first))
+
     def _place(self, k: int, paid: int, costs: I64, first: int, limit: int) -> None:
         if k == self.units:
-            self.best = paid
+            self.best, self.found = paid, list(self.trail)
             return
         self.nodes -= 1
         begin, end = (self.start[k], limit) if k == first else (self.start[k], self.start[k + 1])
