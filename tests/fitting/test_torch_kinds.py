@@ -250,6 +250,15 @@ STEPS: dict[str, tuple[Callable[[], nn.Module], Callable[[], Any]]] = {
         lambda: torch.randn(ROWS),
     ),
     "autocast, small groups": (lambda: Step(autocast, body=blocks(nn.GroupNorm(64, 128))), lambda: torch.randn(ROWS)),
+    "autocast, batch norm of few rows": (
+        lambda: Step(
+            autocast,
+            body=nn.Sequential(
+                *(nn.Sequential(nn.Conv1d(512, 512, 1, groups=512), nn.BatchNorm1d(512), nn.GELU()) for _ in range(3))
+            ),
+        ),
+        lambda: torch.randn(4, 512, 1),
+    ),
     "checkpoint with dropout": (lambda: Step(checkpointed, body=blocks(nn.Dropout(0.2))), lambda: torch.randn(ROWS)),
     "in-place operators and a mutated input": (lambda: Step(in_place, body=blocks()), lambda: torch.randn(ROWS)),
     "random numbers of every kind": (lambda: Step(noisy, body=blocks(nn.AlphaDropout(0.1))), lambda: torch.randn(ROWS)),

@@ -2,6 +2,7 @@
 
 * The gradients of some losses, and results and gradients of normalizations, are contiguous (or channels last), whatever
   the layout of the input. A view that is valid only in the layout of the fake result would fail in the real step.
+* On the CPU, the statistics of a normalization have the dtype of its parameters, in autocast ``float32``.
 * The second result of ``ctc_loss`` has a size that depends on the target lengths. Lengths in tensors have no values
   here, so the largest possible length, the width of the padded targets, is used.
 * A kernel that resizes its result keeps the storage: the scalar of ``mse_loss`` has the bytes of all losses before the
@@ -67,6 +68,9 @@ def _gradient_of_loss(mode: Any, func: Any, gradient: Any, given: torch.Tensor, 
 def _batch_norm(mode: Any, func: Any, given: torch.Tensor, *rest: Any, **named: Any) -> Any:
     with mode:
         _, *statistics = decomposition_table[func](given, *rest, **named)
+        parameter = next((each for each in rest if isinstance(each, torch.Tensor)), given)
+        if given.device.type == "cpu":
+            statistics[:2] = [each.to(parameter.dtype) for each in statistics[:2]]
     return torch.empty_like(given, memory_format=suggest_memory_format(given)), *statistics
 
 
