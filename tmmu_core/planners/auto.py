@@ -1,9 +1,9 @@
 """``auto``: choose the planner by problem size and report the reason.
 
 Greedy runs come first; on most graphs their extent equals the lower bound. Otherwise the number of storages
-decides. Up to a few thousand, ``exact`` runs, followed by ``search`` if optimality is not proven (the lower result is
-kept). With more, ``search`` runs, as long as a greedy run takes well under a second. With still more, only greedy runs
-are made; from some hundred thousand storages on, only the three fastest.
+decides. Up to ``EXACT_UP_TO``, ``exact`` runs, followed by ``search`` if optimality is not proven; the packing with the
+lower extent is kept. Up to ``SEARCH_UP_TO``, ``search`` runs: a greedy run then takes well under a second. With more
+storages only greedy runs are made; above ``ALL_RUNS_UP_TO`` only the three fastest.
 
 With a capacity, the first packing that fits is the result, unless ``minimise`` is set (contract §11).
 """

@@ -57,9 +57,9 @@ def _sorted_by(*keys: NDArray[Any]) -> list[int]:
 
 def _births(cols: Columns) -> I64:
     """Return the number of births during the lifetime of each storage."""
-    held = np.zeros(len(cols), dtype=np.int64)
-    np.add.at(held, cols.storage_of_part, cols.part_hi - cols.part_lo)
-    return held
+    births = np.zeros(len(cols), dtype=np.int64)
+    np.add.at(births, cols.storage_of_part, cols.part_hi - cols.part_lo)
+    return births
 
 
 def _times(cols: Columns, steps: I64) -> NDArray[Any]:

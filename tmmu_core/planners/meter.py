@@ -50,14 +50,13 @@ class Meter:
         self.halted = True
         self.limit = self.left(more) + self.used
 
-    def options(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the options that repeat this run: those given, and the limit if it was stopped."""
-        return {**given, OPTION: self.limit} if self.halted else dict(given)
+    def options(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the options that repeat this run: ``options``, and the limit if it was stopped."""
+        return {**options, OPTION: self.limit} if self.halted else dict(options)
 
 
 def metered(progress: Progress | None, options: Mapping[str, Any]) -> Meter:
     """Return ``progress`` if it is a meter, else a new meter with the limit of the options."""
     if isinstance(progress, Meter):
         return progress
-    given = options.get(OPTION)
-    return Meter(progress, None if given is None else count_option(options, OPTION, 0))
+    return Meter(progress, None if options.get(OPTION) is None else count_option(options, OPTION, 0))

@@ -61,9 +61,9 @@ def best_greedy(
     enough = max(bound.bytes, goal)
     all_runs = list(runs)
     sequences: dict[str, list[int]] = {}
-    grid = min((cols.align[i] for i in bound.witness), default=0)
+    alignment = min((cols.align[i] for i in bound.witness), default=0)
     movable = (i for i in bound.witness if cols.fixed[i] < 0)
-    padding, crown = max(((align_up(cols.size[i], grid) - cols.size[i], -i) for i in movable), default=(0, 0))
+    padding, crown = max(((align_up(cols.size[i], alignment) - cols.size[i], -i) for i in movable), default=(0, 0))
     crown = -crown if padding else -1
     best: Best | None = None
     for number, (order, fit) in enumerate(all_runs, 1):
@@ -75,7 +75,7 @@ def best_greedy(
             extent = extent_of(cols, offset)
             if best is None or extent < best.extent:
                 best = Best(offset, extent, order, fit, number, False, sequence, last)
-            if last >= 0 or crown < 0 or not enough < extent < bound.bytes + grid:
+            if last >= 0 or crown < 0 or not enough < extent < bound.bytes + alignment:
                 break
             sequence, last = [*(i for i in sequence if i != crown), crown], crown
         best = replace(best, runs=number)

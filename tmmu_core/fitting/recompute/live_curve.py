@@ -1,5 +1,9 @@
 """Simulate a recomputation choice: the live curve and cost of the written graph, without writing it.
 
+The nodes run in the initial order; the place of a node in this order is its *position*. A dropped storage is computed
+or copied back before the next node that reads it, which begins another *life* of the storage. The storages that a
+recomputed node needs are restored first.
+
 O(steps + operands). The loop over positions runs in the native library (``planners/native/recompute.c``) where one is
 loaded, otherwise as plain Python.
 """
