@@ -366,7 +366,8 @@ def test_least_bytes_are_within_reach_of_the_capacity_that_cannot_be_met() -> No
     impossible = fitted(module, x, 10)
     assert impossible.answer == "cannot"
     least = impossible.least_bytes
-    assert impossible.lower_bound_bytes <= least < impossible.fitted.start.extent_bytes
+    assert impossible.lower_bound_bytes <= least == impossible.extent_bytes < impossible.fitted.start.extent_bytes
+    assert least == min(fitted(module, x, percent).least_bytes for percent in (90, 50))
     capacity, offload, batch = impossible.next_steps
     assert f"{impossible.lower_bound_bytes:,} bytes" in capacity
     assert offload == "allow offload"

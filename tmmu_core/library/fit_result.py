@@ -27,8 +27,7 @@ class Fit(Generic[P]):
     fitted: Fitted
     """The full result: the curve of bytes and cost, and the lower bound with its causes."""
     plan: P
-    """The cheapest plan that fits; else the smallest plan found. A proof that nothing fits may end the search
-    before any change."""
+    """The cheapest plan that fits; else the smallest plan found."""
 
     @property
     def answer(self) -> str:

@@ -363,11 +363,11 @@ def fit_graph(
     graph: Graph, request: PlanRequest, capacity: Capacities, moves: Allowed, progress: Progress | None
 ) -> Fit[Plan]:
     """Search for the cheapest moves by which ``graph`` fits ``capacity``."""
-    from tmmu_core.fitting.search.fit_search import fit  # importing it takes longer than packing
+    from tmmu_core.fitting.search.smallest_plan import fit_or_smallest  # importing it takes longer than packing
 
     limit = arguments.capacity_of(capacity)
     request = request.but(one_memory=request.is_one_memory or limit.total is not None)
-    fitted = fit(initial_candidate(graph, request, progress), limit, moves, progress)
+    fitted = fit_or_smallest(initial_candidate(graph, request, progress), limit, moves, progress)
     best = fitted.best
     return Fit(
         fitted,

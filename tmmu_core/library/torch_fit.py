@@ -129,16 +129,12 @@ class TorchFit(Fit[Plan]):
     @cached_property
     def least_bytes(self) -> int:
         """The lowest peak that the search finds at any cost. For a lower capacity, use a smaller batch."""
-        if self.answer == "open":
+        allowed = self.limits[1]
+        if self.answer != "fits" and allowed.max_cost is None:
             return self.extent_bytes
-        allowed = replace(self.limits[1], max_cost=None)
-        found = self.fitted
-        while found.answer == "cannot":  # a fit to its own lower bound may raise the bound before it tries a move
-            lowest = Capacity(found.lower_bound_bytes)
-            if lowest == found.capacity:
-                break
-            found = _fitted(self.step.graph, lowest, allowed, None, self.step.device)
-        return found.best.extent_bytes
+        return _fitted(
+            self.step.graph, Capacity(0), replace(allowed, max_cost=None), None, self.step.device
+        ).best.extent_bytes
 
     @cached_property
     def reserved_bytes(self) -> int:
@@ -249,7 +245,8 @@ def largest_size(
     def search(graph_at: Callable[[int], Graph]) -> int:
         def at(size: int) -> Fitted:
             graph = graph_at(size)
-            found[size] = _fitted(graph, *limits, progress, next(iter(steps.values())).device)
+            device = next(iter(steps.values())).device
+            found[size] = _fitted(graph, *limits, progress, device, smallest=False)
             return found[size]
 
         return bisect_size(Dim(low, high), at).size or (high if sought is None else low)
@@ -268,6 +265,8 @@ def largest_size(
             if size is not None and sized_graph(graphs, size - near) != traced(size):
                 size = None
     size = search(traced) if size is None else size
+    if found[size].answer == "cannot":
+        found[size] = _fitted(traced(size), *limits, progress, steps[size].device)
     return replace(_torch_fit(found[size], steps[size], limits), sizes={**upper, name: size})
 
 
@@ -363,13 +362,24 @@ def _peak_bytes(plan: Any) -> int:
     return int(next(arena.peak_live_bytes for arena in plan.arenas if arena.name == ONE_MEMORY))
 
 
-def _fitted(graph: Graph, capacity: Capacity, allowed: Allowed, progress: Progress | None, device: str) -> Fitted:
-    """Fit a step in one memory; search longer for a packing if the live bytes fit the capacity."""
+def _fitted(
+    graph: Graph,
+    capacity: Capacity,
+    allowed: Allowed,
+    progress: Progress | None,
+    device: str,
+    *,
+    smallest: bool = True,
+) -> Fitted:
+    """Fit a step in one memory; search longer for a packing if the live bytes fit the capacity.
+
+    ``smallest``: after a proof that no plan fits, search for the smallest plan.
+    """
     request = REQUEST.but(alignment=ALIGNMENT if device == "cpu" else DEVICE_ALIGNMENT)
-    found = _fitted_with(request, graph, capacity, allowed, progress, device)
+    found = _fitted_with(request, graph, capacity, allowed, progress, device, smallest)
     if found.answer == "open" and min(_peak_bytes(each.plan) for each in found.curve) <= (capacity.total or 0):
         longer = request.but(options={"max_nodes": NODES_WHERE_CLOSE})
-        return _fitted_with(longer, graph, capacity, allowed, progress, device)
+        return _fitted_with(longer, graph, capacity, allowed, progress, device, smallest)
     return found
 
 
@@ -380,15 +390,18 @@ def _fitted_with(
     allowed: Allowed,
     progress: Progress | None,
     device: str,
+    smallest: bool,
 ) -> Fitted:
     """Fit a step in one memory; saved generator states count with their real size."""
     from tmmu_core.fitting.pytorch.fx_step import sized
     from tmmu_core.fitting.search.fit_search import fit
+    from tmmu_core.fitting.search.smallest_plan import fit_or_smallest
 
     start = initial_candidate(graph, request, progress)
     limit, nearest = capacity, None
     for _ in range(ATTEMPTS):
-        found = fit(start, limit, allowed, progress)
+        search = fit_or_smallest if smallest and nearest is None else fit
+        found = search(start, limit, allowed, progress)
         if found.answer != "fits" and nearest is not None:
             break
         graph = sized(found.best.fitted_graph, device)

@@ -34,9 +34,9 @@ from tmmu_core.fitting.problem.answer import ALLOWED, Allowed, Fitted
 from tmmu_core.fitting.problem.capacity import Capacity
 from tmmu_core.fitting.problem.planner_calls import extents, initial_candidate
 from tmmu_core.fitting.recipe import recipe as as_recipe
-from tmmu_core.fitting.search.fit_search import fit
 from tmmu_core.fitting.search.largest_size import largest_that_fits, rereading
 from tmmu_core.fitting.search.smallest_mesh import smallest_mesh
+from tmmu_core.fitting.search.smallest_plan import fit_or_smallest
 from tmmu_core.formats.open_file import read_at_sizes
 from tmmu_core.graph.arenas import read_arenas
 from tmmu_core.graph.model import Arena, Graph
@@ -118,7 +118,7 @@ def _search(
         return smallest.fitted, smallest.size
     start = initial_candidate(graph, request, progress)
     if largest is None:
-        return fit(start, capacity, allowed, progress), None
+        return fit_or_smallest(start, capacity, allowed, progress), None
     if file == STREAM and (largest in graph.ranges or largest in graph.assumed):
         raise UsageError("--largest reads the model several times.", "Pass a file name instead of -.")
     again = rereading(graph, request, largest, lambda sizes: read_at_sizes(read_input(file), sizes, file))
@@ -217,6 +217,7 @@ def _print_fit(fitted: Fitted) -> None:
                 more = f" and {len(need.tensors) - 4} more" if len(need.tensors) > 4 else ""
                 tensors = f" ({', '.join(map(repr, need.tensors[:4]))}{more})" if need.tensors else ""
                 print_lines(f"  {need.arena}: {numbers.full_bytes(need.bytes)}{step}: {need.why}{tensors}")
+        print_lines(f"  Smallest plan found: {reached}.")
     else:
         over = numbers.full_bytes(fitted.over_bytes)
         print_lines(f"Best plan found: {reached}, {over} over capacity. Lower bound: {bound}.")

@@ -48,6 +48,7 @@ def test_impossible_fit_exits_with_1_and_names_the_step(tmmu: Any, branches: str
     code, out, _ = tmmu("fit", branches, "--alignment", "4", "--capacity", "0")
     assert code == 1
     assert "Does not fit" in out
+    assert "Smallest plan found: " in out
     assert "_a'" in out
     assert "'biga'" in out
 

@@ -1,0 +1,74 @@
+"""The smallest plan, for a capacity that no plan fits."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from tmmu_core.fitting.problem.answer import Allowed, Fitted
+from tmmu_core.fitting.problem.capacity import Capacity
+from tmmu_core.fitting.problem.planner_calls import Candidate, extents
+from tmmu_core.fitting.search.candidates import pareto
+from tmmu_core.fitting.search.fit_search import SINGLE_MOVES_UP_TO, fit
+from tmmu_core.planners.problem import Progress
+
+ROUNDS = 4
+"""Maximum number of searches halfway between the lower bound and the smallest plan."""
+
+
+def fit_or_smallest(
+    start: Candidate,
+    capacity: Capacity,
+    allowed: Allowed | None = None,
+    progress: Progress | None = None,
+    found: Callable[[Candidate], None] | None = None,
+) -> Fitted:
+    """Search as :func:`fit`; after a proof that no plan fits, search for the smallest plan.
+
+    A search ends at a proof, before it tries all moves; at the lower bound, there is no proof. The moves depend on
+    the capacity, so a search between the bound and the plan found can find a smaller one. A maximum cost keeps a
+    search from ending, so that nothing is left to search.
+    """
+    fitted = last = fit(start, capacity, allowed, progress, found)
+    if fitted.answer != "cannot" or fitted.allowed.max_cost is not None:
+        return fitted
+    while last.answer == "cannot" and not last.stopped:
+        raised = _capacity_at(last, 0)
+        if raised.key == last.capacity.key:
+            break
+        last = fit(start, raised, allowed, progress, found)
+        fitted = _with_smaller(fitted, last)
+    rounds = ROUNDS if len(start.plan_input.graph.nodes) <= SINGLE_MOVES_UP_TO else 0
+    for _ in range(rounds):
+        before = fitted
+        if not last.stopped:
+            last = fit(start, _capacity_at(fitted, 1), allowed, progress, found)
+            fitted = _with_smaller(fitted, last)
+        if fitted.best.extent_bytes == before.best.extent_bytes:
+            break
+    return fitted
+
+
+def _with_smaller(fitted: Fitted, other: Fitted) -> Fitted:
+    """Return ``fitted`` with the smallest plan and the bound of a fit to a higher capacity."""
+    curve = tuple(pareto([*fitted.curve, *other.curve]))
+    best = min(
+        (fitted.best, other.best, *curve),
+        key=lambda each: (fitted.capacity.over(extents(each.plan)), each.extent_bytes, each.key),
+    )
+    bound = max(fitted.bound, other.bound, key=lambda each: each.bytes)
+    proven = max(fitted.proven_bytes, other.proven_bytes)
+    return replace(fitted, best=best, curve=curve, bound=bound, proven_bytes=proven, stopped=other.stopped)
+
+
+def _capacity_at(fitted: Fitted, part: int) -> Capacity:
+    """Return the capacity with each limit raised to the lower bound, and by ``part`` halves towards the plan."""
+    given, bytes_of, reached = fitted.capacity, fitted.bound.bytes_of, extents(fitted.best.plan)
+
+    def between(limit: int, bound: int, extent: int) -> int:
+        least = max(limit, bound)
+        return least + max(0, extent - least) * part // 2
+
+    total = None
+    if given.total is not None:
+        total = between(given.total, fitted.lower_bound_bytes, given.taken(fitted.best.plan))
+    arenas = {name: between(limit, bytes_of.get(name, 0), reached.get(name, 0)) for name, limit in given.arenas.items()}
+    return Capacity(total, arenas)
