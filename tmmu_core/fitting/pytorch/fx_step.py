@@ -251,14 +251,13 @@ def _sets_generators(trace: Callable[[], Any], generators: tuple[torch.Generator
     A trace draws no numbers.
     """
     states = [each.get_state() for each in generators]
-    others = [each.manual_seed(FIRST_SEED).get_state() for each in generators]
+    for each in generators:
+        each.manual_seed(FIRST_SEED)
     try:
         with torch.enable_grad(), trace() as (joint, *_):
             found = generators_of(joint.graph_module)
-        is_same = [each is other for each, other in zip(generators, found, strict=True)]
-        return not all(is_same) or any(
-            not torch.equal(each.get_state(), state) for each, state in zip(generators, others, strict=True)
-        )
+            is_set = any(each.initial_seed() != FIRST_SEED for each in generators)
+        return is_set or not all(each is other for each, other in zip(generators, found, strict=True))
     finally:
         for each, state in zip(generators, states, strict=True):
             each.set_state(state)
