@@ -259,6 +259,15 @@ STEPS: dict[str, tuple[Callable[[], nn.Module], Callable[[], Any]]] = {
         ),
         lambda: torch.randn(4, 512, 1),
     ),
+    "autocast, batch norm without parameters": (
+        lambda: Step(
+            autocast,
+            body=nn.Sequential(
+                *(nn.Sequential(nn.Linear(32, 32), nn.BatchNorm1d(32, affine=False), nn.GELU()) for _ in range(3))
+            ),
+        ),
+        lambda: torch.randn(1024, 32),
+    ),
     "checkpoint with dropout": (lambda: Step(checkpointed, body=blocks(nn.Dropout(0.2))), lambda: torch.randn(ROWS)),
     "in-place operators and a mutated input": (lambda: Step(in_place, body=blocks()), lambda: torch.randn(ROWS)),
     "random numbers of every kind": (lambda: Step(noisy, body=blocks(nn.AlphaDropout(0.1))), lambda: torch.randn(ROWS)),

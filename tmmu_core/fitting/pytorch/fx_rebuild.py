@@ -163,6 +163,13 @@ class _Rebuild:
     def _normalize_again(self, source: FxNode, renamed: Mapping[str, str]) -> FxNode:
         """Append a recomputed normalization without an update of the running statistics, which are updated once."""
         args = torch.fx.map_arg((*source.args[:3], *source.args[5:]), lambda arg: self._of(arg, renamed))
+        running = source.args[3].meta["val"]
+        if args[1] is None and running.dtype != source.args[0].meta["val"].dtype:
+            # Without any parameter the operator rounds the statistics to the dtype of the input.
+            how = {"dtype": running.dtype, "device": running.device}
+            ones = self.graph.call_function(torch.ops.aten.ones.default, (list(running.shape),), how)
+            ones.meta["val"] = running
+            args = (args[0], ones, *args[2:])
         made = self.graph.call_function(NORMALIZE_AGAIN, args)
         made.meta = _meta(source)
         return made
