@@ -386,6 +386,12 @@ def test_sparse_input_is_refused_by_name() -> None:
         tmmu.fit(step, "1GiB", example_inputs={"x": torch.randn(ROWS), "edges": torch.eye(96).to_sparse()})
 
 
+def test_sparse_gradient_is_refused_by_name() -> None:
+    step = Step(lambda step, x: step.body(x).square().mean(), body=nn.Embedding(64, 8, sparse=True))
+    with pytest.raises(tmmu.TmmuError, match=r"layout sparse_coo(.|\n)*Embedding\(sparse=False\)"):
+        tmmu.fit(step.train(), "1GiB", example_inputs=torch.randint(64, (9,)))
+
+
 def moving_mean(step: Any, made: Tensor) -> Tensor:
     step.state = 0.9 * step.state + 0.1 * made.detach().mean(0)
     return made - step.state

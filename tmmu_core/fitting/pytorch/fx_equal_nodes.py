@@ -73,7 +73,7 @@ def _is_functional(node: Any) -> bool:
 
 def _storages(node: Any) -> list[int]:
     values = [each for each in tree_leaves(node.meta.get("val")) if isinstance(each, torch.Tensor)]
-    return [each.untyped_storage()._cdata for each in values]
+    return [each.untyped_storage()._cdata for each in values if each.layout is torch.strided]
 
 
 def _key(node: Any, known: dict[Any, Any]) -> Hashable:

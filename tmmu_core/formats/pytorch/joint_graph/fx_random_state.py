@@ -52,9 +52,10 @@ class GeneratorsAreNotSet(TorchFunctionMode):
             self._check()
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self._check()
-        self.seed += 1
-        self._set_seed()
+        if not torch.compiler.is_compiling():  # PyTorch compiles bodies of control flow with this mode
+            self._check()
+            self.seed += 1
+            self._set_seed()
         return func(*args, **(kwargs or {}))
 
     def _set_seed(self) -> None:
