@@ -8,6 +8,7 @@ its first-born member.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from heapq import nlargest
 
 from tmmu_core.base.errors import ArenaTooSmall, InvalidIrShapes
 from tmmu_core.graph.model import DEFAULT_ARENAS, OFFLOAD_ARENA, ONE_MEMORY, Node, Tensor
@@ -69,6 +70,12 @@ class Lives:
         """The storages with a persistent member."""
         return frozenset(name for member, name in self.storage_of.items() if self.run.tensors[member].persistent)
 
+    @cached_property
+    def _last(self) -> dict[str, list[tuple[int, str]]]:
+        """The two members of each storage with the latest deaths."""
+        death = self.death_without_reuse
+        return {name: nlargest(2, ((death[m], m) for m in members)) for name, members in self.members.items()}
+
     @property
     def handoffs(self) -> tuple[Handoff, ...]:
         """The granted in-place reuse: each node's first candidate that meets every condition."""
@@ -119,7 +126,7 @@ class Lives:
             "graph_output": x in self.run.outputs,
             "saved_for_backward": x in self.ranges.saved,
             # Another member of x's storage is live after this step, or y's storage is older than this step.
-            "alias_live": any(self.death_without_reuse[member] > step for member in self.members[mine] if member != x)
+            "alias_live": any(death > step for death, member in self._last[mine] if member != x)
             or theirs != y
             or self.birth[y] != step,
             "must_not_alias": (mine, theirs) in self.must_not_alias,
@@ -190,13 +197,17 @@ def write_in_place(run: Run, groups: Groups, ranges: Ranges, offset: dict[str, i
     if not writes:
         return death
     began = loaded_births(run, ranges)
+    # Steps ascend: a member that died before a step is removed for good, so the cost stays linear in the writes.
+    not_dead = {name: list(groups.members(name)) for name in groups.leaders()}
     views_of: dict[str, list[str]] = {}
     for name in offset:
         views_of.setdefault(run.root[name], []).append(name)
     for step, node, x, y in writes:
         a, b = run.tensors[x], run.tensors[y]
-        is_shared = any(began[m] < step < ranges.death[m] for m in groups.members(x) if m not in (x, y))
-        is_older = groups.leader(x) != groups.leader(y) and any(began[m] < step for m in groups.members(y) if m != y)
+        of_x, of_y = groups.leader(x), groups.leader(y)
+        not_dead[of_x] = [m for m in not_dead[of_x] if ranges.death[m] > step]
+        is_shared = any(began[m] < step for m in not_dead[of_x] if m not in (x, y))
+        is_older = of_x != of_y and any(began[m] < step for m in groups.members(y) if m != y)
         conditions = {
             # alias_group_refcount == 1: no other member of x's storage is live, and no member of y's storage is older.
             # At one step, an output overwrites one input, and an input is overwritten by one output.
@@ -220,6 +231,8 @@ def write_in_place(run: Run, groups: Groups, ranges: Ranges, offset: dict[str, i
                 )
         overwritten |= {(step, x), (step, y)}
         groups.join(x, y)
+        if of_x != of_y:
+            not_dead[groups.leader(x)] = not_dead.pop(of_x) + not_dead.pop(of_y)
         if b.view is None:
             # y has the offset of x, and y's views move with it.
             for m in views_of[y]:
