@@ -6,7 +6,7 @@ Layout of the bytes (every array starts at a multiple of 8)::
     u32         version, 1
     u32         length of the header in bytes
     header      JSON, UTF-8, padded with spaces
-    arrays      at the header's [type, start, count] triples; start counts from the end of the header
+    arrays      located by the [type, start, count] triples of the header; start counts from its end
 
 The integers of a column have the narrowest type of u1, u2, u4 and u8 that fits, so that a million boxes take about
 20 MB plus their names.
@@ -22,7 +22,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from app.texts import numbers as words
+from app.texts import numbers as number_text
 from app.texts import palette
 from tmmu_core.formats.planfile.compare_plans import KINDS, compare
 from tmmu_core.graph.model import INPUTS_STEP
@@ -34,7 +34,7 @@ from tmmu_core.plans.model import INVALID, ArenaSummary, Plan
 MAGIC = b"TMMUCANV"
 VERSION = 1
 MOST_REUSES = 200
-"""Maximum number of reuses that the map marks with their cost."""
+"""Maximum number of reuses that the canvas marks with their cost."""
 _NARROW = (("u1", 2**8), ("u2", 2**16), ("u4", 2**32))
 
 
@@ -115,9 +115,9 @@ def pack_plan(
         rows = (comparison.right_row, comparison.left_row)
         for spec, own, other in zip(plans, rows, reversed(rows), strict=True):
             has_row = own >= 0
-            twin, kinds = np.zeros(spec["rows"], np.int64), np.zeros(spec["rows"], np.uint8)
-            twin[own[has_row]], kinds[own[has_row]] = other[has_row] + 1, comparison.kinds[has_row]
-            spec["twin"], spec["changes"] = arrays.add(twin), arrays.add(kinds)
+            matched_row, kinds = np.zeros(spec["rows"], np.int64), np.zeros(spec["rows"], np.uint8)
+            matched_row[own[has_row]], kinds[own[has_row]] = other[has_row] + 1, comparison.kinds[has_row]
+            spec["twin"], spec["changes"] = arrays.add(matched_row), arrays.add(kinds)
     body = b"".join(arrays.chunks)
     header: dict[str, Any] = {"kinds": KINDS, "plans": plans}
     token = hashlib.sha256(_json(header) + body).hexdigest()[:16]
@@ -144,13 +144,13 @@ def packed_once(plan: Plan, origin: Origin, baseline: Plan | None, baseline_orig
 def claim(plan: Plan, arena: ArenaSummary, step: int) -> str:
     """Return the title of an arena's chart: ``Peak 1.50 MiB at #104 conv_12; arena 1.66 MiB; gap 10.4 %``."""
     return (
-        f"Peak {words.short_bytes(arena.peak_live_bytes)} at {words.step(step, plan.node_at(step))}; "
-        f"arena {words.short_bytes(arena.extent_bytes)}; gap {words.over_bound(*arena.gap)}"
+        f"Peak {number_text.short_bytes(arena.peak_live_bytes)} at {number_text.step(step, plan.node_at(step))}; "
+        f"arena {number_text.short_bytes(arena.extent_bytes)}; gap {number_text.over_bound(*arena.gap)}"
     )
 
 
 def matches(plan: Plan, text: str) -> NDArray[np.bool_]:
-    """Return a flag per row: whether its id or the id of its producer contains ``text``, as in the canvas.
+    """Return a flag per row: whether its id or the id of its producer contains ``text``, like the search of the canvas.
 
     The case of the letters A to Z is ignored. An empty text matches no row.
     """
@@ -176,7 +176,7 @@ def _fold(text: str) -> str:
 
 
 def picture_of(plan: Plan, beside: Plan | None = None) -> tuple[Plan, NDArray[np.int64] | None]:
-    """Return ``(plan to draw, original step of each drawn step and of the end)``.
+    """Return ``(plan to draw, original steps of the drawn steps and of the end)``.
 
     If a plan has many more steps than rows (an instance may have 2^62 steps), only steps at which a live range begins
     or ends are drawn. Otherwise the plan itself is returned, and the second value is ``None``. ``beside``: a second
@@ -200,15 +200,15 @@ def picture_of(plan: Plan, beside: Plan | None = None) -> tuple[Plan, NDArray[np
     return drawn, steps
 
 
-def _pack_one(arrays: _Arrays, whole: Plan, beside: Plan | None, origin: Origin) -> dict[str, Any]:
+def _pack_one(arrays: _Arrays, original: Plan, beside: Plan | None, origin: Origin) -> dict[str, Any]:
     """Pack a plan and return its header; ``beside`` is the other plan of the drawing."""
-    plan, events = picture_of(whole, beside)
+    plan, events = picture_of(original, beside)
     columns = {"operator": origin.operators, "module": origin.layers, "phase": origin.phases}
     for name, column in columns.items():
         if column is not None and len(column) != len(plan):
             raise ValueError(f"{name} has {len(column)} entries, the plan {len(plan)} rows")
-    storages, is_invalid = storages_of(whole), any(arena.status == INVALID for arena in plan.arenas)
-    ranked = [] if origin.operators is None else palette.ranked(whole, origin.operators)
+    storages, is_invalid = storages_of(original), any(arena.status == INVALID for arena in plan.arenas)
+    ranked = [] if origin.operators is None else palette.ranked(original, origin.operators)
     views = [row for row, base in enumerate(plan.base_tensor_uids) if base is not None and base in plan.row_of]
     shared = np.flatnonzero(np.bincount(plan.storage, minlength=1)[plan.storage] > 1)
     handoffs = [
@@ -223,7 +223,7 @@ def _pack_one(arrays: _Arrays, whole: Plan, beside: Plan | None, origin: Origin)
         "steps": plan.steps,
         "events": None if events is None else arrays.add(events),
         "rows": len(plan),
-        "arenas": _arenas(arrays, whole, plan, events),
+        "arenas": _arenas(arrays, original, plan, events),
         "conflict": arrays.add(conflicting_rows(plan)) if is_invalid else None,
         "columns": {
             "birth": arrays.add(plan.birth),
@@ -248,7 +248,7 @@ def _pack_one(arrays: _Arrays, whole: Plan, beside: Plan | None, origin: Origin)
         "shared": arrays.add(shared),
         "heads": arrays.add(storages.head[plan.storage[shared]]),
         "handoffs": arrays.add(np.array(handoffs, np.int64).reshape(-1)),
-        "reuses": arrays.add(_reuses(whole)),
+        "reuses": arrays.add(_reuses(original)),
         "still_read": arrays.add(np.flatnonzero(plan.held_until > plan.death)),
     }
 
@@ -259,25 +259,25 @@ def _reuses(plan: Plan) -> NDArray[np.int64]:
     return np.array(rows, np.int64).reshape(-1)
 
 
-def _arenas(arrays: _Arrays, whole: Plan, plan: Plan, events: NDArray[np.int64] | None) -> list[dict[str, Any]]:
+def _arenas(arrays: _Arrays, original: Plan, plan: Plan, events: NDArray[np.int64] | None) -> list[dict[str, Any]]:
     """Pack the live bytes of each arena and return the headers of the arenas."""
-    points = curve_points_of(whole)
+    points = curve_points_of(original)
     steps = np.arange(max(1, plan.steps)) if events is None else events[: plan.steps]
     arenas = []
     for summary in plan.arenas:
-        curve = live_bytes(whole, summary.name)[np.searchsorted(points.steps, steps, side="right") - 1]
+        curve = live_bytes(original, summary.name)[np.searchsorted(points.steps, steps, side="right") - 1]
         step, _ = peak_of(curve) if plan.steps else (0, 0)
         arenas.append(
             {
                 "name": summary.name,
-                "capacity": None if summary.capacity_bytes >= words.UNLIMITED else str(summary.capacity_bytes),
+                "capacity": None if summary.capacity_bytes >= number_text.UNLIMITED else str(summary.capacity_bytes),
                 "extent": str(summary.extent_bytes),
                 "bound": str(summary.bound_bytes),
                 "peak": str(summary.peak_live_bytes),
                 "peak_step": step,
                 "slots": summary.slots,
                 "storages": summary.storages,
-                "claim": claim(whole, summary, int(steps[step]) if plan.steps else 0),
+                "claim": claim(original, summary, int(steps[step]) if plan.steps else 0),
                 "live": arrays.add(curve),
             }
         )
@@ -285,7 +285,7 @@ def _arenas(arrays: _Arrays, whole: Plan, plan: Plan, events: NDArray[np.int64] 
 
 
 def _shapes(plan: Plan) -> list[str]:
-    texts = {shape: words.shape(shape) for shape in set(plan.shapes)}
+    texts = {shape: number_text.shape(shape) for shape in set(plan.shapes)}
     return [texts[shape] for shape in plan.shapes]
 
 

@@ -92,7 +92,7 @@ def _decision(current: review.Review) -> None:
     )
     st.segmented_control(
         "Decision",
-        review.ANSWERS,
+        review.DECISIONS,
         key=state.set_widget("review.answer", decision.answer if decision else None),
         on_change=_decide,
     )

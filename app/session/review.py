@@ -27,7 +27,7 @@ from tmmu_core.graph.native import document, unpacking
 SCHEMA = "tmmu_review/1"
 ELEMENT = "tmmu-review"
 """Id of the HTML element that contains the JSON of a review."""
-ANSWERS = ("approved", "changes requested", "rejected")
+DECISIONS = ("approved", "changes requested", "rejected")
 _EMBEDDED = re.compile(rb'<script type="application/json" id="' + ELEMENT.encode() + rb'">(.*?)</script>', re.S)
 
 
@@ -77,12 +77,13 @@ class ReviewFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     schema: Literal["tmmu_review/1"] = "tmmu_review/1"
     review: Review
     verdict: str
+    """Headline that explains the peak."""
     graph_name: str
     graph: str
     plan: str
     link: str
     moves: str = ""
-    """The changes from Fix in the graph, as gzipped and base64-coded JSON; "" for none."""
+    """The changes that the page Fix made to the graph, as gzipped and base64-coded JSON; "" for none."""
     author: str = ""
     date: str = ""
 
@@ -95,10 +96,10 @@ def current() -> Review:
 
     A server with a store has one review per file for all visitors. Without a store, each session has its own review.
     """
-    source, (reviewed, own) = state.choice().source, state.raw(_KEY) or ("", Review())
+    source, (own_source, own) = state.choice().source, state.raw(_KEY) or ("", Review())
     if (stored := history.stored_file(f"review:{source}")) is not None:
         return msgspec.structs.replace(msgspec.json.decode(stored[1], type=Review), author=own.author)
-    return own if reviewed == source else Review(author=own.author)
+    return own if own_source == source else Review(author=own.author)
 
 
 def change(edit: Callable[[Review], Review]) -> None:
@@ -110,17 +111,17 @@ def change(edit: Callable[[Review], Review]) -> None:
         return msgspec.json.encode(msgspec.structs.replace(edit(latest), author=""))
 
     stored = history.change_file(f"review:{source}", "review.json", edited)
-    now = edit(before) if stored is None else msgspec.json.decode(stored, type=Review)
-    state.put(_KEY, (source, msgspec.structs.replace(now, author=before.author)))
+    after = edit(before) if stored is None else msgspec.json.decode(stored, type=Review)
+    state.put(_KEY, (source, msgspec.structs.replace(after, author=before.author)))
 
 
 def sign(author: str) -> None:
-    """Set the author of this session's notes and decision."""
+    """Set the author of new notes and decisions of this session."""
     state.put(_KEY, (state.choice().source, msgspec.structs.replace(current(), author=author)))
 
 
 def merged(first: Review, second: Review) -> Review:
-    """Return the notes and views of both reviews, and the later decision; of the same day, that of ``second``."""
+    """Return the notes and views of both reviews, and the later decision; on equal dates, that of ``second``."""
     decisions = [decision for decision in (second.decision, first.decision) if decision is not None]
     return Review(
         notes=tuple(dict.fromkeys((*first.notes, *second.notes))),
@@ -137,17 +138,19 @@ def today() -> str:
 def add_note(text: str, *, tensor: str = "", step: int | None = None) -> None:
     """Add a note of the current author to the review."""
     note = Note(text, tensor, step, current().author, today())
-    change(lambda now: msgspec.structs.replace(now, notes=(*now.notes, note)))
+    change(lambda review: msgspec.structs.replace(review, notes=(*review.notes, note)))
 
 
 def drop_note(note: Note) -> None:
     """Delete a note."""
-    change(lambda now: msgspec.structs.replace(now, notes=tuple(other for other in now.notes if other != note)))
+    change(
+        lambda review: msgspec.structs.replace(review, notes=tuple(other for other in review.notes if other != note))
+    )
 
 
 def decide(decision: Decision | None) -> None:
     """Set or clear the decision."""
-    change(lambda now: msgspec.structs.replace(now, decision=decision))
+    change(lambda review: msgspec.structs.replace(review, decision=decision))
 
 
 def link() -> str:
@@ -158,17 +161,17 @@ def link() -> str:
 def add_view(name: str) -> None:
     """Bookmark the current view."""
     view = View(name, link())
-    change(lambda now: msgspec.structs.replace(now, views=(*now.views, view)))
+    change(lambda review: msgspec.structs.replace(review, views=(*review.views, view)))
 
 
 def view_changes(view: View) -> dict[str, object]:
-    """Return the fields of :class:`.view_state.Choice` of a bookmarked view, except the open file (``source``)."""
+    """Return a bookmarked view as fields of :class:`.view_state.Choice`, except the open file (``source``)."""
     chosen, _ = from_query(dict(parse_qsl(view.link)))
     return {name: value for name, value in vars(chosen).items() if name != "source"}
 
 
-def to_json(shown: Shown, verdict: str, now: Review, link: str) -> bytes:
-    """Return the review file of a plan as JSON. Opening the file shows the view of the query ``link``."""
+def to_json(shown: Shown, verdict: str, review: Review, link: str) -> bytes:
+    """Return the review file of a plan as JSON. Opening the file shows the view that ``link`` encodes."""
     data, name = content_of(shown.opened.source)
     moves = b""
     with suppress(TmmuError):  # the server may have evicted the file with the moves
@@ -176,14 +179,14 @@ def to_json(shown: Shown, verdict: str, now: Review, link: str) -> bytes:
             moves = content_of(source)[0]
     return msgspec.json.encode(
         ReviewFile(
-            review=now,
+            review=review,
             verdict=verdict,
             graph_name=name,
             graph=_encoded(data),
             plan=_encoded(plan_file.to_cbor(shown.plan)),
             link=link,
             moves=_encoded(moves) if moves else "",
-            author=now.author,
+            author=review.author,
             date=today(),
         )
     )
@@ -209,9 +212,9 @@ def open_file(data: bytes, name: str) -> None:
     chosen = chosen.but(source=source, moves=shelf().put(f"{file.graph_name}{MOVES}", moves) if moves else "")
     is_kept = keep_reviewed(chosen, plan_file.from_document(plan, name))
     state.choose(**vars(chosen))
-    change(lambda now: merged(now, file.review))
+    change(lambda review: merged(review, file.review))
     if not is_kept:
-        why = "the plan in the review file is not a plan of its graph and link; the planner made another plan."
+        why = "the plan in the review file does not match its graph and link; the planner made another plan."
         hint = "Check the notes and the decision against the shown plan."
         state.refuse(card_of(UnreadableInput(why, source=name, hint=hint), f"{name}: another plan is shown", name))
 

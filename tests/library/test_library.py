@@ -363,7 +363,7 @@ def test_failed_save_reports_path_and_reason(tmp_path: Path, ending: str) -> Non
             made.save(path)
         assert (path.name in str(caught.value), why in str(caught.value)) == (True, True)
         assert ".part" not in str(caught.value)
-        assert caught.value.hint == "Check the folder and the rights."
+        assert caught.value.hint == "Check the folder and its permissions."
 
 
 def test_missing_permission_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,12 +16,12 @@ from tmmu_core.base.errors import UnwritableOutput
 
 
 def write_output_file(path: Path, data: bytes) -> None:
-    """Write a file that the user named with :func:`replace_file`. Raises ``UnwritableOutput``."""
+    """Write a file that the user named, atomically. Raises ``UnwritableOutput``."""
     try:
         replace_file(path, data)
     except (OSError, ValueError) as error:  # ValueError: the name contains a null character
         why = (getattr(error, "strerror", None) or str(error)).lower()
-        raise UnwritableOutput(f"{path} cannot be written: {why}.", "Check the folder and the rights.") from error
+        raise UnwritableOutput(f"{path} cannot be written: {why}.", "Check the folder and its permissions.") from error
 
 
 def replace_file(path: Path, data: bytes) -> None:
@@ -33,7 +33,7 @@ def replace_file(path: Path, data: bytes) -> None:
 
 
 def replace_file_by_parts(path: Path, parts: Iterable[bytes]) -> int:
-    """Replace or create a file with ``parts``; return the number of bytes. If ``parts`` raises, nothing is written."""
+    """Replace or create a file with ``parts``; return its size. If ``parts`` raises, a regular file is kept."""
     path = Path(os.path.realpath(path))
     try:
         mode = path.stat().st_mode

@@ -1,4 +1,4 @@
-"""A form in which the user assigns the columns of a table file that no reader recognizes."""
+"""A form that maps the columns of an unrecognized table file to the fields of a buffer."""
 
 import streamlit as st
 

@@ -23,7 +23,7 @@ VARIANTS = {
     "backward/remat_enabled": "training step, recompute",
 }
 """``mode/preset`` → name of the variant."""
-FIXED = "A plan file cannot change. Open its graph to plan it again."
+FIXED = "A plan file keeps its settings. Open its graph to plan it again."
 
 
 def draw(chosen: Choice, opened: Opened) -> None:

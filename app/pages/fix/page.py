@@ -1,4 +1,4 @@
-"""The page Fix: changes that lower the memory of a graph or make it fit, and all planners."""
+"""The page Fix: changes that reduce the memory of a graph or make it fit; plans of all planners."""
 
 import streamlit as st
 
@@ -24,7 +24,7 @@ def page() -> None:
     """Draw the view Changes or the view All planners."""
     shown = page_frame.draw()
     if shown.opened.plan is not None:
-        st.html(markup.empty("A plan file cannot change", "Open the graph or the CSV instance of this plan."))
+        st.html(markup.empty("Fix cannot change a plan file", "Open the graph or the CSV instance of this plan."))
         return
     views = {"planners": "All planners"}
     if shown.opened.graph is not None:
@@ -51,13 +51,13 @@ def planners(shown: Shown) -> None:
         about = "Run the stopped planners again and wait until they finish."
         st.button("Run the remaining planners", on_click=planning.go_on, args=(state.choice(),), help=about)
     st.html(_table(shown, plans, errors))
-    own = plans.get(shown.choice.planner or "")
-    if own is not None and own.layout_hash != shown.plan.layout_hash:
+    listed = plans.get(shown.choice.planner or "")
+    if listed is not None and listed.layout_hash != shown.plan.layout_hash:
         st.caption(
             "The current plan is not in the table: its planner stopped when the plan fitted the memory limit. The "
             "table shows the smallest plan of each planner."
         )
-    _courses(plans, arena_focus.arena(shown))
+    _search_curves(plans, arena_focus.arena(shown))
 
 
 def results(shown: Shown) -> tuple[dict[str, Plan], dict[str, TmmuError]]:
@@ -75,8 +75,8 @@ def results(shown: Shown) -> tuple[dict[str, Plan], dict[str, TmmuError]]:
 
 
 def claim(shown: Shown, plans: dict[str, Plan]) -> str:
-    """Return the title: ``portfolio is best: 105 MiB, the lower bound; slots needs 2.2 % more``."""
-    valid = [name for name, plan in plans.items() if _status(plan) != INVALID and not _own_memories(name)]
+    """Return the title: ``portfolio is best: 105 MiB, the lower bound; greedy needs 2.2 % more``."""
+    valid = [name for name, plan in plans.items() if _status(plan) != INVALID and not _selects_memories(name)]
     if not valid:
         return "No planner has finished"
     best = min(valid, key=lambda name: _order(plans[name], name))
@@ -88,7 +88,7 @@ def claim(shown: Shown, plans: dict[str, Plan]) -> str:
     return f"{names} best: {numbers.short_bytes(size)}, {gap}{more}"
 
 
-def _own_memories(name: str) -> bool:
+def _selects_memories(name: str) -> bool:
     """Return whether a planner selects memories itself, so that its sizes are not comparable with other planners."""
     return isinstance(PLANNERS.get(name), MemoryPlannerEntry)
 
@@ -103,7 +103,7 @@ def _order(plan: Plan, name: str) -> tuple[int, int, str]:
 
 
 def _table(shown: Shown, plans: dict[str, Plan], errors: dict[str, TmmuError]) -> str:
-    names = sorted(plans, key=lambda name: (_own_memories(name), *_order(plans[name], name)))
+    names = sorted(plans, key=lambda name: (_selects_memories(name), *_order(plans[name], name)))
     arena = arena_focus.arena(shown)
     rows = [_row(name, plans[name], arena) for name in names]
     for name, error in errors.items():
@@ -118,7 +118,7 @@ def _row(name: str, plan: Plan, arena: str) -> list[str]:
     arena = arena if arena in plan.arena_of else arena_focus.largest(plan)
     summary = PLANNERS[name].summary if name in PLANNERS else "Offsets of the file."
     about = certificate_text.planner_remark(plan, arena) or summary
-    memories = f" (memories: {', '.join(plan.arena_of)})" if _own_memories(name) else ""
+    memories = f" (memories: {', '.join(plan.arena_of)})" if _selects_memories(name) else ""
     return [
         f'<abbr title="{markup.esc(about)}">{markup.esc(certificate_text.planner_of(plan, arena) + memories)}</abbr>',
         markup.size(figures.extent_bytes),
@@ -132,12 +132,12 @@ def _row(name: str, plan: Plan, arena: str) -> list[str]:
 
 def _reason(shown: Shown, name: str, error: TmmuError) -> str:
     """Return the reason why a planner has no plan."""
-    if shown.opened.problem is not None and _own_memories(name):
+    if shown.opened.problem is not None and _selects_memories(name):
         return "needs a graph: it selects memories by tensor role"
     return " ".join(filter(None, (f"failed: {getattr(error, 'message', error)}", error.hint)))
 
 
-def _courses(plans: dict[str, Plan], arena: str) -> None:
+def _search_curves(plans: dict[str, Plan], arena: str) -> None:
     """Draw size and bound of each planner over its search nodes. Equal curves are drawn once."""
     drawn: list[tuple[Moment, ...]] = []
     for name, plan in plans.items():

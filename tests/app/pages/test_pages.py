@@ -91,9 +91,9 @@ def test_finished_plan_explains_why_it_cannot_change() -> None:
     at = opened(graph=opening.shelf().put("p.json", plan_file.to_json(plan_graph(chain(3)).plan)))
     mode = at.selectbox(key="w.variant")
     assert mode.disabled
-    assert "A plan file cannot change" in mode.help
+    assert "A plan file keeps its settings" in mode.help
     at.switch_page("pages/fix/page.py").run()
-    assert "A plan file cannot change" in html(at)
+    assert "Fix cannot change a plan file" in html(at)
 
 
 def test_digest_is_a_card_without_drawing() -> None:

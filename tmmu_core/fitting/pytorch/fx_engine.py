@@ -1,9 +1,9 @@
 """The autograd engine's part of a step: gradients of results, their sums, and gradients of parameters and inputs.
 
-The caller holds the gradients of results in the backward pass. Results of one storage have one gradient, the sum of
-theirs: the engine computes it when backward begins. For results that are parameters or inputs, or views of them, the
+The caller holds the gradients of results in the backward pass. Results that share a storage have one gradient,
+their sum: the engine computes it when backward begins. For results that are parameters or inputs, or views of them, the
 sum lives until backward ends, when the engine adds the gradient that backward returns. A returned gradient is copied
-if another tensor is the same or if its strides are not those of the parameter. Each sum of two is a new tensor.
+if it is also an input, is returned again, or has other strides than its parameter. Each pairwise sum is a new tensor.
 """
 
 from collections.abc import Container, Iterable, Mapping, Sequence
@@ -43,7 +43,7 @@ def with_engine(
     start = _Start(graph, frozenset(each.leaf for each in gradients))
     start.add_results(results)
     graph = start.graph_with_sums()
-    end = _End({tensor.id: tensor for tensor in graph.tensors}, dict(start.of_leaf))
+    end = _End({tensor.id: tensor for tensor in graph.tensors}, dict(start.sum_of_leaf))
     end.add_sums(gradients)
     end.add_copies({(each.leaf, each.tensor) for each in gradients if each.is_copied} | start.copied)
     held = {name for node in graph.nodes if node.instr == TANGENT for name in node.outputs if name in graph.outputs}
@@ -77,14 +77,14 @@ class _Start:
             if node.instr == TANGENT:
                 root = _root(self.tensors, node.inputs[0]) if node.inputs else node.node_id
                 self.tangents.setdefault(root, []).append(node)
-        self.made: list[str] = []
-        """Gradients that the caller holds and no tangent represents."""
+        self.caller_gradients: list[str] = []
+        """Gradients that the caller holds without a tangent."""
         self.sums: dict[str, tuple[int, Node]] = {}
-        """Id of a node → the bytes of its scratch, and the node that computes a sum with it."""
-        self.of_leaf: dict[str, str] = {}
+        """Id of a node → bytes of its scratch output, and the node with this output, which computes a sum."""
+        self.sum_of_leaf: dict[str, str] = {}
         """Parameter or input → the sum of the gradients of results in its storage."""
         self.copied: set[tuple[str, str]] = set()
-        """A parameter or input that is a result, and its gradient, if the caller holds the same tensor."""
+        """Pairs of a parameter or input that is a result, and its gradient, if the caller holds this gradient."""
 
     def add_results(self, results: Iterable[tuple[str, int]]) -> None:
         groups: dict[str, list[tuple[str, int]]] = {}
@@ -99,9 +99,8 @@ class _Start:
 
     def _add_sum_of_storage(self, root: str, group: list[tuple[str, int]]) -> None:
         found = sorted(self.tangents[root], key=lambda node: _bytes(self.tensors[node.outputs[-1]]))
-        copies = [
-            node for node in found if len(node.outputs) > 1
-        ]  # AOTAutograd copies a gradient to a tensor with gaps
+        # Two outputs: AOTAutograd copies a dense gradient to one with gaps.
+        copies = [node for node in found if len(node.outputs) > 1]
         for node in copies:
             self._add_sum(node, node.outputs, 0, 0)
         self._add_made([each for each in group if each[0] in {node.inputs[0] for node in copies}])
@@ -115,7 +114,8 @@ class _Start:
             return
         self._add_made(parts)
         most = _copies_while_summed(self._is_new(root, parts, _bytes(total)))
-        self.tensors[total.id] = msgspec.structs.replace(total, alias_group_id=total.id)  # it cannot be recomputed
+        # A member of an alias group is not recomputed.
+        self.tensors[total.id] = msgspec.structs.replace(total, alias_group_id=total.id)
         self._add_sum(found[-1], found[-1].outputs, most - 1, _bytes(total))
 
     def _add_sum_of_leaf(self, root: str, group: list[tuple[str, int]]) -> None:
@@ -124,25 +124,29 @@ class _Start:
         size = _bytes(self.tensors[leaf])
         is_new = self._is_new(root, group, size)
         if len(group) == 1 and not is_new[0]:
-            self.of_leaf[leaf] = made[0]
+            self.sum_of_leaf[leaf] = made[0]
             if group[0][0] == leaf:
                 self.copied.add((leaf, made[0]))
             return
         total = self._declare(f"{leaf}.result_gradient", size)
-        self.of_leaf[leaf] = total
+        self.sum_of_leaf[leaf] = total
         self._add_sum(Node(total, TANGENT, (), (total,), "backward"), (total,), _copies_while_summed(is_new) - 1, size)
 
     def _add_made(self, parts: Sequence[tuple[str, int]]) -> list[str]:
-        names = [self._declare(f"gradient_of_result_{len(self.made) + k}", size) for k, (_, size) in enumerate(parts)]
-        self.made += names
+        names = [
+            self._declare(f"gradient_of_result_{len(self.caller_gradients) + k}", size)
+            for k, (_, size) in enumerate(parts)
+        ]
+        self.caller_gradients += names
         return names
 
     def _declare(self, name: str, size: int) -> str:
-        self.tensors[name] = Tensor(name, (size,), "uint8", "gradient", alias_group_id=name)  # it cannot be recomputed
+        # A member of an alias group is not recomputed.
+        self.tensors[name] = Tensor(name, (size,), "uint8", "gradient", alias_group_id=name)
         return name
 
     def _is_new(self, root: str, parts: Sequence[tuple[str, int]], total_bytes: int) -> list[bool]:
-        """Return, in the order of the sum, whether a summand is new: the storage itself, then its last view first."""
+        """Return whether each summand is new, in the order of the sum: the storage, then its views in reverse."""
         in_order = [part for part in parts if part[0] == root] + [part for part in parts[::-1] if part[0] != root]
         return [{size, _covered(self.tensors[name])} != {total_bytes} for name, size in in_order]
 
@@ -151,23 +155,24 @@ class _Start:
         self.sums[node.node_id] = copies * size, msgspec.structs.replace(node, outputs=(*outputs, *scratch))
 
     def graph_with_sums(self) -> Graph:
-        """Return the graph with a node that writes ``made``, then the other tangents, then those in ``sums``.
+        """Return the graph: the caller's gradients are written first, then the other tangents, then ``sums``.
 
         The engine computes several sums at a time: the sum with the most scratch is last, when the others are live.
         Backward begins when all of them are live.
         """
         graph = self.graph
         sizes = [_bytes(self.tensors[node.outputs[-1]]) for nodes in self.tangents.values() for node in nodes]
-        if not self.made and len(sizes) == 1 and sizes[0] <= SCALAR_BYTES:
+        if not self.caller_gradients and len(sizes) == 1 and sizes[0] <= SCALAR_BYTES:
             return graph
         at = next(k for k, node in enumerate(graph.nodes) if node.instr == TANGENT)
         single = [node for node in graph.nodes if node.instr == TANGENT and node.node_id not in self.sums]
-        held = [*self.made, *(name for node in single for name in node.outputs)]
+        held = [*self.caller_gradients, *(name for node in single for name in node.outputs)]
         in_order = [node for _, node in sorted(self.sums.values(), key=lambda each: each[0])]
         totals = [node.outputs[0] for node in in_order]
         summed = {name for node in in_order for name in node.outputs}
         start = [
-            *[Node("gradients_of_results", TANGENT, (), tuple(self.made), "backward")] * bool(self.made),
+            *[Node("gradients_of_results", TANGENT, (), tuple(self.caller_gradients), "backward")]
+            * bool(self.caller_gradients),
             *single,
             *(
                 msgspec.structs.replace(node, inputs=(*node.inputs, *held, *totals[:k]), inplace="none")
@@ -185,7 +190,7 @@ class _Start:
             graph,
             tensors=(*self.tensors.values(), Tensor(BEGIN, (0,), "uint8", "gradient")),
             nodes=tuple(nodes),
-            outputs=(*(name for name in graph.outputs if name not in summed), *self.made),
+            outputs=(*(name for name in graph.outputs if name not in summed), *self.caller_gradients),
             execution_order=tuple(node.node_id for node in nodes),
         )
 
@@ -224,16 +229,16 @@ class _End:
         self.final[leaf] = name
 
     def add_node(self, name: str, held: Iterable[str], outputs: tuple[str, ...]) -> None:
-        """Add a node that reads all gradients, so that it runs last, and the tensors ``held``."""
+        """Add a node that reads the tensors ``held`` and all gradients, so that it runs last."""
         reads = tuple(dict.fromkeys([*self.final.values(), *held]))
         self.nodes.append(Node(name, TANGENT, reads, outputs, "backward", "none"))
 
 
 def _copies_while_summed(is_new: Sequence[bool]) -> int:
-    """Return how many tensors of the size of a sum are live at most while the autograd engine computes it.
+    """Return the most tensors of the size of a sum that are live while the autograd engine computes the sum.
 
     ``is_new``: for each summand in order, ``True`` for a new tensor, ``False`` for a gradient that the caller holds.
-    Each sum of two is a new tensor.
+    Each pairwise sum is a new tensor.
     """
     sums = [is_new[0], *[True] * (len(is_new) - 1)]
     return max([1, *(before + new + 1 for before, new in zip(sums, is_new[1:], strict=False))])
@@ -246,7 +251,7 @@ def _root(tensors: Mapping[str, Tensor], name: str) -> str:
 
 
 def _covered(tensor: Tensor) -> int:
-    """Return the bytes of the storage that a tensor covers: fewer than its own bytes if it repeats them."""
+    """Return the storage bytes that a tensor covers; an expanded tensor covers fewer than its own size."""
     covered = tensor.view.byte_length if tensor.view is not None else None
     return _bytes(tensor) if covered is None else covered
 

@@ -45,15 +45,15 @@ from tmmu_core.planners.problem import Progress
 
 MOST_TRIED = 24
 """Maximum number of lists of moves, or of orders, that are planned for one kind of move."""
-CHEAP_PART = 100
-"""The search ends at a plan that fits if its cost is at most ``1 / CHEAP_PART`` of the graph's FLOPs."""
-SMALL_PART = 100
-"""A move is removed if it saves less than ``1 / SMALL_PART`` of the excess bytes and the plan fits without it."""
+CHEAP_DIVISOR = 100
+"""The search ends at a plan that fits if its cost is at most ``1 / CHEAP_DIVISOR`` of the graph's FLOPs."""
+SMALL_DIVISOR = 100
+"""A move is removed if it saves less than ``1 / SMALL_DIVISOR`` of the excess bytes and the plan fits without it."""
 MOST_DELAYS = 4
 """Maximum number of execution orders that compute a tensor after the peak instead of before it."""
 MOST_SINGLE_MOVES = 40
 SINGLE_MOVES_UP_TO = 400
-"""Maximum number of nodes of a graph for which single moves are combined greedily if no list of moves fits."""
+"""Largest graph, in nodes, whose single moves are combined greedily if no list of moves fits."""
 
 
 def fit(
@@ -146,7 +146,7 @@ class _FitSearch:
     def search(self) -> None:
         """Try the kinds of moves, those without cost first, until a plan fits, none can fit, or the search is stopped.
 
-        With a maximum cost, the search goes on after a proof: it shows how small a plan can be at this cost.
+        With a maximum cost, the search continues after a proof, to show how small a plan can be at this cost.
         """
         if self.fits(self.start):
             return
@@ -182,12 +182,12 @@ class _FitSearch:
         if "sizes" in kinds:
             for name, dim in sorted(start.plan_input.graph.dims.items()):
                 start = with_size(start, name, dim.min)
-        # With smaller alignments or sizes, another planner may reach a smaller extent. The bound of the packing holds
-        # for all planners; the extent of one planner is no bound.
-        of_bound: set[Kind] = set(kinds) - {"sizes", "alignment"}
+        # With smaller alignments or sizes, another planner may reach a smaller extent. The kind "planner"
+        # selects the bound of the packing, which holds for all planners.
+        bound_kinds: set[Kind] = set(kinds) - {"sizes", "alignment"}
         if "alignment" in kinds or start is not self.start:
-            of_bound.add("planner")
-        return lower_bound(start, of_bound)
+            bound_kinds.add("planner")
+        return lower_bound(start, bound_kinds)
 
     def raise_bound(self) -> None:
         """Raise the bound: count storages that no move drops, or use the proof over all orders."""
@@ -207,7 +207,7 @@ class _FitSearch:
         excess, first = self.capacity.over(extents(self.start.plan)), len(self.start.moves)
         for move in sorted(self.best.moves[first:], key=lambda each: each.bytes):
             moves = self.best.moves[first:]
-            if SMALL_PART * move.bytes >= excess or len(moves) == 1:
+            if SMALL_DIVISOR * move.bytes >= excess or len(moves) == 1:
                 break
             try:
                 candidate = plan_moves(self.start, tuple(each for each in moves if each.what != move.what))
@@ -252,7 +252,7 @@ class _FitSearch:
         return order_move(base, self.watch, keep_phases=self.allowed.keep_phases, enough=self.capacity.total)
 
     def try_other_orders(self, order: OrderMove) -> None:
-        """Plan orders with equally low peaks until one packs within the capacity."""
+        """Try orders with equally low peaks until one packs within the capacity."""
         limit = self.capacity.total
         if limit is None or order.ordered.peak - order.model.pad * len(order.model.arenas) > limit:
             return
@@ -296,7 +296,7 @@ class _FitSearch:
         """Recompute and offload in the order of the best candidate, then in the initial order, then in new orders."""
         base = self.best
         smallest = self.recompute_or_offload(base)
-        if self.watch.stopped or (self.fits(self.best) and self.best.cost.weight * CHEAP_PART <= self.flops):
+        if self.watch.stopped or (self.fits(self.best) and self.best.cost.weight * CHEAP_DIVISOR <= self.flops):
             return
         if base.has("order"):
             smallest = smallest_of((smallest, self.recompute_or_offload(self.best_in_initial_order)))
@@ -358,7 +358,7 @@ class _FitSearch:
             smallest = smallest_of((smallest, candidate))
             if self.fits(candidate):
                 fitting.append(candidate)
-                # Later lists have tighter goals. One can be cheaper only after a list that missed the capacity.
+                # Later lists have tighter goals. One can be cheaper only if the first list did not fit.
                 if not number or not is_small_graph:
                     break
         if fitting:
@@ -368,7 +368,7 @@ class _FitSearch:
     def lists_of_moves(self, base: Candidate, kind: Kind) -> Iterator[tuple[Move, ...]]:
         """Yield lists of moves of a kind within the maximum cost, each with a lower peak than the list before.
 
-        The last one is the list with the lowest peak within the maximum cost, if a list exceeds this cost.
+        If a list exceeds the maximum cost, the last one has the lowest peak found within this cost.
         """
         for moves in COSTLY[kind].lower(base.plan_input, self.capacity, self.watch):
             if self.exceeds_cost((*base.moves, *moves)):
@@ -377,8 +377,8 @@ class _FitSearch:
         else:
             return
         assert self.allowed.max_cost is not None
-        left = self.allowed.max_cost * self.flops // 100_000 - base.cost.extra_flops
-        lowest = lowest_within(base.plan_input, self.capacity, left, self.watch)
+        flops_left = self.allowed.max_cost * self.flops // 100_000 - base.cost.extra_flops
+        lowest = lowest_within(base.plan_input, self.capacity, flops_left, self.watch)
         if lowest is not None:
             yield lowest
 

@@ -11,7 +11,7 @@ from tmmu_core.fitting.search.fit_search import SINGLE_MOVES_UP_TO, fit
 from tmmu_core.planners.problem import Progress
 
 ROUNDS = 4
-"""Maximum number of searches halfway between the lower bound and the smallest plan."""
+"""Maximum number of searches at the mean of the lower bound and the smallest plan."""
 
 
 def fit_or_smallest(
@@ -23,9 +23,9 @@ def fit_or_smallest(
 ) -> Fitted:
     """Search as :func:`fit`; after a proof that no plan fits, search for the smallest plan.
 
-    A search ends at a proof, before it tries all moves; at the lower bound, there is no proof. The moves depend on
-    the capacity, so a search between the bound and the plan found can find a smaller one. A maximum cost keeps a
-    search from ending, so that nothing is left to search.
+    A proof ends a search before it tries all moves, so the search is repeated at the proven bound until no proof ends
+    it. Moves depend on the capacity, so a search between the bound and the best plan can find a smaller plan. With a
+    maximum cost, no proof ends a search, so one search suffices.
     """
     fitted = last = fit(start, capacity, allowed, progress, found)
     if fitted.answer != "cannot" or fitted.allowed.max_cost is not None:
@@ -48,7 +48,7 @@ def fit_or_smallest(
 
 
 def _with_smaller(fitted: Fitted, other: Fitted) -> Fitted:
-    """Return ``fitted`` with the smallest plan and the bound of a fit to a higher capacity."""
+    """Return ``fitted`` with the smaller plan and the higher bound of the two fits."""
     curve = tuple(pareto([*fitted.curve, *other.curve]))
     best = min(
         (fitted.best, other.best, *curve),
@@ -60,7 +60,7 @@ def _with_smaller(fitted: Fitted, other: Fitted) -> Fitted:
 
 
 def _capacity_at(fitted: Fitted, part: int) -> Capacity:
-    """Return the capacity with each limit raised to the lower bound, and by ``part`` halves towards the plan."""
+    """Return the limits raised to the lower bound, plus ``part`` / 2 of the way to the best plan."""
     given, bytes_of, reached = fitted.capacity, fitted.bound.bytes_of, extents(fitted.best.plan)
 
     def between(limit: int, bound: int, extent: int) -> int:

@@ -8,8 +8,8 @@ Steps:
    are refused.
 3. Open sizes of the inputs become ``dims`` with bounds, and are ``assumed``: a batch is 1 (bounds 1 to 8), any other
    is 512 (1 to 512). A size that is a product of one or two names and a number (``2 * N``) is written as these
-   dimensions. Any other size is inferred at the assumed dimensions, which are then fixed: the model is read again for
-   other sizes (:mod:`.onnx_shapes`). Shapes that inference does not find come from onnxruntime
+   dimensions. Any other size is inferred at the assumed dimensions, which are then fixed: for other sizes, read the
+   model again (:mod:`.onnx_shapes`). Shapes that inference does not find come from onnxruntime
    (:mod:`.onnx_shape_run`); the nodes that write them have the parameter ``shapes``.
 4. Nodes that depend on no graph input are folded: ``Constant``, ``ConstantOfShape``, operators on weights alone, and
    the shape of a tensor with a fixed shape. ``DequantizeLinear`` is not folded, as in onnxruntime: quantized weights
@@ -87,7 +87,9 @@ def read(data: bytes, name: str = "", envelopes: Mapping[str, Dim] | None = None
         return _read(data, model, name, dict(envelopes or {}))
     except (KeyError, IndexError, TypeError, ValueError) as error:
         try:
-            onnx.checker.check_model(without_places(onnx.ModelProto.FromString(data)))  # it would open external files
+            onnx.checker.check_model(
+                without_places(onnx.ModelProto.FromString(data))
+            )  # the checker would open external files
         except Exception as fault:  # ValidationError, or any error of damaged bytes
             hint = "Check the model with onnx.checker.check_model(model), and export it again."
             what = f"the ONNX model is not valid: {first_line(fault)}"
@@ -115,7 +117,7 @@ def _read(data: bytes, model: onnx.ModelProto, name: str, envelopes: dict[str, D
 
 
 def _build(flat: Flat, facts: Facts, sizes: Sizes, name: str, *, fix: bool = False) -> Graph:
-    """Return the graph; with ``fix``, its assumed dimensions are fixed: at other sizes its shapes are unknown."""
+    """Return the graph; ``fix`` fixes the assumed dimensions, because the shapes hold only there."""
     if not check_scopes(flat, facts.shape, facts.dtype, sizes.point(), name):
         sizes.fix(sizes.dims)  # valid at the assumed sizes, maybe not at other sizes
     graph = Builder(flat, facts, sizes, name).build()
@@ -125,15 +127,15 @@ def _build(flat: Flat, facts: Facts, sizes: Sizes, name: str, *, fix: bool = Fal
 
 
 def _build_with_runtime_shapes(data: bytes, flat: Flat, facts: Facts, sizes: Sizes, error: InvalidIrShapes) -> Graph:
-    """Return the graph with shapes of onnxruntime: of symbolic inference if they suffice, else of a run.
+    """Return the graph with shapes from onnxruntime: from symbolic inference if possible, else from a run.
 
-    Branches that no run took are impossible at these sizes. They are omitted, which the graph's name states.
+    Branches that no run took are assumed impossible at these sizes and omitted; the graph's name states it.
     Raises ``error`` if shapes are still unknown, with the reason in its hint.
     """
     name = str(error.diagnostics.get("source", ""))
     option = onnx_shape_run.missing_option()
     if option:
-        error.hint += f" Or measure it in a run of the model: {option}"
+        error.hint += f" Or measure the shape in a run of the model: {option}"
         raise error
     known = onnx_shape_run.symbolic(flat.model, sizes.point())
     if known:
@@ -141,7 +143,7 @@ def _build_with_runtime_shapes(data: bytes, flat: Flat, facts: Facts, sizes: Siz
         with suppress(InvalidIrShapes):
             return _build(flat, facts, sizes, name, fix=True)
     LOG.info(
-        "%s does not state all shapes: it is run with onnxruntime on generated inputs, %s s at most (--no-run forbids)",
+        "%s does not state all shapes: onnxruntime runs it on generated inputs, at most %s s (--no-run forbids it)",
         name or "the model",
         limits.ceiling(limits.RUN_SECONDS),
     )
@@ -154,7 +156,7 @@ def _build_with_runtime_shapes(data: bytes, flat: Flat, facts: Facts, sizes: Siz
         return _build(flat, facts, sizes, name, fix=True)
     except InvalidIrShapes as last:
         if run.failed:
-            last.hint += f" A run of the model does not give it either: {run.failed.rstrip('.')}."
+            last.hint += f" A run of the model does not give the shape either: {run.failed.rstrip('.')}."
         if not run.taken:
             raise
     flat = without_dead_branches(flat, {condition: np.array(taken) for condition, taken in run.taken.items()})
@@ -236,7 +238,7 @@ def _refuse_unsupported(model: onnx.ModelProto, name: str) -> None:
 
 
 class Builder:
-    """Builds one graph of a flat model; for one use."""
+    """Builds one graph of a flat model; use it once."""
 
     def __init__(self, flat: Flat, facts: Facts, sizes: Sizes, source: str) -> None:
         self.flat, self.graph, self.facts, self.open_sizes, self.source = flat, flat.model.graph, facts, sizes, source
@@ -245,8 +247,8 @@ class Builder:
         self.constant = set(self.weights)
         self.readers: Counter[str] = Counter()
         self.tensors: dict[str, Tensor] = {}
-        self.ends = [{key: getattr(dim, end) for key, dim in sizes.dims.items()} for end in ("min", "max")]
-        self.sizes: dict[str, list[int]] = {}
+        self.dims_at_bounds = [{key: getattr(dim, end) for key, dim in sizes.dims.items()} for end in ("min", "max")]
+        self.bytes_at_bounds: dict[str, list[int]] = {}
         """Bytes of each tensor at the lower and the upper bounds."""
         closings = [node for node in self.graph.node if is_scope(node, "Loop.close", "Scan.close")]
         self.results = {name for node in closings for name in node.input}
@@ -266,7 +268,7 @@ class Builder:
         nodes = [self._node(k, node, node_id, set(outputs)) for (k, node), node_id in zip(unfolded, ids, strict=True)]
         for name in outputs:
             if name not in self.tensors:
-                self._constant(name, node_id="")
+                self._add_constant(name, node_id="")
         closings = Counter(node.op_type for node in self.graph.node if is_scope(node))
         count = 2 * closings["If.close"] + closings["Loop.close"] + closings["Scan.close"]
         note = f" ({count} subgraph{'s'[: count > 1]} planned as nested scopes)" if count else ""
@@ -318,7 +320,7 @@ class Builder:
         operands = [name for name in node.input if name and name not in constants]
         for name in operands:
             if name not in self.tensors:
-                self._constant(name, node_id)
+                self._add_constant(name, node_id)
         view = self._view_of(node)
         written = [name for i, name in enumerate(node.output) if name and not self._droppable(node, i)]
         for name in written:
@@ -349,7 +351,7 @@ class Builder:
         return i < len(formal) and formal[i].option == defs.OpSchema.FormalParameterOption.Optional
 
     def _view_of(self, node: onnx.NodeProto) -> str:
-        """Return the tensor whose bytes the first output has; ``""`` if none."""
+        """Return the tensor that the first output is a view of; ``""`` if none."""
         if operator_name(node) not in VIEWS or not node.input[0] or node.input[0] in self.constant:
             return ""
         if any(node.input[2:]):  # the third input of Dropout enables training
@@ -357,11 +359,11 @@ class Builder:
         root = node.input[0]
         while (view := self.tensors[root].view) is not None:
             root = view.base_tensor_uid
-        # A carried buffer is overwritten before a result in it would be copied.
+        # A result that views a carried buffer would be overwritten before it is copied.
         return "" if node.output[0] in self.results and root in self.carried else str(node.input[0])
 
     def _pairs(self, node: onnx.NodeProto, operands: list[str], written: list[str]) -> tuple[tuple[int, int], ...]:
-        """Return the in-place pairs: element-wise inputs with exactly the bytes of the output."""
+        """Return the in-place pairs: element-wise inputs of exactly the size of the output."""
         operator = operator_name(node)
         if len(written) != 1:
             return ()
@@ -376,13 +378,15 @@ class Builder:
         else:
             return ()
         fitting = [
-            name for name in candidates if name not in self.constant and self.sizes[name] == self.sizes[written[0]]
+            name
+            for name in candidates
+            if name not in self.constant and self.bytes_at_bounds[name] == self.bytes_at_bounds[written[0]]
         ]
         return tuple((operands.index(name), 0) for name in fitting)
 
-    def _constant(self, name: str, node_id: str) -> None:
+    def _add_constant(self, name: str, node_id: str) -> None:
         if name not in self.constant:
-            reader = f'the node "{node_id}" reads' if node_id else "the graph outputs"
+            reader = f'the node "{node_id}" reads' if node_id else "the graph returns"
             what = f'{reader} "{name}", which no earlier node writes and which is neither an input nor a weight.'
             hint = "Check the model with onnx.checker.check_model(model)."
             raise self._refusal("unknown_tensor", what, hint, name, node_id)
@@ -403,8 +407,8 @@ class Builder:
             self._refuse_shape(name, node_id)
         tensor = Tensor(id=name, shape=shape, dtype=dtype, role=role, view=View(base_tensor_uid=view) if view else None)
         position = len(self.tensors)
-        self.sizes[name] = [
-            checks.size_of(tensor, checks.resolve_shape(tensor, e, position), position) for e in self.ends
+        self.bytes_at_bounds[name] = [
+            checks.size_of(tensor, checks.resolve_shape(tensor, e, position), position) for e in self.dims_at_bounds
         ]
         self.tensors[name] = tensor
 
@@ -419,7 +423,7 @@ class Builder:
             hint = f"Give a maximum: tmmu convert MODEL --dims {closing.input[0] or scope}=64 -o GRAPH.json. Or give "
             hint += "the trip count as a constant, or the shape of the result as value_info in the model."
         elif size:
-            what = f'"{name}" has the size "{size}", which depends on data: no input has it.'
+            what = f'"{name}" has the size "{size}", which depends on data: no input has this size.'
             hint = f"Give its bounds: tmmu convert MODEL --dims {size}=1:512 -o GRAPH.json"
         else:
             producer = next((node for node in self.graph.node if name in node.output), None)

@@ -1,6 +1,6 @@
 """Find the bytes of an ONNX model's constants by tensor id.
 
-The model is flattened as for planning, so that ids are equal. The bytes of a constant are in the model, in a range of
+The model is flattened as for planning, so that ids match. The bytes of a constant are in the model, in a range of
 a file in the model's folder (external data), or computed from other constants with the reference evaluator of the onnx
 package.
 """
@@ -30,7 +30,7 @@ TAG = "tmmu.bytes:"
 
 
 def constants(data: Any, graph: Graph, where: Path | None, name: str = "") -> Constants:
-    """Return the constants of ``graph``, read from ``data``: bytes, or a map of the file at ``where``.
+    """Return the constants of ``graph``, read from ``data``: bytes, or the memory-mapped file ``where``.
 
     Raises ``UnreadableInput`` if the model is damaged or refers to a file outside of its folder.
     """
@@ -59,17 +59,17 @@ class _Reading:
         self.opsets = list(flat.opset_import)
         self.weights = {weight.name: weight for weight in flat.graph.initializer}
         self.writer_of = {output: node for node in flat.graph.node for output in node.output if output}
-        whole = [tensor for tensor in graph.tensors if not any(isinstance(dim, str) for dim in tensor.shape)]
-        self.fixed = {tensor.id: tuple([int(dim) for dim in tensor.shape]) for tensor in whole}
+        static = [tensor for tensor in graph.tensors if not any(isinstance(dim, str) for dim in tensor.shape)]
+        self.fixed = {tensor.id: tuple([int(dim) for dim in tensor.shape]) for tensor in static}
 
     def piece(self, name: str) -> Piece:
         """Return the bytes of a constant."""
-        written = self._written(name)
-        if written is not None:
-            return self._bytes(written)
+        proto = self._proto(name)
+        if proto is not None:
+            return self._bytes(proto)
         return Computed(lambda: np.ascontiguousarray(self._array(name, 0)).tobytes())
 
-    def _written(self, name: str) -> TensorProto | None:
+    def _proto(self, name: str) -> TensorProto | None:
         """Return the tensor with this name: a weight, or the value of a ``Constant`` node."""
         node = None if name in self.weights else self.writer_of.get(name)
         if node is not None and node.op_type == "Constant" and [a.name for a in node.attribute] == ["value"]:
@@ -77,7 +77,7 @@ class _Reading:
         return self.weights.get(name)
 
     def _bytes(self, proto: TensorProto) -> Piece:
-        """Return the bytes of a tensor of the model, found by its tag, or of a folded constant."""
+        """Return the bytes of the stored tensor that the tag names, or of a folded constant without a tag."""
         if proto.doc_string.startswith(TAG):
             proto = self.stored[int(proto.doc_string.removeprefix(TAG))]
         if proto.data_location != TensorProto.EXTERNAL:
@@ -115,16 +115,16 @@ class _Reading:
         return np.asarray(results[name])
 
     def _operand(self, name: str, depth: int) -> Any:
-        written = self._written(name)
-        if written is None:
+        proto = self._proto(name)
+        if proto is None:
             return self._array(name, depth + 1)
-        whole = TensorProto(data_type=written.data_type, dims=written.dims)
-        whole.raw_data = b"".join(self._bytes(written).chunks())
-        return numpy_helper.to_array(whole)
+        rebuilt = TensorProto(data_type=proto.data_type, dims=proto.dims)
+        rebuilt.raw_data = b"".join(self._bytes(proto).chunks())
+        return numpy_helper.to_array(rebuilt)
 
 
 def _plain(proto: TensorProto) -> bytes:
-    """Return the bytes of a tensor whose numbers are in a typed field; such a number has two 4-bit elements."""
+    """Return the bytes of a tensor whose numbers are in a typed field; a number holds two 4-bit elements."""
     if proto.data_type in (TensorProto.INT4, TensorProto.UINT4, TensorProto.FLOAT4E2M1):
         return bytes(number & 0xFF for number in proto.int32_data)
     return numpy_helper.to_array(proto).tobytes()

@@ -67,7 +67,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, eq=False)
 class PackedArena:
-    """A planner's packing of one arena, with slots, extent and the in-place reuses that it uses."""
+    """A planner's packing of one arena, with slots, extent and the possible in-place reuses."""
 
     problem: Problem
     packing: Packing
@@ -80,7 +80,7 @@ class PackedArena:
     handoffs: I64
     """Shape (h, 2): the storages of each in-place reuse, from and to."""
     taken: NDArray[np.bool_]
-    """Per in-place reuse, whether both start at one offset."""
+    """Per in-place reuse, whether its two storages share an offset."""
 
     @property
     def live_parts(self) -> tuple[I64, I64, U64]:
@@ -90,7 +90,7 @@ class PackedArena:
 
 
 def packed_arena(problem: Problem, packing: Packing) -> PackedArena:
-    """Return a packing with its slots, its extent, and the in-place reuses that it uses (contract §1, §11)."""
+    """Return a packing with its slots, its extent, and the possible in-place reuses (contract §1, §11)."""
     if packing.slot is not None:
         slot, sizes = packing.slot, slot_sizes(problem, packing.slot)[0][packing.slot]
     else:
@@ -129,7 +129,7 @@ class Placement:
     arenas: tuple[PackedArena, ...]
 
     def peak(self, steps: int) -> tuple[int, int]:
-        """Return ``(step, bytes)`` at which the most bytes of all arenas are in use together."""
+        """Return the step with the most bytes in use over all arenas, and these bytes."""
         storages = self.liveness.storages
         return peak_of_ranges(storages.birth, self.held_until, storages.size, max(steps, 1))
 
@@ -138,7 +138,7 @@ def merge_packings(liveness: Liveness, problems: Sequence[Problem], packings: Se
     """Return the packings of all arenas as one placement.
 
     A planner that places bytes uses an in-place reuse only if input and output start at one offset; other reuses are
-    removed. A planner that assigns slots frees the input of every reuse, so all reuses remain.
+    removed. A planner that assigns slots frees the input of a reuse when the output starts, so all reuses remain.
     """
     held_until, slot = np.zeros((2, len(liveness.storages)), np.int64)
     offset = np.zeros(len(liveness.storages), np.uint64)
@@ -166,8 +166,8 @@ def without_handoffs(liveness: Liveness, *, across_arenas: bool = False) -> Live
 def _without_reuse_by(liveness: Liveness, takers: Sequence[int]) -> Liveness:
     """Return the liveness without the in-place reuse by ``takers``: input and output are both live at the step."""
     storages = liveness.storages
-    taken = set(takers)
-    used = np.array([int(liveness.storage_of[y]) not in taken for y in liveness.handoffs[:, 2]], np.bool_)
+    removed = set(takers)
+    used = np.array([int(liveness.storage_of[y]) not in removed for y in liveness.handoffs[:, 2]], np.bool_)
     death, storage_death = liveness.death.copy(), storages.death.copy()
     death[liveness.handoffs[~used, 1]] += 1
     storage_death[storages.handoff_from[list(takers)]] += 1
@@ -192,7 +192,7 @@ def plan_columns(placement: Placement, arenas: Sequence[ArenaSummary], *, own_ar
     ids = index.tensor_ids
     planned = np.flatnonzero(liveness.birth >= 0)
     rows = planned[np.argsort(index.id_rank[planned])]
-    del planned  # memory use has its maximum in this function
+    del planned  # this process reaches its peak memory in this function
     alignment = _alignments(liveness, rows, arenas, own_arenas)
     storage = liveness.storage_of[rows]
     number, generation = storage_numbers(storages.arena, placement.slot, storages.birth)
@@ -229,7 +229,7 @@ def _at(values: Sequence[T], numbers: I64) -> tuple[T, ...]:
 
 
 def storage_numbers(arena: I32, slot: I64, birth: I64) -> tuple[I64, I64]:
-    """Return dense storage numbers by (arena, slot, birth), and each storage's position in its slot."""
+    """Return dense storage numbers by (arena, slot, birth), and each storage's rank by birth in its slot."""
     order = np.lexsort((birth, slot, arena))
     number = np.empty(len(order), np.int64)
     number[order] = np.arange(len(order))
@@ -247,15 +247,15 @@ def _alignments(liveness: Liveness, rows: I64, arenas: Sequence[ArenaSummary], o
     the alignment of the start.
     """
     tensors, index = liveness.timeline.graph.tensors, liveness.timeline.index
-    floor = np.array([arena.alignment_bytes for arena in arenas], np.uint64)
+    arena_alignment = np.array([arena.alignment_bytes for arena in arenas], np.uint64)
     storage = liveness.storage_of[rows]
-    alignment = floor[liveness.storages.arena[storage]]
+    alignment = arena_alignment[liveness.storages.arena[storage]]
     if own_arenas:  # the configuration does not contain the alignment
         alignment = np.maximum(alignment, liveness.storages.alignment[storage])
-    of_start = np.maximum(alignment, liveness.storages.alignment[storage])
+    start_alignment = np.maximum(alignment, liveness.storages.alignment[storage])
     is_inside = (index.base[rows] >= 0) | (liveness.offset_in_storage[rows] > 0)
     for at in np.flatnonzero(is_inside).tolist():
-        alignment[at] = min(itemsize(tensors[rows[at]].dtype), int(of_start[at]))
+        alignment[at] = min(itemsize(tensors[rows[at]].dtype), int(start_alignment[at]))
     for at in np.flatnonzero(np.isin(rows, index.marked)).tolist():
         declared = tensors[rows[at]].alignment
         if declared is not None:

@@ -60,7 +60,7 @@ class Incoming:
 
     name: str
     """Its name in the graph."""
-    called: str
+    target: str
     """Its name in the signature."""
     role: Role
     member: str
@@ -85,18 +85,18 @@ class Program:
     source: str
     by_data: tuple[str, ...]
     """Symbols of data-dependent sizes; the example has no value for them."""
-    elsewhere: bool = False
+    ignore_recorded: bool = False
     """Whether an open size has a value that differs from the example."""
 
     def at(self, point: Mapping[str, int]) -> Program:
         """Return the program with the open sizes in ``point``: symbol → number."""
         moved = any(self.symbols.get(symbol) != size for symbol, size in point.items() if symbol not in self.by_data)
-        return replace(self, symbols={**self.symbols, **point}, elsewhere=self.elsewhere or moved)
+        return replace(self, symbols={**self.symbols, **point}, ignore_recorded=self.ignore_recorded or moved)
 
     def size(self, size: Size, what: str) -> int:
         """Return the value of a size. Raises ``UnreadableInput``; ``what`` is its subject in the message."""
         try:
-            return number(size, self.symbols, self.elsewhere)
+            return number(size, self.symbols, self.ignore_recorded)
         except SizeUnknown as error:
             waiting = sorted({symbol for symbol in data_dependent_symbols(size) if symbol not in self.symbols})
             hint = "Export the program with example inputs, or with fixed sizes."
@@ -176,8 +176,8 @@ def _inputs(module: Module, members: Mapping[str, str]) -> Iterator[Incoming]:
         if not name:
             continue
         kind, end = next(iter(specs[k].items()), ("", End())) if k < len(specs) else ("", End())
-        called, role = (end.called or name, ROLES[kind]) if kind in ROLES else (name, "input")
-        yield Incoming(name, called, role, members.get(called, "") if kind in ROLES else "", labels.get(k, name))
+        target, role = (end.target or name, ROLES[kind]) if kind in ROLES else (name, "input")
+        yield Incoming(name, target, role, members.get(target, "") if kind in ROLES else "", labels.get(k, name))
 
 
 def _argument_names(module: Module) -> list[str]:

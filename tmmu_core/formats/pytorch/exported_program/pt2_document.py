@@ -1,8 +1,8 @@
-"""The JSON of an exported program as typed values (the part of PyTorch's schema that a plan needs), and its sizes.
+"""The JSON of an exported program as typed values (the part of PyTorch's schema that a plan needs); its sizes.
 
-A program writes an open size as a SymPy formula, ``Mul(Integer(8), Symbol('s77', positive=True))`` or ``8*s77``, with
-the value that the size has in the example. SymPy's own reader evaluates such text as Python. This module parses it and
-evaluates whole numbers, symbols and the functions below; it never executes it.
+A program writes an open size as a SymPy formula, such as ``Mul(Integer(8), Symbol('s77'))`` or ``8*s77``, with the
+value that the size has in the example. SymPy's own reader evaluates such text as Python. This module parses the text
+and evaluates integers, symbols and the functions below. It executes no code.
 """
 
 import ast
@@ -31,7 +31,7 @@ class Hint(msgspec.Struct, frozen=True):
 
 
 class Formula(msgspec.Struct, frozen=True):
-    """An open size."""
+    """An open (symbolic) size."""
 
     expr_str: str = ""
     hint: Hint | None = None
@@ -108,8 +108,8 @@ class End(msgspec.Struct, frozen=True):
         return name if isinstance(name, str) else ""
 
     @property
-    def called(self) -> str:
-        """The name of the parameter, buffer, constant or input that an input is, or that an output is written to."""
+    def target(self) -> str:
+        """The parameter, buffer, constant or user input that this input is or that this output writes."""
         return self.parameter_name or self.buffer_name or self.tensor_constant_name or self.user_input_name
 
 
@@ -128,7 +128,7 @@ class CallSignature(msgspec.Struct, frozen=True):
 
 
 class Call(msgspec.Struct, frozen=True):
-    """A module and its calling convention; the first is the whole program."""
+    """The call signature of a module; the first entry is the whole program."""
 
     signature: CallSignature | None = None
 
@@ -167,17 +167,17 @@ register_types(Argument, Operation, Meta, Body, End, Signature, CallSignature, C
 # --- sizes -------------------------------------------------------------------------------------------------------
 
 
-def number(size: Size, symbols: Mapping[str, int], elsewhere: bool = False) -> int:
-    """Return the size in the example: the recorded value, else the value of the formula at ``symbols``.
+def number(size: Size, symbols: Mapping[str, int], ignore_recorded: bool = False) -> int:
+    """Return a size: the recorded value of the example, else the value of the formula at ``symbols``.
 
-    With ``elsewhere`` the symbols differ from the example, so the recorded value is not used.
+    With ``ignore_recorded``, the symbols differ from the example.
     Raises :class:`SizeUnknown`.
     """
     if size.as_int is not None:
         found = size.as_int
     elif size.as_expr is None:
         raise SizeUnknown("it is neither a number nor a formula")
-    elif not elsewhere and size.as_expr.hint is not None and size.as_expr.hint.as_int is not None:
+    elif not ignore_recorded and size.as_expr.hint is not None and size.as_expr.hint.as_int is not None:
         found = size.as_expr.hint.as_int
     else:
         found = evaluated(size.as_expr.expr_str, symbols)

@@ -72,11 +72,11 @@ def constants(data: Any, graph: Graph, where: Path | None, name: str = "") -> Co
     members = members_of(archive, name)
     ids = {tensor.id for tensor in graph.tensors}
     reading = _Reading(read_program(archive, name))
-    values = {called: reading.values[own] for called, own in reading.own_name.items() if called in members}
+    values = {target: reading.values[own] for target, own in reading.own_name.items() if target in members}
     return Constants(
         {
-            value.storage: InMember(archive, members[called], value.starts, value.whole)
-            for called, value in values.items()
+            value.storage: InMember(archive, members[target], value.starts, value.whole)
+            for target, value in values.items()
             if value.storage in ids
         }
     )
@@ -146,7 +146,7 @@ class _Reading:
             self._operation(operation)
         for kind, end in program.outputs:
             if kind.endswith("_mutation"):
-                self._copy_back(end.tensor, end.called)
+                self._copy_back(end.tensor, end.target)
             elif end.tensor in self.values and not self.tensors[self.values[end.tensor].storage].persistent:
                 self.outputs.append(self.values[end.tensor].id)
 
@@ -166,24 +166,24 @@ class _Reading:
         known: dict[tuple[str, StridedLayout], str] = {}
         first_of: dict[str, _Value] = {}
         for incoming, layout, dtype in places:
-            self.own_name[incoming.called] = incoming.name
+            self.own_name[incoming.target] = incoming.name
             if incoming.member and (incoming.member, layout) in known:
                 self.values[incoming.name] = self.values[known[incoming.member, layout]]
                 continue
             known[incoming.member, layout] = incoming.name
             layouts = layouts_of[incoming.member] if layout.own and len(layouts_of[incoming.member]) > 1 else set()
             if layouts and incoming.member in first_of:
-                self._view_in(incoming.name, incoming.called, layout, (dtype, incoming.role), first_of[incoming.member])
+                self._view_in(incoming.name, incoming.target, layout, (dtype, incoming.role), first_of[incoming.member])
                 continue
             whole = max([each.offset * each.itemsize + each.covered for each in layouts], default=None)
-            value = self._own_storage(incoming.name, incoming.called, layout, (dtype, incoming.role), whole)
+            value = self._own_storage(incoming.name, incoming.target, layout, (dtype, incoming.role), whole)
             if layouts:
                 first_of[incoming.member] = value
             self.inputs += [value.storage] if incoming.role == "input" else []
 
-    def _copy_back(self, new: str, called: str) -> None:
+    def _copy_back(self, new: str, target: str) -> None:
         """Append the copies of new buffer values into the buffers, after all other nodes."""
-        buffer, value = self._value(self.own_name.get(called, called)), self._value(new)
+        buffer, value = self._value(self.own_name.get(target, target)), self._value(new)
         if buffer.storage == value.storage:
             return
         updated = msgspec.structs.replace(
@@ -342,37 +342,41 @@ class _Reading:
 
     # -- values -----------------------------------------------------------------------------------------------------
 
-    def _view_in(self, name: str, called: str, layout: StridedLayout, kind: tuple[str, Role], base: _Value) -> str:
+    def _view_in(self, name: str, tensor_id: str, layout: StridedLayout, kind: tuple[str, Role], base: _Value) -> str:
         """Declare a view in the storage of ``base``; return its id. Raises ``UnreadableInput`` if it exceeds it."""
         dtype, role = kind
         within = base.within(layout)
         if within.offset < 0 or within.offset * layout.itemsize + layout.covered > base.whole:
             raise self._broken(f'the view "{name}" reaches past the storage of "{base.id}"')
-        called = self.tensor_names.free(called)
-        self.tensors[called] = as_view(Tensor(called, layout.shape, dtype, role), within, base.storage)
-        self.values[name] = self.value_of[called] = _Value(called, layout, dtype, base.storage, base.whole, base.starts)
-        return called
+        tensor_id = self.tensor_names.free(tensor_id)
+        self.tensors[tensor_id] = as_view(Tensor(tensor_id, layout.shape, dtype, role), within, base.storage)
+        self.values[name] = self.value_of[tensor_id] = _Value(
+            tensor_id, layout, dtype, base.storage, base.whole, base.starts
+        )
+        return tensor_id
 
     def _own_storage(
-        self, name: str, called: str, layout: StridedLayout, kind: tuple[str, Role], shared: int | None = None
+        self, name: str, tensor_id: str, layout: StridedLayout, kind: tuple[str, Role], shared: int | None = None
     ) -> _Value:
         """Declare a tensor with a new storage; if it does not fill the storage, the storage is also a tensor.
 
         ``shared`` is the size of a storage that other tensors use too; ``None``: this tensor only.
         """
         dtype, role = kind
-        called = self.tensor_names.free(called)
+        tensor_id = self.tensor_names.free(tensor_id)
         begins = layout.offset * layout.itemsize
         starts, whole = (begins, layout.covered) if shared is None else (0, shared)
         if begins == starts and layout.covered == layout.own == whole and not layout.repeats:
-            self.tensors[called] = Tensor(called, layout.shape, dtype, role)
-            value = _Value(called, layout, dtype, called, whole, starts)
+            self.tensors[tensor_id] = Tensor(tensor_id, layout.shape, dtype, role)
+            value = _Value(tensor_id, layout, dtype, tensor_id, whole, starts)
         else:
-            under = self.tensor_names.free(f"{called}.storage")
+            under = self.tensor_names.free(f"{tensor_id}.storage")
             self.tensors[under] = Tensor(under, (whole,), "uint8", role)
             shown: Role = "activation" if role == "input" else role
-            value = _Value(called, layout, dtype, under, whole, starts)
-            self.tensors[called] = as_view(Tensor(called, layout.shape, dtype, shown), value.within(layout), under)
+            value = _Value(tensor_id, layout, dtype, under, whole, starts)
+            self.tensors[tensor_id] = as_view(
+                Tensor(tensor_id, layout.shape, dtype, shown), value.within(layout), under
+            )
         self.values[name] = self.value_of[value.id] = value
         return value
 

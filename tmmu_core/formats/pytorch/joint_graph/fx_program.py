@@ -1,7 +1,7 @@
 """A saved program as a module that can be traced: built from its serialised graph, one operator call after another.
 
 Loading it with PyTorch would unpickle its example inputs and evaluate its formulas. Here a call is an operator of
-PyTorch's own two namespaces, found by name, on fake tensors, numbers and words; no code is created or loaded. An
+PyTorch's own two namespaces, found by name, on fake tensors, numbers and strings; no code is created or loaded. An
 operator without a rule for fake tensors is rejected, because it would run on real ones. The file still controls much
 code of PyTorch, so the program is built in a separate process with limits (``fx_child``).
 """
@@ -22,10 +22,10 @@ from tmmu_core.formats.pytorch.joint_graph.fx_fake_tensors import shared_mode
 
 SPACES = ("aten", "prims")
 """Namespaces of operators that are part of PyTorch and compute only on tensors."""
-NEVER = frozenset({"from_file"})
+REJECTED = frozenset({"from_file"})
 """Operators in these namespaces that are rejected because they open a file."""
 BODIES = frozenset({"cond"})
-"""Operators with bodies that are supported."""
+"""Supported operators that have bodies."""
 MEMORY_FORMATS = {
     1: torch.contiguous_format,
     2: torch.channels_last,
@@ -44,14 +44,14 @@ class Rebuilt(torch.nn.Module):
     def __init__(self, program: Program) -> None:
         super().__init__()
         self.program = program
-        self.given: list[str] = []
-        """Names in the graph of the program's input tensors, in order."""
+        self.graph_names: list[str] = []
+        """Graph names of the program's input tensors, in order."""
         self.example: list[torch.Tensor] = []
         self.input_names: list[str] = []
         self.paths: dict[str, str] = {}
-        """Value of the graph → path of the parameter or buffer, read at each call: tracing replaces tensors."""
+        """Graph value → path of its parameter or buffer; read at each call, because tracing replaces tensors."""
         self.constants: dict[str, torch.Tensor] = {}
-        self.own_name = {each.called: each.name for each in program.inputs}
+        self.graph_name_of = {each.target: each.name for each in program.inputs}
         made: dict[Any, torch.Tensor] = {}
         for each in program.inputs:
             meta = program.graph.tensor_values[each.name]
@@ -63,12 +63,12 @@ class Rebuilt(torch.nn.Module):
             if each.role == "input":
                 self.example.append(made[key])
                 self.input_names.append(each.label)
-                self.given.append(each.name)
+                self.graph_names.append(each.name)
             elif each.role == "constant":
                 self.constants[each.name] = made[key]
             else:
-                self.paths[each.name] = each.called
-                self._register(each.role, each.called, made[key])
+                self.paths[each.name] = each.target
+                self._register(each.role, each.target, made[key])
 
     def _register(self, role: str, path: str, value: torch.Tensor) -> None:
         """Register ``value`` under its dotted name, in empty modules."""
@@ -84,7 +84,7 @@ class Rebuilt(torch.nn.Module):
         """Return the flat outputs of the program. Buffers are overwritten as declared."""
         values = dict(self.constants)
         values.update({name: attrgetter(path)(self) for name, path in self.paths.items()})
-        values.update(zip(self.given, tensors, strict=True))
+        values.update(zip(self.graph_names, tensors, strict=True))
         self._run(self.program.graph, values)
         returned = []
         for kind, end in self.program.outputs:
@@ -92,7 +92,7 @@ class Rebuilt(torch.nn.Module):
                 returned.append(values[end.tensor])
             elif kind.endswith("_mutation"):
                 with torch.no_grad():
-                    values[self.own_name.get(end.called, end.called)].copy_(values[end.tensor])
+                    values[self.graph_name_of.get(end.target, end.target)].copy_(values[end.tensor])
         return returned
 
     @property
@@ -106,16 +106,18 @@ class Rebuilt(torch.nn.Module):
 
     def _run(self, body: Body, values: dict[str, Any]) -> None:
         for operation in body.nodes:
-            what = pt2_operators.operator(operation.target)
-            ends = (*operation.outputs, *(each.arg for each in operation.inputs))
-            has_tensors = any(kind.startswith(("as_tensor", "as_optional_tensor")) for value in ends for kind in value)
-            if what.name in pt2_operators.NO_BYTES or not has_tensors:
+            op = pt2_operators.operator(operation.target)
+            arguments = (*operation.outputs, *(each.arg for each in operation.inputs))
+            has_tensors = any(
+                kind.startswith(("as_tensor", "as_optional_tensor")) for value in arguments for kind in value
+            )
+            if op.name in pt2_operators.NO_BYTES or not has_tensors:
                 continue
-            given = [(each, self._argument(each.arg, values)) for each in operation.inputs]
-            args = [value for each, value in given if each.kind != 2]
-            if what.space == "higher_order" and what.name in BODIES:
+            pairs = [(each, self._argument(each.arg, values)) for each in operation.inputs]
+            args = [value for each, value in pairs if each.kind != 2]
+            if op.space == "higher_order" and op.name in BODIES:
                 args = [tuple(each) if isinstance(each, list) else each for each in args]
-            result = _callable(what)(*args, **{each.name: value for each, value in given if each.kind == 2})
+            result = _callable(op)(*args, **{each.name: value for each, value in pairs if each.kind == 2})
             outputs = operation.outputs
             if len(outputs) == 1 and "as_tensors" in outputs[0]:
                 outputs = tuple([{"as_tensor": each} for each in outputs[0]["as_tensors"]])
@@ -134,7 +136,7 @@ class Rebuilt(torch.nn.Module):
         return self._single(kind, inner, values)
 
     def _single(self, kind: str, inner: Any, values: dict[str, Any]) -> Any:
-        """Return an argument of one kind, or one element of a list of it."""
+        """Return one argument, or one element of a list argument."""
         match kind:
             case "as_none":
                 return None
@@ -162,11 +164,11 @@ class Rebuilt(torch.nn.Module):
                 return torch.device("cpu")
             case "as_graph":
                 return self._body(msgspec.convert(inner["graph"], Body))
-        raise CannotTrace(f"an argument is of the kind {kind}, or a size that is not among the sizes")
+        raise CannotTrace(f"an argument has the unsupported kind {kind}, or is an undeclared size")
 
     def _body(self, body: Body) -> Callable[..., Any]:
-        def run(*given: Any) -> Any:
-            values = dict(zip([each["as_tensor"]["name"] for each in body.inputs], given, strict=True))
+        def run(*inputs: Any) -> Any:
+            values = dict(zip([each["as_tensor"]["name"] for each in body.inputs], inputs, strict=True))
             self._run(body, values)
             results = [values[each["as_tensor"]["name"]] for each in body.outputs]
             return results[0] if body.is_single_tensor_return else tuple(results)
@@ -189,23 +191,23 @@ def rebuilt(program: Program) -> Rebuilt:
         return Rebuilt(program)
 
 
-def _callable(what: pt2_operators.Operator) -> Callable[..., Any]:
-    if what.space == "higher_order" and what.name in BODIES:
-        found: Callable[..., Any] = getattr(torch.ops.higher_order, what.name)
+def _callable(op: pt2_operators.Operator) -> Callable[..., Any]:
+    if op.space == "higher_order" and op.name in BODIES:
+        found: Callable[..., Any] = getattr(torch.ops.higher_order, op.name)
         return found
-    if what.space not in SPACES or what.name in NEVER or not re.fullmatch(r"\w+", what.name):
-        raise CannotTrace(f"the operator {what.title} is not an operator of PyTorch")
-    packet = getattr(getattr(torch.ops, what.space), what.name, None)
-    operator = getattr(packet, what.overload, None)
+    if op.space not in SPACES or op.name in REJECTED or not re.fullmatch(r"\w+", op.name):
+        raise CannotTrace(f"the operator {op.title} is not supported")
+    packet = getattr(getattr(torch.ops, op.space), op.name, None)
+    operator = getattr(packet, op.overload, None)
     if not isinstance(operator, torch._ops.OpOverload):
-        raise CannotTrace(f"this PyTorch has no operator {what.title}")
+        raise CannotTrace(f"this PyTorch has no operator {op.title}")
     return operator
 
 
 def _checked(value: Any) -> Any:
-    """Return a number of 64 bits, a truth value or a word."""
+    """Return a 64-bit integer, a bool or a string."""
     if not isinstance(value, (bool, int, str)) or (isinstance(value, int) and not -(2**63) <= value < 2**63):
-        raise CannotTrace("an argument is neither a number of 64 bits nor a word")
+        raise CannotTrace("an argument is neither a 64-bit integer nor a string")
     return value
 
 
