@@ -13,7 +13,7 @@ START = "import sys; sys.path.insert(0, sys.argv[1]); from {module} import main;
 
 @contextmanager
 def address_space(more: int) -> Iterator[None]:
-    """Context manager: this process gets at most ``more`` bytes of address space; ``MemoryError`` beyond (Linux)."""
+    """Context manager: limit the growth of the address space to ``more`` bytes; ``MemoryError`` beyond (Linux)."""
     try:
         import resource
 
@@ -22,10 +22,10 @@ def address_space(more: int) -> Iterator[None]:
         yield
         return
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    most = used + more
+    limit = used + more
     try:
-        if soft == resource.RLIM_INFINITY or most < soft:
-            resource.setrlimit(resource.RLIMIT_AS, (most, hard))
+        if soft == resource.RLIM_INFINITY or limit < soft:
+            resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
@@ -46,7 +46,7 @@ def ended_by_limit(returncode: int) -> bool:
 
 
 def limit_process(seconds: int, memory: int, file_bytes: int | None = None) -> None:
-    """Limit this process to ``seconds`` of processor time, bytes of address space and of a file; no core file.
+    """Limit processor time, address space (``memory`` bytes) and file size of this process, and disable core files.
 
     On a system without such limits, only the timeout of the parent applies.
     """
@@ -56,7 +56,7 @@ def limit_process(seconds: int, memory: int, file_bytes: int | None = None) -> N
         return
     bounds = [(resource.RLIMIT_CPU, seconds), (resource.RLIMIT_AS, memory), (resource.RLIMIT_CORE, 0)]
     bounds += [] if file_bytes is None else [(resource.RLIMIT_FSIZE, file_bytes)]
-    for what, most in bounds:
-        hard = resource.getrlimit(what)[1]
-        least = most if hard == resource.RLIM_INFINITY else min(most, hard)  # a lower limit is kept
-        resource.setrlimit(what, (least, least))
+    for resource_id, wanted in bounds:
+        hard = resource.getrlimit(resource_id)[1]
+        limit = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)  # a hard limit cannot be raised
+        resource.setrlimit(resource_id, (limit, limit))

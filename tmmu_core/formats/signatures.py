@@ -28,7 +28,7 @@ def refuses_onnx(data: bytes) -> str:
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """Return ``(value, position after it)`` of a protobuf varint; a truncated one ends with the data."""
+    """Return ``(value, position after it)`` of a protobuf varint; a truncated one stops at the end of the data."""
     value, shift = 0, 0
     while at < len(data) and shift < 64:
         byte = data[at]

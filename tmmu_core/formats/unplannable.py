@@ -19,7 +19,7 @@ COMPILED = "which is compiled and has no graph that can be planned"
 NOT_READ = "which no reader of this version opens"
 
 HEAD = 1 << 16
-"""Number of first bytes of a file that identify its format."""
+"""Number of bytes to read from a file to identify its format by :func:`by_magic`."""
 ZIP = b"PK\x03\x04"
 
 
@@ -33,12 +33,12 @@ class Unplannable:
     magic: tuple[bytes, ...] = ()
     """First bytes that no readable format has."""
     parts: tuple[tuple[bytes, bytes], ...] = ()
-    """``(first bytes, later bytes)``: a file that no reader opens has this format if it contains one of the pairs."""
+    """``(first bytes, later bytes)``: a file that no reader opens has this format if it has both of a pair."""
     endings: tuple[str, ...] = ()
-    """Endings of the names of files, folders, and files in folders."""
+    """Endings of names: of a file, of a folder, or of a file in a folder."""
 
     def refusal(self, source: str, tried: tuple[tuple[str, str], ...] = ()) -> UnreadableInput:
-        """Return the error for a file of this format; ``tried`` has the reason of each reader."""
+        """Return the error for a file of this format; ``tried``: the ``(reader, reason)`` pairs."""
         return UnreadableInput(f"this is {self.title}, {self.reason}.", source=source, hint=self.hint, tried=tried)
 
 

@@ -30,8 +30,8 @@ def read_arenas(config: Mapping[str, Arena | Mapping[str, Any]] | None) -> Arena
             if not 0 <= getattr(arena, field) <= U64_MAX:
                 problem = problem or f"{field} is {getattr(arena, field)}, not between 0 and 2^64 − 1"
         if problem:
-            form = 'Write it as {"capacity_bytes": 1048576, "alignment_bytes": 128, "page_size": 4096}.'
-            raise _bad(f"arena {name!r} of the arena configuration: {problem}.", name, "arena_config", hint or form)
+            example = 'Write it as {"capacity_bytes": 1048576, "alignment_bytes": 128, "page_size": 4096}.'
+            raise _bad(f"arena {name!r} of the arena configuration: {problem}.", name, "arena_config", hint or example)
         check_alignment(arena.alignment_bytes, arena=name)
         arenas[name] = arena
     return arenas
@@ -62,7 +62,7 @@ def refuse_many(config: Mapping[str, Any]) -> None:
 
 
 def as_given(config: Mapping[str, Arena | Mapping[str, Any]] | None) -> dict[str, Any]:
-    """Return the configuration as a plain mapping for its hash, with only the fields that were given."""
+    """Return the configuration as a plain mapping: the given fields; of an ``Arena``, those unlike the default."""
     return {
         name: msgspec.to_builtins(arena) if isinstance(arena, Arena) else dict(arena)
         for name, arena in (config or {}).items()
@@ -72,9 +72,9 @@ def as_given(config: Mapping[str, Arena | Mapping[str, Any]] | None) -> dict[str
 def check_alignment(alignment: int, *, arena: str) -> None:
     """Raise ``AlignmentViolation`` unless ``alignment`` (bytes) is a power of two ≥ 1."""
     if alignment < 1 or alignment & (alignment - 1):
-        nearest = 1 << max(alignment, 1).bit_length()
+        above = 1 << max(alignment, 1).bit_length()
         message = f"arena {arena!r} has the alignment {alignment} B, which is not a power of two."
-        hint = f"Use a power of two, such as {nearest // 2 or 1} or {nearest}."
+        hint = f"Use a power of two, such as {above // 2 or 1} or {above}."
         raise AlignmentViolation(message, arena=arena, path=f"$.{arena}.alignment_bytes", hint=hint)
 
 

@@ -22,7 +22,7 @@ BITS: dict[str, int] = {
 }
 """dtype → bits of one element; a bool has 8."""
 
-_WORDS = """
+_IRREGULAR = """
 i128:int128 u128:uint128 byte:uint8 char:int8 short:int16 int:int32 long:int64 half:float16 float:float32
 double:float64 brain:bfloat16 bf16:bfloat16 chalf:complex32 cfloat:complex64 cdouble:complex128
 f6e2m3fn:float6_e2m3fn f6e3m2fn:float6_e3m2fn float8e8m0:float8_e8m0fnu fp8:float8_e4m3fn
@@ -30,10 +30,10 @@ f6e2m3fn:float6_e2m3fn f6e3m2fn:float6_e3m2fn float8e8m0:float8_e8m0fnu fp8:floa
 """Irregular spellings, each with the canonical name."""
 
 ALIASES: dict[str, str] = {
-    **dict([pair.split(":") for pair in _WORDS.split()]),
+    **dict([pair.split(":") for pair in _IRREGULAR.split()]),
     **dict.fromkeys(("b", "boolean", "i1", "pred"), "bool"),
-    **{f"{sign}{width}": f"int{width}" for width in (2, 4, 8, 16, 32, 64) for sign in "is"},
-    **{f"{sign}{width}": f"uint{width}" for width in (2, 4, 8, 16, 32, 64) for sign in ("u", "ui")},
+    **{f"{prefix}{width}": f"int{width}" for width in (2, 4, 8, 16, 32, 64) for prefix in "is"},
+    **{f"{prefix}{width}": f"uint{width}" for width in (2, 4, 8, 16, 32, 64) for prefix in ("u", "ui")},
     **{f"{prefix}{width}": f"float{width}" for width in (16, 32, 64) for prefix in ("f", "fp")},
     **{f"c{width}": f"complex{width}" for width in (32, 64, 128)},
     **dict.fromkeys(("fp4", "float4", "float4e2m1", "f4e2m1fn"), "float4_e2m1fn"),

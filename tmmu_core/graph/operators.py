@@ -91,12 +91,12 @@ class Operator:
 
     @property
     def writes_statistics(self) -> bool:
-        """Whether it only updates statistics in place: its outputs do not depend on the overwritten values."""
+        """Whether it overwrites running statistics, on which its other outputs do not depend."""
         return self._has("statistics")
 
     @property
     def keeps_position(self) -> bool:
-        """Whether its order relative to other such operators must not change: random, collective, effects, unknown."""
+        """Whether operators of this kind must keep their order: random, communication, with effects, or unknown."""
         return self.is_unknown or self.is_random or self._has("communicates") or self._has("effects")
 
     @property
@@ -118,28 +118,28 @@ def operator_of(instr: str) -> Operator:
     """Return the operator that ``instr`` names."""
     text = instr.strip()
     text, is_gradient = text.removesuffix(GRADIENT), text.endswith(GRADIENT)
-    if (found := _OBJECT.fullmatch(text)) is not None:
-        text = found[1].rpartition(".")[2]
-    if (found := ONE_WORD.fullmatch(text)) is not None:
-        space, base, overload = one_word(found[1], found[2])
+    if (match := _OBJECT.fullmatch(text)) is not None:
+        text = match[1].rpartition(".")[2]
+    if (match := ONE_WORD.fullmatch(text)) is not None:
+        space, base, overload = one_word(match[1], match[2])
     else:
         space, base, overload = _parts(text)
     words = {plain(word) for word in re.split(r"::|\.", space) if word}
-    known = TABLE.get(f"{plain(base)}.{plain(overload)}") or TABLE.get(plain(base))
+    entry = TABLE.get(f"{plain(base)}.{plain(overload)}") or TABLE.get(plain(base))
     for family, names in (("hlo", HLO), ("aten", ATEN)):
         if words & names:
-            known = TABLE.get(f"{family}:{plain(base)}", known)
+            entry = TABLE.get(f"{family}:{plain(base)}", entry)
     if not words <= NAMESPACES:
-        known = None
+        entry = None
     elif words & COMMUNICATION:
-        known = TABLE["allreduce"]
-    return Operator(space, base, overload, is_gradient, known)
+        entry = TABLE["allreduce"]
+    return Operator(space, base, overload, is_gradient, entry)
 
 
 def one_word(space: str, rest: str) -> tuple[str, str, str]:
-    """Return namespace, base name and overload of ``aten_add_Tensor``; arguments: ``aten`` and ``add_Tensor``."""
-    ends = [each for each in OVERLOADS if rest.endswith(f"_{each}") and plain(rest) not in TABLE]
-    overload = max(ends, key=len, default="")
+    """Return namespace, base name and overload: for ``aten`` and ``add_Tensor``, ``("aten", "add", "Tensor")``."""
+    overloads = [each for each in OVERLOADS if rest.endswith(f"_{each}") and plain(rest) not in TABLE]
+    overload = max(overloads, key=len, default="")
     return space, rest.removesuffix(f"_{overload}") if overload else rest, overload
 
 
@@ -164,8 +164,8 @@ def _table() -> dict[str, Entry]:
     found: dict[str, Entry] = {}
     for line in ROWS.splitlines():
         if not line.startswith((" ", "#")):
-            row, _, line = line.partition(": ")
-            cost, gradient, *traits = row.split() or ("-", "inputs")
+            properties, _, line = line.partition(": ")
+            cost, gradient, *traits = properties.split() or ("-", "inputs")
             entry = Entry(cost.strip("-"), cast(Needs, gradient), frozenset(traits))
         if not line.startswith("#"):
             found.update(dict.fromkeys(line.split(), entry))

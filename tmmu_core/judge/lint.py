@@ -1,7 +1,7 @@
 """Check a plan by the lint rules of TMMU v2 VII.A: rules of the verifier under other names, and warnings.
 
-A rule with severity ``error`` groups rules of the verifier. A warning is about the graph: an undeclared permission to
-reuse in place, a questionable order, a tensor without a use.
+A rule with severity ``error`` groups rules of the verifier. Most warnings are about the graph: an undeclared permission
+to reuse in place, a questionable order, a tensor without a use.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,8 +15,8 @@ from tmmu_core.plans.model import Plan
 
 RULES: dict[str, str] = {
     "aligned_and_slotted": "All tensors are aligned and slotted without live overlap (TMMU v2 VII.A, I.E).",
-    "slots_equal_max_live": "Every arena has as many slots as storages live together (TMMU v2 VII.A, I.E).",
-    "lifetimes": "No tensor is read or written outside its live range, also by the backward pass (TMMU v2 VII.A, I.E).",
+    "slots_equal_max_live": "Every arena has as many slots as its most live storages at one step (TMMU v2 VII.A, I.E).",
+    "lifetimes": "No node, forward or backward, accesses a tensor outside its live range (TMMU v2 VII.A, I.E).",
     "addresses": "Logical addresses are unique, and prefix sums and hashes follow from the rows (TMMU v2 VII.A).",
     "undeclared_inplace": "A node reuses its input in place by default; its inplace is not declared (contract §1).",
     "backward_before_forward": "In the default order a backward node runs before a forward node (contract §2).",
@@ -79,7 +79,7 @@ def _undeclared(plan: Plan, graph: Graph) -> Iterator[Finding]:
 def _out_of_phase(plan: Plan, graph: Graph) -> Iterator[Finding]:
     """Yield ``backward_before_forward`` once, with the first backward node and the next forward node.
 
-    The default order breaks ties by id, which does not keep backward nodes behind forward nodes.
+    The default order breaks ties by id, so a backward node may run before a forward node.
     """
     phase = {node.node_id: node.phase for node in graph.nodes}
     order = [node_id for node_id in plan.execution_order if node_id in phase]
@@ -94,7 +94,7 @@ def _out_of_phase(plan: Plan, graph: Graph) -> Iterator[Finding]:
 def _split_scopes(plan: Plan, graph: Graph) -> Iterator[Finding]:
     """Yield ``split_scope`` once per scope, with the first node that runs inside it but is not part of it.
 
-    A body may run many times, so its nodes must be consecutive. ``Node.scope`` is ``outer/inner`` for a nested scope.
+    A loop body may run many times, so its nodes must be consecutive. ``outer/inner`` is the scope of a nested body.
     """
     scope = {node.node_id: node.scope for node in graph.nodes}
     members: dict[str, list[int]] = {}
@@ -104,7 +104,7 @@ def _split_scopes(plan: Plan, graph: Graph) -> Iterator[Finding]:
             members.setdefault(name, []).append(k)
             name = name.rpartition("/")[0]
     for name, steps in sorted(members.items()):
-        between = next((k for k, mine in enumerate(steps, steps[0]) if k != mine), None)
+        between = next((expected for expected, k in enumerate(steps, steps[0]) if expected != k), None)
         if between is not None:
             message = f'the node "{plan.execution_order[between]}" runs between the nodes of the scope "{name}"'
             hint = "add an execution_order that keeps them together"
@@ -112,27 +112,27 @@ def _split_scopes(plan: Plan, graph: Graph) -> Iterator[Finding]:
 
 
 def _idle(graph: Graph) -> Iterator[Finding]:
-    """Yield ``untouched`` and ``unread``: tensors without a use, perhaps by a wrong name.
+    """Yield ``untouched`` and ``unread``: tensors without a use, perhaps because of a wrong name.
 
-    A read of a view or of a member of an alias group counts for all of them. Gradients and in-place outputs are
-    results.
+    A read of a tensor is a read of all tensors that share its bytes: views and members of an alias group. Gradients and
+    in-place outputs count as read.
     """
     base = {tensor.id: tensor.view.base_tensor_uid for tensor in graph.tensors if tensor.view is not None}
     group = {tensor.id: tensor.alias_group_id for tensor in graph.tensors if tensor.alias_group_id is not None}
 
-    def bytes_of(name: str) -> tuple[bool, str]:
+    def storage_key(name: str) -> tuple[bool, str]:
         for _ in base:
             if name not in base:
                 break
             name = base[name]
         return (True, group[name]) if name in group else (False, name)
 
-    written = {bytes_of(name) for node in graph.nodes for name in node.outputs}
-    read = {bytes_of(name) for node in graph.nodes for name in node.inputs}
-    into = {node.outputs[k] for node in graph.nodes for _, k in node.in_place_write}
-    used = read | {bytes_of(name) for name in (*graph.outputs, *into)}
+    written = {storage_key(name) for node in graph.nodes for name in node.outputs}
+    read = {storage_key(name) for node in graph.nodes for name in node.inputs}
+    updated = {node.outputs[k] for node in graph.nodes for _, k in node.in_place_write}
+    used = read | {storage_key(name) for name in (*graph.outputs, *updated)}
     for tensor in sorted(graph.tensors, key=lambda tensor: tensor.id.encode()):
-        own = bytes_of(tensor.id)
+        own = storage_key(tensor.id)
         if own in used or tensor.role in ("output", "gradient"):
             continue
         if own in written:

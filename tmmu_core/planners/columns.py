@@ -1,8 +1,7 @@
 """A problem prepared for packing: compressed time, sizes, and conflicts without overlap in time.
 
-Two half-open ranges overlap if and only if one of them contains the other's first step, so only the order of births
-matters (a storage is born again after each gap). With k distinct births, a lifetime is a range of columns in ``[0,
-k)``.
+Two half-open ranges overlap if and only if one of them contains the other's first step. So only the k distinct births
+remain as compressed steps (a storage has a birth after each gap), and a live range is a range in ``[0, k)``.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,7 +25,7 @@ NEVER, HANDOFF = 0, 1
 
 
 class ConflictTable:
-    """Ragged table: per storage, ``(other, kind)`` pairs; rows are created on access. False without any pair."""
+    """Ragged table: per storage, ``(other, kind)`` pairs, created on access. ``len`` is the number of all pairs."""
 
     def __init__(self, first: I64, table: I64) -> None:
         """Rows of storage i are ``table[first[i]:first[i + 1]]``; ``first`` (n + 1,), ``table`` (m, 2)."""
@@ -57,7 +56,7 @@ class Columns:
     part_lo: I64
     part_hi: I64
     births: I64
-    """Shape (k,): first step of each column of compressed time."""
+    """Shape (k,): the original step of each compressed step."""
     extra_conflicts: ConflictTable
     """Per storage, ``(other, NEVER | HANDOFF)``: conflicts without overlap in time."""
     memo: dict[str, Any] = field(default_factory=dict)
@@ -98,16 +97,16 @@ class Columns:
         return self.extra_conflicts.first, *np.ascontiguousarray(self.extra_conflicts.table.T)
 
     def live_bytes(self, sizes: NDArray[Any] | None = None) -> NDArray[Any]:
-        """Return the live bytes of each column of compressed time; ``sizes`` (n,) replaces the storages' sizes."""
+        """Return the live bytes at each compressed step; ``sizes`` (n,) replaces the storages' sizes."""
         size = (self.sizes if sizes is None else sizes)[self.storage_of_part]
         change = np.zeros(len(self.births) + 1, size.dtype)
         np.add.at(change, self.part_lo, size)
         np.subtract.at(change, self.part_hi, size)
         return np.cumsum(change[:-1])
 
-    def alive_at(self, column: int) -> I64:
-        """Return the storages live at a column, ascending."""
-        rows = (self.part_lo <= column) & (column < self.part_hi)
+    def alive_at(self, step: int) -> I64:
+        """Return the storages that are live at a compressed step, ascending."""
+        rows = (self.part_lo <= step) & (step < self.part_hi)
         return _distinct(self.storage_of_part[rows])
 
 
@@ -152,9 +151,9 @@ def _extra_conflicts(problem: Problem) -> ConflictTable:
     if problem.must_not_alias is not None:
         pairs.append(_both_ways(problem.must_not_alias.reshape(-1, 2), n) * 2 + NEVER)
     keys = np.sort(np.concatenate(pairs))
-    first = np.ones(len(keys), np.bool_)  # of equal pairs NEVER, which is the lower kind
-    first[1:] = keys[1:] // 2 != keys[:-1] // 2
-    pair, kind = np.divmod(keys[first], 2)
+    is_first = np.ones(len(keys), np.bool_)  # equal pairs: keep the first, because NEVER is below HANDOFF
+    is_first[1:] = keys[1:] // 2 != keys[:-1] // 2
+    pair, kind = np.divmod(keys[is_first], 2)
     one, other = np.divmod(pair, max(n, 1))
     return ConflictTable(np.searchsorted(one, np.arange(n + 1)), np.stack([other, kind], axis=1))
 
@@ -166,15 +165,15 @@ def _both_ways(pairs: I64, n: int) -> I64:
 
 
 def _check_fixed(cols: Columns) -> None:
-    """Reject fixed offsets of storages that conflict and overlap."""
+    """Raise ``InvalidIrShapes`` if two fixed storages conflict and have common bytes."""
     rows = np.flatnonzero(np.array(cols.fixed)[cols.storage_of_part] >= 0)
     parts = zip(*(column[rows].tolist() for column in (cols.part_lo, cols.part_hi, cols.storage_of_part)), strict=True)
-    now: list[tuple[int, int]] = []
+    live: list[tuple[int, int]] = []
     for lo, hi, i in sorted(parts):
-        now = [(end, j) for end, j in now if end > lo]
-        for _, j in now:
+        live = [(end, j) for end, j in live if end > lo]
+        for _, j in live:
             _refuse_collision(cols, i, j, may_coincide=False)
-        now.append((hi, i))
+        live.append((hi, i))
     for i, offset in enumerate(cols.fixed):
         for j, kind in cols.extra_conflicts[i]:
             if j > i and min(offset, cols.fixed[j]) >= 0:
@@ -182,7 +181,7 @@ def _check_fixed(cols: Columns) -> None:
 
 
 def _refuse_collision(cols: Columns, i: int, j: int, may_coincide: bool) -> None:
-    """Raise ``InvalidIrShapes`` if two fixed storages overlap, except at one offset if they ``may_coincide``."""
+    """Raise ``InvalidIrShapes`` if two fixed storages overlap; ``may_coincide`` permits equal offsets."""
     a, b = cols.fixed[i], cols.fixed[j]
     if i == j or (may_coincide and a == b) or a + cols.size[i] <= b or b + cols.size[j] <= a:
         return

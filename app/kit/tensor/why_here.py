@@ -1,4 +1,4 @@
-"""The reason for the offset of the selected storage, the check of another place, and the replay of the placements."""
+"""Explain the offset of the selected storage, check another offset and first step, and replay the placements."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,25 +14,25 @@ from tmmu_core.base.escaping import for_markdown
 from tmmu_core.plans.analysis.why_offset import Ghost, ghost, on_grid, why_here
 from tmmu_core.plans.model import Plan
 
-MOST_MARKED = 20_000
-"""Maximum number of storages of an arena whose placements can be replayed: each step sends all placed rows."""
+MOST_REPLAYED = 20_000
+"""Maximum number of storages of an arena whose placements can be replayed; each click sends all placed rows."""
 
 MOST_BYTES = 2**53 - 1
 """Largest number that an input field in the browser can represent."""
 
 
 def panel(shown: Shown, name: str) -> None:
-    """Draw the card "Why offset" of a tensor, and the form that checks another place."""
+    """Draw the card "Why offset" of a tensor, and the form that checks another offset and first step."""
     plan = shown.plan
     arena = plan.arenas[int(plan.arena[plan.row_of[name]])].name
     order = plan_rows.placement_order(shown, arena)
     st.html(address.linked(tensor_text.why_offset(plan, why_here(plan, name, order.storages), order)))
     with st.expander("Try another place", expanded=bool(state.choice().tried)):
-        _try(plan, name)
+        _place_form(plan, name)
 
 
-def _try(plan: Plan, name: str) -> None:
-    """Draw the fields for another place, and the conflicts at that place."""
+def _place_form(plan: Plan, name: str) -> None:
+    """Draw the fields for another offset and first step, and the conflicts there."""
     place, row = tried(plan), plan.row_of[name]
     offset, birth = (place.offset, place.birth) if place else (int(plan.offset[row]), int(plan.birth[row]))
     left, right = st.columns(2, gap="small")
@@ -51,7 +51,7 @@ def _typed() -> None:
 
 
 def tried(plan: Plan) -> Ghost | None:
-    """Return the result of the place that was tried for the selected storage; ``None`` without a tried place."""
+    """Return the tried place of the selected storage and its conflicts; ``None`` without a tried place."""
     chosen = state.choice()
     if not chosen.tried or chosen.selected not in plan.row_of:
         return None
@@ -78,7 +78,7 @@ def _placements(shown: Shown) -> int:
     """Return the number of placements of the shown arena; 0 if they cannot be replayed."""
     arena = arena_focus.arena(shown)
     count = shown.plan.arena_of[arena].storages if arena else 0
-    return count if 1 < count <= MOST_MARKED else 0
+    return count if 1 < count <= MOST_REPLAYED else 0
 
 
 def replay_button(shown: Shown) -> None:
@@ -102,14 +102,14 @@ def turns(shown: Shown) -> list[int] | None:
         return None
     turn, order = max(1, min(chosen, last)), plan_rows.placement_order(shown, arena_focus.arena(shown))
     with controls.row("turns"):
-        for label, target, about in (
+        for label, target, tip in (
             ("«", 1, "first placement"),
             ("‹", turn - 1, "previous placement"),
             ("›", turn + 1, "next placement"),
             ("»", last, "last placement"),
         ):
-            off = target == turn or not 1 <= target <= last
-            st.button(label, key=f"turn.{label}", help=about, disabled=off, on_click=_show_turn, args=(shown, target))
+            is_off = target == turn or not 1 <= target <= last
+            st.button(label, key=f"turn.{label}", help=tip, disabled=is_off, on_click=_show_turn, args=(shown, target))
         row = _row_placed(shown, turn)
         place = f"{numbers.short_bytes(int(plan.size[row]))} at 0x{int(plan.offset[row]):X}"
         name = for_markdown(numbers.shortened(plan.tensor_ids[row], 40))

@@ -12,11 +12,11 @@ def merge_equal_nodes(joint: Any) -> None:
     """Replace operators of ``joint``, an fx ``GraphModule``, by an earlier operator with the same operands.
 
     An operator is replaced only if the earlier result is live when it runs, or if no remaining operator reads its
-    result. So no step needs more memory, and operators that the module computes again in the backward pass remain.
-    Results of the step keep their storages, and random operators remain.
+    result. So no step needs more memory, and the recomputations of the module in the backward pass remain. Operators
+    that compute results of the step and random operators remain too.
     """
     nodes = list(joint.graph.nodes)
-    place = {node: k for k, node in enumerate(nodes)}
+    position = {node: k for k, node in enumerate(nodes)}
     equal = _equal_nodes(nodes)
     last_read: dict[int, int] = {}
     """Storage → position of its last read by operators that remain."""
@@ -24,7 +24,7 @@ def merge_equal_nodes(joint: Any) -> None:
     replaced: dict[Any, Any] = {}
     for node in reversed(nodes):
         earlier = equal.get(node, [])
-        source = next((each for each in earlier if _is_live(each, node, last_read, place[node])), None)
+        source = next((each for each in earlier if _is_live(each, node, last_read, position[node])), None)
         if earlier and node not in needed:
             replaced[node] = earlier[0]
         elif source is not None:
@@ -35,7 +35,7 @@ def merge_equal_nodes(joint: Any) -> None:
         else:
             needed.update(node.all_input_nodes)
             for storage in () if node.target is operator.getitem else map(_storages, node.all_input_nodes):
-                last_read.update({each: max(last_read.get(each, -1), place[node]) for each in storage})
+                last_read.update({each: max(last_read.get(each, -1), position[node]) for each in storage})
     for node in nodes:
         if node in replaced:
             replaced[node] = replaced.get(replaced[node], replaced[node])
@@ -45,13 +45,13 @@ def merge_equal_nodes(joint: Any) -> None:
 
 
 def _equal_nodes(nodes: list[Any]) -> dict[Any, list[Any]]:
-    """Return for nodes the earlier nodes that compute the same value."""
-    held = {storage for node in nodes[-1].all_input_nodes for storage in _storages(node)}
+    """Return node → the earlier nodes that compute the same value, for the nodes that have one."""
+    result_storages = {storage for node in nodes[-1].all_input_nodes for storage in _storages(node)}
     first: dict[Hashable, list[Any]] = {}
     known: dict[Any, Any] = {}
     equal = {}
     for node in nodes:
-        if _is_functional(node) and not held & {*_storages(node)}:
+        if _is_functional(node) and not result_storages & {*_storages(node)}:
             group = first.setdefault(_key(node, known), [])
             if group:
                 equal[node], known[node] = group[:], group[0]
@@ -60,7 +60,7 @@ def _equal_nodes(nodes: list[Any]) -> dict[Any, list[Any]]:
 
 
 def _is_live(source: Any, node: Any, last_read: dict[int, int], position: int) -> bool:
-    """Return whether the results of ``source`` are live at ``position``, where those of the equal ``node`` begin."""
+    """Return whether each result of ``node`` that is read has an equal result of ``source``, live at ``position``."""
     pairs = zip(_storages(source), _storages(node), strict=True)
     return all(b not in last_read or last_read.get(a, -1) >= position for a, b in pairs)
 
@@ -77,10 +77,10 @@ def _storages(node: Any) -> list[int]:
 
 
 def _key(node: Any, known: dict[Any, Any]) -> Hashable:
-    """Return a key that is equal for equal nodes; numbers differ by type and by the sign of zero.
+    """Return a key that is equal for equal nodes; 1 and 1.0, and 0.0 and −0.0, have different keys.
 
     ``known`` maps nodes to the first equal node.
     """
     leaves, form = tree_flatten((node.args, dict(node.kwargs)))
-    nodes_first = (known.get(x, x) if isinstance(x, torch.fx.Node) else (type(x), repr(x)) for x in leaves)
-    return node.target, str(form), *nodes_first
+    leaf_keys = (known.get(x, x) if isinstance(x, torch.fx.Node) else (type(x), repr(x)) for x in leaves)
+    return node.target, str(form), *leaf_keys

@@ -1,8 +1,8 @@
 """Recompute the lower bounds of a plan from its rows, and the status (optimal, claimed …) that they prove.
 
 A plan file may state any lower bound and any search proof, so only these bounds count: the peak live bytes, the largest
-storage, and the file's witness if its storages cannot share bytes. With the graph, live ranges and must_not_alias pairs
-come from the graph.
+storage, the end of each pinned tensor, and the storages of the file's witness that cannot share bytes. With the graph,
+live ranges and must_not_alias pairs come from the graph.
 """
 
 from collections.abc import Iterator
@@ -51,7 +51,7 @@ class Blocks:
 
 
 def _blocks_of_rows(facts: PlanFacts) -> Blocks:
-    """Return the storages of the rows."""
+    """Return the storages of the plan's rows."""
     plan = facts.plan
     parts: dict[str, list[int]] = {}
     for tensor, storage in zip(plan.tensor_ids, plan.storage.tolist(), strict=True):
@@ -66,18 +66,18 @@ def _blocks_of_rows(facts: PlanFacts) -> Blocks:
 
 
 def _blocks_of_graph(plan: Plan, lives: Lives, *, configured: bool) -> Blocks:
-    """Return the storages of the graph with every permitted in-place reuse.
+    """Return the storages of the graph; their live ranges assume every permitted in-place reuse.
 
     The alignment of the arenas is used only if the configuration is known (``configured``).
     """
     found = [storage for storage in lives.storages.values() if storage.name in plan.row_of]
     arena = [int(plan.arena[plan.row_of[storage.name]]) for storage in found]
-    floor = [plan.arenas[number].alignment_bytes if configured else 1 for number in arena]
+    arena_align = [plan.arenas[number].alignment_bytes if configured else 1 for number in arena]
     return Blocks(
         np.array([storage.birth for storage in found], np.int64),
         np.array([storage.death for storage in found], np.int64),
         np.array([storage.size for storage in found], np.uint64),
-        np.array([max(storage.alignment, least) for storage, least in zip(found, floor, strict=True)], np.uint64),
+        np.array([max(storage.alignment, least) for storage, least in zip(found, arena_align, strict=True)], np.uint64),
         np.array(arena, np.int32),
         tuple([storage.name for storage in found]),
         {storage.name: [k] for k, storage in enumerate(found)},
@@ -86,14 +86,14 @@ def _blocks_of_graph(plan: Plan, lives: Lives, *, configured: bool) -> Blocks:
 
 
 def certificates(facts: PlanFacts, lives: Lives | None = None, *, configured: bool) -> tuple[Certificate, ...]:
-    """Return the certificate of every arena that the rows support.
+    """Return the certificate of every arena, as far as the rows prove it.
 
     ``lives``: the storages of the plan's graph. ``configured``: whether the arena configuration is known.
     """
     plan = facts.plan
     if lives is None or plan.own_arenas:
         blocks = _blocks_of_rows(facts)
-        if lives is not None:  # in-place reuse depends on the planner's arenas
+        if lives is not None:  # the live ranges of the graph assume other arenas
             blocks = replace(blocks, must_not_alias=lives.must_not_alias)
     else:
         blocks = _blocks_of_graph(plan, lives, configured=configured)
@@ -117,7 +117,7 @@ def certificates(facts: PlanFacts, lives: Lives | None = None, *, configured: bo
 
 
 def _ends_of_pins(plan: Plan, arena: int) -> Iterator[Bound]:
-    """Yield the end of each pinned tensor of an arena that has bytes."""
+    """Yield the end of each pinned tensor of an arena as a bound, except of empty tensors."""
     for name, offset in plan.constraints.pinned.items() if plan.constraints is not None else ():
         row = plan.row_of.get(name, -1)
         if row >= 0 and plan.arena[row] == arena and plan.size[row]:
@@ -189,6 +189,6 @@ def _of_witness(blocks: Blocks, here: I64, arena: ArenaSummary) -> Bound:
 
 
 def _disjoint_bound(blocks: Blocks, rows: list[int], step: int) -> Bound:
-    """Return the bound of storages that cannot share bytes; 0 without any."""
+    """Return the bound of storages that cannot share bytes; 0 without storages."""
     bound = disjoint_bound(blocks.size[rows].tolist(), blocks.alignment[rows].tolist())
     return bound, tuple([blocks.names[row] for row in rows]), step if rows else -1

@@ -1,8 +1,8 @@
 """Local search for placements of least reuse cost: ruin and recreate (Schrimpf et al. 2000).
 
-A round removes a few related units, one of them with an active penalty, and places each again at the lowest of its
-cheapest offsets. A worse placement is accepted up to a threshold that falls to 0. The C form is ``native/reuse.c``;
-both forms draw the same numbers and give the same result.
+A round removes a few units, mostly connected to one with an active penalty, and places each again at the lowest of its
+cheapest offsets. A costlier placement is accepted up to a threshold that falls to 0. The C form is ``native/reuse.c``;
+both forms draw the same random numbers and return the same result.
 """
 
 from collections.abc import Iterator
@@ -16,8 +16,8 @@ from tmmu_core.planners.native.load import library
 from tmmu_core.planners.problem import I64
 from tmmu_core.planners.reuse.reuse_model import HARD, ReuseModel
 
-MOST_SWEPT = 2_000
-"""Maximum number of units for a table of all pairs."""
+MOST_IN_MATRIX = 2_000
+"""Maximum number of units for the weight matrix."""
 MOST_OUT = 12
 """Maximum number of units that a round selects; it also removes all units without a place."""
 
@@ -40,15 +40,15 @@ class Placement:
             return -1
         cost, offset = 0, self.offset
         for v, own_size, other_size, weight in self.edges[u]:
-            there = offset[v]
-            if there >= 0 and at < there + other_size and there < at + own_size:
+            other_at = offset[v]
+            if other_at >= 0 and at < other_at + other_size and other_at < at + own_size:
                 if weight == HARD:
                     return -1
                 cost += weight
         return cost
 
     def offers(self, u: int) -> Iterator[int]:
-        """Yield the offsets that left-justified placements use for unit ``u``, aligned and within the capacity."""
+        """Yield aligned offsets for unit ``u`` within the capacity: its pin, else 0 and the ends of occupied bytes."""
         ends = [0, *(end for _, end in self.reserved)]
         ends += [self.offset[v] + other_size for v, _, other_size, _ in self.edges[u] if self.offset[v] >= 0]
         grid = self.align[u]
@@ -72,7 +72,7 @@ class Placement:
 def repair(
     model: ReuseModel, start: list[int], rounds: int, threshold: int, seed: int, bound: int = 0
 ) -> tuple[int, int, list[int]]:
-    """Return (units without a place, cost, offsets) of the best placement found; stops at cost ``bound``."""
+    """Return (number of unplaced units, cost, offsets) of the best placement found; stops at cost ``bound``."""
     place, n = Placement(model, start), len(model)
     loops = library()
     if loops is None:
@@ -90,13 +90,13 @@ def repair(
 
 
 def weight_matrix(model: ReuseModel) -> I64:
-    """Return the weight of every two units, shape (n, n), 0 without an edge; empty if the C form cannot use it.
+    """Return the weight of each pair of units, shape (n, n), 0 without an edge; empty if the C form cannot use it.
 
     The C form cannot use it for edges between parts of units (colocations), reserved bytes, or too many units.
     """
     unit = np.repeat(np.arange(len(model)), np.diff(model.first))
     is_whole = (model.own_size == model.size[unit]) & (model.other_size == model.size[model.other])
-    if not is_whole.all() or len(model.reserved) or len(model) > MOST_SWEPT:
+    if not is_whole.all() or len(model.reserved) or len(model) > MOST_IN_MATRIX:
         return np.zeros((0, 0), np.int64)
     matrix, hard = np.zeros((len(model), len(model)), np.int64), model.weight == HARD
     np.add.at(matrix, (unit[~hard], model.other[~hard]), model.weight[~hard])
@@ -118,12 +118,12 @@ def _repair(place: Placement, rounds: int, threshold: int, seed: int, bound: int
     for turn in range(rounds):
         if not best[0] and best[1] <= bound:
             break
-        room = threshold * (rounds - turn) // rounds
+        slack = threshold * (rounds - turn) // rounds
         out = _ruin(place, 1 + draw() % MOST_OUT, draw)
         old = {u: at for u, at in out.items() if at >= 0}
-        paid = 0
-        for u, at in old.items():  # a penalty between two of them is counted for the first one
-            paid += place.price(u, at)
+        old_cost = 0
+        for u, at in old.items():  # without the units already removed, so each penalty counts once
+            old_cost += place.price(u, at)
             offset[u] = -1
         units = list(out)
         by_size = draw() % 2
@@ -132,11 +132,11 @@ def _repair(place: Placement, rounds: int, threshold: int, seed: int, bound: int
             units[k], units[j] = units[j], units[k]
         if by_size:
             units.sort(key=lambda u: -place.size[u])
-        found = [place.put(u) for u in units]
-        lost, before = found.count(-1), len(out) - len(old)
-        now = cost - paid + sum(price for price in found if price > 0)
-        if lost < before or (lost == before and now <= cost + (draw() % (room + 1) if room else 0)):
-            cost, missing = now, missing + lost - before
+        prices = [place.put(u) for u in units]
+        unplaced, before = prices.count(-1), len(out) - len(old)
+        new_cost = cost - old_cost + sum(price for price in prices if price > 0)
+        if unplaced < before or (unplaced == before and new_cost <= cost + (draw() % (slack + 1) if slack else 0)):
+            cost, missing = new_cost, missing + unplaced - before
             if (missing, cost) < best[:2]:
                 best = (missing, cost, list(offset))
         else:
@@ -146,7 +146,7 @@ def _repair(place: Placement, rounds: int, threshold: int, seed: int, bound: int
 
 
 def _ruin(place: Placement, count: int, draw: Any) -> dict[int, int]:
-    """Return the units to remove, in order, with their offsets: related units, then all units without a place."""
+    """Return the units to remove, in order, with their offsets: mostly connected units, then all unplaced units."""
     n, offset = len(place.offset), place.offset
     for _ in range(6):
         begin = draw() % n

@@ -1,7 +1,7 @@
 """Find the order in which a planner placed the storages of an arena.
 
 A greedy planner records its order and its placement rule in the plan's notes. :func:`placed_in` repeats the placement
-and uses the recorded order if the result is this plan. Else, for example after a search, the order is not known, and
+and returns the recorded order if the offsets are equal. Else, for example after a search, the order is not known, and
 the storages are sorted by offset.
 """
 
@@ -35,7 +35,7 @@ class Placed:
 
     @property
     def own(self) -> bool:
-        """Whether this is the order of the planner."""
+        """Whether the planner placed the storages in this order."""
         return self.by != BOTTOM_UP
 
 
@@ -54,7 +54,7 @@ def problems_of(solution: Solution) -> list[Problem]:
 
 
 def placed_in(plan: Plan, arena: str, problem: Problem | None = None) -> Placed:
-    """Return the placement order of ``arena``. Without ``problem``, the order of a plan without slots is not known."""
+    """Return the placement order of ``arena``. A plan without slots needs ``problem``, else its order is not known."""
     s = storages_of(plan)
     if plan.has_slots:
         return Placed(tuple(by_birth(plan, arena)), "birth", "slot")
@@ -62,14 +62,14 @@ def placed_in(plan: Plan, arena: str, problem: Problem | None = None) -> Placed:
     order, _, fit = str(notes.get("start", "")).partition("/")
     order, fit = str(notes.get("order", order)), str(notes.get("fit", fit))
     if problem is not None and order in ORDERS:
-        rest, _ = without_empty(problem)
-        cols = columns(rest)
+        nonempty, _ = without_empty(problem)
+        cols = columns(nonempty)
         sequence = ORDERS[order](cols)
-        rows = np.array([plan.row_of.get(name, -1) for name in rest.ids], np.int64)
-        again = np.array(place(cols, sequence, fit), np.uint64)
-        if len(rows) and (rows >= 0).all() and (again == s.offset[plan.storage[rows]]).all():
+        rows = np.array([plan.row_of.get(name, -1) for name in nonempty.ids], np.int64)
+        offsets = np.array(place(cols, sequence, fit), np.uint64)
+        if len(rows) and (rows >= 0).all() and (offsets == s.offset[plan.storage[rows]]).all():
             storages = plan.storage[rows[sequence]].tolist()
             empty = [i for i in by_birth(plan, arena) if not s.size[i]]
             return Placed((*storages, *empty), order, "lowest" if fit == "free_list" else fit)
-    upwards = sorted(by_birth(plan, arena), key=lambda i: int(s.offset[i]))  # stable: of equal offsets, the first-born
-    return Placed(tuple(upwards), BOTTOM_UP, "")
+    by_offset = sorted(by_birth(plan, arena), key=lambda i: int(s.offset[i]))  # stable: at equal offsets, by birth
+    return Placed(tuple(by_offset), BOTTOM_UP, "")

@@ -1,4 +1,4 @@
-"""States of random generators while a module is traced: kept for the caller, and watched for code that sets them."""
+"""Restore the states of random generators after a trace, and reject a forward pass that sets them."""
 
 import contextlib
 from collections.abc import Iterator
@@ -21,9 +21,9 @@ def default_generators() -> tuple[torch.Generator, ...]:
 
 @contextlib.contextmanager
 def random_state_kept(module: torch.nn.Module) -> Iterator[None]:
-    """Context manager: on exit, default generators and generators in attributes of ``module`` have their old states."""
-    held = [leaf for part in module.modules() for leaf in tree_leaves(dict(vars(part)))]
-    own = [leaf for leaf in held if isinstance(leaf, torch.Generator)]
+    """Context manager: restore the states of default generators and of generators in attributes of ``module``."""
+    attributes = [leaf for part in module.modules() for leaf in tree_leaves(dict(vars(part)))]
+    own = [leaf for leaf in attributes if isinstance(leaf, torch.Generator)]
     states = [(each, each.get_state()) for each in (*default_generators(), *own)]
     try:
         yield
@@ -33,9 +33,9 @@ def random_state_kept(module: torch.nn.Module) -> Iterator[None]:
 
 
 class GeneratorsAreNotSet(TorchFunctionMode):
-    """In this mode, code that sets the state of a default generator raises ``UnreadableInput`` at the next operator.
+    """Mode that raises ``UnreadableInput`` at the next operator or at exit if code sets a default generator's state.
 
-    A trace draws no numbers. So that an earlier state is recognised, each operator is given a new seed.
+    A trace draws no numbers, so each operator can set a new seed. This also detects code that restores a state.
     """
 
     def __init__(self) -> None:
