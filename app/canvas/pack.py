@@ -142,10 +142,10 @@ def packed_once(plan: Plan, origin: Origin, baseline: Plan | None, baseline_orig
 
 
 def claim(plan: Plan, arena: ArenaSummary, step: int) -> str:
-    """Return the title of an arena's chart: ``Peak 1.50 MiB at #104 conv_12; arena 1.66 MiB; gap 10.4 %``."""
+    """Return the title of an arena's chart: ``peak 1.50 MiB at #104 conv_12; arena size 1.66 MiB; gap 10.4 %``."""
     return (
-        f"Peak {number_text.short_bytes(arena.peak_live_bytes)} at {number_text.step(step, plan.node_at(step))}; "
-        f"arena {number_text.short_bytes(arena.extent_bytes)}; gap {number_text.over_bound(*arena.gap)}"
+        f"peak {number_text.short_bytes(arena.peak_live_bytes)} at {number_text.step(step, plan.node_at(step))}; "
+        f"arena size {number_text.short_bytes(arena.extent_bytes)}; gap {number_text.over_bound(*arena.gap)}"
     )
 
 

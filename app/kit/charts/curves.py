@@ -65,7 +65,7 @@ def search_course(moments: Sequence[Moment], nodes: int, *, height: int = 220) -
         ("arena size", LIVE, "solid", [moment.extent for moment in moments]),
         ("proven bound", LINE, "dash", [moment.bound for moment in moments]),
     ):
-        hover = f"{name} after %{{x:,d}} nodes: %{{customdata}}"
+        hover = f"{name} after %{{x:,d}} search nodes: %{{customdata}}"
         add_curve(fig, x, [*values, values[-1]], name, colour, dash=dash, hover=hover)
     top, low = moments[0].extent, moments[0].bound
     edge = (top - low) // 12 + 1
@@ -75,7 +75,7 @@ def search_course(moments: Sequence[Moment], nodes: int, *, height: int = 220) -
         if ticks[-1] - size >= distance:
             ticks.append(size)
     node_ticks = {"tickvals": list(range(begin, last + 1))} if last - begin <= FEW_NODES else {}
-    fig.update_xaxes(type="log", title_text="nodes", tickformat="~s", **node_ticks)
+    fig.update_xaxes(type="log", title_text="search nodes", tickformat="~s", **node_ticks)
     labels = [numbers.short_bytes(size) for size in ticks]
     fig.update_yaxes(tickvals=ticks, ticktext=labels, range=[low - edge, top + edge], fixedrange=True)
     return fig.update_layout(showlegend=True, legend=LEGEND, margin=MARGIN)

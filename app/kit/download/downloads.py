@@ -82,7 +82,7 @@ def entries(shown: Shown, stem: str) -> dict[tuple[str, str], list[Entry]]:
             _entry("Summary", f"{stem}.md", "figures as Markdown", _summary, shown),
         ],
         ("Trace and checkpoint", "records of this plan"): records,
-        ("C code", "one region per role and memory"): [
+        ("C code", "a region per tensor role and memory"): [
             _entry("C header", f"{prefix}_memory.h", "offsets and sizes, statically checked", _c_file, shown, c_header),
             _entry("C source", f"{prefix}_memory.c", "definitions for the header", _c_file, shown, c_source),
             _entry("C project", f"{prefix}_c.zip", "arenas, constants, self-test; built by CMake", _project, shown),
@@ -94,7 +94,7 @@ def entries(shown: Shown, stem: str) -> dict[tuple[str, str], list[Entry]]:
     if models := _models(shown, stem):
         sections["Model", "with this plan in it"] = models
     if shown.opened.plan is None:
-        sections["Reproduce the plan", "inputs of the command line"] = _inputs(shown, stem)
+        sections["Reproduce the plan", "input files of the command line"] = _inputs(shown, stem)
     return sections
 
 

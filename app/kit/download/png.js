@@ -11,7 +11,7 @@ async function paint(svg, width, height) {
 }
 
 const LOOK =
-  "font: inherit; min-height: 2.5rem; padding: 0.25rem 0.75rem; border-radius: 0.5rem; cursor: pointer; color: inherit; " +
+  "font: inherit; font-size: 0.875rem; min-height: 2.5rem; padding: 0.25rem 0.75rem; border-radius: 0.5rem; cursor: pointer; color: inherit; " +
   "display: flex; align-items: center; gap: 0.5rem; " +
   "background: transparent; border: 1px solid color-mix(in srgb, currentColor 25%, transparent);";
 const FONT = "font: 400 1.1rem/1 'Material Symbols Rounded'; user-select: none"; // Streamlit loads this font

@@ -70,7 +70,7 @@ def certificate(shown: Shown) -> None:
     else:
         goal = {"arena": name} | ({"step": summary.witness_step} if summary.witness_step >= 0 else {})
         marked = {"marked": WITNESS, "search": "", **goal}
-        controls.button("Mark the buffers of the bound", "witness", marked, icon=":material/highlight:")
+        controls.button("Mark the buffers of the lower bound", "witness", marked, icon=":material/highlight:")
 
 
 def _clear_button(key: str) -> None:

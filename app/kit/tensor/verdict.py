@@ -46,7 +46,7 @@ def facts(shown: Shown) -> list[str]:
     arena = arena_focus.arena(shown)
     remark = markup.esc(certificate_text.planner_remark(plan, arena))
     return [
-        f'<abbr title="{remark}">by {markup.esc(certificate_text.planner_of(plan, arena))}</abbr>',
+        f'<abbr title="{remark}">planner {markup.esc(certificate_text.planner_of(plan, arena))}</abbr>',
         *(glossary.explained(markup.esc(chip)) for chip in totals_text.chips(plan)),
         f"{numbers.count(plan.steps, 'step')}, {numbers.count(len(plan), 'tensor')}",
         f'plan <span class="mono" title="{plan.tmmu_plan_hash.hex()}">{numbers.short_hash(plan.tmmu_plan_hash)}</span>',

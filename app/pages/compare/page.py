@@ -206,7 +206,7 @@ def reasons(comparison: Comparison) -> str:
     """Return a table of at most 12 rows: why plans are not comparable, first difference, different settings."""
     rows = [("not comparable", difference) for difference in comparison.incomparable]
     if comparison.first is not None:
-        rows.append(("first difference", comparison.first))
+        rows.append(("first different field", comparison.first))
     rows += [("settings", difference) for difference in comparison.context]
     cells = [
         [kind, markup.esc(_field_text(field.path)), f"{_value_text(field.left)} → {_value_text(field.right)}"]

@@ -134,7 +134,7 @@ def hashes(shown: Shown) -> None:
     )
     st.html(markup.heading("Hashes"))
     rows = [[name, f'<span class="mono digest">{digest.hex() or numbers.UNKNOWN}</span>'] for name, digest in named]
-    st.html(markup.table(["name", "SHA-256 (replay token: 32 bytes)"], rows))
+    st.html(markup.table(["name", "SHA-256, except the replay token"], rows))
 
 
 page()

@@ -148,7 +148,7 @@ def body(shown: Shown, fitted: Fitted, capacity: Capacity) -> None:
     left, right = st.columns([0.56, 0.44], gap="medium") if len(points) > 1 else (st.container(), st.container())
     with left:
         note = "saved: bytes that the change removes from the whole plan"
-        st.html(markup.heading(f"{numbers.count(len(preview.moves), 'change')}, in order", note))
+        st.html(markup.heading("Changes in order", note))
         move_tables.in_order(preview.moves)
         if fitted.answer != "fits":
             _needs(fitted)
@@ -207,7 +207,7 @@ def _map(shown: Shown, preview: Candidate | None, capacity: Capacity, limit: int
     if limit is None:
         result = numbers.short_bytes(size)
     else:
-        result = f"{numbers.short_bytes(size - limit)} over the limit (red)" if size > limit else "within the limit"
+        result = f"{numbers.short_bytes(size - limit)} over the limit" if size > limit else "within the limit"
     note = "dashed outlines: current plan" if has_outlines else "arenas end to end"
     st.html(markup.heading(f"Memory map: {result}", note))
     handle = plan_drawing.store(planned, shown if has_outlines else None, key="fit-bytes")
@@ -306,11 +306,11 @@ def live_bytes_under(limit: int | None, today: U64, fitted: U64 | None) -> go.Fi
     capacity = numbers.UNLIMITED if limit is None else limit
     how: dict[str, Any] = {"hover": "%{x:.1f} % of the steps<br>%{customdata}"}
     x, y = _shares(today if fitted is None else fitted)
-    top, name = max(y, default=0), "live" if limit is None else "live, within the limit"
+    top, name = max(y, default=0), "live" if limit is None else "within the limit"
     within = [min(value, capacity) for value in y]
     add_curve(fig, x, within, name, LIVE, fill="tozeroy", fillcolor="rgba(0,114,178,0.22)", **how)
     if top > capacity:
-        add_curve(fig, x, y, "over the limit", BAD, fill="tonexty", fillcolor="rgba(213,94,0,0.45)", **how)
+        add_curve(fig, x, y, "above the limit", BAD, fill="tonexty", fillcolor="rgba(213,94,0,0.45)", **how)
         over, hover = fig.data[-1], fig.data[-1].hovertemplate
         over.line.width = 0  # the other curve draws the line
         over.hovertemplate = [hover if value > capacity else "" for value in y]

@@ -37,11 +37,11 @@ def in_order(moves: Sequence[Move]) -> None:
             markup.esc(move.kind),
             markup.esc(numbers.short_bytes(move.bytes)),
             *(cells[k] for cells in costs.values()),
-            f'{markup.esc(numbers.shortened(move.what, 90))} <span class="soft">{markup.esc(move.why)}</span>',
+            f'{markup.esc(numbers.shortened(move.what, 90))} · <span class="soft">{markup.esc(move.why)}</span>',
         ]
         for k, move in enumerate(moves)
     ]
-    head = ("change", "saved", *costs, "details and reason why it is allowed")
+    head = ("change", "saved", *costs, "details · why it is allowed")
     st.html(markup.table(head, rows, numbers=range(1, 2 + len(costs))))
 
 

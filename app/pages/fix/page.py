@@ -118,9 +118,11 @@ def _row(name: str, plan: Plan, arena: str) -> list[str]:
     arena = arena if arena in plan.arena_of else arena_focus.largest(plan)
     summary = PLANNERS[name].summary if name in PLANNERS else "Offsets of the file."
     about = certificate_text.planner_remark(plan, arena) or summary
-    memories = f" (memories: {', '.join(plan.arena_of)})" if _selects_memories(name) else ""
+    detail = "" if name in PLANNERS else " (offsets of the file)"
+    if _selects_memories(name):
+        detail = f" (memories: {', '.join(plan.arena_of)})"
     return [
-        f'<abbr title="{markup.esc(about)}">{markup.esc(certificate_text.planner_of(plan, arena) + memories)}</abbr>',
+        f'<abbr title="{markup.esc(about)}">{markup.esc(certificate_text.planner_of(plan, arena) + detail)}</abbr>',
         markup.size(figures.extent_bytes),
         markup.esc(numbers.short_bytes(figures.gap[0])),
         markup.esc(numbers.over_bound(*figures.gap)),
@@ -146,7 +148,7 @@ def _search_curves(plans: dict[str, Plan], arena: str) -> None:
             continue
         drawn.append(points)
         nodes = plan.notes[arena].get("nodes")
-        note = "proven minimal" if points[-1].bound == points[-1].extent else "gap not closed"
+        note = "optimal" if points[-1].bound == points[-1].extent else "not proven optimal"
         st.html(markup.heading(f"{name}: size and proven bound of {arena} during the search", note))
         fig = search_course(points, nodes if isinstance(nodes, int) else 0)
         st.plotly_chart(fig, key=f"course.{name}.{arena}.{plan.tmmu_plan_hash.hex()}", config=CONFIG)

@@ -98,6 +98,7 @@ def _row(timeline: Timeline, step: int, number: int) -> dict[str, object]:
         reads = [index.tensor_ids[i] for i in index.inputs_of(number)]
         writes = [index.tensor_ids[i] for i in index.outputs_of(number)]
     permitted = "undeclared" if node.inplace is None else node.inplace
+    pairs = permitted if isinstance(permitted, str) else ", ".join(f"{i}→{o}" for i, o in permitted)
     size = {name: int(index.nbytes[index.tensor_of[name]]) for name in {*reads, *writes}}
     return {
         "step": step,
@@ -108,7 +109,7 @@ def _row(timeline: Timeline, step: int, number: int) -> dict[str, object]:
         "writes": ", ".join(writes),
         "bytes in": sum(size[name] for name in reads),
         "bytes out": sum(size[name] for name in writes),
-        "in place": permitted if isinstance(permitted, str) else ", ".join(f"{i}→{o}" for i, o in permitted),
+        "in place (input→output)": pairs,
         "tensor": writes[0] if writes else "",
     }
 
@@ -141,7 +142,7 @@ def refused_reuses(shown: Shown) -> None:
         return
     listed = refusals[: tensor_table.MOST_ROWS]
     counts = Counter(refusal.condition for refusal in refusals).most_common()
-    reasons = ", ".join(f"{count:,}: {REFUSAL_WORDS.get(name, name)}" for name, count in counts)
+    reasons = ", ".join(f"{REFUSAL_WORDS.get(name, name)} ({count:,})" for name, count in counts)
     title = f"In-place reuse: {len(shown.plan.handoffs):,} possible, {len(refusals):,} not allowed"
     st.html(markup.heading(title, reasons))
     plan, size = shown.plan, shown.plan.size

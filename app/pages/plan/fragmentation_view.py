@@ -64,9 +64,7 @@ def slots(shown: Shown, arena: str) -> None:
         st.html(markup.heading("No slots", numbers.WHY_NO_SLOTS))
         return
     st.html(
-        markup.heading(
-            "Slots", "sorted by unused bytes × live steps; click a row to select the largest tensor of the slot"
-        )
+        markup.heading("Slots", "most unused bytes × steps first; click a row to select the largest tensor of the slot")
     )
     listed = sorted(reports(shown, arena), key=lambda r: (-r.unused_byte_steps, r.slot))[: tensor_table.MOST_ROWS]
     frame = pd.DataFrame(

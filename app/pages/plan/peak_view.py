@@ -59,7 +59,7 @@ def draw(shown: Shown) -> None:
 
 
 def claim(shown: Shown, arena: str, step: int, buffers: list[tuple[int, int]]) -> str:
-    """Return the title: ``6.89 MiB of activations live in 3 buffers at the peak, #13 n12; the largest has 44.4 %``.
+    """Return the title: ``6.89 MiB of activations in 3 live buffers at the peak, #13 n12; the largest has 44.4 %``.
 
     ``buffers``: ``(row of the first tensor, bytes)`` of the live buffers, largest first.
     """
@@ -69,8 +69,8 @@ def claim(shown: Shown, arena: str, step: int, buffers: list[tuple[int, int]]) -
     step_text = f"{peak}{numbers.step(step, numbers.shortened(plan.node_at(step)))}"
     if not buffers:
         return f"No live bytes in {arena} at {step_text}"
-    largest, count = numbers.percent(buffers[0][1], total), numbers.count(len(buffers), "buffer")
-    return f"{numbers.short_bytes(total)} of {arena} live in {count} at {step_text}; the largest has {largest}"
+    largest, count = numbers.percent(buffers[0][1], total), numbers.count(len(buffers), "live buffer")
+    return f"{numbers.short_bytes(total)} of {arena} in {count} at {step_text}; the largest has {largest}"
 
 
 def _groupings(shown: Shown) -> dict[str, Grouping]:

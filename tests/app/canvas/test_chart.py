@@ -135,7 +135,7 @@ def test_thin_views_shade_their_base(draw: Draw) -> None:
 
 def test_claim_is_above_the_chart_and_in_its_label(draw: Draw) -> None:
     page = draw(plan_of(), view="map")
-    claim = "activations: Peak 3.00 KiB at #1 n1; arena 3.00 KiB; gap 0 %"
+    claim = "activations: peak 3.00 KiB at #1 n1; arena size 3.00 KiB; gap 0 %"
     assert page.locator(".claim").inner_text() == claim
     assert claim in (page.locator(".stage").get_attribute("aria-label") or "")
 

@@ -25,7 +25,7 @@ def test_list_has_the_colours_of_the_map() -> None:
 @pytest.mark.parametrize(
     ("page", "shown_text"),
     [
-        ("peak", "of activations live in 3 buffers at the peak, #14"),
+        ("peak", "of activations in 3 live buffers at the peak, #14"),
         ("fragmentation", "of activations are live at #14"),
         ("compare", "Choose a baseline"),
         ("planners", " best: "),

@@ -11,7 +11,7 @@ def test_option_is_in_the_plan_and_the_link() -> None:
     at = opened(graph="sample:mixed_sizes", planner="greedy")
     at.selectbox(key="w.option.order").set_value("area").run()
     assert at.query_params["options"] == '{"order":"area"}'
-    assert "by greedy (order=area)" in html(at)
+    assert "planner greedy (order=area)" in html(at)
 
 
 def test_malformed_memories_are_reported_and_kept() -> None:

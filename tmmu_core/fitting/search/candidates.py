@@ -89,7 +89,7 @@ def with_size(start: Candidate, name: str, size: int) -> Candidate:
 def planner_move(planner: str) -> Move:
     """Return the move from ``planner`` to the best planner."""
     what = f"pack with {BEST_PLANNER!r} instead of {planner!r}"
-    return Move("planner", what, "another packing of the same live ranges", details={"planner": BEST_PLANNER})
+    return Move("planner", what, "the execution order does not change", details={"planner": BEST_PLANNER})
 
 
 def pareto(candidates: Iterable[Candidate]) -> tuple[Candidate, ...]:

@@ -161,7 +161,7 @@ def read_dump(data: bytes, name: str = "") -> Dump:
         base += allocation.size
     if not rows:
         raise UnreadableInput("no value of the dump's buffer assignment has a live range.", source=name, hint=HINT)
-    notes = ["the dump has no alignments: buffers are placed at any byte, allocations one after the other"]
+    notes = ["the dump has no alignments: a buffer can start at any byte, an allocation where the previous one ends"]
     if left_out:
         notes.append(f"{left_out} allocations of called computations ({left_bytes} bytes) are omitted")
     merged = [row for row in rows if len(row.names) > 1]

@@ -109,7 +109,7 @@ function byOperator(plan) {
     codes: coded(plan.n, (i) => rank[writer(i)]),
     table: [...CATEGORIES, OTHER].map(rgbOf),
     legend,
-    note: "colour = operator, for operators that write most bytes",
+    note: "colour = operator, for the operators that write the most bytes",
   };
 }
 

@@ -156,7 +156,7 @@ function arenaOf(plan, name, storages, { drawn, steps, events, nodes }) {
     peak_step: peakStep,
     slots: given.slots,
     storages: mine.length,
-    claim: `Peak ${shortBytes(peak)} at ${step}; arena ${shortBytes(extent)}; gap ${gap}`,
+    claim: `peak ${shortBytes(peak)} at ${step}; arena size ${shortBytes(extent)}; gap ${gap}`,
     gap,
     live,
   };
