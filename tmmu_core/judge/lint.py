@@ -16,7 +16,7 @@ from tmmu_core.plans.model import Plan
 RULES: dict[str, str] = {
     "aligned_and_slotted": "All tensors are aligned and slotted without live overlap (TMMU v2 VII.A, I.E).",
     "slots_equal_max_live": "Every arena has as many slots as its most live storages at one step (TMMU v2 VII.A, I.E).",
-    "lifetimes": "No node, forward or backward, accesses a tensor outside its live range (TMMU v2 VII.A, I.E).",
+    "lifetimes": "No node of any phase accesses a tensor outside its live range (TMMU v2 VII.A, I.E).",
     "addresses": "Logical addresses are unique, and prefix sums and hashes follow from the rows (TMMU v2 VII.A).",
     "undeclared_inplace": "A node reuses its input in place by default; its inplace is not declared (contract §1).",
     "backward_before_forward": "In the default order a backward node runs before a forward node (contract §2).",

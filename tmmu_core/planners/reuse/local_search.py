@@ -1,7 +1,7 @@
 """Local search for placements of least reuse cost: ruin and recreate (Schrimpf et al. 2000).
 
-A round removes a few units, mostly connected to one with an active penalty, and places each again at the lowest of its
-cheapest offsets. A costlier placement is accepted up to a threshold that falls to 0. The C form is ``native/reuse.c``;
+A round removes a few units, mostly connected and if possible around an active penalty, and places each at the lowest of
+its cheapest offsets. A costlier result is accepted up to a threshold that falls to 0. The C form is ``native/reuse.c``;
 both forms draw the same random numbers and return the same result.
 """
 
