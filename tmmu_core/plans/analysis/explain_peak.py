@@ -146,7 +146,7 @@ def _reason(plan: Plan, gap: Gap, *, is_named: bool) -> str:
         "alignment_gaps": f"at {at}, alignment costs {lost}",
         "unknown": "no smaller plan is known",
     }
-    subject = ""
+    subject = "the size is "
     if not is_named and len(plan.arenas) > 1:
         subject = f"{gap.arena} {'take' if gap.arena.endswith('s') else 'takes'} {short_bytes(arena.extent_bytes)}, "
     bound = short_bytes(arena.extent_bytes - gap.bytes)
