@@ -20,14 +20,14 @@ ARENA_COLUMNS = (
 
 
 def print_plan(plan: Plan) -> None:
-    """Print name, explanation, missing parts, counts, arenas and hashes of a plan."""
-    name = (plan.ir_name or "unnamed", plan.mode, plan.preset, plan.planner, plan.remark(ASSUMED))
-    print_lines(" · ".join(filter(None, name)), str(explain_peak(plan)), *unplanned_parts(plan))
+    """Print name, peak explanation, unplanned parts, counts, arenas and hashes of a plan."""
+    title = (plan.ir_name or "unnamed", plan.mode, plan.preset, plan.planner, plan.remark(ASSUMED))
+    print_lines(" · ".join(filter(None, title)), str(explain_peak(plan)), *unplanned_parts(plan))
     counted = {"step": plan.steps, "tensor": len(plan), "buffer": sum(a.storages for a in plan.arenas)}
     counts = [numbers.count(n, noun) for noun, n in counted.items()]
     print_lines(", ".join([*counts, f"in-place reuse: {totals_text.handoffs(plan)}"]), "")
     peaks = {} if plan.steps > 1 << 28 else {a.name: peak_step_of(plan, a.name)[0] for a in plan.arenas}
-    table(ARENA_COLUMNS, [_arena(plan, arena, peaks.get(arena.name)) for arena in plan.arenas])
+    table(ARENA_COLUMNS, [_arena_row(plan, arena, peaks.get(arena.name)) for arena in plan.arenas])
     print_lines("", *(f"{name:<21}  {value}" for name, value in totals_text.rows(plan)))
     remarks = [(arena.name, certificate_text.planner_remark(plan, arena.name)) for arena in plan.arenas]
     proven = [arena for arena in plan.arenas if arena.status in (OPTIMAL, CLAIMED)]
@@ -38,7 +38,7 @@ def print_plan(plan: Plan) -> None:
     print_lines(f"plan hash  {plan.tmmu_plan_hash.hex()}", f"layout     {plan.layout_hash.hex()}")
 
 
-def _arena(plan: Plan, arena: ArenaSummary, peak: int | None) -> list[str]:
+def _arena_row(plan: Plan, arena: ArenaSummary, peak: int | None) -> list[str]:
     return [
         arena.name,
         numbers.full_bytes(arena.bound_bytes),
@@ -62,11 +62,11 @@ MOST_LINES = 10
 
 def print_live_lines(plan: Plan) -> None:
     """Print the live bytes at the peak of a snapshot's plan, by category and by line of code."""
-    step, most = totals(plan).peak_step, totals(plan).peak_live_bytes
+    step, peak_bytes = totals(plan).peak_step, totals(plan).peak_live_bytes
     live = changes_at_peak(plan, plan)
 
     def cells(one: LineChange) -> list[str]:
-        share = numbers.percent(one.after_bytes, most)
+        share = numbers.percent(one.after_bytes, peak_bytes)
         return [numbers.full_bytes(one.after_bytes), share, numbers.count(one.after_count)]
 
     categories, lines = (
@@ -82,8 +82,8 @@ def print_line_changes(lines: Sequence[LineChange], limit: int = MOST_LINES) -> 
 
     def cells(one: LineChange) -> list[str]:
         sides = (numbers.full_bytes(size) for size in (one.before_bytes, one.after_bytes))
-        ends = "new" if not one.before_count else "gone" if not one.after_count else ""
-        counts = ends or numbers.change(f"{one.before_count:,}", f"{one.after_count:,}")
+        status = "new" if not one.before_count else "gone" if not one.after_count else ""
+        counts = status or numbers.change(f"{one.before_count:,}", f"{one.after_count:,}")
         return [*sides, numbers.delta_bytes(one.growth_bytes), counts]
 
     columns = (">baseline", ">candidate", ">change", ">buffers")
@@ -105,16 +105,16 @@ def _two_tables(
 
 
 def print_ranks(found: Sequence[RankSummary]) -> None:
-    """Print a row per group of ranks with equal peaks, highest peak first, and the gap of the highest peak."""
+    """Print a row per group of ranks with equal peaks, highest first, and the highest peak over mean and minimum."""
     fullest = max(found, key=lambda one: one.peak)
-    alike: dict[tuple[int, int, str], list[RankSummary]] = {}
+    groups: dict[tuple[int, int, str], list[RankSummary]] = {}
     for one in found:
-        alike.setdefault((one.peak, one.reserved, one.error), []).append(one)
+        groups.setdefault((one.peak, one.reserved, one.error), []).append(one)
     rows = []
-    for (most, reserved, error), ranks in sorted(alike.items(), key=lambda item: (-item[0][0], item[1][0].rank)):
-        sizes = [error, ""] if error else [numbers.full_bytes(most), numbers.full_bytes(reserved)]
-        other = None if error else first_difference(fullest, ranks[0])
-        differs = "" if other is None else f"{other[0]} ({other[1]}) {numbers.delta_bytes(other[2])}"
+    for (peak, reserved, error), ranks in sorted(groups.items(), key=lambda item: (-item[0][0], item[1][0].rank)):
+        sizes = [error, ""] if error else [numbers.full_bytes(peak), numbers.full_bytes(reserved)]
+        change = None if error else first_difference(fullest, ranks[0])
+        differs = "" if change is None else f"{change[0]} ({change[1]}) {numbers.delta_bytes(change[2])}"
         rows.append([numbers.runs([one.rank for one in ranks]), numbers.count(len(ranks)), *sizes, differs])
     columns = ("ranks", ">number", ">peak", ">reserved peak")
     table((*columns, "largest difference from the fullest rank"), rows)

@@ -34,20 +34,20 @@ DUPLICATES: dict[str, tuple[str, str, str, str]] = {
     "duplicate_input": ("graph input", "$.inputs[{}]", "tensor", "List it once."),
     "duplicate_output": ("graph output", "$.outputs[{}]", "tensor", "List it once."),
 }
-"""Reason → noun, JSON path, the diagnostic with the name, hint."""
+"""Reason → noun, JSON path, key of the diagnostic, hint."""
 
 
 def refuse_duplicate(ids: Sequence[str], reason: str) -> NoReturn:
     """Raise for the first duplicate id. ``reason`` is a key of :data:`DUPLICATES`."""
-    noun, place, concerned, hint = DUPLICATES[reason]
+    noun, place, diagnostic, hint = DUPLICATES[reason]
     first: dict[str, int] = {}
     i, name = next((i, name) for i, name in enumerate(ids) if first.setdefault(name, i) != i)
     message = f'the {noun} "{name}" is listed twice, at {place.format(first[name])} and {place.format(i)}.'
-    refuse(reason, place.format(i), message, hint, **{concerned: name})
+    refuse(reason, place.format(i), message, hint, **{diagnostic: name})
 
 
 def refuse_roles_and_phases(graph: Graph) -> None:
-    """Reject the first unknown role or phase, which a graph built in memory can have, but not a decoded file."""
+    """Reject the first unknown role or phase of a graph built in memory; the file decoder already rejects them."""
     for i, tensor in enumerate(graph.tensors):
         if tensor.role not in ROLES:
             message = f'the tensor "{tensor.id}" has the unknown role "{tensor.role}".'
@@ -61,7 +61,7 @@ def refuse_roles_and_phases(graph: Graph) -> None:
 
 
 def refuse_unknown_operand(graph: Graph, known: dict[str, int], side: str) -> NoReturn:
-    """Raise for the first id in the nodes' ``inputs`` or ``outputs`` (``side``) that no tensor has."""
+    """Raise for the first id in the nodes' ``inputs`` or ``outputs`` (``side``) that is not a tensor's id."""
     k, j, name = next(operand for operand in _operands(graph, side) if operand[2] not in known)
     node, verb = graph.nodes[k].node_id, "reads" if side == "inputs" else "writes"
     message = f'the node "{node}" {verb} "{name}", which is not among the tensors.'
@@ -69,7 +69,7 @@ def refuse_unknown_operand(graph: Graph, known: dict[str, int], side: str) -> No
 
 
 def refuse_unknown_end(graph: Graph, known: dict[str, int], side: str) -> NoReturn:
-    """Raise for the first id in the graph's ``inputs`` or ``outputs`` (``side``) that no tensor has."""
+    """Raise for the first id in the graph's ``inputs`` or ``outputs`` (``side``) that is not a tensor's id."""
     j, name = next((j, name) for j, name in enumerate(getattr(graph, side)) if name not in known)
     message = f'the graph {side[:-1]} "{name}" is not among the tensors.'
     refuse("unknown_tensor", f"$.{side}[{j}]", message, _add(name), tensor=name)
@@ -118,22 +118,22 @@ def size_of(tensor: Tensor, shape: tuple[int, ...], i: int) -> int:
         raise
 
 
-def resolve_shape(tensor: Tensor, point: dict[str, int], i: int) -> tuple[int, ...]:
+def resolve_shape(tensor: Tensor, sizes: dict[str, int], i: int) -> tuple[int, ...]:
     """Return the i-th tensor's shape with named dimensions resolved. Raises ``InvalidIrShapes`` (``unknown_dim``)."""
     shape: list[int] = []
     for axis, dim in enumerate(tensor.shape):
         if isinstance(dim, str):
-            if dim not in point:
+            if dim not in sizes:
                 message = f'the tensor "{tensor.id}" has the dimension "{dim}", which is not declared.'
                 hint = f'Declare it: "dims": {{"{dim}": {{"min": 1, "max": 8}}}}.'
                 refuse("unknown_dim", f"$.tensors[{i}].shape[{axis}]", message, hint, tensor=tensor.id)
-            dim = point[dim]
+            dim = sizes[dim]
         shape.append(dim)
     return tuple(shape)
 
 
 def check_view(graph: Graph, i: int, known: dict[str, int], nbytes: Sequence[int], shape: tuple[int, ...]) -> int:
-    """Check the view of the i-th tensor against its declared base and return the base's number.
+    """Check the view of the i-th tensor against its declared base and return the base's index.
 
     Raises ``InvalidIrShapes`` (``unknown_tensor``, ``view_out_of_bounds``, ``view_size``) and ``AlignmentViolation``.
     The size of a view is that of its shape, unless a stride of 0 repeats bytes.
@@ -145,7 +145,7 @@ def check_view(graph: Graph, i: int, known: dict[str, int], nbytes: Sequence[int
     if base not in known:
         message = f'the tensor "{name}" is a view of "{base}", which is not among the tensors.'
         refuse("unknown_tensor", f"{path}.base_tensor_uid", message, _add(base), tensor=name)
-    own, whole = int(nbytes[i]), int(nbytes[known[base]])
+    own, base_bytes = int(nbytes[i]), int(nbytes[known[base]])
     length = own if view.byte_length is None else view.byte_length
     start, end = view.byte_offset, view.byte_offset + length
     repeats = view.stride_desc is not None and 0 in view.stride_desc
@@ -153,20 +153,20 @@ def check_view(graph: Graph, i: int, known: dict[str, int], nbytes: Sequence[int
         message = f'the view "{name}" spans {length} bytes, but its shape {list(shape)} and dtype {dtype} make {own}.'
         hint = "Leave byte_length out, or correct it; only a view with a stride of 0 may span fewer bytes."
         refuse("view_size", f"{path}.byte_length", message, hint, tensor=name)
-    if start < 0 or end > whole:
-        message = f'the view "{name}" is bytes [{start}, {end}) of "{base}", which has {whole} bytes.'
+    if start < 0 or end > base_bytes:
+        message = f'the view "{name}" is bytes [{start}, {end}) of "{base}", which has {base_bytes} bytes.'
         hint = "Correct byte_offset or byte_length, or name the right base."
         refuse("view_out_of_bounds", path, message, hint, tensor=name)
-    grid = dtypes.itemsize(dtype)
-    if start % grid:
-        message = f'the view "{name}" starts at byte {start} of "{base}", not at a multiple of {grid}.'
-        hint = f"Give a byte_offset that is a multiple of {grid}."
+    itemsize = dtypes.itemsize(dtype)
+    if start % itemsize:
+        message = f'the view "{name}" starts at byte {start} of "{base}", not at a multiple of {itemsize}.'
+        hint = f"Give a byte_offset that is a multiple of {itemsize}."
         raise AlignmentViolation(message, hint=hint, tensor=name, path=f"{path}.byte_offset")
     return known[base]
 
 
 def refuse_view_cycle(graph: Graph, i: int, known: dict[str, int]) -> NoReturn:
-    """Raise for the cycle of views that contains a base of the i-th tensor."""
+    """Raise for the cycle of views that the chain of bases of the i-th tensor reaches."""
     chain: list[int] = []
     base = i
     while base not in chain:
@@ -176,12 +176,12 @@ def refuse_view_cycle(graph: Graph, i: int, known: dict[str, int]) -> NoReturn:
         base = known[view.base_tensor_uid]
     cycle = [*chain[chain.index(base) :], base]
     names = " → ".join(f'"{graph.tensors[j].id}"' for j in cycle)
-    makers = (node.node_id for node in graph.nodes if graph.tensors[base].id in node.outputs)
+    producers = (node.node_id for node in graph.nodes if graph.tensors[base].id in node.outputs)
     raise LivenessCycle(
         f"these views are views of each other: {names}.",
         hint="Remove the view of one tensor: it is then the base of the other tensors.",
         tensor=graph.tensors[base].id,
-        node_id=next(makers, ""),
+        node_id=next(producers, ""),
         path=f"$.tensors[{base}].view.base_tensor_uid",
         reason="view_cycle",
     )
@@ -210,7 +210,7 @@ def check_marks(graph: Graph, i: int, known: dict[str, int]) -> None:
 
 
 def check_pairs(graph: Graph, k: int, field: str, pairs: Inplace) -> None:
-    """Raise for an invalid word or ``[input_index, output_index]`` in ``field`` of the k-th node."""
+    """Raise unless ``pairs``, the ``field`` of the k-th node, is "any", "none" or valid index pairs."""
     node, name = graph.nodes[k], graph.nodes[k].node_id
     if isinstance(pairs, str):
         if pairs in ("any", "none"):
@@ -227,17 +227,16 @@ def check_pairs(graph: Graph, k: int, field: str, pairs: Inplace) -> None:
 
 
 def resolve_dims(graph: Graph, dims: Mapping[str, int] | None) -> dict[str, int]:
-    """Return the value of each declared dimension: from ``dims`` if it is within the envelope, else the assumed value,
-    else its ``max``.
+    """Return the value of each declared dimension: from ``dims``, else the assumed value, else its ``max``.
 
     Raises ``InvalidIrShapes`` (``dim_envelope``, ``unknown_dim``, ``dim_out_of_envelope``).
     """
-    point: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     for name, dim in graph.dims.items():
         if not 0 <= dim.min <= dim.max:
             message = f'the dimension "{name}" runs from {dim.min} to {dim.max}, which is empty.'
             refuse("dim_envelope", f"$.dims.{name}", message, "Give 0 ≤ min ≤ max.")
-        point[name] = dim.max
+        sizes[name] = dim.max
     for name, value in sorted({**graph.assumed, **(dims or {})}.items()):
         if name not in graph.dims:
             message, hint = f'the graph has no dimension "{name}".', strict.closest_hint(name, graph.dims)
@@ -248,5 +247,5 @@ def resolve_dims(graph: Graph, dims: Mapping[str, int] | None) -> dict[str, int]
             message = f"{name} = {value} is outside the declared envelope [{low}, {high}]."
             hint = f"Choose a value inside, or declare a wider one: {wider}"
             refuse("dim_out_of_envelope", f"$.dims.{name}", message, hint)
-        point[name] = value
-    return point
+        sizes[name] = value
+    return sizes

@@ -1,14 +1,14 @@
 """``slots``: the normative planner (TMMU v2 §5, ``AssignLogicalSlots_v1`` and ``MapToVirtualAddresses_v1``).
 
-Interval graph colouring: visit the storages by birth, free the slots of dead ones, take the lowest free slot. This
-greedy colouring uses as few slots as possible: the maximum number of storages that are live together (interval graphs
-are perfect). A slot is as large as its largest tenant; slots follow each other::
+Interval graph colouring: visit the storages by birth, free the slots of dead ones, take the lowest free slot. Without
+``must_not_alias``, the number of slots is minimal: the maximum number of storages that are live together (interval
+graphs are perfect). A slot is as large as its largest storage; slots follow each other::
 
     slot 2          ┌────┐                 offset 2 = align_up(offset 1 + size 1, alignment 2)
     slot 1     ┌────┴┬───┤
     slot 0  ───┴─────┴───┴───
 
-O(N log N) time, O(N) space. The number of slots is optimal, the number of bytes is not: a small tensor in a large
+O(N log N) time and O(N) space without ``must_not_alias``. The number of bytes is not minimal: a small tensor in a large
 slot wastes bytes, which the waste ledger calls slot rounding.
 """
 
@@ -39,10 +39,10 @@ def assign_slots(problem: Problem) -> I64:
 
     Slots that ever held a storage which must not alias the new one are skipped.
     """
-    apart: dict[int, list[int]] = {}
+    conflicts: dict[int, list[int]] = {}
     for i, j in () if problem.must_not_alias is None else problem.must_not_alias.tolist():
-        apart.setdefault(i, []).append(j)
-        apart.setdefault(j, []).append(i)
+        conflicts.setdefault(i, []).append(j)
+        conflicts.setdefault(j, []).append(i)
     slot = [-1] * len(problem)
     free: list[int] = []
     slot_count = freed = 0
@@ -52,7 +52,7 @@ def assign_slots(problem: Problem) -> I64:
         while death[freed] <= birth:  # ranges are never empty: a storage that is dead by now was placed before
             heappush(free, slot[dying[freed]])
             freed += 1
-        excluded = {slot[j] for j in apart[i]} if i in apart else ()
+        excluded = {slot[j] for j in conflicts[i]} if i in conflicts else ()
         skipped = []
         while free and free[0] in excluded:
             skipped.append(heappop(free))
@@ -67,7 +67,7 @@ def assign_slots(problem: Problem) -> I64:
 
 
 def slot_sizes(problem: Problem, slot: I64) -> tuple[U64, U64]:
-    """Return arrays of shape (slots,): bytes of the largest tenant (at least 1), and the greatest alignment."""
+    """Return arrays of shape (slots,): bytes of the largest storage (at least 1), and the greatest alignment."""
     slots = int(slot.max()) + 1 if len(slot) else 0
     size = np.ones(slots, np.uint64)
     alignment = np.full(slots, problem.arena_alignment, np.uint64)

@@ -1,7 +1,7 @@
 """Run sweep points in this process or in batches on a Dask cluster; both give the same rows. An error becomes a row.
 
-If a worker dies, Dask runs its batches again. A batch whose worker dies twice is split: its points run alone, after all
-other batches. A point that ends its worker then gets an error row.
+If a worker dies, Dask runs its batches again. If a batch loses its worker twice, its points run one by one after all
+other batches. A point that still kills its worker gets an error row.
 """
 
 import time
@@ -60,7 +60,7 @@ def error_row(point: Point, record: dict[str, Any]) -> dict[str, Any]:
 
 
 def _rows(source: Source, point: Point) -> Iterator[dict[str, Any]]:
-    opened = _opened(source)
+    opened = _read_cached(source)
     if isinstance(opened, Graph) and point.request.dims:
         opened = read_at(opened, point.request.dims, source.data, source.name)
     if isinstance(opened, Plan | Trace):
@@ -122,12 +122,12 @@ def figures(plan: Plan, warnings: Sequence[str] = ()) -> dict[str, Any]:
 _cache: dict[str, Opened | TmmuError] = {}
 """Digest of a source → its content, or the error of its reader; least recently used first.
 
-Each operation on the dict is atomic, because a worker may have several threads.
+A worker may have several threads, so each operation on the dict must be atomic.
 """
 
 
-def _opened(source: Source) -> Opened:
-    """Return the content of a source from the cache. Raises ``TmmuError``."""
+def _read_cached(source: Source) -> Opened:
+    """Return the content of a source, from the cache if possible. Raises ``TmmuError``."""
     content = _cache.pop(source.digest, None)
     if content is None:
         try:
@@ -147,8 +147,8 @@ def _opened(source: Source) -> Opened:
 GROUP_SECONDS = 1.0
 BATCH, SHARES = 32, 4
 """Maximum number of points per batch, and the least number of batches per worker if there are enough points."""
-QUIET = {
-    "distributed.scheduler.allowed-failures": 1,  # at the second death of its worker, Dask drops a batch
+DASK_SETTINGS = {
+    "distributed.scheduler.allowed-failures": 1,  # Dask drops a batch when its worker dies for the second time
     "distributed.admin.large-graph-warning-threshold": "1GB",
     # The profiler reads each worker's stack every 10 ms for a dashboard, which a sweep does not show.
     "distributed.worker.profile.enabled": False,
@@ -160,7 +160,7 @@ Results = tuple[PointResult, ...]
 
 
 def run_here(sources: Sequence[Source], points: Sequence[Point]) -> Iterator[Results]:
-    """Run the points in this process, in order; yield results in groups."""
+    """Run the points in this process, in order; yield the results about once per second."""
     group: list[PointResult] = []
     until = time.monotonic() + GROUP_SECONDS
     for point in points:
@@ -174,14 +174,14 @@ def run_here(sources: Sequence[Source], points: Sequence[Point]) -> Iterator[Res
 
 @contextmanager
 def cluster(scheduler: str | None = None, workers: int = 0) -> Iterator[Any]:
-    """Open a Dask client: of a running scheduler, or of ``workers`` local processes with one thread each.
+    """Open a Dask client for a running scheduler, or for ``workers`` local processes with one thread each.
 
     Raises ``OSError`` if the scheduler cannot be reached or has no workers.
     """
     import dask
     from distributed import Client, LocalCluster
 
-    with dask.config.set(QUIET):
+    with dask.config.set(DASK_SETTINGS):
         if scheduler is not None:
             try:
                 connected = Client(scheduler, timeout=20)
@@ -231,14 +231,14 @@ def run_on(client: Any, sources: Sequence[Source], points: Sequence[Point]) -> I
 
 
 def _submit(client: Any, sources: Sequence[Source], key: str, batch: tuple[Point, ...]) -> Any:
-    """Return the future of a batch. The source is a task of its own, which all batches of the source share."""
+    """Return the future of a batch. The source is a separate task, which all its batches share."""
     source = sources[batch[0].source]
     shared = client.submit(same_source, source, key=f"tmmu-source-{source.digest}")
     return client.submit(run_batch, shared, batch, key=key)
 
 
 def _results_of(client: Any, future: Any) -> Results | Exception:
-    """Return the results of a batch, or the exception with which Dask dropped it (``run_point`` raises none)."""
+    """Return the results of a batch, or the exception if Dask dropped it; ``run_point`` itself never raises."""
     try:
         results: Results = future.result()
     except Exception as error:

@@ -1,4 +1,4 @@
-"""Write a fitted native graph back as an fx joint graph, and split it into a forward and a backward part.
+"""Convert a fitted native graph to an fx joint graph, and split it into a forward and a backward part.
 
 Nodes are in the fitted order, and a recomputed node is a separate node. Values of the forward part that the backward
 part reads are saved between the two parts.
@@ -20,10 +20,10 @@ from tmmu_core.fitting.recompute.write_graph import STATE
 from tmmu_core.graph.model import OFFLOAD_ARENA, Graph, Node
 
 TAGS = ("partitioner_tag", "recompute", "ac_graph_id")
-"""Keys of metadata of other partitioners, which is wrong after reordering."""
+"""Metadata keys for other partitioners; their values are wrong after reordering."""
 
-NORMALIZE_AGAIN = torch.ops.aten._native_batch_norm_legit.no_stats
-"""Batch normalization in training mode without running statistics: it returns the same first three results."""
+BATCH_NORM_NO_STATS = torch.ops.aten._native_batch_norm_legit.no_stats
+"""Training batch norm without running statistics; its results equal the first three of the original operator."""
 
 
 def split(joint: Any, executed: Executed, fitted: Graph, num_fwd_outputs: int) -> tuple[Any, Any]:
@@ -53,7 +53,7 @@ class _Rebuild:
         self.forward: list[FxNode] = []
         """Values that may be saved: inputs and results of the forward part."""
         self.backward: set[FxNode] = set()
-        self.hosted = {tensor.id for tensor in fitted.tensors if tensor.arena == OFFLOAD_ARENA}
+        self.host_tensors = {tensor.id for tensor in fitted.tensors if tensor.arena == OFFLOAD_ARENA}
         self.device = next(
             (str(n.meta["val"].device) for n in joint.graph.nodes if isinstance(n.meta.get("val"), torch.Tensor)), "cpu"
         )
@@ -62,25 +62,25 @@ class _Rebuild:
         """Return the joint graph in the fitted order."""
         for node in self.joint.graph.nodes:
             if node.op in ("placeholder", "get_attr"):
-                made = self._copy(node, {})
+                new = self._copy(node, {})
                 if node.op == "placeholder" and not node.name.startswith("tangents"):
-                    self.forward.append(made)
+                    self.forward.append(new)
         nodes = {node.node_id: node for node in self.fitted.nodes}
         for node_id in self.fitted.execution_order or ():
-            self._run(nodes[node_id])
-        end = next(node for node in self.joint.graph.nodes if node.op == "output")
-        self.end = self.graph.node_copy(end, lambda arg: self._of(arg, {}))
-        self.end.meta = dict(end.meta)
+            self._append(nodes[node_id])
+        output = next(node for node in self.joint.graph.nodes if node.op == "output")
+        self.output = self.graph.node_copy(output, lambda arg: self._new_node_of(arg, {}))
+        self.output.meta = dict(output.meta)
         self.graph.lint()
         return GraphModule(self.joint, self.graph)
 
     def backward_results(self, num_fwd_outputs: int) -> set[Any]:
         """Return the result nodes of the backward part."""
-        return set(self.end.args[0][num_fwd_outputs:])
+        return set(self.output.args[0][num_fwd_outputs:])
 
-    def _run(self, node: Node) -> None:
+    def _append(self, node: Node) -> None:
         if node.offloads:
-            self._move(node)
+            self._transfer(node)
             return
         source = self.executed.fx_of.get(node.recomputes or node.node_id)
         if source is None:  # tangents and optimizer steps have no fx node
@@ -88,93 +88,93 @@ class _Rebuild:
         original = self.original[node.recomputes or node.node_id]
         renamed = dict(zip(original.inputs, node.inputs, strict=False))
         if node.recomputes and node.inputs[-1:] and node.inputs[-1].endswith(STATE):
-            made = self._draw_again(source, renamed, self.value[node.inputs[-1]])
+            new = self._recompute_random(source, renamed, self.value[node.inputs[-1]])
         elif node.recomputes and is_batch_norm(source):
-            made = self._normalize_again(source, renamed)
+            new = self._recompute_batch_norm(source, renamed)
         else:
             if any(name.endswith(STATE) for name in node.outputs):
-                self._keep(node.outputs[-1], self._state(source), node)
-            made = self._copy(source, renamed)
-        self._note(made, node)
+                self._record(node.outputs[-1], self._save_state(source), node)
+            new = self._copy(source, renamed)
+        self._record_part(new, node)
         results = dict(zip(original.outputs, node.outputs, strict=False))
-        self._name(source, made, results)
-        without_statistics = made.target is NORMALIZE_AGAIN
+        self._record_tensor(source, new, results)
+        without_statistics = new.target is BATCH_NORM_NO_STATS
         for item in source.users:
             if item.target is operator.getitem and not (without_statistics and item.args[1] > 2):
-                part = self.graph.node_copy(item, lambda _, made=made: made)
+                part = self.graph.node_copy(item, lambda _, new=new: new)
                 part.meta = _meta(item)
                 self.copied.setdefault(item, part)
-                self._note(part, node)
-                self._name(item, part, results)
+                self._record_part(part, node)
+                self._record_tensor(item, part, results)
 
-    def _name(self, source: FxNode, made: FxNode, results: Mapping[str, str]) -> None:
+    def _record_tensor(self, source: FxNode, new: FxNode, results: Mapping[str, str]) -> None:
         tensor = self.executed.tensor_of.get(source.name)
         if tensor is not None:
-            self.value[results.get(tensor, tensor)] = made
+            self.value[results.get(tensor, tensor)] = new
 
-    def _note(self, made: FxNode, node: Node) -> None:
+    def _record_part(self, new: FxNode, node: Node) -> None:
         if node.phase == "forward":
-            self.forward.append(made)
+            self.forward.append(new)
         else:
-            self.backward.add(made)
+            self.backward.add(new)
 
-    def _keep(self, tensor: str, made: FxNode, node: Node) -> None:
-        self.value[tensor] = made
-        self._note(made, node)
+    def _record(self, tensor: str, new: FxNode, node: Node) -> None:
+        self.value[tensor] = new
+        self._record_part(new, node)
 
-    def _move(self, node: Node) -> None:
+    def _transfer(self, node: Node) -> None:
         """Copy a tensor to host memory (to a tensor of the offload arena), or back."""
         (read,), (written,) = node.inputs, node.outputs
-        if written in self.hosted:
-            made = self.graph.call_function(fx_runtime.to_host, (self.value[read],))
+        if written in self.host_tensors:
+            new = self.graph.call_function(fx_runtime.to_host, (self.value[read],))
         else:
-            made = self.graph.call_function(fx_runtime.from_host, (self.value[read], self.device))
-        made.meta["val"] = self.value[read].meta["val"]
-        self._keep(written, made, node)
+            new = self.graph.call_function(fx_runtime.from_host, (self.value[read], self.device))
+        new.meta["val"] = self.value[read].meta["val"]
+        self._record(written, new, node)
 
     def _copy(self, source: FxNode, renamed: Mapping[str, str]) -> FxNode:
-        made = self.graph.node_copy(source, lambda arg: self._of(arg, renamed))
-        made.meta = _meta(source)
+        new = self.graph.node_copy(source, lambda arg: self._new_node_of(arg, renamed))
+        new.meta = _meta(source)
         if is_batch_norm_backward(source):
-            made.args = (*made.args[:3], None, None, *made.args[5:])
-        self.copied.setdefault(source, made)
+            new.args = (*new.args[:3], None, None, *new.args[5:])
+        self.copied.setdefault(source, new)
         if source.op != "call_function":
-            self._name(source, made, {})
-        return made
+            self._record_tensor(source, new, {})
+        return new
 
     def _generator(self, source: FxNode) -> Any:
-        """Return the node of the generator that ``source`` names; for the default generator, the device."""
-        own = source.kwargs.get("generator")
-        return self.device if own is None else self.copied[own]
+        """Return the node of the generator argument of ``source``; without that argument, the device."""
+        generator = source.kwargs.get("generator")
+        return self.device if generator is None else self.copied[generator]
 
-    def _state(self, source: FxNode) -> FxNode:
-        made = self.graph.call_function(fx_runtime.saved_state, (self._generator(source),))
-        made.meta["val"] = torch.empty(state_bytes(self.device), dtype=torch.uint8, device="meta")
-        return made
+    def _save_state(self, source: FxNode) -> FxNode:
+        new = self.graph.call_function(fx_runtime.saved_state, (self._generator(source),))
+        new.meta["val"] = torch.empty(state_bytes(self.device), dtype=torch.uint8, device="meta")
+        return new
 
-    def _draw_again(self, source: FxNode, renamed: Mapping[str, str], state: FxNode) -> FxNode:
-        args, kwargs = torch.fx.map_arg((source.args, source.kwargs), lambda arg: self._of(arg, renamed))
-        made = self.graph.call_function(
+    def _recompute_random(self, source: FxNode, renamed: Mapping[str, str], state: FxNode) -> FxNode:
+        args, kwargs = torch.fx.map_arg((source.args, source.kwargs), lambda arg: self._new_node_of(arg, renamed))
+        new = self.graph.call_function(
             fx_runtime.run_with_state, (self._generator(source), state, source.target, *args), dict(kwargs)
         )
-        made.meta = _meta(source)
-        return made
+        new.meta = _meta(source)
+        return new
 
-    def _normalize_again(self, source: FxNode, renamed: Mapping[str, str]) -> FxNode:
-        """Append a recomputed normalization without an update of the running statistics, which are updated once."""
-        args = torch.fx.map_arg((*source.args[:3], *source.args[5:]), lambda arg: self._of(arg, renamed))
+    def _recompute_batch_norm(self, source: FxNode, renamed: Mapping[str, str]) -> FxNode:
+        """Append a recomputed batch norm; only the original node updates the running statistics."""
+        args = torch.fx.map_arg((*source.args[:3], *source.args[5:]), lambda arg: self._new_node_of(arg, renamed))
         running = source.args[3].meta["val"]
         if args[1] is None and running.dtype != source.args[0].meta["val"].dtype:
             # Without any parameter the operator rounds the statistics to the dtype of the input.
-            how = {"dtype": running.dtype, "device": running.device}
-            ones = self.graph.call_function(torch.ops.aten.ones.default, (list(running.shape),), how)
+            tensor_options = {"dtype": running.dtype, "device": running.device}
+            ones = self.graph.call_function(torch.ops.aten.ones.default, (list(running.shape),), tensor_options)
             ones.meta["val"] = running
             args = (args[0], ones, *args[2:])
-        made = self.graph.call_function(NORMALIZE_AGAIN, args)
-        made.meta = _meta(source)
-        return made
+        new = self.graph.call_function(BATCH_NORM_NO_STATS, args)
+        new.meta = _meta(source)
+        return new
 
-    def _of(self, arg: FxNode, renamed: Mapping[str, str]) -> FxNode:
+    def _new_node_of(self, arg: FxNode, renamed: Mapping[str, str]) -> FxNode:
         tensor = self.executed.tensor_of.get(arg.name)
         return self.copied[arg] if tensor is None else self.value[renamed.get(tensor, tensor)]
 

@@ -1,7 +1,7 @@
 """Rank single moves by the bytes that each saves.
 
-The live curve filters moves that cannot lower the peak and sorts the other moves. The first moves of each kind are then
-planned, each alone, and ranked by their result.
+The live bytes sort the moves and exclude those that cannot lower the peak; planner and alignment moves are always kept.
+The first moves of each kind are then planned, each alone, and ranked by the bytes that they save.
 """
 
 from collections.abc import Iterable, Iterator
@@ -26,7 +26,7 @@ PLANNED = 8
 
 @dataclass(frozen=True)
 class WhatIf:
-    """The moves by rank, and the effort."""
+    """The ranked moves, and how many moves were considered."""
 
     moves: tuple[Move, ...]
     """Sorted by saved bytes, then by cost; moves that save nothing are omitted."""
@@ -84,7 +84,7 @@ def _single_moves(start: Candidate, kind: Kind, progress: Progress | None) -> It
 
 
 def bytes_saved_in_place(liveness: Liveness) -> dict[str, int]:
-    """Return node → bytes by which its arena's first peak falls if its output reuses an input in place."""
+    """Return, for the node at each arena's first peak, the peak bytes that in-place reuse of an input saves."""
     index, storages = liveness.timeline.index, liveness.storages
     saved: dict[str, int] = {}
     if not liveness.timeline.steps:

@@ -1,4 +1,4 @@
-"""Byte ranges of a tensor in its storage by shape, strides and offset, without a framework."""
+"""Compute the bytes that a tensor covers in its storage from shape, strides and offset."""
 
 import math
 from dataclasses import dataclass
@@ -31,12 +31,12 @@ class StridedLayout:
 
     @property
     def repeats(self) -> bool:
-        """Whether elements share bytes, as after ``expand``."""
+        """Whether an axis of more than one element has stride 0, as after ``expand``."""
         return any(stride == 0 and dim > 1 for stride, dim in zip(self.strides, self.shape, strict=True))
 
     @property
     def contiguous(self) -> bool:
-        """Whether the elements follow one another in the order of the axes."""
+        """Whether the elements are dense in row-major order; an empty tensor is contiguous."""
         expected = 1
         for dim, stride in zip(reversed(self.shape), reversed(self.strides), strict=True):
             if dim != 1 and stride != expected:
@@ -48,26 +48,26 @@ class StridedLayout:
         """Return whether a reshape to ``shape`` is a view, without a copy."""
         if self.contiguous:
             return True
-        # Axes that follow one another without a gap are one run; every new axis must lie within one run.
+        # Adjacent axes without a gap form a run; each new axis must lie within one run.
         runs: list[int] = []
-        before: int | None = None
+        previous_stride: int | None = None
         for dim, stride in zip(self.shape, self.strides, strict=True):
             if dim == 1:
                 continue
-            if before == dim * stride:
+            if previous_stride == dim * stride:
                 runs[-1] *= dim
             else:
                 runs.append(dim)
-            before = stride
-        at = 0
+            previous_stride = stride
+        axis = 0
         for run in runs:
             size = 1
-            while at < len(shape) and size < run:
-                size *= shape[at]
-                at += 1
+            while axis < len(shape) and size < run:
+                size *= shape[axis]
+                axis += 1
             if size != run:
                 return False
-        return all(dim == 1 for dim in shape[at:])
+        return all(dim == 1 for dim in shape[axis:])
 
 
 def contiguous(shape: tuple[int, ...], itemsize: int) -> StridedLayout:
@@ -79,7 +79,7 @@ def contiguous(shape: tuple[int, ...], itemsize: int) -> StridedLayout:
 def as_view(tensor: Tensor, layout: StridedLayout, base: str) -> Tensor:
     """Return ``tensor`` as a view of the bytes of ``base`` at ``layout``.
 
-    Overlapping windows are described as the bytes that they cover.
+    A layout with overlapping windows becomes a one-dimensional ``uint8`` view of the bytes that it covers.
     """
     offset, own, covered = layout.offset * layout.itemsize, layout.own, layout.covered
     if layout.repeats:

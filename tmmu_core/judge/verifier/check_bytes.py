@@ -1,4 +1,4 @@
-"""Check rows and alignments, why rows share a storage, and that no two live storages share a byte."""
+"""Check rows, alignments, the links between rows of a storage, and that live storages do not overlap."""
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
@@ -36,8 +36,8 @@ def check_rows(facts: PlanFacts) -> Iterator[Finding]:
             own, size = _bytes(plan.shapes[i], dtype), int(plan.size[i])
             # A view with stride 0 spans fewer bytes than its shape.
             if own is None or size > own or (size != own and base is None):
-                makes = "no size" if own is None else f"{own:,} bytes"
-                yield error("row", f'"{name}" has {size:,} bytes; its shape and dtype give {makes}.', tensor=name)
+                expected = "no size" if own is None else f"{own:,} bytes"
+                yield error("row", f'"{name}" has {size:,} bytes; its shape and dtype give {expected}.', tensor=name)
         if base is not None:
             j = plan.row_of.get(base, -1)
             problem = ""
@@ -58,34 +58,34 @@ def _bytes(shape: tuple[int, ...], dtype: str) -> int | None:
 
 
 def check_alignment(facts: PlanFacts) -> Iterator[Finding]:
-    """Check rule ``alignment``: rows by the row's alignment, storages by the arena's alignment."""
+    """Check rule ``alignment``: rows by the row's alignment, slots by the arena's alignment."""
     plan, slots = facts.plan, facts.slots
-    power = (plan.alignment > 0) & ((plan.alignment & (plan.alignment - np.uint64(1))) == 0)
-    off = plan.offset % np.where(power, plan.alignment, np.uint64(1)) != 0
-    for i in np.flatnonzero(~power | off).tolist():
-        name, grid = plan.tensor_ids[i], plan.alignment[i]
-        fault = f"the offset {plan.offset[i]}, misaligned to {grid} bytes"
-        fault = fault if power[i] else f"the alignment {grid}, which is not a power of two"
+    is_power_of_two = (plan.alignment > 0) & ((plan.alignment & (plan.alignment - np.uint64(1))) == 0)
+    misaligned = plan.offset % np.where(is_power_of_two, plan.alignment, np.uint64(1)) != 0
+    for i in np.flatnonzero(~is_power_of_two | misaligned).tolist():
+        name, alignment = plan.tensor_ids[i], plan.alignment[i]
+        fault = f"the offset {plan.offset[i]}, misaligned to {alignment} bytes"
+        fault = fault if is_power_of_two[i] else f"the alignment {alignment}, which is not a power of two"
         yield error("alignment", f'"{name}" has {fault}.', tensor=name, arena=plan.arenas[plan.arena[i]].name)
     opener = facts.by_slot[facts.opens_slot]
     for number, arena in enumerate(plan.arenas):
-        grid = arena.alignment_bytes
-        if grid < 1 or grid & (grid - 1):
-            message = f"arena {arena.name} has the alignment {grid}, which is not a power of two."
+        alignment = arena.alignment_bytes
+        if alignment < 1 or alignment & (alignment - 1):
+            message = f"arena {arena.name} has the alignment {alignment}, which is not a power of two."
             yield error("alignment", message, arena=arena.name)
             continue
-        # A storage starts at a multiple of the arena's alignment, except where a view is its first row.
-        off = (facts.start[opener] % np.uint64(grid) != 0) & ~facts.is_view[facts.first_row[opener]]
-        for k in np.flatnonzero(off & (slots.arena == number)).tolist():
-            message = f"slot {slots.number[k]} of {arena.name} starts at {facts.start[opener[k]]}, misaligned to {grid}"
-            yield error("alignment", f"{message} bytes.", arena=arena.name)
+        # A slot starts at a multiple of the arena's alignment, unless the first row of its first storage is a view.
+        misaligned = (facts.start[opener] % np.uint64(alignment) != 0) & ~facts.is_view[facts.first_row[opener]]
+        for k in np.flatnonzero(misaligned & (slots.arena == number)).tolist():
+            message = f"slot {slots.number[k]} of {arena.name} starts at {facts.start[opener[k]]}"
+            yield error("alignment", f"{message}, misaligned to {alignment} bytes.", arena=arena.name)
 
 
 def check_storages(facts: PlanFacts) -> Iterator[Finding]:
-    """Check rule ``storage``: rows share a storage if and only if they are linked.
+    """Check rule ``storage``: an alias group has one storage; rows of one storage have one place and are linked.
 
-    Links are a base tensor, an alias group, or an in-place chain (one row ends where the next begins, or is
-    persistent, at the same offset).
+    Links are a base tensor, an alias group, or in-place reuse at the same offset: the first row is persistent, or ends
+    at the step where the second row begins.
     """
     plan, storage = facts.plan, facts.plan.storage
     group_storage: dict[str, int] = {}
@@ -105,32 +105,32 @@ def check_storages(facts: PlanFacts) -> Iterator[Finding]:
 
 
 def _unlinked(plan: Plan, rows: list[int]) -> list[str]:
-    """Return the tensors among ``rows`` that nothing links to the first one."""
+    """Return the tensors of ``rows`` that are not linked to the first row, directly or through other rows."""
     ids, bases = plan.tensor_ids, plan.base_tensor_uids
     names = [ids[i] for i in rows]
     groups = Groups(dict.fromkeys((*names, *sorted({base for i in rows if (base := bases[i]) is not None}))))
     anchor = next((ids[i] for i in rows if (base := bases[i]) is None or base in plan.row_of), names[0])
     first_of_group: dict[str, str] = {}
-    by_place: dict[tuple[int, int], str] = {}
+    by_end: dict[tuple[int, int], str] = {}
     for i in rows:
         name, base, group = ids[i], bases[i], plan.alias_group_ids[i]
         if base is not None:
             groups.join(name, base)
-            if base not in plan.row_of:  # its base is not in this mode, so the rows do not show the link
+            if base not in plan.row_of:  # the base has no row in this mode: accept the link
                 groups.join(name, anchor)
         if group is not None:
             groups.join(name, first_of_group.setdefault(group, name))
-        by_place.setdefault((int(plan.death[i]), int(plan.offset[i])), name)
-    lasting = {groups.leader(ids[i]) for i in rows if plan.roles[i] in PERSISTENT_ROLES}
+        by_end.setdefault((int(plan.death[i]), int(plan.offset[i])), name)
+    persistent_groups = {groups.leader(ids[i]) for i in rows if plan.roles[i] in PERSISTENT_ROLES}
     resident: dict[int, str] = {}  # persistent tensors and their views, from step 0
     for i in rows:
-        if plan.birth[i] == 0 and groups.leader(ids[i]) in lasting:
+        if plan.birth[i] == 0 and groups.leader(ids[i]) in persistent_groups:
             resident.setdefault(int(plan.offset[i]), ids[i])
     for i in rows:
         offset = int(plan.offset[i])
-        for before in (by_place.get((int(plan.birth[i]), offset)), resident.get(offset)):
-            if before is not None:
-                groups.join(ids[i], before)
+        for previous in (by_end.get((int(plan.birth[i]), offset)), resident.get(offset)):
+            if previous is not None:
+                groups.join(ids[i], previous)
     return [name for name in names if groups.leader(name) != groups.leader(names[0])]
 
 
@@ -138,18 +138,18 @@ def _unlinked(plan: Plan, rows: list[int]) -> list[str]:
 
 
 def check_overlap(facts: PlanFacts) -> Iterator[Finding]:
-    """Check rule ``overlap``."""
+    """Check rule ``overlap``: storages that are live at the same step share no byte."""
     for space, a, b, one, two in overlaps(facts):
         first, second, step = facts.name(a), facts.name(b), max(one[0], two[0])
-        both = f"bytes [{max(one[2], two[2])}, {min(one[3], two[3])}) of {space} at step {step}"
+        where = f"bytes [{max(one[2], two[2])}, {min(one[3], two[3])}) of {space} at step {step}"
         fields = {"tensor": first, "other": second, "arena": facts.arena_name(a), "step": step}
-        yield error("overlap", f'"{first}" and "{second}" both use {both}.', **fields)
+        yield error("overlap", f'"{first}" and "{second}" both use {where}.', **fields)
 
 
 def overlaps(facts: PlanFacts) -> Iterator[tuple[str, int, int, Box, Box]]:
     """Yield ``(address space, earlier storage, later storage, their boxes)`` of storages that overlap.
 
-    Every overlapping storage occurs at least once. The storages of a temporal exclusion may overlap.
+    If storages overlap, at least one pair is yielded, but not always every pair. Excluded pairs may overlap.
     """
     allowed = excluded_storages(facts.plan)
     for space, storages in facts.spaces:
@@ -170,8 +170,8 @@ def _all_pairs(boxes: list[Box]) -> Iterator[tuple[int, int]]:
 def _boxes(facts: PlanFacts, storages: list[int]) -> tuple[list[Box], list[int]]:
     """Return the boxes of the storages that have bytes, and the storage of each box.
 
-    A storage that is reused in place at step k is read at k. At that step it uses all its bytes, or, if the reusing
-    storage is at the same offset, only its bytes above the end of that storage.
+    A storage that is reused in place at step k is still read at k. If the reusing storage has the same offset, only
+    the bytes above its end count as used at k, else all bytes.
     """
     boxes: list[Box] = []
     owner: list[int] = []
@@ -179,10 +179,10 @@ def _boxes(facts: PlanFacts, storages: list[int]) -> tuple[list[Box], list[int]]
     birth, death = facts.birth.tolist(), facts.read_until.tolist()
     start, stop = facts.start.tolist(), facts.stop.tolist()
     for s in storages:
-        grant = facts.granted.get(s)
-        if grant and death[s] == grant[0] + 1 == birth[grant[1]] + 1 and facts.takes_over(s, grant[1]):
-            step, taker = grant
-            boxes += [(birth[s], step, start[s], stop[s]), (step, step + 1, max(start[s], stop[taker]), stop[s])]
+        reuse = facts.granted.get(s)
+        if reuse and death[s] == reuse[0] + 1 == birth[reuse[1]] + 1 and facts.takes_over(s, reuse[1]):
+            step, reusing = reuse
+            boxes += [(birth[s], step, start[s], stop[s]), (step, step + 1, max(start[s], stop[reusing]), stop[s])]
             owner += [s, s]
         else:
             boxes.append((birth[s], death[s], start[s], stop[s]))
@@ -197,8 +197,8 @@ def overlapping(boxes: Sequence[Box]) -> Iterator[tuple[int, int]]:
     reported and not added, so not all pairs are found. Empty boxes are ignored. O(n log n) comparisons if no boxes
     overlap.
     """
-    solid = [i for i, (birth, death, start, end) in enumerate(boxes) if birth < death and start < end]
-    events = [(boxes[i][1], 0, i) for i in solid] + [(boxes[i][0], 1, i) for i in solid]
+    nonempty = [i for i, (birth, death, start, end) in enumerate(boxes) if birth < death and start < end]
+    events = [(boxes[i][1], 0, i) for i in nonempty] + [(boxes[i][0], 1, i) for i in nonempty]
     events.sort()  # at one step, ends sort before begins
     in_use: list[tuple[int, int, int]] = []  # (start, end, box)
     added: set[int] = set()

@@ -1,6 +1,6 @@
-"""Placements of least reuse cost: fit the capacity, then the least cost, then the least extent (contract §12).
+"""Find placements that fit the capacity, with the least reuse cost, then the least extent (contract §12).
 
-A reuse penalty is a pair of buffers with a cost that is paid once where their bytes overlap: on hardware with
+A reuse penalty is a pair of buffers with a cost that is paid once if their bytes overlap: on hardware with
 asynchronous engines the second buffer then waits for the first (Böhnlein et al. 2026, "DSA with reuse penalties").
 :mod:`.local_search` finds placements, :mod:`.cost_bound` bounds the cost from below. The same input gives the same
 placement on every machine: budgets are counts, and all numbers are integers.
@@ -32,16 +32,16 @@ from tmmu_core.planners.reuse.cost_bound import bounding_cliques, is_infeasible,
 from tmmu_core.planners.reuse.local_search import Placement, repair
 from tmmu_core.planners.reuse.reuse_model import ReuseModel, reuse_model
 
-LOWER_NODES = 5_000
-"""Nodes of the search for a smaller extent."""
+EXTENT_NODES = 5_000
+"""Maximum nodes of the search for a smaller extent."""
 PROOF_NODES = 50_000
-"""Nodes of the search for a proof that no placement fits."""
+"""Maximum nodes of the search for a proof that no placement fits."""
 RESTARTS = 3
 """Number of runs of the local search, each with its own random numbers."""
-FEW = 100
-"""Maximum number of units for restarts. With more units the local search runs once per first placement (a packing, the
-greedy placement), with ``LONGER`` times the rounds."""
-LONGER = 10
+RESTART_UNITS = 100
+"""Maximum number of units (colocated buffers) for restarts. With more units, the local search runs once per initial
+placement (packed, greedy), with ``LARGE_FACTOR`` times as many rounds."""
+LARGE_FACTOR = 10
 WORK = 4_000_000_000
 """Maximum number of offsets that the exhaustive search compares for an arena: a few seconds."""
 
@@ -62,7 +62,8 @@ def plan_reuse(problem: Problem, options: Mapping[str, Any], progress: Progress 
             hint="Drop one of the two constraints.",
         )
     rounds, work = count_option(options, "rounds", 20_000), count_option(options, "work", WORK)
-    rounds *= 1 if len(model) <= FEW else LONGER
+    is_small = len(model) <= RESTART_UNITS
+    rounds *= 1 if is_small else LARGE_FACTOR
     if observed_by_all(problem) and not (problem.reuse and problem.reuse.penalties):
         return replace(auto(problem, {}, meter), cost_bound=0)
     best = (len(model) + 1, 0, [-1] * len(model))
@@ -71,22 +72,22 @@ def plan_reuse(problem: Problem, options: Mapping[str, Any], progress: Progress 
         packed = auto(problem, {}, meter)
         if (packed.lower_bound or 0) > problem.capacity:
             raise _too_small(problem, packed.lower_bound)
-        starts = [_units(model, packed.offset), *starts[: len(model) > FEW]]
-    parts = bounding_cliques(model)
-    runs = [(starts[0], seed) for seed in range(RESTARTS)] if len(model) <= FEW else [(start, 0) for start in starts]
+        starts = [_unit_offsets(model, packed.offset), *starts[: not is_small]]
+    cost_groups = bounding_cliques(model)
+    runs = [(starts[0], seed) for seed in range(RESTARTS)] if is_small else [(start, 0) for start in starts]
     for k, (start, seed) in enumerate(runs):
-        bound = sum(cost for cost, _ in parts)
+        bound = sum(cost for cost, _ in cost_groups)
         if best[:2] > (0, bound) and (k == 0 or meter("reuse", k, len(runs))):
             best = min(best, repair(model, start, rounds, 3 + seed, seed, bound), key=lambda found: found[:2])
             if k == 0 and not best[0]:
-                parts = with_search_bounds(model, parts, best[2], work)
+                cost_groups = with_search_bounds(model, cost_groups, best[2], work)
                 best = 0, Placement(model, best[2]).cost(), best[2]
-    bound = sum(cost for cost, _ in parts) + model.unavoidable
+    bound = sum(cost for cost, _ in cost_groups) + model.unavoidable
     missing, cost, offset = best
     if missing:
-        least = None if observed_by_all(problem) else _proven_extent(problem, meter)
-        above = problem.capacity + 1 if least is None and is_infeasible(model, work) else least
-        raise _too_small(problem, above)
+        proven = None if observed_by_all(problem) else _proven_extent(problem, meter)
+        required = problem.capacity + 1 if proven is None and is_infeasible(model, work) else proven
+        raise _too_small(problem, required)
     offset = moved_down(model, offset)
     if observed_by_all(problem):
         offset = _with_smaller_extent(problem, model, offset, meter)
@@ -94,18 +95,18 @@ def plan_reuse(problem: Problem, options: Mapping[str, Any], progress: Progress 
     at = np.where(model.size > 0, offset, model.empty_at).astype(np.uint64)[model.unit_of]
     units = reversed([*enumerate(model.unit_of.tolist())])
     largest = {u: problem.ids[i] for i, u in units if problem.size[i] == model.size[u]}  # names the unit
-    witness = tuple([tuple([largest[u] for u in group]) for _, group in parts]) or None
+    witness = tuple([tuple([largest[u] for u in group]) for _, group in cost_groups]) or None
     return Packing(at, cost_bound=bound, cost_witness=witness, notes={"reuse_cost": cost})
 
 
 def observed_by_all(problem: Problem) -> bool:
-    """Return whether byte planners observe all constraints: the only reuse terms are penalties."""
+    """Return whether byte planners can keep all constraints: the problem has no reuse terms except penalties."""
     terms = problem.reuse or ReuseTerms()
     return not (terms.colocations or terms.exclusions or terms.reserved)
 
 
 def _proven_extent(problem: Problem, meter: Meter) -> int | None:
-    """Return a lower bound of the extent above the capacity; ``None`` if none is proven."""
+    """Return a proven lower bound of the extent that exceeds the capacity, or ``None`` if there is no proof."""
     try:
         exact(relaxed(problem), {"max_nodes": PROOF_NODES}, lambda *done: meter(*done))
     except ArenaTooSmall as error:
@@ -116,8 +117,8 @@ def _proven_extent(problem: Problem, meter: Meter) -> int | None:
 def relaxed(problem: Problem) -> Problem:
     """Return a relaxed problem without reuse terms: it fits in every capacity in which ``problem`` fits.
 
-    It has no colocations, no storages without bytes, and only one buffer of each exclusion. A reserved range is a
-    buffer with a fixed offset.
+    It drops the colocations, the storages without bytes, and one buffer of each exclusion unless the pair must not
+    alias. A reserved range becomes a buffer with a fixed offset.
     """
     terms, n = problem.reuse or ReuseTerms(), len(problem)
     reserved = merged_ranges([[*row] for row in terms.reserved], 1, 1)
@@ -131,7 +132,7 @@ def relaxed(problem: Problem) -> Problem:
     fixed = [-1] * n if problem.fixed is None else problem.fixed.tolist()
     ids = (*problem.ids, *(f"reserved {k}" for k in range(count)))
     birth = [*problem.birth.tolist(), *[int(problem.birth.min())] * count]
-    both = replace(
+    combined = replace(
         problem,
         ids=ids,
         birth=np.array(birth, np.int64),
@@ -146,11 +147,11 @@ def relaxed(problem: Problem) -> Problem:
     )
     dropped.update(i for i in range(n) if not size[i])
     order = sorted(set(range(len(ids))) - dropped, key=lambda i: (birth[i], -size[i], ids[i].encode()))
-    return subproblem(both, np.array(order, np.int64))
+    return subproblem(combined, np.array(order, np.int64))
 
 
-def _units(model: ReuseModel, at: U64) -> list[int]:
-    """Return the offset of each unit, given the offset of each storage; −1 past the capacity."""
+def _unit_offsets(model: ReuseModel, at: U64) -> list[int]:
+    """Return the offset of each unit from the offsets of the storages; −1 if the unit ends past the capacity."""
     offset = np.full(len(model), -1, np.int64)
     offset[model.unit_of] = at
     found: list[int] = np.where(offset <= model.capacity - model.size, offset, -1).tolist()
@@ -169,13 +170,13 @@ def _with_smaller_extent(problem: Problem, model: ReuseModel, offset: list[int],
             apart.append([a, b])
     pairs = np.array(apart, np.int64).reshape(-1, 2)
     free = replace(problem, must_not_alias=pairs, reuse=None, capacity=UNLIMITED)
-    found = auto(free, {"max_nodes": LOWER_NODES}, lambda *done: meter(*done))  # with a limit of its own
+    found = auto(free, {"max_nodes": EXTENT_NODES}, lambda *done: meter(*done))  # with its own node limit
     lower = packing_extent(found.offset, problem.size) < max(end, default=0)
-    return _units(model, found.offset) if lower else offset
+    return _unit_offsets(model, found.offset) if lower else offset
 
 
 def first_placement(model: ReuseModel) -> list[int]:
-    """Return a first placement: pinned units, then by size and edges, each at the lowest of its cheapest offsets."""
+    """Return a greedy placement: pinned units, then large ones first, each at the lowest of its cheapest offsets."""
     place = Placement(model)
     degree: I64 = np.diff(model.first)
     for u in np.lexsort((-degree, -model.size, model.pin < 0)).tolist():
@@ -203,12 +204,12 @@ def _too_small(problem: Problem, bound: int | None = None) -> ArenaTooSmall:
     message = f"no placement was found that keeps every constraint of {where}."
     if bound is not None:
         message = f"no placement fits {where}: at least {bound:,} B are needed (proven)."
-    softer = "" if problem.must_not_alias is None else ", or turn separations into reuse penalties"
+    penalty_hint = "" if problem.must_not_alias is None else ", or turn separations into reuse penalties"
     return ArenaTooSmall(
         message,
         arena=problem.arena,
         capacity=problem.capacity,
         required=bound or problem.capacity + 1,
         proven=bound is not None,
-        hint=f"Raise the capacity{softer}.",
+        hint=f"Raise the capacity{penalty_hint}.",
     )

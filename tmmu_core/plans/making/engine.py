@@ -1,4 +1,4 @@
-"""``PlanMemory_v2``: plan a graph.
+"""Plan a graph (``PlanMemory_v2`` of the contract).
 
 ::
 
@@ -45,7 +45,7 @@ class Solution:
 
     @cached_property
     def operators(self) -> list[str]:
-        """Per row of the plan, the name of the operator that writes it; ``""`` without one."""
+        """Per row of the plan, the operator of the node that writes it; ``""`` if no node does."""
         index, nodes = self.liveness.timeline.index, self.liveness.timeline.graph.nodes
         producers = [int(index.producer[index.tensor_of[name]]) for name in self.plan.tensor_ids]
         return [nodes[node].instr if node >= 0 else "" for node in producers]
@@ -90,15 +90,15 @@ def solve(
 
 
 def _extent_of_undeclared(error: ArenaTooSmall, graph: Graph, request: PlanRequest, ir_hash: bytes | None) -> Scalar:
-    """Return the bytes that the undeclared arena of ``error`` needs: its extent if all arenas are unlimited."""
-    missing = str(error.diagnostics["arena"])
+    """Return the bytes that the undeclared arena of ``error`` needs: its extent in a plan with unlimited arenas."""
+    undeclared = str(error.diagnostics["arena"])
     arenas = {name: {**arena, "capacity_bytes": U64_MAX} for name, arena in as_given(request.arenas).items()}
-    named = {tensor.arena for tensor in graph.tensors if tensor.arena}
-    named -= {"optimizer_state"}  # declaring it would move tensors of that role
-    arenas = {name: {} for name in sorted({*named, *DEFAULT_ARENAS, missing})} | arenas
+    used = {tensor.arena for tensor in graph.tensors if tensor.arena}
+    used -= {"optimizer_state"}  # declaring it would move tensors of that role
+    arenas = {name: {} for name in sorted({*used, *DEFAULT_ARENAS, undeclared})} | arenas
     with suppress(ContractError):  # planning may fail for another reason
         plan = _planned(graph, request.with_defaults(graph).but(arenas=arenas, budget=None), ir_hash, None).plan
-        return sum(a.extent_bytes for a in plan.arenas if a.name == missing or a.name.endswith(f"@{missing}"))
+        return sum(a.extent_bytes for a in plan.arenas if a.name == undeclared or a.name.endswith(f"@{undeclared}"))
     return error.diagnostics["required"]
 
 

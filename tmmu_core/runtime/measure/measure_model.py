@@ -1,8 +1,8 @@
 """Measure the memory that a runtime uses for a model, and plan the same graph.
 
-The figure of onnxruntime is the resident memory that a run adds. It excludes the inputs, which the caller owns, and
-pages of the arena that nothing wrote. Linux counts resident pages (4 KiB) in batches, so this figure is not exact to
-the byte. All other figures are exact. ``app/cli/commands/measure.py`` describes each figure.
+The figure of onnxruntime is the resident memory that the first two runs add, without the inputs, which the caller owns,
+and pages of the arena that nothing wrote. Linux counts resident pages (4 KiB) in batches, so this figure is not exact
+to the byte. All other figures are exact. ``app/cli/commands/measure.py`` describes each figure.
 """
 
 import json
@@ -29,7 +29,7 @@ from tmmu_core.plans.making.make import make_plan
 from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.plans.model import Plan
 
-SECONDS = 180
+TIMEOUT = 180  # seconds
 PLANNER = "auto"
 
 
@@ -69,7 +69,7 @@ class Measured:
 
     @property
     def planned(self) -> Figures:
-        """Figures of the plan to compare with: of the rewritten graph, if known."""
+        """Figures of the plan to compare with: ``run`` if known, else ``given``."""
         return self.run or self.given
 
     def difference(self) -> tuple[tuple[str, int], ...]:
@@ -108,28 +108,28 @@ def measure(
     in_order: bool = False,
     with_own_plan: bytes = b"",
 ) -> Measured:
-    """Return the memory of the model in ``data``, run by its runtime, and of a plan.
+    """Return the memory that the runtime uses for the model in ``data``, and that of a plan.
 
     ``runtime="tflm"`` runs a TensorFlow Lite model in TensorFlow Lite Micro, without and with a plan: the one in the
     model file ``with_own_plan``, else a plan by ``PLANNER``. ``in_order`` runs an ONNX model in the order of its nodes,
     without optimizations. Raises ``UnreadableInput`` for a model that cannot be read or run.
     """
-    which = runtime_of(data)
+    detected = runtime_of(data)
     if runtime:
-        if which != LITERT:
+        if detected != LITERT:
             message = f"{MICRO} runs TensorFlow Lite models only."
             raise UnreadableInput(message, source=name, hint="Give a .tflite file, or omit --runtime.")
         return _micro(data, name, with_own_plan)
-    if not which:
+    if not detected:
         hint = "Give an .onnx, .tflite or .pt2 file. For other files, use tmmu plan."
         raise UnreadableInput(f"no runtime can run it: {signatures.refuses_onnx(data)}.", source=name, hint=hint)
-    if which in (LITERT, EXECUTORCH):
-        return (_litert if which == LITERT else _executorch)(data, name)
-    return _eager(data, name, dims or {}) if which == EAGER else _onnxruntime(data, name, dims, in_order)
+    if detected in (LITERT, EXECUTORCH):
+        return (_litert if detected == LITERT else _executorch)(data, name)
+    return _eager(data, name, dims or {}) if detected == EAGER else _onnxruntime(data, name, dims, in_order)
 
 
 def runtime_of(data: bytes) -> str:
-    """Return the name of the runtime for these bytes; "" if they are not a model."""
+    """Return the name of the runtime for these bytes; "" if no runtime reads them."""
     refuses_of = {LITERT: tflite.refuses, EAGER: torch_module.refuses, EXECUTORCH: executorch.refuses}
     refuses_of[ONNXRUNTIME] = signatures.refuses_onnx
     return next((runtime for runtime, refuses in refuses_of.items() if not refuses(data)), "")
@@ -148,13 +148,13 @@ def _onnxruntime(data: bytes, name: str, dims: dict[str, int] | None, in_order: 
     tensors, model = {tensor.id: tensor for tensor in graph.tensors}, for_the_runtime(data)
     inputs = [[i, tensors[i].dtype, [point.get(str(d), d) for d in tensors[i].shape]] for i in graph.inputs]
     runs, without_arena = (run_onnx(model, name, inputs, arena=arena, in_order=in_order) for arena in (True, False))
-    (arena, pattern, _), (reserved, more, _) = runs["grown"], runs["reserved"]
-    figures = {"arena": arena, "arena_reserved": reserved, "pattern": pattern, "pattern_reserved": more}
+    (arena, pattern, _), (reserved, pattern_reserved, _) = runs["grown"], runs["reserved"]
+    figures = {"arena": arena, "arena_reserved": reserved, "pattern": pattern, "pattern_reserved": pattern_reserved}
     figures["no_arena"] = min(without_arena["grown"][1:])
     run = None
     with suppress(TmmuError):  # the rewritten model may have operators that no reader knows
         if not in_order:
-            rewritten = b64decode(_answer("optimised", {}, model, name)["model"])
+            rewritten = b64decode(_run_child("optimised", {}, model, name)["model"])
             rewritten_graph = read_graph(rewritten, name)
             sizes = {dim: size for dim, size in point.items() if dim in rewritten_graph.dims}
             run = _figures(read_at(rewritten_graph, sizes, rewritten, name), sizes)
@@ -164,24 +164,24 @@ def _onnxruntime(data: bytes, name: str, dims: dict[str, int] | None, in_order: 
 def run_onnx(data: bytes, name: str, inputs: list[list[Any]], *, arena: bool, in_order: bool = False) -> dict[str, Any]:
     """Return the figures of :func:`.runtime_child.grown`; ``inputs`` are lists of name, dtype and shape."""
     request = {"inputs": inputs, "arena": arena, "in_order": in_order}
-    return _answer("onnx", request, data, name, "Give sizes that the model accepts: --dims NAME=SIZE.")
+    return _run_child("onnx", request, data, name, "Give sizes that the model accepts: --dims NAME=SIZE.")
 
 
 def _litert(data: bytes, name: str) -> Measured:
-    _needed("ai_edge_litert", "ai-edge-litert", name)
+    _require_module("ai_edge_litert", "ai-edge-litert", name)
     graph = read_graph(data, name)
-    answer = _answer("litert", {}, data, name)
+    answer = _run_child("litert", {}, data, name)
     arena, tensors, scratch = answer["arena"], answer["tensors"], answer["scratch"]
     figures = {"arena": arena, "beyond_tensors": arena - tensors, "scratch_tensors": scratch}
     return Measured(name, LITERT, arena, figures, _figures(graph, {}), None, {})
 
 
 def _micro(data: bytes, name: str, with_own_plan: bytes) -> Measured:
-    _needed("tflite_micro", "'tmmu-plan-explorer[tflm]'", name)
+    _require_module("tflite_micro", "'tmmu-plan-explorer[tflm]'", name)
     model = MicroModel(data, name)
     plan = make_plan(model.as_run, PlanRequest(planner=PLANNER)).plan
     planned_model = with_own_plan or with_plan(model, data, plan).data
-    answer = _answer("tflm", {"length": len(data)}, data + planned_model, name)
+    answer = _run_child("tflm", {"length": len(data)}, data + planned_model, name)
     figures = answer["before"] | {f"{key}_with_plan": value for key, value in answer["after"].items()}
     own = _summary(model.as_run, plan)
     return Measured(name, MICRO, figures["arena"], figures, own, None, {}, outputs_equal=answer["outputs_equal"])
@@ -197,19 +197,19 @@ def _executorch(data: bytes, name: str) -> Measured:
 
 
 def _eager(data: bytes, name: str, dims: dict[str, int]) -> Measured:
-    _needed("torch", "'tmmu-plan-explorer[torch]'", name)
+    _require_module("torch", "'tmmu-plan-explorer[torch]'", name)
     program, fixed = read_program(data, name), {dim: Dim(size, size) for dim, size in dims.items()}
     symbols = torch_module.chosen_sizes(program, fixed)
     program = program.at(symbols)
     graph = torch_module.with_dims(as_saved(program, name), program, fixed)
     point = {key: dim.max for key, dim in graph.dims.items()}
-    answer = _answer("torch", {"point": symbols}, data, name)
+    answer = _run_child("torch", {"point": symbols}, data, name)
     allocated, tensors, steps = answer["allocated"], answer["tensors"], tuple(answer["steps"])
     figures = {"allocated": allocated, "tensors": tensors, "scratch": allocated - tensors}
     return Measured(name, EAGER, allocated, figures, _figures(graph, point), None, point, steps)
 
 
-def _needed(module: str, package: str, name: str) -> None:
+def _require_module(module: str, package: str, name: str) -> None:
     if find_spec(module) is None:
         raise UnreadableInput(
             f"running the model needs the package {module}, which is not installed.",
@@ -221,25 +221,25 @@ def _needed(module: str, package: str, name: str) -> None:
 RUN_ALONE = "Check that the model runs in its runtime without tmmu."
 SMALLER = "Choose smaller sizes with --dims."
 CHILDREN = {"onnx": ONNXRUNTIME, "optimised": ONNXRUNTIME, "litert": LITERT, "tflm": MICRO, "torch": "PyTorch"}
-"""Measurement of a child process → the runtime in its errors."""
+"""Task of a child process → the runtime that its errors name."""
 
 
-def _answer(which: str, request: dict[str, Any], model: bytes, name: str, hint: str = RUN_ALONE) -> dict[str, Any]:
-    """Return the result of a measurement in a child process. Raises ``UnreadableInput`` if it fails."""
-    # Freed memory is returned at once, so that the resident set follows the live bytes.
+def _run_child(task: str, request: dict[str, Any], model: bytes, name: str, hint: str = RUN_ALONE) -> dict[str, Any]:
+    """Run a task in a child process and return its result. Raises ``UnreadableInput`` if it fails."""
+    # malloc returns freed memory to the system at once, so that the resident set follows the live bytes.
     environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "4096", "MALLOC_TRIM_THRESHOLD_": "0"}
     environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
-    command = [sys.executable, "-m", "tmmu_core.runtime.measure.runtime_child", which]
+    command = [sys.executable, "-m", "tmmu_core.runtime.measure.runtime_child", task]
     data = json.dumps(request).encode() + b"\n" + model
     try:
-        child = subprocess.run(command, input=data, capture_output=True, timeout=SECONDS, env=environment, check=False)
+        child = subprocess.run(command, input=data, capture_output=True, timeout=TIMEOUT, env=environment, check=False)
     except subprocess.TimeoutExpired as error:
-        raise UnreadableInput(f"the run took more than {SECONDS} seconds.", source=name, hint=SMALLER) from error
+        raise UnreadableInput(f"the run took more than {TIMEOUT} seconds.", source=name, hint=SMALLER) from error
     if child.returncode or not child.stdout:
         raise UnreadableInput("the run ended without a result.", source=name, hint=RUN_ALONE)
     answer: dict[str, Any] = json.loads(child.stdout)
     if "failed" in answer:
-        what = f"{CHILDREN[which]} does not run the model: {answer['failed'].rstrip('.')}."
+        what = f"{CHILDREN[task]} does not run the model: {answer['failed'].rstrip('.')}."
         raise UnreadableInput(what, source=name, hint=hint)
     return answer
 

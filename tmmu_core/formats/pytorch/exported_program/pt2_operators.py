@@ -1,8 +1,8 @@
 """Properties of PyTorch's operators: views, operators that may run in place, and control flow.
 
-A saved program holds shape, strides and offset of each tensor, but not its storage. These tables are derived from
-PyTorch's own annotations (schemas with an alias of the first argument; the tag ``pointwise``), and
-``tests/formats/pytorch/test_torch.py`` compares them with the PyTorch that is installed.
+A saved program holds shape, strides and offset of each tensor, but not its storage. The tables of views and reshapes
+follow PyTorch's schemas, which mark results that alias the first argument, with few exceptions;
+``tests/formats/pytorch/test_torch.py`` compares them with the installed PyTorch.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ NO_BYTES: frozenset[str] = _words(
     sym_size sym_storage_offset sym_stride
     """
 )
-"""Operators that read only metadata of a tensor."""
+"""Operators that return no tensor: assertions, and reads of metadata."""
 
 OVER_FIRST: frozenset[str] = _words(
     """
@@ -62,7 +62,7 @@ OVER_FIRST: frozenset[str] = _words(
 )
 """Operators that copy their first argument and change some elements: the result may overwrite only this argument."""
 NOT_POINTWISE_WITH: frozenset[str] = frozenset({"dim", "other_dim", "names_dim", "dim_IntList"})
-"""Overloads of element-wise operators (``max.dim``) that are reductions."""
+"""Names of overloads that reduce, although the operator is otherwise element-wise: ``max.dim``."""
 
 _OPERATOR = re.compile(
     r"(?:torch\.ops\.|torch\._ops\.|executorch\.exir\.dialects\.edge\._ops\.)?(\w+)[.:]{1,2}(\w+)(?:\.(\w+))?"
@@ -110,16 +110,16 @@ def operator(target: str) -> Operator:
 
 @dataclass(frozen=True)
 class Flow:
-    """A control-flow operator of ``torch.ops.higher_order``. Its arguments are bodies and groups of tensors."""
+    """A control-flow operator of ``torch.ops.higher_order``. It takes bodies (subgraphs) and groups of tensors."""
 
     kind: Literal["branch", "loop", "map", "scan", "call"]
 
     def takes(
         self, groups: Sequence[Sequence[str]], inputs: Sequence[int], outputs: Sequence[int], results: int
     ) -> bool:
-        """Return whether the numbers of arguments and results agree with those of the bodies."""
-        counts = {"branch": (2, 2), "loop": (2, 2), "map": (2, 1), "scan": (3, 1)}
-        if self.kind != "call" and (len(groups), len(inputs)) != counts[self.kind]:
+        """Return whether ``groups`` and ``results`` match the ``inputs`` and ``outputs`` counts of the bodies."""
+        groups_and_bodies = {"branch": (2, 2), "loop": (2, 2), "map": (2, 1), "scan": (3, 1)}
+        if self.kind != "call" and (len(groups), len(inputs)) != groups_and_bodies[self.kind]:
             return False
         arguments = sum(map(len, groups[1:] if self.kind == "branch" else groups))
         expected = [1, results] if self.kind == "loop" else [results] * len(inputs)
