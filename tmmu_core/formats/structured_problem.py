@@ -1,7 +1,7 @@
 """Read structured packing problems: pools, buffers, placement constraints and reuse penalties (JSON, schema 1).
 
-The format is that of the dsa-solver project (DSA with reuse penalties). A pool is an arena, a buffer is a tensor, by
-its ``name``, or ``name#id`` where names repeat. Provenance (``pypto_structure``, ``metadata``, reasons) and bank
+The format is that of the dsa-solver project (DSA with reuse penalties). A pool is an arena. A buffer is a tensor
+with id ``name``, or ``name#id`` if names repeat. Provenance (``pypto_structure``, ``metadata``, reasons) and bank
 geometry are not used; the objective is that of the contract: capacity, reuse cost, extent. Other keys are rejected.
 """
 
@@ -218,7 +218,7 @@ class _Reading:
         return self.buffer[number]
 
     def _pairs(self, rows: Sequence[Pair], place: str) -> Iterator[tuple[int, int, int]]:
-        """Yield (row, first, second) of the pairs within one pool, as indexes of buffers."""
+        """Yield (row, index of first buffer, index of second) for pairs within one pool."""
         for k, row in enumerate(rows):
             one, two = self._index(row.first, f"{place}[{k}].first"), self._index(row.second, f"{place}[{k}].second")
             if one == two:

@@ -254,7 +254,7 @@ def apply_plan(
 
 
 def _check_addresses(plan: Plan, arenas: Mapping[str, ArenaHandle]) -> None:
-    """Raise ``AlignmentViolation`` for the first tensor off its alignment in memory."""
+    """Raise ``AlignmentViolation`` for the first tensor whose address is misaligned."""
     base = np.array([arenas[arena.name].base_ptr for arena in plan.arenas], np.uint64)
     addresses = base[plan.arena] + plan.offset
     for row in np.flatnonzero(addresses % plan.alignment).tolist():
@@ -299,7 +299,7 @@ def prepare_memory(
     """``PrepareMemory_v2``: plan, apply, commit.
 
     ``fields`` are the arguments of :func:`~tmmu_core.plans.making.engine.plan_graph`, including ``budget`` (the quota,
-    in bytes). Raises ``AllocationFailure`` if the quota is exceeded, before any memory is mapped or written; its
+    in bytes). Raises ``AllocationFailure`` if the quota is exceeded (before memory is mapped) or mapping fails; its
     diagnostics contain ``allocation_failures``, one more than the argument.
     """
     try:

@@ -70,13 +70,13 @@ def lpmf(model: OrderModel, threshold: int = 0) -> I64:
 
 
 def eager(model: OrderModel, order: I64) -> I64:
-    """Return ``order`` with every unit that frees at least as much as it allocates as early as possible."""
+    """Return ``order`` with units that free more than they allocate as early as the peak so far permits."""
     found = run_native("eager", model, order, **edge_fields(model.successors, model.predecessors))
     return found[0] if found is not None else _eager(model, order)
 
 
 def late(model: OrderModel, order: I64) -> I64:
-    """Return ``order`` with every unit that allocates at least as much as it frees as late as possible."""
+    """Return ``order`` with every unit that allocates more than it frees as late as possible."""
     found = run_native("late", model, order, **edge_fields(model.predecessors, model.successors))
     return found[0] if found is not None else _late(model, order)
 
@@ -131,7 +131,7 @@ class Counters(OrderLists):
         """Live bytes before the first unit."""
 
     def run(self, unit: int) -> tuple[int, int]:
-        """Run a unit: return the live bytes that it adds while it runs, at most, and after it has run."""
+        """Run a unit; return the most live bytes that it adds while it runs, and those after it."""
         most, live, size = -(2**62), 0, self.size
         for allocated, reused, freed in self.steps(unit, self.born, self.left):
             live += sum([size[s] for s in allocated])
@@ -231,7 +231,7 @@ def _eager(model: OrderModel, order: I64) -> I64:
     def choose(ready: list[int]) -> int:
         """Return the first ready unit that lowers the live bytes within the peak so far, else the next of ``order``."""
         nonlocal live, most
-        while pending[-1] not in ready:  # it has run: the next unit of a valid order is always ready
+        while pending[-1] not in ready:  # a valid order: its next unit has run or is ready
             pending.pop()
         chosen = pending[-1]
         for unit in ready:

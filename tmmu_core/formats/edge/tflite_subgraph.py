@@ -19,18 +19,18 @@ UNARY = _words(
     "ABS CEIL COS ELU EXP FLOOR GELU HARD_SWISH LEAKY_RELU LOG LOGICAL_NOT LOGISTIC NEG RELU RELU6 RELU_0_TO_1 "
     "RELU_N1_TO_1 ROUND RSQRT SIGN SIN SOFTMAX SQRT SQUARE TANH ZEROS_LIKE"
 )
-"""Kernels that read an element of operand 0, or a row of it, before they write it."""
+"""Kernels that read an element, or row, of operand 0 before they write its result."""
 BINARY = _words(
     "ADD ATAN2 BITWISE_XOR DIV FLOOR_DIV FLOOR_MOD LOGICAL_AND LOGICAL_OR MAXIMUM MINIMUM MUL POW RIGHT_SHIFT "
     "SQUARED_DIFFERENCE SUB"
 )
-"""Kernels that read an element of operands 0 and 1 before they write it."""
+"""Kernels that read an element of both operands before they write its result."""
 MOVES = frozenset({"BITCAST", "EXPAND_DIMS", "RESHAPE", "SQUEEZE"})
 """Kernels whose result has the bytes of operand 0 unchanged."""
 
 
 def permission(tensors: Sequence[Tensor], instr: str, reads: list[int], writes: list[int]) -> Inplace:
-    """Return the operands that an operator may overwrite, as pairs with its only result, which is as large."""
+    """Return pairs (operand, 0): the only result may overwrite this operand, which has the same size."""
     if len(writes) != 1:
         return "none"
     operands = 2 if instr in BINARY else int(instr in UNARY or instr in MOVES)
@@ -50,11 +50,11 @@ HANDLE_DTYPE = "int32"
 LATER_TYPES = {19: "INT2", 20: "UINT4", 21: "FLOAT8_E4M3FN", 22: "FLOAT8_E5M2"}
 """Types of the schema that the parser does not name."""
 EXTERNAL_BUFFER = 10
-"""Field of a tensor that locates its data in another file; 0 for data in this file."""
+"""Number of the field that locates tensor data in another file; value 0: none."""
 OFFLINE_PLAN = b"OfflineMemoryAllocation"
 """Name of the metadata with a plan for TensorFlow Lite Micro."""
 OFFLINE_HEADER = 3
-"""Numbers of the metadata before the offsets: version, subgraphs, count of offsets."""
+"""Count of integers before the offsets: version, subgraphs, count of offsets."""
 ELEMENTS_PER_BYTE = 4
 """Operands, dimensions and letters of names that a model may have per byte: converters share equal vectors."""
 LETTERS_PER_WORD = 64
@@ -264,7 +264,7 @@ def _text(data: bytes | None) -> str:
 
 
 def _ids(names: list[str]) -> list[str]:
-    """Return unique ids: the names, with their number if empty or repeated."""
+    """Return unique ids: names, plus the tensor number if empty or repeated."""
     count = Counter(names)
     ids: list[str] = []
     for i, name in enumerate(names):

@@ -2,15 +2,15 @@
 
 The metadata are 32-bit integers: version, number of subgraphs, number n of offsets, and n offsets in bytes from the
 start of the arena, one per tensor of each subgraph (tflite-micro, ``docs/memory_management.md``, pull request 1195).
-The runtime places tensors with the offset −1: constants, variables, and tensors that the runtime keeps for longer than
-the plan does. So the offsets are valid in the runtime's live ranges. It also places the scratch buffers of kernels.
+Tensors with the offset −1 are left to the runtime: constants, variables, tensors with several ids in the plan, and
+those that would overlap another in the runtime's live ranges. The runtime also places scratch buffers of kernels.
 
 Live ranges are those of the runtime's allocator (``micro_allocation_info.cc``): every tensor of every subgraph has one
 place and one live range, however often its subgraph runs. Time is counted in scopes: an operator, or the entry into the
 body of one. A tensor that an operator writes lives from that operator to its last reader; the results of a control-flow
 operator live while its bodies run.
 
-Every other byte of the model is unchanged. A flatbuffer refers forward only, and its builder writes from the end to the
+Other bytes change in two fields only. A flatbuffer refers forward only, and its builder writes from the end to the
 start. So the builder starts with the old bytes, and writes before them a new root table, new lists of buffers and
 metadata, and the new metadata. Two fields count from the start of the file, so the number of inserted bytes is added to
 them: the place of data behind the flatbuffer (``Buffer.offset``), and the place of large custom options.
@@ -38,7 +38,7 @@ LARGEST = 2**31 - 1
 NESTED = ("IF", "WHILE", "CALL_ONCE")
 """Operators whose bodies the runtime enters."""
 BEFORE = -1
-"""The scope of tensors that no operator writes."""
+"""First scope of tensors read before any write."""
 HEAD = 8
 """Bytes before the inserted ones: the reference to the root table, and the identifier."""
 FIELDS = 8
@@ -200,11 +200,11 @@ def with_plan(model: MicroModel, data: bytes, plan: Plan) -> TflmFile:
     rows = {key: plan.row_of[tensor_id] for key, tensor_id in model.ids_in(plan).items() if key in model.in_arena}
     _refuse_arenas(plan, sorted({int(plan.arena[row]) for row in rows.values()}))
     in_place = {pair for scope in model.scopes for pair in scope.in_place}
-    placed: dict[Key, tuple[int, int]] = {}  # first byte, and byte after the last one, rounded up to the grid
+    placed: dict[Key, tuple[int, int]] = {}  # first byte, and byte after the last one, aligned up
     unplaced = []
 
     def collide(key: Key, place: tuple[int, int], other: Key) -> bool:
-        """Return whether the runtime keeps two tensors on the same bytes and neither is overwritten in place."""
+        """Return whether two tensors share bytes and a scope, without a permitted in-place update."""
         (first, last), (other_first, other_last) = model.lives[key], model.lives[other]
         if place[0] >= placed[other][1] or placed[other][0] >= place[1] or first > other_last or other_first > last:
             return False

@@ -4,7 +4,7 @@ The verifier checks the plan that results. A content hash that does not match be
 In a file of the first version, missing values (taken hand-offs, totals, a lower bound) are computed from the rows.
 Peaks are recomputed, because that version did not count the source of a hand-off at its last step.
 
-Known metrics and notes have a type: a count of 64 bits, a ratio, counts by name, or a planner's note on an arena.
+Known metrics and notes have a type: a count, a ratio, counts by name, or a planner's note on an arena.
 Unknown keys are kept.
 """
 
@@ -63,7 +63,7 @@ _KIND_OF: dict[Any, tuple[str, ...]] = {
     Ratio: ("memory_reuse_ratio", "internal_fragmentation_ratio", "activation_retention_ratio"),
     dict[str, Count]: ("peak_physical_bytes_per_arena", "peak_tmmu_usage_per_arena", "totals"),
 }
-"""Kind → metrics that are read (``metrics.plan_metrics``)."""
+"""Type → metrics of this type (``metrics.plan_metrics``)."""
 _Metrics = msgspec.defstruct(
     "_Metrics", [(name, kind | msgspec.UnsetType, msgspec.UNSET) for kind, names in _KIND_OF.items() for name in names]
 )
@@ -75,7 +75,7 @@ class _Spill(msgspec.Struct):
 
 
 class _Arena(msgspec.Struct):
-    """Notes on one arena: of its planner and, in a plan over memories, of its memory."""
+    """Notes on one arena by its planner, and on its memory in a plan over memories."""
 
     picked: str = ""
     why: str = ""
@@ -99,15 +99,15 @@ class _Addressing(msgspec.Struct):
 
 
 TOGETHER = (("memory", "role", "source_memory"), ("said_by", "spills", "alignment"))
-"""Notes that are written together: the first note of a row requires the others."""
+"""Groups of notes: the first note of a group requires the others."""
 register_types(_Metrics, _Arena, _Addressing)
 
 
 def build(head: HeadDocument, rows: Sequence[TensorRow], source: str = "") -> Plan:
     """Return a plan from the head and the rows of a document; rows in any order.
 
-    Raises ``UnreadableInput`` for an unknown schema, an invalid digest, an undeclared arena, a duplicate tensor, a
-    number that is not a uint64.
+    Raises ``UnreadableInput`` for an unknown schema, an invalid digest, an undeclared arena, a duplicate tensor, an
+    invalid number, metric or note.
     """
     document.check_version(head.schema or "none", PLAN_SCHEMA, source, "$.schema")
     names = sorted(head.arenas)
@@ -330,7 +330,7 @@ def check_sums(arenas: Iterable[ArenaSummary], source: str) -> None:
 
 
 def check_notes(notes: Mapping[str, Any], arenas: Iterable[str], source: str) -> None:
-    """Raise ``UnreadableInput`` for a malformed note on an arena or addresses, or by a reader."""
+    """Raise ``UnreadableInput`` for a malformed remark, or note on an arena or on addresses."""
     kinds: dict[str, Any] = {**dict.fromkeys(REMARKS, str), "addressing": _Addressing, **dict.fromkeys(arenas, _Arena)}
     for name, kind in kinds.items():
         note: Any = notes.get(name, msgspec.UNSET)

@@ -15,9 +15,9 @@ capacity. Where the two meet, the packing is optimal.
 :mod:`.lns`                large neighbourhood search (destroy and repair) on the remaining gap
 =========================  ==========================================================================
 
-*Peak first*: where live bytes are mostly far below the bound, the few storages live near the peak decide whether an
-extent equal to the bound is possible. Their search is short, and greedy runs place the other storages around them.
-Where this fails, nothing is proven.
+*Peak first*: if at most half of the storages are live near the peak, they are searched first, for an extent equal to
+the bound (or within the capacity). This search is short, and greedy runs place the other storages around them. If it
+fails, nothing is proven.
 
 *Components*: storages that conflict with no storage outside are packed separately. They share the budget; the search of
 a component ends when its extent is at most the extent of another component.
@@ -56,7 +56,7 @@ PROGRESS_NOTE = "course"
 MIN_STORAGES = 256
 """Minimum number of storages for a search that starts at the peak. With fewer, a search of all storages is as fast."""
 MAX_PEAK_SHARE = 2
-"""The peak contains at most one storage in this many."""
+"""At most one in this many storages is in the peak."""
 LEVELS = (12, 14, 13, 15, 11)
 """Steps belong to the peak if their live bytes reach this many sixteenths of the target; tried in this order."""
 OPENINGS = (3, 0)
@@ -129,7 +129,7 @@ def exact_from(
 def always_live(cols: Columns) -> NDArray[np.bool_]:
     """Return an array of shape (n,): whether each storage is live at every step.
 
-    All false if all storages are always live, and for problems that are not plain or have several alignments.
+    All false if all are always live, or if the problem is not plain or small, or has several alignments.
     """
     if not cols.is_plain or not cols.is_small or len(set(cols.align)) > 1:
         return np.zeros(len(cols), np.bool_)
@@ -197,7 +197,7 @@ def _reject_if_proven(problem: Problem, bound: int, max_live: int) -> None:
 def pack_peak_first(cols: Columns, bound: Bound, request: SearchRequest) -> list[int] | None:
     """Return offsets with an extent of at most the bound or the goal, or ``None`` if no attempt finds them.
 
-    Only plain problems (:attr:`.Columns.is_plain`) are tried. Their nodes are added to the notes and the meter.
+    Only plain problems of at least :data:`MIN_STORAGES` are tried. The notes and the meter count the nodes.
     """
     target, meter = max(bound.bytes, request.goal), request.meter
     if not cols.is_plain or len(cols) < MIN_STORAGES:
@@ -224,7 +224,7 @@ def pack_peak_first(cols: Columns, bound: Bound, request: SearchRequest) -> list
 
 
 def _around(cols: Columns, bound: Bound, peak: I64, found: list[int], target: int) -> list[int] | None:
-    """Return all offsets if one of three greedy runs places the other storages around the peak below the target."""
+    """Return all offsets if one of three greedy runs around the peak has an extent of at most the target."""
     fixed = np.full(len(cols), -1, np.int64)
     fixed[peak] = found
     rest = replace(cols, problem=replace(cols.problem, fixed=fixed), fixed=tuple(fixed.tolist()), memo={})
@@ -238,7 +238,7 @@ def _around(cols: Columns, bound: Bound, peak: I64, found: list[int], target: in
 def components(cols: Columns) -> list[I64]:
     """Return the storage indices (ascending) of each connected component of the conflict graph.
 
-    Columns of time that no storage crosses split the storages; conflicts without overlap in time join them again.
+    Moments that no live range crosses split the storages; conflicts without overlap in time join them again.
     """
     n, k = len(cols), len(cols.births)
     crossing = np.zeros(k + 1, dtype=np.int64)
@@ -282,10 +282,10 @@ class _Component:
 
 
 def pack_components(cols: Columns, whole: Bound, offset: list[int], request: SearchRequest) -> tuple[int, bool]:
-    """Lower ``offset`` component by component; return the proven bound and whether the search is incomplete.
+    """Improve ``offset`` component by component; return the proven bound and whether the search is incomplete.
 
     First each component gets its share of the nodes, the one with the highest bound first. The nodes left go to the
-    highest component whose search is incomplete.
+    highest component that can improve.
     """
     goal, notes, log = request.goal, request.notes, request.log
     parts = _split(cols, whole, offset)
@@ -305,7 +305,7 @@ def pack_components(cols: Columns, whole: Bound, offset: list[int], request: Sea
     while len(parts) > 1 and int(notes["nodes"]) < request.budget and not notes.get("told_to_stop"):
         top = max(part.extent for part in parts)
         floor = max([proven, *(part.extent for part in parts if part.extent < top)])
-        # A search that is complete for a floor as low as this one cannot lower the extent.
+        # A component searched completely with this floor or a lower one cannot improve.
         can_improve = (part for part in parts if not part.search or part.search.is_open or part.search.floor > floor)
         highest = next((part for part in can_improve if part.extent == top), None)
         if highest is None or top <= max(floor, goal):

@@ -25,14 +25,14 @@ class OptionSpec:
     """Name of the command-line option, such as ``--dims``."""
     metavar: str
     about: str
-    """One sentence of help, its default in brackets."""
+    """Help text, with the default in brackets."""
     read: Callable[[str], Any] = lambda text: text
     """Text → value. Raises ``ValueError`` with a sentence, or ``UnreadableInput`` for the text of a file."""
     write: Callable[[Any], str] = str
     link: str = ""
     """Key in a link; empty: the name of the field."""
     many: bool = False
-    """Whether the option is repeatable, each time with one ``KEY=VALUE``; :attr:`read` reads a text with all pairs."""
+    """Whether the option is repeatable, with one value each time; :attr:`read` parses a text with all values."""
     file: str = ""
     """What the file contains, for an option whose value is a file name."""
     flag: bool = False
@@ -70,7 +70,7 @@ def _addressing(text: str) -> str:
 
 
 def _pairs(text: str, read: Callable[[str, str], int], no_name: str | None = None) -> dict[str, int]:
-    """Return ``NAME=VALUE`` pairs, sorted by name; ``no_name`` is the name of a value without one."""
+    """Parse ``NAME=VALUE`` pairs and sort them by name; a value without a name gets ``no_name``."""
     pairs: dict[str, int] = {}
     for name, value in read_pairs(text):
         name = no_name if name is None else name
@@ -248,7 +248,7 @@ FIELDS_OF_INSTANCES = ("planner", "options", "arenas", "alignment", "capacities"
 
 
 class Contradiction(NamedTuple):
-    """Two fields of a request that exclude each other."""
+    """Fields of a request that no plan can satisfy."""
 
     message: str
     hint: str

@@ -30,7 +30,7 @@ ALLOC, FREE, MAP, UNMAP, OOM = range(5)
 _CODES = {"alloc": ALLOC, "free_completed": FREE, "free": FREE, "oom": OOM}
 _CODES |= dict.fromkeys(("segment_alloc", "segment_map"), MAP) | dict.fromkeys(("segment_free", "segment_unmap"), UNMAP)
 MEMORY_PER_BYTE, LEAST_MEMORY = 16, 1 << 30
-"""Memory limit of a pickle's values: bytes per byte of the file, and the lowest limit in bytes."""
+"""Memory of a pickle's values in bytes per byte of the file, and its lowest limit in bytes."""
 _LEAST_BYTES = 8
 """Minimum bytes of a pickled event, segment or block: a dict with two memoised values."""
 
@@ -185,7 +185,7 @@ def _items(found: Any, key: str) -> Any:
 
 
 class _PlainUnpickler(pickle.Unpickler):
-    """Unpickler that creates dicts, lists, sets, text, bytes and numbers, and nothing else."""
+    """Unpickler of plain data: no object of a class that a pickle would have to import."""
 
     def __init__(self, data: bytes, refused: Callable[[str], UnreadableInput]) -> None:
         super().__init__(io.BytesIO(data))
@@ -230,7 +230,7 @@ class Device:
 
 
 def device_of(events: Events, segments: list[Segment]) -> Device:
-    """Return the live ranges of a device by birth and address, from its events and from its blocks at the end."""
+    """Return the live ranges of a device, sorted by birth and address, from its events and its last blocks."""
     _private_lanes(events, segments)
     rows = tuple(array("q") for _ in range(8))
     open_, steps = _traced(events, rows)
@@ -254,7 +254,7 @@ def device_of(events: Events, segments: list[Segment]) -> Device:
 
 
 def _private_lanes(events: Events, segments: Sequence[Segment]) -> None:
-    """Set the pool of events in private segments; older versions of PyTorch write it with the segments alone."""
+    """Set the pool of events in private segments; older versions of PyTorch write it only there."""
     private = [segment for segment in segments if any(segment.lane[1])]
     if not private or any(any(pool) for _, pool in events.lanes):
         return
