@@ -61,7 +61,7 @@ class GraphFlops:
     of_node: tuple[int | None, ...]
     """Parallel to ``Graph.nodes``; ``None`` if unknown."""
     unknown: Mapping[str, int]
-    """Name of each operator without a known cost → its number of nodes, sorted by name."""
+    """Operator → number of its nodes whose cost is unknown, sorted by name."""
 
     @property
     def total(self) -> int:
@@ -70,9 +70,9 @@ class GraphFlops:
 
 
 def graph_flops(index: GraphIndex) -> GraphFlops:
-    """Return the operations of every node at the sizes of the index, each node once: O(nodes + operands).
+    """Return the operations of one run of every node at the sizes of the index. O(nodes + operands).
 
-    A graph does not contain trip counts, so opening and closing nodes of a loop are unknown, and its body counts once.
+    The opening and closing nodes of scopes are unknown. A loop's body counts once: a graph has no trip counts.
     """
     known: dict[tuple[str, tuple[Shape, ...], tuple[Shape, ...]], int | None] = {}
     found: list[int | None] = []
@@ -132,8 +132,8 @@ def _dense(call: Call) -> int | None:
 def _convolution(call: Call) -> int | None:
     """Weights [O, I/groups, k…] or [O, k…, I]: 2 · numel(weights) / O for each element of the result, then the bias.
 
-    Transposed, weights [I, O/groups, k…]: 2 · numel(weights) / I for each element of the input. The
-    shapes determine the case: channels of the result that differ from the weights' first axis, or a wider result.
+    Transposed, weights [I, O/groups, k…]: 2 · numel(weights) / I for each element of the input. This case
+    needs I channels in the input, and either other channels in the result or a wider result.
     """
     x, w, y = call.inputs[0], call.inputs[1], call.outputs[0]
     if len(w) < 3 or len(x) != len(w) or len(y) != len(w):
@@ -171,7 +171,7 @@ def _transposed_of_tflite(call: Call) -> int | None:
 
 
 def _convolution_backward(call: Call) -> int | None:
-    """Inputs are the gradient, x and the weights. Each requested gradient costs a forward pass; the bias's, a sum."""
+    """Inputs are the gradient, x and the weights. A requested gradient costs a forward pass; a bias's, a sum."""
     gradient, x, w = call.inputs[:3]
     forward = _convolution(Call((x, w), (gradient,)))
     bias = prod(gradient) if any(len(shape) == 1 for shape in call.outputs) else 0
@@ -218,7 +218,7 @@ def _rnn_layer(call: Call) -> int:
 
 
 def _fft(call: Call) -> int:
-    """5·N·log₂ N of a complex transform of all N elements."""
+    """5·N·(⌊log₂ N⌋ + 1), as a complex transform of all N elements."""
     count = max(call.operand, call.result)
     return 5 * count * count.bit_length()
 
@@ -236,7 +236,7 @@ FORMULAS: dict[str, Formula] = {
     "fold": _fold,
     # By a mask; PyTorch's ``select`` is a view.
     "select": lambda call: call.result if len(call.inputs) > 2 else 0,
-    # In training, which has a mask as second output.
+    # In training, the second output is a mask.
     "dropout": lambda call: 2 * call.result if len(call.outputs) > 1 else 0,
     "touched": lambda call: sum(map(prod, (*call.inputs, *call.outputs))),
     "fft": _fft,

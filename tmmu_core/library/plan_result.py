@@ -136,7 +136,7 @@ class Plan(model.Plan):
     ) -> Gate:
         """Check the plan against limits, for use in CI.
 
-        The plan is verified first; the gap uses the recomputed lower bound.
+        The plan is verified first. The gap of a plan from a file uses the recomputed lower bound.
 
         Parameters
         ----------
@@ -263,7 +263,7 @@ class Plan(model.Plan):
     ) -> Path | bytes:
         """Write a report (``.html``, offline; ``.md``, a summary; ``.pdf``) and return its path.
 
-        Without ``path``, return the HTML as bytes. ``baseline`` is a plan to compare with.
+        Without ``path``, return the HTML as bytes. ``.md`` ignores ``baseline``, a plan to compare with.
         Raises ``UnreadableInput`` for an unsupported suffix; ``UnwritableOutput`` if the file cannot be written, and
         for PDF without an installed browser.
         """

@@ -2,12 +2,12 @@
 
 The live storages depend on the *set* of executed nodes only: a storage is live from the first to the last node that
 touches it (reads or writes a member). The same holds for in-place reuse (contract §1): n reads x last if all other
-nodes that touch its storage have run. An order is a path through those sets; its peak is the largest step of the
-path.
+nodes that touch its storage have run. An order is a path through those sets; its peak is the most live bytes at a
+step.
 
 Dependencies besides the flow of data, taken from the initial order (the execution order of the graph):
 
-* **overwriting**: nodes that touch a storage stay before or after each of its writers;
+* **overwriting**: nodes that touch a storage keep their order with each of its writers;
 * **effects**: random, collective, side-effect and unknown operators keep their order;
 * **scopes**: the nodes of a nested scope (If, Loop, Scan) are one unit, in their order;
 * **phases**, on request.
@@ -29,7 +29,7 @@ from tmmu_core.liveness.timeline import dependencies
 
 I64 = NDArray[np.int64]
 LARGEST = 2**60
-"""Largest sum of sizes for which orders are searched, so that sums stay within 64 bits."""
+"""Sum of sizes from which no order is searched, so that sums stay within 64 bits."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,7 +195,7 @@ def _touches(liveness: Liveness) -> tuple[list[list[int]], dict[tuple[int, int],
 
 
 def _units(timeline: Timeline, order: list[int]) -> tuple[tuple[tuple[int, ...], ...], I64]:
-    """Return the units, by first node in the initial order, and the unit of each node (−1 outside).
+    """Return the units, by first node in the initial order, and the unit of each node (−1: not run).
 
     A scope includes all nodes from its first to its last, so that units have no cycle.
     """
@@ -240,8 +240,8 @@ def _overwrite_edges(liveness: Liveness) -> Iterator[tuple[int, int]]:
         targets = {o for _, o in node.in_place_write}
         for o, y in enumerate(index.outputs_of(k).tolist()):
             storage = int(liveness.storage_of[y])
-            looks_only = index.base[y] >= 0 and storage in groups and node.phase != "optimizer" and o not in targets
-            if not looks_only:
+            is_view_only = index.base[y] >= 0 and storage in groups and node.phase != "optimizer" and o not in targets
+            if not is_view_only:
                 written.setdefault(storage, {})[k] = None
     several = {
         storage: writers
@@ -272,7 +272,7 @@ def _overwrite_edges(liveness: Liveness) -> Iterator[tuple[int, int]]:
 
 
 def _phase_edges(nodes: Sequence[Node], order: list[int]) -> Iterator[tuple[int, int]]:
-    """Yield edges that keep runs of one phase separate and starting with their first node."""
+    """Yield edges that keep runs of one phase apart, each with its first node first."""
     runs = [list(run) for _, run in groupby(order, key=lambda k: nodes[k].phase)]
     for before, after in pairwise(runs):
         yield from ((k, after[0]) for k in before)

@@ -65,7 +65,7 @@ class RecomputeModel:
     """Shape (storages,): bytes, rounded up to the arena's alignment."""
     arena: I64
     kept_place: Mask
-    """Shape (storages,): whether its bytes are not reused in place before a gap, because it is saved or an output."""
+    """Shape (storages,): whether it is saved or an output: its bytes are reused in place only if it is recomputed."""
     late: Mask
     """Shape (positions,): whether the node is not in the forward pass."""
     stays_live: Mask
@@ -73,7 +73,7 @@ class RecomputeModel:
     starts_live: Mask
     """Shape (storages,): whether it is live before the first node, as an input."""
     expires: I64
-    """Shape (positions,): first position that overwrites an input of the node, ``NEVER`` for most."""
+    """Shape (positions,): first position that overwrites an input of the node, else ``NEVER``."""
     fixed: I64
     """Shape (arenas,): aligned bytes of persistent storages."""
     spare: I64
@@ -195,7 +195,7 @@ HUBS = (4, 12)
 def connected_parts(model: RecomputeModel, nodes: Mask, hub: int = HUBS[0]) -> list[I64]:
     """Return the connected parts of a set of nodes (one reads what another writes), sorted by first node.
 
-    Nodes with ``hub`` neighbours, such as an attention mask that all layers share, connect nothing.
+    Nodes with ``hub`` or more links, such as a mask that all layers share, connect nothing.
     """
     reader = np.repeat(np.arange(len(nodes)), np.diff(model.in_ptr))
     links = np.stack([reader, model.producer[model.in_idx]], axis=1)
@@ -275,7 +275,7 @@ def _adjacency(liveness: Liveness, node_at: I64) -> tuple[I64, I64, I64, I64]:
                 is_live[s] = True
                 born.append(s)
             elif s not in born:
-                used.append(s)  # a further member: the storage is live until the node writes it
+                used.append(s)  # another member: the storage is already live at this node
         ins.append([s for s in dict.fromkeys(used) if not is_persistent[s]])
         outs.append(born)
     return (*csr(ins), *csr(outs))

@@ -1,19 +1,19 @@
 """Read TensorFlow Lite models: the first subgraph, and the subgraphs that it runs as nested scopes.
 
-* A tensor with data in the file is a ``constant``; a sparse one has its bytes in the file as its size. Data in other
-  files (``external_buffer``) are not read. Constants with one buffer of the file are one storage. A variable tensor,
+* A tensor with data in the file is a ``constant``; the size of a sparse one is that of its data. Data in other
+  files (``external_buffer``) are not read. Constants that share a buffer are one storage. A variable tensor,
   which keeps its value from run to run, is a ``buffer``.
 * ``inplace`` has the operands that the kernels of TensorFlow Lite and of its Micro runtime may overwrite: those of
   element-wise kernels and of reshapes, as large as the result. Scratch buffers of kernels are not in the file.
 * A variable behind a handle (``VAR_HANDLE``) is a ``buffer`` as large as the largest value that is read from it or
-  assigned to it; both operators read the buffer. One name is one variable in all subgraphs. The handle is a 32-bit
-  number.
+  assigned to it; ``READ_VARIABLE`` and ``ASSIGN_VARIABLE`` read it. One name is one variable in all subgraphs. The
+  handle is a 32-bit number.
 * A plan in the file (``OfflineMemoryAllocation``) is ignored, except for a Vela-compiled operator, whose commands
   contain the addresses of that plan: tensors that the plan places inside of the operator's scratch tensor are views.
-* A tensor that a custom operator reads and nothing writes is its scratch memory, live from the start.
+* An activation that a custom operator of the first subgraph reads and none writes is scratch, live from the start.
 * Arenas are aligned to 16 bytes, as in the Micro runtime, if no alignment is given.
 * A dimension that ``shape_signature`` leaves open has its size in ``shape``. A note lists these sizes of the inputs. If
-  no input is open, the size of such a result depends on data: it is listed in ``Node.unplanned``.
+  no input of the model and no operand is open, the size of an open result depends on data (``Node.unplanned``).
 * ``IF``, ``WHILE``, ``CALL_ONCE`` and calls: the operator's inputs are copied to the inputs of a body, and the body's
   outputs to the operator's outputs, as in the Micro runtime (:mod:`tmmu_core.formats.scopes`). Every use of a body has
   its own activations; constants and variables are shared by all uses. Bodies that cannot be planned are listed in
@@ -77,8 +77,8 @@ def refuses(data: bytes) -> str:
 def read(data: bytes, name: str = "") -> Graph:
     """Return the graph of a model's first subgraph and of the subgraphs that it runs.
 
-    Raises ``UnreadableInput`` if the file is damaged, ``InvalidIrShapes`` (reason ``unknown_dtype``) for a tensor
-    without a size: strings, variants.
+    Raises ``UnreadableInput`` if the file is damaged, ``InvalidIrShapes`` for a tensor of the first subgraph
+    without a size: a string, a variant, or a negative dimension.
     """
     return built(data, name)[0]
 
@@ -142,7 +142,7 @@ class Reading:
         self.taken = {tensor.id for tensor in self.main.subgraph.tensors}
         self.node_ids: set[str] = set()
         self.persistent: dict[tuple[int, int], str] = {}
-        """Subgraph and tensor number → id of a constant or variable of a body."""
+        """Subgraph and tensor number → id of a constant or variable."""
         self.planned = {0}
         """Numbers of the subgraphs that are in the graph."""
         self.unsized: set[int] = set()
@@ -188,7 +188,7 @@ class Reading:
         return (f"sizes that the model leaves open are those in the file: {listed}; {how}.",) if listed else ()
 
     def _scratch(self) -> list[int]:
-        """Return the numbers of the scratch tensors of custom operators, after setting their role."""
+        """Set the role of the scratch tensors of custom operators, and views of them; return their numbers."""
         main = self.main.subgraph
         written = {i for operator in main.operators for i in operator.outputs}
         read = {i for operator in main.operators if operator.is_custom for i in operator.inputs if i != ABSENT}
@@ -337,7 +337,7 @@ class Reading:
         self.nodes.append(structs.replace(node, node_id=own, scope=scope))
 
     def root(self, tensor: str) -> str:
-        """Return the tensor itself: TensorFlow Lite has no views."""
+        """Return the tensor itself: no operator creates a view."""
         return tensor
 
     def same_bytes(self, first: str, second: str) -> bool:
@@ -354,7 +354,7 @@ def _unused(name: str, taken: set[str]) -> str:
 
 
 def _agree(around: Subgraph, operator: Operator, operands: Sequence[int], bodies: Sequence[Subgraph]) -> bool:
-    """Return whether the arguments and results of all bodies have the sizes of the operator's operands and results."""
+    """Return whether operands and results match those of all bodies in size, and none is absent or repeated."""
     if ABSENT in (*operator.inputs, *operator.outputs) or len(set(operator.outputs)) < len(operator.outputs):
         return False
     wanted = [_sizes(around, operands), _sizes(around, operator.outputs)]

@@ -8,7 +8,7 @@ lines or a CBOR sequence::
                         bytes (of its slot), live_range [birth, death), and the other columns of a plan row
     handoff             step, from, to, taken
     replan              old and new plan hash, if a run planned again (TMMU v2 II.H)
-    summary             peak bytes per arena, slots, reuse ratio, fragmentation, the metrics except the time
+    summary             extent per arena, slots, reuse ratio, fragmentation, the metrics except the time, notes
 
 A *digest* (``"rows": "digest"`` in the header) has no tensor and no handoff records; its header has their hash,
 ``tensors_hash``. ``content_hash`` detects an edit of either form (:mod:`.plan_document`).
@@ -219,7 +219,7 @@ def refuses(data: bytes) -> str:
         return no_header
     try:
         first = next(_raw_records(data, ""), (None, ""))[0]
-    except UnreadableInput:  # damaged in its first record, which still identifies it
+    except UnreadableInput:  # damaged; the first record still identifies a trace
         return "" if b"allocation_header" in data[:256] else no_header
     return "" if isinstance(first, dict) and first.get("record") == "allocation_header" else no_header
 
@@ -227,7 +227,7 @@ def refuses(data: bytes) -> str:
 def read_trace(data: bytes, source: str = "") -> Trace:
     """Read a trace, JSON lines or CBOR sequence, plain or gzipped.
 
-    Raises ``UnreadableInput`` with the record of the error; a trace without summary is truncated.
+    Raises ``UnreadableInput`` with the place of the wrong record, also for a trace without a summary.
     """
     records: list[_Record] = []
     hashed: list[Record] = []  # the records that ``content_hash`` covers, as they are in the file
@@ -292,7 +292,7 @@ def _decoded(record: Any, before: Sequence[_Record]) -> _Record:
 
 
 def _wrong_backing(plan: Plan, sizes: Mapping[str, int | None]) -> str:
-    """Return an error if the slot bytes of a tensor record differ from the slot of the rows; empty if none."""
+    """Return an error if the ``bytes`` of a tensor record are not those of its slot in ``plan``, else ``""``."""
     backing = storages_of(plan).backing[plan.storage].tolist()
     for tensor, counted in zip(plan.tensor_ids, backing, strict=True):
         if sizes[tensor] not in (None, counted):

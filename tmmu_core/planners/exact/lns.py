@@ -25,13 +25,13 @@ from tmmu_core.planners.native.load import library
 from tmmu_core.planners.problem import I64
 
 CLOSE_OMITTED = 1
-"""A run that omits at most this many units is followed by a run with twice the iterations."""
+"""A normal run that omits at most this many units is repeated with twice the iterations."""
 MAX_FAILURES = 2
 """Number of failed capacities after which the schedule tries the lower bound."""
 LONG_RUN_FACTOR = 12
 """Iterations of a long run, in multiples of a normal one: slower cooling finds tighter packings."""
 MAX_LONG_RUNS_AT_LOW, ALMOST_OMITTED = 3, 2
-"""Limits of the long runs at the low end: their number, and the omitted units above which bisection continues."""
+"""Bisection follows this many long runs at the low end, or the first that omits more units than the second value."""
 MAX_LONG_RUNS = 4
 """Upper limit of long runs."""
 HOPELESS_OMITTED = 4
@@ -45,11 +45,11 @@ matrix is too large."""
 NEAR_FRACTION = 8
 """An extent is near the bound if it exceeds the bound by at most one part in this many."""
 MEAN_DESTROYED = 4
-"""Units removed in an iteration, on average."""
+"""Half the maximum number of units that an iteration removes."""
 START_TEMPERATURE, END_TEMPERATURE = 300, 40
 """Temperature of the simulated annealing at the start and at the end, in 1/1024 of a mean weight."""
 MEAN_WEIGHT = 1024
-"""Mean cost of an omitted unit."""
+"""Mean initial weight of a unit."""
 MAX_TRAIT = 1 << 20
 """Largest value of a trait that orders the reinsertion."""
 SEED = 747_796_405
@@ -165,7 +165,7 @@ def stack_universal_units(conflicts: NDArray[np.uint8], tables: Tables) -> tuple
     """Return the offsets of the units that conflict with all others, stacked from 0, and the end of the stack.
 
     Every other unit lies wholly above or wholly below such a unit, so any packing can be changed to have it at the
-    bottom. A unit is not stacked if an offset is fixed, or if its size would break the alignment of another unit.
+    bottom. No unit is stacked if any offset is fixed, and none whose size would break the alignment of another.
     """
     offsets: dict[int, int] = {}
     base = 0
@@ -181,7 +181,7 @@ def canonical_direction(model: Model, tables: Tables, units: list[int]) -> tuple
     """Return units sorted by lifetime and size, their first sections, the sections after their last, and whether
     time is reversed.
 
-    Of a model and its time reversal the lexicographically smaller one is used: both give the same packing.
+    The lexicographically smaller of a model and its time reversal is used, so both give the same packing.
     """
     begin = model.section[model.entry_of[:-1]].tolist()
     end = (model.section[model.entry_of[1:] - 1] + 1).tolist()
@@ -229,12 +229,12 @@ def is_applicable(model: Model, extent: int, bound: int) -> bool:
 
 
 def iterations_for(model: Model, nodes: int) -> int:
-    """Return the iterations of a run: one per node of the budget; with twice the units, a quarter of the iterations."""
+    """Return the iterations of a run: one per node; a quarter at twice :data:`FULL_BUDGET_UNITS`."""
     return nodes * FULL_BUDGET_UNITS**2 // max(len(model), FULL_BUDGET_UNITS) ** 2
 
 
 def planned_iterations(normal: int) -> int:
-    """Return the iterations of all possible runs but the last; the scale of the progress report."""
+    """Return the expected iterations of all runs but the last, to scale the progress report."""
     return (MAX_LONG_RUNS * LONG_RUN_FACTOR + 4) * normal
 
 
@@ -243,7 +243,7 @@ Run = tuple[int, int, int]
 
 
 def run_schedule(low: int, grain: int, normal: int, extent: int) -> Generator[Run, tuple[int, int], None]:
-    """Yield the runs after the last node; the caller sends the extent after each run and the fewest omitted units.
+    """Yield the runs after branch and bound; the caller sends the extent and the fewest omitted units of each run.
 
     Runs of ``normal`` iterations bisect between ``low`` (the bound or the goal) and the extent. Long runs follow: at
     the low end while few units are omitted, then bisecting, then a very long run at the low end. The numbers of long

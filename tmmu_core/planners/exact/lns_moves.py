@@ -4,13 +4,13 @@ A packing below a capacity that omits some units is changed by *ruin and recreat
 removal as in Christiaens and Vanden Berghe 2020): choose a unit, mostly an omitted one, and a point of its lifetime;
 remove the units nearest to that point in time and bytes; reinsert all units without a place one by one. The result is
 accepted if it omits less than before, or little more (simulated annealing). The cost limit is drawn before the
-repair, which ends when the cost exceeds the limit.
+repair, which ends when the cost reaches the limit.
 
 Placed units have no offsets, only an order: of two units that conflict, one is below the other. The lowest end of a
-unit is the longest path from the bottom; its highest offset is the longest path from the top (heads and tails of job
-shop scheduling, Balas 1969). A gap for a unit is between two neighbours in that order: the units below it are at their
-lowest offsets, the units above it at their highest. A unit is inserted into a gap that is large enough; the other units
-move apart (insertion: Werner and Winkler 1995).
+unit is the longest path from the bottom; its highest offset is the capacity less the longest path from the top (heads
+and tails, Balas 1969). A gap for a unit is between two neighbours in that order: the units below it are at their lowest
+offsets, the units above it at their highest. A unit is inserted into a gap that is large enough; the other units move
+apart (insertion: Werner and Winkler 1995).
 
 The cost of an omitted unit grows with the bytes that its widest gap lacks.
 
@@ -37,9 +37,9 @@ SCALE = 1024
 STAGES = 1024
 """Number of temperatures of the annealing."""
 TIME_FACTORS, BYTE_FACTORS = (48, 10, 144), (60, 300, 20)
-"""Weights of distance in time and in bytes; each iteration draws one of three."""
+"""Weights of distance in time and in bytes; each iteration draws one of three pairs."""
 NOISE_PERIOD = 4096
-"""Number of possible first columns of ``noise``. Each iteration uses consecutive columns as factors of distances."""
+"""Number of first columns of ``noise`` that an iteration can draw; it uses one column per unit from there."""
 BY_LOWEST, BY_HIGHEST, BY_MIDDLE, KEEP_ORDER = range(4)
 """How placed units are sorted in an iteration: by lowest, highest or middle position, or not at all."""
 LOWEST, TIGHTEST, HIGHEST, WIDEST = range(4)
@@ -49,7 +49,7 @@ SKIP_ONE_IN = 128
 SHORTFALL_SHARE = 384
 """Fraction of the cost, in 1/1024, that depends on the bytes that the widest gap lacks."""
 REWEIGHTINGS, REWEIGHT_DIVISOR = 1000, 64
-"""``REWEIGHTINGS`` times in a run, the weights of omitted units grow by one part of ``REWEIGHT_DIVISOR``."""
+"""About ``REWEIGHTINGS`` times in a run, the weights of omitted units grow by 1 / ``REWEIGHT_DIVISOR``."""
 MAX_STEPS = 2**30
 """Upper limit of a capacity in units of ``LnsRun.step``, so that it fits into 32-bit columns."""
 
@@ -58,8 +58,8 @@ class LnsState(NamedTuple):
     """n units and a packing; sizes and offsets are in multiples of ``LnsRun.step`` bytes (:mod:`.lns`)."""
 
     unit: I64
-    """(n, 10): five sort keys of the reinsertion up to 2^20, greatest first (area, bytes, life, early, late); begin and
-    end of the lifetime in units of ``SCALE``; size, alignment, and fixed offset or −1."""
+    """(n, 10): five sort keys of the reinsertion up to 2^20, greatest first (area, bytes, life, SCALE − begin, end);
+    begin and end of the lifetime in units of ``SCALE``; size, alignment, and fixed offset or −1."""
     conflicts: NDArray[np.uint8]
     """(n, n): 1 if two units must not share bytes; also on the diagonal."""
     first_run: I64
@@ -67,11 +67,11 @@ class LnsState(NamedTuple):
     run: I64
     """(r, 2): consecutive sections of a lifetime: the first, and the one after the last."""
     temperature: I64
-    """(STAGES + 1,): in ``WEIGHT`` × 2^10."""
+    """(STAGES + 1,): in units of ``WEIGHT``, times 2^10."""
     log_table: I64
     """(1024,): −ln of (k + ½) / 1024, in 1/1024."""
     noise: NDArray[np.int32]
-    """(2, NOISE_PERIOD + n at least): factors 11 to 20 of a distance; factors 0 to 1,023 of a length."""
+    """(2, NOISE_PERIOD + n at least): factors 11 to 20 of a distance; 0 to 1,023 of a lifetime's length."""
     work: I64
     """(15, n + 1): ``OFFSET … PLACED_ORDER``; the other rows are working memory of the native library."""
     progress: I64
@@ -125,7 +125,7 @@ class Search:
         return self.fixed[i] if self.fixed[i] >= 0 else (ceiling - self.size[i]) & -self.align[i]
 
     def skyline(self, at: int) -> I64:
-        """Return a column with ``at`` for each section: the highest end, or the lowest offset, so far."""
+        """Return ``at`` for each section: the initial highest end, or the initial lowest offset."""
         return np.full(self.state.run.max(initial=0), at, np.int64)
 
     def packed(self, order: list[int]) -> Packing:
@@ -232,7 +232,7 @@ class Search:
         return omitted, self.total_cost(omitted, packing) if cost < cost_limit else cost
 
     def choose_gap(self, i: int, packing: Packing, rule: int) -> tuple[int, int, int] | None:
-        """Return the gap for ``i`` that a rule chooses, or ``None`` if it fits none."""
+        """Return the gap for ``i`` that a rule chooses, or ``None`` if none fits or all are skipped."""
         best, least = None, 0
         for k, gap in enumerate(self.gaps(i, packing)):
             _, floor, ceiling = gap

@@ -11,8 +11,8 @@ A step is an alloc or free event. Of several devices, the one with the highest p
 devices. A tensor is named after its stack (:func:`.snapshot_stacks.label`).
 
 The stack determines the category of an allocation (parameter, gradient, optimizer state, activation, other) where it
-can. Lifetimes determine it for user code without a phase, and for the backward pass, whose threads have no Python
-stack. Allocations from before the trace, whose stack is not recorded, are compared with the sizes of the gradients.
+can; lifetimes correct it, and determine it for user code without a phase. An allocation in the trace without a stack
+belongs to the backward pass if others have a phase. Some that are never freed are compared with gradients by size.
 """
 
 from collections import Counter
@@ -254,10 +254,10 @@ class _Lives:
 
 
 def _by_size(found: Device, rows: NDArray[np.bool_], gradients: Counter[int], code: I64) -> None:
-    """Set the categories of allocations that are never freed: as many parameters of a size as there are gradients.
+    """Set the categories of ``rows``: of each size, as many are parameters as there are gradients of this size.
 
     Further allocations of this size, or of twice this size (a float32 state of a 16-bit parameter), are optimizer
-    state. Parameters are allocated before their state, so they have the lower addresses. Without gradients, all these
+    state. Parameters are allocated before their state and assumed at lower addresses. Without gradients, all these
     allocations are parameters.
     """
     taken: Counter[int] = Counter()
