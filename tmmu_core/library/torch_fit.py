@@ -128,7 +128,7 @@ class TorchFit(Fit[Plan]):
 
     @cached_property
     def least_bytes(self) -> int:
-        """The lowest peak that the search finds at any cost. For a lower capacity, use a smaller batch."""
+        """The smallest extent that the search finds at any cost. For less, use a smaller batch."""
         allowed = self.limits[1]
         if self.answer != "fits" and allowed.max_cost is None:
             return self.extent_bytes
@@ -168,10 +168,10 @@ class TorchModel:
     optimizer: Any = None
 
     def at_size(self, size: int, axis: int) -> TorchModel:
-        """Return the model with ``size`` rows along an axis of every input that has as many there as the first one.
+        """Return the model with ``size`` rows along ``axis``, in all inputs as long there as the first one.
 
-        Rows of the example inputs are repeated; on devices with data the step can run at this size. Raises
-        ``UnreadableInput`` where no input has the axis.
+        Rows of the example inputs are repeated, so that the step can run if they have data. Raises
+        ``UnreadableInput`` if no input has the axis, or for lack of memory.
         """
         import torch
         from torch.utils._pytree import tree_leaves, tree_map_only
@@ -197,7 +197,7 @@ class TorchModel:
 
 
 def _axis_of(name: str) -> int:
-    """Return the axis that a name in ``dims`` means: the number after the last dot, 1 for "seq" and "len", else 0."""
+    """Return the axis of a name in ``dims``: the number after the last dot, 1 for "seq…" and "len…", else 0."""
     number = name.rpartition(".")[2]
     if number.isdigit() and "." in name:
         return int(number)
@@ -295,8 +295,8 @@ def fit_sized(
 ) -> TorchFit:
     """Return the fit of a module's training step to the capacity less the reserve, with the allowed moves.
 
-    ``given`` has capacity, reserve and moves; ``dims`` has sizes of the inputs. Raises ``UnreadableInput`` for a step
-    that cannot be traced or moved.
+    ``given`` has capacity, reserve and moves; ``dims`` has sizes of the inputs. Raises ``UnreadableInput`` for invalid
+    input or an untraceable step.
     """
     capacity, reserve, allowed = given
     if isinstance(capacity, Mapping):

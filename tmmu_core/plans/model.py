@@ -70,7 +70,7 @@ class ArenaSummary:
     lower_bound_bytes: int | None = None
     """Lower bound of the extent of every plan; it does not depend on the planner (contract §11)."""
     proven_bytes: int | None = None
-    """Higher lower bound that the search proved, or that a file claims (status ``claimed``); ``None``: none."""
+    """Better lower bound, proven by the search or claimed by a file (status ``claimed``); ``None``: none."""
     status: str = FEASIBLE
     """Optimality: ``optimal`` (proven minimal), ``unproven`` (the search limit was reached), ``feasible`` (valid,
     without a proof), ``claimed`` (a finished plan claims a bound that cannot be recomputed), ``incomplete`` (a part of
@@ -109,7 +109,7 @@ class ArenaSummary:
 
     @property
     def open_bytes(self) -> int:
-        """Maximum number of bytes by which a smaller plan may exist; 0 for an optimal one."""
+        """Maximum number of bytes that another plan could save; 0 for an optimal one."""
         least = self.bound_bytes if self.status == CLAIMED else self.least_bytes_claimed
         return max(0, self.extent_bytes - least)
 
@@ -208,7 +208,7 @@ class PlanColumns:
     alias_group_ids: tuple[str | None, ...]
     base_tensor_uids: tuple[str | None, ...]
     handoffs: tuple[Handoff, ...] = ()
-    """(step, from, to) as granted and, for planners that place bytes, as used."""
+    """(step, from, to): reuses granted or, by planners that place bytes, used."""
     taken: tuple[bool, ...] = ()
     """Per in-place reuse, whether ``to`` uses ``from``'s bytes (contract §11); computed if the file has none."""
     categories: tuple[str, ...] = ()

@@ -6,7 +6,7 @@ earlier, the peak of the next set is a lower bound. With several arenas, each pa
 non-dominated vectors of a set are kept, and their sum is minimised.
 
 A ready unit that does not exceed the peak and does not increase the live bytes runs immediately: it frees at least as
-much now as later. Exception: a unit that touches a storage which a larger output could reuse in place.
+much now as later. Exception: a unit that touches one of several reuse candidates of different sizes.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -97,7 +97,7 @@ class OrderStates(OrderLists):
         self._known: list[dict[int, tuple[Peaks, Peaks]]] = [{} for _ in model.units]
 
     def _runs_anytime(self) -> list[bool]:
-        """Return per unit whether it may run immediately (not the exception in the module docstring)."""
+        """Return, per unit, ``False`` for the exception in the module docstring, else ``True``."""
         reusable: set[int] = set()
         for candidates in self.candidates:
             if len({self.size[s] for s in candidates}) > 1:
@@ -185,7 +185,7 @@ class OrderStates(OrderLists):
             mine[s, touchers], all_before[s] = True, same_or_above[touchers].all(0)
         begun |= np.array(self.starts_live, np.bool_)[:, None]
         needed = mine | np.array(self.stays_live, np.bool_)[:, None] | after
-        # A unit of one node creates a storage that all other units touch after it.
+        # A one-node unit creates a storage whose other units all come later.
         single = np.array([len(nodes) == 1 for nodes in self.model.units], np.bool_)
         first = mine & single & all_before
         is_live = (begun & needed) | first
@@ -223,7 +223,7 @@ def best_first_search(
     budget: int = 200_000,
     go_on: Callable[[int], bool] | None = None,
 ) -> Proof:
-    """Return the best order below ``upper`` (a sum of peaks with constants), or a proof that there is none.
+    """Return the best order below ``upper`` (a sum of peaks with constants), or only a lower bound.
 
     ``floor`` is a lower bound of each arena's peak. ``budget`` limits the expansions.
     """

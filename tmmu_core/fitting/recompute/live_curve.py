@@ -35,8 +35,8 @@ class Choice:
 
     drops: I64
     """Ascending codes. ``position · storages + storage``: the storage is dropped after the node at the position.
-    ``−1 − edge`` (an index into ``model.in_idx``): the edge's node is recomputed for a node of the initial order; when
-    that node has run, the storage of the edge is dropped.
+    ``−1 − edge`` (an index into ``model.in_idx``): if the edge's node is recomputed for a position, the edge's storage
+    is dropped after that position.
     """
     away: NDArray[np.bool_]
     """Shape (storages,): offloaded and copied back, instead of recomputed."""
@@ -104,7 +104,7 @@ class Run:
     """The result of simulating a choice."""
 
     valid: bool
-    """Whether every operand is live or can be computed."""
+    """Whether no operand is missing and no table full."""
     flops: int
     """Extra FLOPs."""
     moved: int
@@ -287,7 +287,7 @@ class DropWalk:
         raise NotImplementedError
 
     def copy_out(self, s: int, k: int) -> bool:
-        """Copy a storage to the other memory after position ``k``, for all its gaps."""
+        """Copy ``s`` to the other memory after position ``k``, once for all gaps."""
         raise NotImplementedError
 
     def copy_in(self, s: int, k: int) -> bool:
@@ -399,7 +399,7 @@ class _Execution(DropWalk):
 def _live(model: RecomputeModel, lives: Lives, tables: Tables, arenas: int) -> I64:
     """Return an array of shape (arenas, steps): live bytes at each step, persistent ones left out.
 
-    A life ends one step after its last read, or at its last read if the node's output reuses the memory in place.
+    A life ends one step after its last read, at that read if an output reuses it, or never if it stays live.
     """
     steps = len(lives.node)
     first_life = tables.first_life[: len(lives.storage)]
@@ -414,7 +414,7 @@ def _live(model: RecomputeModel, lives: Lives, tables: Tables, arenas: int) -> I
 
 
 def _reused(model: RecomputeModel, lives: Lives, first_life: NDArray[np.bool_], tables: Tables) -> NDArray[np.bool_]:
-    """Return an array of shape (lives,): whether an output of the step of the last read reuses the memory in place."""
+    """Return an array of shape (lives,): whether the last node that reads the life reuses its bytes for an output."""
     runs = np.flatnonzero(lives.node >= 0)
     first_pair, after = model.pair_ptr[lives.node[runs]], model.pair_ptr[lives.node[runs] + 1]
     count = after - first_pair
@@ -425,7 +425,7 @@ def _reused(model: RecomputeModel, lives: Lives, first_life: NDArray[np.bool_], 
     s = lives.storage[life]
     kept = model.kept_place[s] & first_life[life] & (~tables.ever[s] | model.late[tables.at[t]])
     permitted = np.flatnonzero((lives.last[life] == t) & (lives.birth[life] < t) & ~model.stays_live[s] & ~kept)
-    # Only the first permitted input of a step is reused, whatever its size.
+    # Only a step's first permitted input is tried, even if it is too small.
     permitted = permitted[np.concatenate([[True], t[permitted][1:] != t[permitted][:-1]])[: len(permitted)]]
     # The bytes behind the input may not be free for a larger output.
     fits = model.size[s[permitted]] >= model.size[model.out_idx[model.out_ptr[node[permitted]]]]

@@ -35,8 +35,8 @@ KINDS = ("moved", "resized", "retimed", "other_arena", "redescribed", "added", "
 * ``other_arena``: in another arena;
 * ``redescribed``: another role, dtype, shape, alignment, alias group or base;
 * ``added``, ``removed``: only in the candidate, only in the baseline;
-* ``renumbered``: the same bytes with another slot number or generation. Between a plan with slots and one without,
-  only where nothing else differs.
+* ``renumbered``: the same offset, another slot number or generation. Between a plan with slots and one without,
+  only if no other change exists.
 """
 
 
@@ -94,7 +94,7 @@ class Comparison:
 
     @property
     def comparable(self) -> bool:
-        """Whether the runs may be compared."""
+        """Whether the plans are comparable."""
         return not self.incomparable
 
     @property
@@ -369,7 +369,7 @@ def _kinds(left: Plan, right: Plan, left_row: I64, right_row: I64) -> NDArray[np
         "other_arena": other_arena,
         "redescribed": described,
     }
-    # In a plan without slots, a slot number is the number of a storage. It counts only if nothing else differs.
+    # Without slots, storages are numbered. Against slots, these numbers count only if nothing else differs.
     changed = np.logical_or.reduce([*masks.values(), np.zeros(len(both), np.bool_)])
     if left.has_slots == right.has_slots or not (changed.any() or len(both) < len(left_row)):
         masks["renumbered"] = number & ~moved & ~other_arena

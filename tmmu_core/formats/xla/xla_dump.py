@@ -7,11 +7,11 @@
 * ``*.txt``: the program, which contains the origin of instructions (:mod:`.xla_program`; optional).
 
 The first two, concatenated in any order, are a plan. Allocations are separate buffers; they are placed one after the
-other by number. The allocation of a donated parameter holds temporaries and results after the parameter's last use.
+other as listed. The allocation of a donated parameter holds temporaries and results after the parameter's last use.
 Constants and parameters that are not donated are live from the first instruction to the last. The carried values of a
 loop, and the results of branches, are one buffer with several names, the last of which is marked ``(phi)``: they are
-one storage here, with a gap while the loop's body uses its bytes. Allocations whose values have no live range belong to
-computations that an instruction calls (``thread-local``); they are omitted, and a note has their number.
+one storage here, with gaps where the loop body reuses its bytes. Allocations whose values have no live range belong to
+computations that an instruction calls (``thread-local``); they are omitted, and a note counts them.
 """
 
 import os
@@ -43,9 +43,9 @@ _RANGE = re.compile(r"\s+(\S+):(\d+)-(\d+)$", re.A)
 MOST = 2**62
 """Upper limit of bytes and steps, so that sums and exclusive ends stay within 64 bits."""
 LISTED = 12
-"""Modules of a folder that an error lists."""
+"""Maximum modules that an error lists."""
 MOST_PROGRAM = 1 << 28
-"""Maximum bytes of a program's text that is read: it has only origins, and may contain constants of any size."""
+"""Maximum bytes of a program's text that is read: only origins are used, and constants can have any size."""
 
 
 @dataclass
@@ -53,7 +53,7 @@ class Buffer:
     """One storage of the plan; changed while the buffers of an allocation are merged."""
 
     names: deque[str]
-    """Names of all values in the buffer, in the order in which they were merged."""
+    """Names of all values in the buffer; joined, they are its id."""
     birth: int
     death: int
     """Step after the last one."""
@@ -301,11 +301,11 @@ def _merge_phis(rows: list[Buffer], phis: set[str]) -> list[Buffer]:
 def _without_overlaps(rows: list[Buffer]) -> list[Buffer]:
     """Return the rows without overlaps in bytes and steps.
 
-    Two rows that overlap only at the last read of the earlier one are an in-place reuse. Rows that overlap at more
-    steps are merged into one storage.
+    A row that begins at the offset and last step of another and is no larger reuses it in place. Other overlapping
+    rows are merged into one storage.
     """
     separate: list[Buffer | None] = []
-    columns = np.zeros((3, len(rows)), np.int64)  # death, offset, end; no settled row is born after a new one
+    columns = np.zeros((3, len(rows)), np.int64)  # death, offset, end; rows are sorted by birth
     for row in sorted(rows, key=lambda row: (row.birth, -row.size, row.id.encode())):
         while True:
             death, offset, end = columns[:, : len(separate)]
@@ -368,7 +368,7 @@ class Module:
     files: tuple[str, ...]
     """Files of the module: buffer assignment, live ranges, and the program's text unless missing or too large."""
     size: int
-    """Bytes of its buffer assignment, used to sort modules."""
+    """Bytes of its buffer assignment file, to sort modules."""
 
 
 def modules(files: Mapping[str, int]) -> tuple[Module, ...]:
@@ -395,7 +395,7 @@ def sizes_in(folder: Path) -> dict[str, int]:
 
 
 def only(found: Sequence[Module], folder: str) -> Module:
-    """Return the only module of a dump. Raises ``UnreadableInput`` with a list if there are several, or none."""
+    """Return the only module of a dump. Raises ``UnreadableInput`` if there are none or several."""
     if len(found) == 1:
         return found[0]
     if not found:

@@ -1,6 +1,6 @@
-"""Decode JSON and CBOR to typed values; every error names the place in the file.
+"""Decode JSON and CBOR to typed values; errors name the place if it is known.
 
-Invalid JSON or CBOR is ``UnreadableInput`` with line, column and byte. A wrong field is ``InvalidIrShapes`` with the
+``UnreadableInput``: invalid JSON (with line, column, byte) or CBOR (byte). ``InvalidIrShapes``: a wrong field, with the
 JSON path, the field, and its node or tensor.
 """
 
@@ -135,7 +135,7 @@ def refuse_later(fields: Mapping[str, Any], source: str) -> None:
 
 
 def text_field(data: bytes, key: str, source: str = "") -> str | None:
-    """Return a top-level text of a document without decoding the rest; ``None`` if it is missing or not text."""
+    """Return a top-level text of a document, or ``None`` if there is none. Of JSON, only this is decoded."""
     value = fields(data, source).get(key)
     if isinstance(value, msgspec.Raw):
         with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -268,7 +268,7 @@ def _no_tag(*_: Any) -> Any:
 _NO_TAGS = dict.fromkeys(
     (*range(6), 25, *range(28, 31), *range(35, 38), 52, 54, 100, 256, 258, 260, 261, 1004, 43000, 55799), _no_tag
 )
-"""Decoders for the tags that cbor2 would otherwise decode: shared values, bignums, patterns, dates."""
+"""Hooks that reject tags that cbor2 would decode: shared values, bignums, patterns, dates."""
 
 
 def next_cbor(stream: io.BytesIO) -> Any:

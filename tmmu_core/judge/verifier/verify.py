@@ -139,7 +139,7 @@ def verify_plan(
 
 
 def _configuration(plan: Plan, arenas: Arenas | None) -> tuple[Arenas | None, dict[str, str]]:
-    """Return ``(arena configuration, left out)``: ``None`` if it is not known; rule → why it is not checked."""
+    """Return the arena configuration (``None``: not known), and rule → why it is not checked."""
     if plan.own_arenas:
         return None, {"configuration": OWN_ARENAS}
     if plan.arena_config_hash == hash_of({}):
@@ -151,7 +151,7 @@ def _configuration(plan: Plan, arenas: Arenas | None) -> tuple[Arenas | None, di
 
 
 def verdict_warnings(verdict: Verdict) -> tuple[str, ...]:
-    """Return a warning for each condition under which rules that apply to the plan were not checked."""
+    """Return warnings: for a digest, and for rules left out for lack of an arena configuration."""
     if verdict.examined == "totals":
         return ("the file is a digest; its totals were checked, but no placement.",)
     rules: dict[str, list[str]] = {}
@@ -244,7 +244,7 @@ def check_remarks(plan: Plan) -> Iterator[Finding]:
 
 
 def check_hashes(facts: PlanFacts, arenas: Arenas | None) -> Iterator[Finding]:
-    """Check rule ``hash``: recompute all hashes with the judge's own encoder."""
+    """Check rule ``hash``: recompute derived hashes with the judge's encoder."""
     plan, slots = facts.plan, facts.slots
     for name in ("ir_hash", "shard_spec_hash", "arena_config_hash", "replay_token"):
         drafts = name == "replay_token" and plan.places == "sparse" and len(plan.replay_token) >= 64
@@ -273,7 +273,7 @@ _ARENA_FIELDS = ("capacity_bytes", "alignment_bytes", "page_size")
 
 
 def declared_configuration(plan: Plan) -> dict[str, dict[str, int]] | None:
-    """Return a configuration with the values of the plan's arenas and the hash of the plan; ``None`` if there is none.
+    """Return a configuration with the values and the ``arena_config_hash`` of the plan; ``None`` if there is none.
 
     A configuration file may contain a field for all arenas, for no arena, or for values that are not the default.
     """

@@ -115,7 +115,7 @@ class _Variant:
 
 
 def search_models(cols: Columns) -> tuple[list[Model], Model | None]:
-    """Return a model for each choice of in-place reuses, most reuses first; with too many choices, one model and the
+    """Return a model for each choice of in-place reuses, the greedy one first; with too many, one model and the
     relaxation.
     """
     possible, choices, relaxation = possible_handoffs(cols), [greedy_handoffs(cols)], None
@@ -194,19 +194,19 @@ class ComponentSearch:
 def component_search(cols: Columns, bound: int, floor: int, best: tuple[int, list[int]]) -> ComponentSearch:
     """Return a new search for an extent below ``best`` (extent, offsets), which is above the floor."""
     models, relaxation = search_models(cols)
-    # Extents are multiples of the grain: the last one at or below the floor is low enough.
+    # Extents are multiples of the grain: the largest one up to the floor is low enough.
     low = max(bound, floor // models[0].grain * models[0].grain)
     if models[0].work > MAX_TABLE_ENTRIES:
         return ComponentSearch(cols, low, floor, *best, [], None)
     variants = [_variant(model, low) for model in models]
-    if at := cut_columns(cols):  # empty if there are in-place reuses, so there is one variant
+    if at := cut_columns(cols):  # only without in-place reuses, so there is one variant
         variants[0].time_cut = TimeCutSearch(cols, at)
     relaxed = _variant(relaxation, low) if relaxation is not None else None
     return ComponentSearch(cols, low, floor, *best, variants, relaxed)
 
 
 def search(component: ComponentSearch, request: SearchRequest) -> None:
-    """Run attempts until the bound or the goal is met, the nodes are spent, or the meter stops the search."""
+    """Run attempts until the bound or goal is reached, the nodes are spent, or the meter stops the search."""
     goal, meter, notes, log = request.goal, request.meter, request.notes, request.log
     if not component.variants:
         notes["why"] = "too many storages to search: greedy only"
@@ -266,7 +266,7 @@ class _LnsRuns:
     normal: int
     """Iterations of a normal run."""
     turns: int
-    """Runs in turn with branch and bound so far."""
+    """Runs between parts of branch and bound."""
 
     def __post_init__(self) -> None:
         component, goal, self.grain = self.component, self.request.goal, self.component.variants[0].model.grain
@@ -299,13 +299,13 @@ class _LnsRuns:
         return self.low, luby(self.turns) * self.normal, self.turns
 
     def make(self, planned_run: Run, at: int, of: int) -> None:
-        """Make a run, and report its progress from ``at`` towards ``of``."""
+        """Do a run, and report its progress from ``at`` to ``of`` nodes."""
         variant, meter, notes = self.component.variants[0], self.request.meter, self.request.notes
         capacity, iterations, number = planned_run
         left, planned = meter.left(iterations + 1), planned_iterations(self.normal)
 
         def watch(done: int) -> bool:
-            """Stop the run by the meter. The run is not shortened, because its cooling depends on its length."""
+            """Return whether to go on. The planned length stays, because the cooling depends on it."""
             return done < left and meter("exact", min(at + (self.done + done) * (of - at) // planned, of), of)
 
         run = lns_run(variant.model, variant.searcher.tables, number)
@@ -359,5 +359,5 @@ def _next_target(component: ComponentSearch, variant: _Variant, goal: int) -> tu
 
 
 def round_up(at: int, grain: int) -> int:
-    """Return the next multiple of ``grain``, which need not be a power of two."""
+    """Round ``at`` up to a multiple of ``grain`` (not only powers of two)."""
     return -(-at // grain) * grain
