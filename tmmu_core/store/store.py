@@ -29,7 +29,7 @@ from tmmu_core.store.run_label import Label, Run, instant, run_of, split_referen
 SHORTEST = 4
 """Minimum number of characters of an abbreviated commit."""
 LONGEST_FILE = 1 << 29
-"""Bytes of the largest opened file without a configured limit, as for an upload."""
+"""Maximum bytes of an opened file if no limit is configured."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ class Store:
         return self._read(chosen, last)
 
     def lines(self, branch: str | None = None) -> tuple[Line, ...]:
-        """Return every series of runs (on one branch) with its last change, sorted by its key. O(runs)."""
+        """Return every series of runs, or those of one branch, with its last change, sorted. O(runs)."""
         series = ("model", "branch", "planner", "mode", "preset")
         figures = ("at", "commit", "extent_bytes", "peak_live_bytes", "lower_bound_bytes")
         chosen = select(*(RUNS.c[name] for name in (*series, *figures)))
@@ -181,7 +181,7 @@ class Store:
         return digest if self.rows(select(PLANS.c.content).where(PLANS.c.content == digest)) else b""
 
     def document(self, content: bytes) -> bytes:
-        """Return the plan file (CBOR) of a content hash. Raises ``StoreFault``, also for changed content."""
+        """Return the plan file (CBOR) of a content hash. Raises ``StoreFault``, also for damaged content."""
         found = self.rows(select(PLANS.c.bytes, PLANS.c.packed).where(PLANS.c.content == content))
         if not found:
             raise StoreFault(f"no plan {content.hex()[:12]} is recorded.", store=self.name, hint="Record it again.")
@@ -202,7 +202,7 @@ class Store:
             return msgspec.convert(whole, tuple[Run, ...], builtin_types=(bytes,))
 
     def _distinct(self, statement: Select[Any], most: int) -> list[str]:
-        """Return the distinct texts of a column, at most ``most``, in order."""
+        """Return at most ``most`` distinct texts of a column, sorted."""
         return sorted([text for (text,) in self.rows(statement.distinct().limit(most))])
 
     def _model_of(self, reference: str, of: Plan | None) -> str:
@@ -227,7 +227,7 @@ class Store:
         return StoreFault(f"{model} has no run of a commit or branch {point!r}.", store=self.name, hint=hint)
 
     def known(self, model: str) -> tuple[Run, ...]:
-        """Return the runs of a model. Raises ``StoreFault`` without any."""
+        """Return the runs of a model. Raises ``StoreFault`` if none."""
         found = self.runs(model)
         if not found:
             raise self._missing_run(model, "")
@@ -255,7 +255,7 @@ class Store:
         return visible(name), data
 
     def change_file(self, key: str, name: str, edit: Callable[[bytes], bytes], at: datetime) -> bytes:
-        """Replace a file by ``edit(its bytes)`` in one transaction; return the result. A missing file is empty."""
+        """Replace a file (empty if missing or damaged) by ``edit(its bytes)`` in one transaction; return it."""
         this = FILES.c.digest == key
         with self.writing() as connection:
             connection.execute(self.insert_missing(FILES), _file_row(key, name, b"", at))

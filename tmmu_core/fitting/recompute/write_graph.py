@@ -120,7 +120,7 @@ class _Writer(DropWalk):
         self.overwritten_by: dict[int, int] = {}
         """Tensor → the tensor that overwrote it."""
         self.read_late: set[int] = set()
-        """Tensors that a node after the forward pass reads."""
+        """Originals that nodes after the forward pass read."""
         self.has_view = self.index.base >= 0
         self.position = {n: k for k, n in enumerate(self.node_at)}
 
@@ -180,7 +180,7 @@ class _Writer(DropWalk):
         return True
 
     def _rebase_view(self, view: int, k: int) -> None:
-        """Make the current copy of its storage the base of a view."""
+        """Set the base of a view: its storage's current copy."""
         s = self.storage[view]
         copy = self.current[s]
         self.name[view, copy] = self.tensors[view].id
@@ -219,7 +219,7 @@ class _Writer(DropWalk):
         return self.name[i, copy]
 
     def _copy_view(self, i: int, copy: str, k: int) -> str:
-        """Return the name of a view without a node in a copy."""
+        """Return the ``copy`` name of a view without a node."""
         tensor = self.tensors[i]
         if not copy:
             return tensor.id

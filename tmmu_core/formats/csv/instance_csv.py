@@ -1,7 +1,7 @@
 """Read and write packing problems as CSV.
 
 One row per buffer: ``id,lower,upper,size[,alignment][,gaps][,offset]``, live ranges half-open ``[lower, upper)``.
-Columns can have any order, and the names of other tools (of MiniMalloc's converter):
+Columns can have any order. Names of other tools (MiniMalloc's converter) are read:
 
 ========  ==========================================================================================
 column    also
@@ -9,7 +9,7 @@ column    also
 id        ``buffer``, ``buffer_id``
 lower     ``start``, ``begin``
 upper     ``end``: the last step, included; the gaps of such a file include their ends too
-gaps      ``7-9 12-14``: half-open ranges without bytes; one with a window, ``12-14@0:64``, is ignored
+gaps      ``7-9 12-14``: half-open ranges, not live; one with a window, ``12-14@0:64``, is ignored
 offset    all rows: a finished plan; some rows: fixed offsets; none: a problem
 ========  ==========================================================================================
 """
@@ -193,8 +193,8 @@ def refuse_unreadable_ids(ids: Iterable[str]) -> None:
 def write_csv(problem: Problem, offset: U64 | Sequence[int] | None = None) -> str:
     """Return a problem, or with ``offset`` a finished plan, as CSV that :func:`read_csv` reads back.
 
-    The alignment and gap columns are omitted if they are empty. Without ``offset`` the fixed offsets are written.
-    Hand-offs and must-not-alias pairs cannot be written in this format. Raises ``UnreadableInput`` for an id that the
+    The alignment column is omitted if all are 1, gaps if empty. Without ``offset`` the fixed offsets are written.
+    Hand-offs, must-not-alias pairs and reuse terms are omitted. Raises ``UnreadableInput`` for an id that the
     reader would change or refuse.
     """
     refuse_unreadable_ids(problem.ids)
@@ -301,7 +301,7 @@ _GAP = re.compile(r"([0-9]{1,39})-([0-9]{1,39})(@[0-9]{1,39}:[0-9]{1,39})?")
 def _gaps(text: str, inclusive: bool, lower: int, upper: int) -> tuple[tuple[tuple[int, int], ...], bool]:
     """Return the gaps in MiniMalloc's ``begin-stop[@low:high] …``, and whether gaps with windows were ignored.
 
-    Gaps must be inside of the live range ``[lower, upper)``. ``inclusive``: the text includes their ends.
+    Gaps must be inside of the live range ``[lower, upper)``. ``inclusive``: ``stop`` is part of a gap.
     """
     gaps: list[tuple[int, int]] = []
     windowed = False

@@ -1,6 +1,6 @@
-"""Infer the shapes of an ONNX model with named dimensions; other sizes are derived from inference at several sizes.
+"""Infer the shapes of an ONNX model with named dimensions; open sizes are derived from inference at several points.
 
-Shape inference is that of the onnx package. Where it stops because a shape is *computed* (``Range``, ``Where``,
+Shape inference is that of the onnx package. If it stops because a shape is *computed* (``Range``, ``Where``,
 ``ReduceProd`` of shapes), :mod:`.onnx_constant_folding` computes it and inference continues.
 """
 
@@ -71,7 +71,7 @@ class Sizes:
     def fix(self, names: Collection[str]) -> None:
         """Fix these dimensions at their assumed size.
 
-        Only assumed dimensions are fixed: in bounds that were given, the upper bound is valid for every size inside.
+        Only assumed dimensions are fixed: for given bounds, the size at the upper bound is used.
         """
         self.dims.update({name: Dim(at, at) for name, at in self.assumed.items() if name in names})
 
@@ -79,9 +79,9 @@ class Sizes:
 def named_dims(model: onnx.ModelProto, envelopes: Mapping[str, Dim]) -> Sizes:
     """Return the named dimensions with their bounds; unnamed ones of inputs get the name ``<input>.<axis>``.
 
-    A name that is only used for axis 0 of inputs, or contains "batch", is a batch and assumed to be 1; any other
-    dimension is assumed at its upper bound. A named size that no input has is a dimension if ``envelopes`` bounds it.
-    Other open sizes are cleared, to be inferred.
+    A name only used for axis 0 of inputs, or that contains "batch" (if none does: B, N), is a batch, assumed to be 1;
+    others are assumed at the upper bound. A named size that no input has is a dimension if ``envelopes`` bounds it.
+    Unnamed sizes of other values are cleared.
     """
     weights = {weight.name for weight in model.graph.initializer}
     axes: dict[str, set[int]] = {}
@@ -150,7 +150,7 @@ def infer(model: onnx.ModelProto, sizes: Sizes, name: str) -> Facts:
         element, shape = named.get(value) or at_default[value]
         if element in DTYPES:
             facts.dtype[value] = DTYPES[element]
-        if value in at_default and len(at_default[value][1]) != len(shape):  # fixed sizes give more than symbolic ones
+        if value in at_default and len(at_default[value][1]) != len(shape):  # at fixed sizes, more is inferred
             shape = [None] * len(at_default[value][1])
         resolved: list[Any] = []
         for axis, dim in enumerate(shape):
@@ -221,13 +221,13 @@ def _factors(sizes: list[int | str | None], points: list[dict[str, int]]) -> tup
 
 
 ROUNDS = 64
-"""Maximum rounds of inference and folding: each resolves one more computed shape."""
+"""Maximum rounds of inference and folding for computed shapes; a scope adds two."""
 LONG_VECTOR = 1 << 20
 """Maximum number of elements of a vector for data propagation, which would write each element."""
 
 
 def decided(model: onnx.ModelProto, name: str) -> dict[str, Array]:
-    """Return the conditions of branches that are constant for all sizes of the named dimensions."""
+    """Return the values of branch conditions that are constant for all sizes of the dimensions."""
     conditions = [node.input[0] for node in model.graph.node if is_scope(node, "If.close")]
     if not conditions:
         return {}

@@ -39,7 +39,7 @@ def following_splits(
 ) -> dict[int, Split]:
     """Return tensor number → split of the outputs of nodes that read split tensors, in the order of ``graph.nodes``.
 
-    ``splits`` are those of the weights; weights with one axis, such as biases, are ignored. O(operands).
+    ``splits``: known splits; those of several axes, or of 1-D tensors (biases), are ignored. O(operands).
     """
     found = {
         i: Read(shapes[i], *split[0]) for i, split in enumerate(splits) if split and len(split) == 1 < len(shapes[i])
@@ -109,12 +109,12 @@ FOLLOWERS: tuple[str, ...] = ("@grad", "@remat")
 def shard(graph: Graph, spec: ShardSpec, dims: Mapping[str, int] | None = None) -> Sharding:
     """Return the split of every tensor. ``dims``: sizes of named dimensions [assumed size, else upper bound].
 
-    Raises ``InvalidIrShapes``: ``unknown_tensor`` (``tensors`` names an unknown tensor), ``shard_mesh``,
-    ``shard_axis`` (no such axis), ``shard_too_small`` (fewer rows than parts).
+    Raises ``InvalidIrShapes``: ``unknown_tensor`` (in ``tensors``), ``shard_mesh``, ``shard_axis`` (no such axis),
+    ``shard_too_small`` (fewer rows than parts), ``shard_view`` (too many shares).
     """
     known = {tensor.id: i for i, tensor in enumerate(graph.tensors)}
     for tensor_id in spec.tensors:
-        # The spec may name gradients and recomputed tensors, which this mode may not have.
+        # The spec may name gradients and recomputed tensors that the graph does not have.
         leaders = (tensor_id.removesuffix(end) for end in FOLLOWERS)
         if tensor_id not in known and not any(leader in known for leader in leaders):
             message = f"the shard spec names the tensor {tensor_id!r}, which the graph does not have."
@@ -168,9 +168,9 @@ def idle_rules(graph: Graph, spec: ShardSpec, dims: Mapping[str, int] | None = N
 
 
 def _bases_left_whole(sharding: Sharding, bases: Sequence[int]) -> set[int]:
-    """Return the members of ``bases`` with a view that cannot be split in the same way on every rank.
+    """Return the members of ``bases`` with a view that cannot follow their split on every rank.
 
-    Bases with a view of explicit split are skipped: :func:`view_on` raises an error for such a view.
+    Bases with a view of explicit split are skipped: :func:`view_on` checks such a view later.
     """
     views: dict[int, list[int]] = {base: [] for base in bases}
     for i in sharding.bases_first:
@@ -245,7 +245,7 @@ def _implied_split(
     splits: Sequence[Split | None],
     i: int,
 ) -> Split:
-    """Return the split of a tensor that follows from its base, or from the contract of its kind."""
+    """Return the split of a ``@grad`` or ``@remat`` tensor's original, or by contract of its kind."""
     tensor = graph.tensors[i]
     for ending in FOLLOWERS:
         leader = known.get(tensor.id.removesuffix(ending), i)

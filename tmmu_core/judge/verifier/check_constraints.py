@@ -1,7 +1,7 @@
 """Check the constraints of a plan, its reuse cost, and the lower bound of this cost (contract §12, "Reuse costs").
 
-A plan states groups of tensors as witness of its lower bound. :class:`CostBounds` recomputes the bound of each group,
-by counting cells of memory or by trying all offsets, whichever is larger.
+A plan states groups of tensors as witness of its lower bound. :class:`CostBounds` recomputes two bounds of each group,
+by counting cells of memory and by trying offsets, and uses the larger one.
 """
 
 from collections.abc import Iterator
@@ -92,7 +92,7 @@ def check_reuse_cost(plan: Plan) -> Iterator[Finding]:
 
 
 def _share(plan: Plan, rows: dict[str, list[int]], first: str, second: str) -> bool:
-    """Return whether the byte ranges of the two tensors overlap, regardless of steps."""
+    """Return whether the byte ranges of the two tensors overlap, live or not."""
     return any(
         plan.arena[i] == plan.arena[j]
         and max(plan.offset[i], plan.offset[j]) < min(plan.offset[i] + plan.size[i], plan.offset[j] + plan.size[j])
@@ -104,7 +104,7 @@ def _share(plan: Plan, rows: dict[str, list[int]], first: str, second: str) -> b
 MOST_OFFSETS = 300
 """Maximum number of offsets, over all tensors of a group, for a search."""
 MOST_NODES = 40_000
-"""Maximum number of placements that a search tries."""
+"""Maximum number of nodes of a search."""
 MOST_CELLS = 10**6
 """Maximum number of cells in which reserved bytes are counted."""
 HARD = inf
@@ -146,7 +146,7 @@ class CostBounds:
                 self.penalties[pair] = self.penalties.get(pair, 0) + cost
 
     def of(self, number: int) -> int:
-        """Return the lower bound that the witness of arena ``number`` supports."""
+        """Return the bound from arena ``number``'s witness and colocations."""
         arena, found = self.plan.arenas[number], 0
         reserved = self.terms.reserved.get(arena.name, ())
         for names in arena.reuse_cost_witness or ():
@@ -205,8 +205,8 @@ class CostBounds:
 def bound_by_counting(units: list[Unit], edges: Edges, capacity: int, reserved: tuple[tuple[int, int], ...]) -> int:
     """Return a lower bound of the cost by counting cells; 0 if two units may share bytes at no cost.
 
-    A cell has the size of the greatest common divisor of all sizes. If the units have more cells than the memory, some
-    cells have several units, and each pair of these units costs at least its penalty per shared cell.
+    A cell is the greatest common divisor of rounded sizes, pins and reserved ends. If the units have more cells than
+    the memory, cells have several units: a shared cell costs a pair at least penalty / (cells of its smaller unit).
     """
     costs = {
         (i, j): sum(cost for mine, theirs, cost in between if (mine, theirs) == (units[i].size, units[j].size))
@@ -238,7 +238,7 @@ def bound_by_counting(units: list[Unit], edges: Edges, capacity: int, reserved: 
 
 
 def bound_by_search(units: list[Unit], edges: Edges, capacity: int, reserved: tuple[tuple[int, int], ...]) -> int:
-    """Return the least cost by trying all offsets, at most the cost in the plan; 0 if that takes too long."""
+    """Return the least cost that a search finds, at most the plan's cost; 0 if it is not proven."""
     offsets = _offsets(units, edges, capacity, reserved)
     least = sum(_paid(edges, i, j, units[i].offset, units[j].offset) for i, j in edges if i < j)
     if not offsets or least == HARD:
@@ -276,7 +276,7 @@ def _paid(edges: Edges, i: int, j: int, a: int, b: int) -> float:
 
 
 def _offsets(units: list[Unit], edges: Edges, capacity: int, reserved: tuple[tuple[int, int], ...]) -> list[set[int]]:
-    """Return the offsets to try of each unit: multiples of its alignment at 0 or next to an end below."""
+    """Return each unit's offsets to try: its pin, or 0 and rounded-up ends; ``[]`` if too many."""
     found: list[set[int]] = [set() for _ in units]
     pending = [(i, end) for i in range(len(units)) for end in (0, *(end for _, end in reserved))]
     while pending:

@@ -5,11 +5,11 @@ counted in cells of ``g`` bytes, their greatest common divisor: rounding every o
 constraints of the clique and makes no further pair overlap. Let ``m`` units cover a cell; then ``m (m − 1) / 2`` pairs
 overlap in it. That is convex in ``m``, so S cells of units in B free cells overlap in at least ``B q (q − 1) / 2 +
 (S − B q) q`` cells, ``q = S // B``. A pair overlaps in at most as many cells as its smaller unit has, and pays its
-penalty once: the cheapest pairs that reach the sum bound the cost. The bounds of cliques add up if each penalty counts
+penalty once: the cheapest pairs with so many cells bound the cost. The bounds of cliques add up if each penalty counts
 in only one clique.
 
 The search is a Russian doll search (Verfaillie et al. 1996). Every placement can be moved down, unit by unit, without a
-further active edge, until each unit is at 0, at the end of a reserved range or at the end of a neighbour, rounded up to
+new costly overlap, until each unit is at 0, at the end of a reserved range or at the end of a neighbour, rounded up to
 its alignment. Only these offsets are tried. The units are solved from the last one backwards: the least cost of the
 units after a position bounds every larger problem. The C form is ``native/reuse.c``; both forms visit the same nodes.
 """
@@ -75,7 +75,7 @@ def with_search_bounds(model: ReuseModel, parts: Parts, offset: list[int], work:
     """Return ``parts``; if an exhaustive search of a component proves more, the component replaces its groups.
 
     First the units of the component that have penalties are searched, then all units of the component. ``offset`` is a
-    placement, whose cost is the upper bound; a component gets the offsets of a lower cost in place. ``work``: see
+    placement, whose cost is the upper bound; a component's offsets of a lower cost are written to it. ``work``: see
     :func:`least_cost`.
     """
     place = Placement(model, offset)
@@ -104,7 +104,7 @@ def is_infeasible(model: ReuseModel, work: int) -> bool:
 
 
 def _components(place: Placement, units: Iterable[int]) -> Iterator[set[int]]:
-    """Yield the sets of units that edges connect, each that contains one of ``units``."""
+    """Yield the connected components of the edges that contain one of ``units``."""
     seen: set[int] = set()
     for first in units:
         component, pending = {first}, [] if first in seen else [first]
@@ -211,7 +211,7 @@ def least_cost(
 ) -> tuple[int, int]:
     """Return a lower bound of the penalties between the chosen units, and the work that is left.
 
-    The bound is the least cost, at most ``upper`` (also where no placement exists); 0 if the search needs more than
+    The bound is the least cost, at most ``upper`` (``upper`` if there is no placement); 0 if the search needs more than
     ``work``, counted in offsets that are compared. If the least cost is below ``upper``, ``offset`` gets the offsets of
     a placement of this cost.
     """
@@ -295,7 +295,7 @@ class Search:
         return nodes
 
     def placement(self) -> list[int]:
-        """Return the row of each unit's offset in a placement of the least cost; empty if the nodes do not suffice."""
+        """Return each unit's row of ``table`` in a placement of least cost; empty if the nodes do not suffice."""
         self._search(0, self.least[0] + 1, MOST_PLACEMENT_NODES)
         return self.found
 

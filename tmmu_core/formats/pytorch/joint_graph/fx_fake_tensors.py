@@ -1,4 +1,4 @@
-"""Fake tensors: one mode for all tensors of a trace, and patches for code that reads values, which they do not have.
+"""Fake tensors: one mode for all tensors of a trace, and patches for code that reads values: they have none.
 
 Tensors on the ``meta`` device, on an accelerator that this machine does not have, or of another fake mode are replaced
 by fake tensors with the same sizes, strides and storage: on the accelerator if this machine has it, else on the CPU. So
@@ -10,7 +10,7 @@ masks anything; both read values. The check for traced tensors in ``transformers
 AOTAutograd. The patch makes the check return true: a row is one sequence, and a given mask is used.
 ``torch.nn.Transformer`` compares a mask with the causal one; the patch uses the mask unless ``is_causal`` is given.
 ``torch.distributions`` and ``gaussian_nll_loss`` raise for parameters out of range; the patch skips this check. PyTorch
-redraws values outside of a truncated normal distribution; the patch skips this step.
+redraws values outside of a truncated normal distribution; the patch draws nothing.
 
 A reentrant checkpoint cannot be traced. The patch only calls the function of the checkpoint, because the fit decides
 which nodes are recomputed.
@@ -86,9 +86,9 @@ _WHILE_BUILT: tuple[tuple[str, str, Any], ...] = (
 """Replacements while a model of fake tensors is built."""
 _IN_PYTHON = frozenset({"cudnn_batch_norm", "native_batch_norm"})
 """Operators that keep their Python decomposition: the schema of batch norm does not declare that it writes the running
-mean, so it is traced as the kernel that returns it."""
+mean, so a kernel that returns the mean is traced."""
 _IN_TRAINING = frozenset({"dropout"})
-"""Operators that are one kernel with a mask of bytes on accelerators, three on the CPU, and none outside training."""
+"""Operators that keep theirs in training: one kernel with a mask of bytes on accelerators, three on the CPU."""
 _OF_EVERY_MODULE = frozenset(torch.nn.Module().__dict__)
 """Attributes of ``nn.Module``."""
 _mode: FakeTensorMode | None = None
@@ -97,7 +97,7 @@ _mode: FakeTensorMode | None = None
 def shared_mode() -> FakeTensorMode:
     """Return the fake mode of this process, so that tensors of different callers are compatible.
 
-    It is not a subclass: PyTorch's control-flow operators (``cond``, ``scan``) accept only this class.
+    PyTorch's control-flow operators (``cond``, ``scan``) accept no subclass of ``FakeTensorMode``.
     """
     global _mode
     if _mode is None:
@@ -120,7 +120,7 @@ def _usable(device: torch.device) -> torch.device:
 class StandIns:
     """Fake tensors of one mode that replace given tensors; tensors that share a storage still share one.
 
-    ``real``: tensors with data on the CPU are also replaced.
+    ``real``: tensors with data are also replaced.
     """
 
     def __init__(self, mode: Any, *, real: bool = False) -> None:
@@ -226,7 +226,7 @@ def state_kept(module: torch.nn.Module) -> Iterator[dict[str, tuple[Any, Any]]]:
 
 @contextlib.contextmanager
 def state_set(module: torch.nn.Module, changed: dict[str, tuple[Any, Any]]) -> Iterator[None]:
-    """Context manager: attributes without tensors have their values after the step that ``changed`` describes."""
+    """Context manager: attributes without tensors have the second value of each pair in ``changed``."""
     with state_kept(module):
         for path, (_, new) in changed.items():
             if not any(isinstance(leaf, torch.Tensor) for leaf in tree_leaves(new)):
@@ -322,7 +322,7 @@ def value_checks_skipped() -> contextlib.AbstractContextManager[None]:
 def while_built() -> Iterator[None]:
     """Context manager: a model of fake tensors can be built.
 
-    Weights that are redrawn until they are in range are not redrawn. ``module.to(dtype)`` and similar methods work on
+    Weights of a truncated normal distribution are not drawn. ``module.to(dtype)`` and similar methods work on
     fake parameters: each parameter is replaced, a tied parameter by one tensor.
     """
     depth = 0

@@ -1,11 +1,11 @@
 """Convert a joint graph of AOTAutograd to the native graph: storages, saved tensors, and the start of backward.
 
-The graph runs again under fake tensors, node by node, and the identity of a result's storage shows what it shares: the
-schemas of ``_unsafe_view`` and ``reshape`` do not declare that they return views.
+The graph runs again under fake tensors, node by node. Results with the same storage object share memory: schemas, such
+as those of ``_unsafe_view`` and ``reshape``, do not declare every view.
 
 * Backward begins at the first node, in program order, that depends on a tangent.
-* Tensors written before that and read after it are saved.
-* A mutated buffer (``batch_norm``'s running mean) is written in place by the operator that computes its new value.
+* Earlier tensors that backward reads are saved, unless persistent.
+* A mutated buffer (``batch_norm``'s running mean) is written in place by an operator that updates it, else by a copy.
 * The bodies of ``cond``, ``while_loop``, ``map``, ``scan`` are flattened (``scopes``). The bodies of other operators
   are not planned; the field ``unplanned`` names them.
 * A tensor that does not cover its whole storage (padding, an input that is a slice) is a view of a storage tensor.
@@ -34,7 +34,7 @@ from tmmu_core.graph.dtypes import tensor_bytes
 from tmmu_core.graph.model import GRAPH_SCHEMA, Graph, Node, Origin, Phase, Role, Tensor
 
 TANGENT = "tangent"
-"""Pseudo operator before the backward pass that produces the gradient of an output."""
+"""Pseudo operator at the start of backward that produces an output's gradient."""
 WRAPPER = "module."
 """Prefix that the importer's wrapper adds to parameter names."""
 _SHARED = ("tensors", "nodes", "origins", "storages", "id_of", "values", "dependent", "value_of", "backward")
@@ -60,12 +60,12 @@ class _Storage:
     base: str
     kept: Any
     layout: StridedLayout | None
-    """Layout of the first tensor, if it covers the storage."""
+    """Layout of the first tensor, if that is dense."""
 
 
 @dataclass
 class Draft:
-    """A node while it is read."""
+    """A mutable ``Node``."""
 
     node_id: str
     instr: str
@@ -82,7 +82,7 @@ class Reading(torch.fx.Interpreter):
     """Runs the joint graph under fake tensors and records nodes and tensors; a ``scopes.Host``."""
 
     folds = True
-    """Whether operators that eager mode runs as one operator become one node, and nested graphs are flattened."""
+    """Whether operators that eager mode runs as one operator become one node."""
 
     def __init__(self, joint: Any, input_names: Sequence[str], ends: Ends) -> None:
         super().__init__(joint, garbage_collect_values=False)
@@ -101,7 +101,7 @@ class Reading(torch.fx.Interpreter):
         self.outputs: list[str] = []
         self.gradients: dict[str, str] = {}
         self.tangents: dict[str, Any] = {}
-        """Tangent placeholder → its descriptor; each becomes a node where backward begins."""
+        """Tangent placeholder → (descriptor, value); each becomes a node where backward begins."""
         self.dependent: set[str] = set()
         """Tensors that depend on a tangent."""
         self.backward = False
@@ -158,7 +158,7 @@ class Reading(torch.fx.Interpreter):
         self.values.append(value)
 
     def _add(self, tensor_id: str, value: Any, role: Role) -> list[str]:
-        """Declare a tensor; return its id, after the id of its storage if that is new and of a different size."""
+        """Declare a tensor; return its id, after the id of a storage tensor if one is added for it."""
         self._remember(value, tensor_id)
         self.value_of[tensor_id] = value
         layout, storage = _layout_of(value), value.untyped_storage()
@@ -231,7 +231,7 @@ class Reading(torch.fx.Interpreter):
         self.storages[value.untyped_storage()._cdata] = self.storages[whole.untyped_storage()._cdata]
 
     def _take_out(self, node: Any) -> Draft:
-        """Remove what was recorded for the fx node ``node``, a node and its tensors; return the removed node."""
+        """Remove the node recorded for the fx node ``node``, and its tensors; return the removed node."""
         tensor_id = self.id_of[id(self.env[node])]
         draft = self.nodes.pop(max(k for k, each in enumerate(self.nodes) if tensor_id in each.outputs))
         self.origins.pop(draft.node_id, None)
@@ -292,8 +292,8 @@ class Reading(torch.fx.Interpreter):
     def _flatten_bodies(self, n: Any, own: str, written: Sequence[Any]) -> bool:
         """Append the bodies of node ``n`` as nested scopes; ``own`` is its id, ``written`` are its results.
 
-        Return False, and change nothing, if the operator is not in ``FLOWS``, or if arguments or results are not
-        tensors.
+        Return False, and change nothing, if the operator is not in ``FLOWS``, or if operands or results do not fit its
+        bodies.
         """
         flow = FLOWS.get(getattr(n.target, "__name__", ""))
         arguments = [self._values_of(arg) for arg in (*n.args, *n.kwargs.values())]
@@ -367,7 +367,7 @@ class Reading(torch.fx.Interpreter):
         return tensor if view is None else view.base_tensor_uid
 
     def same_bytes(self, first: str, second: str) -> bool:
-        """Return whether two tensors are storages of the same size."""
+        """Return whether two tensors have one size and no view."""
         pair = self.tensors[first], self.tensors[second]
         sizes = {tensor_bytes(tuple(map(int, each.shape)), each.dtype) for each in pair}
         return not any(each.view for each in pair) and len(sizes) == 1
@@ -484,7 +484,7 @@ class _Body(Reading):
 
 
 def _results(body: Any) -> tuple[Any, ...] | None:
-    """Return the nodes whose values ``body`` returns; ``None`` if a result is not a tensor."""
+    """Return the nodes whose values ``body`` returns; ``None`` if it returns a constant."""
     end = next(node for node in body.graph.nodes if node.op == "output").args[0]
     found = tuple(end) if isinstance(end, (list, tuple)) else (end,)
     return found if all(isinstance(each, torch.fx.Node) for each in found) else None
