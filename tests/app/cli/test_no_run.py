@@ -20,7 +20,7 @@ def test_run_is_announced_on_standard_error(model: str, capsys: pytest.CaptureFi
     pytest.importorskip("onnxruntime")
     assert run(["plan", model]) == 0
     printed = capsys.readouterr()
-    assert "model.onnx does not state all shapes: it is run with onnxruntime" in printed.err
+    assert "model.onnx does not state all shapes: onnxruntime runs it" in printed.err
     assert "measured" in printed.out
 
 
