@@ -91,7 +91,7 @@ def sweep_command(
             sizes.append((None,))  # the rows of one of several files contain its error
             continue
         _refuse_invalid_options(opened, source.name, request, axes)
-        sizes.append(_sizes(wanted.over, opened, source.name) if wanted.over else (None,))
+        sizes.append(_sizes(wanted.over, opened, source.name, request) if wanted.over else (None,))
     points = points_of(request, axes, sizes, [source.name for source in sources] if len(sources) > 1 else [""])
     rows, name = _run_points(sources, points, wanted, store)
     if json:
@@ -223,9 +223,11 @@ def _names(text: str | None, known: tuple[str, ...]) -> tuple[str | None, ...]:
     return known if text.strip() == "all" else _commas(escaped_surrogates(text))
 
 
-def _sizes(text: str, opened: Opened, name: str) -> tuple[tuple[str, int] | None, ...]:
+def _sizes(text: str, opened: Opened, name: str, request: PlanRequest) -> tuple[tuple[str, int] | None, ...]:
     """Parse the text of ``--over`` to ``(dimension, size)`` pairs. Raises :class:`UsageError`."""
     dim, listed, values = (part.strip() for part in text.partition("="))
+    if dim in request.dims:
+        raise UsageError(f"--dims and --over both set {dim}.", f"Remove {dim} from --dims.")
     if not isinstance(opened, Graph) or dim not in opened.dims:
         known = sorted(opened.dims) if isinstance(opened, Graph) else ()
         raise UsageError(f"{name} has no dimension {dim!r}.", strict.closest_hint(dim, known))

@@ -127,6 +127,7 @@ def test_bad_arena_configuration_is_rejected(tmmu: Tmmu, tmp_path: Path, config:
         ("gate", CHAIN, "--max-extent", "nowhere=5"),
         ("sweep", CHAIN, "--planner", "slots"),
         ("sweep", CHAIN, "--alignments", "many"),
+        ("sweep", str(SAMPLES / "dynamic_batch.tmmu.json"), "--dims", "B=2", "--over", "B=4,8"),
         ("export", CHAIN, "--to", "docx"),
         ("export", CHAIN, "--to", "json", "--arena", "activations"),
         ("export", str(SAMPLES / "two_arenas.tmmu.json"), "--to", "instance"),
