@@ -8,7 +8,7 @@ import tmmu_core as tmmu
 from tests.formats.edge.test_tflite_features import Op, T
 from tests.formats.edge.test_tflite_features import model as made
 from tests.support.paths import DATA
-from tmmu_core.base.errors import InvalidIrShapes
+from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput
 from tmmu_core.formats.edge.tflite import read
 from tmmu_core.formats.open_file import read_graph, read_graph_file
 from tmmu_core.graph.model import Graph
@@ -54,6 +54,12 @@ def test_reshape_permits_in_place_reuse_and_a_convolution_does_not() -> None:
 def test_string_tensor_is_rejected_by_name() -> None:
     data = made([T("words", (1,), "STRING"), T("y", (1,), "INT8")], [Op("RELU", (0,), (1,))])
     with pytest.raises(InvalidIrShapes, match='"words" has the type STRING'):
+        read(data)
+
+
+def test_operator_that_writes_constant_data_is_rejected() -> None:
+    data = made([T("x"), T("y", data=bytes(16))], [Op("RELU", (0,), (1,))])
+    with pytest.raises(UnreadableInput, match=r"operator 0 \(RELU\) writes tensor 1, which has constant data"):
         read(data)
 
 

@@ -287,6 +287,14 @@ def test_input_that_is_listed_twice_is_named() -> None:
         read(model([op("Relu", "x", "y")], twice, [value("y", [2])]))
 
 
+@pytest.mark.parametrize("operands", ["", "w "])
+def test_operator_without_a_required_input_is_rejected(operands: str) -> None:
+    node = helper.make_node("Add", operands.split(" ") if operands else [], ["z"])
+    weights = {"w": np.ones(2, np.float32)}
+    with pytest.raises(UnreadableInput, match="operator Add lacks a required input"):
+        read(model([node, op("Relu", "x", "y")], [value("x", [2])], [value("y", [2]), value("z", [2])], weights))
+
+
 def test_weight_name_not_in_utf_8_is_rejected() -> None:
     proto = model(
         [op("Add", "x weight", "y")], [value("x", (2,))], [value("y", (2,))], {"weight": np.ones(2, np.float32)}

@@ -181,7 +181,11 @@ class ModelFile:
                 what = f"{owner} names tensor {wrong} among its {side}, and there are {len(rows)} tensors."
                 raise self.damaged(what, number)
         ids = _ids([_text(row.Name()) for row in rows])
-        written = {i for operator in parsed for i in operator.outputs}
+        written = {i: k for k, operator in enumerate(parsed) for i in operator.outputs if i != ABSENT}
+        for i, k in written.items():
+            if self.data_bytes(rows[i]) and not rows[i].IsVariable():
+                what = f"operator {k} ({parsed[k].instr}) writes tensor {i}, which has constant data in the file."
+                raise self.damaged(what, number)
         roles: dict[int, Role] = {**dict.fromkeys(outputs, "output"), **dict.fromkeys(inputs, "input")}
         tensors = [self._tensor(number, i, row, ids[i], roles.get(i), i in written) for i, row in enumerate(rows)]
         is_open = frozenset(i for i, row in enumerate(rows) if min(numbers(row, "ShapeSignature"), default=0) < 0)

@@ -218,12 +218,16 @@ def _texts(graph: onnx.GraphProto) -> Iterator[Any]:
 
 def _refuse_unsupported(model: onnx.ModelProto, name: str) -> None:
     """Raise ``UnreadableInput`` for unsupported elements of the model."""
+    versions = {entry.domain: entry.version for entry in model.opset_import}
     for place, graph in graphs(model.graph):
         if graph.sparse_initializer:
             what, where = f'the weight "{graph.sparse_initializer[0].values.name}" is sparse.', "sparse_initializer[0]"
             hint = "Export the model with dense weights."
             raise UnreadableInput(what, source=name, place=f"{place}.{where}", hint=hint)
         for k, node in enumerate(graph.node):
+            if _lacks_input(node, versions):
+                what = f"the operator {node.op_type} lacks a required input."
+                raise UnreadableInput(what, source=name, place=f"{place}.node[{k}]", hint="Export the model again.")
             if node.domain == SCOPE:
                 what = f'the operator {node.op_type} is of the set "{SCOPE}", which is reserved for flattened bodies.'
                 hint = "Give the operator set another name."
@@ -232,6 +236,18 @@ def _refuse_unsupported(model: onnx.ModelProto, name: str) -> None:
             refuse_type(value_info, name)
     if not model.graph.output:
         raise UnreadableInput("the ONNX graph has no outputs.", source=name, hint="Export the model again.")
+
+
+def _lacks_input(node: onnx.NodeProto, versions: Mapping[str, int]) -> bool:
+    """Return whether a standard operator has fewer inputs than it requires, or an empty name for a required one."""
+    version = versions.get(node.domain)
+    if version is None or not defs.has(node.op_type, version, node.domain):
+        return False
+    schema = defs.get_schema(node.op_type, version, node.domain)
+    required = (formal.option == defs.OpSchema.FormalParameterOption.Single for formal in schema.inputs)
+    return len(node.input) < schema.min_input or any(
+        is_required and not name for is_required, name in zip(required, node.input, strict=False)
+    )
 
 
 # --- the graph ---------------------------------------------------------------------------------------------------
