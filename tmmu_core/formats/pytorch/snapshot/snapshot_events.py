@@ -106,6 +106,8 @@ class Events:
         self.lane = array("i")
         """Row of :attr:`lanes`."""
         self.lanes: dict[Lane, int] = {}
+        self.repeated_frees = 0
+        """Number of frees of a block that an earlier event has freed. Set by :func:`device_of`."""
         self.is_recorded = False
         """Whether the trace has events of any kind."""
         stacks = stacks or Stacks()
@@ -273,6 +275,7 @@ def _add(rows: Sequence[Any], *row: int) -> None:
 def _traced(events: Events, rows: Sequence[Any]) -> tuple[set[int], int]:
     """Add the live ranges of a trace to ``rows``; return ``(addresses allocated at the end, number of steps)``."""
     open_: dict[int, tuple[int, int, int, int]] = {}  # by address: birth, size, stack, lane
+    seen: set[int] = set()
     step = 0
     columns = (events.action, events.addr, events.size, events.stack, events.lane)
     for action, addr, size, stack, lane in zip(*columns, strict=True):
@@ -282,10 +285,13 @@ def _traced(events: Events, rows: Sequence[Any]) -> tuple[set[int], int]:
         if opened is not None:  # freed, or allocated again without a recorded free
             birth, opened_size, opened_stack, opened_lane = opened
             _add(rows, birth, step, addr, opened_size, opened_stack, opened_lane, stack if action == FREE else 0, 0)
+        elif action == FREE and addr in seen:
+            events.repeated_frees += 1
         elif action == FREE and size:
             _add(rows, 0, max(step, 1), addr, size, 0, lane, stack, 1)
         if action == ALLOC:
             open_[addr] = step, size, stack, lane
+        seen.add(addr)
         step += 1
     for addr, (birth, size, stack, lane) in open_.items():
         _add(rows, birth, step, addr, size, stack, lane, 0, 0)

@@ -170,6 +170,8 @@ def _notes(found: History) -> Iterator[str]:
         size = int(found.size[found.is_before].sum())
         yield f"{int(found.is_before.sum()):,} allocations ({short_bytes(size)}) began {BEFORE} and live from its start"
     events = found.events
+    if events.repeated_frees:
+        yield f"{events.repeated_frees:,} frees of blocks that are already free were left out"
     failed = np.flatnonzero(np.frombuffer(events.action, np.uint8) == OOM)
     for at in failed[:1].tolist():
         yield (
