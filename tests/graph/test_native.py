@@ -170,6 +170,12 @@ def test_object_with_a_repeated_key_is_refused(text: str, key: str) -> None:
         native_file.decode(text.encode(), "g.tmmu.json")
 
 
+def test_number_below_64_bits_is_rejected() -> None:
+    text = '{"nodes": [{"node_id": "a", "params": {"k": -9223372036854775809}}]}'
+    with pytest.raises(UnreadableInput, match="takes more than 64 bits"):
+        native_file.decode(text.encode(), "g.tmmu.json")
+
+
 TAGS = (*range(6), 25, 28, 29, 30, 35, 36, 37, 52, 54, 100, 256, 258, 260, 261, 1004, 43000, 55799, 12345)
 
 

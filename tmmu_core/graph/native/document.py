@@ -202,9 +202,9 @@ _TO_ZEROS = bytes.maketrans(b"123456789", b"0" * 9)
 def refuse_long_numbers(text: bytes, source: str) -> None:
     """Raise ``UnreadableInput`` for a whole number above 64 bits (contract §4, §6).
 
-    Values are checked only if the text has twenty consecutive digits. Invalid JSON is left to the reader.
+    Values are checked only if the text has nineteen consecutive digits. Invalid JSON is left to the reader.
     """
-    if b"0" * 20 not in text.translate(_TO_ZEROS):
+    if b"0" * 19 not in text.translate(_TO_ZEROS):
         return
     found: tuple[str, str] | None = None
     try:
