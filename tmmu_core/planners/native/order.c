@@ -197,7 +197,7 @@ SHARED I tmmu_order_lpmf(const struct order *p)
     return DONE;
 }
 
-/* one: `given` with every unit that frees at least what it takes as early as possible. */
+/* one: `given` with every unit that frees more than it takes, and does not raise the peak, as early as possible. */
 SHARED I tmmu_order_eager(const struct order *p)
 {
     const I n = p->n;
@@ -244,7 +244,7 @@ static I taken_back(const struct order *p, I unit)
     return change;
 }
 
-/* one: `given` with every unit that takes at least what it frees as late as possible; edges lead to predecessors. */
+/* one: `given` with every unit that takes more than it frees as late as possible; edges lead to predecessors. */
 SHARED I tmmu_order_late(const struct order *p)
 {
     const I n = p->n;
