@@ -6,7 +6,7 @@ from pathlib import Path
 import streamlit as st
 
 from app.kit import address
-from app.session import opening, page_jobs, planning, state
+from app.session import opening, page_jobs, planning, review, state
 from app.session.pages import FIRST, PAGES
 from app.session.work import jobs, visitors
 from app.session.work.workers import TaskNotFinished
@@ -24,10 +24,11 @@ ICON = (
 
 
 @st.cache_resource(show_spinner=False)
-def files_of_command_line() -> tuple[tuple[str, ...], tuple[dict[str, object], ...]]:
-    """Open the files on the command line once; return ``(sources, error cards)``."""
+def files_of_command_line() -> tuple[tuple[str, ...], tuple[dict[str, object], ...], tuple[tuple[str, bytes], ...]]:
+    """Open the files on the command line once; return ``(sources, error cards, review files)``."""
     sources: list[str] = []
     cards: list[dict[str, object]] = []
+    reviews: list[tuple[str, bytes]] = []
     names = sys.argv[1:] if Path(sys.argv[0]).resolve() == HERE / "main.py" else []
     for name in names:
         try:
@@ -39,11 +40,14 @@ def files_of_command_line() -> tuple[tuple[str, ...], tuple[dict[str, object], .
         except TmmuError as error:
             cards.append(opening.card_of(error, f"{name} was not opened", name))
             continue
+        if review.is_review(files[0][1]):  # each session has its own review
+            reviews.append(files[0])
+            continue
         with visitors.as_server():
             opened, refused = planning.open_files(files, visitors.SERVER)
         sources += opened
         cards += refused
-    return tuple(sources), tuple(cards)
+    return tuple(sources), tuple(cards), tuple(reviews)
 
 
 def hidden_pages() -> set[str]:
@@ -62,12 +66,14 @@ def draw() -> None:
     sys.setswitchinterval(0.001)  # a planner in a thread must not delay a click
     st.set_page_config(page_title="TMMU Plan Explorer", page_icon=ICON, layout="wide")
     st.html(CSS)
-    sources, refused = files_of_command_line()
+    sources, refused, reviews = files_of_command_line()
     if any(card.get("code") == TaskNotFinished.CODE for card in refused):
         files_of_command_line.clear()  # the file is valid, but reading was interrupted: read it again
     if state.begin(sources):
         for refusal in refused:
             state.refuse(dict(refusal))
+        for name, data in reviews if "graph" not in st.query_params else ():
+            review.open_or_refuse(data, name)
     jobs.job_table().new_page()
     state.follow_history()
     hidden = hidden_pages()

@@ -7,6 +7,7 @@ Opening the file restores the view and the plan without a run of the planner.
 from __future__ import annotations
 
 import base64
+import hashlib
 import re
 from collections.abc import Callable
 from contextlib import suppress
@@ -45,6 +46,11 @@ class Note(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """The subject of the note: ``tensor r12``, ``step 14`` or ``plan``."""
         return f"tensor {self.tensor}" if self.tensor else "plan" if self.step is None else f"step {self.step:,}"
 
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the note. It marks a deleted note without its text."""
+        return hashlib.sha256(msgspec.json.encode(self)).hexdigest()
+
 
 class View(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A bookmarked view: its name, and the query of its link."""
@@ -69,6 +75,8 @@ class Review(msgspec.Struct, frozen=True):
     views: tuple[View, ...] = ()
     decision: Decision | None = None
     author: str = ""
+    deleted: tuple[str, ...] = ()
+    """Digests of deleted notes: a merge does not bring these notes back."""
 
 
 class ReviewFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -121,12 +129,17 @@ def sign(author: str) -> None:
 
 
 def merged(first: Review, second: Review) -> Review:
-    """Return the notes and views of both reviews, and the later decision; on equal dates, that of ``second``."""
+    """Return the notes and views of both reviews, and the later decision; on equal dates, that of ``second``.
+
+    A note that one of them deleted is left out.
+    """
+    deleted = tuple(dict.fromkeys((*first.deleted, *second.deleted)))
     decisions = [decision for decision in (second.decision, first.decision) if decision is not None]
     return Review(
-        notes=tuple(dict.fromkeys((*first.notes, *second.notes))),
+        notes=tuple(n for n in dict.fromkeys((*first.notes, *second.notes)) if n.digest not in deleted),
         views=tuple(dict.fromkeys((*first.views, *second.views))),
         decision=max(decisions, key=lambda decision: decision.date, default=None),
+        deleted=deleted,
     )
 
 
@@ -138,14 +151,22 @@ def today() -> str:
 def add_note(text: str, *, tensor: str = "", step: int | None = None) -> None:
     """Add a note of the current author to the review."""
     note = Note(text, tensor, step, current().author, today())
-    change(lambda review: msgspec.structs.replace(review, notes=(*review.notes, note)))
+
+    def added(review: Review) -> Review:
+        deleted = tuple(digest for digest in review.deleted if digest != note.digest)
+        return msgspec.structs.replace(review, notes=(*review.notes, note), deleted=deleted)
+
+    change(added)
 
 
 def drop_note(note: Note) -> None:
     """Delete a note."""
-    change(
-        lambda review: msgspec.structs.replace(review, notes=tuple(other for other in review.notes if other != note))
-    )
+
+    def dropped(review: Review) -> Review:
+        notes = tuple(other for other in review.notes if other != note)
+        return msgspec.structs.replace(review, notes=notes, deleted=(*review.deleted, note.digest))
+
+    change(dropped)
 
 
 def decide(decision: Decision | None) -> None:
@@ -195,6 +216,14 @@ def to_json(shown: Shown, verdict: str, review: Review, link: str) -> bytes:
 def is_review(data: bytes) -> bool:
     """Return whether bytes are a review file, JSON or HTML."""
     return b'"tmmu_review/' in data
+
+
+def open_or_refuse(data: bytes, name: str) -> None:
+    """Open a review file (:func:`open_file`); show an error as a card."""
+    try:
+        open_file(data, name)
+    except TmmuError as error:
+        state.refuse(card_of(error, f"{name} was not opened", name))
 
 
 def open_file(data: bytes, name: str) -> None:

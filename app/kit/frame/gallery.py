@@ -5,7 +5,6 @@ import streamlit as st
 from app.kit.frame import column_picker
 from app.session import opening, planning, review, state
 from app.texts import markup
-from tmmu_core.base.errors import TmmuError
 from tmmu_core.base.escaping import for_markdown
 from tmmu_core.formats.open_file import READERS
 
@@ -66,10 +65,7 @@ def _uploaded(key: str) -> None:
     state.session().uploads += 1
     if len(files) == 1 and review.is_review(files[0][1]):
         [(name, data)] = files
-        try:
-            review.open_file(data, name)
-        except TmmuError as error:
-            state.refuse(opening.card_of(error, f"{name} was not opened", name))
+        review.open_or_refuse(data, name)
         return
     opened, cards = planning.open_files(files)
     if opened:

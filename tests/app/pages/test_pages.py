@@ -2,14 +2,18 @@
 
 import json
 import re
+from pathlib import Path
 
 import pytest
+import streamlit as st
 
-from app.session import opening, planning
+from app.session import opening, planning, review
+from app.session.review import Note, Review
 from app.session.view_state import Choice
 from app.texts.palette import CATEGORIES
 from tests.app.pages.run_page import BROKEN, PAGES, claim, html, opened
 from tests.support.build import chain
+from tests.support.paths import ROOT
 from tmmu_core.formats.planfile import plan_file
 from tmmu_core.plans.making.engine import plan_graph
 
@@ -67,6 +71,21 @@ def test_damaged_upload_is_a_card_and_keeps_the_model(name: str, code: str) -> N
     assert claim(at) == before
     at.button(key="dismiss").click().run()
     assert code not in html(at)
+
+
+def test_review_file_on_the_command_line_shows_its_plan_and_notes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = planning.make_plan(Choice(source="sample:residual_block", planner="exact"))
+    file, link = tmp_path / "block.tmmu-review.json", "graph=sample%3Aresidual_block&planner=exact"
+    file.write_bytes(review.to_json(shown, "fits", Review(notes=(Note("Why r1?"),)), link))
+    monkeypatch.setattr("sys.argv", [str(ROOT / "app" / "main.py"), str(file)])
+    st.cache_resource.clear()
+    at = opened()
+    st.cache_resource.clear()  # the other tests open no file
+    assert "residual_block" in str(at.query_params)
+    assert "exact" in str(at.query_params)
+    assert "**plan**: Why r1?" in [text.value for text in at.markdown]
 
 
 def test_two_uploads_are_compared() -> None:

@@ -4,12 +4,13 @@ import json
 from dataclasses import fields
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from app.session import opening, planning, review, state
-from app.session.review import Decision, Review
+from app.session.review import Decision, Note, Review
 from app.session.view_state import COLOURS, VIEWS, Choice, from_query, to_query, zoom_text
 from tmmu_core.graph.model import Graph
 from tmmu_core.plans.making.request import PlanRequest, arena_config
@@ -106,6 +107,19 @@ def test_later_decision_is_kept() -> None:
         Review(decision=Decision(answer, date=f"2026-01-0{day}")) for day, answer in ((1, "approved"), (2, "rejected"))
     )
     assert review.merged(early, late).decision == review.merged(late, early).decision == late.decision
+
+
+def test_merge_keeps_a_deleted_note_deleted() -> None:
+    ours, theirs = Note("ours", date="2026-01-01"), Note("theirs")
+    state.choose(source="sample:linear_chain")
+    review.change(lambda _: Review(notes=(ours,)))
+    shared = review.current()
+    review.drop_note(ours)
+    after = msgspec.json.decode(msgspec.json.encode(review.current()), type=Review)
+    assert "ours" not in str(after)
+    for merged in (review.merged(after, Review(notes=(ours, theirs))), review.merged(shared, after)):
+        assert ours not in merged.notes
+    assert review.merged(after, Review(notes=(theirs,))).notes == (theirs,)
 
 
 def test_review_file_holds_the_moves_of_the_fit() -> None:
