@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 from sqlalchemy import func, select, text, update
@@ -149,6 +150,23 @@ def test_damaged_run_is_rejected(store: Store, arenas: str) -> None:
         connection.execute(update(RUNS).values(arenas=arenas))
     with pytest.raises(StoreFault, match="damaged"):
         store.runs("net")
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "shown"),
+    [
+        ("model", "x'6e6574'", "the table runs is damaged: not every model is of the type text"),
+        ("extent_bytes", "'many'", "the table runs is damaged: not every extent_bytes is of the type integer"),
+        ("branch", "CAST(x'ff' AS TEXT)", "A row is damaged. Restore a backup."),
+    ],
+)
+def test_value_of_another_type_is_reported_with_its_table(column: str, value: str, shown: str, tmp_path: Path) -> None:
+    store = Store.at(f"sqlite:///{tmp_path / 'store.db'}", create=True)
+    store.record(plan_of({"a": 1}), label("c1"))
+    with store.engine.begin() as connection:
+        connection.execute(text(f"UPDATE runs SET {column} = {value}"))
+    with pytest.raises(StoreFault, match=shown):
+        store.lines()
 
 
 def test_store_of_a_later_version_is_unchanged(url: str) -> None:

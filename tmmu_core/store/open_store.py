@@ -37,13 +37,18 @@ class U64(sql.TypeDecorator[int]):
     impl = sql.BigInteger
     cache_ok = True
 
+    @property
+    def python_type(self) -> type[int]:
+        """The type of a result."""
+        return int
+
     def process_bind_param(self, value: int | None, dialect: Any) -> int | None:
         """Return the stored value."""
         return value if value is None or value < 2**63 else value - 2**64
 
     def process_result_value(self, value: int | None, dialect: Any) -> int | None:
         """Return the value of a stored number."""
-        return value + 2**64 if value is not None and value < 0 else value
+        return value + 2**64 if isinstance(value, int) and value < 0 else value
 
 
 METADATA = sql.MetaData()
@@ -192,6 +197,8 @@ def faults_of(name: str) -> Iterator[None]:
             hint = "Check that the folder is writable and the disk has space: SQLite writes files beside the store."
             if "locked" in str(inner):
                 hint = f"Another process locked it for {LOCK_TIMEOUT:.0f} s; try again."
+            if "decode" in str(inner):
+                hint = "A row is damaged. Restore a backup."
         raise StoreFault(f"the store cannot be used: {reason}.", store=name, hint=hint) from error
     except UnicodeEncodeError as error:
         why, hint = "a name contains half a surrogate pair.", "tmmu history lists the stored runs."

@@ -15,7 +15,7 @@ from itertools import groupby
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, Engine, Select, and_, or_, select, true
+from sqlalchemy import Column, Connection, Engine, Select, and_, or_, select, true
 from sqlalchemy.dialects import postgresql, sqlite
 
 from tmmu_core.base.errors import StoreFault
@@ -115,7 +115,14 @@ class Store:
     def rows(self, statement: Select[Any]) -> list[Any]:
         """Return the rows of a statement. Raises ``StoreFault``."""
         with faults_of(self.name), self.engine.connect() as connection:
-            return list(connection.execute(statement).all())
+            rows = list(connection.execute(statement).all())
+        for column, values in zip(statement.selected_columns, zip(*rows, strict=True), strict=False):
+            if isinstance(column, Column) and not all(isinstance(v, column.type.python_type) for v in values):
+                kind = _SQLITE_TYPES[column.type.python_type]
+                why = f"the table {column.table} is damaged: not every {column.name} is of the type {kind}."
+                row = f"DELETE FROM {column.table} WHERE typeof(\"{column.name}\") <> '{kind}'"
+                raise StoreFault(why, store=self.name, hint=f"Restore a backup, or delete the row: {row}.")
+        return rows
 
     def runs(self, model: str, *, last: int | None = None, **where: str) -> tuple[Run, ...]:
         """Return the runs of a model, oldest first; ``where`` filters columns (``branch="main"``).
@@ -276,6 +283,7 @@ class Store:
             raise past(UNPACKED_BYTES, visible(name), self.name, most)
 
 
+_SQLITE_TYPES = {str: "text", int: "integer", bytes: "blob"}
 _READ = tuple(RUNS.c[name] for name in Run.__dataclass_fields__)
 
 
