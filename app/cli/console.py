@@ -29,12 +29,25 @@ STREAM = "-"
 
 
 _LONG_WORD = re.compile(r"(\S{1000})\S{1000,}")
-"""A name that fills a terminal: files may have names of megabytes. JSON has them whole."""
+"""A name that fills a terminal: files may have names of megabytes. JSON has them whole, except in errors."""
+_LONGEST_LINE = 20_000
+
+
+def _cut(value: Any) -> Any:
+    """Return a JSON value, or a line of text, with long words and long texts cut."""
+    if isinstance(value, dict):
+        return {key: _cut(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_cut(inner) for inner in value]
+    if not isinstance(value, str):
+        return value
+    text = _LONG_WORD.sub(r"\1…", value)
+    return text if len(text) <= _LONGEST_LINE else f"{text[:_LONGEST_LINE]}…"
 
 
 def _line(text: str) -> str:
     """Return a line of text for people: long words are cut, control characters are escaped."""
-    return for_log(_LONG_WORD.sub(r"\1…", text))
+    return for_log(_cut(text))
 
 
 class UsageError(Misuse):
@@ -108,7 +121,7 @@ def print_error(error: TmmuError, *, as_json: bool, verbose: bool = False) -> No
     ``verbose``: list the reasons of all format readers that rejected the file.
     """
     if as_json:
-        record: Mapping[str, Any] = error.record()
+        record: Mapping[str, Any] = _cut(error.record())
         sys.stderr.write(_for_log(json.dumps(record, ensure_ascii=True)) + "\n")
         return
     print_note(*f"tmmu: {error_text(error, verbose=verbose)}".split("\n"))

@@ -170,6 +170,16 @@ def test_bad_usage_is_one_record_with_json(tmmu: Tmmu) -> None:
     assert len(err.splitlines()) == 1
 
 
+@pytest.mark.parametrize("options", [(), ("--json",)])
+@pytest.mark.parametrize("word", ["n", "n "])
+def test_error_cuts_a_name_of_megabytes(tmmu: Tmmu, tmp_path: Path, word: str, options: tuple[str, ...]) -> None:
+    tensor = {"id": word * 1_000_000, "shape": [4], "dtype": "floaty"}
+    (tmp_path / "graph.json").write_text(json.dumps({"tensors": [tensor], "nodes": []}))
+    code, _, err = tmmu("plan", str(tmp_path / "graph.json"), *options)
+    assert (code, "…" in err or "\\u2026" in err) == (2, True)
+    assert len(err) < 100_000
+
+
 def test_internal_error_is_distinct_from_verdicts(tmmu: Tmmu, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object, **__: object) -> None:
         raise AssertionError("ours")
