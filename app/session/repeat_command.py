@@ -17,8 +17,11 @@ FILES = {"arenas": "arenas.json", "order": "order.json", "shard_spec": "shards.j
 """Field of the request → name of the file from which the command reads the field."""
 
 
-def command(shown: Shown) -> str:
-    """Return the command that computes this plan; for a finished plan, the command that verifies it."""
+def command(shown: Shown, before_option: str = " ") -> str:
+    """Return the command that computes this plan; for a finished plan, the command that verifies it.
+
+    ``before_option`` separates each option from the words before it.
+    """
     file = file_of(shown)
     if shown.opened.plan is not None:
         return _line(["tmmu", "verify", file])
@@ -38,24 +41,25 @@ def command(shown: Shown) -> str:
             parts += [spec.option, FILES.get(name, text)]
     stem = file_stem(shown.opened.name)
     output = f"{stem}.plan.json"
-    return _line([*parts, "-o", output if output != file else f"{stem}.repeated.plan.json"])
+    return _line([*parts, "-o", output if output != file else f"{stem}.repeated.plan.json"], before_option)
 
 
-def _line(parts: Sequence[str]) -> str:
+def _line(parts: Sequence[str], before_option: str = " ") -> str:
     """Return the words as one shell command line without control characters.
 
     Control characters are written as codes (``$'\\025'``), because a terminal would execute them when a user pastes
     the line.
     """
-    words = []
+    words = ""
     for part in parts:
+        words += (before_option if part.startswith("-") else " ") if words else ""
         if visible(part) == part:
-            words.append(shlex.quote(part))
+            words += shlex.quote(part)
             continue
         inner = part.replace("\\", "\\\\").replace("'", "\\'").encode(errors="replace").decode()
         codes = ["".join(f"\\{byte:03o}" for byte in c.encode()) if visible(c) != c else c for c in inner]
-        words.append(f"$'{''.join(codes)}'")
-    return " ".join(words)
+        words += f"$'{''.join(codes)}'"
+    return words
 
 
 def files(shown: Shown) -> dict[str, bytes]:

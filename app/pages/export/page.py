@@ -18,6 +18,9 @@ from tmmu_core.base.escaping import for_markdown
 from tmmu_core.base.extras import installed
 from tmmu_core.runtime.measure.measure_model import MICRO
 
+BEFORE_OPTION = " \\\n  "
+"""A line break: a browser would break a long line after a hyphen of an option."""
+
 
 def page() -> None:
     """Draw the downloads, the command line, the link and the hashes of the current plan."""
@@ -29,12 +32,12 @@ def page() -> None:
         report(shown, stem)
         pictures.section(shown)
         st.html(markup.heading("Command line", "reproduces this plan exactly"))
-        command = repeat_command.command(shown)
+        command = repeat_command.command(shown, BEFORE_OPTION)
         st.code(command, language="bash", wrap_lines=True)
         if shown.opened.plan is None:
             st.html(markup.heading("Check in CI", "fails if a later version needs more memory than this plan"))
-            planned, _, written = command.replace("tmmu plan", "tmmu gate", 1).rpartition(" -o ")
-            st.code(f"{planned} --baseline {written}", language="bash", wrap_lines=True)
+            planned, _, written = command.replace("tmmu plan", "tmmu gate", 1).rpartition(f"{BEFORE_OPTION}-o ")
+            st.code(f"{planned}{BEFORE_OPTION}--baseline {written}", language="bash", wrap_lines=True)
         link(shown)
         hashes(shown)
     with right:

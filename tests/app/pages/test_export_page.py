@@ -117,7 +117,8 @@ def test_page_measures_this_plan_in_the_runtime() -> None:
     assert any("TensorArena[85248];  // 103680" in each.value for each in at.code)
 
 
-def test_command_for_ci_compares_with_the_exported_plan() -> None:
+def test_command_for_ci_compares_with_the_exported_plan_with_an_option_per_line() -> None:
     at = opened("export", graph="sample:linear_chain")
-    expected = "tmmu gate sample_graphs/linear_chain.tmmu.json --mode inference --preset inference --planner slots"
-    assert f"{expected} --baseline linear_chain.plan.json" in [code.value for code in at.code]
+    options = ("--mode inference", "--preset inference", "--planner slots", "--baseline linear_chain.plan.json")
+    lines = ("tmmu gate sample_graphs/linear_chain.tmmu.json", *options)
+    assert " \\\n  ".join(lines) in [code.value for code in at.code]
