@@ -177,12 +177,15 @@ def test_two_drawings_share_a_byte_scale() -> None:
     assert [json.loads(state)["reach"] for state in states] == [max(extents)] * 2
 
 
-def test_planners_are_compared_at_their_minimum() -> None:
+def test_planners_are_compared_at_their_minimum_on_fix_and_not_on_compare() -> None:
     at = opened("planners", graph="sample:mixed_sizes", planner="exact", capacity="activations=8MiB")
     for name in ("exact", "auto"):
         one = planning.compared_under(Choice(source="sample:mixed_sizes", capacities={"activations": 8 << 20}), name)
         assert one.options == {"minimise": True}
     assert "exact (minimise=True)" in html(at)
+    at.switch_page("pages/compare/page.py").run()
+    names = [name for box in at.selectbox for name in box.options if name.startswith("planner")]
+    assert {"planner auto, stops when the plan fits", "planner greedy"} <= set(names)
 
 
 def test_bare_address_shows_a_plan_over_its_limit_that_one_click_fits() -> None:
