@@ -14,6 +14,7 @@ from tmmu_core.fitting.recompute.recompute_moves import lower as lower_by_recomp
 from tmmu_core.fitting.recompute.recover_choice import recover_choice
 from tmmu_core.fitting.search.candidates import apply_moves
 from tmmu_core.formats.open_file import read_graph_file
+from tmmu_core.graph.model import View
 from tmmu_core.judge.verifier.verify import verify_plan
 
 
@@ -68,6 +69,20 @@ def test_offloaded_tensor_leaves_again_for_the_cost_of_the_way_back() -> None:
     sound(plan_input, both.graph)
     found = lower(after, Capacity(12 * KIB))
     assert [drops for moves in found for m in moves for drops in m.details["drops"]] == [["h", "fi"]]
+
+
+def test_view_of_an_input_that_is_copied_back_is_offloaded_again() -> None:
+    nodes = (
+        F("fa", "Relu", "v", "a"),
+        F("fb", "Relu", "a", "b"),
+        F("fc", "Add", "b v", "c"),
+        F("fd", "Add", "c v", "d"),
+    )
+    plan_input = step(*nodes, tensors=[T("x"), T("v", view=View("x", 0, KIB)), *map(T, "abcd")], outputs=("d",))
+    first, second = (Move("offload", "", details={"drops": [["x", after]]}) for after in ("fa", "fc"))
+    after = apply_moves(apply_moves(plan_input, [first]), [second])
+    assert after.graph == apply_moves(plan_input, [first, second]).graph
+    sound(plan_input, after.graph)
 
 
 def test_third_of_the_activations_of_resnet50_is_offloaded() -> None:

@@ -18,13 +18,12 @@ from tmmu_core.fitting.move import Move
 from tmmu_core.fitting.problem.answer import Allowed
 from tmmu_core.fitting.problem.capacity import Capacity
 from tmmu_core.fitting.problem.planner_calls import Candidate, PlanInput, initial_candidate, solve_input
+from tmmu_core.fitting.recompute.cut_mixes import cheapest_mix
 from tmmu_core.fitting.recompute.live_curve import Choice, run
 from tmmu_core.fitting.recompute.min_cut import boundary, cheapest, minimum_cut
 from tmmu_core.fitting.recompute.recompute_model import RecomputeModel, recompute_model
 from tmmu_core.fitting.recompute.recompute_moves import lower
-from tmmu_core.fitting.recompute.recompute_search import Search
 from tmmu_core.fitting.recompute.recover_choice import recover_choice
-from tmmu_core.fitting.recompute.settle import cheapest_mix
 from tmmu_core.fitting.recompute.write_graph import with_drops, write_graph
 from tmmu_core.fitting.search.candidates import apply_moves
 from tmmu_core.fitting.search.fit_search import fit
@@ -604,10 +603,10 @@ def test_half_of_the_activations_of_gpt2_cost_a_thousandth_more(gpt2: PlanInput)
 
 @pytest.mark.slow
 def test_moves_are_sorted_by_cost_and_lower_the_peak(gpt2: PlanInput) -> None:
-    search = Search(recompute_model(gpt2), Capacity(0).over)
+    model = recompute_model(gpt2)
     lists = list(lower(gpt2, Capacity(0)))
     costs = [sum(move.cost.extra_flops for move in moves) for moves in lists]
     gains = [sum(move.bytes for move in moves) for moves in lists]
     assert costs == sorted(costs)
     assert gains == sorted(set(gains))
-    assert gains[-1] > search.initial_point.run.total // 3
+    assert gains[-1] > run(model, Choice.nothing(model)).total // 3

@@ -1,7 +1,7 @@
 """Moves that drop storages: the common part of recompute moves and offload moves.
 
 A move of either kind is a step from one ``Choice`` to a choice with more drops. Its bytes and its cost are the
-difference between the simulations of both.
+differences between the simulations of the two choices.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -22,17 +22,16 @@ MOST_SINGLE_MOVES = 200
 TIGHTENED_GOALS = tuple(
     1_000_000 - less for less in (0, 10, 100, 500, 1_000, 2_000, 4_000, 7_000, 10_000, 20_000, 40_000, 70_000, 100_000)
 )
-"""Parts per million of the goal, tried in order where planners need more than the live bytes."""
+"""Parts per million of the goal, tried in order because a planner can need more than the live bytes."""
 REPORT_EVERY = 64
-"""Choices between two progress reports."""
+"""Simulated choices from one progress report to the next."""
 
 
 def apply_drops(plan_input: PlanInput, kind: Kind, moves: Iterable[Move]) -> PlanInput:
-    """Apply moves whose ``details`` are ``{"drops": [[tensor, node after which it is dropped], …]}``.
+    """Apply moves whose ``details`` have ``"drops": [[tensor, node after which it is dropped], …]``.
 
     Nodes are those of the graph without recomputing nodes; ``n0@remat`` means every recomputing run of ``n0``. Raises
-    ``InvalidIrShapes`` (reason ``recompute``) for a tensor that cannot be recomputed or offloaded, or that the node
-    does not access.
+    ``InvalidIrShapes`` (reason ``recompute``) for an invalid drop (:func:`with_drops`).
     """
     model, choice = recover_choice(plan_input)
     drops = [drop for move in moves for drop in move.details["drops"]]
@@ -45,7 +44,7 @@ class DropStep:
 
     model: RecomputeModel
     members: list[int]
-    """Positions of the nodes, or storages, that the step is about."""
+    """Recompute: positions of the nodes whose outputs are dropped. Offload: storages."""
     old: Choice
     new: Choice
     old_run: Run
@@ -59,7 +58,7 @@ class DropStep:
     def move(
         self, kind: Kind, what: str, why: str, tensors: tuple[str, ...], nodes: tuple[str, ...], **details: Any
     ) -> Move:
-        """Return the step as a move with this description."""
+        """Return the step as a move; ``details`` are added to its drops."""
         old, new = self.old_run, self.new_run
         moved = new.moved - old.moved if kind == "offload" else 0
         cost = Cost(max(0, new.flops - old.flops), moved, max(0, new.extra_steps - old.extra_steps))
@@ -70,7 +69,7 @@ class DropStep:
 def steps_through(
     model: RecomputeModel, initial: Choice, groups: Iterable[tuple[list[int], Choice]]
 ) -> Iterator[DropStep]:
-    """Yield one step after the other from ``initial``; ``groups`` are the members and the drops of each step."""
+    """Yield a step for each group (members, drops); the first starts at ``initial``, each other at the step before."""
     old, old_run = initial, run(model, initial)
     for members, drops in groups:
         new = old | drops
@@ -85,7 +84,10 @@ def best_single_steps(
     groups: Iterable[tuple[list[int], Choice]],
     key: Callable[[DropStep], int],
 ) -> list[DropStep]:
-    """Return the steps from ``initial`` that lower the sum of peaks, most bytes first, then by ``key``."""
+    """Return the steps from ``initial`` by one group each that lower the sum of peaks.
+
+    Most bytes first, then by ``key``; at most ``MOST_SINGLE_MOVES``.
+    """
     base = run(model, initial)
     found = []
     for members, drops in groups:
@@ -97,12 +99,15 @@ def best_single_steps(
 
 
 def scaled(goal: Capacity, share: int) -> Callable[[Mapping[str, int]], int]:
-    """Return the function from arena sizes to the bytes over ``share`` millionths of the goal."""
+    """Return a function from arena sizes to their excess over ``share`` parts per million of the goal.
+
+    The sizes are scaled in place of the limits, so the excess is scaled by 1,000,000 / ``share``.
+    """
     return lambda bytes_of: goal.over({name: size * 1_000_000 // share for name, size in bytes_of.items()})
 
 
 def progress_check(report: Progress | None, what: str) -> Callable[[], bool]:
-    """Return a function that reports progress from time to time and returns whether to continue."""
+    """Return a function that returns whether to continue; it reports progress at every ``REPORT_EVERY``-th call."""
     done = 0
 
     def go_on() -> bool:

@@ -10,7 +10,6 @@ loaded, otherwise as plain Python.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -233,12 +232,12 @@ class DropWalk:
         bounds = np.searchsorted(positions, np.arange(len(model.node_at) + 1))
         self.drops = csr_rows(bounds, dropped)
         self.inputs, self.outputs = csr_rows(model.in_ptr, model.in_idx), csr_rows(model.out_ptr, model.out_idx)
-        self.producer, self.away, in_ptr = model.producer.tolist(), choice.away.tolist(), model.in_ptr.tolist()
+        self.producer, self.away = model.producer.tolist(), choice.away.tolist()
         self.dropped, self.ever, self.copied_out = ([False] * storages for _ in range(3))
         self.after_runs: dict[int, list[int]] = {}
         """Position → storages that are dropped after its recomputing runs for a node of the initial order."""
         for edge in sorted((-1 - choice.drops[choice.drops < 0]).tolist()):
-            self.after_runs.setdefault(bisect_right(in_ptr, edge) - 1, []).append(int(model.in_idx[edge]))
+            self.after_runs.setdefault(int(model.reader[edge]), []).append(int(model.in_idx[edge]))
 
     def walk(self) -> bool:
         """Run every position in order; return whether all actions were possible."""

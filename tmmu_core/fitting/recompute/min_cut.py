@@ -1,14 +1,15 @@
 """Minimum cut: which storages to keep across a step and which to recompute after it, at the least cost.
 
-Chen et al. 2016 pose the problem; AOTAutograd solves it by a cut, without a cost of recomputation. A storage that is
-needed later is kept, which costs its bytes, or recomputed, which costs the FLOPs of its producer and needs the
-producer's inputs. The cut has a vertex for each storage ("needed") and each node ("runs again"): *needed and not run
-again* costs the bytes, *run again* costs the FLOPs, and *run again with an input that is not needed* is forbidden.
-Dinic's algorithm runs in the native library (``planners/native/recompute.c``) where one is loaded, otherwise in plain
-Python.
+Chen et al. 2016 pose the problem; AOTAutograd solves it by a minimum cut, but without a cost of recomputation. A
+storage that is needed later is kept, which costs its bytes, or recomputed, which costs the FLOPs of its producer and
+needs the producer's inputs. The flow network has a vertex for each storage ("needed") and each node ("runs again"). A
+storage that is needed while its producer does not run again costs the bytes; a node that runs again costs the FLOPs,
+and all its inputs are needed. Dinic's algorithm runs in the native library (``planners/native/recompute.c``) where one
+is loaded, otherwise in plain Python.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from tmmu_core.planners.native.load import library
 
 INFINITE = np.int64(2**61)
 FINEST = 2**44
-"""Capacities are scaled so that their sum stays below this: the cut is exact to one part in 2^44."""
+"""Larger sums of capacities are scaled down to about this, which rounds each capacity by 2^-44 of the sum."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,45 +28,40 @@ class Boundary:
 
     position: int
     present: I64
-    """Storages that exist at the step, are not persistent, and can be read later."""
+    """Inputs, and outputs of the nodes up to the position."""
     read_later: Mask
     """Shape (storages,): whether a later node of the initial graph reads the storage."""
     gap_end: I64
-    """Shape (storages,): position of the first use after the step; the last position if there is none."""
+    """Shape (storages,): position of the first use after the boundary; the last position if there is none."""
     gap_start: I64
-    """Shape (storages,): position of the last use up to the step, else of the birth; −1 for unused inputs."""
+    """Shape (storages,): position of the last use up to the boundary, else of the producer, else −1."""
 
     def idle(self, storages: Mask) -> I64:
-        """Return those of the ``storages`` that exist at the step and are read later."""
+        """Return those of the ``storages`` that exist at the boundary and are read after it."""
         return self.present[storages[self.present] & self.read_later[self.present]]
 
 
 def boundary(model: RecomputeModel, position: int) -> Boundary:
     """Return the boundary after the node at ``position``. O(operands)."""
     count, positions = len(model.size), len(model.node_at)
-    reader = np.repeat(np.arange(positions, dtype=np.int64), np.diff(model.in_ptr))
-    producer_of = np.repeat(np.arange(positions, dtype=np.int64), np.diff(model.out_ptr))
-    start = np.full(count, -1, np.int64)
-    early = np.flatnonzero(producer_of <= position)
-    start[model.out_idx[early]] = producer_of[early]
+    reader, producer = model.reader, model.producer
+    start = np.where(producer <= position, producer, -1)
     reads = np.flatnonzero(reader <= position)
     start[model.in_idx[reads]] = reader[reads]  # the last assignment wins: edges are in order
     end = np.full(count, positions - 1, np.int64)
     late = np.flatnonzero(reader > position)[::-1]
     end[model.in_idx[late]] = reader[late]
-    needed = np.zeros(count, np.bool_)
-    needed[model.in_idx[late]] = True
-    exists = model.starts_live.copy()
-    exists[model.out_idx[early]] = True
-    needed &= exists
-    return Boundary(position, np.flatnonzero(exists), needed, end, start)
+    exists = model.starts_live | ((producer >= 0) & (producer <= position))
+    read_later = np.zeros(count, np.bool_)
+    read_later[model.in_idx[late]] = True
+    return Boundary(position, np.flatnonzero(exists), read_later & exists, end, start)
 
 
 def cheapest(model: RecomputeModel, at: Boundary, price: I64) -> Mask:
-    """Return a mask of shape (positions,): the nodes to recompute for the least FLOPs plus cost of kept storages.
+    """Return a mask of shape (positions,): the nodes to recompute for the least sum of FLOPs and prices.
 
     ``price`` (storages,) is the cost of keeping each storage across the boundary, in FLOPs. O(V²·E) in the worst case,
-    about linear on graphs of networks.
+    about linear on graphs of neural networks.
     """
     vertex = np.empty(len(model.size), np.int64)
     vertex[at.present] = 2 + np.arange(len(at.present))
@@ -80,33 +76,30 @@ def cheapest(model: RecomputeModel, at: Boundary, price: I64) -> Mask:
     keep_price = price[at.present] // unit
     run_price = model.node_flops[nodes] // unit + 1  # ties keep the storage
 
-    tails, heads, capacities = [], [], []
-
-    def edges(tail: I64, head: I64, capacity: I64 | np.int64) -> None:
-        tails.append(tail)
-        heads.append(head)
-        capacities.append(np.broadcast_to(capacity, tail.shape))
-
+    source, sink = 0, 1
     needed = at.present[at.read_later[at.present]]
-    edges(np.zeros(len(needed), np.int64), vertex[needed], INFINITE)
-    edges(vertex[at.present[droppable]], node_vertex[producers[droppable]], keep_price[droppable])
     # Storages that cannot be dropped are kept if a recomputed node needs one; those read later are kept anyway.
     undroppable = ~droppable & ~at.read_later[at.present] & ~model.stays_live[at.present]
-    edges(vertex[at.present[undroppable]], np.ones(int(undroppable.sum()), np.int64), keep_price[undroppable])
-    edges(node_vertex[nodes], np.ones(len(nodes), np.int64), run_price)
-    reads = np.concatenate([np.arange(model.in_ptr[n], model.in_ptr[n + 1]) for n in nodes] or [np.zeros(0, np.int64)])
-    of = np.repeat(nodes, model.in_ptr[nodes + 1] - model.in_ptr[nodes])
-    edges(node_vertex[of], vertex[model.in_idx[reads]], INFINITE)
-    side = minimum_cut(
-        2 + len(at.present) + len(nodes), np.concatenate(tails), np.concatenate(heads), np.concatenate(capacities)
-    )
+    reads = np.flatnonzero(np.isin(model.reader, nodes))
+    edges: list[tuple[Any, Any, Any]] = [
+        (source, vertex[needed], INFINITE),
+        (vertex[at.present[droppable]], node_vertex[producers[droppable]], keep_price[droppable]),
+        (vertex[at.present[undroppable]], sink, keep_price[undroppable]),
+        (node_vertex[nodes], sink, run_price),
+        (node_vertex[model.reader[reads]], vertex[model.in_idx[reads]], INFINITE),
+    ]
+    columns = zip(*(np.broadcast_arrays(*each) for each in edges), strict=True)
+    side = minimum_cut(2 + len(at.present) + len(nodes), *map(np.concatenate, columns))
     chosen = np.zeros(len(model.node_at), np.bool_)
     chosen[nodes] = side[node_vertex[nodes]]
     return chosen
 
 
 def minimum_cut(vertices: int, tail: I64, head: I64, capacity: I64) -> Mask:
-    """Return an array of shape (vertices,): the source side (vertex 0) of the minimum cut to the sink (vertex 1)."""
+    """Return a mask of shape (vertices,): the source side of the minimum cut between source (0) and sink (1).
+
+    The arrays ``tail``, ``head`` and ``capacity`` describe the edges.
+    """
     both_tail = np.concatenate([tail, head])
     order = np.argsort(both_tail, kind="stable")
     count = len(tail)
@@ -127,7 +120,8 @@ def minimum_cut(vertices: int, tail: I64, head: I64, capacity: I64) -> Mask:
 def _dinic(start: list[int], to: list[int], room: list[int], twin: list[int]) -> list[int]:
     """Return the level of each vertex after the last phase: ≥ 0 on the side of the source.
 
-    Residual edges are grouped by tail: those of vertex v are ``start[v]:start[v + 1]``; ``room`` is changed.
+    Residual edges are grouped by tail: those of vertex v are ``start[v]:start[v + 1]``. ``room`` is their capacity,
+    which is changed, and ``twin`` the edge in the other direction.
     """
     while True:
         level = _levels(start, to, room)
@@ -163,7 +157,7 @@ def _dinic(start: list[int], to: list[int], room: list[int], twin: list[int]) ->
 
 
 def _levels(start: list[int], to: list[int], room: list[int]) -> list[int]:
-    """Return the distance of each vertex from the source along edges with room; −1 if there is no path."""
+    """Return the number of edges with room from the source to each vertex; −1 if there is no path."""
     level = [-1] * (len(start) - 1)
     level[0] = 0
     queue = [0]

@@ -1,9 +1,10 @@
 """Nested recomputation: drop recomputed storages again, wherever they are idle at the peak.
 
-A cut across the peak (``min_cut.py``) recomputes a range of nodes at once: a chain of n equal tensors needs 2·√n of
-them. Here every storage that is idle at a step above the goal, also a recomputed one, can be dropped after its
-last use and recomputed from what is kept: a chain shrinks to a few tensors, at more FLOPs (Griewank 1992). Greedy:
-take the drop with the best ratio of excess bytes to FLOPs, repeat, and keep unnecessary drops again at the end.
+A cut across the peak (``min_cut.py``) recomputes a range of nodes at once: a chain of n equal tensors still needs 2·√n
+tensors. Here every storage that is idle at a step above the goal, also a recomputed one, can be dropped after its last
+use and recomputed from what is kept: a chain shrinks to a few tensors, at more FLOPs (Griewank 1992). The search is
+greedy: it adds the drops that save the most bytes above the goal per FLOP, repeats, and removes unneeded drops at the
+end.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,47 +13,46 @@ import numpy as np
 
 from tmmu_core.fitting.recompute.recompute_model import RecomputeModel
 from tmmu_core.fitting.recompute.recompute_search import Point, Search
-from tmmu_core.fitting.recompute.sweep import Idle, bytes_above, idle_at, remove_drops
+from tmmu_core.fitting.recompute.sweep import Idle, bytes_above, idle_at, trimmed
 
-MOST_STEPS = 40
-"""Maximum number of steps above the goal whose idle storages are tried, from the peak down."""
-GOALS = ((100, 1), (100, 4), (104, 1), (110, 1), (120, 1), (150, 1))
-"""(percent, part): a path saves this percentage of the excess, and lowers at most 1/part of the peak in one step."""
+MOST_POSITIONS = 40
+"""Maximum number of positions above the goal whose idle storages are tried, from the peak down."""
+PATHS = ((100, 1), (100, 4), (104, 1), (110, 1), (120, 1), (150, 1))
+"""(percent, part): a path saves this percentage of the excess, and lowers the peak by at most 1/part in one step."""
 TRIMMED = 3
+"""Number of cheapest results from which unneeded drops are removed."""
 STRIDES = (1, 2, 3, 4, 6)
 """Subsets that are tried together: all idle storages, all but every second, all but every third, …."""
 MOST_SINGLE = 24
-"""Idle storages tried alone, largest first."""
+"""Maximum number of idle storages that are tried alone, largest first."""
 
 
 def search_nested(search: Search, starts: Sequence[Point]) -> list[Point]:
-    """Return points on paths from ``starts`` towards the goal; points that fit lose their unneeded drops.
+    """Return the points on paths from ``starts`` to the goal, and the cheapest that fit without their unneeded drops.
 
-    Each path is walked towards the goal and towards tighter goals, whose drops are often better placed. A path ends
-    when no drop helps, or the search budget is spent.
+    From each start, paths go to the goal and to tighter goals, whose drops are often better placed. A path ends at its
+    goal, when no drop helps, or when the budget of simulations is spent.
     """
     found: list[Point] = []
     for start in starts:
         last = search.simulations + search.most_simulations
-        for way in GOALS:
-            found += _way(search, Point(start.make, search.simulate(start.choice).run), way, last)
+        for percent, part in PATHS:
+            found += _path(search, search.simulate(start.choice), percent, part, last)
             if not search.go_on():
                 return found
             if search.simulations > last:
                 break
-    fitting = [point for point in found if not search.excess(point.run)]
-    trimmed = [remove_drops(search, point) for point in sorted(fitting, key=lambda point: point.key)[:TRIMMED]]
-    return [*found, *trimmed]
+    return [*found, *trimmed(search, found, TRIMMED)]
 
 
-def _way(search: Search, point: Point, way: tuple[int, int], last: int) -> Iterator[Point]:
-    beyond, part = way
-    goal = search.excess(point.run) * beyond // 100
+def _path(search: Search, point: Point, percent: int, part: int, last: int) -> Iterator[Point]:
+    """Yield the points of a path from ``point`` (``PATHS``), until simulation number ``last``."""
+    to_save = search.excess(point.run) * percent // 100
     initial_peak, fixed = int(point.run.peaks[search.arena]), int(search.model.fixed[search.arena])
     while search.simulations <= last and search.go_on():
         peak = int(point.run.peaks[search.arena])
-        top, over = peak - fixed, goal - (initial_peak - peak)
-        better = _step(search, point, top - min(over, top // part))
+        missing = to_save - (initial_peak - peak)
+        better = _step(search, point, peak - fixed - min(missing, (peak - fixed) // part))
         if better is None:
             return
         point = better
@@ -60,67 +60,70 @@ def _way(search: Search, point: Point, way: tuple[int, int], last: int) -> Itera
 
 
 def _step(search: Search, point: Point, level: int) -> Point | None:
-    """Return the point after the best further drop, or several together, that reduces the bytes above ``level``."""
+    """Return the point after the drops that reduce the bytes above ``level`` most per FLOP; ``None`` if none does.
+
+    Positions are tried from the peak down, until drops at one of them help.
+    """
     model, run = search.model, point.run
     live = run.live[search.arena]
-    above = bytes_above(live, level)
-    full = np.flatnonzero(live > level)
-    looked: set[int] = set()
-    for step in full[np.lexsort((full, -live[full]))].tolist():
+    bytes_before = bytes_above(live, level)
+    steps = np.flatnonzero(live > level)
+    tried_positions: set[int] = set()
+    for step in steps[np.lexsort((steps, -live[steps]))].tolist():
         position = int(run.for_position[step])
-        if position in looked:
+        if position in tried_positions:
             continue
-        if len(looked) == MOST_STEPS:
+        if len(tried_positions) == MOST_POSITIONS:
             return None
-        looked.add(position)
+        tried_positions.add(position)
         best: tuple[float, Point] | None = None
         idle = idle_at(model, run, step, search.arena)
         for offers in (_offers(idle, model), _with_temporaries(idle, search)):
-            for flags in offers:
-                tried = search.simulate(point.choice.dropping(flags))
+            for drops in offers:
+                tried = search.simulate(point.choice.dropping(drops))
                 if not tried.run.valid:
                     continue
-                saved = above - bytes_above(tried.run.live[search.arena], level)
+                saved = bytes_before - bytes_above(tried.run.live[search.arena], level)
                 if saved <= 0:
                     continue
-                worth = saved / (1 + max(0, tried.run.flops - run.flops))
-                if best is None or worth > best[0]:
-                    best = worth, tried
+                ratio = saved / (1 + max(0, tried.run.flops - run.flops))
+                if best is None or ratio > best[0]:
+                    best = ratio, tried
             if best is not None:
                 return best[1]
     return None
 
 
 def _offers(idle: list[Idle], model: RecomputeModel) -> Iterator[list[int]]:
-    """Yield sets of drops: all together, all but every k-th, and the largest alone."""
-    by_maker = sorted(idle, key=lambda each: (int(model.producer[each.storage]), each.storage, each.drop))
+    """Yield sets of drops: subsets of all idle storages by ``STRIDES``, then the largest storages alone."""
+    by_producer = sorted(idle, key=lambda each: (int(model.producer[each.storage]), each.storage, each.drop))
     seen = set()
     for stride in STRIDES:
-        flags = tuple(each.drop for k, each in enumerate(by_maker) if stride == 1 or k % stride)
-        if len(flags) > 1 and flags not in seen:
-            seen.add(flags)
-            yield list(flags)
+        drops = tuple(each.drop for k, each in enumerate(by_producer) if stride == 1 or k % stride)
+        if len(drops) > 1 and drops not in seen:
+            seen.add(drops)
+            yield list(drops)
     flops = model.node_flops[model.producer]
-    alone = sorted(idle, key=lambda each: (-int(model.size[each.storage]), int(flops[each.storage]), each.drop))
-    for each in alone[:MOST_SINGLE]:
+    by_size = sorted(idle, key=lambda each: (-int(model.size[each.storage]), int(flops[each.storage]), each.drop))
+    for each in by_size[:MOST_SINGLE]:
         yield [each.drop]
 
 
 def _with_temporaries(idle: list[Idle], search: Search) -> Iterator[list[int]]:
-    """Yield, per idle storage, its drop together with the drops of the temporaries from which it was computed.
+    """Yield, per idle storage that a recomputing run read last, its drop and those of temporaries it is computed from.
 
     If only the storage were dropped, a temporary of the same size would stay live for its recomputation.
     """
     model = search.model
     for each in idle:
         drops = [each.drop]
-        pending = [each.storage] if each.drop < 0 else []
-        for storage in pending:
+        storages = [each.storage] if each.drop < 0 else []
+        for storage in storages:
             n = int(model.producer[storage])
             for edge in range(int(model.in_ptr[n]), int(model.in_ptr[n + 1])):
                 operand = int(model.in_idx[edge])
-                if model.droppable[operand] and not search.boundary.read_later[operand] and operand not in pending:
+                if model.droppable[operand] and not search.boundary.read_later[operand] and operand not in storages:
                     drops.append(-1 - edge)
-                    pending.append(operand)
+                    storages.append(operand)
         if len(drops) > 1:
             yield drops

@@ -2,7 +2,7 @@
 
 A storage that no allowed move drops is live from the first node that touches it to the last one. If the order can
 change, it is live at each node that must run after one of these nodes and before another. Results of operators with
-unknown properties are left out: they could be dropped if the properties were known.
+unknown properties are left out: they could be recomputed if the properties were known.
 """
 
 import numpy as np
@@ -15,11 +15,14 @@ from tmmu_core.fitting.recompute.recompute_model import recompute_model
 from tmmu_core.fitting.unknown import unknown_operators
 
 ORDERED_UP_TO = 2_500
-"""Maximum number of units (:mod:`..order.order_model`). For more, the result lists no storages."""
+"""Maximum number of units (``order/order_model.py``); for more, no storages are listed."""
 
 
 def always_live(start: Candidate, allowed: Allowed) -> list[list[int]]:
-    """Return node → storages that are live when it first runs, besides persistent ones. O(nodes² / 64 · operands)."""
+    """Return node → storages that are live when it first runs, without those it touches itself and persistent ones.
+
+    O(nodes² / 64 · operands).
+    """
     liveness = start.liveness
     order = order_model(liveness, keep_phases=allowed.keep_phases)
     found: list[list[int]] = [[] for _ in liveness.timeline.graph.nodes]
@@ -27,14 +30,11 @@ def always_live(start: Candidate, allowed: Allowed) -> list[list[int]]:
         return found
     model = recompute_model(start.plan_input)
     droppable = model.movable if "offload" in allowed.kinds else model.droppable
-    stays = ~droppable & ~liveness.storages.persistent
-    nodes = liveness.timeline.graph.nodes
+    is_kept = ~droppable & ~liveness.storages.persistent
     unknown = {each.name for each in unknown_operators(liveness.timeline, allowed.kinds)}
-    made = np.flatnonzero(model.producer >= 0)
-    makers = model.node_at[model.producer[made]].tolist()
-    stays[[s for s, k in zip(made.tolist(), makers, strict=True) if nodes[k].instr in unknown]] = False
+    is_kept[[s for s, n in enumerate(model.producer.tolist()) if n >= 0 and model.instr(n) in unknown]] = False
     before, after = [0] * len(order), [0] * len(order)
-    """Unit → units that run before it, and after it."""
+    """Unit → units that must run before it, and after it, as bit masks."""
     units = range(len(order))
     later = order.successors if "order" in allowed.kinds else [[u + 1] for u in units[:-1]] + [[]]
     for u in units:
@@ -43,15 +43,15 @@ def always_live(start: Candidate, allowed: Allowed) -> list[list[int]]:
     for u in reversed(units):
         for other in later[u]:
             after[u] |= after[other] | 1 << other
-    everywhere = (1 << len(order)) - 1
-    born = [everywhere if each else 0 for each in order.starts_live.tolist()]
-    read = [everywhere if each else 0 for each in order.stays_live.tolist()]
+    all_units = (1 << len(order)) - 1
+    after_first = [all_units if each else 0 for each in order.starts_live.tolist()]
+    before_last = [all_units if each else 0 for each in order.stays_live.tolist()]
     for u in units:
         for s in {s for node in order.units[u] for s in order.touches[node]}:
-            born[s] |= after[u]
-            read[s] |= before[u]
-    for s in np.flatnonzero(stays).tolist():
-        for u in bits(born[s] & read[s]):
+            after_first[s] |= after[u]
+            before_last[s] |= before[u]
+    for s in np.flatnonzero(is_kept).tolist():
+        for u in bits(after_first[s] & before_last[s]):
             for node in order.units[u]:
                 found[node].append(s)
     return found

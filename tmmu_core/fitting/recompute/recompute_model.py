@@ -10,6 +10,7 @@ numbers saves the state of its generator and draws the same numbers again.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,13 +45,15 @@ class RecomputeModel:
     """Shape (positions,): node number in the index."""
     in_ptr: I64
     in_idx: I64
-    """Position → storages that its node reads or adds a member to; each once, without persistent ones."""
+    """Position → storages that its node reads or adds a member to; each once, without persistent ones. An index into
+    ``in_idx`` is called an *edge*.
+    """
     out_ptr: I64
     out_idx: I64
     """Position → storages that its node creates."""
     pair_ptr: I64
     pair_idx: I64
-    """Position → *edges* (indices into ``in_idx``) whose storage the output may reuse, in order of priority."""
+    """Position → edges whose storage the output may reuse, in order of priority."""
     producer: I64
     """Shape (storages,): position of the producer, −1 for inputs and persistent storages."""
     makeable: Mask
@@ -83,6 +86,11 @@ class RecomputeModel:
     def timeline(self) -> Timeline:
         """The executed steps."""
         return self.liveness.timeline
+
+    @cached_property
+    def reader(self) -> I64:
+        """Shape (edges,): the position of each edge."""
+        return np.repeat(np.arange(len(self.node_at), dtype=np.int64), np.diff(self.in_ptr))
 
     def name_of(self, storage: int) -> str:
         """Return the id of the tensor that names a storage."""
@@ -197,9 +205,8 @@ def connected_parts(model: RecomputeModel, nodes: Mask, hub: int = HUBS[0]) -> l
 
     Nodes with ``hub`` or more links, such as a mask that all layers share, connect nothing.
     """
-    reader = np.repeat(np.arange(len(nodes)), np.diff(model.in_ptr))
-    links = np.stack([reader, model.producer[model.in_idx]], axis=1)
-    links = np.unique(links[nodes[reader] & (links[:, 1] >= 0) & nodes[links[:, 1]]], axis=0)
+    links = np.stack([model.reader, model.producer[model.in_idx]], axis=1)
+    links = np.unique(links[nodes[model.reader] & (links[:, 1] >= 0) & nodes[links[:, 1]]], axis=0)
     degree = np.bincount(links.ravel(), minlength=len(nodes))
     sets = DisjointSets(len(nodes))
     for n, producer in links[(degree[links] < hub).all(axis=1)].tolist():

@@ -10,6 +10,7 @@ import numpy as np
 from tmmu_core.fitting.move import Move, some_names
 from tmmu_core.fitting.problem.capacity import Capacity
 from tmmu_core.fitting.problem.planner_calls import PlanInput
+from tmmu_core.fitting.recompute.cut_mixes import mix_cuts
 from tmmu_core.fitting.recompute.drop_moves import (
     TIGHTENED_GOALS,
     DropStep,
@@ -21,40 +22,41 @@ from tmmu_core.fitting.recompute.drop_moves import (
 from tmmu_core.fitting.recompute.live_curve import Choice, Run, run
 from tmmu_core.fitting.recompute.min_cut import boundary
 from tmmu_core.fitting.recompute.nested import search_nested
-from tmmu_core.fitting.recompute.recompute_model import Mask, RecomputeModel, connected_parts
-from tmmu_core.fitting.recompute.recompute_search import Point, Search, choice_of, fullest_arena, peak_position
+from tmmu_core.fitting.recompute.recompute_model import RecomputeModel, connected_parts
+from tmmu_core.fitting.recompute.recompute_search import Pair, Point, Search, choice_of, fullest_arena, peak_position
 from tmmu_core.fitting.recompute.recover_choice import recover_choice
-from tmmu_core.fitting.recompute.settle import settle
 from tmmu_core.fitting.recompute.sweep import cheapest_of, improve, search_sweeps
 from tmmu_core.planners.problem import Progress
 
 WHY = "the same operators run again with the same inputs and compute the same values"
 NESTED_UP_TO = 100
-"""Number of nodes up to which nested search runs even if a plan fits: it is cheap and may find a lower cost."""
+"""Number of nodes up to which nested search runs even if a plan fits: it is fast and may find a lower cost."""
 START_TENTHS = (2, 4)
-"""Nested search also starts at the cheapest cuts whose excess is up to this many tenths above the least excess."""
+"""Nested search also starts at the cheapest cuts up to this many tenths of the way from the least excess to the initial
+excess.
+"""
 MOST_POINTS = 16
-"""Maximum number of lists of moves offered if none fits."""
+"""Maximum number of lists of moves if none fits."""
 
 
 def _model_and_choice(plan_input: PlanInput) -> tuple[RecomputeModel, Choice]:
-    """Return the model and the initial choice; offloaded storages cannot be recomputed."""
+    """Return the model and the initial choice; the model excludes offloaded storages from recomputation."""
     model, initial = recover_choice(plan_input)
     return replace(model, droppable=model.droppable & ~initial.away), initial
 
 
-def _cheapest_point(search: Search, found: Sequence[tuple[Mask, Point]]) -> tuple[Point | None, list[Point]]:
-    """Return the cheapest point that meets the goal, and the points from which it was improved."""
+def _cheapest_point(search: Search, cuts: Sequence[Pair]) -> tuple[Point | None, list[Point]]:
+    """Return the cheapest point that meets the goal, or ``None``; and the points from which it was improved."""
     if search.is_small:
-        return search.exhausted(), []
-    points = [settle(search, found), *search_sweeps(search, [point for _, point in found])]
+        return search.cheapest_of_all(), []
+    points = [*mix_cuts(search, cuts), *search_sweeps(search, [point for _, point in cuts])]
     if len(search.model.node_at) <= NESTED_UP_TO or cheapest_of(search, points) is None:
-        points += _nested_points(search, found)
-    return improve(search, points), [each for each in points if each is not None]
+        points += _nested_points(search, cuts)
+    return improve(search, points), points
 
 
 def lower(plan_input: PlanInput, goal: Capacity, report: Progress | None = None) -> Iterator[tuple[Move, ...]]:
-    """Yield lists of moves: the cheapest that meets the goal by the live curve, then lists for tighter goals.
+    """Yield lists of moves: the cheapest whose live bytes meet the goal, then lists for tighter goals.
 
     If no list meets the goal, yield lists by rising cost, down to the lowest peak. Each list is complete, and has a
     lower peak than the list before.
@@ -62,27 +64,26 @@ def lower(plan_input: PlanInput, goal: Capacity, report: Progress | None = None)
     model, initial = _model_and_choice(plan_input)
     if not model.droppable.any():
         return
-    least: Run | None = None
-    found = None
-    below: list[Point] = []
+    lowest: Run | None = None
+    cuts = None
+    without_fit: list[Point] = []
     for share in TIGHTENED_GOALS:
         search = Search(model, scaled(goal, share), initial, progress_check(report, "recompute"))
         if not search.excess(search.initial_point.run):
             continue  # the initial graph fits
-        if least is not None and not search.excess(least):
+        if lowest is not None and not search.excess(lowest):
             continue  # the last list meets this goal as well
-        found = search.climb() if found is None else found
-        point, others = _cheapest_point(search, found)
-        below = below or others
+        cuts = search.cuts() if cuts is None else cuts
+        point, others = _cheapest_point(search, cuts)
         if point is None:
+            without_fit = [*(point for _, point in cuts), *others]
             break
-        if least is None or point.run.total < least.total:
-            least = point.run
-            yield moves_of(model, initial, point.choice)
-    if least is None and found is not None:
-        way = _pareto_points([*(point for _, point in found), *below], run(model, initial).total)
-        for point in way:
-            yield moves_of(model, initial, point.choice)
+        if lowest is None or point.run.total < lowest.total:
+            lowest = point.run
+            yield _moves_of(model, initial, point.choice)
+    if lowest is None:
+        for point in _pareto_points(without_fit, run(model, initial).total):
+            yield _moves_of(model, initial, point.choice)
 
 
 def lowest_within(
@@ -90,15 +91,15 @@ def lowest_within(
 ) -> tuple[Move, ...] | None:
     """Return the moves with the lowest peak found for at most ``max_flops`` extra FLOPs; ``None`` if none lowers it.
 
-    A bisection over the excess of ``goal``, down to 0.2 % of the peak.
+    A bisection over the bytes by which ``goal`` is exceeded, down to 0.2 % of the sum of peaks.
     """
     model, initial = _model_and_choice(plan_input)
     if not model.droppable.any():
         return None
     search = Search(model, goal.over, initial, progress_check(report, "recompute"))
     most = search.initial_point.run.flops + max_flops
-    found = search.climb()
-    best = min((p for _, p in found if p.run.flops <= most), key=lambda p: (search.excess(p.run), p.key))
+    cuts = search.cuts()
+    best = min((p for _, p in cuts if p.run.flops <= most), key=lambda p: (search.excess(p.run), p.key))
     tight, loose = 0, search.excess(best.run)
     while 500 * (loose - tight) > best.run.total and search.go_on():
         middle = (tight + loose) // 2
@@ -107,45 +108,44 @@ def lowest_within(
             return max(0, goal.over(bytes_of) - slack)
 
         search.over = over
-        points = [best, _cheapest_point(search, found)[0]]
+        points = [best, _cheapest_point(search, cuts)[0]]
         within = [p for p in points if p is not None and p.run.flops <= most and not search.excess(p.run)]
         if not within:
             tight = middle
             continue
         loose = middle
         best = min(within, key=lambda point: (point.run.total, point.key))
-    return None if best is search.initial_point else moves_of(model, initial, best.choice)
+    return None if best is search.initial_point else _moves_of(model, initial, best.choice)
 
 
 def _pareto_points(points: Sequence[Point], total: int) -> list[Point]:
-    """Return at most ``MOST_POINTS`` points below ``total``, by rising cost and falling peak."""
-    way: list[Point] = []
+    """Return at most ``MOST_POINTS`` points below ``total`` bytes, by rising cost and falling peak."""
+    found: list[Point] = []
     for point in sorted(points, key=lambda point: point.key):
         if point.run.total < total:
             total = point.run.total
-            way.append(point)
-    if len(way) <= MOST_POINTS:
-        return way
-    return [way[(k + 1) * len(way) // MOST_POINTS - 1] for k in range(MOST_POINTS)]
+            found.append(point)
+    count = min(MOST_POINTS, len(found))
+    return [found[(k + 1) * len(found) // count - 1] for k in range(count)]
 
 
-def _nested_points(search: Search, found: Sequence[tuple[Mask, Point]]) -> list[Point]:
+def _nested_points(search: Search, cuts: Sequence[Pair]) -> list[Point]:
     """Search nested recomputation from the cut with the least excess, from cheap cuts near it, and from no drops."""
-    most = search.excess(search.initial_point.run)
-    every = sorted((point for _, point in found), key=lambda point: (search.excess(point.run), point.key))
-    over = [search.excess(point.run) for point in every]
-    starts = [every[0], search.initial_point]
+    initial_excess = search.excess(search.initial_point.run)
+    points = sorted((point for _, point in cuts), key=lambda point: (search.excess(point.run), point.key))
+    excess = [search.excess(point.run) for point in points]
+    starts = [points[0], search.initial_point]
     for tenths in START_TENTHS:
-        near = bisect_right(over, over[0] + (most - over[0]) * tenths // 10)
-        starts.append(min(every[:near], key=lambda point: point.key))
+        near = bisect_right(excess, excess[0] + (initial_excess - excess[0]) * tenths // 10)
+        starts.append(min(points[:near], key=lambda point: point.key))
     return search_nested(search, list({id(point): point for point in starts}.values()))
 
 
 def single_moves(plan_input: PlanInput) -> Iterator[Move]:
-    """Yield one move per storage that is idle at the peak, if its recomputation lowers live bytes, most bytes first.
+    """Yield a move per node that computed storages idle at the peak, and per operator with several such nodes.
 
-    Moves of all nodes of one operator come first if they save more than the move of one node. ``Move.bytes`` is the
-    change of live bytes, not of the arena size.
+    Only moves that lower the sum of the arenas' peak live bytes, most bytes first. ``Move.bytes`` is this reduction,
+    not that of the arena size.
     """
     model, initial = _model_and_choice(plan_input)
     base = run(model, initial)
@@ -163,8 +163,8 @@ def single_moves(plan_input: PlanInput) -> Iterator[Move]:
     yield from map(_move, best_single_steps(model, initial, groups, lambda step: step.new_run.flops))
 
 
-def moves_of(model: RecomputeModel, initial: Choice, choice: Choice) -> tuple[Move, ...]:
-    """Return the difference of two choices as moves: one per connected part, equal parts together.
+def _moves_of(model: RecomputeModel, initial: Choice, choice: Choice) -> tuple[Move, ...]:
+    """Return the difference of two choices as moves: one per connected part, parts with equal operators together.
 
     Costs and bytes are relative to the moves before.
     """

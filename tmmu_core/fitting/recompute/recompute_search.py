@@ -2,17 +2,19 @@
 
 ::
 
-    cuts       minimum cuts across the peak, at increasing prices per kept byte; also priced at other full steps
-    segments   cuts that keep all storages between segments of the forward pass
-    mixes      the parts between cheapest cuts that fit and lowest cuts that do not: a knapsack (``settle.py``)
-    one by one keep recomputed nodes instead, most expensive first
-    sweeps     drops at the first step above the goal, then at the next (``sweep.py``)
+    all       every subset of drops, on a small graph
+    cuts      minimum cuts across the peak at rising prices per kept byte, then also across other steps (min_cut.py)
+    segments  cuts that keep the storages between segments of the forward pass (segments.py)
+    mixes     parts of cuts that fit and of cuts that do not, combined; then fewer recomputed nodes (cut_mixes.py)
+    sweeps    drops at the first step above the goal, then at the next (sweep.py)
+    nested    drops at the peak, also of recomputed storages (nested.py)
 
-Every choice is simulated (``live_curve.py``), so that the memory of recomputation itself is counted.
+Every choice is simulated (``live_curve.py``), so that the memory of recomputation itself is counted. This module has
+the first three methods; ``recompute_moves.py`` combines all.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import InitVar, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -24,21 +26,23 @@ from tmmu_core.fitting.recompute.recompute_model import I64, Mask, RecomputeMode
 from tmmu_core.fitting.recompute.segments import segmentations
 
 PRICES = tuple(int(1.6**k) for k in range(30))
-"""Prices per kept byte, in FLOPs: from nearly nothing to more than any operator costs."""
+"""Prices per kept byte, in FLOPs, from 1 to 830,767."""
 SEGMENT_PRICES = (*PRICES[::3], PRICES[-1] * 1000)
-"""Prices per kept byte within segments."""
+"""Prices per kept byte within segments, in FLOPs."""
 ROUNDS_OF_CUTS = 6
+"""Maximum number of times that the prices are tried; each time, one more step has a price."""
 EXHAUSTIVE_UP_TO = 12
-"""Number of gaps up to which all subsets are tried."""
-TRIALS = 4000
-"""Simulations per search on a graph of ``TRIALS_OF`` steps; fewer on larger graphs, in proportion."""
-TRIALS_OF = 4000
-LEAST_TRIALS = 300
-"""Minimum number of simulations per search."""
+"""Number of possible drops up to which all subsets are tried."""
+MOST_TRIALS, LEAST_TRIALS = 4_000, 300
+"""Maximum number of simulations of one method on a small graph and on a large graph."""
+SIMULATED_NODES = 16_000_000
+"""Maximum number of simulations of one method × number of nodes, on graphs of other sizes."""
 
 GoOn = Callable[[], bool]
 Over = Callable[[Mapping[str, int]], int]
-"""Function from arena sizes in bytes, by arena, to the excess over the goal in bytes; 0 if the arenas fit."""
+"""Function from arena → bytes to the excess over the goal in bytes; 0 if the arenas fit."""
+Pair = tuple[Mask, "Point"]
+"""Nodes whose outputs are dropped across the boundary, and the simulation."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,11 +52,11 @@ class Point:
     make: Callable[[], Choice]
     """Function that creates the choice. A choice is large, and few points need one."""
     run: Run
-    """The simulation; only a few points keep its curves."""
+    """The simulation; points of :meth:`Search.dropping` have no arrays."""
 
     @property
     def choice(self) -> Choice:
-        """The gaps in which storages are dropped."""
+        """The choice, created on each access."""
         return self.make()
 
     @property
@@ -61,44 +65,38 @@ class Point:
         return self.run.flops, self.run.total, self.run.extra_steps
 
 
-@dataclass
 class Search:
-    """The simulated choices of one plan input."""
+    """The simulated choices of one plan input. Drops are added to those of the choice ``initial``."""
 
-    model: RecomputeModel
-    over: Over
-    dropped: InitVar[Choice | None] = None
-    """Storages that are dropped initially."""
-    go_on: GoOn = lambda: True
-    simulations: int = 0
-    """Number of simulations so far."""
-
-    def __post_init__(self, dropped: Choice | None) -> None:
-        self.tables = Tables(self.model)
-        self.initial = dropped or Choice.nothing(self.model)
-        self.initial_point = self.simulate(self.initial)
-        self.arena = fullest_arena(self.model, self.initial_point.run)
-        self.boundary = boundary(self.model, peak_position(self.initial_point.run, self.arena))
+    def __init__(self, model: RecomputeModel, over: Over, initial: Choice, go_on: GoOn) -> None:
+        self.model, self.over, self.initial, self.go_on = model, over, initial, go_on
+        self.simulations = 0
+        """Number of simulations so far."""
+        self.tables = Tables(model)
+        self.initial_point = self.simulate(initial)
+        self.arena = fullest_arena(model, self.initial_point.run)
+        self.boundary = boundary(model, peak_position(self.initial_point.run, self.arena))
         self.seen: dict[bytes, Point] = {}
-        self.idle_bytes = np.zeros(len(self.model.node_at), np.int64)
-        """Position → idle bytes at the boundary that the node computed."""
-        idle = self.boundary.idle(self.model.droppable)
-        np.add.at(self.idle_bytes, self.model.producer[idle], self.model.size[idle])
-        self.most_simulations = max(LEAST_TRIALS, TRIALS * TRIALS_OF // max(TRIALS_OF, len(self.model.node_at)))
+        """Packed mask of nodes → the point after dropping their outputs."""
+        self.idle_bytes = np.zeros(len(model.node_at), np.int64)
+        """Shape (positions,): idle bytes at the boundary that the node computes."""
+        idle = self.boundary.idle(model.droppable)
+        np.add.at(self.idle_bytes, model.producer[idle], model.size[idle])
+        self.most_simulations = min(MOST_TRIALS, max(LEAST_TRIALS, SIMULATED_NODES // max(1, len(model.node_at))))
 
     @cached_property
     def columns(self) -> tuple[list[int], list[int], list[list[int]]]:
-        """Producers of storages, FLOPs of positions and operands of positions, as lists."""
+        """As lists: producer of each storage, FLOPs and operands of each position."""
         model = self.model
         return model.producer.tolist(), model.node_flops.tolist(), csr_rows(model.in_ptr, model.in_idx)
 
     def simulate(self, choice: Choice) -> Point:
-        """Simulate a choice."""
+        """Return the point of a choice, with all arrays of its simulation."""
         self.simulations += 1
-        return Point(lambda: choice, run(self.model, choice, self.tables))  # the closure keeps ``choice`` alive
+        return Point(lambda: choice, run(self.model, choice, self.tables))
 
     def excess(self, found: Run) -> int:
-        """Return the bytes by which a simulation exceeds the goal; planning may need more."""
+        """Return the bytes by which a simulation exceeds the goal at least; planning may need more."""
         least = (found.peaks - self.model.spare).tolist()
         return self.over(dict(zip(self.model.liveness.arenas, least, strict=True)))
 
@@ -107,98 +105,98 @@ class Search:
         return self.initial | choice_of(self.model, self.boundary, nodes)
 
     def dropping(self, nodes: Mask) -> Point:
-        """Simulate dropping the outputs of ``nodes`` across the boundary."""
+        """Return the point after dropping the outputs of ``nodes`` across the boundary."""
         key = np.packbits(nodes).tobytes()
         if key not in self.seen:
-            model, at, initial = self.model, self.boundary, self.initial
 
             def make() -> Choice:
-                bits = np.unpackbits(np.frombuffer(key, np.uint8), count=len(model.node_at))
-                return initial | choice_of(model, at, bits.astype(np.bool_))
+                bits = np.unpackbits(np.frombuffer(key, np.uint8), count=len(self.model.node_at))
+                return self.choice(bits.astype(np.bool_))
 
             self.simulations += 1
-            self.seen[key] = Point(make, run(model, self.choice(nodes), self.tables).without_curves())
+            self.seen[key] = Point(make, run(self.model, self.choice(nodes), self.tables).without_curves())
         return self.seen[key]
 
     # -- cuts ----------------------------------------------------------------------------------------------------------
 
-    def climb(self) -> list[tuple[Mask, Point]]:
-        """Return minimum cuts at increasing prices, across the peak and the steps that become the peak."""
-        found: dict[bytes, tuple[Mask, Point]] = {
-            b"": (np.zeros(len(self.model.node_at), np.bool_), self.initial_point)
-        }
+    def cuts(self) -> list[Pair]:
+        """Return the initial choice, minimum cuts at rising prices, and cuts between segments.
+
+        The first cuts are across the peak, further ones also across the steps that become the peak.
+        """
+        found: dict[bytes, Pair] = {b"": (np.zeros(len(self.model.node_at), np.bool_), self.initial_point)}
+
+        def cut(price: I64) -> Point:
+            nodes = cheapest(self.model, self.boundary, price)
+            point = self.dropping(nodes)
+            if point.run.valid:
+                found.setdefault(np.packbits(nodes).tobytes(), (nodes, point))
+            return point
+
         weight: dict[int, int] = {self.boundary.position: 1}
         for _ in range(ROUNDS_OF_CUTS):
-            smallest: Point | None = None
-            for rung in PRICES:
-                nodes = cheapest(self.model, self.boundary, self._price(weight) * rung)
-                point = self.dropping(nodes)
-                if point.run.valid:
-                    found.setdefault(np.packbits(nodes).tobytes(), (nodes, point))
-                    if smallest is None or point.run.total < smallest.run.total:
-                        smallest = point
+            valid: list[Point] = []
+            for price in PRICES:
+                point = cut(self._cost_of_keeping(weight) * price)
+                valid += [point] * point.run.valid
                 if not self.go_on():
                     return list(found.values())
-            if smallest is None:
+            if not valid:
                 break
-            fullest = peak_position(self.simulate(smallest.choice).run, self.arena)
+            lowest = min(valid, key=lambda point: point.run.total)
+            fullest = peak_position(self.simulate(lowest.choice).run, self.arena)
             weight[fullest] = weight.get(fullest, 0) + 1
-        for key, pair in self._segmented():
-            found.setdefault(key, pair)
+        for cost in self._costs_in_segments():
+            cut(cost)
+            if not self.go_on():
+                break
         return list(found.values())
 
-    def _segmented(self) -> Iterator[tuple[bytes, tuple[Mask, Point]]]:
-        """Yield cuts that keep storages between segments of the forward pass, at rising prices of other storages."""
-        price = self._price({self.boundary.position: 1})
-        for kept_storages in segmentations(self.model, self.boundary):
-            for rung in SEGMENT_PRICES:
-                nodes = cheapest(self.model, self.boundary, np.where(kept_storages, 0, price * rung))
-                point = self.dropping(nodes)
-                if point.run.valid:
-                    yield np.packbits(nodes).tobytes(), (nodes, point)
-                if not self.go_on():
-                    return
+    def _costs_in_segments(self) -> Iterator[I64]:
+        """Yield the costs of keeping each storage: 0 between two segments, else at rising prices."""
+        cost = self._cost_of_keeping({self.boundary.position: 1})
+        for is_between in segmentations(self.model, self.boundary):
+            for price in SEGMENT_PRICES:
+                yield np.where(is_between, 0, cost * price)
 
-    def _price(self, weight: dict[int, int]) -> I64:
+    def _cost_of_keeping(self, weight: dict[int, int]) -> I64:
+        """Return an array of shape (storages,): bytes × weight of the positions at which the storage is idle."""
+        start, end, peak = self.boundary.gap_start, self.boundary.gap_end, self.boundary.position
         idle = np.zeros(len(self.model.size), np.int64)
         for position, count in weight.items():
-            idle += count * ((self.boundary.gap_start < position) & (position <= self.boundary.gap_end))
-        if self.boundary.position in weight:
-            # Storages that the peak step reads are idle after it.
-            idle += (
-                (self.boundary.gap_start == self.boundary.position)
-                & (self.boundary.gap_end > self.boundary.position + 1)
-                & (idle == 0)
-            )
+            idle += count * ((start < position) & (position <= end))
+        # Storages that the node at the peak reads are idle after it.
+        idle += (start == peak) & (end > peak + 1) & (idle == 0)
         idle[self.initial.away] = 0  # offloaded already
         return self.model.size * idle
 
     def budget_is_spent(self, start: int) -> bool:
-        """Return whether the search has made its maximum of simulations since number ``start``, or was stopped."""
+        """Return whether more than ``most_simulations`` were made since number ``start``, or the search is stopped."""
         return self.simulations - start > self.most_simulations or not self.go_on()
 
     # -- small graphs --------------------------------------------------------------------------------------------------
 
-    @cached_property
+    @property
     def is_small(self) -> bool:
-        """Whether there are so few gaps that all choices are tried."""
-        return len(self._gaps()) <= EXHAUSTIVE_UP_TO
+        """Whether there are so few possible drops that all subsets are tried."""
+        return len(self._possible_drops) <= EXHAUSTIVE_UP_TO
 
-    def _gaps(self) -> list[int]:
-        """Return the drops of recomputable storages after each position that is followed by a use."""
+    @cached_property
+    def _possible_drops(self) -> I64:
+        """The drops of recomputable storages after each position from their producer to before their last use."""
         model, count = self.model, len(self.model.size)
-        readers = np.repeat(np.arange(len(model.node_at)), np.diff(model.in_ptr))
         last = np.full(count, -1, np.int64)
-        last[model.in_idx] = readers
-        droppable = np.flatnonzero(model.droppable)
-        return [k * count + s for s in droppable.tolist() for k in range(model.producer[s], last[s])]
+        last[model.in_idx] = model.reader
+        droppable = np.flatnonzero(model.droppable).tolist()
+        drops = [k * count + s for s in droppable for k in range(model.producer[s], last[s])]
+        return np.array(drops, np.int64)
 
-    def exhausted(self) -> Point | None:
-        """Return the cheapest fitting choice of all subsets of the gaps."""
+    def cheapest_of_all(self) -> Point | None:
+        """Return the cheapest point that fits, of all subsets of the possible drops; ``None`` if none fits."""
         best: Point | None = None
-        gaps = np.array(self._gaps(), np.int64)
-        for number in range(1 << len(gaps)):
-            point = self.simulate(self.initial.dropping(gaps[(number >> np.arange(len(gaps))) & 1 == 1]))
+        drops = self._possible_drops
+        for number in range(1 << len(drops)):
+            point = self.simulate(self.initial.dropping(drops[(number >> np.arange(len(drops))) & 1 == 1]))
             if point.run.valid and not self.excess(point.run) and (best is None or point.key < best.key):
                 best = point
         return best
@@ -212,7 +210,7 @@ def choice_of(model: RecomputeModel, at: Boundary, nodes: Mask) -> Choice:
 
 
 def fullest_arena(model: RecomputeModel, found: Run) -> int:
-    """Return the arena with most idle recomputable bytes at its peak."""
+    """Return the arena with the most idle recomputable bytes at its peak."""
     idle = []
     for arena in range(len(model.fixed)):
         at = boundary(model, peak_position(found, arena))
@@ -221,5 +219,5 @@ def fullest_arena(model: RecomputeModel, found: Run) -> int:
 
 
 def peak_position(found: Run, arena: int) -> int:
-    """Return the position of the arena's peak."""
+    """Return the position of the arena's peak; 0 if there are no steps."""
     return int(found.for_position[found.live[arena].argmax()]) if found.live.size else 0

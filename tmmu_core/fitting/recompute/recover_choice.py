@@ -16,11 +16,11 @@ from tmmu_core.graph.model import Graph, Node
 def recover_choice(plan_input: PlanInput) -> tuple[RecomputeModel, Choice]:
     """Return the model of the graph without recomputation and offload, and the choice that added them."""
     added = _Added(plan_input.graph)
-    if not added.originals and not added.offloaded_by:
+    if not added.originals and not added.copied_by:
         model = recompute_model(plan_input)
         return model, Choice.nothing(model)
     model = recompute_model(replace(plan_input, graph=added.original_graph()))
-    drops, offloaded = added.drops(model), set(added.offloaded_by.values())
+    drops, offloaded = added.drops(model), set(added.copied_by.values())
     choice = with_drops(model, Choice.nothing(model), [drop for drop in drops if drop[0] not in offloaded])
     return model, with_drops(model, choice, [drop for drop in drops if drop[0] in offloaded], away=True)
 
@@ -32,16 +32,16 @@ class _Added:
         self.graph = graph
         nodes = {node.node_id: node for node in graph.nodes}
         self.originals: dict[str, Node] = {}
-        """Recomputing node → the original node, without its generator state."""
-        self.offloaded_by: dict[str, str] = {}
-        """Copying node → the tensor that it copies."""
+        """Recomputing node → the original node, without the output that saves its generator state."""
+        self.copied_by: dict[str, str] = {}
+        """Copying node → the original tensor that it copies."""
         self.original_of: dict[str, str] = {}
-        """Tensor that is computed or copied back again → the original tensor."""
+        """Tensor that is recomputed or copied back, or its view → the original tensor."""
         self.away: set[str] = set()
         """Tensors in the other memory."""
         for node in graph.nodes:
             if node.offloads:
-                self.offloaded_by[node.node_id] = node.offloads
+                self.copied_by[node.node_id] = node.offloads
                 if node.instr == "copy_in":
                     self.original_of[node.outputs[0]] = node.offloads
                 elif node.instr == "copy_out":
@@ -54,9 +54,11 @@ class _Added:
         known = {tensor.id for tensor in graph.tensors}
         written = {name for node in graph.nodes for name in node.outputs}
         for tensor in graph.tensors:
-            name, view = tensor.id.rpartition(MARK)[0], tensor.view
-            if view is not None and tensor.id not in written and view.base_tensor_uid in self.original_of:
-                self.original_of |= {tensor.id: name} if name in known else {}
+            base = "" if tensor.view is None else tensor.view.base_tensor_uid
+            if base in self.original_of and tensor.id not in written:
+                name = tensor.id.removesuffix(base.removeprefix(self.original_of[base]))
+                if name != tensor.id and name in known:
+                    self.original_of[tensor.id] = name
 
     def original_graph(self) -> Graph:
         """Return the graph without the added nodes and tensors."""
@@ -75,18 +77,18 @@ class _Added:
                 inputs=tuple(self.original_of.get(name, name) for name in node.inputs),
             )
             for node in self.graph.nodes
-            if node.node_id not in self.originals and node.node_id not in self.offloaded_by
+            if node.node_id not in self.originals and node.node_id not in self.copied_by
         ]
         # A new order can run the copy of a node before the node itself: the first of both takes its place.
         original = {name: node.node_id for name, node in self.originals.items()}
-        names = [name for name in self.graph.execution_order or () if name not in self.offloaded_by]
+        names = [name for name in self.graph.execution_order or () if name not in self.copied_by]
         order = tuple(dict.fromkeys([original.get(name, name) for name in names]))
         return msgspec.structs.replace(
             self.graph, tensors=tuple(tensors), nodes=tuple(nodes), execution_order=order or None
         )
 
     def drops(self, model: RecomputeModel) -> list[Drop]:
-        """Return the drops: a storage was dropped after a use if the next use reads another copy."""
+        """Return the drops: a storage is dropped after a use if its next use reads another copy."""
         index, storage_of = model.timeline.index, model.liveness.storage_of
         nodes = {node.node_id: node for node in self.graph.nodes}
         tensors = {tensor.id: tensor for tensor in self.graph.tensors}
@@ -98,7 +100,7 @@ class _Added:
             return [(name, int(storage_of[i])) for name, i in originals if i is not None]
 
         def writer(name: str) -> str:
-            """Return the node that writes the root of a tensor: the original or one of its recomputing runs."""
+            """Return the node that computes or copies back the root of a tensor; ``""`` for an input."""
             while (view := tensors[name].view) is not None:
                 name = view.base_tensor_uid
             return writer_of.get(name, "")
@@ -108,16 +110,16 @@ class _Added:
         """Node → itself; for an added node, the next original node in the order."""
         position = ""
         for node_id in reversed(order):
-            position = position if node_id in self.originals or node_id in self.offloaded_by else node_id
+            position = position if node_id in self.originals or node_id in self.copied_by else node_id
             original_at[node_id] = position
         last: dict[int, tuple[str, str]] = {}
         """Storage → the writer of the copy that was used last, and the original node of that use."""
         found: dict[Drop, None] = {}
-        for node in (nodes[node_id] for node_id in order if node_id not in self.offloaded_by):
+        for node in (nodes[node_id] for node_id in order if node_id not in self.copied_by):
             for name, s in storages(node.inputs):
                 before = last.get(s)
                 last[s] = (writer(name), original_at[node.node_id])
-                if before is not None and before[0] != last[s][0] and (model.droppable[s] or model.movable[s]):
+                if before is not None and before[0] != last[s][0] and model.movable[s]:
                     found[model.name_of(s), before[1]] = None
             if node.node_id not in self.originals:
                 for name, s in storages(node.outputs):

@@ -11,27 +11,25 @@ from collections.abc import Iterator
 import numpy as np
 
 from tmmu_core.fitting.recompute.min_cut import Boundary
-from tmmu_core.fitting.recompute.recompute_model import I64, Mask, RecomputeModel
+from tmmu_core.fitting.recompute.recompute_model import I64, NEVER, Mask, RecomputeModel
 
 MOST_CUTS = 400
-"""Maximum number of positions at which a segment can end. The positions that the fewest bytes cross are kept."""
+"""Maximum number of positions at which a segment can end; positions that fewer bytes cross have priority."""
 SHRINK = (3, 4)
-"""Ratio of successive limits of the bytes in a segment."""
-NEVER = np.int64(2**62)
+"""Numerator and denominator of the ratio of successive limits of the bytes in a segment."""
 
 
 def segmentations(model: RecomputeModel, at: Boundary) -> Iterator[Mask]:
     """Yield masks of shape (storages,): the storages kept between segments, for falling limits of a segment's bytes.
 
-    O(cuts² + cuts · storages).
+    O(cuts² + cuts · (positions + storages)) per mask.
     """
     late = np.flatnonzero(model.late)
     end = min(at.position, int(late[0]) - 1 if len(late) else at.position)
     in_forward = model.droppable & (model.producer <= end)
     last = np.full(len(model.size), -1, np.int64)
-    edges = np.arange(model.in_ptr[end + 1]) if end >= 0 else np.zeros(0, np.int64)
-    reader = np.repeat(np.arange(len(model.node_at)), np.diff(model.in_ptr))[edges]
-    last[model.in_idx[edges]] = reader
+    edges = np.flatnonzero(model.reader <= end)
+    last[model.in_idx[edges]] = model.reader[edges]
     crossing = np.flatnonzero(in_forward & (last > model.producer))
     cuts = _cuts(model, crossing, last, end)
     if len(cuts) < 3:
@@ -57,9 +55,10 @@ def segmentations(model: RecomputeModel, at: Boundary) -> Iterator[Mask]:
 
 
 def _cuts(model: RecomputeModel, crossing: I64, last: I64, end: int) -> I64:
-    """Return −1, the positions where the bytes that cross are a local minimum, and ``end``.
+    """Return −1, the positions with a local minimum of the bytes that cross them, and ``end``.
 
-    If no minimum is strict, as in a chain of equal tensors, it is every position without a lower neighbour.
+    Of equal minima in a row, the last position counts. If the bytes rise after no minimum, as in a chain of equal
+    tensors, all positions without a lower neighbour count.
     """
     change = np.zeros(end + 2, np.int64)
     np.add.at(change, model.producer[crossing], model.size[crossing])
@@ -88,7 +87,7 @@ def _kept_bytes(model: RecomputeModel, cuts: I64, crossing: I64, last: I64) -> I
 
 
 def _cheapest_boundaries(bytes_between: I64, kept: I64, limit: int) -> tuple[int, ...] | None:
-    """Return the indices of the cuts that keep the fewest bytes; ``None`` if a segment exceeds ``limit``."""
+    """Return the indices of the inner cuts that keep the fewest bytes; ``None`` if no choice meets ``limit``."""
     count = len(kept)
     least = np.full(count, NEVER, np.int64)
     least[0] = 0

@@ -1,10 +1,10 @@
 """Sweeps: drop idle storages from the first step to the last, wherever the live bytes exceed the goal.
 
 Dynamic tensor rematerialization (Kirisame et al. 2021) with known next uses: at the first step above the goal, the idle
-storages with the least FLOPs per byte and step until their next use are dropped. All nodes that run again count.
-Recomputed storages are dropped in the same way, so that chains shrink to a few tensors (Griewank 1992). A sweep starts
-from a cut or from nothing. The cheapest results are improved: drops are removed where the plan still fits; one drop
-after the other is forbidden, and another sweep replaces it.
+storages with the least FLOPs per byte and step until their next use are dropped. The FLOPs are those of all nodes that
+must run again. Recomputed storages are dropped in the same way, so that chains shrink to a few tensors (Griewank 1992).
+A sweep starts from a cut or from the initial choice. The cheapest results are improved: drops are removed where the
+plan still fits; one drop after the other is forbidden, and another sweep replaces it.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -17,13 +17,13 @@ from tmmu_core.fitting.recompute.recompute_model import I64, RecomputeModel
 from tmmu_core.fitting.recompute.recompute_search import Point, Search
 
 DISTANCES = (1, 0)
-"""Exponents of the steps until the next use in the order of drops."""
+"""Exponents of the steps until the next use, in the order of drops; 0 ignores the steps."""
 TRIMMED, IMPROVED = 6, 3
-"""Number of cheapest results from which unneeded drops are removed, and number of these that are then improved."""
+"""Number of cheapest results whose unneeded drops are removed, and number of cheapest results that are improved."""
 ROUNDS_OF = 32_000
-"""A round removes at least the share n / ``ROUNDS_OF`` of the excess in a graph of n steps."""
+"""A round tries to free at least n / ``ROUNDS_OF`` of the peak's excess, in a simulation of n steps."""
 MOST_OPERANDS = 8
-"""Maximum depth at which operands of dropped storages are dropped too."""
+"""Maximum number of times that the operands of the last drops are dropped too."""
 MOST_TRIED = 1_000
 """Maximum number of simulations of one sweep."""
 MOST_REPLACED = 60
@@ -41,7 +41,7 @@ class Idle:
 
 
 def search_sweeps(search: Search, starts: Sequence[Point]) -> list[Point]:
-    """Return the results of sweeps from ``starts``; unneeded drops are removed from the cheapest that fit."""
+    """Return the results of sweeps: the cheapest that fit, without unneeded drops, and those that do not fit."""
     found: dict[tuple[int, int, int], Point] = {}
     last = search.simulations + search.most_simulations // 4
     for distance in DISTANCES:
@@ -50,37 +50,37 @@ def search_sweeps(search: Search, starts: Sequence[Point]) -> list[Point]:
                 break
             point = sweep(search, start.choice, distance)
             found.setdefault(point.key, point)
-    fitting = [point for point in found.values() if not search.excess(point.run)]
-    trimmed = [remove_drops(search, point) for point in sorted(fitting, key=lambda point: point.key)[:TRIMMED]]
-    return [*trimmed, *(point for point in found.values() if point.run.valid and search.excess(point.run))]
+    others = [point for point in found.values() if search.excess(point.run)]
+    return [*trimmed(search, found.values(), TRIMMED), *others]
 
 
-def cheapest_of(search: Search, points: Iterable[Point | None]) -> Point | None:
+def trimmed(search: Search, points: Iterable[Point], most: int) -> list[Point]:
+    """Return the ``most`` cheapest points that fit, without their unneeded drops."""
+    fitting = [point for point in points if not search.excess(point.run)]
+    return [_remove_drops(search, point) for point in sorted(fitting, key=lambda point: point.key)[:most]]
+
+
+def cheapest_of(search: Search, points: Iterable[Point]) -> Point | None:
     """Return the cheapest point that fits; ``None`` if none does."""
-    fitting = [point for point in points if point is not None and point.run.valid and not search.excess(point.run)]
+    fitting = [point for point in points if not search.excess(point.run)]
     return min(fitting, key=lambda point: point.key, default=None)
 
 
-def improve(search: Search, points: Iterable[Point | None]) -> Point | None:
+def improve(search: Search, points: Iterable[Point]) -> Point | None:
     """Return the cheapest fitting point after improving the cheapest ones; ``None`` if none fits."""
-    known = {point.key: point for point in points if point is not None and not search.excess(point.run)}
-    starts = [known[key] for key in sorted(known)[:IMPROVED]]
-    return cheapest_of(
-        search, [_improved(search, point, search.simulations + search.most_simulations // 8) for point in starts]
-    )
+    known = {point.key: point for point in points if not search.excess(point.run)}
+    improved = [_improved(search, known[key]) for key in sorted(known)[:IMPROVED]]
+    return cheapest_of(search, improved)
 
 
 def sweep(search: Search, choice: Choice, distance: int, forbidden: frozenset[int] = frozenset()) -> Point:
     """Add drops to ``choice`` until the goal is met or no drop helps, and return the point.
 
-    ``forbidden`` drops are not added.
-
-    Each round ends with a later first step above the goal, fewer bytes there, or fewer bytes above the goal in total.
+    ``distance`` is one of ``DISTANCES``; ``forbidden`` drops are not added. Each round ends with a later first step
+    above the goal, fewer bytes there, or fewer bytes above the goal in total.
     """
-    model, arena = search.model, search.arena
-    level = (
-        int(search.initial_point.run.peaks[arena]) - search.excess(search.initial_point.run) - int(model.fixed[arena])
-    )
+    model, arena, initial = search.model, search.arena, search.initial_point.run
+    level = int(initial.peaks[arena] - model.fixed[arena]) - search.excess(initial)
     point = search.simulate(choice)
     useless: set[int] = set()
     position = -1
@@ -99,8 +99,8 @@ def sweep(search: Search, choice: Choice, distance: int, forbidden: frozenset[in
             break
         share = (int(live.max()) - level) * len(live) // ROUNDS_OF
         drops = _cheapest_drops(search, point.run, step, idle, max(int(live[step]) - level, share), distance)
-        for some in [drops, *([each] for each in drops if len(drops) > 1)]:
-            better = _dropped(search, point, some, step, level)
+        for tried in [drops, *([drop] for drop in drops if len(drops) > 1)]:
+            better = _dropped(search, point, tried, step, level)
             if better is not None:
                 point = better
                 break
@@ -110,12 +110,12 @@ def sweep(search: Search, choice: Choice, distance: int, forbidden: frozenset[in
 
 
 def _dropped(search: Search, point: Point, drops: Sequence[int], step: int, level: int) -> Point | None:
-    """Return the point after ``drops`` at a step above the goal; ``None`` if it is not better.
+    """Return the point after ``drops`` at the first step above ``level``; ``None`` if it is not better.
 
     The operands of a dropped storage would stay live for its recomputation, so they are dropped as well.
     """
     arena, lives = search.arena, point.run.lives
-    known = set(lives.storage[(lives.birth <= step) & (lives.last >= step)].tolist())
+    live_before = set(lives.storage[(lives.birth <= step) & (lives.last >= step)].tolist())
     choice = point.choice
     for _ in range(MOST_OPERANDS):
         choice = choice.dropping(drops)
@@ -126,14 +126,15 @@ def _dropped(search: Search, point: Point, drops: Sequence[int], step: int, leve
             return tried
         steps = np.flatnonzero(tried.run.for_position == point.run.for_position[step])
         fullest = int(steps[tried.run.live[arena][steps].argmax()])
-        drops = [each.drop for each in idle_at(search.model, tried.run, fullest, arena) if each.storage not in known]
+        idle = idle_at(search.model, tried.run, fullest, arena)
+        drops = [each.drop for each in idle if each.storage not in live_before]
         if not drops:
             return None
     return None
 
 
 def _progresses(before: Run, after: Run, arena: int, level: int) -> bool:
-    """Return whether the first step above ``level`` is later, its peak is lower, or fewer bytes are above in all."""
+    """Return whether the first position above ``level`` is later, its peak lower, or the sum of bytes above lower."""
     over = np.flatnonzero(after.live[arena] > level)
     if not len(over):
         return True
@@ -150,17 +151,17 @@ def bytes_above(live: I64, level: int) -> int:
 
 
 def _cheapest_drops(search: Search, run: Run, step: int, idle: list[Idle], missing: int, distance: int) -> list[int]:
-    """Return the drops that free ``missing`` bytes at a step, least FLOPs per byte (and idle step) first."""
+    """Return drops that together free ``missing`` bytes at a step, least FLOPs per byte (and idle step) first."""
     lives = run.lives
     available = np.zeros(len(search.model.size), np.bool_)
     available[lives.storage[(lives.birth <= step) & (lives.last >= step)]] = True
     is_available, size = available.tolist(), search.model.size
-    worth = []
+    ranked = []
     for each in idle:
-        cost = _flops_to_restore(search, is_available, each.storage) + 1
-        worth.append((cost / int(size[each.storage]) / each.distance**distance, each.storage, each.drop))
+        flops = _flops_to_restore(search, is_available, each.storage) + 1
+        ranked.append((flops / int(size[each.storage]) / each.distance**distance, each.storage, each.drop))
     drops = []
-    for _, storage, drop in sorted(worth):
+    for _, storage, drop in sorted(ranked):
         drops.append(drop)
         missing -= int(size[storage])
         if missing <= 0:
@@ -186,44 +187,43 @@ def _flops_to_restore(search: Search, available: list[bool], storage: int) -> in
 def idle_at(model: RecomputeModel, run: Run, step: int, arena: int, useless: Collection[int] = ()) -> list[Idle]:
     """Return the idle recomputable storages of ``arena`` at ``step``, with drops that are not ``useless``.
 
-    If a recomputing run used the storage last, it is dropped after all such runs of the node, if possible.
+    If a recomputing run read the storage last, the first choice is the drop after all such runs of the node.
     """
     lives = run.lives
     candidates = np.flatnonzero((lives.birth < step) & (lives.last > step))
     of = lives.storage[candidates]
     candidates = candidates[model.droppable[of] & (model.arena[of] == arena) & (model.size[of] > 0)]
-    reading = np.repeat(np.arange(len(lives.node)), np.diff(lives.read_ptr))
-    reads = lives.reads[: len(reading)]
-    used, following = np.full(len(lives.storage), -1, np.int64), np.full(len(lives.storage), -1, np.int64)
-    split, after = int(lives.read_ptr[step]), int(lives.read_ptr[step + 1])
-    used[reads[:split]] = np.arange(split)  # the last assignment wins: reads are in order
-    following[reads[after:][::-1]] = reading[after:][::-1]
+    step_of_read = np.repeat(np.arange(len(lives.node)), np.diff(lives.read_ptr))
+    last_read, next_step = np.full((2, len(lives.storage)), -1, np.int64)
+    begin, end = int(lives.read_ptr[step]), int(lives.read_ptr[step + 1])
+    last_read[lives.reads[:begin]] = np.arange(begin)  # the last assignment wins: reads are in order
+    next_step[lives.reads[end:][::-1]] = step_of_read[end:][::-1]
     found = []
-    for life in candidates[~np.isin(candidates, reads[split:after])].tolist():
-        s, read = int(lives.storage[life]), int(used[life])
-        at = int(reading[read]) if read >= 0 else int(lives.birth[life])
+    for life in candidates[~np.isin(candidates, lives.reads[begin:end])].tolist():
+        s, read = int(lives.storage[life]), int(last_read[life])
+        at = int(step_of_read[read]) if read >= 0 else int(lives.birth[life])
         drops = [int(run.for_position[at]) * len(model.size) + s]
         if read >= 0 and lives.is_rerun[at]:
             drops.insert(0, int(lives.read_ptr[at] - read - 1 - model.in_ptr[lives.node[at]]))
         elif run.for_position[at] == run.for_position[step]:
-            continue
+            continue  # the drop would come after the step
         drop = next((drop for drop in drops if drop not in useless), None)
         if drop is not None:
-            found.append(Idle(s, drop, int(following[life]) - step))
+            found.append(Idle(s, drop, int(next_step[life]) - step))
     return found
 
 
-def drops_by_cost(search: Search, point: Point) -> list[int]:
-    """Return the drops of a point, most expensive first."""
+def _drops_by_cost(search: Search, point: Point) -> list[int]:
+    """Return the drops that a point adds to the initial choice, most expensive first."""
     new = point.choice - search.initial
     flops = search.model.node_flops[search.model.producer[new.storages(search.model)]]
     drops: list[int] = new.drops[np.lexsort((new.drops, -flops))].tolist()
     return drops
 
 
-def remove_drops(search: Search, point: Point) -> Point:
-    """Remove drops one by one, most expensive first, as long as the point fits and gets cheaper."""
-    for drop in drops_by_cost(search, point):
+def _remove_drops(search: Search, point: Point) -> Point:
+    """Remove each drop, most expensive first, without which the point fits and is cheaper."""
+    for drop in _drops_by_cost(search, point):
         tried = search.simulate(point.choice.keeping([drop]))
         if tried.run.valid and not search.excess(tried.run) and tried.key < point.key:
             point = tried
@@ -232,16 +232,17 @@ def remove_drops(search: Search, point: Point) -> Point:
     return point
 
 
-def _improved(search: Search, point: Point, last: int) -> Point:
+def _improved(search: Search, point: Point) -> Point:
     """Forbid one drop after the other, most expensive first, and sweep again; keep cheaper results."""
+    last = search.simulations + search.most_simulations // 8
     point = search.simulate(point.choice)
     tried: set[int] = set()
     while len(tried) < MOST_REPLACED and search.simulations <= last and search.go_on():
-        drop = next((drop for drop in drops_by_cost(search, point) if drop not in tried), None)
+        drop = next((drop for drop in _drops_by_cost(search, point) if drop not in tried), None)
         if drop is None or not point.run.flops:
             break
         tried.add(drop)
         other = sweep(search, point.choice.keeping([drop]), 1, frozenset([drop]))
         if other.run.valid and not search.excess(other.run):
-            point = min(point, remove_drops(search, other), key=lambda each: each.key)
+            point = min(point, _remove_drops(search, other), key=lambda each: each.key)
     return point

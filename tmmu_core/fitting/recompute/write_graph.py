@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 import msgspec
-import numpy as np
 
 from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.fitting.recompute.live_curve import Choice, DropWalk
@@ -41,8 +40,8 @@ def drops_of(model: RecomputeModel, choice: Choice) -> tuple[Drop, ...]:
     """Return the drops of a choice by name, in graph order."""
     found = list(zip(*(column.tolist() for column in choice.pairs), strict=True))
     drops = [(k, s, "") for k, s in found]
-    reader = np.repeat(np.arange(len(model.node_at)), np.diff(model.in_ptr))
-    drops += [(int(reader[e]), int(model.in_idx[e]), MARK) for e in (-1 - choice.drops[choice.drops < 0]).tolist()]
+    edges = (-1 - choice.drops[choice.drops < 0]).tolist()
+    drops += [(int(model.reader[e]), int(model.in_idx[e]), MARK) for e in edges]
     return tuple((model.name_of(s), model.node_id(k) + mark) for k, s, mark in sorted(drops))
 
 

@@ -1,9 +1,10 @@
-"""Improve cuts: mix their parts by a knapsack, and keep recomputed nodes instead.
+"""Improve cuts: combine parts of two cuts by a knapsack, then recompute fewer nodes.
 
 All layers of a network cost about the same per byte, so that they join a minimum cut at the same price. Choices that
 recompute only some layers, or parts of layers, lie between two cuts. Each connected part of the difference of two cuts
-has options: the whole part, the nodes of it that another cut recomputes, and single tensors with their operands. Each
-option is simulated alone, once for equal parts. An exact knapsack over bytes and FLOPs gives the cheapest combination.
+has options: nothing, the whole part, the nodes of it that another cut recomputes, each with one more node and its
+predecessors. Each option is simulated alone, once for equal parts. A knapsack over bytes and FLOPs gives the cheapest
+combination.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,29 +12,26 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from tmmu_core.fitting.recompute.recompute_model import HUBS, I64, Mask, connected_parts
-from tmmu_core.fitting.recompute.recompute_search import Point, Search
+from tmmu_core.fitting.recompute.recompute_search import Pair, Point, Search
 
 MOST_ENDS = 3
 """Maximum number of cheapest cuts that fit, and of cuts with the lowest peaks that do not fit, that are mixed."""
 MOST_IMPROVED = 2
-"""Maximum number of choices that are improved."""
+"""Maximum number of cheapest mixes that are improved."""
 MOST_MIXES = 6
 """Maximum number of mixes simulated per pair of cuts; each must save the excess of the earlier mix in addition."""
 MOST_STATES = 2_000
 """Maximum number of sums of bytes and FLOPs that are kept from one part to the next."""
 
-Pair = tuple[Mask, Point]
-"""Nodes whose outputs are dropped across the boundary, and the simulation."""
 
-
-def settle(search: Search, found: Sequence[Pair]) -> Point | None:
-    """Return the cheapest fitting choice found from cuts; ``None`` if none fits."""
-    fitting = sorted((pair for pair in found if not search.excess(pair[1].run)), key=_key)[:MOST_ENDS]
+def mix_cuts(search: Search, cuts: Sequence[Pair]) -> list[Point]:
+    """Return the cheapest point that fits, found from ``cuts``, as a list; empty if no cut fits."""
+    fitting = sorted((pair for pair in cuts if not search.excess(pair[1].run)), key=_key)[:MOST_ENDS]
     if not fitting:
-        return None
+        return []
     start = search.simulations
-    over = sorted((pair for pair in found if search.excess(pair[1].run)), key=lambda pair: pair[1].run.total)
-    masks = [nodes for nodes, _ in found]
+    over = sorted((pair for pair in cuts if search.excess(pair[1].run)), key=lambda pair: pair[1].run.total)
+    masks = [nodes for nodes, _ in cuts]
     known = {_key(fitting[0]): fitting[0]}
     for nodes, point in fitting:
         for less, cheaper in over[:MOST_ENDS]:
@@ -42,7 +40,7 @@ def settle(search: Search, found: Sequence[Pair]) -> Point | None:
                     mixed = _mix(search, masks, less, connected_parts(search.model, less ^ nodes, hub))
                     if mixed is not None:
                         known[_key(mixed)] = mixed
-    return min((_keep_one_by_one(search, known[key]) for key in sorted(known)[:MOST_IMPROVED]), key=_key)[1]
+    return [min((_keep_one_by_one(search, known[key]) for key in sorted(known)[:MOST_IMPROVED]), key=_key)[1]]
 
 
 def _key(pair: Pair) -> tuple[int, int, int]:
@@ -50,13 +48,16 @@ def _key(pair: Pair) -> tuple[int, int, int]:
 
 
 def _keep_one_by_one(search: Search, pair: Pair) -> Pair:
-    """Keep the outputs of nodes if that fits and is cheaper: most FLOPs first, and most FLOPs per byte first."""
+    """Return a pair that recomputes fewer nodes: keep outputs of one node after the other if that fits and is cheaper.
+
+    The better of two passes: most FLOPs first, and most FLOPs per byte first.
+    """
     nodes = np.flatnonzero(pair[0])
     flops = search.model.node_flops[nodes]
     found = []
-    for worth in (flops, flops / np.maximum(search.idle_bytes[nodes], 1)):
+    for cost in (flops, flops / np.maximum(search.idle_bytes[nodes], 1)):
         start, best = search.simulations, pair
-        for n in nodes[np.argsort(-worth, kind="stable")].tolist():
+        for n in nodes[np.argsort(-cost, kind="stable")].tolist():
             if search.budget_is_spent(start):
                 break
             changed = best[0].copy()
@@ -69,10 +70,14 @@ def _keep_one_by_one(search: Search, pair: Pair) -> Pair:
 
 
 def _mix(search: Search, masks: Sequence[Mask], less: Mask, parts: list[I64]) -> Pair | None:
-    """Return a mix of the cut ``less`` with ``parts`` of another cut that fits the goal; ``masks``: more options."""
+    """Return the cut ``less`` with options of ``parts`` that fits the goal; ``None`` if none is found.
+
+    ``parts`` are the connected parts of its difference to another cut. ``masks`` of cuts give the options.
+    """
     base = search.dropping(less).run
     at_base = _bytes_at_boundary(search, less)
     known: dict[tuple[bytes, bytes], tuple[int, int] | None] = {}
+    """(FLOPs and bytes of the nodes, option) → (bytes saved, extra FLOPs); ``None`` if invalid."""
     options: list[list[Mask]] = []
     worth: list[I64] = []
     for part in parts:
@@ -84,10 +89,9 @@ def _mix(search: Search, masks: Sequence[Mask], less: Mask, parts: list[I64]) ->
                 mask = less.copy()
                 mask[part] = bits
                 found = search.dropping(mask).run
-                saved = at_base - _bytes_at_boundary(search, mask) if found.valid else 0
-                known[key] = (saved, found.flops - base.flops) if found.valid else None
-            figures = known[key]
-            if figures is not None:
+                extra_flops = found.flops - base.flops
+                known[key] = (at_base - _bytes_at_boundary(search, mask), extra_flops) if found.valid else None
+            if (figures := known[key]) is not None:
                 of_part.setdefault(figures, bits)
         rows = np.array(list(of_part), np.int64)
         best = _pareto(rows)
@@ -112,9 +116,9 @@ def _mix(search: Search, masks: Sequence[Mask], less: Mask, parts: list[I64]) ->
 
 
 def _bytes_at_boundary(search: Search, nodes: Mask) -> int:
-    """Return the live bytes at the boundary where the outputs of ``nodes`` are dropped across it."""
+    """Return the live bytes at the boundary after dropping the outputs of ``nodes`` across it."""
     found = search.simulate(search.choice(nodes)).run
-    return int(found.live[search.arena, found.step_of[search.boundary.position]]) if found.valid else 0
+    return int(found.live[search.arena, found.step_of[search.boundary.position]])
 
 
 def _options(search: Search, part: I64, masks: Sequence[Mask]) -> Iterator[Mask]:
@@ -141,7 +145,7 @@ def _options(search: Search, part: I64, masks: Sequence[Mask]) -> Iterator[Mask]
 
 
 def _pareto(figures: I64) -> I64:
-    """Return the rows of (bytes, FLOPs) that no other row dominates, by rising FLOPs."""
+    """Return the indices of the rows (bytes saved, FLOPs) that no other row dominates, by rising FLOPs."""
     order = np.lexsort((-figures[:, 0], figures[:, 1]))
     most = np.maximum.accumulate(figures[order, 0])
     return order[np.concatenate([[True], figures[order, 0][1:] > most[:-1]])]
@@ -150,7 +154,7 @@ def _pareto(figures: I64) -> I64:
 def cheapest_mix(worth: Sequence[I64], needed: int) -> list[int] | None:
     """Return one option per part with the least sum of FLOPs that saves ``needed`` bytes; ``None`` if none does.
 
-    ``worth`` holds rows of (bytes, FLOPs) of the options of each part. Exact up to ``MOST_STATES`` states.
+    ``worth``: for each part, the rows (bytes saved, FLOPs) of its options. Exact up to ``MOST_STATES`` states.
     """
     states = np.zeros((1, 2), np.int64)
     ways: list[tuple[I64, I64]] = []
