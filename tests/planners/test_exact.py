@@ -15,9 +15,9 @@ from tmmu_core.formats.csv.instance_csv import read_csv
 from tmmu_core.planners.columns import columns
 from tmmu_core.planners.exact import exact
 from tmmu_core.planners.exact.branch_and_bound import FOUND, INFEASIBLE, Searcher
-from tmmu_core.planners.exact.branching import BranchingOrder
+from tmmu_core.planners.exact.branching import BranchingOrder, weighted_ranks
 from tmmu_core.planners.exact.driver import MAX_ENUMERATED_HANDOFFS, search_models
-from tmmu_core.planners.exact.search_model import Model, search_model, units_of, weighted_ranks
+from tmmu_core.planners.exact.search_model import Model, search_model, units_of
 from tmmu_core.planners.portfolio import portfolio
 from tmmu_core.planners.problem import UNLIMITED, Problem
 

@@ -1,4 +1,4 @@
-"""``PLANNERS``: every planner by name. A planner is a function and a row of this table."""
+"""The table of planners by name (:data:`PLANNERS`). A planner is a function and a row of this table."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -14,25 +14,25 @@ from tmmu_core.planners.problem import Packing, Problem, Progress, subproblem
 
 @dataclass(frozen=True)
 class PlannerEntry:
-    """A row of the table; the module is loaded at the first call."""
+    """A row of the table. The planner's module is imported at its first call."""
 
     name: str
     summary: str
-    where: str
-    """``module:function``."""
+    function_path: str
+    """``module:function``, relative to this package."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Option → default."""
 
     @property
     def call(self) -> Callable[..., Any]:
         """The planner function."""
-        module, _, name = self.where.partition(":")
+        module, _, name = self.function_path.partition(":")
         function: Callable[..., Any] = getattr(import_module(f"{__name__}.{module}"), name)
         return function
 
-    def checked_options(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the defaults updated by ``given``; reject unknown options."""
-        unknown = sorted(set(given) - set(self.options))
+    def checked_options(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the defaults updated by ``options``. Raises ``InvalidIrShapes`` for an unknown option."""
+        unknown = sorted(set(options) - set(self.options))
         if unknown:
             raise InvalidIrShapes(
                 f"planner {self.name!r} has no option {unknown[0]!r}.",
@@ -40,7 +40,7 @@ class PlannerEntry:
                 node_id="",
                 hint=strict.closest_hint(unknown[0], sorted(self.options)),
             )
-        return {**self.options, **given}
+        return {**self.options, **options}
 
 
 @dataclass(frozen=True)
@@ -50,16 +50,19 @@ class ArenaPlannerEntry(PlannerEntry):
     has_slots: bool = False
 
     def pack(self, problem: Problem, options: Mapping[str, Any], progress: Progress | None = None) -> Packing:
-        """Call the planner, with all storages if it has slots, else with the storages that have bytes or are colocated.
+        """Return the planner's packing of a problem. ``auto`` uses the planner ``reuse`` if there are reuse terms.
 
-        Other storages are at their fixed offset, or at 0. Raises ``InvalidIrShapes``: ``fixed_offset`` where a slot is
-        at another offset than a fixed one, and ``planner_option`` for relations between storages that only the planner
-        ``reuse`` observes. Raises ``AlignmentViolation`` for a misaligned fixed offset.
+        A planner without slots gets only the storages that have bytes or are colocated. The other storages get their
+        fixed offset, or 0.
+
+        Raises ``AlignmentViolation`` for a misaligned fixed offset. Raises ``InvalidIrShapes`` with the reason
+        ``planner_option`` for constraints that only the planner ``reuse`` observes, and ``fixed_offset`` for a planner
+        with slots that places a storage at another offset than its fixed one.
         """
         terms = problem.reuse
         if terms is not None and self.name == "auto":
             return ARENA_PLANNERS["reuse"].pack(problem, {}, progress)
-        if self.name != "reuse" and terms is not None and (terms.colocations or terms.exclusions or terms.reserved):
+        if terms is not None and self.name != "reuse" and (terms.colocations or terms.exclusions or terms.reserved):
             raise InvalidIrShapes(
                 f"planner {self.name!r} does not observe the colocations, temporal exclusions and reserved ranges "
                 f"of arena {problem.arena!r}.",
@@ -68,14 +71,18 @@ class ArenaPlannerEntry(PlannerEntry):
                 hint="Use --planner reuse.",
             )
         is_packed = (problem.size > 0) | self.has_slots
-        is_packed[[i for pair in terms.colocations for i in pair] if terms is not None else []] = True
-        kept = np.flatnonzero(is_packed)
+        if terms is not None:
+            is_packed[[i for pair in terms.colocations for i in pair]] = True
         _refuse_misaligned(problem)
-        rest = problem if is_packed.all() else subproblem(problem, kept)
-        packing: Packing = self.call(rest, options, progress)
         offset = np.zeros(len(problem), np.uint64)
         if problem.fixed is not None:
             offset = np.maximum(problem.fixed, 0).astype(np.uint64)
+        if not is_packed.all():
+            packed = np.flatnonzero(is_packed)
+            packing: Packing = self.call(subproblem(problem, packed), options, progress)
+            offset[packed] = packing.offset
+            return replace(packing, offset=offset)
+        packing = self.call(problem, options, progress)
         if self.has_slots and problem.fixed is not None:
             for i in np.flatnonzero((problem.fixed >= 0) & (packing.offset != offset)).tolist():
                 raise InvalidIrShapes(
@@ -85,20 +92,19 @@ class ArenaPlannerEntry(PlannerEntry):
                     node_id="",
                     hint="Choose a planner that places bytes, such as greedy.",
                 )
-        if rest is problem:
-            return packing
-        offset[kept] = packing.offset
-        return replace(packing, offset=offset)
+        return packing
 
 
 def _refuse_misaligned(problem: Problem) -> None:
     """Raise ``AlignmentViolation`` for a fixed offset that is not a multiple of its storage's alignment."""
-    fixed = [] if problem.fixed is None else problem.fixed.tolist()
-    for i, (at, grid) in enumerate(zip(fixed, problem.alignment.tolist(), strict=False)):
-        if at >= 0 and at % grid:
+    if problem.fixed is None:
+        return
+    for i in np.flatnonzero(problem.fixed >= 0).tolist():
+        offset, alignment = int(problem.fixed[i]), int(problem.alignment[i])
+        if offset % alignment:
             raise AlignmentViolation(
-                f"storage {problem.ids[i]!r} of arena {problem.arena!r} is fixed at offset {at}, "
-                f"which is not a multiple of its alignment {grid}.",
+                f"storage {problem.ids[i]!r} of arena {problem.arena!r} is fixed at offset {offset}, "
+                f"which is not a multiple of its alignment {alignment}.",
                 t=int(problem.birth[i]),
                 hint="Remove the fixed offset, or use a multiple of the alignment.",
                 arena=problem.arena,
@@ -112,15 +118,14 @@ class MemoryPlannerEntry(PlannerEntry):
     """A planner that places storages in several memories, by rules and roles (``helia``)."""
 
 
-_ROWS: tuple[ArenaPlannerEntry | MemoryPlannerEntry, ...] = (
+_ENTRIES: tuple[ArenaPlannerEntry | MemoryPlannerEntry, ...] = (
     ArenaPlannerEntry(
         "slots",
         "the normative planner: the fewest slots, each as large as its largest tenant",
         "slots:plan_slots",
-        {},
-        True,
+        has_slots=True,
     ),
-    ArenaPlannerEntry("naive", "no reuse: a slot for each storage, the baseline", "slots:plan_naive", {}, True),
+    ArenaPlannerEntry("naive", "no reuse: a slot for each storage, the baseline", "slots:plan_naive", has_slots=True),
     ArenaPlannerEntry("ffd", "r10: first-fit decreasing over whole regions", "ffd:ffd"),
     MemoryPlannerEntry(
         "helia",
@@ -159,16 +164,16 @@ _ROWS: tuple[ArenaPlannerEntry | MemoryPlannerEntry, ...] = (
         {"minimise": None, "max_nodes": None},
     ),
 )
-PLANNERS: dict[str, ArenaPlannerEntry | MemoryPlannerEntry] = {entry.name: entry for entry in _ROWS}
+PLANNERS: dict[str, ArenaPlannerEntry | MemoryPlannerEntry] = {entry.name: entry for entry in _ENTRIES}
 ARENA_PLANNERS: dict[str, ArenaPlannerEntry] = {
     name: entry for name, entry in PLANNERS.items() if isinstance(entry, ArenaPlannerEntry)
 }
-"""Planners of one arena at a time."""
+"""The planners that pack one arena at a time."""
 
 
 def planner_named(name: str) -> ArenaPlannerEntry | MemoryPlannerEntry:
-    """Return the entry ``name``; raises ``InvalidIrShapes`` (reason ``unknown_planner``)."""
-    if name not in tuple(PLANNERS):  # a list has no hash
+    """Return the entry of a planner. Raises ``InvalidIrShapes`` (reason ``unknown_planner``) for an unknown name."""
+    if name not in tuple(PLANNERS):  # a tuple: ``name`` may be a value of a file without a hash, such as a list
         raise InvalidIrShapes(
             f"there is no planner {name!r}.",
             reason="unknown_planner",

@@ -1,9 +1,12 @@
 """``auto``: choose the planner by problem size and report the reason.
 
-Greedy runs come first; on most graphs their extent equals the lower bound. Otherwise the number of storages
-decides. Up to ``EXACT_UP_TO``, ``exact`` runs, followed by ``search`` if optimality is not proven; the packing with the
-lower extent is kept. Up to ``SEARCH_UP_TO``, ``search`` runs: a greedy run then takes well under a second. With more
-storages only greedy runs are made; above ``ALL_RUNS_UP_TO`` only the three fastest.
+Greedy runs come first; on most graphs their extent equals the lower bound. Otherwise the number of storages decides:
+
+* up to :data:`EXACT_UP_TO`: ``exact``. If it ends without a proof and there are more than :data:`EXACT_ALONE_UP_TO`
+  storages, ``search`` follows, and the packing with the lower extent is returned;
+* up to :data:`SEARCH_UP_TO`: ``search``;
+* more, or sizes that need more than 64-bit integers: nothing else. Above :data:`ALL_RUNS_UP_TO`, only the greedy runs
+  :data:`QUICK_RUNS` are made.
 
 With a capacity, the first packing that fits is the result, unless ``minimise`` is set (contract §11).
 """
@@ -28,10 +31,10 @@ QUICK_RUNS = (("size", "lowest"), ("size_length", "lowest"), ("length", "lowest"
 
 
 def auto(problem: Problem, options: Mapping[str, Any], progress: Progress | None = None) -> Packing:
-    """Choose a planner by size; ``notes`` contain the planner (``picked``) and the reason (``why``).
+    """Return the packing of the chosen planner; ``notes`` contain its name (``picked``) and the reason (``why``).
 
-    Options: ``minimise``: continue below the capacity (default: only without a capacity); ``max_nodes``
-    (:mod:`.meter`).
+    Options: ``minimise``: continue after a packing fits the capacity (default: only if there is no capacity);
+    ``max_nodes`` (:mod:`.meter`).
     """
     meter = metered(progress, options)
     cols = columns(problem)
@@ -63,12 +66,13 @@ def auto(problem: Problem, options: Mapping[str, Any], progress: Progress | None
     is_done = extent <= goal or packing.optimal or packing.notes.get("told_to_stop")
     if is_done or count <= EXACT_ALONE_UP_TO:
         return _noted(packing, "exact", why)
-    walked = search(problem, {}, meter)
-    if extent_of(cols, walked.offset.tolist()) < extent:
-        walked = replace(walked, lower_bound=packing.lower_bound)
-        return _noted(walked, "search", f"{above}; search found a lower extent than exact, which reached its limit")
+    other = search(problem, {}, meter)
+    if extent_of(cols, other.offset.tolist()) < extent:
+        other = replace(other, lower_bound=packing.lower_bound)
+        return _noted(other, "search", f"{above}; search found a lower extent than exact, which reached its limit")
     return _noted(packing, "exact", f"{why}; search found no lower extent")
 
 
 def _noted(packing: Packing, picked: str, why: str) -> Packing:
+    """Return the packing with the notes ``picked`` and ``why``."""
     return replace(packing, notes={"picked": picked, **packing.notes, "why": why})

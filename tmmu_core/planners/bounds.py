@@ -1,13 +1,13 @@
-"""Lower bounds on the extent of an arena, each provable, with the storages that prove it (witness).
+"""Lower bounds on the extent of an arena, with the storages that prove them (the witness).
 
-* **live**: storages alive at one moment are pairwise disjoint, so their bytes add up (max live bytes).
-* **grid**: if all these storages start at multiples of g, each except the topmost takes a multiple of g bytes.
-* **hand-off**: a storage whose in-place reuse is impossible (fixed elsewhere, or must not alias) counts at the step
-  at which the reusing storage is born.
-* **never alias**: a storage that must not alias any of the counted storages counts too, live or not.
+* **live**: storages that are live at one step share no byte, so their bytes add up (max live bytes). O(n log n).
+* **grid**: if the live storages start at multiples of g, each of them but the topmost takes a multiple of g bytes.
+* **hand-off**: a storage that dies at the step counts with the live ones if its in-place reuse is impossible (both
+  offsets are fixed and differ, or the two must not alias).
+* **never alias**: a storage that conflicts with every counted storage counts too, live or not.
 * **fixed**: the end of a storage with a fixed offset.
 
-All bounds are weighted cliques of the conflict graph. The first and its witness take O(n log n).
+All but the last are weights of cliques of the conflict graph.
 """
 
 from dataclasses import dataclass, replace
@@ -19,37 +19,38 @@ from tmmu_core.planners.columns import NEVER, SAFE, Columns, align_up, columns
 from tmmu_core.planners.problem import Problem, without_empty
 
 MAX_MOMENTS = 64
-"""Moments, highest live bytes first, at which the expensive bounds are computed."""
+"""Number of steps, those with most live bytes, for which the bounds ``grid`` to ``never alias`` are computed."""
 MAX_CACHED_CONFLICTS = 1 << 26
-"""Largest number of cached pairs, one byte each."""
+"""Size of the cache of conflicts, in pairs of storages (one byte each)."""
 
 
 @dataclass(frozen=True)
 class Bound:
-    """No packing has a smaller extent than ``bytes``, because of ``witness`` (indices, ascending)."""
+    """A lower bound: no packing has a smaller extent than ``bytes``."""
 
     bytes: int
     witness: tuple[int, ...]
+    """Indices of the storages that prove the bound, ascending."""
     step: int
-    """A step at which the witness is live; −1 if the bound does not depend on time."""
+    """Step for which the bound was computed; −1 for a single storage without live steps, or without storages."""
     rule: str
     """``live``, ``grid``, ``handoff``, ``never_alias`` or ``fixed``; ``empty`` without storages."""
     max_live: int
-    """Max live bytes; never more than ``bytes``."""
+    """Max live bytes; at most ``bytes``."""
 
 
 def lower_bound(problem: Problem) -> Bound:
-    """Return the best lower bound of a problem. Raises ``InvalidIrShapes`` for fixed offsets that overlap.
+    """Return the best lower bound of a problem; storages of zero bytes do not count.
 
-    Storages of zero bytes do not count.
+    Raises ``InvalidIrShapes`` for conflicting storages that are fixed on common bytes.
     """
-    rest, kept = without_empty(problem)
-    found = bound_of(columns(rest))
-    return found if rest is problem else replace(found, witness=tuple(kept[list(found.witness)].tolist()))
+    rest, indices = without_empty(problem)
+    bound = bound_of(columns(rest))
+    return replace(bound, witness=tuple(indices[list(bound.witness)].tolist()))
 
 
 def bound_of(cols: Columns) -> Bound:
-    """Return the best lower bound of prepared columns."""
+    """Return the best lower bound of a prepared problem. Every storage takes at least one byte."""
     if not len(cols):
         return Bound(0, (), -1, "empty", 0)
     live = cols.live_bytes()
@@ -57,28 +58,28 @@ def bound_of(cols: Columns) -> Bound:
     fullest = np.argsort(-live, kind="stable").tolist()
     peak = int(live[fullest[0]]) if len(live) else 0
     if peak >= cols.size[tallest]:
-        best = Bound(peak, _alive(cols, fullest[0]), int(cols.births[fullest[0]]), "live", peak)
-    else:  # a storage that is never live still needs its bytes
+        witness = tuple(cols.alive_at(fullest[0]).tolist())
+        best = Bound(peak, witness, int(cols.births[fullest[0]]), "live", peak)
+    else:  # a storage without live steps needs its bytes too
         best = Bound(cols.size[tallest], (tallest,), -1, "live", peak)
 
     for i, at in enumerate(cols.fixed) if cols.problem.fixed is not None else ():
         if at >= 0 and at + cols.size[i] > best.bytes:
-            parts = cols.part_lo[cols.part_of[i] : cols.part_of[i + 1]]  # empty if its lifetime is one gap
+            parts = cols.part_lo[cols.part_of[i] : cols.part_of[i + 1]]
             best = Bound(at + cols.size[i], (i,), int(cols.births[parts[0]]) if len(parts) else -1, "fixed", peak)
 
     is_coarse = min(cols.align) > 1
     padded = -(-cols.sizes // cols.aligns) * cols.aligns
-    most = cols.live_bytes(padded).tolist() if is_coarse and not cols.extra_conflicts and cols.is_small else None
+    limit = cols.live_bytes(padded).tolist() if is_coarse and not cols.extra_conflicts and cols.is_small else None
     for column in fullest[:MAX_MOMENTS] if is_coarse or cols.extra_conflicts else ():
-        if most is not None and most[column] <= best.bytes:
+        if limit is not None and limit[column] <= best.bytes:
             continue  # the grid bound is at most the sum of the padded sizes
-        alive = _alive(cols, column)
+        alive = cols.alive_at(column).tolist()
         step = int(cols.births[column])
         refused = _refused_handoffs(cols, alive, step)
-        counted = tuple(sorted((*alive, *refused)))
-        apart = _never_alias(cols, counted)
-        rule = "never_alias" if apart else "handoff" if refused else "grid"
-        members = tuple(sorted((*counted, *apart)))
+        further = _never_alias(cols, alive + refused)
+        rule = "never_alias" if further else "handoff" if refused else "grid"
+        members = tuple(sorted(alive + refused + further))
         total = on_grid([(cols.size[i], cols.align[i]) for i in members])
         if total > best.bytes:
             best = Bound(total, members, step, rule, peak)
@@ -86,7 +87,10 @@ def bound_of(cols: Columns) -> Bound:
 
 
 def reachable(cols: Columns, at: int) -> int:
-    """Return the least possible extent ≥ ``at``: an extent is a multiple of a storage's alignment plus its size."""
+    """Return the least value ≥ ``at`` that is a multiple of a storage's alignment plus its size, as every extent is.
+
+    Return ``at`` itself if all alignments are 1, or beyond int64.
+    """
     if not len(cols) or not cols.is_small or at >= SAFE or max(cols.align) == 1:
         return at
     under = np.maximum(at - cols.sizes, 0)
@@ -94,10 +98,10 @@ def reachable(cols: Columns, at: int) -> int:
 
 
 def on_grid(storages: list[tuple[int, int]]) -> int:
-    """Return the least extent of pairwise disjoint ``(size, alignment)`` storages.
+    """Return a lower bound of the extent of storages ``(size, alignment)`` that share no byte.
 
-    With g the smallest alignment, every start is a multiple of g, so each storage but the topmost takes
-    ``align_up(size, g)``; the storage that saves most is the topmost. Subsets of larger alignment are tried too.
+    For each alignment g, the storages of alignment g or more start at multiples of g. Each of them but the topmost
+    takes ``align_up(size, g)``; the bound assumes that the one with the most padding is the topmost.
     """
     best = 0
     for grid in sorted({align for _, align in storages}):
@@ -107,52 +111,42 @@ def on_grid(storages: list[tuple[int, int]]) -> int:
     return best
 
 
-def _alive(cols: Columns, column: int) -> tuple[int, ...]:
-    return tuple(int(i) for i in cols.alive_at(column))
-
-
-def _refused_handoffs(cols: Columns, alive: tuple[int, ...], step: int) -> list[int]:
-    """Return the storage that ends at ``step`` and conflicts with its in-place successor and everything live."""
+def _refused_handoffs(cols: Columns, alive: list[int], step: int) -> list[int]:
+    """Return at most one storage that dies at ``step`` and conflicts with all live ones, its in-place successor too."""
     if cols.problem.handoff_from is None:
         return []
     for j in alive:
         i = int(cols.problem.handoff_from[j])
         starts_here = i >= 0 and int(cols.problem.birth[j]) == step and i not in alive
-        if starts_here and _conflicts(cols, i)[list(alive)].all():
+        if starts_here and _conflicts(cols, i)[alive].all():
             return [i]
     return []
 
 
-def _never_alias(cols: Columns, counted: tuple[int, ...]) -> list[int]:
-    """Return further storages, largest first, that conflict with all of ``counted`` and with each other."""
+def _never_alias(cols: Columns, clique: list[int]) -> list[int]:
+    """Return further storages that conflict with all of ``clique`` and with each other, chosen by size."""
     if cols.problem.must_not_alias is None:
         return []
-    clique = list(counted)
-    left = np.zeros(len(cols), np.bool_)
-    left[[j for i in counted for j, kind in cols.extra_conflicts[i] if kind == NEVER]] = True
-    left[clique] = False
-    for j in np.flatnonzero(left).tolist():
-        left[j] = _conflicts(cols, j)[clique].all()
-    further = []
-    for j in sorted(np.flatnonzero(left).tolist(), key=lambda j: (-cols.size[j], j)):
-        if left[j]:
+    candidates = {j for i in clique for j, kind in cols.extra_conflicts[i] if kind == NEVER} - set(clique)
+    further: list[int] = []
+    for j in sorted(candidates, key=lambda j: (-cols.size[j], j)):
+        if _conflicts(cols, j)[clique + further].all():
             further.append(j)
-            left = left & _conflicts(cols, j)
-    return sorted(further)
+    return further
 
 
 def _conflicts(cols: Columns, i: int) -> NDArray[np.bool_]:
     """Return an array of shape (n,): whether each storage shares no byte with storage i in any packing; cached."""
-    kept: dict[int, NDArray[np.bool_]] = cols.memo.setdefault("conflicts", {})
-    if i in kept:
-        return kept[i]
+    cache: dict[int, NDArray[np.bool_]] = cols.memo.setdefault("conflicts", {})
+    if i in cache:
+        return cache[i]
     found = np.zeros(len(cols), np.bool_)
     for other, kind in cols.extra_conflicts[i]:
-        fixed_apart = min(cols.fixed[i], cols.fixed[other]) >= 0 and cols.fixed[i] != cols.fixed[other]
-        found[other] = kind == NEVER or fixed_apart
+        offsets_differ = min(cols.fixed[i], cols.fixed[other]) >= 0 and cols.fixed[i] != cols.fixed[other]
+        found[other] = kind == NEVER or offsets_differ
     for a in range(cols.part_of[i], cols.part_of[i + 1]):
         meets = (cols.part_lo < cols.part_hi[a]) & (cols.part_lo[a] < cols.part_hi)
         found[cols.storage_of_part[meets]] = True
-    if len(kept) * len(cols) < MAX_CACHED_CONFLICTS:
-        kept[i] = found
+    if len(cache) * len(cols) < MAX_CACHED_CONFLICTS:
+        cache[i] = found
     return found

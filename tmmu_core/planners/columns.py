@@ -7,6 +7,7 @@ remain as compressed steps (a storage has a birth after each gap), and a live ra
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import product
 from operator import add
 from typing import Any
 
@@ -108,6 +109,12 @@ class Columns:
         """Return the storages that are live at a compressed step, ascending."""
         rows = (self.part_lo <= step) & (step < self.part_hi)
         return _distinct(self.storage_of_part[rows])
+
+    def overlap_in_time(self, i: int, j: int) -> bool:
+        """Return whether the live ranges of two storages overlap."""
+        lo, hi = self.part_lo, self.part_hi
+        rows, others = (range(self.part_of[k], self.part_of[k + 1]) for k in (i, j))
+        return any(lo[a] < hi[b] and lo[b] < hi[a] for a, b in product(rows, others))
 
 
 def columns(problem: Problem) -> Columns:

@@ -1,12 +1,11 @@
 """``ffd``: first-fit decreasing over whole regions, the r10 memory planner.
 
-Storages are taken largest first. A storage is placed in the first region that has an aligned offset
-and no conflicting storage; if there is none, a region is opened at the next aligned offset. The first storage of a
-region is the largest, so later ones fit. Lifetimes are bit masks over compressed time. O(n · regions) mask operations.
+Storages are placed largest first, each in the first region that has an aligned offset and no conflicting storage. If
+there is none, a region is opened at the next aligned offset. The first storage of a region is the largest, so later
+ones fit. Lifetimes are bit masks over compressed time. O(n · regions) mask operations.
 
-``Packing.notes``: number of regions, pairs that share a region, and bytes saved compared with one region
-per storage.
-:mod:`~tmmu_core.seed.r10` returns these values under the names of r10.
+``Packing.notes``: number of regions, pairs of storages in one region, and bytes saved compared with one region per
+storage. :mod:`~tmmu_core.seed.r10` returns them under the names of r10.
 """
 
 from collections.abc import Mapping
@@ -20,9 +19,9 @@ from tmmu_core.planners.problem import Packing, Problem, Progress
 @dataclass
 class _Region:
     offset: int
-    tenants: set[int]
+    storages: set[int]
     life: int = 0
-    """The columns of compressed time at which a tenant is live, as bits."""
+    """Bit mask of the compressed steps at which a storage of the region is live."""
 
 
 def ffd(problem: Problem, options: Mapping[str, Any], progress: Progress | None = None) -> Packing:
@@ -30,9 +29,9 @@ def ffd(problem: Problem, options: Mapping[str, Any], progress: Progress | None 
     cols = columns(problem)
     order = sorted(range(len(cols)), key=lambda i: (-cols.size[i], i))
     fixed = [i for i in order if cols.fixed[i] >= 0]
-    at: dict[int, _Region] = {}  # no other storage joins a region of fixed offsets
+    fixed_regions: dict[int, _Region] = {}  # no other storage joins them
     for i in fixed:
-        at.setdefault(cols.fixed[i], _Region(cols.fixed[i], set())).tenants.add(i)
+        fixed_regions.setdefault(cols.fixed[i], _Region(cols.fixed[i], set())).storages.add(i)
     top = unshared_end = max((cols.fixed[i] + cols.size[i] for i in fixed), default=0)
     lows, highs = cols.part_lo.tolist(), cols.part_hi.tolist()
     regions: list[_Region] = []
@@ -44,7 +43,7 @@ def ffd(problem: Problem, options: Mapping[str, Any], progress: Progress | None 
         life = sum((1 << highs[row]) - (1 << lows[row]) for row in rows)
         excluded = {j for j, kind in cols.extra_conflicts[i] if kind != HANDOFF}
         for region in regions:
-            is_free = not region.life & life and region.tenants.isdisjoint(excluded)
+            is_free = not region.life & life and region.storages.isdisjoint(excluded)
             if is_free and region.offset % cols.align[i] == 0:
                 break
         else:
@@ -52,12 +51,12 @@ def ffd(problem: Problem, options: Mapping[str, Any], progress: Progress | None 
             top = region.offset + cols.size[i]
             regions.append(region)
         region.life |= life
-        region.tenants.add(i)
-    regions += at.values()
+        region.storages.add(i)
+    regions += fixed_regions.values()
     offset = [0] * len(cols)
     for region in regions:
-        for i in region.tenants:
+        for i in region.storages:
             offset[i] = region.offset
-    shared = sum(len(region.tenants) * (len(region.tenants) - 1) // 2 for region in regions)
+    shared = sum(len(region.storages) * (len(region.storages) - 1) // 2 for region in regions)
     notes = {"regions": len(regions), "sharing_pairs": shared, "saved_bytes": unshared_end - extent_of(cols, offset)}
     return Packing(finished(cols, offset), notes=notes)

@@ -1,13 +1,13 @@
-"""``greedy``: one placement loop, a table of orders and a table of fits.
+"""``greedy``: place the storages one after another, by an order and a fit.
 
-Storages are placed one after another in a fixed order; the fit chooses among the addresses that are free during the
-whole lifetime. Orders and fits are those of the literature: size and breadth (Pisarchyk & Lee 2020), area and length
-(dynamic storage allocation and strip packing), first fit in birth order with a free list.
+The fit chooses among the offsets that are free during the whole lifetime of a storage. Orders and fits are those of the
+literature: size and breadth (Pisarchyk & Lee 2020), area and length (dynamic storage allocation and strip packing),
+first fit in birth order with a free list.
 
-The loop has two forms with the same result. Plain Python walks the gaps between the placed storages that conflict. The
-native library does the same for few neighbours or few storages; for many it has a segment tree over compressed time,
-whose nodes contain two merged lists of address ranges: of the storages that cover a node, and of those that overlap it.
-A lifetime is O(log k) nodes, so a run visits O(n log k) lists.
+The Python loop and the native loops give the same offsets. The Python loop visits the gaps between the placed storages
+that conflict. The native library does the same for plain problems with few neighbours or few storages. For others it
+uses a segment tree over the k compressed steps: each node has two merged lists of address ranges, of the storages that
+cover it and of those that overlap it. A lifetime covers O(log k) nodes, so a run visits O(n log k) lists.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -24,16 +24,17 @@ from tmmu_core.planners.problem import I64, Packing, Problem, Progress
 
 FITS = ("lowest", "tightest", "free_list")
 NEAR_UP_TO = 128
-"""Mean number of neighbours up to which the native loop sorts them."""
+"""Mean number of neighbours per storage up to which the native loop sorts them."""
 PAIRS_UP_TO = 2_000_000
-"""Rows of the neighbour table, about 40 bytes each; with more, the tree needs less memory."""
+"""Maximum rows of the neighbour table, about 40 bytes each; beyond, the tree needs less memory."""
 
 
 def greedy(problem: Problem, options: Mapping[str, Any], progress: Progress | None = None) -> Packing:
     """Place every storage once, in one order, with one fit.
 
     Options: ``order`` (a key of :data:`ORDERS`, default ``size``) and ``fit`` (one of :data:`FITS`, default
-    ``lowest``). ``free_list`` is ``lowest`` in birth order. Raises AllocationOverflow if an end passes 2^64 − 1.
+    ``lowest``). ``free_list`` means the fit ``lowest`` in birth order, whatever ``order`` is. Raises
+    ``AllocationOverflow`` for an end past 2^64 − 1.
     """
     fit = option(options, "fit", "lowest", FITS)
     order = option(options, "order", "size", tuple(ORDERS))
@@ -47,7 +48,7 @@ def greedy(problem: Problem, options: Mapping[str, Any], progress: Progress | No
 
 
 def _sorted_by(*keys: NDArray[Any]) -> list[int]:
-    """Return the indices by the first key, largest first, then the next; ties in normative order."""
+    """Return the storages sorted by the first key, then the next, each largest first; ties in normative order."""
     n = len(keys[0])
     if any(key.dtype == object for key in keys):  # lexsort has no Python integers
         return sorted(range(n), key=lambda i: (*(-int(key[i]) for key in keys), i))
@@ -63,18 +64,18 @@ def _births(cols: Columns) -> I64:
 
 
 def _times(cols: Columns, steps: I64) -> NDArray[Any]:
-    """Return bytes × steps of each storage; may exceed 64 bits."""
+    """Return bytes × steps of each storage, as Python integers where int64 could overflow."""
     largest = max(cols.size, default=0) * int(np.abs(steps).max(initial=0))
     return cols.sizes.astype(np.int64 if largest < 2**63 else object) * steps
 
 
 def by_size(cols: Columns) -> list[int]:
-    """Return the order by bytes, most first; ties: longer lifetime (more births in it) first."""
+    """Return the storages by bytes, most first; ties: most births during the lifetime first."""
     return _sorted_by(cols.sizes, _births(cols))
 
 
 def by_area(cols: Columns) -> list[int]:
-    """Return the order by bytes × live steps, most first."""
+    """Return the storages by bytes × live steps, most first."""
     steps: I64 = cols.problem.death - cols.problem.birth
     if cols.problem.gaps is not None:
         steps = steps - np.array([sum(stop - begin for begin, stop in gaps) for gaps in cols.problem.gaps], np.int64)
@@ -82,29 +83,29 @@ def by_area(cols: Columns) -> list[int]:
 
 
 def by_birth(cols: Columns) -> list[int]:
-    """Return the normative order, which is by birth."""
+    """Return the storages by birth."""
     return _sorted_by(-cols.problem.birth)
 
 
 def by_length(cols: Columns) -> list[int]:
-    """Return the order by lifetime (number of births in it), longest first; ties: larger first."""
+    """Return the storages by births during the lifetime, most first; ties: most bytes first."""
     return _sorted_by(_births(cols), cols.sizes)
 
 
 def by_size_length(cols: Columns) -> list[int]:
-    """Return the order by bytes × births during the lifetime, most first: by area, without steps without births."""
+    """Return the storages by bytes × births during the lifetime, most first."""
     return _sorted_by(_times(cols, _births(cols)))
 
 
 def by_breadth(cols: Columns) -> list[int]:
-    """Return the order by the most live bytes during the lifetime; ties: larger first (Pisarchyk & Lee 2020)."""
+    """Return the storages by :func:`widest`, most first; ties: most bytes first (Pisarchyk & Lee 2020)."""
     return _sorted_by(widest(cols), cols.sizes)
 
 
 def widest(cols: Columns) -> NDArray[Any]:
-    """Return, per storage, the most live bytes during its lifetime."""
+    """Return, per storage, the maximum of the live bytes during its lifetime."""
     live = cols.live_bytes()
-    levels = [live]  # levels[l][c]: the most over columns [c, c + 2^l)
+    levels = [live]  # levels[l][c]: maximum over compressed steps [c, c + 2^l)
     while 2 ** len(levels) <= len(live):
         half = 2 ** (len(levels) - 1)
         levels.append(np.maximum(levels[-1][:-half], levels[-1][half:]))
@@ -131,30 +132,30 @@ ORDERS: Mapping[str, Callable[[Columns], list[int]]] = {
 
 
 def place(cols: Columns, order: Sequence[int], fit: str, *, plain: bool = False) -> list[int]:
-    """Return the offsets of one run. ``order`` is a permutation; storages with a fixed offset are placed first.
+    """Return the offset of each storage of one run. ``order``: all storages; those with a fixed offset go first.
 
-    ``plain`` selects the Python loop even if the native library is loaded. The offsets are the same.
+    ``plain`` selects the Python loop even if the native library is available. The offsets are the same.
     """
-    sequence = order
+    sequence, tightest = order, fit == "tightest"
     if cols.problem.fixed is not None:
         sequence = [i for i in order if cols.fixed[i] >= 0] + [i for i in order if cols.fixed[i] < 0]
     loops = None if plain or not cols.is_small else library()
     if loops is None:
-        return _place(cols, sequence, tightest=fit == "tightest")
-    call = _flat_call(cols) if cols.is_plain else None
+        return _place(cols, sequence, tightest)
+    function, call = _treeless_call(cols) if cols.is_plain else ("", None)
     if call is None:
-        return place_native(loops, cols, sequence, tightest=fit == "tightest")
+        return place_native(loops, cols, sequence, tightest)
     call.fields["sequence"][:] = sequence
-    call.tightest = int(fit == "tightest")
-    native.run(loops, "place_near" if len(call.fields["first"]) > len(cols) else "place_all", call)
+    call.tightest = int(tightest)
+    native.run(loops, function, call)
     offset: list[int] = call.fields["offset"].tolist()
     return offset
 
 
 def place_native(loops: CDLL, cols: Columns, sequence: Sequence[int], tightest: bool) -> list[int]:
-    """Return the offsets of one run of the native segment-tree loop; ``cols`` must be small.
+    """Return the offset of each storage of one run of the native loop with the segment tree.
 
-    If the pool of address ranges is too small, the run continues with a larger one.
+    ``cols`` must be :attr:`.Columns.is_small`. When the pool of address ranges is full, it is enlarged.
     """
     n, leaves = len(cols), 1 << max(len(cols.births) - 1, 0).bit_length()
     odd_of, odd_other, odd_kind = cols.extra_conflict_rows
@@ -176,32 +177,33 @@ def place_native(loops: CDLL, cols: Columns, sequence: Sequence[int], tightest: 
         "near": np.empty(int(np.diff(odd_of).max(initial=0)) + 1, np.int64),
         "now": np.array([0, -1, 0], np.int64),
     }
-    assert all(len(tables[name]) == n for name in ("sequence", "size", "align", "fixed"))
     offset = np.full(n, -1, np.int64)
     pool = np.empty((2, max(1024, 16 * n)), np.int64)
     while True:
         room = {"pool": pool.shape[1], "starts": pool[0], "ends": pool[1]}
         call = native.call_of("tree", n=n, leaves=leaves, tightest=tightest, offset=offset, **room, **tables)
-        lacks = native.run(loops, "place", call)
-        if not lacks:
-            found: list[int] = offset.tolist()
-            return found
-        pool = np.concatenate([pool, np.empty((2, pool.shape[1] + lacks), np.int64)], axis=1)
+        missing_rows = native.run(loops, "place", call)
+        if not missing_rows:
+            offsets: list[int] = offset.tolist()
+            return offsets
+        pool = np.concatenate([pool, np.empty((2, pool.shape[1] + missing_rows), np.int64)], axis=1)
 
 
-def _flat_call(cols: Columns) -> Any:
-    """Return the arguments of a native run without the tree for a plain problem; ``None`` if that is slower.
+def _treeless_call(cols: Columns) -> tuple[str, Any]:
+    """Return the native function without the tree that is fastest for a plain problem, and its arguments; cached.
 
-    A run scans all placed storages, or sorts the neighbours of each: the storages that overlap it in time. Cached.
+    ``place_all`` scans all placed storages. ``place_near`` sorts the neighbours of each storage, which overlap it in
+    time. The arguments are ``None`` if the tree is faster than both.
     """
-    if "flat" not in cols.memo:
+    if "treeless" not in cols.memo:
         lo, hi, n = cols.part_lo, cols.part_hi, len(cols)
         order = np.argsort(lo, kind="stable")
-        later = np.searchsorted(lo[order], hi[order])  # storages born before the k-th by birth ends
+        later = np.searchsorted(lo[order], hi[order])  # number of storages born before the k-th by birth dies
         count = later - np.arange(1, n + 1)
         rows = 2 * int(count.sum())
-        tables = None
-        if 4 * n**3 <= rows**2:
+        function, tables = "place_near", None
+        if 4 * n**3 <= rows**2:  # the mean number of neighbours is at least 2 √n
+            function = "place_all"
             tables = {"first": lo, "other": hi, "spans": np.empty(4 * n, np.int64), "placed": np.empty(0, np.int64)}
         elif rows <= min(NEAR_UP_TO * n, PAIRS_UP_TO):
             one = np.repeat(np.arange(n), count)
@@ -213,19 +215,16 @@ def _flat_call(cols: Columns) -> Any:
             most = int(np.diff(first).max(initial=0))
             tables = {"first": first, "other": table, "spans": np.empty(2 * most, np.int64)}
             tables["placed"] = np.empty(most + 1, np.int64)
-        cols.memo["flat"] = tables and native.call_of(
-            "near",
-            n=n,
-            size=cols.sizes,
-            align=cols.aligns,
-            sequence=np.empty(n, np.int64),
-            offset=np.empty(n, np.int64),
-            **tables,
-        )
-    return cols.memo["flat"]
+        if tables is not None:
+            tables |= {"size": cols.sizes, "align": cols.aligns}
+            tables |= {"sequence": np.empty(n, np.int64), "offset": np.empty(n, np.int64)}
+        cols.memo["treeless"] = function, tables and native.call_of("near", n=n, **tables)
+    treeless: tuple[str, Any] = cols.memo["treeless"]
+    return treeless
 
 
 def _place(cols: Columns, sequence: Sequence[int], tightest: bool) -> list[int]:
+    """Return the offset of each storage of one run of the Python loop."""
     offset = [-1] * len(cols)
     is_placed = np.zeros(len(cols.part_lo), np.bool_)
     for i in sequence:
@@ -240,7 +239,7 @@ def _place(cols: Columns, sequence: Sequence[int], tightest: bool) -> list[int]:
             at = free_gap([(offset[j], offset[j] + cols.size[j]) for j in near], size, align, tightest=tightest)
             for j, kind in extra:
                 here, end = offset[j], offset[j] + size
-                # In-place reuse is the tightest possible fit; for the lowest fit the offset must also be lower.
+                # In-place reuse is always the tightest fit; it is the lowest only if its offset is lower.
                 if kind != HANDOFF or here % align or not (tightest or here < at):
                     continue
                 if all(o == j or offset[o] + cols.size[o] <= here or end <= offset[o] for o in near):

@@ -1,22 +1,22 @@
 """``helia``: place tensors in several memories, by rules, with reasons (the heliaAOT memory plan).
 
 A platform has several memories (small and fast, large and slow, read-only). Every storage has one of three roles:
-*scratch* (reused along its lifetime), *persistent* (writable, whole-program) or *constant* (read-only). Each memory
-holds at most one arena of each role. Rules choose the memory of a storage; if it does not fit, it spills to the next
-memory, and the plan reports why::
+*scratch* (its bytes are reused after its lifetime), *persistent* (writable, live in the whole program) or *constant*
+(read-only). Each memory has at most one arena of each role. Rules choose the memory of a storage; if it does not fit,
+it spills to the next memory, and the plan reports why::
 
       rules      ┌ DTCM 128 KiB ────────┐   full   ┌ SRAM 1 MiB ──────────┐
     storage ───► │ scratch │ persistent │ ───────► │ scratch │ persistent │ ──► …
                  └──────────────────────┘          └──────────────────────┘
 
-Persistent and constant arenas are filled by a bump allocator; scratch arenas by first fit over free blocks in birth
-order, after the whole-program arenas. A *cold* constant is read where it is stored; a *staged* constant is copied to
-another memory before the first run, and takes space in both. All constants of an arena are stored in one memory. The
-arenas of one memory follow each other, aligned. A constant whose destination is full stays cold. O(n · free blocks).
+Persistent and constant arenas are filled first, by a bump allocator. Scratch arenas are filled by first fit over free
+blocks in birth order. A *cold* constant is read where it is stored; a *staged* constant is copied to another memory
+before the first run, and takes space in both. A constant whose destination is full stays cold. All constants of an
+arena are stored in one memory. The arenas of one memory follow each other, aligned. O(n · b log b) for b blocks in use.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
 from tmmu_core.base.errors import U64_MAX, AllocationOverflow, ArenaTooSmall, InvalidIrShapes
@@ -24,22 +24,22 @@ from tmmu_core.planners.columns import align_up, free_gap
 from tmmu_core.planners.platform import BASE_ALIGNMENT, ROLES, Platform
 from tmmu_core.planners.problem import Problem
 
-NEVER = 2**63 - 1
+NEVER_FREED = 2**63 - 1
 """Death of a block that is never freed."""
 BY_ITSELF, BY_PREFERENCE = -2, -1
-"""Values of ``decided_by`` instead of a rule's number: the tensor names its memory; the order of the memories."""
+"""Values of ``decided_by`` without a rule: the tensor names its memory; the order of the memories decides."""
 
 
 @dataclass(frozen=True)
 class Facts:
-    """Properties of one storage that rules match and the problem does not contain."""
+    """Properties of one storage that the problem does not contain."""
 
     role: str
     """One of :data:`ROLES`."""
     operator: str = ""
     dtype_alignment: int = 1
     memory: str | None = None
-    """Memory that the tensor names; overrides rules, and is also the source of a constant."""
+    """Memory that the tensor names, if any. It overrides the rules; a constant is stored and read there."""
 
 
 @dataclass(frozen=True)
@@ -48,24 +48,27 @@ class Spill:
 
     storage: str
     wanted: str
-    """A memory."""
+    """Preferred memory."""
     got: str
-    """Name of a region."""
+    """Name of the region that contains the storage."""
     reason: str
+    """Why each memory before did not fit, separated by ``; ``."""
 
 
 @dataclass
 class Region:
-    """One arena: a role in a memory. Sizes and alignments in bytes."""
+    """One arena: the storages of one role in one memory. Sizes and alignments in bytes."""
 
     role: str
     memory: str
     source_memory: str
+    """Memory that stores the contents before the first run; ``memory`` if nothing is copied."""
     alignment: int
-    used: int = 0
+    used: int
     members: list[int] = field(default_factory=list)
+    """Indices of the storages, in placement order."""
     is_requested: bool = False
-    """Whether a rule or a tensor named its source."""
+    """Whether a rule or a tensor names the memories of a member."""
 
     @property
     def name(self) -> str:
@@ -74,25 +77,28 @@ class Region:
 
     @property
     def is_staged(self) -> bool:
-        """Whether its contents are copied before the first run."""
+        """Whether the contents are copied from another memory before the first run."""
         return self.source_memory != self.memory
 
 
 @dataclass(frozen=True)
 class Residency:
-    """Result: regions in region-id order, and the region and offset of each storage."""
+    """Result of :func:`place`."""
 
     regions: tuple[Region, ...]
+    """By role, then memory name; a region's index is its id."""
     region_of: tuple[int, ...]
+    """Region id per storage."""
     offset: tuple[int, ...]
+    """Offset in the region per storage."""
     spills: tuple[Spill, ...]
-    decided_by: tuple[int, ...] = ()
-    """Per storage, the number of the deciding rule, ``BY_ITSELF`` or ``BY_PREFERENCE``."""
+    decided_by: tuple[int, ...]
+    """Per storage, the number of the deciding rule (from 0), ``BY_ITSELF`` or ``BY_PREFERENCE``."""
 
 
 @dataclass(frozen=True)
 class _Candidate:
-    """A candidate place of a storage."""
+    """A memory for a storage, and the memory that stores its contents before the first run."""
 
     memory: str
     source: str
@@ -101,20 +107,21 @@ class _Candidate:
 
 
 def place(problem: Problem, facts: Sequence[Facts], platform: Platform) -> Residency:
-    """Place all storages of ``problem`` (one problem over all roles; its arena and capacity are ignored).
+    """Place all storages of ``problem``, which has one :class:`Facts` per storage, in the memories of ``platform``.
 
-    In-place reuse is not used: a caller that wants an input to outlive its reader extends its death.
+    ``problem`` contains the storages of all roles. Its arena, capacity, gaps, fixed offsets and in-place reuse are
+    ignored: a caller extends the death of an input that must outlive its reader.
 
-    Raises ``ArenaTooSmall`` for a storage that fits no memory, ``InvalidIrShapes`` (reason ``constant_source``) where
-    rules give one constant arena two sources.
+    Raises ``ArenaTooSmall`` for a storage that fits no memory, ``AllocationOverflow`` for an end past 2^64 − 1, and
+    ``InvalidIrShapes`` (reason ``constant_source``) for rules that give one constant arena two sources.
     """
     placing = _Placing(problem, facts, platform)
-    # Whole-program arenas first; scratch uses the remaining bytes of a memory.
+    # Scratch uses the bytes that the other arenas leave.
     for role in ("persistent", "constant", "scratch"):
         for i, each in enumerate(facts):
             if each.role == role:
-                placing.place(i, role)
-    regions = tuple(sorted(placing.regions.values(), key=_by_region))
+                placing.place(i)
+    regions = tuple(sorted(placing.regions.values(), key=_region_key))
     number_of = {i: number for number, region in enumerate(regions) for i in region.members}
     region_of, offset = (tuple([column[i] for i in range(len(problem))]) for column in (number_of, placing.offset))
     return Residency(regions, region_of, offset, tuple(placing.spills), tuple(placing.decided_by))
@@ -133,16 +140,16 @@ class _Placing:
         self.decided_by = [BY_PREFERENCE] * len(problem)
         self.spills: list[Spill] = []
         pairs = problem.must_not_alias
-        # Blocks of storages that must not alias are never freed.
-        self.apart = set(pairs.ravel().tolist()) if pairs is not None else set()
+        self.never_aliased = set(pairs.ravel().tolist()) if pairs is not None else set()
+        """Storages of ``must_not_alias``; their blocks are never freed."""
 
-    def place(self, i: int, role: str) -> None:
-        """Place storage ``i``, in the first memory with enough space."""
-        candidates = self._candidates(i, role)
+    def place(self, i: int) -> None:
+        """Place storage ``i`` in the first candidate that fits; record a spill if it is not the first candidate."""
+        role, candidates = self.facts[i].role, self._candidates(i)
         reasons: list[str] = []
         for each in candidates:
-            reason = self._place_in(i, role, each)
-            if reason is None:
+            reason = self._place_in(i, each)
+            if not reason:
                 if reasons:
                     got = f"{role}@{each.memory}"
                     self.spills.append(Spill(self.problem.ids[i], candidates[0].memory, got, "; ".join(reasons)))
@@ -157,27 +164,26 @@ class _Placing:
             hint="Enlarge a memory, add one, or let a rule move other tensors away.",
         )
 
-    def _candidates(self, i: int, role: str) -> list[_Candidate]:
-        """Return the candidate places of storage ``i``: the requested one, then every other memory.
+    def _candidates(self, i: int) -> list[_Candidate]:
+        """Return the candidates of storage ``i``: the memory that the tensor or a rule names, then every other one.
 
-        A constant with a destination is stored in the rule's memory whether or not it gets the copy.
+        A constant with a destination has only two: the destination, and the memory that stores it.
         """
-        own = self.facts[i].memory
-        at = self.decided_by[i] = BY_ITSELF if own is not None else self._rule(i)
-        first: list[_Candidate] = []
-        if own is not None:
-            first = [_Candidate(own, own, True)]
-        elif at != BY_PREFERENCE:
-            rule = self.platform.rules[at]
-            stored = _Candidate(rule.memory, rule.memory, True)
-            to = rule.constant_destination_memory if role == "constant" else None
-            if to is not None and to != rule.memory:
-                return [_Candidate(to, rule.memory, True), replace(stored, is_requested=False)]
-            first = [stored]
-        return first + [_Candidate(name, name) for name in self.memory if name not in {each.memory for each in first}]
+        requested, number = self.facts[i].memory, BY_ITSELF
+        if requested is None:
+            number = self._matching_rule(i)
+            if number != BY_PREFERENCE:
+                rule = self.platform.rules[number]
+                requested, to = rule.memory, rule.constant_destination_memory
+                if self.facts[i].role == "constant" and to not in (None, requested):
+                    self.decided_by[i] = number
+                    return [_Candidate(to, requested, True), _Candidate(requested, requested)]
+        self.decided_by[i] = number
+        first = [] if requested is None else [_Candidate(requested, requested, True)]
+        return first + [_Candidate(name, name) for name in self.memory if name != requested]
 
-    def _rule(self, i: int) -> int:
-        """Return the number of the first rule that matches storage ``i``, else ``BY_PREFERENCE``."""
+    def _matching_rule(self, i: int) -> int:
+        """Return the number (from 0) of the first rule that matches storage ``i``, else ``BY_PREFERENCE``."""
         size, ids, facts = int(self.problem.size[i]), self.problem.ids, self.facts[i]
         roles = {facts.role, self.problem.roles[i] if self.problem.roles else facts.role}
         for k, rule in enumerate(self.platform.rules):
@@ -191,10 +197,11 @@ class _Placing:
                 return k
         return BY_PREFERENCE
 
-    def _place_in(self, i: int, role: str, where: _Candidate) -> str | None:
-        """Place storage ``i``; return the reason if it does not fit."""
-        memory, region = self.memory[where.memory], self.regions.get((role, where.memory))
-        if not memory.writable and role != "constant":  # nothing is copied into it: see :mod:`.platform`
+    def _place_in(self, i: int, where: _Candidate) -> str:
+        """Place storage ``i`` and return an empty text, or return the reason why it does not fit."""
+        role, memory = self.facts[i].role, self.memory[where.memory]
+        region = self.regions.get((role, where.memory))
+        if not memory.writable and role != "constant":  # :mod:`.platform` rejects a copy into a read-only memory
             return f"{memory.name} is read-only"
         if region is not None and region.source_memory != where.source:
             if where.is_requested and region.is_requested:
@@ -207,10 +214,10 @@ class _Placing:
                 )
             return f"the constants of {memory.name} come from {region.source_memory}"
         size, used = int(self.problem.size[i]), region.used if region else 0
-        floors = (self.platform.min_alignment, memory.arena_alignment or 1, self.facts[i].dtype_alignment)
-        alignment = max(*floors, int(self.problem.alignment[i]))
+        minima = (self.platform.min_alignment, memory.arena_alignment or 1, self.facts[i].dtype_alignment)
+        alignment = max(*minima, int(self.problem.alignment[i]))
         blocks = self.blocks[memory.name]
-        offset, end = 0, used  # of a storage without bytes
+        offset, end = 0, used  # a storage without bytes
         if size and role == "scratch":
             birth = int(self.problem.birth[i])
             blocks[:] = [block for block in blocks if block[0] > birth]
@@ -222,8 +229,7 @@ class _Placing:
         base = max(BASE_ALIGNMENT, alignment, region.alignment if region else BASE_ALIGNMENT)
         candidate = Region(role, where.memory, where.source, base, end)
         for name in dict.fromkeys((where.memory, where.source)):
-            reason = self._no_room(candidate, name)
-            if reason:
+            if reason := self._overflow_reason(candidate, name):
                 return reason
         if end > U64_MAX:
             raise AllocationOverflow(
@@ -234,7 +240,7 @@ class _Placing:
                 hint="Check the shapes for a wrong dimension, and the alignments.",
             )
         if role == "scratch" and size:
-            death = NEVER if i in self.apart else int(self.problem.death[i])
+            death = NEVER_FREED if i in self.never_aliased else int(self.problem.death[i])
             blocks.append((death, offset, offset + size))
         if region is None:
             region = self.regions[role, where.memory] = candidate
@@ -242,34 +248,35 @@ class _Placing:
         region.is_requested |= where.is_requested
         region.members.append(i)
         self.offset[i] = offset
-        return None
+        return ""
 
-    def _no_room(self, candidate: Region, name: str) -> str:
-        """Return why memory ``name`` is over its size with ``candidate`` in place of its region; empty if it fits."""
-        most = self.memory[name].max_size
+    def _overflow_reason(self, candidate: Region, name: str) -> str:
+        """Return why memory ``name`` is too small if ``candidate`` replaces its old region; empty if it is not."""
+        max_size = self.memory[name].max_size
         others = [region for region in self.regions.values() if region.name != candidate.name]
-        whole = bytes_used([*others, candidate], name)
-        if most is None or whole <= most:
+        needed = bytes_used([*others, candidate], name)
+        if max_size is None or needed <= max_size:
             return ""
         what = candidate.role if candidate.memory == name else f"the source of {candidate.name}"
-        left = max(most - (whole - candidate.used), 0)
+        left = max(max_size - (needed - candidate.used), 0)
         return f"{name} has {left:,} B for {what}, {candidate.used:,} B would be needed"
 
 
 def bytes_used(regions: Sequence[Region], name: str) -> int:
-    """Return the bytes that memory ``name`` needs for its arenas and for the sources of staged arenas.
+    """Return the bytes that memory ``name`` needs: its arenas in region order, then the sources of staged arenas.
 
-    Arenas in region order, then sources, each aligned.
+    Each is aligned.
     """
     end = 0
-    for stored in (False, True):
-        for region in sorted(regions, key=_by_region):
-            is_here = region.is_staged and region.source_memory == name if stored else region.memory == name
-            if is_here and region.used:
-                end = align_up(end, region.alignment) + region.used
+    by_id = sorted(regions, key=_region_key)
+    arenas = [region for region in by_id if region.memory == name]
+    sources = [region for region in by_id if region.is_staged and region.source_memory == name]
+    for region in arenas + sources:
+        if region.used:
+            end = align_up(end, region.alignment) + region.used
     return end
 
 
-def _by_region(region: Region) -> tuple[int, str]:
-    """Sort key: region-id order."""
+def _region_key(region: Region) -> tuple[int, str]:
+    """Return the sort key of region-id order."""
     return ROLES.index(region.role), region.memory

@@ -1,4 +1,4 @@
-"""Count the nodes of a search and stop it at a limit, so that a stopped search can be repeated."""
+"""Count the nodes of a search and stop it at a limit, so that a run that a user stopped can be repeated."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,56 +7,55 @@ from tmmu_core.planners.columns import count_option
 from tmmu_core.planners.problem import Progress
 
 OPTION = "max_nodes"
-"""The option that stops a planner at a number of nodes, over all arenas of the plan in their order."""
+"""Name of the planner option that limits the nodes of all arenas of a plan together."""
 
 
 class Meter:
-    """Nodes visited by the searches of one plan, and the number at which they stop.
+    """Number of nodes that the searches of one plan used, and the limit at which they stop.
 
-    A node is a node of branch and bound, an iteration of a local search, or a greedy run. If a user stops the search,
-    :attr:`limit` is the number of nodes visited: with it, every machine stops at the same result.
+    A branch of a tree search, an iteration of a local search and a greedy run count as one node each. If a user stops
+    the search, :attr:`limit` becomes the number of nodes that lead to the returned result on every machine.
     """
 
     def __init__(self, progress: Progress | None, limit: int | None = None) -> None:
         self.limit, self.used, self.halted = limit, 0, False
         self.watched = progress is not None
-        """Whether a user may stop the search."""
+        """Whether there is a ``progress`` that may stop the search."""
         self._progress = progress
-        self._improved = getattr(progress, "improved", None)
 
     def ended(self) -> bool:
-        """Return whether the limit is reached."""
+        """Return whether the nodes used have reached the limit."""
         return self.limit is not None and self.used >= self.limit
 
     def left(self, most: int) -> int:
-        """Return the nodes up to the limit, at most ``most``."""
+        """Return how many more nodes may be used, at most ``most``."""
         return most if self.limit is None else max(0, min(most, self.limit - self.used))
 
     def spend(self, nodes: int) -> None:
-        """Count nodes."""
+        """Count ``nodes`` as used."""
         self.used += nodes
 
     def __call__(self, what: str, done: int, of: int) -> bool:
-        """Report progress; return whether the search may continue."""
+        """Report progress; return whether the search may go on."""
         return self._progress is None or self._progress(what, done, of)
 
     def improved(self, arena: str, extent: int, bound: int) -> None:
-        """Report a better packing or bound of an arena, in bytes, if ``progress`` has a method of this name."""
-        if self._improved is not None:
-            self._improved(arena, self.used, extent, bound)
+        """Call ``progress.improved(arena, nodes, extent, bound)`` (bytes), if ``progress`` has this method."""
+        if (report := getattr(self._progress, "improved", None)) is not None:
+            report(arena, self.used, extent, bound)
 
     def halt(self, more: int = 0) -> None:
-        """Set the limit to ``more`` nodes from now, unless it is lower already."""
+        """Record that a user stopped the search, and allow at most ``more`` further nodes."""
         self.halted = True
         self.limit = self.left(more) + self.used
 
     def options(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the options that repeat this run: ``options``, and the limit if it was stopped."""
+        """Return the options that repeat this run: ``options``, with the limit if a user stopped the run."""
         return {**options, OPTION: self.limit} if self.halted else dict(options)
 
 
 def metered(progress: Progress | None, options: Mapping[str, Any]) -> Meter:
-    """Return ``progress`` if it is a meter, else a new meter with the limit of the options."""
+    """Return ``progress`` if it is a meter, else a new meter with the limit in the option ``max_nodes``."""
     if isinstance(progress, Meter):
         return progress
     return Meter(progress, None if options.get(OPTION) is None else count_option(options, OPTION, 0))

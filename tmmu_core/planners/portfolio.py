@@ -1,7 +1,7 @@
-"""``portfolio``: every order with every fit of ``greedy``; keep the best, stop at the lower bound.
+"""``portfolio``: run ``greedy`` with every order and both fits until a packing reaches the lower bound; keep the best.
 
-No single order is best on real traces (the best of six is 0–6 % above the bound); all orders with both fits cost twelve
-near-linear runs. The list of runs is fixed and the first of equals wins, so the result is deterministic.
+No single order is best on real traces. The list of runs is fixed and the first of equal packings is kept, so the result
+is deterministic.
 
 A run that ends less than one alignment above the bound is repeated with one storage, the *crown*, placed last. The
 topmost storage needs no padding, so the crown is the storage of the bound's witness with the most padding.
@@ -12,31 +12,34 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tmmu_core.planners.bounds import Bound, bound_of
-from tmmu_core.planners.columns import Columns, align_up, columns, extent_of, finished
+from tmmu_core.planners.columns import Columns, columns, extent_of, finished
 from tmmu_core.planners.greedy import ORDERS, place
 from tmmu_core.planners.meter import Meter, metered
 from tmmu_core.planners.problem import Packing, Problem, Progress
 
 RUNS = tuple((order, fit) for fit in ("lowest", "tightest") for order in ORDERS)
-"""(order, fit) in this order. ``free_list`` equals ``lowest`` in birth order."""
+"""Order and fit of each run. ``free_list`` is missing: it equals ``lowest`` in birth order."""
 
 
 @dataclass(frozen=True)
 class Best:
-    """The best greedy run: offsets, extent, order and fit, number of runs, and whether they were stopped early."""
+    """The best of several greedy runs."""
 
     offset: list[int]
     extent: int
     order: str
     fit: str
     runs: int
+    """Number of runs made."""
     stopped: bool
+    """Whether the meter ended the runs early."""
     sequence: list[int]
+    """Storages in placement order, before a crown moves to the end."""
     crown: int = -1
     """The storage placed last; −1: none."""
 
     def packing(self, cols: Columns, bound: Bound, **notes: Any) -> Packing:
-        """Return the run as a packing, with further notes."""
+        """Return the run as a packing; its notes are the order, the fit, the number of runs, and ``notes``."""
         last = {} if self.crown < 0 else {"last": cols.problem.ids[self.crown]}
         return Packing(
             finished(cols, self.offset),
@@ -57,14 +60,13 @@ def portfolio(problem: Problem, options: Mapping[str, Any], progress: Progress |
 def best_greedy(
     cols: Columns, bound: Bound, meter: Meter | None = None, runs: Iterable[tuple[str, str]] = RUNS, *, goal: int = 0
 ) -> Best:
-    """Return the first run of least extent; stop at the lower bound, at ``goal`` bytes, or by the meter."""
+    """Return the first run of least extent. Stop at an extent of at most the bound or ``goal``, or by the meter."""
     enough = max(bound.bytes, goal)
     all_runs = list(runs)
     sequences: dict[str, list[int]] = {}
-    alignment = min((cols.align[i] for i in bound.witness), default=0)
-    movable = (i for i in bound.witness if cols.fixed[i] < 0)
-    padding, crown = max(((align_up(cols.size[i], alignment) - cols.size[i], -i) for i in movable), default=(0, 0))
-    crown = -crown if padding else -1
+    alignment = min((cols.align[i] for i in bound.witness), default=1)
+    padded = (i for i in bound.witness if cols.fixed[i] < 0 and cols.size[i] % alignment)
+    crown = max(padded, key=lambda i: -cols.size[i] % alignment, default=-1)
     best: Best | None = None
     for number, (order, fit) in enumerate(all_runs, 1):
         if order not in sequences:

@@ -1,7 +1,7 @@
 """Input and output of every planner: a packing problem and a packing, as columns.
 
-A planner does not see the graph: a :class:`Problem` has half-open lifetimes, sizes and alignments of one arena's
-storages, a :class:`Packing` their offsets.
+A planner does not see the graph. A :class:`Problem` has the half-open lifetimes, sizes and alignments of the storages
+of one arena; a :class:`Packing` has their offsets.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ I64 = NDArray[np.int64]
 U64 = NDArray[np.uint64]
 
 UNLIMITED = 2**64 - 1
+"""Capacity of an arena without a limit."""
 
 Progress = Callable[[str, int, int], bool]
-"""``progress(what, done, of) -> keep_going``, called by long planners (``of`` is 0 when unknown); a planner stops at
-``False`` and returns its best result."""
+"""``progress(what, done, of)``, called by long planners (``of`` is 0 if unknown). If it returns ``False``, the planner
+stops and returns its best result."""
 Pairs = tuple[tuple[int, int], ...]
 
 
@@ -36,29 +37,31 @@ class ReuseTerms:
     exclusions: Pairs = ()
     """Pairs that may share bytes although their live ranges overlap, because no run uses both."""
     penalties: tuple[tuple[int, int, int], ...] = ()
-    """``(i, j, cost)``: the cost is paid once if the byte ranges of the two overlap."""
+    """``(i, j, cost)``: the cost is paid once if the byte ranges of i and j overlap."""
     reserved: Pairs = ()
-    """Reserved byte ranges of the arena."""
+    """Byte ranges ``(begin, end)`` of the arena in which no storage may lie."""
 
     def renumbered(self, number: I64) -> ReuseTerms:
-        """Return the terms with storage i renamed to ``number[i]``, without the terms of storages renamed to −1."""
+        """Return the terms with index ``number[i]`` in place of i; drop the terms of storages with the number −1."""
         new = number.tolist()
 
-        def kept(rows: Iterable[tuple[int, ...]]) -> tuple[Any, ...]:
+        def renumber(rows: Iterable[tuple[int, ...]]) -> tuple[Any, ...]:
             return tuple([(new[i], new[j], *cost) for i, j, *cost in rows if new[i] >= 0 <= new[j]])
 
-        return ReuseTerms(kept(self.colocations), kept(self.exclusions), kept(self.penalties), self.reserved)
+        return ReuseTerms(
+            renumber(self.colocations), renumber(self.exclusions), renumber(self.penalties), self.reserved
+        )
 
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """One arena to pack: n storages, columns in normative order (birth, −bytes, id bytes).
+    """One arena to pack: n storages as columns in normative order (birth, −bytes, id bytes).
 
-    Two storages conflict, and must not share a byte, if their live parts overlap in time (``[birth, death)`` without
-    their gaps) or if they are in ``must_not_alias``. In-place reuse (hand-off, contract §1): where ``handoff_from[j]
-    == i``, storage i is last read by the step that writes j (``death[i] == birth[j]``), and j may lie at exactly i's
-    offset; at any other offset the two conflict. Slot planners need no check: slots are disjoint, and a slot has one
-    offset.
+    Two storages conflict, and must not share a byte, if their live ranges (``[birth, death)`` without the gaps)
+    overlap, or if ``must_not_alias`` contains the pair. In-place reuse (hand-off, contract §1): ``handoff_from[j] ==
+    i`` means that storage i is last read by the step that writes j (``death[i] == birth[j]``), and j may lie at exactly
+    i's offset; at any other offset the two conflict. A planner with slots need not check this: storages of one slot
+    have the same offset, and slots share no byte.
     """
 
     arena: str
@@ -66,13 +69,15 @@ class Problem:
     birth: I64
     """First step, included."""
     death: I64
-    """Step after the last one."""
+    """Step after the last one; above the birth."""
     size: U64
-    """Bytes; 0 is allowed (a slot of 1 byte for slot planners)."""
+    """Bytes; may be 0."""
     alignment: U64
     """Bytes, powers of two, at least the arena's alignment."""
     capacity: int = UNLIMITED
+    """Bytes."""
     arena_alignment: int = 1
+    """Bytes; minimum alignment of a slot."""
     handoff_from: I64 | None = None
     """Per storage, the storage that it may reuse in place, or −1. ``None``: none."""
     must_not_alias: I64 | None = None
@@ -80,26 +85,26 @@ class Problem:
     fixed: I64 | None = None
     """Per storage, a fixed offset, or −1. ``None``: none."""
     gaps: tuple[tuple[tuple[int, int], ...], ...] | None = None
-    """Per storage, half-open ranges inside its lifetime without bytes. ``None``: none."""
+    """Per storage, half-open ranges of steps inside its lifetime at which it takes no bytes. ``None``: none."""
     roles: tuple[str, ...] = ()
-    """Per storage, its role; empty without a graph."""
+    """Tensor role per storage; empty without a graph."""
     reuse: ReuseTerms | None = None
-    """Constraints that only the planner ``reuse`` observes, and costs that only it minimises. ``None``: none."""
+    """Constraints and costs that only the planner ``reuse`` observes. ``None``: none."""
 
     def __len__(self) -> int:
         return len(self.ids)
 
     @property
-    def given_offsets(self) -> int:
-        """The number of storages with a fixed offset."""
+    def fixed_count(self) -> int:
+        """Number of storages with a fixed offset."""
         return 0 if self.fixed is None else int((self.fixed >= 0).sum())
 
     def overflow(self, what: str, offset: int, size: int, **fields: Any) -> AllocationOverflow:
-        """Return the error that ``what``, of ``size`` bytes at ``offset``, ends past 2^64 − 1."""
-        grid = int(self.alignment.max(initial=1))
+        """Return the error for ``what``, of ``size`` bytes at ``offset``, which ends past 2^64 − 1."""
+        alignment = int(self.alignment.max(initial=1))
         hint = "Split the arena, or make its storages smaller."
-        if grid > self.size.max(initial=0):
-            hint = f"Lower the alignment of {grid:,} B: it is larger than every storage."
+        if alignment > self.size.max(initial=0):
+            hint = f"Lower the alignment of {alignment:,} B: it is larger than every storage."
         return AllocationOverflow(
             f"{what} of arena {self.arena!r} would end at byte {offset + size:,}, past 2^64 − 1.",
             arena=self.arena,
@@ -111,9 +116,9 @@ class Problem:
 
     @property
     def assumptions(self) -> str:
-        """The assumptions of a lower bound or a proof of optimality: ``at alignment 64 B with the 2 given offsets``."""
-        given = self.given_offsets
-        return alignment_text(self.alignment) + (given > 0) * f" with the {given:,} given offsets"
+        """Assumptions of a lower bound or a proof, as text: ``at alignment 64 B with the 2 given offsets``."""
+        count = self.fixed_count
+        return alignment_text(self.alignment) + (count > 0) * f" with the {count:,} given offsets"
 
 
 def alignment_text(alignment: NDArray[Any]) -> str:
@@ -124,44 +129,44 @@ def alignment_text(alignment: NDArray[Any]) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Packing:
-    """Offsets of the storages of one arena. Columns parallel the problem's."""
+    """Result of a planner for one arena; the columns are in the order of the problem's storages."""
 
     offset: U64
     slot: I64 | None = None
     """Logical slot per storage; ``None`` for planners without slots (numbered later by (offset, birth, id))."""
     lower_bound: int | None = None
-    """Bytes, proven by the planner if better than max live bytes."""
+    """Lower bound of the extent that the planner proved, in bytes; ``None`` if it computes none."""
     optimal: bool = False
     """Whether the planner proved that no packing has a smaller extent."""
     stopped: bool = False
-    """Whether the callback or a budget ended the search early."""
+    """Whether ``progress`` or a budget ended the search early."""
     cost_bound: int | None = None
     """Lower bound of the reuse cost that the planner proved; ``None`` for planners that ignore reuse costs."""
     cost_witness: tuple[tuple[str, ...], ...] | None = None
     """Groups of storages, by id, that prove ``cost_bound``."""
     notes: Mapping[str, Any] = field(default_factory=dict)
-    """Deterministic facts about the run: scalars (nodes, order, fit …) and the ``course`` of a search."""
+    """Deterministic facts about the run: scalars (nodes, order, fit …), and the progress of a search (``course``)."""
 
 
 def packing_extent(offset: U64, size: U64) -> int:
-    """Return the end of the highest storage that has bytes; 0 if none has."""
+    """Return the highest end of a storage that has bytes; 0 if none has."""
     return int((offset + size).max(where=size > 0, initial=0))
 
 
 def without_empty(problem: Problem) -> tuple[Problem, I64]:
     """Return the problem of the storages that have bytes, and their indices (ascending).
 
-    A storage of zero bytes takes no byte and conflicts with nothing (contract §11).
+    A storage of zero bytes conflicts with nothing (contract §11).
     """
-    kept = np.flatnonzero(problem.size > 0)
-    return (problem if len(kept) == len(problem) else subproblem(problem, kept)), kept
+    indices = np.flatnonzero(problem.size > 0)
+    return (problem if len(indices) == len(problem) else subproblem(problem, indices)), indices
 
 
 def subproblem(problem: Problem, indices: I64) -> Problem:
-    """Return the problem of some storages; ``indices`` ascend. Relations to other storages are dropped."""
-    number = np.full(len(problem) + 1, -1, np.int64)  # the last row: −1 stays −1
+    """Return the problem of the storages ``indices`` (ascending). Relations to other storages are dropped."""
+    number = np.full(len(problem) + 1, -1, np.int64)  # the last row is for the index −1
     number[indices] = np.arange(len(indices))
-    at = indices.tolist()
+    rows = indices.tolist()
     changes: dict[str, Any] = {
         name: getattr(problem, name)[indices] for name in ("birth", "death", "size", "alignment")
     }
@@ -173,16 +178,16 @@ def subproblem(problem: Problem, indices: I64) -> Problem:
     if problem.fixed is not None:
         changes["fixed"] = problem.fixed[indices]
     if problem.gaps is not None:
-        changes["gaps"] = tuple([problem.gaps[i] for i in at])
+        changes["gaps"] = tuple([problem.gaps[i] for i in rows])
     if problem.roles:
-        changes["roles"] = tuple([problem.roles[i] for i in at])
+        changes["roles"] = tuple([problem.roles[i] for i in rows])
     if problem.reuse is not None:
         changes["reuse"] = problem.reuse.renumbered(number)
-    return replace(problem, ids=tuple([problem.ids[i] for i in at]), **changes)
+    return replace(problem, ids=tuple([problem.ids[i] for i in rows]), **changes)
 
 
 def live_parts(problem: Problem) -> tuple[I64, I64, I64]:
-    """Return a ragged table of the live ranges without gaps: first row per storage (n + 1,), begins and ends."""
+    """Return the live ranges without gaps: the first row of each storage, shape (n + 1,), and begin and end per row."""
     n = len(problem)
     birth, death = problem.birth.astype(np.int64), problem.death.astype(np.int64)
     if problem.gaps is None or not any(problem.gaps):
@@ -203,38 +208,38 @@ def live_parts(problem: Problem) -> tuple[I64, I64, I64]:
 
 
 GIVEN = "given"
-"""Planner name of a plan whose offsets came with the instance."""
+"""Planner name of a plan whose offsets are read from a file."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Recorded:
-    """Data of an allocator's recording in addition to live ranges. Readers define subclasses."""
+    """Data of a recorded allocator in addition to live ranges. Readers define subclasses."""
 
     categories: tuple[str, ...]
-    """Category of each storage in the recording."""
+    """Category per storage (contract §12, "Snapshots")."""
     reserved_peak_bytes: int | None
     """Maximum number of bytes that the allocator reserved; ``None`` if it was not recorded."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PlainInstance:
-    """A packing problem without a graph, with its packing if the file gives every offset."""
+    """Packing problems without a graph, with their packing if the file gives every offset."""
 
     name: str
     problem: Problem
     packing: Packing | None = None
     notes: tuple[str, ...] = ()
-    """Remarks of the reader."""
+    """Remarks of the reader for the user."""
     made: Mapping[str, StorageOrigin] = field(default_factory=dict)
-    """Storage → its producer, if the file names one; neither planned nor hashed."""
+    """Storage id → its producer, for storages whose producer the file names; neither planned nor hashed."""
     recorded: Recorded | None = None
-    """The recording of the allocator, if the file is a snapshot."""
+    """Data of the allocator, if the file is a snapshot."""
     others: tuple[Problem, ...] = ()
     """Further arenas with separate ids. In ``packing``, their offsets follow the offsets of ``problem``."""
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """Every arena, by name."""
+        """The problems of all arenas, sorted by arena name."""
         return tuple(sorted((self.problem, *self.others), key=lambda problem: problem.arena.encode()))
 
     def __repr__(self) -> str:

@@ -42,9 +42,9 @@ from tmmu_core.base.errors import ArenaTooSmall
 from tmmu_core.planners.bounds import Bound, bound_of, reachable
 from tmmu_core.planners.columns import Columns, columns, count_option, extent_of, finished, flag_option
 from tmmu_core.planners.exact.branch_and_bound import Searcher
-from tmmu_core.planners.exact.branching import OPENING_WEIGHTS
+from tmmu_core.planners.exact.branching import OPENING_WEIGHTS, weighted_ranks
 from tmmu_core.planners.exact.driver import ComponentSearch, ProgressLog, SearchRequest, component_search, search
-from tmmu_core.planners.exact.search_model import search_model, weighted_ranks
+from tmmu_core.planners.exact.search_model import search_model
 from tmmu_core.planners.meter import metered
 from tmmu_core.planners.portfolio import RUNS, Best, best_greedy
 from tmmu_core.planners.problem import I64, UNLIMITED, Packing, Problem, Progress, subproblem
@@ -208,7 +208,7 @@ def pack_peak_first(cols: Columns, bound: Bound, request: SearchRequest) -> list
         peak = np.flatnonzero(np.searchsorted(moments, cols.part_hi) > np.searchsorted(moments, cols.part_lo))
         if not 0 < len(peak) * MAX_PEAK_SHARE <= len(cols):
             continue
-        model = search_model(columns(subproblem(cols.problem, peak)), tuple([(i,) for i in range(len(peak))]))
+        model = search_model(columns(subproblem(cols.problem, peak)))
         searcher, ranks = Searcher(model), weighted_ranks(model)
         for opening in OPENINGS:
             limit = meter.left(NODES[0] + NODES[1] * len(peak))

@@ -1,13 +1,11 @@
 """Branch and bound: decide whether all units can be packed below a capacity.
 
-Depth first, from the bottom up. Choose a unit under which no unplaced unit fits. First branch: no other unit overlaps
-the place at its lowest offset, and the unit lies there. Second branch: the place is a *hole* that another unit must
-fill, and the unit lies above. These two branches form a *level*. After each decision, :mod:`.propagation` raises the
-lower bounds of the other offsets.
+Depth first, from the bottom up. Choose a unit under which no unplaced unit fits. First branch: the unit lies at its
+lowest offset. Second branch: its place there is a *hole*, which another unit must fill, and the unit lies above. These
+two branches form a *level*. After each decision, :mod:`.propagation` raises the lower bounds of the other offsets.
 
 At a dead end, conflict analysis gives the levels that the conflict depends on (the nogood), and the search jumps back
-over all other levels. The next unit is the one with the lowest possible offset, so no order of units needs to be right
-for the whole model.
+over all other levels. The lowest offsets choose the next unit, so a branching order only decides among equals.
 
 Canonical bottom-up packings and the section bound are those of MiniMalloc (Moffitt, ASPLOS '23); conflict-directed
 backjumping with explanations comes from constraint programming (Prosser 1993; Ohrimenko, Stuckey and Codish 2009).
@@ -19,7 +17,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -32,27 +30,18 @@ from tmmu_core.planners.native.native import LARGEST
 from tmmu_core.planners.problem import I64
 
 Watch = Callable[[int], bool]
+"""``watch(nodes)``: return whether the search may go on."""
 POLL_SECONDS = 0.1
 """Seconds between two calls of ``watch``."""
 MOST_EVENTS = 1 << 23
-"""Event tables with more rows (48 bytes each) do not grow."""
+"""An event table with more rows (48 bytes each) does not grow: the search ends as BUDGET_SPENT."""
 FOUND, INFEASIBLE, BUDGET_SPENT, TABLES_FULL = 1, 0, -1, -2
-"""Results. ``INFEASIBLE`` is proven; ``TABLES_FULL``: the tables of the native library need more rows."""
-
-
-class FitQuery(NamedTuple):
-    """Arguments of a search for a packing of all units below ``capacity``."""
-
-    capacity: int
-    rank: I64
-    """(n,): branching order of units with equal lowest offset, 0 first."""
-    budget: int
-    """Nodes."""
+"""Results of a search. ``INFEASIBLE`` is proven; ``TABLES_FULL``: the tables of the native library need more rows."""
 
 
 @dataclass
 class _Level:
-    """A decision on the current path."""
+    """A decision: one of two branches for a unit and its lowest offset."""
 
     unit: int
     offset: int
@@ -66,15 +55,17 @@ class _Level:
 class PlainSearch(Propagation):
     """The search in plain Python."""
 
-    def __init__(self, tables: Tables, state: State, query: FitQuery) -> None:
-        super().__init__(tables, state, query.capacity)
-        self.rank, self.budget = query.rank.tolist(), query.budget
+    def __init__(self, tables: Tables, state: State, *, capacity: int, rank: I64, budget: int) -> None:
+        """Search a packing below ``capacity`` within ``budget`` nodes; ``rank``: see :meth:`Searcher.solve`."""
+        super().__init__(tables, state, capacity)
+        self.rank, self.budget = rank.tolist(), budget
         self.levels: list[_Level] = []
+        """Decisions on the current path."""
 
     def run(self, nodes: I64, stop: I64) -> int:
-        """Return FOUND, INFEASIBLE or BUDGET_SPENT; the offsets of a packing are ``low``.
+        """Run the search; return FOUND, INFEASIBLE or BUDGET_SPENT. If found, the offsets are ``low``.
 
-        ``nodes[0]`` counts the branches tried. Returns BUDGET_SPENT soon after ``stop[0]`` is set from another thread.
+        ``nodes[0]`` counts the branches tried. The result is BUDGET_SPENT soon after a thread sets ``stop[0]``.
         """
         if not self._propagate_root():
             return INFEASIBLE
@@ -93,7 +84,7 @@ class PlainSearch(Propagation):
         return FOUND
 
     def _propagate_root(self) -> bool:
-        """Queue everything and propagate; return whether no conflict follows."""
+        """Propagate all units and sections; return whether no conflict follows."""
         if any(low + max_height > self.capacity for low, max_height in zip(self.low, self.max_height, strict=False)):
             return False
         self.changed = dict.fromkeys(range(self.count), 0)
@@ -101,7 +92,7 @@ class PlainSearch(Propagation):
         return self.propagate()
 
     def _decide(self) -> bool:
-        """Place the next unit on the first branch of a new level; return whether no conflict follows."""
+        """Place the next unit; return whether no conflict follows. A unit without a fixed offset begins a level."""
         u = self._branching_unit()
         if u < 0:
             return self.fail(NO_CANDIDATE, -1, -1)
@@ -115,10 +106,10 @@ class PlainSearch(Propagation):
         return self.place_unit(u, level) and self.propagate()
 
     def _branching_unit(self) -> int:
-        """Return an unplaced unit with no unit below it; −1 if there is none.
+        """Return an unplaced unit under which no unplaced unit fits; −1 if there is none.
 
-        The way down begins at the unit without a hole that has the lowest offset, by rank among equals. Below a unit
-        with a hole are the units that can fill it.
+        The search for it begins at the unit without a hole that has the lowest offset, by rank among equals, and goes
+        down to a neighbour that fits below, again and again. Below a unit with a hole are the units that can fill it.
         """
         is_placed, low, rank = self.placed_since, self.low, self.rank
         open_units = (u for u in range(self.count) if is_placed[u] is None and u not in self.hole)
@@ -144,7 +135,7 @@ class PlainSearch(Propagation):
         return -1 if u in self.hole else u
 
     def _dominated_by(self, u: int) -> int:
-        """Return the smaller unit of the same sections directly below ``u``, or −1. Swapping the two is equivalent."""
+        """Return a smaller unit of the same sections directly below ``u``, or −1. The swapped pair is searched."""
         for w in self.mates[u]:
             is_below = self.placed_since[w] is not None and self.low[w] + self.max_height[w] == self.low[u]
             if is_below and self.max_height[w] < self.max_height[u]:
@@ -185,7 +176,7 @@ class PlainSearch(Propagation):
 
 
 class Searcher:
-    """Runs :func:`search` on the tables of one model."""
+    """Runs searches on one model, with several capacities and branching orders."""
 
     def __init__(self, model: Model) -> None:
         self.model = model
@@ -194,18 +185,20 @@ class Searcher:
         self.failures: I64 = np.zeros(model.sections, dtype=np.int64)
         """Conflicts per section in the last search."""
         self.stop: I64 = np.zeros(1, dtype=np.int64)
-        """Set ``stop[0]`` from any thread: the current search ends as BUDGET_SPENT."""
+        """Any thread may set ``stop[0]``: the current search ends as BUDGET_SPENT."""
         self.room = (64 * len(model) + 4096, 8 * len(model) + 64)
-        """Rows of the event and level tables of the native library; they grow on demand."""
+        """Rows of the event and level tables of the native library. The tables grow on demand."""
 
     def solve(
         self, capacity: int, rank: I64, budget: int, watch: Watch | None = None
     ) -> tuple[int, int, list[int] | None]:
-        """Return FOUND, INFEASIBLE or BUDGET_SPENT, the number of nodes, and the offset of each unit if found.
+        """Search a packing of all units below ``capacity`` within ``budget`` nodes.
 
-        ``watch(nodes)`` is called every :data:`POLL_SECONDS`; the search stops where it returns ``False`` or raises.
+        Among units with equal lowest offset, the one with the lowest ``rank`` (n,) goes first. ``watch(nodes)`` is
+        called every :data:`POLL_SECONDS`; the search stops if it returns ``False`` or raises. Return FOUND, INFEASIBLE
+        or BUDGET_SPENT, the number of nodes, and the offset of each unit if found.
         """
-        query = FitQuery(capacity, rank, budget)
+        query = {"capacity": capacity, "rank": rank, "budget": budget}
         verdict = TABLES_FULL
         while verdict == TABLES_FULL:  # the necessary number of rows is not known beforehand
             state = initial_state(self.model, self.tables)
@@ -218,30 +211,28 @@ class Searcher:
         self.failures = state.section[:, FAILURES].copy()
         return verdict, int(nodes[0]), state.unit[:, LOW].tolist() if verdict == FOUND else None
 
-    def _search(self, state: State, query: FitQuery, nodes: I64, watch: Watch | None) -> int:
-        """Run the native search, or the plain one without the library or beyond its integers."""
-        loops, tables = library(), self.tables
-        if loops is None or abs(query.capacity) >= LARGEST:
-            loop: Callable[[], int] = partial(_plain, tables, state, query, nodes, self.stop)
+    def _search(self, state: State, query: dict[str, Any], nodes: I64, watch: Watch | None) -> int:
+        """Run the native search; run the plain one without the library, or if the capacity is beyond its integers."""
+        loops = library()
+        if loops is None or abs(query["capacity"]) >= LARGEST:
+            loop: Callable[[], int] = partial(self._plain_search, state, query, nodes)
         else:
-            fields = {name: value for name, value in tables._asdict().items() if name != "unit"}
-            fields |= {**state._asdict(), **query._asdict(), "budget": min(query.budget, LARGEST)}
-            fields |= {"shape": tables.unit, "nodes": nodes, "stop": self.stop}
+            fields = {**self.tables._asdict(), **state._asdict(), **query, "budget": min(query["budget"], LARGEST)}
+            fields |= {"shape": self.tables.unit, "nodes": nodes, "stop": self.stop}
             loop = partial(native.search, loops, *self.room, **fields)
         return int(loop() if watch is None else watched(loop, self.stop, lambda: watch(int(nodes[0]))))
 
-
-def _plain(tables: Tables, state: State, query: FitQuery, nodes: I64, stop: I64) -> int:
-    search = PlainSearch(tables, state, query)
-    verdict = search.run(nodes, stop)
-    state.unit[:, LOW], state.section[:, FAILURES] = search.low, search.failures
-    return verdict
+    def _plain_search(self, state: State, query: dict[str, Any], nodes: I64) -> int:
+        search = PlainSearch(self.tables, state, **query)
+        verdict = search.run(nodes, self.stop)
+        state.unit[:, LOW], state.section[:, FAILURES] = search.low, search.failures
+        return verdict
 
 
 def watched(loop: Callable[[], Any], stop: I64, keep_going: Callable[[], bool]) -> Any:
-    """Run ``loop`` in a thread and return its result; set ``stop[0]`` when ``keep_going`` returns ``False``.
+    """Run ``loop`` in a thread and return its result; set ``stop[0]`` when ``keep_going`` returns ``False`` or raises.
 
-    The native loop releases the interpreter lock. The clock decides only when ``keep_going`` is called.
+    ``keep_going`` is called every :data:`POLL_SECONDS`. The native loop releases the interpreter lock.
     """
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(loop)

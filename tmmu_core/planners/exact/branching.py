@@ -1,27 +1,32 @@
-"""Branching orders: which unit goes first among equal offsets, learned from the conflicts of earlier attempts.
+"""Branching orders: which unit goes first among equal lowest offsets, learned from the conflicts of earlier attempts.
 
 The number of nodes that an order needs is heavy-tailed, so attempts are many and short: an order that finds a packing
-mostly does so within three to ten nodes per storage (decision 5). Static orders from the literature come first
-(MiniMalloc, ASPLOS '23): fullest section, lifetime and area of a unit. Each attempt counts conflicts per section; the
-next attempt of that order puts the units of the sections with most conflicts first (weighted-degree branching:
-Boussemart et al., ECAI 2004); counts decay. A packing adds one order: the units that lie low in it first. Every order
-is used in both directions of time.
+mostly does so within three to ten nodes per storage (decision 5).
 
-Learned attempts have the lengths of the Luby sequence. Every :data:`STATIC_EVERY`-th attempt follows a static order
-without weights. The length of these attempts doubles each round (geometric restarts), so no order is dropped.
+The first attempts use weighted sums of properties of a unit (:data:`OPENING_WEIGHTS`). Then static orders from the
+literature (:data:`ORDERS`; MiniMalloc, ASPLOS '23) take turns, each in both directions of time. An attempt counts
+conflicts per section; the next attempt of the same order puts the units of the sections with most conflicts first
+(weighted-degree branching: Boussemart et al., ECAI 2004); counts decay. Ranks that failed with as many nodes are
+replaced by random ones. A packing adds one order: the units that lie low in it first.
+
+The nodes of these attempts follow the Luby sequence. Every :data:`STATIC_EVERY`-th attempt follows a static order
+without the counts. The nodes of those attempts double each round (geometric restarts), so no order is dropped.
 
 Integers and raw Philox words only: the same on every machine.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 
 import numpy as np
 
-from tmmu_core.planners.exact.search_model import Model, Weights, log2_fixed, weighted_ranks
+from tmmu_core.planners.exact.branch_and_bound import FOUND, Searcher, Watch
+from tmmu_core.planners.exact.search_model import Model
 from tmmu_core.planners.problem import I64
 
+Weights = tuple[int, int, int, int]
+"""Weights of the logarithms of a unit's fullest section, number of sections, height and lifetime."""
 OPENING_WEIGHTS: tuple[Weights, ...] = (
     (256, 17, 44, 30),
     (25, 26, 29, 3),
@@ -38,7 +43,7 @@ ORDERS = ("TWA", "A", "TAW", "WAT")
 DIRECTIONS = (1, -1)
 """Ties are broken by unit number, ascending or descending (time reversed)."""
 RESTART_NODES = 1_000
-"""Nodes of the shortest learned attempt; longer ones are multiples by the Luby sequence."""
+"""Nodes of the shortest learned attempt; the others are multiples by the Luby sequence."""
 STATIC_EVERY = 8
 STATIC_NODES = 4_000
 """Nodes of a static attempt in the first round."""
@@ -58,25 +63,21 @@ class Attempt:
     """Index into :data:`ORDERS`; ``len(ORDERS)``: the order of the last packing; −1: an opening attempt."""
 
 
-@dataclass
 class BranchingOrder:
-    """Generates attempts at one kind of target and learns from their results (:meth:`learn`)."""
+    """Generates attempts at one kind of target and learns from their results."""
 
-    model: Model
-    openings: bool = True
-    """Whether to begin with :data:`OPENING_WEIGHTS`."""
-    target: int = -1
-    """Capacity of the last attempt."""
-    turn: int = 0
-    learned_attempts: int = 0
-    static_attempts: int = 0
-    tried: dict[bytes, int] = field(default_factory=dict)
-    """Ranks tried since the target changed, with their nodes."""
-
-    def __post_init__(self) -> None:
-        self._failures = [np.zeros(self.model.sections, dtype=np.int64) for _ in ORDERS]
-        self._guide: list[int] = []
-        self._repeat: Attempt | None = None
+    def __init__(self, model: Model, *, openings: bool = True) -> None:
+        """With ``openings``, begin with :data:`OPENING_WEIGHTS`."""
+        self.model, self.openings = model, openings
+        self.target, self.turn, self.learned_attempts, self.static_attempts = -1, 0, 0, 0
+        self.tried: dict[bytes, int] = {}
+        """Ranks tried since the target changed → their nodes."""
+        self._failures = [np.zeros(model.sections, dtype=np.int64) for _ in ORDERS]
+        """Decayed conflicts per section, for each order."""
+        self._packing: list[int] = []
+        """Offsets of the last packing."""
+        self._successful: Attempt | None = None
+        """Attempt that found the last packing, until it is repeated."""
         self._static: dict[tuple[int, int], I64] = {}
 
     # Computed on first use: most targets are decided by the first attempts.
@@ -100,69 +101,72 @@ class BranchingOrder:
         return np.random.Philox(key=PHILOX_KEY)
 
     def _rank(self, direction: int, order: int) -> I64:
-        """Return the ranks of a static order, greatest first, or of the last packing, lowest first.
-
-        Ties go by unit number, ascending or descending.
-        """
+        """Return the ranks of a static order, greatest first, or of the last packing, lowest first."""
         if (direction, order) not in self._static:
-            keys = [np.asarray(self._guide)]
+            keys = [np.asarray(self._packing)]
             if order < len(ORDERS):
                 keys = [-self._traits[name] for name in reversed(ORDERS[order])]
             number = DIRECTIONS[direction] * np.arange(len(self.model))
             self._static[direction, order] = _ranks(np.lexsort((number, *keys)))
         return self._static[direction, order]
 
+    def _turn_of(self, attempts: int) -> tuple[int, int, int]:
+        """Return round, direction and order after some attempts. A round has all orders in both directions."""
+        rest, order = divmod(attempts, len(self._failures))
+        return *divmod(rest, len(DIRECTIONS)), order
+
     def next_attempt(self, target: int) -> Attempt:
         """Return the next attempt at a capacity. At a new capacity all orders may be tried again."""
         if target != self.target:
             self.target = target
             self.tried.clear()
-        if self._repeat is not None:  # an order that found a packing often finds the next one
-            successful, self._repeat = self._repeat, None
+        if self._successful is not None:  # an order that found a packing often finds the next one
+            successful, self._successful = self._successful, None
             return successful
         self.turn += 1
         if self.openings and self.turn <= len(OPENING_WEIGHTS):
             return Attempt(self._weighted(OPENING_WEIGHTS[self.turn - 1], None), OPENING_NODES, -1)
         if self.turn % STATIC_EVERY == 0:
-            round_, at = divmod(self.static_attempts, len(self._failures))
+            round_, direction, order = self._turn_of(self.static_attempts)
             self.static_attempts += 1
-            round_, direction = divmod(round_, len(DIRECTIONS))
-            return Attempt(self._rank(direction, at), STATIC_NODES << min(round_, 30), at)
-        round_, at = divmod(self.learned_attempts, len(self._failures))
+            return Attempt(self._rank(direction, order), STATIC_NODES << min(round_, 30), order)
+        round_, direction, order = self._turn_of(self.learned_attempts)
         self.learned_attempts += 1
-        round_, direction = divmod(round_, len(DIRECTIONS))
         nodes = RESTART_NODES * luby(round_ + 1)
-        worst = self.model.greatest(self._failures[at][self.model.section])
+        worst = self.model.greatest(self._failures[order][self.model.section])
         # Weights in steps of √2: a finer scale would rank by random differences.
         level = np.asarray([2 * log2_fixed(1 + int(n)) >> 12 for n in worst], dtype=np.int64)
-        rank = _ranks(np.lexsort((self._rank(direction, at), -level)))
-        if self.tried.get(rank.tobytes(), 0) >= nodes:  # this order has failed with as many nodes
+        rank = _ranks(np.lexsort((self._rank(direction, order), -level)))
+        if self.tried.get(rank.tobytes(), 0) >= nodes:
             raw = [int(x) for x in self._draws.random_raw(4)]
             noise = (self._draws.random_raw(len(self.model)) % np.uint64(1 << 16)).astype(np.int64)
             rank = self._weighted((raw[0] % 512, raw[1] % 128, raw[2] % 128, raw[3] % 128), noise)
         else:
             self.tried[rank.tobytes()] = nodes
-        return Attempt(rank, nodes, at)
+        return Attempt(rank, nodes, order)
+
+    def attempt(
+        self, searcher: Searcher, target: int, budget: int, watch: Watch | None
+    ) -> tuple[int, int, list[int] | None]:
+        """Run the next attempt within ``budget`` nodes and learn from it unless it is stopped.
+
+        Return the results of ``Searcher.solve``; at least one node is counted.
+        """
+        attempt = self.next_attempt(target)
+        verdict, nodes, offset = searcher.solve(target, attempt.rank, min(attempt.nodes, budget), watch)
+        if not searcher.stop[0]:
+            if verdict == FOUND:
+                self._successful = attempt
+            if attempt.order >= 0:
+                self._failures[attempt.order] = self._failures[attempt.order] // WEIGHT_DECAY + searcher.failures
+        return verdict, max(nodes, 1), offset
 
     def follow_packing(self, offset: list[int]) -> None:
-        """Add the order of a packing: units that lie low in it first."""
-        self._guide = offset
+        """Add the order of a packing, given by the offset of each unit; it replaces that of the last packing."""
+        self._packing = offset
         for direction in range(len(DIRECTIONS)):
             self._static.pop((direction, len(ORDERS)), None)
         self._failures[len(ORDERS) :] = [np.zeros(self.model.sections, dtype=np.int64)]
-
-    def learn(self, next_attempt: Attempt, failures: I64, found: bool) -> None:
-        """Store the conflicts per section of an attempt, and repeat it next if it succeeded."""
-        if found:
-            self._repeat = next_attempt
-        if next_attempt.order >= 0:
-            self._failures[next_attempt.order] = self._failures[next_attempt.order] // WEIGHT_DECAY + failures
-
-
-def _ranks(order: I64) -> I64:
-    ranks = np.empty(len(order), dtype=np.int64)
-    ranks[order] = np.arange(len(order))
-    return ranks
 
 
 def luby(k: int) -> int:
@@ -172,3 +176,37 @@ def luby(k: int) -> int:
         if k == (1 << bits) - 1:
             return 1 << (bits - 1)
         k -= (1 << (bits - 1)) - 1
+
+
+def _ranks(order: I64) -> I64:
+    """Return the position of each unit in ``order``."""
+    ranks = np.empty(len(order), dtype=np.int64)
+    ranks[order] = np.arange(len(order))
+    return ranks
+
+
+def weighted_ranks(model: Model) -> Callable[[Weights, I64 | None], I64]:
+    """Return a function from weights, and noise per unit in 1/4096, to ranks: the greatest weighted sum has rank 0."""
+    columns = (model.fullest(), np.diff(model.entry_of), model.greatest(model.height), model.length)
+    traits = np.array([[log2_fixed(x) for x in column.tolist()] for column in columns], dtype=np.int64)
+
+    def rank(weights: Weights, noise: I64 | None) -> I64:
+        total = np.array(weights, dtype=np.int64) @ traits
+        return _ranks(np.argsort(-(total if noise is None else total + noise), kind="stable"))
+
+    return rank
+
+
+@lru_cache(maxsize=1 << 16)
+def log2_fixed(x: int) -> int:
+    """Return log₂ of an integer ≥ 1 in 1/4096, rounded down, by integers only."""
+    whole = x.bit_length() - 1
+    scaled = (x << 62) >> whole  # in [2^62, 2^63)
+    bits = 0
+    for _ in range(12):
+        scaled = (scaled * scaled) >> 62
+        bits <<= 1
+        if scaled >> 63:
+            bits |= 1
+            scaled >>= 1
+    return (whole << 12) | bits

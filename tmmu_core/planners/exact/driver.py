@@ -8,7 +8,7 @@ from itertools import combinations
 from typing import Any
 
 from tmmu_core.planners.bounds import reachable
-from tmmu_core.planners.columns import Columns
+from tmmu_core.planners.columns import Columns, align_up
 from tmmu_core.planners.exact.branch_and_bound import FOUND, INFEASIBLE, Searcher, Watch
 from tmmu_core.planners.exact.branching import BranchingOrder, luby
 from tmmu_core.planners.exact.lns import (
@@ -101,11 +101,8 @@ class _Variant:
             verdict, nodes, offset = self.time_cut.solve(target, budget, watch)
             stopped = self.time_cut.stopped
         else:
-            tried = self.branching[kind].next_attempt(target)
-            verdict, nodes, offset = self.searcher.solve(target, tried.rank, min(tried.nodes, budget), watch)
+            verdict, nodes, offset = self.branching[kind].attempt(self.searcher, target, budget, watch)
             stopped = bool(self.searcher.stop[0])
-            if not stopped:
-                self.branching[kind].learn(tried, self.searcher.failures, verdict == FOUND)
         self.spent[kind] += max(nodes, 1)
         return verdict, max(nodes, 1), offset, stopped
 
@@ -120,7 +117,7 @@ def search_models(cols: Columns) -> tuple[list[Model], Model | None]:
     """
     possible, choices, relaxation = possible_handoffs(cols), [greedy_handoffs(cols)], None
     if len(possible) > MAX_ENUMERATED_HANDOFFS:
-        relaxation = search_model(cols, tuple((i,) for i in range(len(cols))), pairs=False)
+        relaxation = search_model(cols, handoffs=False)
     else:
         every = (taken for count in range(len(possible), -1, -1) for taken in combinations(possible, count))
         choices += [taken for taken in every if taken != choices[0]]
@@ -164,7 +161,7 @@ class ComponentSearch:
             variant.target_step = max(step - 2, 0) if verdict == FOUND else min(step + 1, 7)
         if verdict == INFEASIBLE:
             grain = variant.model.grain
-            variant.bound = round_up(reachable(self.cols, capacity + grain), grain)
+            variant.bound = align_up(reachable(self.cols, capacity + grain), grain)
         elif offset is not None:
             for branching in variant.branching.values():
                 branching.follow_packing(offset)
@@ -332,7 +329,7 @@ def _watch(meter: Meter, before: int, allowed: int) -> Watch:
 
 def _variant(model: Model, bound: int) -> _Variant:
     branching = {kind: BranchingOrder(model, openings=kind != BETWEEN) for kind in KINDS if kind != TIME_CUT}
-    return _Variant(model, round_up(bound, model.grain), Searcher(model), branching, dict.fromkeys(KINDS, 0))
+    return _Variant(model, align_up(bound, model.grain), Searcher(model), branching, dict.fromkeys(KINDS, 0))
 
 
 def _next_target(component: ComponentSearch, variant: _Variant, goal: int) -> tuple[str, int]:
@@ -356,8 +353,3 @@ def _next_target(component: ComponentSearch, variant: _Variant, goal: int) -> tu
             targets[BETWEEN] = between
     kind = min(targets, key=lambda kind: variant.spent[kind])
     return kind, targets[kind]
-
-
-def round_up(at: int, grain: int) -> int:
-    """Round ``at`` up to a multiple of ``grain`` (not only powers of two)."""
-    return -(-at // grain) * grain

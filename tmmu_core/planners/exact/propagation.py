@@ -1,20 +1,21 @@
-"""Propagation: raise the lower bound of every offset until nothing changes or a conflict is found.
+"""Propagation: raise the lower bounds of the offsets until none changes or a conflict is found.
 
-Every raise is an *event* on the trail, with its reason. Raises come from:
+A unit is *open* until it is placed. Every raise is an *event*, with a reason:
 
-* a unit placed at ``a``: its neighbours above ``a`` start at or above its end (``BY_UNIT``);
-* a *hole*: the unit lies above the lowest end of the units that can still fill the hole (dominance, ``BY_HOLE``);
-* a section of which only one open unit can be lowest: the other units lie above it (``BY_SECTION``);
-* identical units, ordered by number (symmetry, ``BY_TWIN``);
-* alignment and fixed units, at every raise.
+* a unit is placed at ``a``: its neighbours that end above ``a`` start at or above its end (``BY_UNIT``);
+* a unit has a *hole*: it lies above the lowest end of the units that can still fill the hole (dominance, ``BY_HOLE``);
+* only one open unit of a section can be the lowest: the others lie above it (``BY_SECTION``);
+* two units are identical: the one with the higher number lies above the other (symmetry, ``BY_TWIN``).
 
-A conflict is a unit that ends above the capacity, a section whose lowest offset plus open bytes exceeds it (section
-bound), or a hole that no unit can fill.
+Each raise continues to the next aligned offset at which the unit overlaps no fixed unit.
 
-*Conflict analysis* computes the decision levels that a conflict depends on (its nogood). The events are read backwards.
-Claims of the form "this unit lies at n or above" are collected per unit. The event that made a claim true is explained:
-the claims that caused the event replace the claim, and the level of its decision joins the nogood. A claim that held
-before the event stays as it is. The search jumps back over decisions that are not in the nogood.
+A conflict is a unit that ends above the capacity or lies above its fixed offset, a section whose lowest offset plus
+open bytes exceeds the capacity (section bound), or a hole that no unit can fill.
+
+*Conflict analysis* computes the decision levels that a conflict depends on (its nogood). It reads the events backwards
+and collects claims of the form "this unit lies at n or above", one per unit. The event that made a claim true is
+explained: the claims that caused the event replace the claim, and the level of its decision joins the nogood. A claim
+that was true before the event stays.
 
 Every claim holds in all packings of least Σ height · offset among the packings that fit and contain the decisions:
 
@@ -29,7 +30,7 @@ from typing import NamedTuple
 from tmmu_core.planners.exact.search_tables import LOW, OPEN_BYTES, OPEN_UNITS, State, Tables, lowest_allowed_offset
 
 FAR = 2**62
-
+"""An offset above all others."""
 BY_UNIT, BY_HOLE, BY_SECTION, BY_TWIN = range(4)
 OFFSET_TOO_HIGH, SECTION_TOO_FULL, HOLE_UNFILLED, DOMINATED, NO_CANDIDATE = range(5)
 
@@ -40,9 +41,10 @@ class Event(NamedTuple):
     unit: int
     old_low: int
     requested: int
+    """Lower bound before it is raised further by alignment and fixed units."""
     reason: tuple[int, int, int]
-    """``BY_UNIT``, the unit and the raised unit's height there; ``BY_HOLE``, the offset of the hole and its level;
-    ``BY_SECTION``, the section and its lowest unit; or ``BY_TWIN``, the twin and 0."""
+    """``BY_UNIT``, the placed unit and the raised unit's height there; ``BY_HOLE``, the offset of the hole and its
+    level; ``BY_SECTION``, the section and its lowest unit; or ``BY_TWIN``, the twin and 0."""
 
 
 class Propagation:
@@ -72,7 +74,7 @@ class Propagation:
         self.open_bytes, self.open_units = state.section[:, [OPEN_BYTES, OPEN_UNITS]].T.tolist()
         self.failures = [0] * len(self.open_bytes)
         self.two_lowest = [(-1, -1)] * len(self.open_bytes)
-        """The two lowest open units of each section when it was propagated last; −1: none."""
+        """The two lowest open units of each section at its last propagation; −1: none."""
         self.order, self.row_of = state.order.T.tolist()
         """Entries by section, open ones first; and the row of each entry."""
         self.events: list[Event] = []
@@ -81,12 +83,13 @@ class Propagation:
         self.dirty: dict[int, None] = {}
         """Sections to propagate."""
         self.holes: list[int] = []
-        """Units whose hole must be filled."""
+        """Units with a hole that must be filled."""
         self.hole: dict[int, tuple[int, int]] = {}
         """Unit in ``holes`` → offset and level of its hole."""
         self.fillers: dict[int, tuple[int, int, int]] = {}
         """Unit in ``holes`` → the unit with the lowest end that can fill the hole, its lower bound, and its end."""
         self.filled: list[tuple[int, tuple[int, int]]] = []
+        """Filled holes, as ``(unit, hole)``."""
         self.conflict = (NO_CANDIDATE, -1, -1)
         """Kind and operands: ``OFFSET_TOO_HIGH``, the unit and its least impossible offset; ``SECTION_TOO_FULL``, the
         section; ``HOLE_UNFILLED``, the unit; ``DOMINATED``, the unit and the smaller one below it; ``NO_CANDIDATE``."""
@@ -96,7 +99,7 @@ class Propagation:
     # --- decisions
 
     def place_unit(self, u: int, level: int) -> bool:
-        """Place ``u`` at its lowest offset, below all unplaced neighbours that overlap it."""
+        """Place ``u`` at its lowest offset and raise the neighbours that overlap it; return ``False`` at a conflict."""
         at, order, row_of = self.low[u], self.order, self.row_of
         self.placed_since[u], self.level_of[u] = len(self.events), level
         self.placed.append(u)
@@ -129,14 +132,14 @@ class Propagation:
         self.holes.append(u)
 
     def close_hole(self, u: int) -> None:
-        """Remove the requirement: a unit fills the hole."""
+        """Remove the requirement that the hole of ``u`` must be filled."""
         row, last = self.holes.index(u), self.holes.pop()
         if last != u:
             self.holes[row] = last
         del self.hole[u]
 
     def undo(self, events: int, placed: int, filled: int) -> None:
-        """Undo all but the first events, placements and filled holes."""
+        """Undo all events, placements and filled holes but the first ones, by number."""
         while len(self.filled) > filled:
             self.open_hole(*self.filled.pop())
         while len(self.events) > events:
@@ -163,14 +166,13 @@ class Propagation:
         self.changed.setdefault(u, old)
         return True
 
-    def fail(self, *conflict: int) -> bool:
+    def fail(self, kind: int, one: int, two: int) -> bool:
         """Record a conflict and return ``False``."""
-        kind, one, two = conflict
         self.conflict = kind, one, two
         return False
 
     def propagate(self) -> bool:
-        """Propagate to a fixed point; return ``False`` and record the conflict if a unit has no offset left."""
+        """Propagate to a fixed point; return ``False`` and record the conflict if one is found."""
         while True:
             while self.changed:
                 u, old = self.changed.popitem()
@@ -192,29 +194,28 @@ class Propagation:
                 return True
 
     def _may_propagate(self, s: int, old: int) -> bool:
-        """Return whether one of the two lowest units of a section moved from ``old`` or was placed."""
+        """Whether a raise from ``old`` can change the two lowest units of a section, or one of them was placed."""
         one, two = self.two_lowest[s]
-        return (
-            two < 0 or self.placed_since[two] is not None or old <= self.low[two] or self.placed_since[one] is not None
-        )
+        is_placed = self.placed_since
+        return two < 0 or old <= self.low[two] or is_placed[one] is not None or is_placed[two] is not None
 
     def _propagate_section(self, s: int) -> bool:
-        """Check the section bound, and whether only one unit can be lowest."""
+        """Check the section bound, and raise the other units if only one can be the lowest."""
         begin, rest = self.first[s], self.open_bytes[s]
         entries = self.order[begin : begin + self.open_units[s]]
-        rows = sorted(range(len(entries)), key=lambda row: self.low[self.owner[entries[row]]])[:2]
-        lowest, other = [*(self.owner[entries[row]] for row in rows), -1, -1][:2]
+        by_low = sorted(entries, key=lambda e: self.low[self.owner[e]])
+        lowest, other = [*(self.owner[e] for e in by_low[:2]), -1, -1][:2]
         self.two_lowest[s] = lowest, other
         if not entries:
             return True
-        low, high = self.low[lowest], self.height[entries[rows[0]]]
+        low, end = self.low[lowest], self.low[lowest] + self.height[by_low[0]]
         if low + rest > self.capacity:
-            return self.fail(SECTION_TOO_FULL, s, low)
-        if other >= 0 and self.low[other] + rest > self.capacity and self.low[other] < low + high:
+            return self.fail(SECTION_TOO_FULL, s, -1)
+        if other >= 0 and self.low[other] + rest > self.capacity and self.low[other] < end:
             for e in entries:
                 u = self.owner[e]
-                rises = u != lowest and self.low[u] < low + high
-                if rises and not self.raise_low(u, low + high, (BY_SECTION, s, lowest)):
+                rises = u != lowest and self.low[u] < end
+                if rises and not self.raise_low(u, end, (BY_SECTION, s, lowest)):
                     return False
         return True
 
@@ -222,8 +223,8 @@ class Propagation:
         """Raise every unit with a hole above the lowest end of the units that can still fill the hole."""
         for u in self.holes:
             w, low, end = self.fillers.get(u, (-1, 0, 0))
-            known = w >= 0 and self.placed_since[w] is None and self.low[w] == low
-            if known and self.low[u] >= end:
+            is_current = w >= 0 and self.placed_since[w] is None and self.low[w] == low
+            if is_current and self.low[u] >= end:
                 continue
             end = self._find_filler(u)
             if end == FAR:
@@ -233,7 +234,7 @@ class Propagation:
         return True
 
     def _find_filler(self, u: int) -> int:
-        """Return the lowest end of the units that can still fill the hole of ``u``; FAR: none."""
+        """Return the lowest end of the units that can still fill the hole of ``u``, or FAR, and cache it."""
         hole, least, filler = self.hole[u][0], FAR, -1
         for w, own_height, other_height in self.neighbours[u]:
             low = self.low[w]
@@ -250,16 +251,17 @@ class Propagation:
     def analyse_conflict(self) -> None:
         """Add the levels that the conflict depends on to ``nogood``."""
         self.claims = [0] * self.count
+        """Per unit, the claimed lower bound of its offset; 0: no claim."""
         self.low_then = list(self.low)
+        """Per unit, its lower bound before the event that is being read."""
         self._claim_conflict()
-        for now, (u, old_low, requested, reason) in reversed([*enumerate(self.events)]):
+        for now, (u, old_low, requested, (kind, one, two)) in reversed([*enumerate(self.events)]):
             need = self.claims[u]
             self.low_then[u] = old_low
             if need <= old_low:
                 continue
             self.claims[u] = 0
             need = min(need, requested)
-            kind, one, two = reason
             if kind == BY_UNIT:
                 self._add_level(self.level_of[one])
                 self._claim(u, self.low[one] - two + 1)
@@ -278,7 +280,7 @@ class Propagation:
         self.claims[u] = max(self.claims[u], at)
 
     def _claim_conflict(self) -> None:
-        """Add the claims that contradict each other."""
+        """Add the claims that the conflict contradicts."""
         kind, one, two = self.conflict
         if kind == OFFSET_TOO_HIGH:
             self._claim(one, two)
@@ -295,7 +297,10 @@ class Propagation:
             self._claim(two, self.low[two])
 
     def _explain_hole(self, u: int, hole: tuple[int, int], need: int, now: int) -> None:
-        """Add the claims that imply: every unit that can fill a hole (offset, level) ends at ``need`` or above."""
+        """Add the claims that imply: each unit that can fill a hole (offset, level) ends at ``need`` or above.
+
+        ``need`` of FAR: no unit can fill it. ``now``: number of the explained event.
+        """
         at, level = hole
         self._add_level(level)
         self._claim(u, at)
@@ -316,7 +321,7 @@ class Propagation:
                 self._claim(w, over)
 
     def _explain_section(self, s: int, lowest: int, need: int, now: int) -> None:
-        """Add the claims that imply: ``lowest`` is the lowest open unit of a section and ends at ``need`` or above."""
+        """Add the claims that imply: ``lowest`` is the lowest open unit of a section and ends at or above ``need``."""
         entries = self.order[self.first[s] : self.first[s + 1]]
         entries = [e for e in entries if not self._was_placed(self.owner[e], now)]
         rest = sum(self.height[e] for e in entries)

@@ -1,57 +1,55 @@
-"""Integer tables of the branch and bound: one row per unit, section or event.
-
-Tables are few and wide, because each is one argument of the native library.
-"""
+"""Integer tables of the branch and bound. They are few and wide, because each is one argument of the native library."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from tmmu_core.planners.columns import align_up
 from tmmu_core.planners.exact.search_model import Model
 from tmmu_core.planners.native import native
 from tmmu_core.planners.native.load import library
 from tmmu_core.planners.problem import I64
 
-# Columns of ``Tables.unit``: first row of the unit in other tables (the last row is the end), then its properties.
+# Columns of ``Tables.unit``: the first row of the unit in four other tables, then its properties.
 ENTRIES, NEIGHBOURS, MATES, WALLS, ALIGNMENT, MAX_HEIGHT, FIXED, TWIN = range(8)
 # Columns of ``Tables.entry``.
 SECTION, HEIGHT, OWNER = range(3)
-# Columns of ``Tables.neighbour``: the neighbour, and the greatest height of each of the two where they share a
-# section.
+# Columns of ``Tables.neighbour``: the neighbour, and the greatest height of each of the two in their common sections.
 OTHER, OWN_HEIGHT, OTHER_HEIGHT = range(3)
 
-# Columns of ``State.unit`` and ``State.section`` that are set before the search or read after it.
+# Columns of ``State.unit``, then of ``State.section``, that are set before the search or read after it.
 LOW, LEVEL, HOLE, FILLER = 0, 3, 4, 7
 OPEN_BYTES, OPEN_UNITS, LOWEST, SECOND_LOWEST, FAILURES = 0, 1, 2, 3, 5
 
 
 class Tables(NamedTuple):
-    """Constant tables of n units in m sections; ``unit`` has the first row of each unit in the other tables."""
+    """Constant tables of n units in m sections."""
 
     unit: I64
-    """(n + 1, 8): ``ENTRIES … TWIN``; ``FIXED``: offset or −1; ``TWIN``: next identical unit or −1."""
+    """(n + 1, 8): ``ENTRIES … TWIN``. ``FIXED``: offset or −1; ``TWIN``: next identical unit or −1. The last row has
+    the ends of the other tables."""
     entry: I64
     """(r, 3): ``SECTION, HEIGHT, OWNER``, by unit, then section."""
     first: I64
     """(m + 1,): first row of each section in ``State.order``."""
     neighbour: I64
-    """(k, 3): ``OTHER, OWN_HEIGHT, OTHER_HEIGHT``; neighbours share a section."""
+    """(k, 3): ``OTHER, OWN_HEIGHT, OTHER_HEIGHT``, by unit; neighbours share a section."""
     mate: I64
-    """Units of the same sections and a single height each: two of them, one directly on the other, can be swapped."""
+    """Mates by unit. Mates have the same sections and a single height each: two of them that touch can be swapped."""
     wall: I64
-    """(w, 3): fixed units that a unit must not overlap: begin, end, and its own height there."""
+    """(w, 3), by unit: fixed units that the unit must not overlap, as begin, end, and height of the unit there."""
 
 
 class State(NamedTuple):
-    """Tables that the native search changes, and from which the plain one begins."""
+    """Tables that the native search changes. The plain search copies them, and returns offsets and failures in them."""
 
     unit: I64
-    """(n, 14): ``LOW``: lower bound of the offset, and the offset of a packing that was found."""
+    """(n, 14): ``LOW``: lower bound of the offset; after the search, the offset in the packing that was found."""
     section: I64
-    """(m, 6): unplaced bytes and units, the two lowest of these, number of conflicts."""
+    """(m, 6): unplaced bytes, unplaced units, the two lowest of these units, number of conflicts."""
     order: I64
-    """(r, 2): entries by section, unplaced ones first; and the row of each entry."""
+    """(r, 2): entries by section, unplaced ones first; and the position of each entry in that column."""
 
 
 def build_tables(model: Model) -> Tables:
@@ -106,80 +104,75 @@ def _by_section(model: Model) -> I64:
 
 
 def _walls(model: Model) -> list[list[tuple[int, int, int]]]:
-    """Return, for each movable unit, the fixed units that share a section with it."""
+    """Return the rows of ``Tables.wall`` for each unit, sorted; a fixed unit has none."""
     if not (model.fixed >= 0).any():
         return [[]] * len(model)
-    standing: dict[int, list[tuple[int, int]]] = {}
-    for u in np.flatnonzero(model.fixed >= 0).tolist():
-        at = int(model.fixed[u])
-        for e in range(model.entry_of[u], model.entry_of[u + 1]):
-            standing.setdefault(int(model.section[e]), []).append((at, at + int(model.height[e])))
-    rows = []
-    for u in range(len(model)):
-        mine: set[tuple[int, int, int]] = set()
-        if model.fixed[u] < 0:
-            for e in range(model.entry_of[u], model.entry_of[u + 1]):
-                for lo, hi in standing.get(int(model.section[e]), ()):
-                    mine.add((lo, hi, int(model.height[e])))
-        rows.append(sorted(mine))
-    return rows
+    entries = list(zip(model.owner.tolist(), model.section.tolist(), model.height.tolist(), strict=True))
+    fixed = model.fixed.tolist()
+    fixed_ranges: dict[int, list[tuple[int, int]]] = {}  # by section
+    for u, section, height in entries:
+        if fixed[u] >= 0:
+            fixed_ranges.setdefault(section, []).append((fixed[u], fixed[u] + height))
+    walls: list[set[tuple[int, int, int]]] = [set() for _ in fixed]
+    for u, section, height in entries:
+        if fixed[u] < 0:
+            walls[u].update((begin, end, height) for begin, end in fixed_ranges.get(section, ()))
+    return [sorted(rows) for rows in walls]
 
 
 def _twins_and_mates(model: Model, max_height: I64) -> tuple[I64, list[list[int]]]:
-    """Return the next identical unit of each unit, and the units that it can be swapped with."""
-    n = len(model)
-    twins: dict[object, int] = {}
-    spans: dict[object, list[int]] = {}
-    twin = np.full(n, -1, dtype=np.int64)
-    mates: list[list[int]] = [[] for _ in range(n)]
+    """Return the next identical unit of each unit (−1: none), and its mates (``Tables.mate``)."""
+    last_twin: dict[object, int] = {}
+    groups: dict[object, list[int]] = {}
+    twin = np.full(len(model), -1, dtype=np.int64)
+    mates: list[list[int]] = [[] for _ in twin]
     any_fixed = bool((model.fixed >= 0).any())
     for u in _twin_candidates(model):
         if model.fixed[u] >= 0:
             continue
         rows = slice(model.entry_of[u], model.entry_of[u + 1])
-        where, heights = model.section[rows].tobytes(), model.height[rows]
-        grid, high = int(model.align[u]), int(max_height[u])
-        name = (where, heights.tobytes(), grid)
-        if name in twins:
-            twin[twins[name]] = u
-        twins[name] = u
-        if not any_fixed and bool((heights == high).all()) and high % grid == 0:
-            spans.setdefault((where, grid), []).append(u)
-    for group in spans.values():
+        sections, heights = model.section[rows].tobytes(), model.height[rows]
+        alignment, high = int(model.align[u]), int(max_height[u])
+        key = (sections, heights.tobytes(), alignment)
+        if key in last_twin:
+            twin[last_twin[key]] = u
+        last_twin[key] = u
+        if not any_fixed and bool((heights == high).all()) and high % alignment == 0:
+            groups.setdefault((sections, alignment), []).append(u)
+    for group in groups.values():
         for u in group:
             mates[u] = [w for w in group if w != u]
     return twin, mates
 
 
 def _twin_candidates(model: Model) -> list[int]:
-    """Return the units with the first section, last section and number of sections of another unit, ascending."""
+    """Return the units whose first section, last section and number of sections equal those of another unit.
+
+    They ascend. Only these units can have twins or mates, and comparing their sections is slow.
+    """
     begin, end = model.entry_of[:-1], model.entry_of[1:]
     span = (model.section[begin] * model.sections + model.section[end - 1]) * (model.sections + 1) + (end - begin)
     order = np.argsort(span, kind="stable")
     same = span[order[1:]] == span[order[:-1]]
-    several = np.zeros(len(model), np.bool_)
-    several[order[1:][same]] = several[order[:-1][same]] = True
-    alike: list[int] = np.flatnonzero(several).tolist()
-    return alike
+    units: list[int] = np.union1d(order[1:][same], order[:-1][same]).tolist()
+    return units
 
 
-def lowest_allowed_offset(grid: int, walls: Sequence[Sequence[int]], at: int) -> int:
-    """Return the lowest multiple of ``grid`` ≥ ``at`` at which a unit overlaps none of its walls (``Tables.wall``)."""
-    at = (at + grid - 1) & -grid
+def lowest_allowed_offset(alignment: int, walls: Sequence[Sequence[int]], at: int) -> int:
+    """Return the lowest aligned offset ≥ ``at`` at which a unit overlaps none of its walls (``Tables.wall``)."""
+    at = align_up(at, alignment)
     moved = True
     while moved:
         moved = False
         for begin, end, height in walls:
             if at < end and begin < at + height:
-                at = (end + grid - 1) & -grid
+                at = align_up(end, alignment)
                 moved = True
     return at
 
 
 def neighbour_table(entry_of: I64, entry: I64, first: I64, by_section: I64) -> tuple[I64, I64]:
-    """Return the neighbours of each unit (units that share a section): the first row per unit, and the rows
-    ``OTHER, OWN_HEIGHT, OTHER_HEIGHT``.
-    """
+    """Return the first row of each unit in ``Tables.neighbour`` (and the end), and that table."""
     loops = library()
     if loops is not None:
         return native.neighbours(loops, entry_of, entry, first, by_section)

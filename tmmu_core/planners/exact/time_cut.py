@@ -1,11 +1,11 @@
 """Split a problem at steps that few storages cross, and pack the pieces one after the other.
 
-Two networks with few buffers in common are nearly independent. The pieces are searched in the order of time, or in
-reverse. Storages shared with an earlier piece keep their offsets from there. If a later piece does not fit, the next
-try uses another branching order and the other direction.
+Two networks with few buffers in common are nearly independent. The pieces are searched in the order of time or in
+reverse, by turns. A storage of two pieces keeps the offset that the first of them gives it. If a piece does not fit,
+the next try uses another branching order and the other direction.
 
-A packing of all pieces is a packing of the whole. Infeasibility is proven only by a piece without fixed storages: it
-is a subset of the problem.
+The packings of all pieces together are a packing of the problem. A piece without fixed storages is a part of the
+problem: if it does not fit, the problem does not fit. A piece with fixed storages proves nothing.
 """
 
 from dataclasses import dataclass, field, replace
@@ -23,13 +23,13 @@ MIN_SIDE_RATIO = 8
 MIN_SIDE_STORAGES = 16
 """Minimum number of storages on each side of a cut that do not cross it."""
 TRY_NODES = 12_000
-"""Search nodes per piece in the shortest try. Later tries multiply this by the Luby sequence."""
+"""Search nodes per piece in the shortest try; the others are multiples by the Luby sequence."""
 
 
 def cut_columns(cols: Columns) -> list[int]:
-    """Return the cuts, ascending: time columns (indices of ``cols.births``) at whose start few storages are live.
+    """Return the cuts, ascending: compressed steps at whose start few storages are live.
 
-    Empty if conflicts do not follow from time alone (gaps, in-place reuse, forbidden pairs) or offsets are fixed.
+    Empty for a problem with gaps, in-place reuse, ``must_not_alias`` or fixed offsets.
     """
     if not cols.is_plain:
         return []
@@ -54,30 +54,31 @@ def cut_columns(cols: Columns) -> list[int]:
 
 @dataclass
 class TimeCutSearch:
-    """Search the pieces of a problem. Each storage is a unit of its own (:mod:`.search_model`)."""
+    """Search the pieces of a problem. Each storage is a unit (:mod:`.search_model`)."""
 
     cols: Columns
     at: list[int]
-    """See :func:`cut_columns`; not empty."""
+    """Cuts (:func:`cut_columns`); not empty."""
     tries: int = 0
     branching: dict[tuple[int, int], BranchingOrder] = field(default_factory=dict)
     """By piece number and direction (1, −1)."""
     stopped: bool = False
+    """Whether ``watch`` stopped the last try."""
 
     def solve(self, target: int, budget: int, watch: Watch | None) -> tuple[int, int, list[int] | None]:
-        """Run one attempt; return, like ``Searcher.solve``, FOUND, INFEASIBLE or BUDGET_SPENT, nodes, and offsets."""
+        """Run one try; return, like ``Searcher.solve``, FOUND, INFEASIBLE or BUDGET_SPENT, nodes, and offsets."""
         direction = -1 if self.tries % 2 else 1
         share = TRY_NODES * luby(self.tries // 2 + 1)
         self.tries += 1
         offset = np.full(len(self.cols), -1, dtype=np.int64)
-        verdict, spent = FOUND, 0
+        spent = 0
         edges = [0, *self.at, len(self.cols.births)]
         for k in range(len(edges) - 1)[::direction]:
             begin, end = edges[k], edges[k + 1]
             here = np.flatnonzero((self.cols.part_lo < end) & (self.cols.part_hi > begin))
             low, high = np.maximum(self.cols.part_lo[here], begin), np.minimum(self.cols.part_hi[here], end)
-            pins = offset[here] if (offset[here] >= 0).any() else None
-            piece = columns(replace(subproblem(self.cols.problem, here), birth=low, death=high, fixed=pins))
+            fixed = offset[here] if (offset[here] >= 0).any() else None
+            piece = columns(replace(subproblem(self.cols.problem, here), birth=low, death=high, fixed=fixed))
             verdict, nodes, found = self._search((k, direction), piece, target, min(share, budget - spent), watch)
             spent += nodes
             if found is None:
@@ -89,18 +90,15 @@ class TimeCutSearch:
         self, name: tuple[int, int], piece: Columns, target: int, allowed: int, watch: Watch | None
     ) -> tuple[int, int, list[int] | None]:
         """Return the values of :meth:`solve` for a piece. A piece with fixed storages is never INFEASIBLE."""
-        model = search_model(piece, tuple((i,) for i in range(len(piece))))
-        searcher = Searcher(model)
-        branching = self.branching.setdefault(name, BranchingOrder(model, openings=False))
+        searcher = Searcher(search_model(piece))
+        branching = self.branching.setdefault(name, BranchingOrder(searcher.model, openings=False))
         spent = 0
         while spent < allowed:
-            tried = branching.next_attempt(target)
-            verdict, nodes, found = searcher.solve(target, tried.rank, min(tried.nodes, allowed - spent), watch)
-            spent += max(nodes, 1)
+            verdict, nodes, found = branching.attempt(searcher, target, allowed - spent, watch)
+            spent += nodes
             self.stopped = bool(searcher.stop[0])
             if self.stopped:
                 break
-            branching.learn(tried, searcher.failures, verdict == FOUND)
             if found is not None:
                 return FOUND, spent, found
             if verdict == INFEASIBLE:

@@ -94,7 +94,7 @@ def _refuse_ids_of_parts(problems: Sequence[Problem]) -> None:
 def _notes(arenas: Sequence[PackedArena], instance: PlainInstance) -> dict[str, Any]:
     """Return ``Plan.notes``: the reader's remarks, the number of fixed offsets, and the planner's notes per arena."""
     notes: dict[str, Any] = {READ: "; ".join(instance.notes)} if instance.notes else {}
-    fixed = sum(problem.given_offsets for problem in instance.problems)
+    fixed = sum(problem.fixed_count for problem in instance.problems)
     if fixed:
         notes[GIVEN_OFFSETS] = f"{fixed:,} of {sum(map(len, instance.problems)):,} offsets are given and stay fixed"
     return notes | {packed.problem.arena: dict(packed.packing.notes) for packed in arenas if packed.packing.notes}
