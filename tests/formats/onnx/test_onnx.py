@@ -168,15 +168,18 @@ def test_dropout_in_training_is_no_view() -> None:
 # --- names and order ---------------------------------------------------------------------------------------------
 
 
-def test_unnamed_nodes_are_named_by_operator_and_position() -> None:
-    chain = [
-        op("Relu", "x", "a"),
-        op("Relu", "a", "b", name="same"),
-        op("Neg", "b", "c", name="same"),
-        op("Exp", "c", "y", name="Relu_0"),
-    ]
+@pytest.mark.parametrize(
+    ("names", "ids"),
+    [
+        (["", "same", "same", "Relu_0"], ["Relu_0_", "Relu_1", "Neg_2", "Relu_0"]),
+        (["", "Relu_0", "Relu_0", ""], ["Relu_0", "Relu_1", "Neg_2", "Exp_3"]),
+    ],
+)
+def test_nodes_without_a_unique_name_are_named_by_operator_and_position(names: list[str], ids: list[str]) -> None:
+    steps = [("Relu", "x", "a"), ("Relu", "a", "b"), ("Neg", "b", "c"), ("Exp", "c", "y")]
+    chain = [op(*step, name=name) for step, name in zip(steps, names, strict=True)]
     graph = read(model(chain, [value("x", [2])], [value("y", None)]))
-    assert [node.node_id for node in graph.nodes] == ["Relu_0_", "Relu_1", "Neg_2", "Relu_0"]
+    assert [node.node_id for node in graph.nodes] == ids
 
 
 # --- dimensions --------------------------------------------------------------------------------------------------

@@ -162,7 +162,7 @@ def test_branches_of_different_shapes_are_rejected() -> None:
     other = body([op("Concat", "x x", "r", axis=0)], [], ["r"])
     flow = op("If", "c", "y", name="choice", then_branch=THEN, else_branch=other)
     proto = model([flow], [value("x", [2, 3]), value("c", [], BOOL)], [value("y", None)])
-    with pytest.raises(InvalidIrShapes, match="its branches give results of different shapes") as caught:
+    with pytest.raises(InvalidIrShapes, match="its branches have results of different sizes") as caught:
         read(proto)
     assert (caught.value.diagnostics["reason"], caught.value.diagnostics["node_id"]) == ("scope_shape", "choice")
 

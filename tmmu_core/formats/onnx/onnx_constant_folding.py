@@ -1,7 +1,7 @@
-"""Fold the small constants that an ONNX model computes for its shapes; never a weight or an activation.
+"""Fold the nodes of an ONNX model that compute small constants: shapes, axes, sizes and masks of shapes.
 
-A node is evaluated if its operands are known and small (shapes, axes, masks of shapes) and its results are small too.
-The reference evaluator of the onnx package evaluates one node at a time.
+A ``Shape`` or ``Size`` node is folded if the shape of its operand is fixed. Any other node is folded if its operands
+are known and its results are small. The reference evaluator of the onnx package evaluates one node at a time.
 """
 
 from collections.abc import Mapping
@@ -14,44 +14,45 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
-from tmmu_core.formats.onnx.onnx_model import MEASURES, VIEWS, Known, fixed_shape, with_nodes
+from tmmu_core.formats.onnx.onnx_model import MEASURES, VIEWS, TypedShapes, with_nodes
 from tmmu_core.graph.operators import operator_of
 
 KEPT_ELEMENTS = 1024
-"""Values of up to this many elements are kept and folded: shapes, axes, pads, sizes, small tables."""
+"""Maximum number of elements of a value that is kept and folded."""
 
 Array = NDArray[Any]
+FixedShapes = Mapping[str, tuple[int, ...]]
 
 OPEN = -(2**63)
-"""Marks an open size in a vector of sizes."""
+"""Marks an open size in a shape or a vector of sizes."""
 SELECTIONS = frozenset({"Concat", "Gather", "Identity", "Slice", "Squeeze", "Unsqueeze"})
-"""Operators that select elements of a vector of sizes: a fixed size in their result does not depend on open sizes."""
+"""Operators that copy elements of vectors of sizes: the fixed sizes in their result do not depend on the open ones."""
+LIMITED_RESULTS = SELECTIONS | {"Constant", "NonZero", "Unique", "Compress"}
+"""Operators whose result is limited by their operands, so that they are evaluated without a known result shape."""
 
 
-def with_values(model: onnx.ModelProto, found: Known) -> onnx.ModelProto | None:
-    """Return the model with every foldable node replaced by its results; ``None`` if there is none.
-
-    ``found`` are the shapes known so far. A node without a known result shape is folded only if its result is small.
-    """
-    shapes = {value: shape for value in found if (shape := fixed_shape(found, value)) is not None}
+def with_values(model: onnx.ModelProto, known_shapes: TypedShapes) -> onnx.ModelProto | None:
+    """Return the model with the results of all foldable nodes as initialisers; ``None`` if no node is foldable."""
+    shapes = {
+        value: tuple([dim if isinstance(dim, int) else OPEN for dim in dims])
+        for value, (_, dims) in known_shapes.items()
+    }
     shapes |= {weight.name: tuple(weight.dims) for weight in model.graph.initializer}
-    known = written_values(model)
-    partial: dict[str, Array] = {}
+    values = written_values(model)
+    open_values: set[str] = set()  # vectors that contain OPEN
     nodes: list[onnx.NodeProto] = []
     folded: dict[str, Array] = {}
     opsets = list(model.opset_import)
     for node in model.graph.node:
-        results = _evaluated(node, known, shapes, opsets)
-        if results is None:
-            results = _selected_sizes(node, known, partial, found, opsets)
-            if any(OPEN in array for array in results.values()):
-                partial |= results
-                results = {}
-        if results:
-            known |= results
+        results = _evaluated(node, values, open_values, shapes, opsets) or {}
+        values |= results
+        reads_open = node.op_type == "Shape" or not open_values.isdisjoint(node.input)
+        if reads_open and any(OPEN in array for array in results.values()):
+            open_values |= results.keys()
+        elif results:
             folded |= results
-        else:
-            nodes.append(node)
+            continue
+        nodes.append(node)
     if not folded:
         return None
     smaller = with_nodes(model, nodes)
@@ -63,38 +64,46 @@ def with_values(model: onnx.ModelProto, found: Known) -> onnx.ModelProto | None:
 
 
 def written_values(model: onnx.ModelProto) -> dict[str, Array]:
-    """Return the small initialisers that are complete in the file, by name."""
-    found = {}
+    """Return the small initialisers whose values are in the model, by name."""
+    values = {}
     for weight in model.graph.initializer:
         if prod(weight.dims) <= KEPT_ELEMENTS and weight.data_location != TensorProto.EXTERNAL:
             with suppress(TypeError, ValueError):  # no type, or fewer bytes than its shape needs
-                found[weight.name] = numpy_helper.to_array(weight)
-    return found
+                values[weight.name] = numpy_helper.to_array(weight)
+    return values
 
 
 def _evaluated(
-    node: onnx.NodeProto, known: dict[str, Array], shapes: dict[str, tuple[int, ...]], opsets: list[Any]
+    node: onnx.NodeProto, values: Mapping[str, Array], open_values: set[str], shapes: FixedShapes, opsets: list[Any]
 ) -> dict[str, Array] | None:
-    """Return the node's results by name; ``None`` if it cannot be folded."""
+    """Return the small results of a node by name; ``None`` if it cannot be evaluated.
+
+    ``open_values`` are the values that contain ``OPEN``: only ``Shape`` and :data:`SELECTIONS` write and read them.
+    """
     operator = node.op_type
-    if node.domain or (operator_of(operator).is_random and operator not in VIEWS):
+    if node.domain or (operator_of(operator).is_random and operator not in VIEWS):  # Dropout is a view in inference
         return None
     if operator in MEASURES:
-        return measured(node, shapes)
-    operands = {name: known.get(name) for name in node.input if name}
-    arrays = {name: array for name, array in operands.items() if array is not None}
-    if len(arrays) != len(operands) or _grows(node, arrays, shapes):
+        return None if operator == "Size" and OPEN in shapes.get(node.input[0], ()) else measured(node, shapes)
+    written = [shapes.get(name, (OPEN,)) for name in node.output if name]
+    is_small = all(OPEN not in shape and prod(shape) <= KEPT_ELEMENTS for shape in written)
+    if not is_small and operator not in LIMITED_RESULTS:
+        return None
+    vectors = node.input if operator == "Concat" else node.input[:1]  # other operands are indices, axes or ends
+    selectable = vectors if operator in SELECTIONS else ()
+    operands = [name for name in node.input if name]
+    if not all(name in values and (name in selectable or name not in open_values) for name in operands):
         return None
     try:
-        values = reference(node, arrays, opsets)
-    except Exception:  # any error of numpy; the node is kept
+        arrays = reference(node, {name: values[name] for name in operands}, opsets)
+    except Exception:  # any error of numpy
         return None
-    results = {name: np.asarray(array) for name, array in zip(node.output, values, strict=False) if name}
+    results = {name: np.asarray(array) for name, array in zip(node.output, arrays, strict=True) if name}
     return results if all(array.size <= KEPT_ELEMENTS for array in results.values()) else None
 
 
-def measured(node: onnx.NodeProto, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Array] | None:
-    """Return the result of a ``Shape`` or ``Size`` node if its operand's shape is fixed."""
+def measured(node: onnx.NodeProto, shapes: FixedShapes) -> dict[str, Array] | None:
+    """Return the result of a ``Shape`` or ``Size`` node by name; ``None`` if ``shapes`` lacks its operand."""
     shape = shapes.get(node.input[0])
     if shape is None:
         return None
@@ -103,34 +112,8 @@ def measured(node: onnx.NodeProto, shapes: Mapping[str, tuple[int, ...]]) -> dic
     return {node.output[0]: np.array(prod(shape), np.int64) if node.op_type == "Size" else size}
 
 
-def _selected_sizes(
-    node: onnx.NodeProto, known: dict[str, Array], partial: dict[str, Array], found: Known, opsets: list[Any]
-) -> dict[str, Array]:
-    """Return the result of a node that reads or selects sizes, with ``OPEN`` for open ones; empty for another node."""
-    if node.op_type == "Shape" and not node.domain and node.input[0] in found:
-        sizes = [dim if isinstance(dim, int) else OPEN for dim in found[node.input[0]][1]]
-        return measured(node, {node.input[0]: tuple(sizes)}) or {}
-    if node.op_type not in SELECTIONS or node.domain:
-        return {}
-    vectors = node.input if node.op_type == "Concat" else node.input[:1]
-    operands = {name: known.get(name, partial.get(name) if name in vectors else None) for name in node.input if name}
-    arrays = {name: array for name, array in operands.items() if array is not None}
-    if len(arrays) == len(operands) and sum(arrays[name].size for name in node.input if name) <= KEPT_ELEMENTS:
-        with suppress(Exception):  # any error of numpy
-            return dict(zip(node.output, map(np.asarray, reference(node, arrays, opsets)), strict=False))
-    return {}
-
-
-def _grows(node: onnx.NodeProto, operands: dict[str, Array], shapes: dict[str, tuple[int, ...]]) -> bool:
-    """Return whether the result may have more than ``KEPT_ELEMENTS`` elements."""
-    written = [shapes[name] for name in node.output if name in shapes]
-    if len(written) == len([name for name in node.output if name]):
-        return any(prod(shape) > KEPT_ELEMENTS for shape in written)
-    return node.op_type not in ("Constant", "NonZero", "Unique", "Compress")
-
-
 def reference(node: onnx.NodeProto, operands: dict[str, Array], opsets: list[Any]) -> list[Any]:
-    """Return the results of one node on ``operands``. Raises any error of the evaluator or numpy."""
+    """Return the results of one node, ``None`` for omitted outputs. Raises any error of the evaluator or numpy."""
     from onnx.reference import ReferenceEvaluator  # slow to import
 
     inputs = [

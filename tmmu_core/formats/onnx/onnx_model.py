@@ -1,4 +1,4 @@
-"""Parts of an ONNX model that several modules need: names, attributes, weights, bodies, functions, order of nodes.
+"""Read and change parts of an ONNX model: attributes, weights, bodies, local functions, order of nodes.
 
 Planning needs no bytes of weights, so no external file is opened. A path outside of the model's folder is refused
 nevertheless: a runtime that loads the model later would open it.
@@ -19,9 +19,9 @@ from tmmu_core.base import limits
 from tmmu_core.base.errors import Misuse, UnreadableInput
 from tmmu_core.graph.model import Graph
 
-Found = tuple[int, list[int | str | None]]
-"""Element type, and dimensions as number, name or ``None``."""
-Known = dict[str, Found]
+TypedShape = tuple[int, list[int | str | None]]
+"""Element type, and dimensions as number, name or ``None`` (unknown)."""
+TypedShapes = dict[str, TypedShape]
 """Value → type and shape."""
 
 ELEMENTWISE_IN_FIRST: frozenset[str] = frozenset({"BatchNormalization"})
@@ -30,14 +30,13 @@ SUM_IN_CONVOLUTION: dict[tuple[str, str], int] = {("com.microsoft", "FusedConv")
 """Domain and operator of onnxruntime's fused convolutions → input that the kernel may overwrite with the output."""
 VIEWS: frozenset[str] = frozenset({"Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity", "Dropout"})
 """Operators whose output has the bytes of the first input (``Dropout``: outside of training)."""
-SUBGRAPHS: frozenset[str] = frozenset({"If", "Loop", "Scan", "SequenceMap"})
 MEASURES: frozenset[str] = frozenset({"Shape", "Size"})
 """Operators whose result depends on the shape of the input only."""
 _OUTSIDE = re.compile(r"[/\\]|[A-Za-z]:|(?:.*[/\\])?\.\.(?:[/\\]|$)|.*\0", re.S)
 
 
 def operator_name(node: onnx.NodeProto) -> str:
-    """Return the name of an operator of the default set; ``""`` for other sets."""
+    """Return the node's operator if it is of ONNX's default operator set, else ``""``."""
     return "" if node.domain else node.op_type
 
 
@@ -46,23 +45,23 @@ def attribute_of(node: onnx.NodeProto, name: str) -> Any:
     return next((helper.get_attribute_value(a) for a in node.attribute if a.name == name), None)
 
 
-def fixed_shape(known: Mapping[str, Found], value: str) -> tuple[int, ...] | None:
-    """Return the shape of a value if all its dimensions are numbers."""
+def fixed_shape(known: Mapping[str, TypedShape], value: str) -> tuple[int, ...] | None:
+    """Return the shape of a value; ``None`` if it is unknown or a dimension is not a number."""
     shape = known[value][1] if value in known else [None]
     sizes = tuple([size for size in shape if isinstance(size, int)])
     return sizes if len(sizes) == len(shape) else None
 
 
 def with_nodes(model: onnx.ModelProto, nodes: Iterable[onnx.NodeProto]) -> onnx.ModelProto:
-    """Return a copy of a model with other nodes."""
+    """Return a copy of a model with ``nodes`` in place of its nodes."""
     copy = deepcopy(model)
     del copy.graph.node[:]
     copy.graph.node.extend(nodes)
     return copy
 
 
-def declaring(model: onnx.ModelProto, shapes: Mapping[str, Found]) -> onnx.ModelProto:
-    """Return the model with these shapes declared; without shapes, the model itself."""
+def with_shapes(model: onnx.ModelProto, shapes: Mapping[str, TypedShape]) -> onnx.ModelProto:
+    """Return a copy of the model that declares these shapes; without shapes, the model itself."""
     if not shapes:
         return model
     copy = deepcopy(model)
@@ -74,31 +73,32 @@ def declaring(model: onnx.ModelProto, shapes: Mapping[str, Found]) -> onnx.Model
 
 
 def unique_ids(nodes: list[tuple[int, str, str]]) -> list[str]:
-    """Return an id per (position, name, operator): the name if it is unique, else ``<operator>_<position>``, made
-    unique.
+    """Return an id for each (position, name, operator): its name if it is unique, else ``<operator>_<position>``.
+
+    ``_`` is appended to an id that another node has.
     """
-    times = Counter(name for _, name, _ in nodes)
-    taken = {name for name, count in times.items() if name and count == 1}
+    counts = Counter(name for _, name, _ in nodes)
+    unique = {name for name, count in counts.items() if name and count == 1}
+    used = set(unique)
     ids: list[str] = []
     for position, name, operator in nodes:
-        node_id = name if name in taken else f"{operator}_{position}"
-        while name not in taken and node_id in taken:
+        node_id = name if name in unique else f"{operator}_{position}"
+        while name not in unique and node_id in used:
             node_id += "_"
-        taken.add(node_id)
+        used.add(node_id)
         ids.append(node_id)
     return ids
 
 
 def first_line(error: Exception) -> str:
-    """Return the first line of an error, without the trace that the onnx package appends."""
+    """Return the first line of an error's text: the onnx package appends a trace. Without a text, return its type."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 def write_defaults(model: onnx.ModelProto) -> None:
-    """Write default attributes into ``model`` for which inference assumes a value that differs from the specification.
+    """Write the default of ``onesided`` into each ``STFT`` node of ``model``.
 
-    A ``STFT`` without ``onesided`` is one-sided (specification and onnxruntime); inference returns all bins, twice the
-    bytes.
+    The specification and onnxruntime compute one side by default; shape inference returns all bins, twice the bytes.
     """
     for node in model.graph.node:
         if node.op_type == "STFT" and not any(attribute.name == "onesided" for attribute in node.attribute):
@@ -106,13 +106,13 @@ def write_defaults(model: onnx.ModelProto) -> None:
 
 
 def bodies_of(node: onnx.NodeProto) -> list[tuple[str, onnx.GraphProto]]:
-    """Return a node's bodies with the names of their attributes."""
+    """Return the ``(attribute name, graph)`` pairs of a node's bodies."""
     found = [(a.name, a.g) for a in node.attribute if a.HasField("g")]
     return found + [(a.name, body) for a in node.attribute for body in a.graphs]
 
 
 def graphs(part: Any, place: str = "graph") -> Iterator[tuple[str, Any]]:
-    """Yield a graph or function and all its subgraphs with their place in the file."""
+    """Yield ``(place in the file, graph)`` of a graph or function and of all its subgraphs."""
     yield place, part
     for k, node in enumerate(part.node):
         for name, body in bodies_of(node):
@@ -120,7 +120,7 @@ def graphs(part: Any, place: str = "graph") -> Iterator[tuple[str, Any]]:
 
 
 def tensors_of(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
-    """Yield the weights and constants of a model, of its bodies and of its functions."""
+    """Yield the weights and constants of a model, its bodies and its functions."""
     for _, part in chain.from_iterable(map(graphs, (model.graph, *model.functions))):
         yield from getattr(part, "initializer", ())
         for sparse in getattr(part, "sparse_initializer", ()):
@@ -132,14 +132,14 @@ def tensors_of(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
 
 
 def external_files(data: bytes) -> list[str]:
-    """Return the external weight files of the model."""
+    """Return the paths of the external weight files of the model in ``data``, each once."""
     tensors = tensors_of(onnx.ModelProto.FromString(data))
     found = [entry.value for tensor in tensors for entry in tensor.external_data if entry.key == "location"]
     return list(dict.fromkeys(found))
 
 
 def check_places(model: onnx.ModelProto, name: str) -> None:
-    """Raise ``UnreadableInput`` for weights with an absolute path or a path that contains ``..``."""
+    """Raise ``UnreadableInput`` for a weight whose path is absolute, or contains ``..`` as a folder or a zero byte."""
     for tensor in tensors_of(model):
         for entry in tensor.external_data:
             if entry.key == "location" and _OUTSIDE.match(entry.value):
@@ -161,24 +161,25 @@ def without_places(model: onnx.ModelProto) -> onnx.ModelProto:
 
 Key = tuple[str, str, str]
 """(domain, name, overload) of a function."""
-OTHER_NAME = "ai.onnx"
+DEFAULT_SET = "ai.onnx"
 """Second name of ONNX's default operator set, whose first name is empty. Both are valid."""
 
 
 def inlined(model: onnx.ModelProto, name: str) -> onnx.ModelProto:
-    """Return the model with its functions inlined and the default operator set under one name. Changes ``model``.
+    """Return the model with its functions inlined, and ``""`` as the name of the default operator set.
 
-    Raises ``UnreadableInput`` for functions that call themselves, inline to too many nodes, or cannot be inlined.
+    Changes ``model``. Raises ``UnreadableInput`` for functions that call themselves, inline to too many nodes, or
+    cannot be inlined.
     """
-    for holder in (model, *model.functions):
-        named = {entry.domain for entry in holder.opset_import}
-        for k in reversed(range(len(holder.opset_import))):
-            if holder.opset_import[k].domain == OTHER_NAME and "" in named:
-                del holder.opset_import[k]
-        body = holder.graph if isinstance(holder, onnx.ModelProto) else holder
-        for part in (*model.functions, *holder.opset_import, *_nodes(body)):
-            if part.domain == OTHER_NAME:
-                part.domain = ""
+    for part in (model, *model.functions):
+        has_default = any(not entry.domain for entry in part.opset_import)
+        for k in reversed(range(len(part.opset_import))):
+            if part.opset_import[k].domain == DEFAULT_SET and has_default:
+                del part.opset_import[k]
+        body = part.graph if isinstance(part, onnx.ModelProto) else part
+        for named in (*model.functions, *part.opset_import, *_nodes(body)):
+            if named.domain == DEFAULT_SET:
+                named.domain = ""
     if not model.functions:
         return model
     _check_functions(model, name)
@@ -189,14 +190,14 @@ def inlined(model: onnx.ModelProto, name: str) -> onnx.ModelProto:
         raise UnreadableInput(what, source=name, hint="Export the model without functions.") from error
     called = {_key(node) for node in _nodes(flat.graph)}
     uninlined = next((function for function in flat.functions if _key(function) in called), None)
-    if uninlined is not None:  # the inliner cannot convert it; as one node, it would hide the memory of its body
+    if uninlined is not None:  # planned as one node, it would hide the memory of its body
         what = f'the local function "{uninlined.domain}::{uninlined.name}" needs other versions of operator sets.'
         raise UnreadableInput(what, source=name, hint="Export the model with one version of each operator set.")
     return flat
 
 
 def _check_functions(model: onnx.ModelProto, name: str) -> None:
-    """Raise ``UnreadableInput`` if functions are recursive or inline to more nodes than the limit."""
+    """Raise ``UnreadableInput`` if functions are recursive, or the model has too many nodes after inlining."""
     bodies = {_key(function): function for function in model.functions}
     calls = {key: {_key(node) for node in _nodes(body)} & bodies.keys() for key, body in bodies.items()}
     ceiling = limits.ceiling(limits.INLINED_NODES)
@@ -222,7 +223,7 @@ def _key(function: onnx.FunctionProto | onnx.NodeProto) -> Key:
 
 
 def _nodes(part: Any) -> Iterator[onnx.NodeProto]:
-    """Yield the nodes of a graph or function and of its bodies."""
+    """Yield the nodes of a graph or function and of all its subgraphs."""
     return (node for _, inner in graphs(part) for node in inner.node)
 
 
@@ -232,27 +233,26 @@ def _nodes(part: Any) -> Iterator[onnx.NodeProto]:
 def with_order(data: bytes, graph: Graph, order: Iterable[str], name: str = "") -> bytes:
     """Return the model in ``data``, whose graph is ``graph``, with its nodes in ``order`` (all node ids of the graph).
 
-    Every node follows the nodes that it reads from. Nodes that are not in the graph (constants, folded shapes) follow
-    the same node as in the file, or precede their first reader. Bodies and unknown fields are unchanged.
-    Raises ``Misuse`` for an order of other nodes.
+    Every node follows the nodes that it reads from. A node that is not in the graph (a constant, a folded shape)
+    follows the same node as in the file; if an earlier node reads it, it precedes that node. Bodies and unknown fields
+    are unchanged. Raises ``Misuse`` if ``order`` has other nodes than the graph.
     """
     order = tuple(order)
     written = {node.node_id: node.outputs for node in graph.nodes}
-    if len(order) != len(written) or set(order) != set(written):
-        other = next(iter(sorted(set(order) ^ set(written))), "")
-        raise Misuse(
-            f"the order and {name or 'the model'} have different nodes: {other!r} is in one of them only.",
-            "Pass the model that the order was made from.",
-        )
+    different = sorted(written.keys() ^ set(order))
+    if different:
+        what = f"the order and {name or 'the model'} have different nodes: {different[0]!r} is in one of them only."
+        raise Misuse(what, "Pass the model that the order was made from.")
     rank = {tensor: k for k, node_id in enumerate(order) for tensor in written[node_id]}
     model = onnx.ModelProto.FromString(data)
     nodes = list(model.graph.node)
     producer = {tensor: k for k, node in enumerate(nodes) for tensor in node.output if tensor}
     reads = [sorted({producer[tensor] for tensor in _read_by(node) if tensor in producer}) for node in nodes]
     ranked: list[tuple[int, int]] = []
+    last = 0  # the rank of the node before, for a node that is not in the graph
     for k, node in enumerate(nodes):
-        before = ranked[-1][0] if ranked else 0
-        ranked.append((min((rank[tensor] for tensor in node.output if tensor in rank), default=before), k))
+        last = min((rank[tensor] for tensor in node.output if tensor in rank), default=last)
+        ranked.append((last, k))
     sequence: dict[int, None] = {}
     for _, k in sorted(ranked):
         pending = [k]
@@ -271,6 +271,6 @@ def _read_by(node: onnx.NodeProto) -> set[str]:
     names = set(node.input)
     for _, body in bodies_of(node):
         reads = {output.name for output in body.output}.union(*map(_read_by, body.node))
-        own = {value.name for value in (*body.input, *body.initializer)}
-        names |= reads - own.union(*(inner.output for inner in body.node))
+        defined = {value.name for value in (*body.input, *body.initializer)}
+        names |= reads - defined.union(*(inner.output for inner in body.node))
     return names

@@ -1,10 +1,7 @@
 """Infer the shapes of the nodes that open and close scopes (:mod:`.onnx_scopes`), which have no ONNX schema."""
 
-from __future__ import annotations
-
 from collections import ChainMap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import repeat
 from math import prod
 from typing import Any
@@ -14,61 +11,63 @@ import onnx
 from onnx import TensorProto, helper
 
 from tmmu_core.base.errors import InvalidIrShapes
-from tmmu_core.formats.onnx.onnx_model import Found, attribute_of, with_nodes
-from tmmu_core.formats.onnx.onnx_scopes import UNBOUNDED, Flat, Origin, branch, carried_of, is_scope
+from tmmu_core.formats.onnx.onnx_model import TypedShape, attribute_of, with_nodes
+from tmmu_core.formats.onnx.onnx_scopes import UNBOUNDED, Flat, Origin, branch, branch_results, carried_of, is_scope
 from tmmu_core.graph.model import Dim
 
 Values = Mapping[str, np.ndarray[Any, Any]]
+AnyShape = tuple[Any, Sequence[int | str | None]]
+"""Element type or dtype, and dimensions."""
+Shapes = Iterator[tuple[str, TypedShape | None]]
+"""Value → shape; ``None`` if it is unknown."""
 
 
-def scope_shapes(model: onnx.ModelProto, known: Mapping[str, Found], values: Values) -> dict[str, Found]:
-    """Return new shapes of the outputs of scope nodes, from ``known`` shapes and constant ``values``."""
-    new: dict[str, Found] = {}
+def scope_shapes(model: onnx.ModelProto, known: Mapping[str, TypedShape], values: Values) -> dict[str, TypedShape]:
+    """Return the shapes of outputs of scope nodes that have fewer unknown dimensions than in ``known``.
+
+    ``values`` are the constant values of the model.
+    """
+    new: dict[str, TypedShape] = {}
     weights = {weight.name: (weight.data_type, list(weight.dims)) for weight in model.graph.initializer}
-    shapes = ChainMap[str, Found](new, dict(known), weights)
+    shapes = ChainMap[str, TypedShape](new, dict(known), weights)
     for node in model.graph.node:
-        for name, found in _RULES[node.op_type](node, shapes.get, values) if is_scope(node) else ():
+        for name, shape in _RULES[node.op_type](node, shapes.get, values) if is_scope(node) else ():
             before = shapes.get(name)
-            if name and found is not None and (before is None or _unknown(found) < _unknown(before)):
-                new[name] = found
+            if name and shape is not None and (before is None or _openness(shape) < _openness(before)):
+                new[name] = shape
     return new
 
 
-def _unknown(found: Found) -> int:
-    return sum(2 if dim is None else isinstance(dim, str) for dim in found[1])
+def _openness(shape: TypedShape) -> int:
+    """Return 2 per unknown dimension and 1 per name."""
+    return sum(2 if dim is None else isinstance(dim, str) for dim in shape[1])
 
 
-def same_bytes(a: Typed | None, b: Typed | None) -> bool:
-    """Return whether two values have one type and, at every size, the same number of elements."""
-    if a is None or b is None or a == b:
-        return a == b
-    return a[0] == b[0] and None not in (*a[1], *b[1]) and _elements(a[1]) == _elements(b[1])
+def same_bytes(a: AnyShape | None, b: AnyShape | None) -> bool:
+    """Return whether two known shapes are equal, or have one type and, at every size, the same number of elements."""
+    if a is None or b is None:
+        return False
+    return a == b or (a[0] == b[0] and None not in (*a[1], *b[1]) and _elements(a[1]) == _elements(b[1]))
 
 
 def _elements(dims: Sequence[int | str | None]) -> tuple[int, list[str]]:
-    """Return the number of elements as a number and the names that multiply it."""
+    """Return the number of elements as ``(product of the numbers, sorted names)``."""
     number = prod(dim for dim in dims if isinstance(dim, int))
     return number, sorted(dim for dim in dims if isinstance(dim, str)) if number else []
 
 
-Typed = tuple[Any, Sequence[int | str | None]]
-"""Element type or dtype, and dimensions."""
-Shapes = Iterator[tuple[str, Found | None]]
-
-
 def _if_close(node: onnx.NodeProto, find: Any, values: Values) -> Shapes:
-    """Yield the shapes of the results: those of both branches, or of the only branch that runs."""
-    count, condition = len(node.output), values.get(node.input[0])
-    then, otherwise = node.input[1 : 1 + count], node.input[1 + count :]
-    for name, a, b in zip(node.output, then, otherwise, strict=True):
+    """Yield the shapes of the results: those of the branch that a constant condition selects, else those of both."""
+    condition = values.get(node.input[0])
+    for output, (then, otherwise) in zip(node.output, branch_results(node), strict=True):
         if condition is not None:
-            yield name, find(a if condition.all() else b)
-        elif same_bytes(find(a), find(b)):
-            yield name, find(a)
+            yield output, find(then if condition.all() else otherwise)
+        elif same_bytes(find(then), find(otherwise)):
+            yield output, find(then)
 
 
 def _open(node: onnx.NodeProto, find: Any, _: Values) -> Shapes:
-    """Yield the shapes of the carried states (those of the initial values), and scalars for counter and condition."""
+    """Yield the shapes of the carried states (those of the initial values), and of a loop's counter and condition."""
     states = _number(node, "states")
     first = len(node.input) - states
     if node.op_type == "Loop.open":
@@ -81,55 +80,57 @@ def _open(node: onnx.NodeProto, find: Any, _: Values) -> Shapes:
 def _next(node: onnx.NodeProto, find: Any, _: Values) -> Shapes:
     """Yield the shapes of the slices: those of the inputs without the scanned axis."""
     for source, row, axis in zip(node.input, node.output, attribute_of(node, "axes") or [], strict=True):
-        found = find(source)
-        at = None if found is None else _axis(axis, len(found[1]))
+        shape = find(source)
+        at = None if shape is None else _axis(axis, len(shape[1]))
         if at is not None:
-            yield row, (found[0], [*found[1][:at], *found[1][at + 1 :]])
+            yield row, (shape[0], [*shape[1][:at], *shape[1][at + 1 :]])
 
 
 AT_MOST = "at_most"
-"""Attribute of a closing node: the maximum trip count that the user gives, because the model has none."""
+"""Attribute of ``Loop.close``: the maximum trip count that the user gives, for a count that is not constant."""
 
 
 def write_trip_limits(flat: Flat, envelopes: Mapping[str, Dim]) -> dict[str, Dim]:
-    """Write maximum trip counts that ``envelopes`` gives into loops; return the ones used.
+    """Write the maximum trip counts that ``envelopes`` has into the loops; return the ones used.
 
-    The key is the name of the trip count (in a body: with the prefix of its scope), or of the loop if it has none.
+    The key is the name of the trip count (in a body: with the prefix of its scope), or the scope of a loop without one.
     """
     used: dict[str, Dim] = {}
     for node, origin in zip(flat.model.graph.node, flat.origins, strict=True):
-        count = (node.input[0] or origin.scope) if is_scope(node, "Loop.close") else ""
-        if count in envelopes and 0 < envelopes[count].max < UNBOUNDED:
-            node.attribute.append(helper.make_attribute(AT_MOST, envelopes[count].max))
-            used[count] = envelopes[count]
+        name = (node.input[0] or origin.scope) if is_scope(node, "Loop.close") else ""
+        if name in envelopes and 0 < envelopes[name].max < UNBOUNDED:
+            node.attribute.append(helper.make_attribute(AT_MOST, envelopes[name].max))
+            used[name] = envelopes[name]
     return used
 
 
 def _loop_close(node: onnx.NodeProto, find: Any, values: Values) -> Shapes:
+    """Yield the shapes of the outputs; the trip count is constant, given by the user, or unknown."""
     count = values.get(node.input[0]) if node.input[0] else None
     trips = _number(node, AT_MOST) or UNBOUNDED
     if count is not None:
         trips = int(count.item()) if count.size == 1 else UNBOUNDED
-    yield from _closed(node, find, max(0, trips) if trips < UNBOUNDED else None, repeat(0))
+    yield from _close(node, find, max(0, trips) if trips < UNBOUNDED else None, repeat(0))
 
 
 def _scan_close(node: onnx.NodeProto, find: Any, _: Values) -> Shapes:
-    sliced = find((attribute_of(node, "measured") or b"").decode())
-    axis = None if sliced is None else _axis(_number(node, "axis"), len(sliced[1]))
-    yield from _closed(node, find, None if axis is None else sliced[1][axis], attribute_of(node, "axes") or [])
+    """Yield the shapes of the outputs; the trip count is the length of the first scanned input."""
+    scanned = find(attribute_of(node, "measured").decode())
+    axis = None if scanned is None else _axis(_number(node, "axis"), len(scanned[1]))
+    yield from _close(node, find, None if axis is None else scanned[1][axis], attribute_of(node, "axes") or [])
 
 
-def _closed(node: onnx.NodeProto, find: Any, length: int | str | None, axes: Iterable[int]) -> Shapes:
-    """Yield the shapes of the final states, and of the stacked outputs and their buffers, which add an axis."""
+def _close(node: onnx.NodeProto, find: Any, trips: int | str | None, axes: Iterable[int]) -> Shapes:
+    """Yield the shapes of the final states, and of the stacked outputs and their buffers: ``trips`` rows each."""
     carried = carried_of(node)
     for state, output in zip(carried.states, node.output, strict=False):
         yield output, find(state)
-    collected = node.output[len(carried.states) :]
-    for buffer, row, axis, output in zip(carried.stacked, carried.slices, axes, collected, strict=False):
-        found = find(row)
-        at = None if found is None else _axis(axis, len(found[1]) + 1)
+    outputs = node.output[len(carried.states) :]
+    for buffer, row, axis, output in zip(carried.stacked, carried.slices, axes, outputs, strict=False):
+        shape = find(row)
+        at = None if shape is None else _axis(axis, len(shape[1]) + 1)
         if at is not None:
-            yield output, (found[0], [*found[1][:at], length, *found[1][at:]])
+            yield output, (shape[0], [*shape[1][:at], trips, *shape[1][at:]])
         yield buffer, find(output)
 
 
@@ -144,6 +145,7 @@ _RULES: dict[str, Any] = {
 
 
 def _axis(axis: int, rank: int) -> int | None:
+    """Return an axis counted from the front; ``None`` if it is out of range."""
     return axis % rank if -rank <= axis < rank else None
 
 
@@ -155,31 +157,24 @@ def _number(node: onnx.NodeProto, name: str) -> int:
 
 
 def without_dead_branches(flat: Flat, values: Values) -> Flat:
-    """Return the model without branches that are never taken, because the condition is constant in ``values``."""
-    dead: set[str] = set()
-    taken: dict[int, bool] = {}
-    for k, node in enumerate(flat.model.graph.node):
-        if is_scope(node, "If.close") and node.input[0] in values:
-            taken[k] = bool(values[node.input[0]].all())
-            dead.add(branch(_number(node, "number"), not taken[k]))
+    """Return the model without the branches that the constant conditions in ``values`` exclude."""
+    selected = [node for node in flat.model.graph.node if is_scope(node, "If.close") and node.input[0] in values]
+    dead = {branch(_number(node, "number"), not values[node.input[0]].all()) for node in selected}
     if not dead:
         return flat
-    nodes: list[onnx.NodeProto] = []
-    origins: list[Origin] = []
-    for k, (node, origin) in enumerate(zip(flat.model.graph.node, flat.origins, strict=True)):
+    kept: list[tuple[onnx.NodeProto, Origin]] = []
+    for node, origin in zip(flat.model.graph.node, flat.origins, strict=True):
         if not dead.isdisjoint(origin.branches):
             continue
-        if k not in taken:
-            nodes.append(node)
-            origins.append(origin)
+        if not (is_scope(node, "If.close") and node.input[0] in values):
+            kept.append((node, origin))
             continue
-        count = len(node.output)
-        results = node.input[1 : 1 + count] if taken[k] else node.input[1 + count :]
-        for i, (result, output) in enumerate(zip(results, node.output, strict=True)):
+        for i, (output, (then, otherwise)) in enumerate(zip(node.output, branch_results(node), strict=True)):
             if output:
-                nodes.append(helper.make_node("Identity", [result], [output], name=f"{origin.scope}/taken_{i}"))
-                origins.append(origin)
-    return replace(flat, model=with_nodes(flat.model, nodes), origins=tuple(origins))
+                result = then if values[node.input[0]].all() else otherwise
+                copy = helper.make_node("Identity", [result], [output], name=f"{origin.scope}/taken_{i}")
+                kept.append((copy, origin))
+    return Flat(with_nodes(flat.model, [node for node, _ in kept]), tuple([origin for _, origin in kept]))
 
 
 # --- shapes that must agree ---------------------------------------------------------------------------------------
@@ -190,12 +185,12 @@ def check_scopes(
 ) -> bool:
     """Raise ``InvalidIrShapes`` (reason ``scope_shape``) if a state changes its shape or branches have different sizes.
 
-    Returns whether they agree at every size, not only at ``point``. Branches may differ in axes of size 1. Unknown
-    shapes are skipped: the graph builder refuses them.
+    Results of two branches may have different shapes if they have the same number of elements at ``point``. Unknown
+    shapes are skipped: the graph builder refuses them. Returns whether the sizes agree at every point.
     """
     everywhere = True
     for node, origin in zip(flat.model.graph.node, flat.origins, strict=True):
-        for first, second, problem in _equals(node):
+        for first, second, problem in _equal_pairs(node):
             if not all(name in shape and name in dtype for name in (first, second)):
                 continue
             a, b = ((dtype[name], shape[name]) for name in (first, second))
@@ -209,19 +204,17 @@ def check_scopes(
             operator = node.op_type.partition(".")[0]
             what = f'the operator {operator} ("{origin.scope}"): {problem} ("{first}" is {texts[0]}, '
             what += f'"{second}" is {texts[1]}); both have one buffer.'
-            hint = "Give both one shape, padding where needed, or simplify the model first."
-            scope = origin.scope
+            hint, scope = "Give both one shape, with padding, or simplify the model.", origin.scope
             raise InvalidIrShapes(what, hint=hint, reason="scope_shape", tensor=second, node_id=scope, source=source)
     return everywhere
 
 
-def _equals(node: onnx.NodeProto) -> Iterator[tuple[str, str, str]]:
-    """Yield pairs of values that must have one shape and dtype, and the error if they differ."""
+def _equal_pairs(node: onnx.NodeProto) -> Iterator[tuple[str, str, str]]:
+    """Yield two values that share a buffer, and the error if their sizes differ."""
     if is_scope(node, "If.close"):
-        count = len(node.output)
-        for a, b in zip(node.input[1 : 1 + count], node.input[1 + count :], strict=True):
-            yield a, b, "its branches give results of different shapes"
+        for then, otherwise in branch_results(node):
+            yield then, otherwise, "its branches have results of different sizes"
     if is_scope(node, "Loop.close", "Scan.close"):
         carried = carried_of(node)
         for state, result in zip(carried.states, carried.results, strict=True):
-            yield state, result, "its state changes from one iteration to the next"
+            yield state, result, "its state changes its shape or dtype from one iteration to the next"

@@ -1,8 +1,8 @@
 """Subprocess of :mod:`.onnx_shape_run`: infers an ONNX model's shapes with onnxruntime, or runs it to measure them.
 
 It has limits on time and memory. Standard input: a line of JSON, then the model. Standard output: the shapes as JSON.
-onnxruntime's profile contains each node that ran, in bodies too, with types and shapes of its outputs, once per
-execution. Profiles and symbolic inference leave files in the current folder, which is a temporary one.
+onnxruntime's profile has an event for each execution of a node, in bodies too, with types and shapes of the outputs.
+Profiles and symbolic inference leave files in the current folder, which is a temporary one.
 """
 
 import contextlib
@@ -16,36 +16,38 @@ from typing import Any
 from tmmu_core.base.child_process import limit_process
 
 MOST_WRITTEN = 1 << 28
-"""Bytes of the profile, the only file that is written."""
+"""Maximum bytes of a file, such as a profile."""
 SCALARS = (1, 0, 16_000, 8_000, 64)
-"""Values tried for scalar integer inputs: switches, counts, sampling rates."""
+"""Values tried for integer inputs with one element: switches, counts, sampling rates."""
 Inputs = list[tuple[str, str, list[int | str]]]
-"""Name, dtype, and dimensions as number or name."""
+"""Name, dtype, and dimensions as number or name, of each input."""
 
 
 def run(model: bytes, inputs: Inputs, points: list[dict[str, int]]) -> dict[str, Any]:
-    """Run the model at the first of ``points`` at which it runs, with two sets of values.
+    """Run the model twice, with different values, at the first of ``points`` at which it runs.
 
-    Returns ``point`` (its index) and ``runs``: each a list of ``[node name, [[dtype, shape], …]]`` per node that ran.
-    The second run is missing if the model rejects its values.
+    Returns ``point`` (its index) and ``runs``: for each run, ``[node name, [[dtype, shape], …]]`` per execution of a
+    node. The second run is missing if the model rejects its values. Raises the first error of the model if it runs at
+    no point.
     """
-    session, failed = _session(model, profiled=False), None
+    session = _session(model, profiled=False)
+    errors: list[Exception] = []
     scalars = SCALARS if any(_is_scalar(dtype, dims) for _, dtype, dims in inputs) else SCALARS[:1]
     for k, scalar in product(range(len(points)), scalars):
         try:
             session.run(None, _values(inputs, points[k], scalar, first=True))
         except Exception as error:  # another size or scalar may work
-            failed = failed or error
+            errors.append(error)
             continue
         break
     else:
-        raise failed or RuntimeError("no sizes to run at")
+        raise errors[0]
     runs: list[Any] = []
     for value, first in ((scalar, True), (scalar + 1, False), (scalar, False)):
-        running = _session(model, profiled=True)
+        session = _session(model, profiled=True)
         with contextlib.suppress(Exception):  # the model rejects these values
-            running.run(None, _values(inputs, points[k], value, first=first))
-            runs.append(_events(running.end_profiling()))
+            session.run(None, _values(inputs, points[k], value, first=first))
+            runs.append(_events(session.end_profiling()))
         if len(runs) == 2:
             break
     return {"point": k, "runs": runs}
@@ -63,7 +65,7 @@ def _session(model: bytes, *, profiled: bool) -> Any:
 
 
 def _values(inputs: Inputs, point: dict[str, int], scalar: int, *, first: bool) -> dict[str, Any]:
-    """Return values for every input; the two runs differ in everything that a size may depend on."""
+    """Return a value for each input; the values of the first and of the second run differ in every element."""
     import numpy as np
 
     generator = np.random.default_rng(0)
@@ -86,6 +88,7 @@ def _is_scalar(dtype: str, dims: list[int | str]) -> bool:
 
 
 def _events(profile: str) -> list[list[Any]]:
+    """Return ``[node name, [[dtype, shape], …]]`` for each execution of a node in the profile at this path."""
     events: list[list[Any]] = []
     for event in json.loads(Path(profile).read_text(encoding="utf-8")):
         if event.get("cat") == "Node" and str(event.get("name", "")).endswith("_kernel_time"):
@@ -104,14 +107,14 @@ def symbols(model: bytes) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for value in (*inferred.graph.value_info, *inferred.graph.output):
         tensor = value.type.tensor_type
-        whole = all(dim.HasField("dim_value") and dim.dim_value >= 0 for dim in tensor.shape.dim)
-        if tensor.elem_type and tensor.HasField("shape") and whole:
+        is_fixed = all(dim.HasField("dim_value") and dim.dim_value >= 0 for dim in tensor.shape.dim)
+        if tensor.elem_type and tensor.HasField("shape") and is_fixed:
             found[value.name] = [tensor.elem_type, [dim.dim_value for dim in tensor.shape.dim]]
     return {"symbols": found}
 
 
 def main(arguments: list[str]) -> None:
-    """Process one request: symbolic inference for an empty one, else a run."""
+    """Process one request within the limits ``arguments``: seconds and bytes. An empty request: symbolic inference."""
     limit_process(int(arguments[0]), int(arguments[1]), MOST_WRITTEN)
     head, _, model = sys.stdin.buffer.read().partition(b"\n")
     request = json.loads(head)

@@ -1,8 +1,8 @@
-"""Find unknown shapes with onnxruntime (extra ``run``): first by its symbolic inference, then by a run of the model.
+"""Find unknown shapes with onnxruntime (extra ``run``): first by its symbolic inference, then by running the model.
 
-Symbolic inference supports onnxruntime's own operators and some sums of sizes. A run needs the weights in the file. It
-has one set of input values at the assumed dimensions, so a data-dependent size is a sample. Every shape from a run is
-marked ``measured``.
+Symbolic inference supports onnxruntime's own operators and some sums of sizes. A run needs the weights in the file. The
+model runs twice, at the assumed sizes or at common ones, with different input values. A shape that differs is not used,
+but one that depends on data may be equal in both runs, so every shape from a run is marked ``measured``.
 """
 
 import json
@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
-from itertools import combinations
+from itertools import combinations, count
 from math import prod
 from typing import Any
 
@@ -22,34 +22,34 @@ from tmmu_core.base import limits
 from tmmu_core.base.child_process import ended_by_limit, run_module
 from tmmu_core.base.extras import install
 from tmmu_core.formats.onnx.onnx_constant_folding import written_values
-from tmmu_core.formats.onnx.onnx_model import Found, bodies_of, inlined, tensors_of, unique_ids
+from tmmu_core.formats.onnx.onnx_model import TypedShape, attribute_of, bodies_of, inlined, tensors_of, unique_ids
 from tmmu_core.formats.onnx.onnx_scope_shapes import scope_shapes
 from tmmu_core.formats.onnx.onnx_scopes import Flat, branch, is_scope
 from tmmu_core.formats.onnx.onnx_shapes import DTYPES, LENGTH_ENVELOPE, Facts, Sizes, bind
-from tmmu_core.graph import dtypes
 from tmmu_core.graph.model import ShapeFrom
 
 CHILD = "tmmu_core.formats.onnx.onnx_shape_child"
-ADD_THE_EXTRA = install("run")
 MOST_MODEL_BYTES = 1 << 30
 RUNTIMES_IR = 10
 """IR version declared to onnxruntime, which refuses later ones; it changes no shape."""
 WAIT = 10
-"""Wall-clock limit of the subprocess as a multiple of its processor time, for a busy machine."""
+"""Wall-clock limit of the subprocess as a multiple of its limit of processor time, for a busy machine."""
 
 USUAL_LENGTHS = (48, 32, 64, 224, 256, 320, 640, 1)
 """Common input sizes, tried if a model does not run at the assumed length."""
 MOST_LENGTHS = 6
+"""Maximum number of dimensions whose size is varied."""
 
 Measured = dict[str, tuple[int, list[int]]]
 """Value → (element type, shape)."""
 ELEMENTS: dict[str, int] = dict(TensorProto.DataType.items())
+"""Name → element type."""
 
 
 def missing_option() -> str:
-    """Return a hint to enable onnxruntime if it is not installed or not allowed; ``""`` if it is available."""
+    """Return a hint to enable onnxruntime if it is not installed or must not run; ``""`` if it may run."""
     if find_spec("onnxruntime") is None:
-        return ADD_THE_EXTRA
+        return install("run")
     return "" if limits.ceiling(limits.RUN_SECONDS) else f"omit --no-run, or give --max-{limits.RUN_SECONDS.name} N"
 
 
@@ -63,31 +63,35 @@ def for_the_runtime(model: bytes) -> bytes:
 
 
 def symbolic(model: onnx.ModelProto, point: Mapping[str, int]) -> Measured:
-    """Return the shapes of onnxruntime's symbolic inference at ``point``; empty without sympy or on failure."""
+    """Return the shapes of onnxruntime's symbolic inference at ``point``.
+
+    Empty without sympy, on failure, and for a model with scopes, whose nodes onnxruntime does not know.
+    """
     if find_spec("sympy") is None or any(is_scope(node) for node in model.graph.node):
         return {}
-    answer = _run_child(b"{}\n" + bind(model, dict(point)).SerializeToString())
-    return {name: (element, list(shape)) for name, (element, shape) in answer.get("symbols", {}).items()}
+    response = _run_child(b"{}\n" + bind(model, dict(point)).SerializeToString())
+    return {name: (element, list(shape)) for name, (element, shape) in response.get("symbols", {}).items()}
 
 
-# --- one run -----------------------------------------------------------------------------------------------------
+# --- measured shapes ---------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Run:
-    """Result of one run."""
+    """Result of running a model."""
 
     point: dict[str, int] = field(default_factory=dict)
     """The first of the requested points at which the model runs."""
     known: Measured = field(default_factory=dict)
+    """Shapes that do not differ between the runs."""
     taken: dict[str, bool] = field(default_factory=dict)
-    """Condition → the branch that every run took, if the other branch has nodes."""
+    """Condition → whether all runs took ``then``; only for an If whose branches both have nodes."""
     failed: str = ""
     """The reason why there was no run."""
 
 
 def measure(data: bytes, flat: Flat, points: list[dict[str, int]]) -> Run:
-    """Return the shapes of a run of the model in ``data`` at the first of ``points`` at which it runs."""
+    """Run the model in ``data``, whose flat form is ``flat``, at the first of ``points`` at which it runs."""
     if len(data) > MOST_MODEL_BYTES:
         return Run(failed=f"the model is larger than {MOST_MODEL_BYTES} bytes")
     model = onnx.ModelProto.FromString(data)
@@ -106,117 +110,112 @@ def measure(data: bytes, flat: Flat, points: list[dict[str, int]]) -> Run:
         dims = [dim.dim_param or dim.dim_value for dim in tensor.shape.dim]
         inputs.append([value.name, np.dtype(helper.tensor_dtype_to_np_dtype(tensor.elem_type)).name, dims])
     request = json.dumps({"inputs": inputs, "points": points or [{}]}).encode()
-    answer = _run_child(request + b"\n" + for_the_runtime(model.SerializeToString()))
-    if "failed" in answer:
-        return Run(failed=str(answer["failed"]))
-    runs = [_largest(events, names) for events in answer["runs"]]
+    response = _run_child(request + b"\n" + for_the_runtime(model.SerializeToString()))
+    if "failed" in response:
+        return Run(failed=str(response["failed"]))
+    runs = [_largest(events, names) for events in response["runs"]]
     known = {
-        name: found for name, found in runs[0].items() if all(run.get(name, found)[1] == found[1] for run in runs[1:])
+        name: shape for name, shape in runs[0].items() if all(run.get(name, shape)[1] == shape[1] for run in runs[1:])
     }
-    ran = {name for events in answer["runs"] for node, _ in events for name in names.get(node, [])}
-    return Run(points[answer["point"]] if points else {}, known, dict(_branches_taken(flat, ran)))
+    ran = {name for events in response["runs"] for node, _ in events for name in names.get(node, [])}
+    return Run(points[response["point"]] if points else {}, known, dict(_branches_taken(flat, ran)))
 
 
 def _branches_taken(flat: Flat, ran: set[str]) -> Iterator[tuple[str, bool]]:
-    """Yield ``(condition, branch that ran)`` of each If with two branches that have nodes, of which only one ran."""
+    """Yield ``(condition, whether then ran)`` of each If whose branches both have nodes, if only one branch ran."""
     placed = list(zip(flat.model.graph.node, flat.origins, strict=True))
     present = {name for _, origin in placed for name in origin.branches}
     executed = {name for node, origin in placed for name in origin.branches if ran.intersection(node.output)}
     for node, _ in placed:
         if is_scope(node, "If.close"):
-            number = next(int(a.i) for a in node.attribute if a.name == "number")
+            number = attribute_of(node, "number")
             then, otherwise = branch(number, True), branch(number, False)
             if len(executed & {then, otherwise}) == 1 and {then, otherwise} <= present:
                 yield node.input[0], then in executed
 
 
 def points_to_try(sizes: Sizes) -> list[dict[str, int]]:
-    """Return the default point, then points with one or two assumed lengths at common sizes."""
+    """Return the default point, then points with one, two and all assumed lengths at a common size."""
     first = sizes.point()
     lengths = [name for name in sorted(sizes.assumed) if first[name] == LENGTH_ENVELOPE.max][:MOST_LENGTHS]
-    some = [chosen for count in (1, 2) for chosen in combinations(lengths, count)]
-    others = [first | dict.fromkeys(chosen, size) for chosen in some for size in USUAL_LENGTHS]
-    others += [first | dict.fromkeys(lengths, size) for size in USUAL_LENGTHS]
+    groups = [*combinations(lengths, 1), *combinations(lengths, 2), tuple(lengths)]
+    others = [first | dict.fromkeys(group, size) for group in groups for size in USUAL_LENGTHS]
     return list({tuple(point.items()): point for point in (first, *others)}.values())
 
 
 def _run_child(request: bytes) -> dict[str, Any]:
-    """Return the subprocess's response; ``failed`` if it ended without one."""
+    """Return the response of the subprocess; if it ended without one, ``failed`` with the reason."""
     seconds, memory = limits.ceiling(limits.RUN_SECONDS), limits.ceiling(limits.RUN_BYTES)
-    out_of_time = f"the run took more than {seconds} seconds of processor time (--max-{limits.RUN_SECONDS.name})"
+    out_of_time = {"failed": f"the run took more than {seconds} seconds (--max-{limits.RUN_SECONDS.name})"}
     try:
         child = run_module(CHILD, [str(seconds), str(memory)], request, WAIT * seconds)
-        if ended_by_limit(child.returncode):
-            return {"failed": out_of_time}
-        answer: dict[str, Any] = json.loads(child.stdout)
+        response: dict[str, Any] = out_of_time if ended_by_limit(child.returncode) else json.loads(child.stdout)
     except subprocess.TimeoutExpired:
-        return {"failed": out_of_time}
+        return out_of_time
     except (OSError, ValueError):
         return {"failed": f"the run ended without a result, perhaps out of memory (--max-{limits.RUN_BYTES.name})"}
-    return answer
+    return response
 
 
 def _name_nodes(graph: onnx.GraphProto, flat: Flat) -> Iterator[tuple[str, list[str]]]:
-    """Give every node of ``graph`` and its bodies a unique name; yield it with the flat names of its outputs."""
+    """Rename every node of ``graph`` and its bodies uniquely; yield each name with the flat names of the outputs."""
     places: dict[tuple[str, int, bool], list[str]] = {}
     for node, origin in zip(flat.model.graph.node, flat.origins, strict=True):
-        closing = is_scope(node) and node.op_type.endswith(".close")
-        if closing or not (is_scope(node) or (node.op_type == "Identity" and node.name.endswith(".copy"))):
-            places.setdefault((origin.scope, origin.position, closing), list(node.output))
-    count = 0
+        is_closing = is_scope(node) and node.op_type.endswith(".close")
+        if is_closing or not is_scope(node):
+            places.setdefault((origin.scope, origin.position, is_closing), list(node.output))
+    numbers = count(1)
 
     def walk(graph: onnx.GraphProto, scope: str) -> Iterator[tuple[str, list[str]]]:
-        nonlocal count
         ids = unique_ids([(k, node.name, node.op_type) for k, node in enumerate(graph.node)])
         for k, node in enumerate(graph.node):
             inner = (scope + "/" if scope else "") + ids[k]
             bodies = bodies_of(node)
             for word, body in bodies:
                 yield from walk(body, f"{inner}/{word.removesuffix('_branch')}" if node.op_type == "If" else inner)
-            outputs = places.get((inner if bodies else scope, k, bool(bodies)), [])
-            count += 1
-            node.name = f"#{count}"
-            yield node.name, [flat for flat, own in zip(outputs, node.output, strict=False) if own]
+            flat_outputs = places.get((inner if bodies else scope, k, bool(bodies)), [])
+            node.name = f"#{next(numbers)}"
+            yield node.name, [name for name, output in zip(flat_outputs, node.output, strict=False) if output]
 
     yield from walk(graph, "")
 
 
 def _largest(events: list[list[Any]], names: Mapping[str, list[str]]) -> Measured:
     """Return the largest shape of each value over all executions of its node."""
-    found: Measured = {}
+    largest: Measured = {}
     for node, results in events:
         outputs = names.get(node, [])
         if len(outputs) != len(results):
             continue
         for name, (kind, shape) in zip(outputs, results, strict=True):
             element = ELEMENTS.get(kind.upper())
-            if element is not None and (name not in found or prod(shape) > prod(found[name][1])):
-                found[name] = element, list(shape)
-    return found
+            if element is not None and (name not in largest or prod(shape) > prod(largest[name][1])):
+                largest[name] = element, list(shape)
+    return largest
 
 
 # --- completion -----------------------------------------------------------------------------------------------
 
 
 def complete(flat: Flat, facts: Facts, known: Measured, origin: ShapeFrom) -> None:
-    """Add ``known`` shapes to ``facts`` where they are missing, and the shapes of scope nodes that follow from them."""
+    """Add the ``known`` shapes that ``facts`` lacks, and the shapes of scope nodes that follow from them."""
     element_of = {dtype: element for element, dtype in reversed(DTYPES.items())}
-    whole: dict[str, Found] = {
-        name: (element_of[dtypes.canonical(facts.dtype[name]) or ""], list(shape))
-        for name, shape in facts.shape.items()
+    shapes: dict[str, TypedShape] = {
+        name: (element_of[facts.dtype[name]], list(shape)) for name, shape in facts.shape.items()
     }
-    written = (name for node in flat.model.graph.node for name in node.output if name)
-    found: dict[str, Found] = {
+    values = written_values(flat.model)
+    written = (name for node in flat.model.graph.node for name in node.output)
+    new: dict[str, TypedShape] = {
         name: (known[name][0], [*known[name][1]])
         for name in written
-        if name in known and known[name][0] in DTYPES and (name not in facts.shape or name not in facts.dtype)
+        if name in known and known[name][0] in DTYPES and name not in facts.shape
     }
-    while found:
-        for name, (element, shape) in found.items():
+    while new:
+        for name, (element, shape) in new.items():
             facts.dtype.setdefault(name, DTYPES[element])
             facts.shape[name] = tuple([dim for dim in shape if dim is not None])
             facts.derived.add(name)
             facts.origin[name] = origin
-        whole |= found
-        more = scope_shapes(flat.model, whole, written_values(flat.model))
-        found = {name: it for name, it in more.items() if name not in facts.shape and None not in it[1]}
+        shapes |= new
+        more = scope_shapes(flat.model, shapes, values)
+        new = {name: shape for name, shape in more.items() if name not in facts.shape and None not in shape[1]}

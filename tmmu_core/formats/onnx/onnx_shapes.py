@@ -16,7 +16,7 @@ from onnx import TensorProto, shape_inference
 
 from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput
 from tmmu_core.formats.onnx.onnx_constant_folding import Array, with_values, written_values
-from tmmu_core.formats.onnx.onnx_model import Found, Known, declaring, first_line, fixed_shape
+from tmmu_core.formats.onnx.onnx_model import TypedShape, TypedShapes, first_line, fixed_shape, with_shapes
 from tmmu_core.formats.onnx.onnx_scope_shapes import scope_shapes
 from tmmu_core.formats.onnx.onnx_scopes import is_scope
 from tmmu_core.graph import dtypes
@@ -135,7 +135,7 @@ def infer(model: onnx.ModelProto, sizes: Sizes, name: str) -> Facts:
         for value in written
     )
     points = _points(sizes) if is_open else []
-    at_points: list[Known] = []
+    at_points: list[TypedShapes] = []
     for point in points:
         try:
             at_points.append(_infer_with_declared(bind(model, point), name)[0])
@@ -235,7 +235,7 @@ def decided(model: onnx.ModelProto, name: str) -> dict[str, Array]:
     return {condition: values[condition] for condition in conditions if condition in values}
 
 
-def _infer_with_declared(model: onnx.ModelProto, name: str) -> tuple[Known, onnx.ModelProto]:
+def _infer_with_declared(model: onnx.ModelProto, name: str) -> tuple[TypedShapes, onnx.ModelProto]:
     """Return the shapes of a model, and the model with folded values among its weights.
 
     Declared shapes of node outputs may be out of date: users change the batch of the inputs alone, and runtimes compute
@@ -252,10 +252,10 @@ def _infer_with_declared(model: onnx.ModelProto, name: str) -> tuple[Known, onnx
         for value, found in declared.items()
         if value in written and (value not in known or None in known[value][1])
     }
-    return _infer_and_fold(declaring(bare, used), name) if used else (known, folded)
+    return _infer_and_fold(with_shapes(bare, used), name) if used else (known, folded)
 
 
-def _with_declared(inferred: Found | None, declared: Found) -> Found:
+def _with_declared(inferred: TypedShape | None, declared: TypedShape) -> TypedShape:
     """Return the declared shape with the inferred sizes in it; the inferred shape if it has another rank."""
     if inferred is None or len(inferred[1]) != len(declared[1]):
         return inferred or declared
@@ -263,7 +263,7 @@ def _with_declared(inferred: Found | None, declared: Found) -> Found:
     return inferred[0], [size if size is not None else written for size, written in pairs]
 
 
-def _infer_and_fold(model: onnx.ModelProto, name: str) -> tuple[Known, onnx.ModelProto]:
+def _infer_and_fold(model: onnx.ModelProto, name: str) -> tuple[TypedShapes, onnx.ModelProto]:
     """Infer shapes and fold the values that they give, until nothing new is found."""
     known = _infer_once(model, name)
     scopes = sum(is_scope(node) for node in model.graph.node)
@@ -277,7 +277,7 @@ def _infer_and_fold(model: onnx.ModelProto, name: str) -> tuple[Known, onnx.Mode
         inner = scope_shapes(within, known, written_values(within)) if scopes else {}
         if smaller is None and not inner:
             break
-        model = declaring(within, inner)
+        model = with_shapes(within, inner)
         lengths = [shape[0] for _, shape in known.values() if len(shape) == 1]
         is_long = any(isinstance(size, int) and size > LONG_VECTOR for size in lengths)
         known |= _infer_once(model, name, propagate=not (has_range or is_long))
@@ -285,7 +285,7 @@ def _infer_and_fold(model: onnx.ModelProto, name: str) -> tuple[Known, onnx.Mode
     return known, model
 
 
-def _infer_once(model: onnx.ModelProto, name: str, *, propagate: bool = False) -> Known:
+def _infer_once(model: onnx.ModelProto, name: str, *, propagate: bool = False) -> TypedShapes:
     """Run the shape inference of the onnx package, with or without data propagation."""
     try:
         inferred = shape_inference.infer_shapes(model, check_type=False, strict_mode=False, data_prop=propagate)
@@ -306,9 +306,9 @@ def _infer_once(model: onnx.ModelProto, name: str, *, propagate: bool = False) -
     return known
 
 
-def declared_by(model: onnx.ModelProto) -> Known:
+def declared_by(model: onnx.ModelProto) -> TypedShapes:
     """Return the shapes that the model declares."""
-    known: Known = {}
+    known: TypedShapes = {}
     for value_info in (*model.graph.input, *model.graph.value_info, *model.graph.output):
         tensor = value_info.type.tensor_type
         if tensor.elem_type and tensor.HasField("shape"):
