@@ -6,7 +6,7 @@ its position by id bytes. Graph inputs are written at step 0 (``@inputs``), in t
 offset of each slot is stored once, in the logical address table; a row has the offset in its slot.
 
 :func:`restore` recomputes the plan hash from the rows and rejects a file with another hash. A digest of the whole body
-covers live ranges and metrics. No memory is allocated.
+covers the rest, such as live ranges and metrics.
 """
 
 from typing import Any
@@ -68,30 +68,29 @@ UNCHANGED = (
 """Fields with the same value in :class:`_Row` and :class:`TensorRow`."""
 
 
-def positions(liveness: Liveness) -> dict[str, tuple[int, int]]:
+def _positions(liveness: Liveness) -> dict[str, tuple[int, int]]:
     """Return tensor id → (step, output index), the unique sort key of its row."""
     index, timeline = liveness.timeline.index, liveness.timeline
     ids = index.tensor_ids
-    found: dict[str, tuple[int, int]] = {}
+    position_of: dict[str, tuple[int, int]] = {}
     for node, step in enumerate(timeline.step_of.tolist()):
         if step >= 0:
             for k, tensor in enumerate(index.outputs_of(node).tolist()):
-                found.setdefault(ids[tensor], (step, k))
+                position_of.setdefault(ids[tensor], (step, k))
     for k, tensor_id in enumerate(timeline.graph.inputs):
-        found.setdefault(tensor_id, (0, k))
+        position_of.setdefault(tensor_id, (0, k))
     is_planned = (liveness.birth >= 0).tolist()
-    unwritten = sorted(i for i, planned in zip(ids, is_planned, strict=True) if planned and i not in found)
-    found.update({tensor_id: (-1, k) for k, tensor_id in enumerate(unwritten)})
-    return found
+    unwritten = sorted(i for i, planned in zip(ids, is_planned, strict=True) if planned and i not in position_of)
+    return position_of | {tensor_id: (-1, k) for k, tensor_id in enumerate(unwritten)}
 
 
 def checkpoint(plan: Plan, liveness: Liveness) -> bytes:
-    """Return the checkpoint of a plan; ``liveness`` is the liveness that it was made from.
+    """Return the checkpoint of a plan that was made from ``liveness``.
 
-    For an invalid plan, ``refuse_invalid`` raises an error: ``AddressCollision`` for two live tensors on one byte.
+    Raises an error for an invalid plan: ``AddressCollision`` for two live tensors on one byte.
     """
     refuse_invalid(plan, "UML_OS.TMMU.Checkpoint_v1")
-    position_of = positions(liveness)
+    position_of = _positions(liveness)
     arenas = {arena.name: number for number, arena in enumerate(plan.arenas)}
     addresses = logical_address_table([*arenas], plan.arena, plan.logical_slot, plan.offset).rows()
     start = {(arena, slot): offset for arena, slot, offset in addresses}
@@ -137,21 +136,21 @@ def restore(data: bytes, source: str = "", *, token: bytes | None = None) -> Pla
     except (KeyError, IndexError, TypeError, ValueError, OverflowError, AttributeError) as error:
         what = f"this checkpoint is damaged: {type(error).__name__} {error}."
         raise UnreadableInput(what, source=source, hint="Write it again.") from error
-    whole_plan, layout = plan_digests(plan)
-    for name, stored, found in (
-        ("execution_order_hash", plan.execution_order_hash, execution_order_hash(plan.execution_order)),
-        ("layout_hash", plan.layout_hash, layout),
-        ("tmmu_plan_hash", plan.tmmu_plan_hash, whole_plan),
+    plan_hash, layout_hash = plan_digests(plan)
+    for place, stored, computed in (
+        ("body.head.execution_order_hash", plan.execution_order_hash, execution_order_hash(plan.execution_order)),
+        ("body.head.layout_hash", plan.layout_hash, layout_hash),
+        ("body.head.tmmu_plan_hash", plan.tmmu_plan_hash, plan_hash),
         ("digest", whole.get("digest"), digest),
     ):
-        if stored != found:
-            shown = stored.hex() if isinstance(stored, bytes) else repr(stored)
-            what = f"the checkpoint was edited: its {name} is {shown}, but its content has {found.hex()}."
+        if stored != computed:
+            name, shown = place.rpartition(".")[2], stored.hex() if isinstance(stored, bytes) else repr(stored)
+            what = f"the checkpoint was edited: its {name} is {shown}, but its content has {computed.hex()}."
             hint = "Use another copy, or plan again."
-            raise UnreadableInput(what, source=source, place=f"$.{name}", hint=hint)
+            raise UnreadableInput(what, source=source, place=f"$.{place}", hint=hint)
     if token is not None and token != plan.replay_token:
-        what = f"the checkpoint was made under the replay token {plan.replay_token.hex()}, not {token.hex()}."
-        hint = "Restore it under its own token, or plan again."
+        what = f"the checkpoint has the replay token {plan.replay_token.hex()}, not {token.hex()}."
+        hint = "Restore it with its token, or plan again."
         raise UnreadableInput(what, source=source, place="$.body.head.replay_token", hint=hint)
     return plan
 

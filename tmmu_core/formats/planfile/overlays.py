@@ -36,7 +36,7 @@ def to_perfetto(plan: Plan) -> bytes:
 
 
 def _nodes(plan: Plan) -> Iterator[tuple[int, str]]:
-    """Yield the node of each step; nothing for an instance, which has no nodes."""
+    """Yield ``(step, node)`` of each step; nothing for an instance, which has no nodes."""
     steps = len(plan.execution_order) + plan.has_inputs_step if plan.execution_order else 0
     return ((step, plan.node_at(step)) for step in range(min(steps, plan.steps)))
 
@@ -54,20 +54,12 @@ def _arena_events(plan: Plan, number: int) -> Iterator[dict[str, Any]]:
         tensor, birth = plan.row(row), int(plan.birth[row])
         shown = {"offset_bytes": tensor.offset_bytes, "size_bytes": tensor.size_bytes, "dtype": tensor.dtype}
         shown |= {"shape": tensor.shape, "slot": tensor.logical_slot, "base": tensor.base_tensor_uid}
-        yield {
-            "ph": "X",
-            "name": tensor.tensor_id,
-            "cat": tensor.role,
-            "pid": process,
-            "tid": lane + 1,
-            "ts": birth,
-            "dur": int(plan.held_until[row]) - birth,
-            "args": shown,
-        }
+        event = {"ph": "X", "name": tensor.tensor_id, "cat": tensor.role, "pid": process, "tid": lane + 1}
+        yield event | {"ts": birth, "dur": int(plan.held_until[row]) - birth, "args": shown}
 
 
 def _lanes(plan: Plan, rows: Sequence[int]) -> Iterator[int]:
-    """Yield a track for each row, sorted by birth, so that no two slices of a track overlap."""
+    """Yield a track number for each of ``rows``, which are sorted by birth: no two slices of a track overlap."""
     free: list[int] = []
     used: list[tuple[int, int]] = []
     for row in rows:
@@ -79,7 +71,7 @@ def _lanes(plan: Plan, rows: Sequence[int]) -> Iterator[int]:
 
 
 def to_model_explorer(plan: Plan) -> bytes:
-    """Return the live bytes of all arenas at the step of each node, by node id and by the tensors that it writes.
+    """Return the live bytes of all arenas at the step of each node, under its id and the ids of its outputs.
 
     Model Explorer finds a node by its id or by the name of one of its outputs.
     """

@@ -1,14 +1,15 @@
 """Define the document of a plan file (contract §9): its keys, its values for a plan, and its content hash.
 
 Keys in addition to §9: ``places``, ``own_arenas``, ``content_hash``, ``has_inputs_step``, ``planner_options``,
-``notes``, ``constraints`` (contract §12, "Reuse costs") and per arena ``storages``, ``lower_bound_bytes``,
-``proven_bytes`` (where a search proved more), ``status``, ``witness``, ``witness_step``, ``reuse_cost`` and
-``reuse_cost_lower_bound``. Unknown keys are ignored on reading.
+``notes``, ``constraints`` (contract §12, "Reuse costs"); per tensor ``category`` (§12, "Snapshots"); per arena
+``storages``, ``lower_bound_bytes``, ``proven_bytes`` (if a search proved more), ``status``, ``witness``,
+``witness_step``, ``reuse_cost``, ``reuse_cost_lower_bound`` and ``reuse_cost_witness``. Unknown keys are ignored on
+reading.
 
 The content hash detects an edit of a file::
 
     tensors_hash = SHA-256(canonical CBOR of [[row by tensor id bytes, …], [[step, from, to, taken], …]])
-    content_hash = H([head without the keys in NOT_HASHED, tensors_hash])
+    content_hash = H([head without null values and the keys in NOT_HASHED, tensors_hash as hexadecimal digits])
 """
 
 import hashlib
@@ -35,11 +36,10 @@ from tmmu_core.plans.model import (
 )
 
 NOT_HASHED = ("content_hash", "execution_order", "handoffs", "tensors")
-"""Keys that the hash of the head omits: ``tensors_hash`` and ``execution_order_hash`` cover them."""
-
+"""Keys that are not hashed with the head: ``tensors_hash`` and ``execution_order_hash`` cover their values."""
 
 OMITTED = ("proven_bytes", "reuse_cost", "reuse_cost_lower_bound", "reuse_cost_witness")
-"""Figures of an arena that are written only if there is a value."""
+"""Figures of an arena that are written only if they have a value."""
 
 DIGESTS = (
     *("ir_hash", "replay_token", "shard_spec_hash", "arena_config_hash", "execution_order_hash"),
@@ -110,7 +110,7 @@ class HeadDocument(msgspec.Struct):
     content_hash: str | None = None
     """``None`` in a file of an older version or another writer."""
     constraints: Constraints | msgspec.UnsetType = msgspec.UNSET
-    """Absent in plans without separations, colocations, pinned offsets and reuse penalties."""
+    """Absent in plans without constraints."""
 
 
 class PlanDocument(HeadDocument):
@@ -138,25 +138,23 @@ def schema_refusal(data: bytes, schema: str, identifying: slice) -> str:
 
 
 def head_document(plan: Plan) -> HeadDocument:
-    """Return the head of a plan's document, with the content hash of the file that is written now."""
-    own = {name: getattr(plan, name) for name in HeadDocument.__struct_fields__ if hasattr(plan, name)}
-    own |= {name: own[name].hex() for name in DIGESTS}
-    own |= {"arenas": {arena.name: arena_document(arena) for arena in plan.arenas}, "handoffs": handoff_documents(plan)}
-    own |= {"metrics": written_metrics(plan.metrics)}
-    own |= {"constraints": msgspec.UNSET} if plan.constraints is None else {}
-    head = HeadDocument(schema=PLAN_SCHEMA, **own)
+    """Return the head of a plan's document, with a new content hash."""
+    values = {name: getattr(plan, name) for name in HeadDocument.__struct_fields__ if hasattr(plan, name)}
+    values |= {name: values[name].hex() for name in DIGESTS}
+    values["arenas"] = {arena.name: arena_document(arena) for arena in plan.arenas}
+    values |= {"handoffs": handoff_documents(plan), "metrics": written_metrics(plan.metrics)}
+    values["constraints"] = plan.constraints or msgspec.UNSET
+    head = HeadDocument(schema=PLAN_SCHEMA, **values)
     written = msgspec.to_builtins(head)
-    remarks = {key for key in (PLACES_DERIVED, NO_CONTENT_HASH) if isinstance(head.notes.get(key), str)}
-    written["notes"] = {key: note for key, note in written["notes"].items() if key not in remarks}  # a reader's
+    for key in (PLACES_DERIVED, NO_CONTENT_HASH):
+        if isinstance(head.notes.get(key), str):  # added by a reader; the notes on an arena of this name are no text
+            del written["notes"][key]
     head.content_hash = content_hash(written, tensors_hash(plan))
     return head
 
 
 def content_hash(head: Mapping[str, Any], tensors: str) -> str:
-    """Return the hash of a document's head and of its tensors' hash, in hex; ``""`` for a head without canonical form.
-
-    A key without a value is equal to an absent key.
-    """
+    """Return the content hash of a document's head and its tensors' hash, in hex; ``""`` without a canonical form."""
     hashed = {key: value for key, value in head.items() if key not in NOT_HASHED and value is not None}
     arenas = head["arenas"].items()
     hashed["arenas"] = {name: {key: v for key, v in arena.items() if v is not None} for name, arena in arenas}
@@ -175,15 +173,14 @@ def tensors_hash(plan: Plan) -> str:
 
 
 def handoff_documents(plan: Plan) -> tuple[HandoffDocument, ...]:
-    """Return a plan's hand-offs as they are written, in step order."""
+    """Return a plan's hand-offs as they are written."""
     return tuple([HandoffDocument(*row, taken) for row, taken in zip(plan.handoffs, plan.taken, strict=True)])
 
 
 def arena_document(arena: ArenaSummary) -> ArenaDocument:
     """Return one arena's figures as they are written."""
-    fields_of = {field.name: getattr(arena, field.name) for field in msgspec.structs.fields(ArenaDocument)}
-    unset = {name: msgspec.UNSET for name in OMITTED if fields_of[name] is None}
-    return ArenaDocument(**{**fields_of, **unset})
+    values = {name: getattr(arena, name) for name in ArenaDocument.__struct_fields__}
+    return ArenaDocument(**values | {name: msgspec.UNSET for name in OMITTED if values[name] is None})
 
 
 def row_documents(plan: Plan) -> list[dict[str, Any]]:

@@ -34,37 +34,41 @@ from tmmu_core.plans.model import COLUMN_OF, I64, PLAN_SCHEMA, Plan
 
 
 def to_json(plan: Plan, warnings: Sequence[str] = (), better: Better | None = None) -> bytes:
-    """Return the plan file as JSON in UTF-8, with warnings and the planner that needs less, if there are any."""
+    """Return the plan file as JSON in UTF-8, with the warnings and the planner that needs fewer bytes, if any."""
+    whole = _document(plan)
+    if warnings:
+        whole["warnings"] = warnings
+    if better is not None:
+        whole["better_planner"] = {"planner": better.planner, "extent_bytes": better.extent_bytes}
     encode = msgspec.json.Encoder().encode
     lines: list[bytes] = []
-    for key, value in msgspec.to_builtins(head_document(plan)).items():
-        lines.append(encode(key) + b": " + encode(value))
-        if key == "arenas":
-            rows = b",\n  ".join(map(encode, row_documents(plan)))
-            lines.append(b'"tensors": [\n  ' + rows + b"\n]" if rows else b'"tensors": []')
-    if warnings:
-        lines.append(b'"warnings": ' + encode(warnings))
-    if better is not None:
-        lines.append(b'"better_planner": ' + encode({"planner": better.planner, "extent_bytes": better.extent_bytes}))
+    for key, value in whole.items():
+        text = b"[\n  " + b",\n  ".join(map(encode, value)) + b"\n]" if key == "tensors" and value else encode(value)
+        lines.append(encode(key) + b": " + text)
     return b"{" + b",\n".join(lines) + b"}\n"
 
 
 def to_cbor(plan: Plan) -> bytes:
     """Return the plan file as CBOR, keys in the order of the JSON file."""
+    encoded: bytes = cbor2.dumps(_document(plan))
+    return encoded
+
+
+def _document(plan: Plan) -> dict[str, Any]:
+    """Return the document of a plan file, with the rows after the arenas."""
     whole: dict[str, Any] = {}
     for key, value in msgspec.to_builtins(head_document(plan)).items():
         whole[key] = value
         if key == "arenas":
             whole["tensors"] = row_documents(plan)
-    encoded: bytes = cbor2.dumps(whole)
-    return encoded
+    return whole
 
 
 def to_csv(plan: Plan) -> bytes:
     """Return the rows as CSV in UTF-8, columns named as in the plan file; a shape is written ``1x64x56``.
 
     A plan over memories has two more columns: the memory, and the rule that chose it. The table is for spreadsheets and
-    terminals, so control characters and formulas in names are escaped; JSON, CBOR and instances keep names as they are.
+    terminals, so control characters and formulas in names are escaped. Other formats do not change names.
     """
     memories = residences(plan)
     fields = [name for name in COLUMN_OF if name != "category" or plan.categories]
@@ -79,26 +83,25 @@ def to_csv(plan: Plan) -> bytes:
 
 
 def rows_of_instance(plan: Plan, arena: str | None = None) -> tuple[str, I64]:
-    """Return the arena of an instance, and the storages in it, shape (n,), in the order of its rows.
+    """Return the name of the arena, and its storages, shape (n,), in the order of the rows of an instance.
 
-    Without ``arena`` the plan must have exactly one. Raises ``UnreadableInput`` with its arenas otherwise, and for an
-    arena that an instance cannot hold: with temporal exclusions, or with an id that a reader would change.
+    Without ``arena`` the plan must have exactly one. Raises ``UnreadableInput`` with the plan's arenas otherwise, and
+    for an arena that an instance cannot describe: with temporal exclusions, or with an id that a reader would change.
     """
-    named = [a.name for a in plan.arenas if arena in (None, a.name)]
-    if len(named) != 1:
+    names = [a.name for a in plan.arenas if arena in (None, a.name)]
+    if len(names) != 1:
         what = f"the plan has no arena {arena!r}." if arena is not None else "an instance has one arena."
         raise UnreadableInput(what, source=plan.ir_name, hint=strict.closest_hint(arena or "", plan.arena_of))
-    s, number = storages_of(plan), arena_number(plan, named[0])
+    s, number = storages_of(plan), arena_number(plan, names[0])
     for pair in plan.constraints.exclusions if plan.constraints is not None else ():
         if any(plan.arena[plan.row_of[name]] == number for name in pair if name in plan.row_of):
-            what = (
-                f"an instance cannot hold the temporal exclusions of arena {named[0]!r}: its offsets would be invalid."
-            )
+            what = f"the arena {names[0]!r} has temporal exclusions, without which its offsets are invalid: "
+            what += "an instance cannot describe them."
             raise UnreadableInput(what, source=plan.ir_name, hint="tmmu convert writes the problem without offsets.")
-    here = np.flatnonzero(s.arena == number)
-    here = here[np.lexsort((s.head[here], U64_MAX - s.size[here], s.birth[here]))]
-    refuse_unreadable_ids(plan.tensor_ids[row] for row in s.head[here].tolist())
-    return named[0], here
+    rows = np.flatnonzero(s.arena == number)
+    rows = rows[np.lexsort((s.head[rows], U64_MAX - s.size[rows], s.birth[rows]))]
+    refuse_unreadable_ids(plan.tensor_ids[head] for head in s.head[rows].tolist())
+    return names[0], rows
 
 
 def to_instance(plan: Plan, arena: str | None = None) -> bytes:
@@ -106,49 +109,36 @@ def to_instance(plan: Plan, arena: str | None = None) -> bytes:
 
     Raises the errors of :func:`rows_of_instance`.
     """
-    s, (name, here) = storages_of(plan), rows_of_instance(plan, arena)
+    s, (name, rows) = storages_of(plan), rows_of_instance(plan, arena)
     problem = Problem(
         arena=name,
-        ids=tuple([plan.tensor_ids[row] for row in s.head[here].tolist()]),
-        birth=s.birth[here],
-        death=np.maximum(s.death[here], s.birth[here] + 1),  # in a plan without steps, death may precede birth
-        size=s.size[here],
-        alignment=s.alignment[here],
+        ids=tuple([plan.tensor_ids[head] for head in s.head[rows].tolist()]),
+        birth=s.birth[rows],
+        death=np.maximum(s.death[rows], s.birth[rows] + 1),  # in a plan without steps, death may precede birth
+        size=s.size[rows],
+        alignment=s.alignment[rows],
     )
-    return write_csv(problem, s.offset[here]).encode()
+    return write_csv(problem, s.offset[rows]).encode()
 
 
-HEAD_KEY = b"tmmu_plan"
-"""Metadata key of the head."""
+_PARQUET_TEXTS = ("tensor_id", "role", "dtype", "alias_group_id", "base_tensor_uid", "category")
+"""Columns of texts, which may all be null: Arrow cannot infer their type."""
 
 
 def to_parquet(plan: Plan) -> bytes:
     """Return the rows as Parquet; the head of the plan file is JSON under the metadata key ``tmmu_plan``."""
     pa, pq = need("pyarrow", "a Parquet file"), need("pyarrow.parquet", "a Parquet file")
     names = pa.array([arena.name for arena in plan.arenas], pa.string())
-    table = pa.table(
-        {
-            "tensor_id": pa.array(plan.tensor_ids, pa.string()),
-            "arena": pa.DictionaryArray.from_arrays(pa.array(plan.arena), names),
-            "logical_slot": plan.logical_slot,
-            "offset_bytes": plan.offset,
-            "size_bytes": plan.size,
-            "alignment": plan.alignment,
-            "birth": plan.birth,
-            "death": plan.death,
-            "generation": plan.generation,
-            "role": pa.array(plan.roles, pa.string()),
-            "dtype": pa.array(plan.dtypes, pa.string()),
-            "shape": pa.array([list(shape) for shape in plan.shapes], pa.list_(pa.uint64())),
-            "alias_group_id": pa.array(plan.alias_group_ids, pa.string()),
-            "base_tensor_uid": pa.array(plan.base_tensor_uids, pa.string()),
-        }
-    )
-    if plan.categories:
-        table = table.append_column("category", pa.array(plan.categories, pa.string()))
+    columns = {
+        field: getattr(plan, name) for field, name in COLUMN_OF.items() if name != "categories" or plan.categories
+    }
+    texts = {field: pa.array(values, pa.string()) for field, values in columns.items() if field in _PARQUET_TEXTS}
+    arenas = pa.DictionaryArray.from_arrays(pa.array(plan.arena), names)
+    shapes = pa.array([list(shape) for shape in plan.shapes], pa.list_(pa.uint64()))
+    table = pa.table(columns | texts | {"arena": arenas, "shape": shapes})
     head = msgspec.json.encode(head_document(plan))
     sink = io.BytesIO()
-    pq.write_table(table.replace_schema_metadata({HEAD_KEY: head}), sink, compression="zstd")
+    pq.write_table(table.replace_schema_metadata({b"tmmu_plan": head}), sink, compression="zstd")
     return sink.getvalue()
 
 
