@@ -43,6 +43,12 @@ def test_missing_columns_have_defaults() -> None:
     assert "live at once" in found.notes[0]
 
 
+@pytest.mark.parametrize("field", ["lower", "upper"])
+def test_live_ranges_need_two_columns(field: str) -> None:
+    with pytest.raises(UnreadableInput, match="the table has no column"):
+        csv_table.read(b"bytes,step\n8,0\n4,1\n", {"size": "bytes", field: "step"})
+
+
 def test_rows_of_one_alias_are_one_life() -> None:
     found = csv_table.read(b"id,lower,upper,size,alias\na,0,2,8,s\nv,1,5,4,s\nb,0,1,2,\n", {})
     assert rows(found) == [("a", 0, 5, 8), ("b", 0, 1, 2)]

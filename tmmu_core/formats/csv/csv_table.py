@@ -1,13 +1,13 @@
-"""Read any table, CSV or JSON, as a packing instance; the user assigns its columns to fields.
+"""Read any table, CSV or JSON, as a packing instance; the user assigns its columns to :data:`FIELDS`.
 
-``columns`` maps the fields (``lower``, ``upper`` (half-open), ``size`` and others) to column names. Defaults: without
-live ranges all rows are live at once, without offsets the table is a problem to plan, without ids rows are numbered.
-Rows with the same ``alias`` share their bytes: one live range, from the first step to the last.
+A live range is ``[lower, upper)``. Defaults: without live ranges all rows are live at once, without offsets the table
+is a problem to plan, without ids rows are numbered. Rows with the same ``alias`` share their bytes: they become one
+buffer, with a live range from their first step to their last, the largest size, and the other fields of the first row.
 
-JSON is a list of objects, or an object with one such list.
+JSON is a list of objects, or an object whose first list is one.
 
-Numbers may be hexadecimal, ``1,048,576``, ``64.0``, or bytes with a unit, in the cell (``1.5 MiB``) or in the column's
-name (``Size (KiB)``).
+Numbers may be hexadecimal, ``1,048,576`` or ``64.0``. Bytes may have a unit, in the cell (``1.5 MiB``) or in the name
+of the column (``Size (KiB)``); ``KB`` means KiB too.
 """
 
 import csv
@@ -31,12 +31,14 @@ from tmmu_core.planners.problem import PlainInstance
 FIELDS = ("id", "lower", "upper", "size", "alignment", "offset", "alias")
 HINT = "Assign the columns: --columns size=BYTES,lower=FROM,upper=TO,offset=AT,id=NAME,alias=SAME."
 MOST_ROWS = 1 << 22
+"""Maximum number of rows of a CSV table."""
 _NOT_TABLE = frozenset({"ir_schema", "schema", "tensors", "nodes", "graph", "ir"})
 """Keys of graphs, plans and traces, which are not tables."""
+RANGE = ("lower", "upper")
 BYTES = ("size", "offset", "alignment")
-NUMBERS = ("lower", "upper", *BYTES)
+_HEX = re.compile(r"0x[0-9a-f]{1,32}", re.IGNORECASE)
 _UNIT = re.compile(r"(?:[\s_(\[/]|^)(kib|mib|gib|kb|mb|gb)[)\]]?$", re.IGNORECASE)
-_PLAIN = re.compile(
+_NUMBER = re.compile(
     r"(?P<whole>\d{1,3}(?:[,_ \u00a0]\d{3})+|\d{1,30})(?P<part>\.\d{1,12})?\s?(?P<unit>[kmgt]i?b|b|bytes)?",
     re.IGNORECASE,
 )
@@ -49,11 +51,11 @@ _LIKELY: dict[str, tuple[str, ...]] = {
     "offset": ("offset", "address", "addr", "at"),
     "alias": ("alias", "same", "group", "storage"),
 }
-"""Field → common names of its column, the most likely first."""
+"""Field → words in common names of its column, the most likely first."""
 
 
 def columns_of(data: bytes, name: str = "") -> tuple[str, ...]:
-    """Return the columns of a table; none for bytes that are not a table with at least two named columns."""
+    """Return the columns of a table; none for bytes that are not a table with at least two columns, all named."""
     try:
         text = data.decode("utf-8-sig").lstrip()
         if text[:1] == "{" and _NOT_TABLE & set(msgspec.json.decode(text)):
@@ -66,7 +68,7 @@ def columns_of(data: bytes, name: str = "") -> tuple[str, ...]:
 
 
 def likely(columns: Iterable[str]) -> dict[str, str]:
-    """Return field → the column that probably holds it."""
+    """Return the assignment that the column names suggest: field → column."""
     unassigned = list(columns)
     found: dict[str, str] = {}
     for field, words in _LIKELY.items():
@@ -79,42 +81,43 @@ def likely(columns: Iterable[str]) -> dict[str, str]:
 
 
 def read(data: bytes, columns: Mapping[str, str], name: str = "") -> PlainInstance:
-    """Return the instance in a table. ``columns``: field → column name. Raises ``UnreadableInput``."""
-    wrong = next((field for field in columns if field not in FIELDS), None)
-    if wrong is not None:
-        raise UnreadableInput(f'there is no field "{wrong}".', source=name, hint=strict.closest_hint(wrong, FIELDS))
+    """Return the instance in a table. ``columns``: field → column name [the name of the field].
+
+    Raises ``UnreadableInput``, also if only one of ``lower`` and ``upper`` has a column.
+    """
+    unknown = next((field for field in columns if field not in FIELDS), None)
+    if unknown is not None:
+        raise UnreadableInput(f'there is no field "{unknown}".', source=name, hint=strict.closest_hint(unknown, FIELDS))
     document.refuse_many_values(data, name)
     rows = list(_rows(data, name))
-    named = {field: columns.get(field, field) for field in FIELDS}
-    present = set(rows[0]) if rows else set()
-    missing = [own for field, own in named.items() if own not in present and (field in columns or field == "size")]
     if not rows:
         raise UnreadableInput("the table has no rows.", source=name, hint=HINT)
-    if missing:
-        near = strict.closest_hint(missing[0], sorted(present)) if missing[0] in columns.values() else ""
-        what = f'the table has no column "{missing[0]}": it has {", ".join(sorted(present))[:400]}.'
+    named = {field: columns.get(field, field) for field in FIELDS}
+    assigned = {field: column for field, column in named.items() if column in rows[0]}
+    has_ranges = not assigned.keys().isdisjoint(RANGE)
+    required = {"size", *columns, *(RANGE if has_ranges else ())}
+    missing = next((named[field] for field in FIELDS if field in required and field not in assigned), None)
+    if missing is not None:
+        present = sorted(rows[0])
+        near = strict.closest_hint(missing, present) if missing in columns.values() else ""
+        what = f'the table has no column "{missing}": it has {", ".join(present)[:400]}.'
         raise UnreadableInput(what, source=name, hint=f"{near} {HINT}".strip())
-    units = {field: unit_of(own) for field, own in named.items() if field in BYTES}
-    cells = [_fields(row, named, present, k) for k, row in enumerate(rows)]
-    for cell in cells:
-        for field in NUMBERS:
-            cell[field] = _plain(cell[field], units.get(field, ""))
-    merged = _merged(cells, name)
-    written = [field for field in FIELDS[:-1] if field in ("id", "lower", "upper", "size") or named[field] in present]
-    text = csv_text([written, *([cell[field] for field in written] for cell in merged)])
-    found = instance_csv.read_csv(text, source=name)
-    notes = list(found.notes)
-    notes += [
-        f'"{named[field]}" is read as {unit.upper()}iB because of its name' for field, unit in units.items() if unit
-    ]
-    if len(merged) < len(rows):
-        notes.append(f"{len(rows) - len(merged):,} rows share the bytes of another row (same alias)")
-    if named["lower"] not in present or named["upper"] not in present:
+    units = {field: _unit_of(column) for field, column in assigned.items() if field in BYTES}
+    buffers = _merged([_fields(row, assigned, units, k) for k, row in enumerate(rows)], name)
+    written = [field for field in FIELDS[:-1] if field in ("id", *RANGE, "size") or field in assigned]
+    text = csv_text([written, *([buffer[field] for field in written] for buffer in buffers)])
+    instance = instance_csv.read_csv(text, source=name)
+    from_name = {assigned[field]: f"{unit.upper()}iB" for field, unit in units.items() if unit}
+    notes = [f'"{column}" is read as {unit} because of its name' for column, unit in from_name.items()]
+    if len(buffers) < len(rows):
+        notes.append(f"{len(rows) - len(buffers):,} rows share the bytes of another row (same alias)")
+    if not has_ranges:
         notes.append("the table has no live ranges: all rows are live at once")
-    return replace(found, name=stem_of(name) or "table", notes=tuple(notes))
+    return replace(instance, name=stem_of(name) or "table", notes=(*instance.notes, *notes))
 
 
 def _rows(data: bytes, name: str) -> Iterable[dict[str, Any]]:
+    """Yield the rows of a table as column → cell. Raises ``UnreadableInput``."""
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -149,30 +152,27 @@ def _objects(text: str, name: str) -> list[dict[str, Any]]:
     return found
 
 
-_HEX = re.compile(r"0x[0-9a-f]{1,32}", re.IGNORECASE)
-
-
-def _fields(row: Mapping[str, Any], named: Mapping[str, str], present: set[str], k: int) -> dict[str, str]:
-    """Return one row's fields as text, with defaults for missing columns."""
+def _fields(row: Mapping[str, Any], assigned: Mapping[str, str], units: Mapping[str, str], k: int) -> dict[str, str]:
+    """Return the fields of row ``k`` as text, with defaults for fields without a column."""
     fields = {"id": f"row {k + 1}", "lower": "0", "upper": "1"} | dict.fromkeys(("size", *FIELDS[4:]), "")
-    for field, own in named.items():
-        if own in present:
-            text = "" if row.get(own) is None else str(row[own]).strip()
-            fields[field] = str(int(text, 16)) if _HEX.fullmatch(text) else text
+    for field, column in assigned.items():
+        text = "" if row.get(column) is None else str(row[column]).strip()
+        text = str(int(text, 16)) if _HEX.fullmatch(text) else text
+        fields[field] = _digits(text, units.get(field, "")) if field in (*RANGE, *BYTES) else text
     return fields
 
 
-def unit_of(column: str) -> str:
-    """Return the unit at the end of a column name (``Size (KiB)``, ``size_mb``): ``k``, ``m``, ``g``; ``""``: bytes."""
+def _unit_of(column: str) -> str:
+    """Return the unit in a column name (``Size (KiB)``, ``size_mb``) as ``k``, ``m`` or ``g``; ``""`` without one."""
     found = _UNIT.search(column.strip())
     return found[1][0].lower() if found else ""
 
 
-def _plain(text: str, unit: str) -> str:
-    """Return a number as digits; other text is unchanged, so that :func:`.instance_csv.read_csv` refuses it."""
+def _digits(text: str, unit: str) -> str:
+    """Return a number as digits, in bytes if it has a unit. Other text is returned as it is, to be refused later."""
     if text.isdecimal() and not unit:
         return text
-    part = _PLAIN.fullmatch(text)
+    part = _NUMBER.fullmatch(text)
     if part is None or (unit and part["unit"]):
         return text
     number = Fraction(re.sub(r"[,_ \u00a0]", "", part["whole"]) + (part["part"] or ""))
@@ -180,20 +180,19 @@ def _plain(text: str, unit: str) -> str:
     return str(exact.numerator) if exact.denominator == 1 else text
 
 
-def _merged(cells: list[dict[str, str]], name: str) -> list[dict[str, str]]:
-    """Return the rows with one row per alias: its live range covers all rows of the alias, its size is the largest."""
-    first: dict[str, dict[str, str]] = {}
+def _merged(rows: list[dict[str, str]], name: str) -> list[dict[str, str]]:
+    """Return the rows with one row per alias; it has the hull of their live ranges and the largest size."""
+    first_of: dict[str, dict[str, str]] = {}
     merged = []
-    for cell in cells:
-        first_row = cell["alias"] and first.setdefault(cell["alias"], cell)
-        if not first_row or first_row is cell:
-            merged.append(cell)
+    for row in rows:
+        first = first_of.setdefault(row["alias"], row) if row["alias"] else row
+        if first is row:
+            merged.append(row)
             continue
         try:
-            first_row["lower"] = str(min(strict.whole_number(first_row["lower"]), strict.whole_number(cell["lower"])))
-            for field in ("upper", "size"):
-                first_row[field] = str(max(strict.whole_number(first_row[field]), strict.whole_number(cell[field])))
+            for field, choose in (("lower", min), ("upper", max), ("size", max)):
+                first[field] = str(choose(strict.whole_number(first[field]), strict.whole_number(row[field])))
         except ValueError as error:
-            what = f'the rows of the alias "{cell["alias"][:80]}" contain a value that is not a whole number.'
+            what = f'the rows of the alias "{row["alias"][:80]}" contain a value that is not a whole number.'
             raise UnreadableInput(what, source=name, hint="Write digits only.") from error
     return merged
