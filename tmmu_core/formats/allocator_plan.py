@@ -1,4 +1,4 @@
-"""Build packing instances from live ranges with offsets, which the readers of other tools return."""
+"""Build packing instances from live ranges and offsets: common parts of the readers of other tools' plans."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -36,27 +36,27 @@ class LiveRange:
 
 
 def with_unique_ids(lives: Iterable[LiveRange]) -> list[LiveRange]:
-    """Return the live ranges with unique ids: a repeated id gets a number."""
-    seen: set[str] = set()
+    """Return the live ranges after giving repeated ids a number (``x``, ``x #2``, …), in place."""
+    ids: set[str] = set()
     last: dict[str, int] = {}
-    found = []
-    for life in lives:
-        name, k = life.id, last.get(life.id, 1) + 1
-        while life.id in seen:
-            last[name], life.id, k = k, f"{name} #{k}", k + 1
-        seen.add(life.id)
-        found.append(life)
-    return found
+    numbered = list(lives)
+    for life in numbered:
+        name = life.id
+        while life.id in ids:
+            last[name] = last.get(name, 1) + 1
+            life.id = f"{name} #{last[name]}"
+        ids.add(life.id)
+    return numbered
 
 
 def arena_names(memories: Iterable[int]) -> dict[int, str]:
-    """Return number → arena of each memory: ``memory 1``, …; ``arena`` if there is only one memory."""
+    """Return number → arena name of each memory: ``memory 1``, …; ``arena`` if there is only one memory."""
     numbers = set(memories)
     return {number: f"memory {number}" if len(numbers) > 1 else "arena" for number in numbers}
 
 
 def is_log(data: bytes) -> bool:
-    """Return whether bytes are a text log: neither a document nor a protobuf (ONNX models begin with byte 8)."""
+    """Return whether bytes may be a text log: no zero byte at the start, no document, and no ONNX model (byte 8)."""
     return b"\0" not in data[:1024] and not document.kind(data) and data[:1] != b"\x08"
 
 
@@ -76,7 +76,7 @@ def instance_of(
 ) -> PlainInstance:
     """Return the instance of live ranges in their arenas; if they are ``placed``, their offsets are its packing.
 
-    Raises ``UnreadableInput`` if they exceed :data:`LAST_BYTE`.
+    Raises the error of :func:`refuse_beyond_last_byte`.
     """
     rows = sorted(lives, key=lambda life: (life.arena.encode(), life.key()))
     refuse_beyond_last_byte(sum(life.size for life in rows), *(life.offset + life.size for life in rows))
@@ -98,7 +98,7 @@ def instance_of(
 
 
 def normative_order(ids: Sequence[str], birth: NDArray[np.int64], size: NDArray[Any]) -> NDArray[np.int64]:
-    """Return the order of the rows of an instance: birth, −bytes, id bytes."""
+    """Return the row numbers of an instance, sorted by birth, −bytes and id bytes."""
     order = np.lexsort((U64_MAX - size.astype(np.uint64), birth))
     begins = np.flatnonzero(
         (np.diff(birth[order], prepend=-1) != 0) | (np.diff(size[order], prepend=size[order][:1]) != 0)
@@ -111,9 +111,9 @@ def normative_order(ids: Sequence[str], birth: NDArray[np.int64], size: NDArray[
 
 
 def refuse_beyond_last_byte(*byte_counts: int) -> None:
-    """Raise ``UnreadableInput`` if one of these numbers of bytes exceeds :data:`LAST_BYTE`."""
+    """Raise ``UnreadableInput`` if a sum of sizes, or the end of a buffer, exceeds :data:`LAST_BYTE`."""
     if max(byte_counts) > LAST_BYTE:
-        what = f"all buffers together have more than {LAST_BYTE} bytes."
+        what = f"all buffers together have more than {LAST_BYTE} bytes, or a buffer ends beyond that byte."
         raise UnreadableInput(what, hint="Export the plan again.")
 
 

@@ -1,7 +1,7 @@
 """Open a file of any known format by its content: graph, packing instance, plan, trace or checkpoint.
 
-``READERS`` is the one table of formats. To add a format, write a module with the functions ``refuses(data)`` and
-``read(data, name)``, and add a line here. Modules are imported on first use.
+``READERS`` is the table of formats. To add a format, write a module with the functions ``refuses(data)`` and
+``read(data, name)``, and add a row. The modules are imported on first use.
 """
 
 import contextlib
@@ -31,33 +31,33 @@ Kind = Literal["graph", "instance", "plan"]
 
 @dataclass(frozen=True)
 class Reader:
-    """One format, with the functions that recognise and read it; their modules are imported on the first call."""
+    """One format, with the functions that recognise and read it."""
 
     name: str
-    """One word, for tables and errors."""
+    """Short name, for errors."""
     title: str
     """Name of the format in texts."""
     holds: Kind
     endings: tuple[str, ...]
-    """Usual endings of file names, for upload dialogs only."""
+    """Usual endings of file names, for errors only: a file is recognised by its content."""
     module: str
     """``module:function`` in ``tmmu_core`` that reads ``(unpacked bytes, file name)``."""
     signature: str = ""
     """``module:function`` that recognises unpacked bytes [``refuses`` of the same module]."""
     takes_dims: bool = False
-    """Whether the function also takes bounds of named dimensions, from which it infers shapes."""
+    """Whether ``read`` accepts bounds of named dimensions, from which it infers shapes."""
 
     def refuses(self, data: bytes) -> str:
         """Return why unpacked bytes are not of this format; ``""`` if they are, or if they are damaged."""
-        return str(_function(self.signature or f"{self.module.partition(':')[0]}:refuses")(data))
+        return str(_load(self.signature or f"{self.module.partition(':')[0]}:refuses")(data))
 
     def read(self, data: bytes, name: str, *dims: Mapping[str, Dim]) -> Any:
         """Return the content of unpacked bytes. Raises ``TmmuError``."""
-        return _function(self.module)(data, name, *dims)
+        return _load(self.module)(data, name, *dims)
 
 
-def _function(called: str) -> Callable[..., Any]:
-    path, _, attribute = called.partition(":")
+def _load(address: str) -> Callable[..., Any]:
+    path, _, attribute = address.partition(":")
     function: Callable[..., Any] = getattr(import_module(f"tmmu_core.{path}"), attribute)
     return function
 
@@ -105,16 +105,11 @@ READERS: tuple[Reader, ...] = (
 GRAPH_READERS = tuple(reader for reader in READERS if reader.holds == "graph")
 
 
-def endings() -> tuple[str, ...]:
-    """Return the usual endings of all formats, each once, for upload dialogs."""
-    return tuple(dict.fromkeys(ending for reader in READERS for ending in reader.endings))
-
-
 def read_any(data: bytes, name: str = "", readers: Sequence[Reader] = READERS) -> Opened:
-    """Return the content of a file's bytes, gzipped or not; ``name`` is the file's.
+    """Return the content of a file's bytes, gzipped or not; ``name`` is the name of the file.
 
-    Raises ``UnreadableInput`` with every reader tried and its reason, and the errors of the reader that accepts the
-    bytes (``InvalidIrShapes`` and others).
+    Raises ``UnreadableInput`` with each reader and its reason to reject the bytes, and the errors of the reader that
+    accepts the bytes (``InvalidIrShapes`` and others).
     """
     plain = unpacking.unpack(data, name)
     if not plain:
@@ -162,7 +157,10 @@ def _refuse_later(data: bytes, name: str) -> None:
 
 
 def refuse_unplannable(path: Path) -> None:
-    """Raise ``UnreadableInput`` for a file whose first bytes are those of weights or a compiled engine."""
+    """Raise ``UnreadableInput`` for a file whose first bytes are those of a format that cannot be planned.
+
+    Such a file may be too large to be read whole.
+    """
     if os.path.isfile(path) and os.access(path, os.R_OK):
         with path.open("rb") as file:
             foreign = unplannable.by_magic(file.read(unplannable.HEAD))
@@ -180,7 +178,7 @@ def read_graph(data: bytes, name: str = "") -> Graph:
 def read_within(data: bytes, envelopes: Mapping[str, Dim], name: str = "") -> Graph:
     """Return the graph in a file's bytes, with the bounds of named dimensions replaced by ``envelopes``.
 
-    Readers with ``takes_dims`` infer the shapes again with these bounds. Raises the errors of :func:`read_graph`, and
+    Readers with ``takes_dims`` infer the shapes with these bounds. Raises the errors of :func:`read_graph`, and
     ``InvalidIrShapes`` (reason ``unknown_dim``) for a name that the graph does not have.
     """
     plain = unpacking.unpack(data, name)
@@ -202,9 +200,9 @@ def read_at_sizes(data: bytes, sizes: Mapping[str, int], name: str = "") -> Grap
 
 
 def read_at(graph: Graph, point: Mapping[str, int], data: bytes, name: str = "") -> Graph:
-    """Return ``graph``, read again from ``data`` if ``point`` is outside of the bounds that its reader assumed.
+    """Return ``graph``, read again from ``data`` if ``point`` has a size outside of the bounds that its reader assumed.
 
-    Sizes that depend on an assumed dimension are then inferred at ``point``. Raises the errors of :func:`read_within`.
+    The assumed dimensions then have the sizes in ``point``. Raises the errors of :func:`read_within`.
     """
     sizes = {dim: Dim(size, size) for dim, size in point.items() if dim in graph.assumed and size >= 0}
     if all(graph.dims[dim].min <= size.min <= graph.dims[dim].max for dim, size in sizes.items()):

@@ -3,10 +3,11 @@
 The nodes and their operands are those of the ONNX importer (``onnx_scopes``, ``docs/decisions/04-control-flow.md``):
 
 * a branch: the nodes of each body, then ``If.close``, which reads the condition and the results of all bodies;
-  a call is a branch of one body, and closes with ``Call.close``;
-* a loop: ``Loop.open`` copies the initial state, the bodies follow, ``Loop.close`` copies the results back to the state
-  and reads everything that the bodies read from outside;
-* a scan: ``Scan.open``, ``Scan.next`` (which copies one slice of each scanned tensor), the body, ``Scan.close``.
+  a call is a branch with one body and without a condition, and closes with ``Call.close``;
+* a loop: ``Loop.open``, which copies the initial state; the nodes of the condition and of the body; ``Loop.close``,
+  which copies the results back to the state and reads everything that the bodies read from outside;
+* a scan: ``Scan.open``; ``Scan.next``, which copies one row of each scanned tensor; the body; ``Scan.close``, which
+  also adds a row to each stacked output.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,7 +19,7 @@ import msgspec
 from tmmu_core.graph.model import Node
 
 Flatten = Callable[[Sequence[str], str], list[str]]
-"""Appends the nodes of a body: takes the ids of its arguments and its scope, returns the ids of its results."""
+"""Appends the nodes of a body: ``(ids of the arguments, scope)`` → ids of the results."""
 
 
 class Host(Protocol):
@@ -43,7 +44,7 @@ class Host(Protocol):
 
 @dataclass(frozen=True)
 class Site:
-    """A control-flow node: its id, which names the scope, and the ids of its results."""
+    """A control-flow node: its id, which is the scope, and the ids of its results."""
 
     scope: str
     outputs: tuple[str, ...]
@@ -56,17 +57,17 @@ def branch(
 ) -> None:
     """Append the named bodies of a conditional, or the body of a call, and the closing node.
 
-    Every body is called with ``arguments``.
+    Every body is called with ``arguments``. An output may reuse a result that only the closing node reads.
     """
     start = len(host.nodes)
-    results = [flatten(arguments, f"{site.scope}/{name}") for name, flatten in bodies]
-    reads = (*condition, *(result for each in results for result in each))
-    own = {name for node in host.nodes[start:] for name in node.outputs}
+    results_of = [flatten(arguments, f"{site.scope}/{name}") for name, flatten in bodies]
+    reads = (*condition, *(result for results in results_of for result in results))
+    written = {name for node in host.nodes[start:] for name in node.outputs}
     pairs = tuple(
         (reads.index(result), k)
-        for each in results
-        for k, (result, output) in enumerate(zip(each, site.outputs, strict=True))
-        if result in own and reads.count(result) == 1 and host.same_bytes(result, output)
+        for results in results_of
+        for k, (result, output) in enumerate(zip(results, site.outputs, strict=True))
+        if result in written and reads.count(result) == 1 and host.same_bytes(result, output)
     )
     closing = "If.close" if len(bodies) > 1 else "Call.close"
     _place(host, site.scope, Node("", closing, reads, (*site.outputs, *site.views), inplace=pairs or "none"))
@@ -77,8 +78,9 @@ class Repeated:
     """Body and inputs of a loop or scan."""
 
     body: Flatten
-    """Arguments: the state, a row of each scanned tensor, ``extra``. Results: the next state, a row of each stack."""
+    """Arguments: state, a row of each scanned tensor, ``extra``. Results: next state, a row of each stacked output."""
     initial: tuple[str, ...]
+    """The initial state."""
     extra: tuple[str, ...] = ()
     condition: Flatten | None = None
     """Arguments: the state and ``extra``. Result: whether there is one more iteration."""
@@ -86,15 +88,15 @@ class Repeated:
 
     @property
     def kind(self) -> str:
-        """The operator's name in the nodes that open and close it."""
+        """The first part of the operators that open and close the scope."""
         return "Loop" if self.condition else "Scan"
 
 
 def repeat(host: Host, site: Site, repeated: Repeated) -> None:
     """Append the nodes of a loop or scan; the results of ``site`` are the final state, then the stacked outputs."""
     states = tuple([host.like(each, f"{site.scope}/state_{k}") for k, each in enumerate(repeated.initial)])
-    gathered = site.outputs[len(states) :]
-    places = (*states, *(host.like(each, f"{site.scope}/room_{k}") for k, each in enumerate(gathered)))
+    stacked = site.outputs[len(states) :]
+    places = (*states, *(host.like(each, f"{site.scope}/room_{k}") for k, each in enumerate(stacked)))
     if places:
         _place(host, site.scope, Node("", f"{repeated.kind}.open", repeated.initial, places, inplace="none"))
     start = len(host.nodes)
@@ -102,12 +104,8 @@ def repeat(host: Host, site: Site, repeated: Repeated) -> None:
     rows = tuple([host.like(each, f"{site.scope}/row_{k}", row=True) for k, each in enumerate(repeated.scanned)])
     if rows:
         _place(host, site.scope, Node("", "Scan.next", repeated.scanned, rows, inplace="none"))
-    results = [
-        _copied_state(host, site, result, place, states)
-        for result, place in zip(
-            repeated.body([*states, *rows, *repeated.extra], f"{site.scope}/body"), places, strict=True
-        )
-    ]
+    body_results = repeated.body([*states, *rows, *repeated.extra], f"{site.scope}/body")
+    results = [_copied_state(host, site, *pair, states) for pair in zip(body_results, places, strict=True)]
     written = {*places, *(name for node in host.nodes[start:] for name in node.outputs)}
     reads_inside = dict.fromkeys(name for node in host.nodes[start:] for name in node.inputs)
     captures = [name for name in reads_inside if name not in written and host.root(name) not in written]
@@ -120,8 +118,7 @@ def repeat(host: Host, site: Site, repeated: Repeated) -> None:
 def _copied_state(host: Host, site: Site, result: str, place: str, states: Sequence[str]) -> str:
     """Return ``result``, or a clone if it is a state other than ``place``.
 
-    The closing node writes the states one after the other. Without the clone it could overwrite ``result`` before it
-    copies it.
+    The closing node writes the states one after the other: without the clone, it could overwrite ``result`` first.
     """
     if result == place or host.root(result) not in states:
         return result
@@ -131,6 +128,6 @@ def _copied_state(host: Host, site: Site, result: str, place: str, states: Seque
 
 
 def _place(host: Host, scope: str, step: Node) -> None:
-    """Append a node of a scope. Its id is the scope and the part of its operator after the dot: ``loop_3/open``."""
+    """Append a node. Its id is the scope and the part of its operator after a dot, if any: ``loop_3/open``."""
     word = step.instr.partition(".")[2]
     host.place(msgspec.structs.replace(step, node_id=f"{scope}/{word}" if word else scope), scope)

@@ -1,4 +1,4 @@
-"""Find the bytes of a model's constants in a file of any format; they are read on use."""
+"""Find the constants of a graph in the file that it was read from; their bytes are read on use."""
 
 from importlib import import_module
 from pathlib import Path
@@ -17,18 +17,18 @@ HEAD = 64
 
 
 def constants_of(path: Path, graph: Graph) -> Constants:
-    """Return the constants of ``graph`` in the file that it was read from; none if the format has none.
+    """Return the constants of ``graph`` in the file at ``path``; none if the format has none.
 
     Raises ``UnreadableInput`` for a file that is missing or damaged, or that refers to files outside of its folder.
     """
     try:
         with path.open("rb") as file:
-            begins = file.read(HEAD)
+            head = file.read(HEAD)
         if graph.sidecar:
             return sidecar.constants(graph, path, path.name)
-        if begins.startswith(ZIP):
-            return _found(begins, graph, path, path.name)  # members are read through its table, not copied
-        return _found(unpacking.mapped_file(path), graph, None if begins.startswith(GZIP) else path, path.name)
+        if head.startswith(ZIP):
+            return _constants(head, graph, path, path.name)  # members are read through its table, not copied
+        return _constants(unpacking.mapped_file(path), graph, None if head.startswith(GZIP) else path, path.name)
     except OSError as error:
         raise unopened(error, path) from error
 
@@ -37,16 +37,16 @@ def constants_in(data: bytes, graph: Graph, name: str = "") -> Constants:
     """Return the constants in ``data``, gzipped or not; constants in other files are refused."""
     if graph.sidecar:
         return sidecar.constants(graph, None, name)
-    return _found(unpacking.unpack(data, name), graph, None, name)
+    return _constants(unpacking.unpack(data, name), graph, None, name)
 
 
-def _found(data: Any, graph: Graph, path: Path | None, name: str) -> Constants:
-    begins = data[:HEAD]
-    if begins.startswith(ZIP):
+def _constants(data: Any, graph: Graph, path: Path | None, name: str) -> Constants:
+    head = data[:HEAD]
+    if head.startswith(ZIP):
         module = "pytorch.exported_program.pt2_graph"
-    elif not tflite.refuses(begins):
+    elif not tflite.refuses(head):
         module = "edge.tflite"
-    elif document.kind(begins) or signatures.refuses_onnx(data):
+    elif document.kind(head) or signatures.refuses_onnx(data):
         return Constants({})
     else:
         module = "onnx.onnx_weights"
