@@ -100,9 +100,11 @@ def test_source_without_a_graph_is_rejected(tmp_path: Path) -> None:
         tmmu.plan(saved)
 
 
-def test_path_instead_of_a_graph_to_verify_against_is_rejected() -> None:
-    with pytest.raises(UnreadableInput, match=r"graph: a value of type \w*Path is not a graph"):
-        tmmu.verify(tmmu.plan(MIXED), MIXED)  # type: ignore[arg-type]
+def test_path_instead_of_a_graph_to_verify_against_is_rejected(tmp_path: Path) -> None:
+    plan = tmmu.plan(MIXED)
+    for source in (plan, plan.save(tmp_path / "plan.json")):
+        with pytest.raises(UnreadableInput, match=r"graph: a value of type \w*Path is not a graph"):
+            tmmu.verify(source, MIXED)  # type: ignore[arg-type]
 
 
 def test_saved_plan_is_identical_after_reading(tmp_path: Path) -> None:

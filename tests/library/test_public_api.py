@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tmmu
@@ -88,9 +89,11 @@ def test_dict_is_read_as_a_native_graph() -> None:
     assert tmmu.fit(document, "300KiB").answer == "fits"
 
 
-def test_capacity_of_another_type_is_named() -> None:
+@pytest.mark.parametrize("function", [tmmu.plan, tmmu.fit])
+def test_capacity_is_a_number_of_any_type(function: Callable[..., Any]) -> None:
+    assert function(SAMPLE, capacity=np.int64(2**20)).extent_bytes <= 2**20
     with pytest.raises(tmmu.TmmuError, match=r"capacity: \[1, 2\] is not a number of bytes"):
-        tmmu.fit(SAMPLE, [1, 2])  # type: ignore[arg-type]
+        function(SAMPLE, capacity=[1, 2])
 
 
 def test_help_names_every_task() -> None:

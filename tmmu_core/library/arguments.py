@@ -1,8 +1,9 @@
-"""Convert arguments of the public functions to values of the core: sources, options, limits."""
+"""Convert arguments of the public functions to values of the core: sources, requests, moves, limits."""
 
 import inspect
 import os
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import fields, replace
 from fractions import Fraction
 from functools import wraps
@@ -24,7 +25,7 @@ from tmmu_core.graph.native.unpacking import read_whole
 from tmmu_core.graph.quantities import parse_bytes, parse_percent
 from tmmu_core.judge.verifier.finished_plan import verify_finished
 from tmmu_core.planners.problem import GIVEN, PlainInstance, Progress
-from tmmu_core.plans.analysis.gate import ALL, GROWTH, Limit, Measure
+from tmmu_core.plans.analysis.gate import ALL, Limit, Measure
 from tmmu_core.plans.making.make import PlanningResult, make_plan
 from tmmu_core.plans.making.request import ANY_ARENA, PlanRequest
 from tmmu_core.plans.making.request_options import OPTION_SPECS, contradiction, first_graph_option
@@ -37,17 +38,19 @@ Amount: TypeAlias = int | str
 Share: TypeAlias = int | float | str | Fraction
 """Percent, or a text such as ``"5 %"``."""
 Capacities: TypeAlias = int | str | Mapping[str, int | str]
-"""Bytes over all arenas, or by arena."""
+"""Bytes of one memory for all arenas, or arena → bytes."""
 
 FIELDS = tuple("capacity" if field.name == "capacities" else field.name for field in fields(PlanRequest))
 """The parameters of :func:`tmmu.plan` that are fields of its request."""
-_NUMBERS = ("alignment", "page_size", "seed", "rank", "world_size", "budget")
+_AMOUNTS = ("alignment", "page_size", "budget")
+_COUNTS = ("seed", "rank", "world_size")
 
 
 def open_source(source: Source, dims: Mapping[str, int] | None = None, example_inputs: Any = ()) -> Opened:
-    """Return the graph, instance, plan or trace of a source.
+    """Return the graph, instance, plan or trace of a source; a PyTorch module is traced on ``example_inputs``.
 
-    Raises ``UnreadableInput`` for a value of another type, and the errors of the readers.
+    ``dims``: sizes of named dimensions, for which the shapes of some formats are inferred again. Raises
+    ``UnreadableInput`` for a value of another type, and the errors of the readers.
     """
     if isinstance(source, Graph | PlainInstance | Plan | Trace):
         return source
@@ -79,87 +82,94 @@ def open_source(source: Source, dims: Mapping[str, int] | None = None, example_i
 
 
 def is_training_module(source: Any) -> bool:
-    """Return whether ``source`` is an ``nn.Module`` of PyTorch in training mode."""
+    """Return whether ``source`` is an ``nn.Module`` in training mode, and not an unflattened exported program."""
     is_module = any(kind.__module__ == "torch.nn.modules.module" for kind in type(source).__mro__)
     return is_module and bool(source.training) and not hasattr(source, "graph_signature")
 
 
 def _is_of_torch(value: Any) -> bool:
-    """Return whether a value's type is defined by PyTorch, which need not be imported."""
+    """Return whether PyTorch, which need not be imported, defines a value's type or a base class of it."""
     return any(kind.__module__.partition(".")[0] == "torch" for kind in type(value).__mro__)
 
 
 def _read(data: bytes, name: str, dims: Mapping[str, int] | None) -> Opened:
-    found = read_any(data, name)
-    return read_at(found, dims, data, name) if isinstance(found, Graph) and dims else found
+    opened = read_any(data, name)
+    return read_at(opened, dims, data, name) if isinstance(opened, Graph) and dims else opened
 
 
-def made_of(found: Opened, request: PlanRequest, progress: Progress | None = None) -> PlanningResult:
-    """Plan a graph or an instance. If an instance has all offsets, the plan is verified.
+def plan_opened(source: Opened, request: PlanRequest, progress: Progress | None = None) -> PlanningResult:
+    """Plan a graph or an instance. If an instance has all offsets, verify its plan.
 
-    Raises ``UnreadableInput`` for a plan, and for an instance with options of graphs.
+    Raises ``UnreadableInput`` for a plan or a trace, and for an instance with options of graphs.
     """
-    if isinstance(found, Plan | Trace):
+    if isinstance(source, Plan | Trace):
         raise UnreadableInput("the source already is a plan.", hint="Read it with tmmu.read.")
-    idle = first_graph_option(request) if isinstance(found, PlainInstance) else None
-    if idle is not None:
-        raise UnreadableInput(f"it is an instance without a graph: it has no {idle}.", hint=f"Omit the {idle}.")
-    made = make_plan(found, request, progress)
-    return replace(made, plan=verify_finished(made.plan).plan) if made.request.planner == GIVEN else made
+    option = first_graph_option(request) if isinstance(source, PlainInstance) else None
+    if option is not None:
+        raise UnreadableInput(f"the source is an instance without a graph: it has no {option}.", hint=f"Omit {option}.")
+    result = make_plan(source, request, progress)
+    return replace(result, plan=verify_finished(result.plan).plan) if result.request.planner == GIVEN else result
 
 
-def request_of(given: Mapping[str, Any]) -> PlanRequest:
+def request_of(options: Mapping[str, Any]) -> PlanRequest:
     """Return the request of options by name (``FIELDS``), as values or as texts of the command line.
 
-    ``None`` means the default. Raises ``UnreadableInput``.
+    ``None`` means the default. Raises ``UnreadableInput`` for a text or number that is not valid, and for options that
+    exclude each other.
     """
-    named = {"capacities" if name == "capacity" else name: given[name] for name in given if given[name] is not None}
-    request = PlanRequest(**{name: _value(name, value) for name, value in named.items()})
-    contradicted = contradiction(request)
-    if contradicted is not None:
-        raise UnreadableInput(contradicted.message, hint=contradicted.hint)
+    values = {"capacities" if name == "capacity" else name: value for name, value in options.items()}
+    request = PlanRequest(**{name: _value(name, value) for name, value in values.items() if value is not None})
+    fault = contradiction(request)
+    if fault is not None:
+        raise UnreadableInput(fault.message, hint=fault.hint)
     return request
 
 
 def _value(name: str, value: Any) -> Any:
-    if name == "capacities" and isinstance(value, Mapping):
-        return {arena: amount_of_bytes("capacity", size) for arena, size in value.items()}
-    if name == "capacities" and (isinstance(value, int) or (isinstance(value, str) and "=" not in value)):
-        return {ANY_ARENA: value if isinstance(value, int) else amount_of_bytes("capacity", value)}
+    if name == "capacities" and not (isinstance(value, str) and "=" in value):
+        capacity = capacity_of(value)
+        return capacity.arenas if capacity.total is None else {ANY_ARENA: capacity.total}
+    if name in _AMOUNTS:
+        return amount_of_bytes(name, value)
     if name == "order" and not isinstance(value, str):
         return tuple(value)
-    if name in _NUMBERS and isinstance(value, int):
+    if name in _COUNTS and isinstance(value, int):
         value = strict.shown(value)
-    if not isinstance(value, str) or name in ("mode", "preset", "planner"):
+    if not isinstance(value, str):
         return value
+    spec = OPTION_SPECS[name]
     try:
-        return OPTION_SPECS[name].read(value)
+        return spec.read(value)
     except ValueError as error:
-        raise UnreadableInput(f"{name}: {error}", hint=f"Write {OPTION_SPECS[name].metavar}.") from None
+        raise UnreadableInput(f"{name}: {error}", hint=f"Write {spec.metavar or 'True or False'}.") from None
 
 
 def amount_of_bytes(name: str, value: Amount) -> int:
-    """Return a number of bytes, given as a number or a text (``"8GiB"``). Raises ``UnreadableInput``."""
+    """Return a number of bytes, given as a number (rounded down) or a text (``"8GiB"``).
+
+    Raises ``UnreadableInput``, with ``name`` as the option, for other values and for sizes outside of 64 bits.
+    """
     problem = f"{strict.shown(value)} is not a number of bytes."
     size: int | None = None
-    try:
-        if isinstance(value, str | Real):
-            size = parse_bytes(value) if isinstance(value, str) else int(value)
-    except OverflowError:  # infinity
-        pass
-    except ValueError as error:
-        problem = str(error)
+    if isinstance(value, str):
+        try:
+            size = parse_bytes(value)
+        except ValueError as error:
+            problem = str(error)
+    elif isinstance(value, int | Real):
+        with suppress(OverflowError, ValueError):  # infinity, NaN
+            size = int(value)
+            problem = f"{strict.shown(value)} is over 2^64 − 1 bytes." if size > U64_MAX else problem
     if size is None or not 0 <= size <= U64_MAX:
         raise UnreadableInput(f"{name}: {problem}", hint="Write 65536, 64KiB or 8 GiB.")
     return size
 
 
 def ratio(name: str, value: Share) -> Fraction:
-    """Return a percentage, given as a number or a text, as a ratio. Raises ``UnreadableInput``."""
+    """Return a percentage, given as a number or a text, as a ratio: 5 is 1/20. Raises ``UnreadableInput``."""
+    text = strict.shown(value) if isinstance(value, int) else str(value)
     try:
-        return parse_percent(
-            value if isinstance(value, str) else strict.shown(value) if isinstance(value, int) else str(value)
-        )
+        return parse_percent(text)
     except ValueError as error:
         raise UnreadableInput(f"{name}: {str(error).partition('. ')[0]}.", hint="Write 5, or '5 %'.") from None
 
@@ -170,27 +180,26 @@ def allowed_moves(
     keep_phases: bool,
     options: tuple[str, str] = ("allow", "max_cost"),
 ) -> Allowed:
-    """Return the moves that a fit may make. Raises ``UnreadableInput``; ``options`` are the option names in it."""
-    given = ALLOWED if allow is None else allow
-    names = [*filter(None, map(str.strip, given.split(",")))] if isinstance(given, str) else list(given)
-    kinds = [kind for kind in KINDS if kind in names]
-    for name in names:
-        if name not in kinds:
-            raise UnreadableInput(f"{options[0]}: unknown change {name!r}.", hint=strict.closest_hint(name, KINDS))
+    """Return the moves that a fit may make. Raises ``UnreadableInput``, which names the option by ``options``."""
+    kinds = ALLOWED if allow is None else allow
+    names = [*filter(None, map(str.strip, kinds.split(",")))] if isinstance(kinds, str) else list(kinds)
+    unknown = next((name for name in names if name not in KINDS), None)
+    if unknown is not None:
+        raise UnreadableInput(f"{options[0]}: unknown change {unknown!r}.", hint=strict.closest_hint(unknown, KINDS))
     cost = None if max_cost is None else int(ratio(options[1], max_cost) * 100_000)
-    return Allowed(frozenset(kinds), cost, keep_phases)
+    return Allowed(frozenset(kind for kind in KINDS if kind in names), cost, keep_phases)
 
 
-def limits_of(what: Measure, given: Any) -> list[Limit]:
-    """Return the limits of one measure: over all arenas, by arena for a mapping, none for ``None``."""
-    if given is None:
+def limits_of(what: Measure, values: Any) -> list[Limit]:
+    """Return the limits of one measure: a value limits all arenas together, a mapping has one value per arena."""
+    if values is None:
         return []
-    each = given.items() if isinstance(given, Mapping) else [(ALL, given)]
-    return [limit_of(what, what, value, arena) for arena, value in each]
+    by_arena = values if isinstance(values, Mapping) else {ALL: values}
+    return [limit_of(what, what, value, arena) for arena, value in by_arena.items()]
 
 
 def limit_of(name: str, what: Measure, value: Any, arena: str = ALL) -> Limit:
-    """Return one limit; errors name the option ``name``."""
+    """Return one limit. Raises ``UnreadableInput``, which names the option ``name``."""
     if what == "reuse cost" and not str(value).isdecimal():
         raise UnreadableInput(f"{name}: {strict.shown(value)} is not a cost.", hint="Write a whole number, 0 or more.")
     read = ratio if what in ("gap", "reuse") else amount_of_bytes
@@ -200,29 +209,29 @@ def limit_of(name: str, what: Measure, value: Any, arena: str = ALL) -> Limit:
 def growths_of(given: Mapping[str, Any]) -> list[Limit]:
     """Return the growth limits of live peak, extent and lower bound; a limit without an option is 0.
 
-    ``given`` has three options in order: for all measures, for the peak, for the extent. Peak and extent use their own
-    option, else the option for all; the lower bound uses the option for all, else that for the peak.
+    ``given`` maps three option names, in this order, to values: for all measures, for the peak, for the extent. Peak
+    and extent use their own option, else the option for all; the lower bound uses the option for all, else that for
+    the peak.
     """
     overall, peak, extent = given
-    options = {
+    options: dict[Measure, tuple[str, str]] = {
         "peak growth": (peak, overall),
         "extent growth": (extent, overall),
         "lower bound growth": (overall, peak),
     }
     limits = []
-    for what in GROWTH:
-        name = next((name for name in options[what] if given[name] is not None), overall)
-        value = 0 if given[name] is None else given[name]
+    for what, names in options.items():
+        name, value = next(((name, given[name]) for name in names if given[name] is not None), (overall, 0))
         relative = isinstance(value, str) and value.strip().endswith("%")
         limits.append(Limit(what, Fraction((ratio if relative else amount_of_bytes)(name, value)), relative=relative))
     return limits
 
 
-def capacity_of(given: Capacities) -> Capacity:
-    """Return a capacity over all arenas (bytes), or by arena (a mapping)."""
-    if isinstance(given, Mapping):
-        return Capacity(None, {arena: amount_of_bytes("capacity", size) for arena, size in given.items()})
-    return Capacity(amount_of_bytes("capacity", given))
+def capacity_of(value: Capacities) -> Capacity:
+    """Return a capacity over all arenas (bytes), or by arena (a mapping). Raises ``UnreadableInput``."""
+    if isinstance(value, Mapping):
+        return Capacity(None, {arena: amount_of_bytes("capacity", size) for arena, size in value.items()})
+    return Capacity(amount_of_bytes("capacity", value))
 
 
 P = ParamSpec("P")
@@ -230,7 +239,7 @@ R = TypeVar("R")
 
 
 def suggest_options(function: Callable[P, R]) -> Callable[P, R]:
-    """Return ``function`` with a ``TypeError`` that names the closest option if a keyword is unknown."""
+    """Return ``function`` such that its ``TypeError`` for an unknown keyword names the closest option."""
     parameters = inspect.signature(function).parameters
     options = [name for name, parameter in parameters.items() if parameter.kind is parameter.KEYWORD_ONLY]
 

@@ -1,4 +1,4 @@
-"""Memory planning of ExecuTorch programs with the planners of this package."""
+"""Plan the memory of ExecuTorch programs with the planners of this package."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
@@ -22,8 +22,8 @@ def executorch_pass(
 ) -> Any:
     """Return a memory planning pass for ``ExecutorchBackendConfig(memory_planning_pass=…)``.
 
-    ExecuTorch computes the live ranges, without in-place reuse. Their unit is a node of its graph; the allocation of a
-    tensor is a separate node. Each memory is planned separately.
+    ExecuTorch computes the live ranges, without in-place reuse, in nodes of its graph; the allocation of a tensor is
+    also a node. Each memory is planned separately.
     Source: https://docs.pytorch.org/executorch/main/compiler-memory-planning.html
 
     Parameters
@@ -43,6 +43,8 @@ def executorch_pass(
     ------
     MissingExtra
         ExecuTorch is not installed.
+    InvalidIrShapes
+        There is no planner of this name.
 
     Examples
     --------
@@ -67,35 +69,34 @@ def _algorithm(planning: Any, planner: str) -> Callable[..., Any]:
 
     def tmmu(alignment: int, specs: Iterable[Any], graph_module: Any, signature: Any, extra_padding: int) -> Any:
         memories: dict[int, list[Any]] = defaultdict(list)
-        inner = []  # tensors inside another one
+        views = []
         for spec in specs:
             spec.realign(alignment)
             if spec.storage_base is None:
                 memories[spec.mem_id or ACTIVATIONS].append(spec)
             else:
-                inner.append(spec)
-        # Bytes that the bodies of control flow need.
-        before = list(getattr(graph_module, "input_mem_buffer_sizes", None) or ())
-        sizes = before + [0] * (max(memories, default=ACTIVATIONS) + 1 - len(before))
-        found = planning.MemoryAlgoResult({}, sizes)
-        for number, own in memories.items():
-            # Sizes are multiples of the alignment, which need not be a power of two.
+                views.append(spec)
+        # The bodies of control flow, planned before, use the first bytes of each memory.
+        body_bytes = list(getattr(graph_module, "input_mem_buffer_sizes", None) or ())
+        sizes = body_bytes + [0] * (max(memories, default=ACTIVATIONS) + 1 - len(body_bytes))
+        result = planning.MemoryAlgoResult({}, sizes)
+        for number, bases in memories.items():
+            # The unit of pack is the alignment: it need not be a power of two, and all sizes are multiples of it.
             packed = pack(
-                [spec.lifetime[0] for spec in own],
-                [spec.lifetime[1] + 1 for spec in own],
-                [spec.allocated_memory // alignment for spec in own],
+                [spec.lifetime[0] for spec in bases],
+                [spec.lifetime[1] + 1 for spec in bases],
+                [spec.allocated_memory // alignment for spec in bases],
                 planner=planner,
             )
-            for spec, offset in zip(own, packed.offset.tolist(), strict=True):
-                place = sizes[number] + offset * alignment
-                found.spec_dict[spec] = planning.SpecAllocResult(number, 0, place)
+            for spec, offset in zip(bases, packed.offset.tolist(), strict=True):
+                result.spec_dict[spec] = planning.SpecAllocResult(number, 0, sizes[number] + offset * alignment)
             sizes[number] += packed.extent_bytes * alignment + extra_padding
-        for spec in inner:
+        for spec in views:
             base, shift = spec, 0
             while base.storage_base is not None:
                 base, shift = base.storage_base, shift + base.storage_base_offset
-            outer = found.spec_dict[base]
-            found.spec_dict[spec] = planning.SpecAllocResult(outer.mem_id, 0, outer.mem_offset + shift)
-        return found
+            outer = result.spec_dict[base]
+            result.spec_dict[spec] = planning.SpecAllocResult(outer.mem_id, 0, outer.mem_offset + shift)
+        return result
 
     return tmmu

@@ -8,7 +8,6 @@ from typing import Generic, TypeVar
 
 from tmmu_core.base.app_package import app_module
 from tmmu_core.base.atomic_files import write_output_file
-from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.fitting.assumptions import Assumptions, assumptions
 from tmmu_core.fitting.move import Cost, Move
 from tmmu_core.fitting.problem.answer import Fitted
@@ -22,21 +21,21 @@ P = TypeVar("P", bound=model.Plan)
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Fit(Generic[P]):
-    """The result of :func:`tmmu.fit`; true if the graph fits."""
+    """The result of :func:`tmmu.fit`: the answer, the plan, the changed graph and the moves; true if it fits."""
 
     fitted: Fitted
-    """The full result: the curve of bytes and cost, and the lower bound with its causes."""
+    """The result of the search: also its candidates by cost, and the lower bound with its causes."""
     plan: P
-    """The cheapest plan that fits; else the smallest plan found."""
+    """The cheapest plan that fits; else the plan that exceeds the capacity least."""
 
     @property
     def answer(self) -> str:
-        """``fits``; ``cannot`` (proven); or ``open``: neither a plan nor a proof was found."""
+        """``fits``; ``cannot`` (proven); or ``open``: the search found neither a plan that fits nor a proof."""
         return self.fitted.answer
 
     @property
     def graph(self) -> Graph:
-        """The changed graph: nodes in execution order, with recomputing and copying nodes."""
+        """The changed graph: nodes in execution order, with recomputations and copies to the offload memory."""
         return self.fitted.best.fitted_graph
 
     @property
@@ -66,7 +65,7 @@ class Fit(Generic[P]):
 
     @property
     def unknown_operators(self) -> tuple[UnknownOperator, ...]:
-        """Operators with unknown properties (neither moved nor recomputed) or without a known cost (not recomputed)."""
+        """Operators that limit the answer: unknown ones keep their order and, as those of unknown cost, run once."""
         return self.fitted.unknown
 
     @property
@@ -85,10 +84,6 @@ class Fit(Generic[P]):
         Raises ``UnreadableInput`` for an unsupported suffix, ``UnwritableOutput`` if the file cannot be written.
         """
         path = Path(path)
-        if not {".json", ".cbor"} & set(path.suffixes):
-            raise UnreadableInput(
-                "a graph file cannot have this suffix.", source=str(path), hint="Use .tmmu.json or .tmmu.cbor."
-            )
         write_output_file(path, native_file.encode(self.graph, path.name))
         return path
 

@@ -1,4 +1,4 @@
-"""The functions of ``import tmmu``: plan, fit, pack, compare, verify, read."""
+"""The functions of ``import tmmu``: read, plan, fit, pack, compare, verify."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from tmmu_core.formats.planfile.trace import Trace
 from tmmu_core.graph.model import Graph, Mode, Preset
 from tmmu_core.judge.finding import Verdict
 from tmmu_core.judge.verifier.finished_plan import verify_finished
-from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.library.arguments import (
     FIELDS,
     Amount,
@@ -27,13 +26,13 @@ from tmmu_core.library.arguments import (
     amount_of_bytes,
     capacity_of,
     is_training_module,
-    made_of,
     open_source,
+    plan_opened,
     request_of,
     suggest_options,
 )
 from tmmu_core.library.fit_result import Fit
-from tmmu_core.library.pack import ARENA, Packed, problem_of, with_relations
+from tmmu_core.library.pack import Packed, problem_of, with_relations
 from tmmu_core.library.plan_result import Plan, as_plan, fit_graph
 from tmmu_core.planners.problem import PlainInstance, Progress
 from tmmu_core.plans import model
@@ -43,7 +42,7 @@ from tmmu_core.plans.making.request import PlanRequest
 
 @suggest_options
 def read(source: Source, *, dims: Mapping[str, int] | None = None) -> Graph | Plan | PlainInstance | Trace:
-    """Read any supported file: a graph, a packing instance, a plan or a trace.
+    """Read any supported file: return its graph, packing instance, plan or trace.
 
     Plans and traces are verified; the arenas of a plan with errors have the status ``invalid``.
     Source: contract §8, §9, §11.
@@ -63,7 +62,7 @@ def read(source: Source, *, dims: Mapping[str, int] | None = None) -> Graph | Pl
     Raises
     ------
     UnreadableInput
-        No reader accepts the content; the message names the readers.
+        The file cannot be opened, or no reader accepts its content; the message names the readers.
     InvalidIrShapes
         The graph is inconsistent.
 
@@ -73,10 +72,10 @@ def read(source: Source, *, dims: Mapping[str, int] | None = None) -> Graph | Pl
     >>> tmmu.read("sample_graphs/mixed_sizes.tmmu.json").name
     'mixed_sizes'
     """
-    found = open_source(source, dims)
-    if isinstance(found, Trace):
-        return replace(found, plan=Plan.of(verify_finished(found.plan, complete=found.complete).plan))
-    return Plan.of(verify_finished(found).plan) if isinstance(found, model.Plan) else found
+    opened = open_source(source, dims)
+    if isinstance(opened, Trace):
+        return replace(opened, plan=Plan.of(verify_finished(opened.plan, complete=opened.complete).plan))
+    return Plan.of(verify_finished(opened).plan) if isinstance(opened, model.Plan) else opened
 
 
 @suggest_options
@@ -118,20 +117,20 @@ def plan(
     example_inputs : tensor, sequence or dict, optional
         Arguments of a PyTorch module: one tensor, all positional arguments, or keyword arguments.
     planner : str, optional
-        ``slots``, ``naive``, ``ffd``, ``helia``, ``greedy``, ``portfolio``, ``search``, ``exact`` or ``auto``, which
-        searches longest and gives the smallest plan [the graph's planner, else ``slots``].
+        ``slots``, ``naive``, ``ffd``, ``helia``, ``greedy``, ``portfolio``, ``search``, ``exact``, ``reuse`` or
+        ``auto``, which searches longest and gives the smallest plan [the source's planner, else ``slots``].
     mode : {"forward", "backward", "inference"}, optional
         The part of the graph to plan [``backward`` if the graph has backward nodes, else ``inference``].
     capacity : int, str or dict, optional
-        Bytes of all arenas together (``"8GiB"``), or a dict from arena to bytes [no limit].
+        Bytes of one memory for all tensors (``"8GiB"``), or a dict from arena to bytes [no limit].
     budget : int or str, optional
-        Quota of bytes over all arenas [no limit].
+        Quota of the sum of all arena sizes, in bytes [no limit].
     arenas : dict, optional
         Arena configuration (contract §4).
     alignment, page_size : int or str, optional
-        Alignment of all tensors, and page size of all arenas, in bytes.
+        Alignment [128] and page size [none] of all arenas, in bytes.
     one_memory : bool
-        Place all arenas in one address space [False].
+        Place all tensors in one arena, ``memory`` [False; True with a capacity in bytes].
     dims : dict or str, optional
         Sizes of named dimensions [the sizes that the reader assumes, else the upper bounds].
     order : sequence of str, optional
@@ -159,10 +158,12 @@ def plan(
     ------
     UnreadableInput
         The source or an option cannot be read.
+    InvalidIrShapes
+        The graph is inconsistent, or has no arena, dimension or node that an option names.
     MissingExtra
         A package that reads the source is missing; ``hint`` is the command that installs it.
     ArenaTooSmall
-        No plan within the capacity was found.
+        The plan exceeds the capacity.
 
     Examples
     --------
@@ -177,8 +178,8 @@ def plan(
         from tmmu_core.library.torch_fit import TorchModel, eager_graph
 
         source = eager_graph(TorchModel(source, example_inputs))
-    made = made_of(open_source(source, request.dims, example_inputs), request, progress)
-    return Plan.of(made.plan, made)
+    result = plan_opened(open_source(source, request.dims, example_inputs), request, progress)
+    return Plan.of(result.plan, result)
 
 
 @suggest_options
@@ -223,20 +224,21 @@ def fit(
     source : path, bytes, dict, Graph, torch.nn.Module or torch.export.ExportedProgram
         As in :func:`plan`.
     capacity : int, str or dict
-        Bytes of all arenas together (``"8GiB"``), or a dict from arena to bytes.
+        Bytes of one memory for all tensors (``"8GiB"``), or a dict from arena to bytes.
     example_inputs : tensor, sequence or dict, optional
         As in :func:`plan`.
     allow : str or iterable of str, optional
-        Kinds of moves, such as ``"planner,order"`` [planner, order, inplace, recompute, offload].
+        Kinds of moves, such as ``"planner,order"`` [planner, order, inplace, recompute, offload; for a module in
+        training mode order, recompute].
     max_cost : float or str, optional
         Maximum extra compute, in percent of the graph's FLOPs [unlimited].
     keep_phases : bool
-        Keep forward, backward and optimizer nodes separate [False].
+        Keep forward, backward and optimizer nodes separate, as a module in training mode always does [False].
     planner, mode, budget, arenas, alignment, page_size, one_memory, dims, order, options, preset, seed, token, \
 rank, world_size, shard_spec, addressing, progress : optional
         As in :func:`plan`. A module in training mode accepts only ``progress`` and
-        ``dims={"batch": (1, 256), "seq": 512}``: sizes of the first two axes of its inputs (numbers, pairs, or ``Dim``
-        of ``torch.export``).
+        ``dims={"batch": (1, 256), "seq": 512}``: sizes of axes of its inputs (numbers, pairs, or ``Dim`` of
+        ``torch.export``). Names that begin with "seq" or "len" are axis 1, ``"x.2"`` is axis 2, others are axis 0.
     loss, optimizer, reserve, largest : optional
         For a module in training mode. ``loss``: a function from the module's output to the tensor to differentiate.
         ``optimizer``: ``"sgd"``, ``"adam"``, ``"adamw"``, an optimizer of ``torch.optim`` or a function of the
@@ -262,7 +264,7 @@ rank, world_size, shard_spec, addressing, progress : optional
     ('fits', 270336)
     """
     given = locals()
-    capacity_of(capacity)  # an error here is clearer than one of the tracer
+    capacity_of(capacity)  # reject it before the module is traced
     is_module = is_training_module(source)
     request = request_of({name: given[name] for name in FIELDS if name in given and not (is_module and name == "dims")})
     if is_module:
@@ -281,10 +283,10 @@ rank, world_size, shard_spec, addressing, progress : optional
             "loss, optimizer, reserve and largest need a PyTorch module in training mode.",
             hint="Call module.train(), or leave them out.",
         )
-    found = open_source(source, request.dims, example_inputs)
-    if not isinstance(found, Graph):
+    graph = open_source(source, request.dims, example_inputs)
+    if not isinstance(graph, Graph):
         raise UnreadableInput("the source has no graph.", hint="Give the graph, because a fit changes its nodes.")
-    return fit_graph(found, request, capacity, allowed_moves(allow, max_cost, keep_phases), progress)
+    return fit_graph(graph, request, capacity, allowed_moves(allow, max_cost, keep_phases), progress)
 
 
 @suggest_options
@@ -304,7 +306,7 @@ def pack(
 ) -> Packed:
     """Pack buffers with known live ranges into one arena: return each buffer's offset (dynamic storage allocation).
 
-    Buffers that are live at the same step do not overlap. Source: MiniMalloc (Moffitt 2023).
+    Buffers that are live at one step do not overlap. Source: MiniMalloc (Moffitt 2023).
 
     Parameters
     ----------
@@ -321,7 +323,7 @@ def pack(
     minimise : bool, optional
         Continue below the capacity to the least extent, which may take minutes [only without a capacity].
     separations, colocations : array of int, shape (m, 2), optional
-        Pairs of buffers that never share a byte, and pairs at one offset.
+        Pairs of buffers, by index, that never share a byte, and pairs at one offset.
     pinned : dict of int to int, optional
         Buffer → its offset in bytes.
     reuse_penalties : array of int, shape (m, 3), optional
@@ -353,18 +355,16 @@ def pack(
     problem, row_of_buffer = problem_of(columns, None if capacity is None else amount_of_bytes("capacity", capacity))
     problem = with_relations(problem, row_of_buffer, separations, colocations, pinned, reuse_penalties)
     options: dict[str, Any] = {} if minimise is None else {"minimise": minimise}
-    made = make_plan(PlainInstance("arrays", problem), PlanRequest(planner=planner, options=options))
-    rows = np.array([made.plan.row_of[name] for name in problem.ids], np.int64)
-    offset = made.plan.offset[rows[row_of_buffer]] if len(rows) else np.zeros(0, np.uint64)
-    assert not made.plan.arenas or made.plan.arenas[0].name == ARENA
-    return Packed(offset, Plan.of(made.plan, made))
+    result = make_plan(PlainInstance("arrays", problem), PlanRequest(planner=planner, options=options))
+    rows = np.array([result.plan.row_of[name] for name in problem.ids], np.int64)
+    return Packed(result.plan.offset[rows[row_of_buffer]], Plan.of(result.plan, result))
 
 
 @suggest_options
 def compare(baseline: Source, candidate: Source) -> Comparison:
     """Compare two plans: comparable or not, identical or not, and the difference of each tensor.
 
-    A trace digest is compared by its hashes. Source: contract §7.
+    A trace digest, which has no tensors, is compared by its hashes. Source: contract §7.
 
     Parameters
     ----------
@@ -405,7 +405,7 @@ def verify(plan: Source, graph: Graph | None = None) -> Verdict:
     plan : Plan or anything that :func:`read` reads
         The plan to check.
     graph : Graph, optional
-        Check against this graph too [the graph that the plan was made from].
+        Check against this graph too [the graph that the plan was made from]; a trace digest is checked without it.
 
     Returns
     -------
@@ -423,8 +423,8 @@ def verify(plan: Source, graph: Graph | None = None) -> Verdict:
     >>> tmmu.verify(tmmu.plan("sample_graphs/mixed_sizes.tmmu.json")).ok
     True
     """
-    found = plan if isinstance(plan, model.Plan) else open_source(plan)
-    if isinstance(found, Trace) and not found.complete:
-        return verify_finished(found.plan, complete=False).verdict
-    checked = as_plan(found)
-    return checked.verify(graph) if isinstance(checked, Plan) else verify_plan(checked, graph)
+    opened = open_source(plan)
+    if isinstance(opened, Trace) and not opened.complete:
+        return verify_finished(opened.plan, complete=False).verdict
+    checked = as_plan(opened)
+    return (checked if isinstance(checked, Plan) else Plan.of(checked)).verify(graph)

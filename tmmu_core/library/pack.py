@@ -1,4 +1,4 @@
-"""Packing of arrays: one offset per buffer, without a graph or names (google/minimalloc#14)."""
+"""Arguments and result of :func:`tmmu.pack`: arrays to a packing problem, and offsets (google/minimalloc#14)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -10,8 +10,6 @@ from numpy.typing import ArrayLike, NDArray
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.library.plan_result import Plan
 from tmmu_core.planners.problem import UNLIMITED, Problem, ReuseTerms
-
-ARENA = "arena"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -74,33 +72,38 @@ def with_relations(
     pinned: Mapping[int, int] | None,
     reuse_penalties: ArrayLike | None,
 ) -> Problem:
-    """Return the problem with the constraints and costs between buffers that :func:`tmmu.pack` was given, by index."""
+    """Return ``problem`` with the separations, colocations, fixed offsets and penalties that :func:`tmmu.pack` takes.
+
+    ``row_of_buffer`` maps buffers, the indices in the arguments, to rows of the problem. Raises ``UnreadableInput``.
+    """
     if separations is None and colocations is None and pinned is None and reuse_penalties is None:
         return problem
     fixed = np.full(len(problem), -1, np.int64)
     hint = f"Give {{buffer: offset}} in integers: buffers from 0 to {len(problem) - 1:,}, offsets of at least 0 bytes."
-    offset_of: Any = {} if pinned is None else pinned
-    if not isinstance(offset_of, Mapping):
-        raise _fault(f"pinned has the type {type(offset_of).__name__}, not a mapping.", hint)
-    for buffer, offset in offset_of.items():
+    if not isinstance(pinned, Mapping | None):
+        raise _fault(f"pinned has the type {type(pinned).__name__}, not a mapping.", hint)
+    for buffer, offset in (pinned or {}).items():
         are_whole = isinstance(buffer, (int, np.integer)) and isinstance(offset, (int, np.integer))
         if not are_whole or not 0 <= buffer < len(problem) or not 0 <= offset < UNLIMITED // 2:
             raise _fault(f"pinned has the entry {buffer!r}: {offset!r}.", hint)
         fixed[row_of_buffer[buffer]] = offset
-    apart = _pairs("separations", separations, 2, row_of_buffer)
-    together = _pairs("colocations", colocations, 2, row_of_buffer)
-    paid = _pairs("reuse_penalties", reuse_penalties, 3, row_of_buffer)
+    separated = _pairs("separations", separations, 2, row_of_buffer)
+    colocated = _pairs("colocations", colocations, 2, row_of_buffer)
+    penalties = _pairs("reuse_penalties", reuse_penalties, 3, row_of_buffer)
     return replace(
         problem,
-        must_not_alias=apart if len(apart) else None,
+        must_not_alias=separated if len(separated) else None,
         fixed=fixed if (fixed >= 0).any() else None,
-        reuse=ReuseTerms(tuple(map(tuple, together.tolist())), (), tuple(map(tuple, paid.tolist()))),
+        reuse=ReuseTerms(tuple(map(tuple, colocated.tolist())), (), tuple(map(tuple, penalties.tolist()))),
     )
 
 
-def _pairs(name: str, given: ArrayLike | None, width: int, row_of_buffer: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return an argument as rows of ``width`` integers; the first two are storages. Raises ``UnreadableInput``."""
-    table = np.zeros((0, width), np.int64) if given is None else _integers(name, given)
+def _pairs(name: str, value: ArrayLike | None, width: int, row_of_buffer: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the pairs of an argument, an array of shape (m, ``width``), with rows of the problem for buffers.
+
+    Raises ``UnreadableInput`` for another shape, a buffer that does not exist, equal buffers and a negative cost.
+    """
+    table = np.zeros((0, width), np.int64) if value is None else _integers(name, value)
     table = table.reshape(0, width) if table.shape == (0,) else table
     if table.ndim != 2 or table.shape[1] != width:
         columns = "first, second" + ", cost" * (width - 2)
@@ -119,7 +122,7 @@ def _pairs(name: str, given: ArrayLike | None, width: int, row_of_buffer: NDArra
 
 
 def problem_of(columns: dict[str, ArrayLike], capacity: int | None) -> tuple[Problem, NDArray[np.int64]]:
-    """Return the problem, rows in the normative order, and the row of each buffer.
+    """Return the problem, rows sorted by (birth, −size, id) (contract §1), and the row of each buffer.
 
     Raises ``UnreadableInput`` for arrays that do not match and for values out of range.
     """
@@ -129,8 +132,8 @@ def problem_of(columns: dict[str, ArrayLike], capacity: int | None) -> tuple[Pro
         integers["alignment"] = np.full(n, int(integers["alignment"]), np.int64)
     for name, column in integers.items():
         if column.shape != (n,):
-            wanted = "not (n,)" if name == "lower" else f"lower has ({n},)"
-            raise _fault(f"{name} has the shape {column.shape}, {wanted}.", "Give one value per buffer.")
+            expected = "not (n,)" if name == "lower" else f"lower has ({n},)"
+            raise _fault(f"{name} has the shape {column.shape}, {expected}.", "Give one value per buffer.")
     lower, upper, size, alignment = (integers[name] for name in ("lower", "upper", "size", "alignment"))
     for bad, why in (
         (lower < 0, "begins before step 0"),
@@ -140,12 +143,11 @@ def problem_of(columns: dict[str, ArrayLike], capacity: int | None) -> tuple[Pro
     ):
         if bad.any():
             raise _fault(f"buffer {int(np.argmax(bad))} {why}.", "Give lower < upper, size ≥ 0, alignment 1, 2, 4 ….")
-    ids = list(map(str, range(n)))
-    by_id = np.argsort(sorted(range(n), key=ids.__getitem__))  # ASCII digits sort as their bytes
-    order = np.lexsort((by_id, -size, lower))
+    ids = np.arange(n).astype(str)  # digits sort as their UTF-8 bytes
+    order = np.lexsort((ids, -size, lower))
     problem = Problem(
-        arena=ARENA,
-        ids=tuple([ids[k] for k in order.tolist()]),
+        arena="arena",
+        ids=tuple(ids[order].tolist()),
         birth=lower[order],
         death=upper[order],
         size=size[order].astype(np.uint64),

@@ -355,7 +355,7 @@ def as_plan(source: Source) -> model.Plan:
         found = found.plan
     if isinstance(found, model.Plan):
         return Plan.of(verify_finished(found).plan)
-    made = arguments.made_of(found, PlanRequest())
+    made = arguments.plan_opened(found, PlanRequest())
     return Plan.of(made.plan, made)
 
 
