@@ -97,7 +97,7 @@ class TorchFit(Fit[Plan]):
         Returns the planned and the measured peak of live bytes, and whether gradients and buffers are equal bit by
         bit. Parameters, gradients, buffers and the random generator stay as they are.
         """
-        from tmmu_core.fitting.pytorch.fx_step import deterministic
+        from tmmu_core.fitting.pytorch.fx_step import deterministic, equal_bits
 
         step = self.step
         with deterministic():
@@ -106,8 +106,8 @@ class TorchFit(Fit[Plan]):
         return {
             "planned_peak_bytes": _peak_bytes(self.fitted.best.plan),
             "measured_peak_bytes": measured.peak_bytes,
-            "gradients_equal": measured.same_gradients(plain),
-            "buffers_equal": measured.same_buffers(plain),
+            "gradients_equal": equal_bits(measured.gradients, plain.gradients),
+            "buffers_equal": equal_bits(measured.buffers, plain.buffers),
         }
 
     @property
@@ -337,12 +337,12 @@ def trace_step(model: TorchModel) -> Any:
 
 def _arguments(model: TorchModel) -> tuple[Any, Any, str]:
     """Return the module with its loss, its call, and its name."""
-    from tmmu_core.formats.pytorch.joint_graph.fx_trace import Call, chosen, new_leaves
+    from tmmu_core.formats.pytorch.joint_graph.fx_trace import Call, new_leaves, with_loss
 
     module, given = getattr(model.module, "_orig_mod", model.module), model.example_inputs
     kwargs = dict(given) if isinstance(given, Mapping) else {}
     args = () if isinstance(given, Mapping) else tuple(given) if isinstance(given, Sequence) else (given,)
-    return chosen(module, model.loss), Call.of(module, *new_leaves((args, kwargs))), module._get_name()
+    return with_loss(module, model.loss), Call.of(module, *new_leaves((args, kwargs))), module._get_name()
 
 
 def module_moves(allow: str | Iterable[str] | None, max_cost: Share | None) -> Allowed:

@@ -1,7 +1,7 @@
-"""Record a training step as eager PyTorch runs it, on fake tensors: one native node per operator that needs memory.
+"""Record a training step as eager PyTorch runs it, on fake tensors: a node per operator that allocates or writes bytes.
 
 Python variables, autograd's saved tensors and results that nothing reads keep storages alive beyond their last reader.
-The recorder observes when each storage is freed, and makes it an input of the last node that ran before.
+The recorder observes when a storage is freed, and makes it an input of the last node that ran before that.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from tmmu_core.formats.pytorch.joint_graph.fx_fake_tensors import (
     value_checks_skipped,
     without_cudnn,
 )
-from tmmu_core.formats.pytorch.joint_graph.fx_joint import WRAPPER
+from tmmu_core.formats.pytorch.joint_graph.fx_joint import WRAPPER, Draft, operator_name
 from tmmu_core.formats.pytorch.joint_graph.fx_kernels import with_real_storage
 from tmmu_core.formats.pytorch.joint_graph.fx_random_state import random_state_kept
 from tmmu_core.formats.pytorch.joint_graph.fx_trace import TRACING, Call, not_traceable, refuse_inputs
-from tmmu_core.graph.model import GRAPH_SCHEMA, Graph, Node, Origin, Phase, Role, Tensor
+from tmmu_core.graph.model import GRAPH_SCHEMA, Graph, Origin, Phase, Role, Tensor
 
 
 def eager_step(module: Any, call: Call, name: str, optimizer: Optimizer | None = None) -> Graph:
-    """Return the graph of one training step of ``module`` (``fx_trace.chosen``) in eager PyTorch.
+    """Return the graph of one training step of ``module`` (``fx_trace.with_loss``) in eager PyTorch.
 
-    Raises ``UnreadableInput`` if the step cannot run without data, or has no backward pass.
+    Raises ``UnreadableInput`` if the step or the optimizer's step cannot run without data.
     """
     refuse_inputs(module, call, name)
     leaves = tree_leaves((call.args, call.kwargs))
@@ -52,16 +52,16 @@ def eager_step(module: Any, call: Call, name: str, optimizer: Optimizer | None =
         as_written(module),
         without_cudnn(module),
         stand_ins.inside(module),
-        fx_origins.of_operators(module.module) as origin,
+        fx_origins.operator_origins(module.module) as origin_now,
     ):
-        recorder = EagerRecorder(origin)
+        recorder = EagerRecorder(origin_now)
         for each, value in module.named_parameters():
             recorder.declare(each.removeprefix(WRAPPER), value, "parameter")
         for each, value in module.named_buffers():
             recorder.declare(each.removeprefix(WRAPPER), value, "buffer")
         args, kwargs = stand_ins.among((call.args, call.kwargs))
-        given = zip(call.input_names, tree_leaves((args, kwargs)), strict=True)
-        inputs = tuple(recorder.declare(*each, "input") for each in given if isinstance(each[1], torch.Tensor))
+        named_inputs = zip(call.input_names, tree_leaves((args, kwargs)), strict=True)
+        inputs = [recorder.declare(*each, "input") for each in named_inputs if isinstance(each[1], torch.Tensor)]
         try:
             result = _run(module, args, kwargs, recorder)
         except Exception as error:  # whatever the model's own code raises under fake tensors
@@ -70,17 +70,18 @@ def eager_step(module: Any, call: Call, name: str, optimizer: Optimizer | None =
             if recorder.has_bodies:
                 # PyTorch compiles control flow; with these entries in its cache, the next trace of a cond fails.
                 torch.compiler.reset()
-        learned = [(each.removeprefix(WRAPPER), value) for each, value in module.named_parameters()]
-        gradients = {
-            each: recorder.name_gradient(each, value.grad) for each, value in learned if value.grad is not None
-        }
+        gradients = {}
+        for each, value in module.named_parameters():
+            if value.grad is not None:
+                parameter = each.removeprefix(WRAPPER)
+                gradients[parameter] = recorder.name_gradient(parameter, value.grad)
         graph = recorder.graph(name, tuple(dict.fromkeys(inputs)))
-        del result
+        del result  # its tensors are outputs of the step
     return with_optimizer(graph, module, gradients, optimizer)
 
 
 def _run(module: Any, args: Any, kwargs: Any, recorder: EagerRecorder) -> Any:
-    """Run forward and backward, and return the result, which the caller holds until the step ends."""
+    """Run forward and backward, and return the module's result, which is not freed before the step ends."""
     with recorder, torch.enable_grad():
         result = module(*args, **kwargs)
         outputs = [each for each in tree_leaves(result) if isinstance(each, torch.Tensor) and each.requires_grad]
@@ -90,33 +91,35 @@ def _run(module: Any, args: Any, kwargs: Any, recorder: EagerRecorder) -> Any:
 
 
 class EagerRecorder(TorchDispatchMode):
-    """Records operators that allocate or write memory; every storage is one tensor."""
+    """Mode that records operators which allocate or write memory, and one tensor per storage."""
 
     supports_higher_order_operators = True
 
     @classmethod
     def is_infra_mode(cls) -> bool:
-        """Return whether PyTorch compiles a body of control flow, which fails under a mode that is not infra."""
+        """Return whether PyTorch compiles a body of control flow now: that fails under a mode that is not infra."""
         return bool(hops._in_hop_compile())
 
-    def __init__(self, origin: Callable[[], Origin | None] = lambda: None) -> None:
+    def __init__(self, origin_now: Callable[[], Origin | None]) -> None:
         super().__init__()
-        self.origin = origin
+        self.origin_now = origin_now
         self.phase: Phase = "forward"
         self.tensors: dict[str, Tensor] = {}
-        self.nodes: list[dict[str, Any]] = []
+        self.nodes: list[Draft] = []
         self.origins: dict[str, Origin] = {}
         self.name_of: dict[int, str] = {}
-        """Address of a storage → the tensor that holds its present value."""
+        """Address of a storage → the tensor of its latest write."""
         self.alive: dict[int, StorageWeakRef] = {}
+        """Address of a storage → weak reference to it."""
         self.used: Counter[str] = Counter()
+        """Name of a tensor, or of an operator → number of its uses, so that node ids are unique."""
         self.updated: set[str] = set()
-        """Persistent tensors after a write."""
+        """Persistent tensors that result from a write."""
         self.has_bodies = False
         """Whether a control-flow operator ran."""
 
     def declare(self, name: str, value: torch.Tensor, role: Role) -> str:
-        """Return the id of the tensor for the storage of ``value``; a new storage becomes the tensor ``name``."""
+        """Return the id of the tensor for the storage of ``value``; a new storage becomes ``name``, made unique."""
         storage = value.untyped_storage()
         known = self.alive.get(storage._cdata)
         if known is not None and not known.expired():
@@ -146,9 +149,9 @@ class EagerRecorder(TorchDispatchMode):
         if not callable(body) or isinstance(body, torch.Tensor):
             return body
 
-        def run(*given: Any) -> Any:
+        def run(*operands: Any) -> Any:
             with self:
-                return body(*given)
+                return body(*operands)
 
         return run
 
@@ -157,8 +160,8 @@ class EagerRecorder(TorchDispatchMode):
         for address in [address for address, storage in self.alive.items() if storage.expired()]:
             del self.alive[address]
             name = self.name_of.pop(address)
-            if self.nodes and name not in (*self.nodes[-1]["inputs"], *self.nodes[-1]["outputs"]):
-                self.nodes[-1]["inputs"].append(name)
+            if self.nodes and name not in (*self.nodes[-1].inputs, *self.nodes[-1].outputs):
+                self.nodes[-1].inputs.append(name)
 
     def _record(self, func: Any, args: Any, kwargs: Any, result: Any) -> None:
         """Record an operator that has run if it allocates or writes memory."""
@@ -168,11 +171,10 @@ class EagerRecorder(TorchDispatchMode):
         node_id = f"{name}_{self.used[name]}" if self.used[name] else name
         role: Role = "activation" if self.phase == "forward" else "gradient"
         leaves = [each for each in tree_leaves(result) if isinstance(each, torch.Tensor)]
-        made = {each.untyped_storage()._cdata: each for each in leaves}.values()
-        outputs = [self.declare(node_id, each, role) for each in made if each.untyped_storage()._cdata not in known]
-        written = dict.fromkeys(_written(func, args, kwargs))
+        values = {each.untyped_storage()._cdata: each for each in leaves}
+        outputs = [self.declare(node_id, each, role) for address, each in values.items() if address not in known]
         pairs = []
-        for address in written:
+        for address in dict.fromkeys(_written(func, args, kwargs)):
             old = self.name_of[address]
             before = self.tensors[old]
             if old in self.updated:
@@ -186,19 +188,10 @@ class EagerRecorder(TorchDispatchMode):
         if not outputs:
             return
         self.used[name] += 1
-        origin = self.origin()
+        origin = self.origin_now()
         if origin is not None:
             self.origins[node_id] = origin
-        self.nodes.append(
-            {
-                "node_id": node_id,
-                "instr": str(func).removeprefix("aten.").removesuffix(".default"),
-                "inputs": inputs,
-                "outputs": outputs,
-                "phase": self.phase,
-                "in_place_write": tuple(pairs),
-            }
-        )
+        self.nodes.append(Draft(node_id, operator_name(func), inputs, outputs, self.phase, in_place_write=pairs))
 
     def name_gradient(self, parameter: str, gradient: torch.Tensor) -> str:
         """Rename the storage of ``gradient`` after its parameter and return the name."""
@@ -209,17 +202,14 @@ class EagerRecorder(TorchDispatchMode):
         self.tensors[name] = msgspec.structs.replace(self.tensors.pop(old), id=name)
         self.name_of[address] = name
         for node in self.nodes:
-            for side in ("inputs", "outputs"):
-                node[side] = [name if each == old else each for each in node[side]]
+            node.inputs = [name if each == old else each for each in node.inputs]
+            node.outputs = [name if each == old else each for each in node.outputs]
         return name
 
     def graph(self, name: str, inputs: tuple[str, ...]) -> Graph:
         """Return the recorded step; storages that are still alive are its outputs."""
         self._release()
-        nodes = tuple(
-            Node(**{**each, "inputs": tuple(each["inputs"]), "outputs": tuple(each["outputs"]), "inplace": "none"})
-            for each in self.nodes
-        )
+        nodes = tuple(draft.node() for draft in self.nodes)
         alive = [self.name_of[address] for address in self.alive]
         return Graph(
             ir_schema=GRAPH_SCHEMA,
@@ -238,7 +228,6 @@ def _written(func: Any, args: Any, kwargs: Any) -> Iterator[int]:
     schema = getattr(func, "_schema", None)
     for k, argument in enumerate(schema.arguments if schema is not None else ()):
         if argument.alias_info is not None and argument.alias_info.is_write:
-            value = kwargs.get(argument.name) if k >= len(args) else args[k]
-            for each in tree_leaves(value):
+            for each in tree_leaves(kwargs.get(argument.name) if k >= len(args) else args[k]):
                 if isinstance(each, torch.Tensor):
                     yield each.untyped_storage()._cdata

@@ -1,8 +1,8 @@
-"""Read a joint graph as AOTAutograd runs it: one native node per operator, every result in memory of its own.
+"""Read a joint graph as AOTAutograd runs it: one native node per operator, and no operator that writes in place.
 
-The graph for people (``formats/pytorch/joint_graph/fx_joint``) folds operators that eager mode runs as one. A compiled
-step runs the functional graph as it is, so here nothing is folded and nothing is written in place. Tensors that the
-caller or the autograd engine holds (inputs, results, tangents, gradients) live to the last step.
+The importer (``formats/pytorch/joint_graph/fx_joint``) folds operators that eager mode runs as one; a compiled step
+runs the functional graph as it is. Only the caller writes in place: it copies new values into buffers after the forward
+pass. Tensors that the caller or the autograd engine holds (inputs, results, tangents, gradients) live to the last step.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ from tmmu_core.graph.model import Graph
 
 @dataclass(frozen=True)
 class Executed:
-    """The native graph of a joint graph, and how its names correspond to fx nodes."""
+    """The native graph of a joint graph, and the correspondence of its ids to fx nodes."""
 
     graph: Graph
     gradients: Mapping[str, str]
@@ -45,8 +45,8 @@ class Executed:
 def read_executed(joint: Any, mode: Any, name: str, input_names: Sequence[str] = ()) -> Executed:
     """Return the native graph of ``joint``, an fx ``GraphModule`` with descriptors, traced under the fake ``mode``.
 
-    Raises ``UnreadableInput`` for a graph without a backward pass, and for operators that cannot be run again in
-    another order: those that write to their arguments, and those with a nested graph.
+    Raises ``UnreadableInput`` for a graph without a backward pass, and for operators that cannot be moved or run again:
+    those that write to their arguments, and those with a nested graph.
     """
     reading = _Executed(joint, input_names, ends_of(joint))
     with mode, torch.no_grad():
@@ -61,23 +61,27 @@ def read_executed(joint: Any, mode: Any, name: str, input_names: Sequence[str] =
             source=name,
             hint="Give a module with a parameter that needs a gradient.",
         )
-    attributes = [getattr(joint, node.target, None) for node in joint.graph.nodes if node.op == "get_attr"]
-    constants = tuple([each for each in attributes if isinstance(each, torch.Tensor)])
     graph, tensor_of = reading.native(name), reading.tensor_of
-    results = {k: tensor_of[node.name] for k, node in reading.ends.plain.items() if node.name in tensor_of}
-    returned = reading.leaf_gradients()
-    generators = generators_of(joint)
-    return Executed(graph, reading.gradients, tensor_of, reading.fx_of, constants, results, returned, generators)
+    return Executed(
+        graph,
+        reading.gradients,
+        tensor_of,
+        reading.fx_of,
+        constants=attributes_of(joint, torch.Tensor),
+        results={k: tensor_of[node.name] for k, node in reading.ends.plain.items() if node.name in tensor_of},
+        leaf_gradients=reading.leaf_gradients(),
+        generators=attributes_of(joint, torch.Generator),
+    )
 
 
-def generators_of(joint: Any) -> tuple[torch.Generator, ...]:
-    """Return the random generators that an fx ``GraphModule`` names."""
+def attributes_of(joint: Any, kind: type) -> tuple[Any, ...]:
+    """Return the attributes of type ``kind`` that the nodes of an fx ``GraphModule`` read."""
     attributes = [getattr(joint, node.target, None) for node in joint.graph.nodes if node.op == "get_attr"]
-    return tuple([each for each in attributes if isinstance(each, torch.Generator)])
+    return tuple([each for each in attributes if isinstance(each, kind)])
 
 
 class _Executed(Reading):
-    """Runs the joint graph under fake tensors; nothing is folded into another node."""
+    """Runs the joint graph under fake tensors, as :class:`Reading` does, without folding operators."""
 
     folds = False
 
@@ -99,7 +103,7 @@ class _Executed(Reading):
         return value
 
     def _leave_out_running_statistics(self, n: Any, draft: Draft) -> None:
-        """Omit reads of running statistics: in training mode only the new running statistics depend on them."""
+        """Omit reads of running statistics: in training mode, only the new running statistics depend on them."""
         running = {self.tensor_of.get(arg.name) for arg in n.args[3:5] if arg is not None}
         draft.inputs = [name for name in draft.inputs if name not in running]
 
@@ -107,7 +111,7 @@ class _Executed(Reading):
         return "none"
 
     def _write_buffers(self, n: Any, value: Any, draft: Draft) -> None:
-        """Do nothing: the caller copies the new buffer values at the end of the forward pass (``_copy_buffers``)."""
+        """Do nothing: the caller copies the new values into buffers after the forward pass (``_copy_buffers``)."""
 
     def _begin_backward(self) -> None:
         updated = self._copy_buffers()
@@ -156,17 +160,16 @@ class _Executed(Reading):
         self.outputs = [name for name in held if not self.tensors[name].persistent]
 
     def leaf_gradients(self) -> tuple[LeafGradient, ...]:
-        """Return the gradients that the backward pass returns."""
+        """Return the gradients that the backward pass returns, in order."""
         pairs = [(node, self.ends.placeholder_of[of]) for node, of in self.ends.outputs if of is not None]
         pairs = [each for each in pairs if each[0].name in self.tensor_of]
-        later = [node for node, _ in pairs]
-        found = []
-        for node, leaf in pairs:
-            later.pop(0)
-            is_shared = node.op == "placeholder" or node in later
+        nodes = [node for node, _ in pairs]
+        gradients = []
+        for k, (node, leaf) in enumerate(pairs):
+            is_shared = node.op == "placeholder" or node in nodes[k + 1 :]
             is_copied = is_shared or not _has_strides_of(self.env[node], self.env[leaf])
-            found.append(LeafGradient(self.tensor_of[leaf.name], self.tensor_of[node.name], is_copied))
-        return tuple(found)
+            gradients.append(LeafGradient(self.tensor_of[leaf.name], self.tensor_of[node.name], is_copied))
+        return tuple(gradients)
 
     def _name_gradients(self) -> None:
         before = dict(self.gradients)
@@ -176,10 +179,12 @@ class _Executed(Reading):
 
 
 def _has_strides_of(gradient: Any, leaf: Any) -> bool:
-    """Return whether the autograd engine uses ``gradient`` as ``leaf.grad`` without a copy."""
+    """Return whether ``gradient`` has the strides with which the autograd engine uses it as ``leaf.grad``, uncopied.
+
+    They are those of ``leaf``; for a leaf with gaps or overlaps, those of a contiguous tensor.
+    """
     if not torch.ops.aten.is_non_overlapping_and_dense(leaf):
-        is_contiguous: bool = gradient.is_contiguous()
-        return is_contiguous
+        return bool(gradient.is_contiguous())
     strides = zip(gradient.shape, gradient.stride(), leaf.stride(), strict=True)
     return all(size == 1 or one == other for size, one, other in strides)
 
@@ -196,7 +201,7 @@ def is_batch_norm_backward(n: Any) -> bool:
 
 
 def _refuse(n: Any) -> None:
-    """Raise ``UnreadableInput`` for an operator whose position in the order must not change."""
+    """Raise ``UnreadableInput`` for an operator that writes to its arguments or runs a nested graph."""
     if n.op != "call_function":
         return
     schema = getattr(n.target, "_schema", None)
@@ -211,12 +216,3 @@ def _refuse(n: Any) -> None:
         f"{n.name} ({n.target}) {what}, so its place in the step cannot change.",
         hint="Fit the parts of the module without it, or write it with operators that return their results.",
     )
-
-
-def with_random_state(graph: Graph, state_bytes: int, ending: str) -> Graph:
-    """Return ``graph`` with saved generator states (tensors whose id ends in ``ending``) of ``state_bytes``."""
-    tensors = tuple(
-        msgspec.structs.replace(tensor, shape=(state_bytes,)) if tensor.id.endswith(ending) else tensor
-        for tensor in graph.tensors
-    )
-    return msgspec.structs.replace(graph, tensors=tensors)

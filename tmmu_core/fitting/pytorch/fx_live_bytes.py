@@ -10,18 +10,20 @@ from torch.utils._pytree import tree_leaves
 
 
 class LiveBytes(TorchDispatchMode):
-    """Counts the storages of ``held`` and every storage that an operator returns, until the storage is freed.
+    """Mode that counts the storages of ``tensors`` and every storage that an operator returns, until it is freed.
 
-    Scratch memory inside of a kernel is not a storage of any tensor and is not counted.
+    Scratch memory inside of a kernel is no storage of a tensor and is not counted.
     """
 
     supports_higher_order_operators = True
 
-    def __init__(self, held: Iterable[Any] = ()) -> None:
+    def __init__(self, tensors: Iterable[Any] = ()) -> None:
         super().__init__()
         self.live: dict[int, tuple[Any, int]] = {}
+        """Address of a storage → weak reference to it, and its bytes."""
         self.held_bytes = self.peak_bytes = 0
-        for tensor in held:
+        """Bytes of the storages in ``live``, and their maximum so far without freed storages."""
+        for tensor in tensors:
             self._add(tensor)
         self._measure()
 
@@ -45,13 +47,13 @@ class LiveBytes(TorchDispatchMode):
         self.held_bytes += size
 
     def _measure(self) -> None:
-        """Update the peak; freed storages are removed only if the bytes could exceed the peak."""
+        """Update the peak. Freed storages, which are slow to find, are removed only if the peak could rise."""
         if self.held_bytes > self.peak_bytes:
             self._remove_freed()
             self.peak_bytes = max(self.peak_bytes, self.held_bytes)
 
     def _remove_freed(self) -> None:
-        for key, (storage, size) in list(self.live.items()):
+        for address, (storage, size) in list(self.live.items()):
             if storage.expired():
-                del self.live[key]
+                del self.live[address]
                 self.held_bytes -= size

@@ -26,25 +26,28 @@ parameters."""
 
 
 def parameters_of(given: Optimizer, parameters: list[Any]) -> list[Any]:
-    """Return those of the module's parameters that the optimizer updates: those in its groups, or all.
+    """Return the module's parameters that the optimizer updates: those in its groups, or all for a name or a function.
 
-    Raises ``UnreadableInput`` for an optimizer of other parameters.
+    Raises ``UnreadableInput`` for an optimizer without a parameter of the module.
     """
     if not isinstance(given, torch.optim.Optimizer):
         return parameters
-    held = {id(each) for group in given.param_groups for each in group["params"]}
-    found = [each for each in parameters if id(each) in held]
-    if not found:
+    in_groups = {id(each) for group in given.param_groups for each in group["params"]}
+    updated = [each for each in parameters if id(each) in in_groups]
+    if not updated:
         name = type(given).__name__
         raise UnreadableInput(
             f"the optimizer {name} holds no parameter of the module.",
             hint=f"Create it with parameters of this module: {name}(module.parameters()).",
         )
-    return found
+    return updated
 
 
 def make_optimizer(given: Optimizer, parameters: list[Any]) -> Any:
-    """Return an optimizer of ``parameters`` with its states allocated. Raises ``UnreadableInput`` for unknown names."""
+    """Return an optimizer of ``parameters`` after a step with zero gradients, which allocates its states.
+
+    Raises ``UnreadableInput`` for unknown names.
+    """
     if isinstance(given, str):
         if given not in OPTIMIZERS:
             raise UnreadableInput(
@@ -65,7 +68,7 @@ def make_optimizer(given: Optimizer, parameters: list[Any]) -> Any:
 
 
 class _Values(TorchDispatchMode):
-    """Returns 0.5 or 1 for an unknown value that the optimizer reads: memory does not depend on the value."""
+    """Mode that returns 0.5 or 1 for a value that the optimizer reads: its memory does not depend on the value."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         try:
@@ -75,7 +78,7 @@ class _Values(TorchDispatchMode):
 
 
 class _PeakSizes(LiveBytes):
-    """Also keeps the sizes of the storages at the peak."""
+    """Mode that also records ``sizes`` at the peak: address of a storage → its bytes."""
 
     def _measure(self) -> None:
         before = self.peak_bytes
@@ -85,37 +88,38 @@ class _PeakSizes(LiveBytes):
 
 
 def _first_steps(given: Optimizer, parameters: list[Any]) -> tuple[Any, list[int]]:
-    """Return the optimizer after two steps, and the bytes of each storage that the second step has at its peak."""
+    """Return the optimizer after two steps, and the bytes of each storage that the second step adds, at its peak."""
     optimizer = make_optimizer(given, parameters)
     for group in optimizer.param_groups:
-        if group.get("foreach", False) is None and not group.get("fused"):  # PyTorch's default for real tensors
+        if group.get("foreach", False) is None and not group.get("fused"):  # the default for real, not fake tensors
             group["foreach"] = all(each.device.type in _get_foreach_kernels_supported_devices() for each in parameters)
     for each in parameters:
         each.grad = torch.zeros_like(each) if each.requires_grad else None
     states = [each for state in optimizer.state.values() for each in state.values() if isinstance(each, torch.Tensor)]
     gradients = [each.grad for each in parameters if each.grad is not None]
-    with _PeakSizes([*parameters, *states, *gradients]) as live:
-        before = set(live.live)
+    with _PeakSizes([*parameters, *states, *gradients]) as storages:
+        before = set(storages.live)
         optimizer.step()
-    return optimizer, [size for storage, size in live.sizes.items() if storage not in before]
+    return optimizer, [size for address, size in storages.sizes.items() if address not in before]
 
 
 def with_optimizer(graph: Graph, module: Any, gradients: Mapping[str, str], given: Optimizer | None) -> Graph:
-    """Return the graph with one node for the optimizer's step, which reads gradients, parameters and states.
+    """Return ``graph`` with one node for the optimizer's step, which reads gradients, parameters and states.
 
-    Its outputs ``optimizer.step``, ``optimizer.step.1`` and so on are the storages that the step has allocated at its
-    peak, observed on fake tensors: ``foreach`` variants hold temporaries of all parameters at once. Gradients stay
-    until the end.
+    ``gradients``: parameter → its gradient. The node's outputs ``optimizer.step``, ``optimizer.step.1`` and so on are
+    the storages that the step has allocated at its peak, observed on fake tensors: ``foreach`` variants hold
+    temporaries of all parameters at once. Without an optimizer, return ``graph``. Raises ``UnreadableInput`` if the
+    step cannot be traced.
     """
     if given is None:
         return graph
     stand_ins = StandIns(mode_of(module.parameters()), real=True)
     names = {id(each): name.removeprefix(WRAPPER) for name, each in module.named_parameters()}
     with stand_ins.mode, _Values(), torch.enable_grad():
-        own = {names[id(each)]: stand_ins.of(each) for each in parameters_of(given, list(module.parameters()))}
-        learned = [each.detach().requires_grad_(each.requires_grad) for each in own.values()]
+        originals = parameters_of(given, list(module.parameters()))
+        fakes = [stand_ins.of(each).detach().requires_grad_(each.requires_grad) for each in originals]
         try:
-            optimizer, sizes = _first_steps(given, learned)
+            optimizer, sizes = _first_steps(given, fakes)
         except UnreadableInput:
             raise
         except Exception as error:  # whatever the optimizer's own code raises for these parameters, or without values
@@ -124,15 +128,15 @@ def with_optimizer(graph: Graph, module: Any, gradients: Mapping[str, str], give
                 hint="Leave the optimizer out, and give the bytes of its states and step as reserve.",
             ) from error
         states = {
-            f"{name}.{key}": value
-            for name, each in zip(own, learned, strict=True)
-            for key, value in optimizer.state.get(each, {}).items()
+            f"{names[id(original)]}.{key}": value
+            for original, fake in zip(originals, fakes, strict=True)
+            for key, value in optimizer.state.get(fake, {}).items()
             if isinstance(value, torch.Tensor)
         }
     workspaces = [
         Tensor(f"{STEP}.{k}" if k else STEP, (size,), "uint8", "workspace") for k, size in enumerate(sizes or [0])
     ]
-    held = [
+    state_tensors = [
         Tensor(name, tuple(value.shape), str(value.dtype).removeprefix("torch."), "optimizer_state")
         for name, value in states.items()
     ]
@@ -140,7 +144,7 @@ def with_optimizer(graph: Graph, module: Any, gradients: Mapping[str, str], give
     node = Node(STEP, "optimizer_step", tuple(reads), tuple(each.id for each in workspaces), "optimizer", "none")
     return msgspec.structs.replace(
         graph,
-        tensors=(*graph.tensors, *held, *workspaces),
+        tensors=(*graph.tensors, *state_tensors, *workspaces),
         nodes=(*graph.nodes, node),
         execution_order=(*(graph.execution_order or ()), STEP),
     )

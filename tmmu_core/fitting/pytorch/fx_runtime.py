@@ -1,6 +1,6 @@
-"""Operators of a fitted graph: saved and restored states of random generators, and copies to host memory and back.
+"""Operators that a fit adds to a step: copies to host memory and back, and recomputation of random operators.
 
-Random operators that run twice draw the same numbers.
+A recomputed random operator runs with the saved state of its generator, so it draws the same numbers.
 """
 
 from typing import Any, TypeAlias
@@ -13,55 +13,43 @@ CPU_STATE_BYTES = 5056
 DEVICE_STATE_BYTES = 16
 """Bytes of the state of a Philox generator: a seed and an offset."""
 
-
 Generator: TypeAlias = torch.Generator | str
 """A generator, or a device, which means its default generator."""
 
 
 def saved_state(generator: Generator) -> torch.Tensor:
-    """Return the generator's state as a tensor that dispatch modes record, as part of the step's planned memory."""
-    state = generator_state(generator)
+    """Return the generator's state as the result of an operator, so that dispatch modes count its planned bytes."""
+    state = generator_of(generator).get_state()
     return state.view(state.shape)
 
 
-def generator_state(generator: Generator) -> torch.Tensor:
-    """Return the state of a generator."""
+def generator_of(generator: Generator) -> torch.Generator:
+    """Return ``generator``, or the default generator of the device that it names."""
     if isinstance(generator, torch.Generator):
-        return generator.get_state()
-    where = torch.device(generator)
-    if where.type == "cpu":
-        return torch.get_rng_state()
-    state: torch.Tensor = torch.get_device_module(where).get_rng_state(where)
-    return state
+        return generator
+    device = torch.device(generator)
+    if device.type == "cpu":
+        return torch.default_generator
+    found: torch.Generator = torch.get_device_module(device).default_generators[device.index]
+    return found
 
 
-def set_generator_state(generator: Generator, state: torch.Tensor) -> None:
-    """Set the state of a generator."""
-    if isinstance(generator, torch.Generator):
-        generator.set_state(state)
-        return
-    where = torch.device(generator)
-    if where.type == "cpu":
-        torch.set_rng_state(state)
-    else:
-        torch.get_device_module(where).set_rng_state(state, where)
-
-
-def run_with_state(where: Generator, state: torch.Tensor, operator: Any, /, *args: Any, **kwargs: Any) -> Any:
-    """Run ``operator`` with the generator ``where`` in ``state``, then restore the generator."""
-    now = generator_state(where)
-    set_generator_state(where, state)
+def run_with_state(generator: Generator, state: torch.Tensor, operator: Any, /, *args: Any, **kwargs: Any) -> Any:
+    """Run ``operator`` with ``generator`` in ``state``, then restore the generator, and return the result."""
+    found = generator_of(generator)
+    before = found.get_state()
+    found.set_state(state)
     try:
         return operator(*args, **kwargs)
     finally:
-        set_generator_state(where, now)
+        found.set_state(before)
 
 
 def to_host(tensor: torch.Tensor) -> torch.Tensor:
     """Return a copy of ``tensor`` in host memory.
 
-    The copy is made outside of dispatch modes, because it is not in the planned memory. On the CPU, a count of live
-    bytes could not distinguish the two memories.
+    Dispatch modes do not see the copy, because it is not in the planned memory: on the CPU, a mode that counts live
+    bytes cannot distinguish the two memories.
     """
     pinned = tensor.device.type == "cuda"
     with _disable_current_modes():
@@ -72,6 +60,5 @@ def to_host(tensor: torch.Tensor) -> torch.Tensor:
 
 def from_host(host: torch.Tensor, device: str) -> torch.Tensor:
     """Return a copy of ``host`` on ``device``."""
-    made = torch.empty_strided(host.size(), host.stride(), dtype=host.dtype, device=device)
-    made.copy_(host, non_blocking=made.device.type == "cuda")
-    return made
+    tensor = torch.empty_strided(host.size(), host.stride(), dtype=host.dtype, device=device)
+    return tensor.copy_(host, non_blocking=tensor.device.type == "cuda")

@@ -7,20 +7,21 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import zip_longest
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
+from msgspec.structs import replace
 from torch.utils._pytree import tree_leaves
 
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.fitting.pytorch.fx_eager import eager_step
 from tmmu_core.fitting.pytorch.fx_engine import with_engine
 from tmmu_core.fitting.pytorch.fx_equal_nodes import merge_equal_nodes
-from tmmu_core.fitting.pytorch.fx_executed import Executed, generators_of, read_executed, with_random_state
+from tmmu_core.fitting.pytorch.fx_executed import Executed, attributes_of, read_executed
 from tmmu_core.fitting.pytorch.fx_live_bytes import LiveBytes
 from tmmu_core.fitting.pytorch.fx_optimizer import Optimizer, make_optimizer, parameters_of, with_optimizer
 from tmmu_core.fitting.pytorch.fx_rebuild import split, state_bytes
-from tmmu_core.fitting.pytorch.fx_runtime import generator_state, set_generator_state
+from tmmu_core.fitting.pytorch.fx_runtime import generator_of
 from tmmu_core.fitting.recompute.write_graph import STATE
 from tmmu_core.formats.pytorch.joint_graph.fx_fake_tensors import as_written, state_kept, state_set
 from tmmu_core.formats.pytorch.joint_graph.fx_random_state import FIRST_SEED
@@ -33,51 +34,50 @@ class TorchStep:
     """A module with its loss, example inputs and traced joint graph."""
 
     module: Any
-    """Maps the module's output to the differentiated tensors (``fx_trace.chosen``)."""
+    """The module with its loss (``fx_trace.with_loss``)."""
     call: Call
     name: str
     optimizer: Optimizer | None
     executed: Executed
     code: str
-    """Code of the joint graph."""
+    """Python code of the joint graph, before equal operators are merged."""
     result_bytes: tuple[int, ...]
     """Bytes of the gradient of each result, 0 if it needs none."""
 
     @cached_property
     def graph(self) -> Graph:
-        """The step as AOTAutograd runs it, with the caller's and the optimizer's part."""
-        return self._whole(self.executed)
+        """The step as AOTAutograd runs it, with the autograd engine's, the caller's and the optimizer's tensors."""
+        return self._with_engine_and_optimizer(self.executed)
 
-    def _whole(self, executed: Executed) -> Graph:
+    def _with_engine_and_optimizer(self, executed: Executed) -> Graph:
         results = [(executed.results[k], size) for k, size in enumerate(self.result_bytes) if k in executed.results]
-        has_optimizer = self.optimizer is not None
-        graph, final = with_engine(executed.graph, results, executed.leaf_gradients, has_optimizer)
-        learned = {tensor.id for tensor in graph.tensors if tensor.role == "parameter"}
-        gradients = {leaf: gradient for leaf, gradient in final.items() if leaf in learned}
+        graph, final = with_engine(executed.graph, results, executed.leaf_gradients, self.optimizer is not None)
+        parameters = {tensor.id for tensor in graph.tensors if tensor.role == "parameter"}
+        gradients = {leaf: gradient for leaf, gradient in final.items() if leaf in parameters}
         return with_optimizer(graph, self.module, gradients, self.optimizer)
 
     @property
     def eager(self) -> Graph:
-        """The step as eager PyTorch runs it, with the optimizer's part."""
+        """The step as eager PyTorch runs it, with the optimizer's tensors."""
         return eager_step(self.module, self.call, self.name, self.optimizer)
 
     @property
     def device(self) -> str:
-        """The device of the first tensor of the step."""
+        """The device of the first parameter, else of the first input."""
         tensors = [*self.module.parameters(), *tree_leaves((self.call.args, self.call.kwargs))]
         return next((str(each.device) for each in tensors if isinstance(each, torch.Tensor)), "cpu")
 
     @property
     def batch(self) -> int:
-        """The largest first dimension of an input."""
+        """The largest first dimension of an input; 1 if no input has one."""
         inputs = tree_leaves((self.call.args, self.call.kwargs))
         return max((each.shape[0] for each in inputs if isinstance(each, torch.Tensor) and each.ndim), default=1)
 
     def partition(self, fitted: Graph, refit: Callable[[Graph], Graph]) -> Callable[..., Any]:
         """Return a ``partition_fn`` for AOTAutograd.
 
-        The joint graph of this step is split in the order of ``fitted``; another joint graph is first fitted by
-        ``refit``.
+        It splits the joint graph of this step in the order of ``fitted``, and another joint graph in the order that
+        ``refit`` returns for it.
         """
 
         def partition_fn(joint: Any, _inputs: Any, *, num_fwd_outputs: int, **_: Any) -> tuple[Any, Any]:
@@ -86,18 +86,27 @@ class TorchStep:
             mode = next((each.fake_mode for each in values if hasattr(each, "fake_mode")), nullcontext())
             executed = read_executed(joint, mode, self.name, self.call.input_names)
             is_this_step = executed.graph == self.executed.graph
-            after = fitted if is_this_step else refit(self._whole(executed))
-            return split(joint, executed, after, num_fwd_outputs)
+            in_order = fitted if is_this_step else refit(self._with_engine_and_optimizer(executed))
+            return split(joint, executed, in_order, num_fwd_outputs)
 
         return partition_fn
 
     def compiled(self, partition_fn: Callable[..., Any], backend: Any = "eager") -> Callable[..., Any]:
-        """Return a function with the module's signature that runs the step as ``partition_fn`` splits it."""
+        """Return a function with the module's signature that runs the step as ``partition_fn`` splits it.
+
+        Raises ``UnreadableInput`` for a backend that cannot run it, for tensors without data, and if the module's joint
+        graph has changed since the fit. The function raises ``ValueError`` for other shapes, dtypes or numbers.
+        """
         from torch._dynamo.backends.debugging import boxed_nop
         from torch._functorch.aot_autograd import aot_compile_joint_with_descriptors
 
         _refuse_backend(backend)
-        self._refuse_without_data()
+        if _has_no_data(self.module, self.call):
+            raise UnreadableInput(
+                "the module's tensors have no data, so the step cannot run.",
+                source=self.name,
+                hint="Build the module with real tensors, fit it again, and compile the new fit.",
+            )
         compiler = boxed_nop if backend == "eager" else backend
         with exported(self.module, self.call, self.name, stand_in=False) as (joint, _, _):
             self._refuse_other_graph(joint.graph_module.code)
@@ -108,10 +117,10 @@ class TorchStep:
         module = self.module
 
         def step(*args: Any, **kwargs: Any) -> Any:
-            given = Call.of(module.module, args, kwargs)
-            self._refuse_other_inputs(given)
+            call = Call.of(module.module, args, kwargs)
+            self._refuse_other_inputs(call)
             state = [module.get_parameter(name) for name in parameters] + [module.get_buffer(name) for name in buffers]
-            return run(*state, *given.args, **given.kwargs)
+            return run(*state, *call.args, **call.kwargs)
 
         return step
 
@@ -126,57 +135,51 @@ class TorchStep:
                 "change, such as random.random() or a counter: pass them as tensors.",
             )
 
-    def _refuse_other_inputs(self, given: Call) -> None:
-        wanted, found = _described(self.call), _described(given)
-        if wanted != found:
-            name = next(each for each in [*wanted, *found] if wanted.get(each) != found.get(each))
-            raise ValueError(
-                f"The step is fitted for {name} = {wanted.get(name)}, not {found.get(name)}. "
-                "Fit the module again for these inputs."
-            )
-
-    def _refuse_without_data(self) -> None:
-        if _has_no_data(self.module, self.call):
-            raise UnreadableInput(
-                "the module's tensors have no data, so the step cannot run.",
-                source=self.name,
-                hint="Build the module with real tensors, fit it again, and compile the new fit.",
-            )
+    def _refuse_other_inputs(self, call: Call) -> None:
+        fitted, actual = _described(self.call), _described(call)
+        for name in [*fitted, *actual]:
+            if fitted.get(name) != actual.get(name):
+                raise ValueError(
+                    f"The step is fitted for {name} = {fitted.get(name)}, not {actual.get(name)}. "
+                    "Fit the module again for these inputs."
+                )
 
     def measured(self, step: Callable[..., Any]) -> Measured:
-        """Run one real step and return its peak, its gradients and its buffers; the module stays as it is.
+        """Run one real step and return its peak, its gradients and its buffers; the module's state is restored.
 
         Two runs of the same operators give the same bits only if both are compiled and run in ``deterministic``.
         """
-        with self._as_it_is():
+        with self._state_restored():
             torch.manual_seed(0)
             parameters = list(self.module.parameters())
-            given = self.optimizer
-            optimizer = None if given is None else make_optimizer(given, parameters_of(given, parameters))
+            optimizer = None
+            if self.optimizer is not None:
+                optimizer = make_optimizer(self.optimizer, parameters_of(self.optimizer, parameters))
             states = tree_leaves([list(each.values()) for each in optimizer.state.values()]) if optimizer else []
             args, kwargs = new_leaves((self.call.args, self.call.kwargs))
             inputs = [*self.executed.constants, *tree_leaves((args, kwargs))]
-            held = [t for t in (*parameters, *self.module.buffers(), *states, *inputs) if isinstance(t, torch.Tensor)]
-            with LiveBytes(held) as live:
+            before = (*parameters, *self.module.buffers(), *states, *inputs)
+            with LiveBytes([each for each in before if isinstance(each, torch.Tensor)]) as storages:
                 result = step(*args, **kwargs)
                 outputs = [t for t in tree_leaves(result) if isinstance(t, torch.Tensor) and t.requires_grad]
                 torch.autograd.backward(outputs, [torch.ones_like(each) for each in outputs])
                 del outputs
-                gradients = [None if p.grad is None else p.grad for p in parameters]
+                gradients = [each.grad for each in parameters]
                 if optimizer is not None:
                     optimizer.step()
             buffers = [buffer.detach().clone() for buffer in self.module.buffers()]
-            return Measured(live.peak_bytes, gradients, buffers)
+            return Measured(storages.peak_bytes, gradients, buffers)
 
     @contextmanager
-    def _as_it_is(self) -> Iterator[None]:
-        """Restore parameters, gradients, buffers, inputs and the random generator on exit."""
+    def _state_restored(self) -> Iterator[None]:
+        """Context manager: restore parameters, gradients, buffers, inputs and random generators on exit."""
         inputs = [each for each in tree_leaves((self.call.args, self.call.kwargs)) if isinstance(each, torch.Tensor)]
-        kept = (*self.module.parameters(), *self.module.buffers(), *inputs)
-        held = {storage._cdata: storage for storage in (tensor.untyped_storage() for tensor in kept)}.values()
-        state = [(storage, storage.clone()) for storage in held]
+        tensors = (*self.module.parameters(), *self.module.buffers(), *inputs)
+        storages = {storage._cdata: storage for storage in (tensor.untyped_storage() for tensor in tensors)}.values()
+        state = [(storage, storage.clone()) for storage in storages]
         gradients = [(each, each.grad) for each in self.module.parameters()]
-        generators = {each: generator_state(each) for each in {"cpu", self.device, *self.executed.generators}}
+        generators = {generator_of(each) for each in ("cpu", self.device, *self.executed.generators)}
+        generator_states = [(each, each.get_state()) for each in generators]
         for each, _ in gradients:
             each.grad = None
         try:
@@ -187,13 +190,13 @@ class TorchStep:
                 storage.copy_(data)
             for each, gradient in gradients:
                 each.grad = gradient
-            for generator, before in generators.items():
-                set_generator_state(generator, before)
+            for generator, before in generator_states:
+                generator.set_state(before)
 
 
 @contextmanager
 def deterministic() -> Iterator[None]:
-    """Context manager: use deterministic kernels if PyTorch has them."""
+    """Context manager: PyTorch uses deterministic kernels, and warns of an operator that has none."""
     before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
     torch.use_deterministic_algorithms(True, warn_only=True)
     try:
@@ -202,25 +205,20 @@ def deterministic() -> Iterator[None]:
         torch.use_deterministic_algorithms(before[0], warn_only=before[1])
 
 
-@dataclass(frozen=True)
-class Measured:
+class Measured(NamedTuple):
     """Results of one real step."""
 
     peak_bytes: int
     gradients: list[Any]
+    """A tensor or ``None`` for each parameter."""
     buffers: list[Any]
-
-    def same_gradients(self, other: Measured) -> bool:
-        """Return whether all gradients are equal bit by bit."""
-        return _equal(self.gradients, other.gradients)
-
-    def same_buffers(self, other: Measured) -> bool:
-        """Return whether all buffers are equal bit by bit."""
-        return _equal(self.buffers, other.buffers)
 
 
 def traced(module: Any, call: Call, name: str, optimizer: Optimizer | None) -> TorchStep:
-    """Trace the training step of ``module``. Raises ``UnreadableInput`` if it cannot be traced."""
+    """Trace the training step of ``module`` (``fx_trace.with_loss``).
+
+    Raises ``UnreadableInput`` if it cannot be traced, has no backward pass, or depends on state that is not in tensors.
+    """
     trace = partial(exported, module, call, name, stand_in=_has_no_data(module, call))
     with torch.enable_grad(), trace() as (joint, mode, observed):
         code = joint.graph_module.code
@@ -238,7 +236,10 @@ def traced(module: Any, call: Call, name: str, optimizer: Optimizer | None) -> T
 
 
 def _code_of_next_step(trace: Callable[[], Any], module: Any, changed: dict[str, Any]) -> str | None:
-    """Return the code of the joint graph of the second step; ``None`` if it needs a tensor of the first step."""
+    """Return the code of the joint graph of the second step; ``None`` if the step cannot be traced.
+
+    ``changed``: the plain attributes that the first step sets. Those with tensors are not set for the second step.
+    """
     with suppress(UnreadableInput), state_set(module, changed), torch.enable_grad(), trace() as (joint, *_):
         code: str = joint.graph_module.code
         return code
@@ -246,26 +247,28 @@ def _code_of_next_step(trace: Callable[[], Any], module: Any, changed: dict[str,
 
 
 def _sets_generators(trace: Callable[[], Any], generators: tuple[torch.Generator, ...]) -> bool:
-    """Return whether a second trace, from another state of the generators, changes the state or has other generators.
+    """Return whether a second trace, from another state of the generators, seeds them or has other generators.
 
-    A trace draws no numbers.
+    A trace draws no numbers, so it changes a seed only by setting it.
     """
     states = [each.get_state() for each in generators]
     for each in generators:
         each.manual_seed(FIRST_SEED)
     try:
         with torch.enable_grad(), trace() as (joint, *_):
-            found = generators_of(joint.graph_module)
-            is_set = any(each.initial_seed() != FIRST_SEED for each in generators)
-        return is_set or not all(each is other for each, other in zip(generators, found, strict=True))
+            others = attributes_of(joint.graph_module, torch.Generator)
+            is_seeded = any(each.initial_seed() != FIRST_SEED for each in generators)
+        return is_seeded or not all(each is other for each, other in zip(generators, others, strict=True))
     finally:
         for each, state in zip(generators, states, strict=True):
             each.set_state(state)
 
 
 def sized(graph: Graph, device: str) -> Graph:
-    """Return ``graph`` with saved generator states of the size they have on ``device``."""
-    return with_random_state(graph, state_bytes(device), STATE)
+    """Return ``graph`` with saved generator states of the size that they have on ``device``."""
+    shape = (state_bytes(device),)
+    tensors = [replace(each, shape=shape) if each.id.endswith(STATE) else each for each in graph.tensors]
+    return replace(graph, tensors=tuple(tensors))
 
 
 def _has_no_data(module: Any, call: Call) -> bool:
@@ -295,11 +298,11 @@ def _described(call: Call) -> dict[str, str]:
     }
 
 
-def _equal(one: list[Any], other: list[Any]) -> bool:
-    pairs = zip(one, other, strict=True)
-    return all(a is b if a is None or b is None else torch.equal(_bits(a), _bits(b)) for a, b in pairs)
+def equal_bits(first: list[Any], second: list[Any]) -> bool:
+    """Return whether two lists of tensors or ``None`` are equal bit by bit; the bits of two NaNs can be equal."""
 
+    def bits(value: torch.Tensor) -> torch.Tensor:
+        return value.detach().contiguous().flatten().view(torch.uint8)
 
-def _bits(value: torch.Tensor) -> torch.Tensor:
-    """Return the bytes of a tensor: the bytes of two NaNs can be equal, their values cannot."""
-    return value.detach().contiguous().flatten().view(torch.uint8)
+    pairs = zip(first, second, strict=True)
+    return all(a is b if a is None or b is None else torch.equal(bits(a), bits(b)) for a, b in pairs)

@@ -56,7 +56,7 @@ def import_torch(
             f"source: a {type(module).__name__} of PyTorch is not a model.",
             hint="Give an nn.Module or an ExportedProgram first, and its inputs as example_inputs.",
         )
-    from tmmu_core.formats.pytorch.joint_graph.fx_trace import TRACING, Call, chosen, joint_of
+    from tmmu_core.formats.pytorch.joint_graph.fx_trace import TRACING, Call, joint_of, with_loss
 
     module = getattr(module, "_orig_mod", module)  # the module inside of a torch.compile wrapper
     exported = module if isinstance(module, torch.export.ExportedProgram) else None
@@ -64,7 +64,7 @@ def import_torch(
     args, kwargs = _arguments(exported, example_inputs)
     with TRACING:
         module = exported.module(check_guards=False) if exported else module
-        return joint_of(chosen(module, loss), Call.of(module, args, kwargs), train, name)
+        return joint_of(with_loss(module, loss), Call.of(module, args, kwargs), train, name)
 
 
 @contextlib.contextmanager

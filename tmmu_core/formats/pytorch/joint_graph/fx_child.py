@@ -15,21 +15,22 @@ from tmmu_core.base.child_process import limit_process, run_module
 from tmmu_core.graph.model import Graph
 from tmmu_core.graph.native import native_file
 
-FINE = b"graph\n"
+MARK = b"graph\n"
+"""Begins the output of a child that has traced the program; a graph in CBOR follows."""
 
 
 def installed() -> bool:
     """Return whether PyTorch is installed, without importing it."""
     try:
         return find_spec("torch") is not None
-    except ValueError:  # another object replaced it in sys.modules
+    except ValueError:  # sys.modules has an object without a module spec in its place
         return False
 
 
 def traced(data: bytes, name: str, point: Mapping[str, int]) -> Graph | None:
-    """Return the joint graph of the program in ``data``, named ``name``; ``None`` if it cannot be traced.
+    """Return the joint graph of the program in ``data``; ``None`` if it cannot be traced within the limits.
 
-    ``point``: values of open sizes by symbol, in place of the example's values.
+    ``name`` is the graph's name; ``point`` has the values of open sizes by symbol, in place of the example's values.
     """
     seconds, memory = limits.ceiling(limits.TRACE_SECONDS), limits.ceiling(limits.TRACE_BYTES)
     arguments = [str(seconds), str(memory), name or "program", json.dumps(dict(point))]
@@ -37,21 +38,24 @@ def traced(data: bytes, name: str, point: Mapping[str, int]) -> Graph | None:
         child = run_module("tmmu_core.formats.pytorch.joint_graph.fx_child", arguments, data, seconds + 10)
     except (subprocess.TimeoutExpired, OSError):
         return None
-    return native_file.decode(child.stdout[len(FINE) :], name) if child.stdout.startswith(FINE) else None
+    return native_file.decode(child.stdout[len(MARK) :], name) if child.stdout.startswith(MARK) else None
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Run the child process: program on standard input; a mark and a native graph, or nothing, on standard output."""
+    """Run the child: read a program from standard input, write ``MARK`` and its graph, or nothing, to standard output.
+
+    ``arguments``: limits in seconds and bytes, the graph's name, and ``point`` of :func:`traced` as JSON.
+    """
     seconds, memory, name, point = arguments
     out = sys.stdout.buffer
-    sys.stdout = sys.stderr  # discard all output
+    sys.stdout = sys.stderr  # PyTorch's messages must not mix with the graph
     limit_process(int(seconds), int(memory))
     with contextlib.suppress(Exception):  # PyTorch promises no error types; the caller reads the program itself
         from tmmu_core.formats.pytorch.exported_program.pt2_archive import read_program
         from tmmu_core.formats.pytorch.joint_graph.fx_program import rebuilt
-        from tmmu_core.formats.pytorch.joint_graph.fx_trace import Call, chosen, joint_of
+        from tmmu_core.formats.pytorch.joint_graph.fx_trace import Call, joint_of, with_loss
 
         module = rebuilt(read_program(sys.stdin.buffer.read(), name).at(json.loads(point)))
         call = Call(tuple(module.example), {}, module.input_names)
-        graph = joint_of(chosen(module, None), call, module.is_loss, name)
-        out.write(FINE + native_file.encode_cbor(graph))
+        graph = joint_of(with_loss(module, None), call, module.is_loss, name)
+        out.write(MARK + native_file.encode_cbor(graph))

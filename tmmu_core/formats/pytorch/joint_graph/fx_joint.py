@@ -77,6 +77,11 @@ class Draft:
     unplanned: list[str] = field(default_factory=list)
     scope: str = ""
 
+    def node(self) -> Node:
+        """Return the node."""
+        lists = ("inputs", "outputs", "in_place_write", "unplanned")
+        return Node(**{**vars(self), **{name: tuple(getattr(self, name)) for name in lists}})
+
 
 class Reading(torch.fx.Interpreter):
     """Runs the joint graph under fake tensors and records nodes and tensors; a ``scopes.Host``."""
@@ -182,7 +187,7 @@ class Reading(torch.fx.Interpreter):
     def _call(self, n: Any, value: Any) -> None:
         part = fx_patterns.written_part(n) if self.folds else None
         if part is not None and part.is_itself:
-            self._take_out(part.made)
+            self._take_out(part.value)
             self._rename(value, self.env[part.whole])
             return
         operands = [
@@ -192,7 +197,7 @@ class Reading(torch.fx.Interpreter):
         sparse = next((leaf for leaf in results if leaf.layout is not torch.strided), None)
         if sparse is not None:
             raise UnreadableInput(
-                f"{n.name} ({_operator_name(n.target)}) returns a tensor of the layout "
+                f"{n.name} ({operator_name(n.target)}) returns a tensor of the layout "
                 f"{str(sparse.layout).removeprefix('torch.')}, whose size is not known before the run.",
                 hint="Use dense tensors, such as torch.nn.Embedding(sparse=False).",
             )
@@ -203,7 +208,7 @@ class Reading(torch.fx.Interpreter):
         bodies = [arg.name for arg in n.all_input_nodes if isinstance(self.env[arg], torch.nn.Module)]
         if bodies and self._flatten_bodies(n, node_id, results):
             return
-        draft = Draft(node_id, _operator_name(n.target), inputs, [], "backward" if self.backward else "forward")
+        draft = Draft(node_id, operator_name(n.target), inputs, [], "backward" if self.backward else "forward")
         draft.scope, draft.unplanned = self.scope, bodies
         for i, leaf in enumerate(results):
             draft.outputs += self.write(node_id if len(results) == 1 else self._free(f"{node_id}:{i}"), leaf, inputs)
@@ -213,11 +218,8 @@ class Reading(torch.fx.Interpreter):
         origin_node = n
         if part is not None:
             # Eager mode runs one operator, which writes to the part in place.
-            replaced, part_id, origin_node = (
-                self._take_out(part.made),
-                self.id_of[id(self.env[part.made.args[0]])],
-                part.made,
-            )
+            origin_node = part.value
+            replaced, part_id = self._take_out(origin_node), self.id_of[id(self.env[origin_node.args[0]])]
             draft.instr = replaced.instr
             draft.inputs = [draft.inputs[0], *(name for name in replaced.inputs if name != part_id)]
         self._write_buffers(n, value, draft)
@@ -431,18 +433,14 @@ class Reading(torch.fx.Interpreter):
         persistent = {tensor.id for tensor in self.tensors.values() if tensor.persistent}
         saved = _saved(self.nodes) - persistent
         saved = {each for each in saved if self.root(each) not in persistent}
-        nodes = []
-        for draft in self.nodes:
-            reads, writes, over = tuple(draft.inputs), tuple(draft.outputs), tuple(draft.in_place_write)
-            node = Node(draft.node_id, draft.instr, reads, writes, draft.phase, draft.inplace, over)
-            nodes.append(msgspec.structs.replace(node, unplanned=tuple(draft.unplanned), scope=draft.scope))
+        nodes = tuple(draft.node() for draft in self.nodes)
         return Graph(
             ir_schema=GRAPH_SCHEMA,
             tensors=tuple(
                 msgspec.structs.replace(tensor, saved_for_backward=True) if tensor.id in saved else tensor
                 for tensor in self.tensors.values()
             ),
-            nodes=tuple(nodes),
+            nodes=nodes,
             inputs=tuple(self.inputs),
             outputs=tuple(self.outputs),
             name=name,
@@ -496,7 +494,8 @@ def _layout_of(value: Any) -> StridedLayout:
     return StridedLayout(shape, strides, int(value.storage_offset()), int(value.element_size()))
 
 
-def _operator_name(target: Any) -> str:
+def operator_name(target: Any) -> str:
+    """Return an operator's name without the namespace ``aten`` and the overload ``default``."""
     return str(target).removeprefix("aten.").removesuffix(".default")
 
 

@@ -2,13 +2,14 @@
 
 * The gradients of some losses, and results and gradients of normalizations, are contiguous (or channels last), whatever
   the layout of the input. A view that is valid only in the layout of the fake result would fail in the real step.
-* On the CPU, the statistics of a normalization have the dtype of its parameters, in autocast ``float32``.
+* On the CPU, the statistics of a normalization have the dtype of its parameters: ``float32`` in autocast.
 * The second result of ``ctc_loss`` has a size that depends on the target lengths. Lengths in tensors have no values
   here, so the largest possible length, the width of the padded targets, is used.
 * A kernel that resizes its result keeps the storage: the scalar of ``mse_loss`` has the bytes of all losses before the
   reduction, and the image of ``col2im`` (``F.fold``) at least those of the columns.
+* oneDNN's LSTM returns a workspace, which its fake kernel omits.
 
-PyTorch keeps fake kernels in one table, so the first two changes also apply to other traces of PyTorch in this process.
+PyTorch keeps fake kernels in one table, so the kernels in ``_KERNELS`` also apply to other traces in this process.
 """
 
 from collections.abc import Sequence
@@ -33,7 +34,7 @@ _WEIGHT = {aten.native_group_norm.default: 1, aten.native_layer_norm.default: 2}
 
 
 def with_real_storage(func: Any, args: Sequence[Any], result: Any) -> Any:
-    """Return ``result`` of the fake kernel of ``func``, in storages as large as the real kernel's storages.
+    """Return ``result`` of the fake kernel of ``func``, with the dtypes and storage sizes of the real kernel.
 
     Raises ``UnreadableInput`` for operands of different dtypes that only the real kernel rejects.
     """
@@ -61,23 +62,23 @@ def _workspace(func: Any, args: Any) -> torch.Tensor:
     return torch.empty(size, dtype=torch.uint8)
 
 
-def _gradient_of_loss(mode: Any, func: Any, gradient: Any, given: torch.Tensor, *rest: Any, **named: Any) -> Any:
-    return given.new_empty(given.shape)
+def _gradient_of_loss(mode: Any, func: Any, gradient: Any, value: torch.Tensor, *rest: Any, **named: Any) -> Any:
+    return value.new_empty(value.shape)
 
 
-def _batch_norm(mode: Any, func: Any, given: torch.Tensor, *rest: Any, **named: Any) -> Any:
+def _batch_norm(mode: Any, func: Any, value: torch.Tensor, *rest: Any, **named: Any) -> Any:
     with mode:
-        _, *statistics = decomposition_table[func](given, *rest, **named)
-        parameter = next((each for each in rest if isinstance(each, torch.Tensor)), given)
-        if given.device.type == "cpu":
+        _, *statistics = decomposition_table[func](value, *rest, **named)
+        parameter = next((each for each in rest if isinstance(each, torch.Tensor)), value)
+        if value.device.type == "cpu":
             statistics[:2] = [each.to(parameter.dtype) for each in statistics[:2]]
-    return torch.empty_like(given, memory_format=suggest_memory_format(given)), *statistics
+    return torch.empty_like(value, memory_format=suggest_memory_format(value)), *statistics
 
 
-def _gradient_of_norm(mode: Any, func: Any, gradient: Any, given: torch.Tensor, *rest: Any, **named: Any) -> Any:
+def _gradient_of_norm(mode: Any, func: Any, gradient: Any, value: torch.Tensor, *rest: Any, **named: Any) -> Any:
     with mode:
-        first, *others = decomposition_table[func](gradient, given, *rest, **named)
-    layout = suggest_memory_format(given) if given.dim() > 3 else torch.contiguous_format
+        first, *others = decomposition_table[func](gradient, value, *rest, **named)
+    layout = suggest_memory_format(value) if value.dim() > 3 else torch.contiguous_format
     return None if first is None else torch.empty_like(first, memory_format=layout), *others
 
 
@@ -98,6 +99,7 @@ _KERNELS = {
     _gradient_of_norm: (aten.native_layer_norm_backward, aten.native_batch_norm_backward),
     _ctc_loss: (aten._ctc_loss,),
 }
+"""Fake kernel → the operators that it replaces."""
 for _kernel, _packets in _KERNELS.items():
     for _packet in _packets:
         for _name in {"default", "Tensor", "no_stats"} & set(_packet.overloads()):

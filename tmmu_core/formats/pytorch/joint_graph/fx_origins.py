@@ -1,8 +1,8 @@
 """Origins of traced operators: the module whose ``forward`` runs, and its source line.
 
-While a module is traced, hooks record the running submodule, and each recorded node gets it and the innermost source
-line outside of PyTorch. Autograd's sequence numbers give a backward operator the origin of its forward operator. Other
-nodes are placed by their inputs (``graph/modules``).
+While a module is traced, hooks record the running submodule. A node of the forward pass gets it and the innermost
+source line outside of PyTorch and TMMU as origin. Autograd's sequence numbers give a backward operator the origin of
+its forward operator. Other nodes are placed by their inputs (``graph/modules``).
 """
 
 import contextlib
@@ -20,18 +20,18 @@ from tmmu_core.graph.origin import is_known, line_of, path_of
 
 KEY = "tmmu_origin"
 """Key of the :class:`Origin` in a traced node's ``meta``."""
-MOST_FRAMES = 200
-"""Maximum number of frames that are searched for a line of the model."""
+_TORCH, _TMMU = str(Path(torch.__file__).parent), str(Path(__file__).parents[3])
+"""Folders of PyTorch and of this package."""
 
 
 @contextlib.contextmanager
-def kept(module: Any) -> Iterator[None]:
-    """Context manager: nodes traced while a part of ``module`` runs have this part and the source line as origin."""
+def origins_in_meta(module: Any) -> Iterator[None]:
+    """Context manager: nodes that are traced from ``module`` have their origin in ``meta[KEY]``, if it is known."""
     create = PythonKeyTracer.create_node
-    with of_operators(module) as origin_now:
+    with operator_origins(module) as origin_now:
 
-        def create_node(tracer: Any, *given: Any, **named: Any) -> Any:
-            node = create(tracer, *given, **named)
+        def create_node(tracer: Any, *args: Any, **kwargs: Any) -> Any:
+            node = create(tracer, *args, **kwargs)
             origin = origin_now()
             if origin is not None:
                 node.meta[KEY] = origin
@@ -45,8 +45,8 @@ def kept(module: Any) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def of_operators(module: Any) -> Iterator[Callable[[], Origin | None]]:
-    """Yield a function that returns the origin of the operator that is dispatched now."""
+def operator_origins(module: Any) -> Iterator[Callable[[], Origin | None]]:
+    """Yield a function that returns the origin of the operator that is dispatched now; ``None`` if it is unknown."""
     running: list[tuple[str, ...]] = []
     by_number: dict[int, Origin] = {}
     hooks = []
@@ -64,14 +64,13 @@ def of_operators(module: Any) -> Iterator[Callable[[], Origin | None]]:
 
         with contextlib.suppress(AttributeError, RuntimeError):
             hooks += [part.register_forward_pre_hook(enter), part.register_forward_hook(leave, always_call=True)]
-    theirs, ours = str(Path(torch.__file__).parent), str(Path(__file__).parents[3])
 
     def origin_now() -> Origin | None:
-        undone = torch._C._current_autograd_node()
-        if undone is not None:
-            origin = by_number.get(undone._sequence_nr())
+        backward_node = torch._C._current_autograd_node()
+        if backward_node is not None:
+            origin = by_number.get(backward_node._sequence_nr())
         else:
-            origin = Origin(running[-1], _line(theirs, ours)) if running else None
+            origin = Origin(running[-1], _line()) if running else None
             if origin is not None:
                 by_number[torch.autograd._get_sequence_nr() - 1] = origin
         return origin if origin is not None and is_known(origin) else None
@@ -83,18 +82,16 @@ def of_operators(module: Any) -> Iterator[Callable[[], Origin | None]]:
             hook.remove()
 
 
-def _line(theirs: str, ours: str) -> str:
+def _line() -> str:
     """Return the source line, ``gpt2/model.py:12``, of the innermost frame outside of PyTorch and TMMU; else ``""``."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_code.co_filename.startswith(ours):
+    frame: FrameType | None = sys._getframe()
+    while frame is not None and frame.f_code.co_filename.startswith(_TMMU):
         frame = frame.f_back
-    for _ in range(MOST_FRAMES):
-        if frame is None:
-            break
+    while frame is not None:
         name = frame.f_code.co_filename
-        if name.startswith(ours) and frame.f_code.co_name != "__torch_function__":
+        if name.startswith(_TMMU) and frame.f_code.co_name != "__torch_function__":
             break  # outer frames belong to the caller, not to the model
-        if not name.startswith((ours, theirs, "<")):
+        if not name.startswith((_TMMU, _TORCH, "<")):
             return line_of(name, frame.f_lineno)
         frame = frame.f_back
     return ""

@@ -1,4 +1,4 @@
-"""Trace a module with stand-ins for its inputs to AOTAutograd's joint graph."""
+"""Trace a module under fake tensors to AOTAutograd's joint graph."""
 
 import contextlib
 import inspect
@@ -62,25 +62,31 @@ class Call(NamedTuple):
                 if name in bound.arguments and bound.arguments[name] is each.default:
                     del bound.arguments[name]
             args, kwargs = bound.args, bound.kwargs
-        return cls(args, kwargs, names_of_inputs(module, args, kwargs))
+        return cls(args, kwargs, _names_of_inputs(module, args, kwargs))
 
 
 def new_leaves(arguments: Any) -> Any:
-    """Return ``arguments`` with new tensors of the same storages: a step can write to a tensor, or set its gradient."""
-    made: dict[int, Any] = {}
+    """Return ``arguments`` with a new leaf tensor of the same storage for each tensor, so that ``grad`` is not shared.
+
+    Parameters stay.
+    """
+    leaves: dict[int, Any] = {}
 
     def new_leaf(value: torch.Tensor) -> Any:
         if not isinstance(value, torch.nn.Parameter):
-            made.setdefault(id(value), value.detach().requires_grad_(value.requires_grad))
-        return made.get(id(value), value)
+            leaves.setdefault(id(value), value.detach().requires_grad_(value.requires_grad))
+        return leaves.get(id(value), value)
 
     return tree_map_only(torch.Tensor, new_leaf, arguments)
 
 
-def chosen(module: Any, loss: Callable[[Any], Any] | None) -> Any:
-    """Return a module that returns only the differentiated outputs of ``module``."""
+def with_loss(module: Any, loss: Callable[[Any], Any] | None) -> Any:
+    """Return a module that runs ``module`` and returns the tensors to differentiate.
 
-    class Chosen(torch.nn.Module):
+    They are the result of ``loss``; without it, the output's attribute ``loss``, else the output.
+    """
+
+    class WithLoss(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.module = module
@@ -89,10 +95,10 @@ def chosen(module: Any, loss: Callable[[Any], Any] | None) -> Any:
             output = self.module(*args, **kwargs)
             if loss is not None:
                 return _loss_of(loss, output)
-            found = getattr(output, "loss", None)
-            return _each_once(opened(output)) if found is None else found
+            own_loss = getattr(output, "loss", None)
+            return _each_once(opened(output)) if own_loss is None else own_loss
 
-    return Chosen()
+    return WithLoss()
 
 
 def _each_once(results: Any) -> Any:
@@ -131,31 +137,34 @@ def _has_gradient(values: Any) -> bool:
     return any(isinstance(each, torch.Tensor) and each.requires_grad for each in tree_leaves(values))
 
 
-def names_of_inputs(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:
-    """Return the names of the module's arguments; parts of a nested argument are named by their position."""
+def _names_of_inputs(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:
+    """Return the names of the flattened arguments: ``x``, or ``x.0`` with the position or key in a nested one."""
     try:
-        named = list(inspect.signature(module.forward).parameters)
+        parameters = list(inspect.signature(module.forward).parameters)
     except (TypeError, ValueError):
-        named = []
+        parameters = []
     names = []
-    for (side, *rest), _ in tree_flatten_with_path((args, kwargs))[0]:
-        keys = [str(getattr(key, "idx", getattr(key, "key", getattr(key, "name", "?")))) for key in rest]
+    for (side, *path), _ in tree_flatten_with_path((args, kwargs))[0]:
+        keys = [str(getattr(key, "idx", getattr(key, "key", getattr(key, "name", "?")))) for key in path]
         if side.idx == 0:
-            at = int(keys[0])
-            keys[0] = named[at] if at < len(named) else f"input_{at}"
+            k = int(keys[0])
+            keys[0] = parameters[k] if k < len(parameters) else f"input_{k}"
         names.append(".".join(keys))
     return names
 
 
 def joint_of(module: Any, call: Call, train: bool, name: str) -> Graph:
-    """Return the joint graph of a :func:`chosen` module, whose training mode stays unchanged."""
+    """Return the native graph of a module of :func:`with_loss`, whose training mode is restored.
+
+    With ``train`` it is a training step, else the forward pass in evaluation mode.
+    """
     was_training = {part: part.training for part in module.modules()}
     for part in module.module.modules():
         with contextlib.suppress(NotImplementedError):  # an exported program keeps the mode it was exported in
             part.training = train
     try:
         with torch.set_grad_enabled(train), exported(module, call, name, eager=False) as (joint, mode, _):
-            from tmmu_core.formats.pytorch.joint_graph.fx_joint import read_joint  # not with every PyTorch
+            from tmmu_core.formats.pytorch.joint_graph.fx_joint import read_joint  # an older PyTorch cannot import it
 
             return read_joint(joint.graph_module, mode, name, call.input_names)
     finally:
@@ -168,18 +177,18 @@ def joint_of(module: Any, call: Call, train: bool, name: str) -> Graph:
 def exported(
     module: Any, call: Call, name: str, *, stand_in: bool = True, eager: bool = True
 ) -> Iterator[tuple[Any, Any, Observed]]:
-    """Yield AOTAutograd's joint graph of ``module`` with descriptors, the fake mode it was traced under, and what
-    else was observed.
+    """Yield AOTAutograd's joint graph of ``module`` with descriptors, its fake mode, and an ``Observed``.
 
-    ``stand_in`` traces tensors on other devices as if they were on the CPU. ``eager`` traces the operators that eager
-    mode runs on the device of the tensors: dropout on the CPU is three operators with a float mask, on other devices
-    one operator with a mask of bytes. The joint graph can be compiled inside.
+    ``stand_in``: tensors on devices that this machine does not have are traced as if they were on the CPU. ``eager``:
+    the operators are those that eager mode runs on the device of the tensors; dropout on the CPU is three operators
+    with a float mask, on other devices one operator with a mask of bytes. The joint graph can be compiled inside.
+    Raises ``UnreadableInput`` if the module cannot be traced.
     """
     try:
         from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
     except ImportError as error:
         what = f"PyTorch {torch.__version__} cannot trace a joint graph with descriptors."
-        raise UnreadableInput(what, source=name, hint="Use a newer PyTorch; 2.13 is known to do.") from error
+        raise UnreadableInput(what, source=name, hint="Use a newer PyTorch, such as 2.13.") from error
     tensors = [*module.parameters(), *module.buffers(), *tree_leaves((call.args, call.kwargs))]
     refuse_inputs(module, call, name)
     mode = mode_of(tensors)
@@ -196,7 +205,7 @@ def exported(
             torch._C._set_mkldnn_enabled(False)
         stack.enter_context(while_traced(torch.is_grad_enabled() and not (eager and _is_on_cpu(tensors))))
         stack.enter_context(without_cudnn(module))
-        stack.enter_context(fx_origins.kept(module.module))
+        stack.enter_context(fx_origins.origins_in_meta(module.module))
         args, kwargs = call.args, call.kwargs
         if stand_in:
             stand_ins = StandIns(mode)
@@ -212,9 +221,9 @@ def exported(
 
 
 def refuse_inputs(module: Any, call: Call, name: str) -> None:
-    """Raise ``UnreadableInput`` for an array that is not a tensor, and for inputs that are all empty.
+    """Raise ``UnreadableInput`` for inputs that are all empty, an array that is not a tensor, and sparse tensors.
 
-    Also for a sparse or nested tensor of the module or the call: it has several storages.
+    Sparse and nested tensors of the module or the call have several storages, so they cannot be planned.
     """
     inputs = [*zip(call.input_names, tree_leaves((call.args, call.kwargs)), strict=True)]
     sizes = {path: value.numel() for path, value in inputs if isinstance(value, torch.Tensor)}
@@ -236,15 +245,15 @@ def refuse_inputs(module: Any, call: Call, name: str) -> None:
 
 
 def _watch_forward(module: Any, stack: contextlib.ExitStack) -> Observed:
-    """Until ``stack`` closes, an assignment to a buffer in a forward pass writes into the buffer, as ``copy_`` does.
+    """Replace ``module.forward`` until ``stack`` closes; return an ``Observed`` that each forward pass updates.
 
-    Other attributes are restored after each pass. Return an object that each pass fills.
+    An assignment to a buffer writes into the buffer, as ``copy_`` does. Other attributes are restored after each pass.
     """
     observed = Observed()
     run = module.forward
 
     def forward(*args: Any, **kwargs: Any) -> Any:
-        with state_kept(module) as found, DataIsCopied(), GeneratorsAreNotSet():
+        with state_kept(module) as changed, DataIsCopied(), GeneratorsAreNotSet():
             before = [(part, name, old) for part in module.modules() for name, old in part._buffers.items()]
             result = run(*args, **kwargs)
             for part, name, old in before:
@@ -254,7 +263,7 @@ def _watch_forward(module: Any, stack: contextlib.ExitStack) -> Observed:
                         raise ValueError(f"the shape of the buffer {name!r} changes in each step")
                     with torch.no_grad():
                         old.copy_(new)
-        observed.changed.update({path.removeprefix("module."): values for path, values in found.items()})
+        observed.changed.update({path.removeprefix("module."): values for path, values in changed.items()})
         observed.result_bytes = tuple(
             each.numel() * each.element_size() if isinstance(each, torch.Tensor) and each.requires_grad else 0
             for each in tree_leaves(result)
@@ -269,9 +278,9 @@ def _watch_forward(module: Any, stack: contextlib.ExitStack) -> Observed:
 def _refuse_state(module: Any, changed: Mapping[str, tuple[Any, Any]], name: str) -> None:
     """Raise ``UnreadableInput`` for a tensor that the module reads and replaces: the next step reads the new one."""
     read = {id(getattr(module, node.target, None)) for node in module.graph.nodes if node.op == "get_attr"}
-    state = [path for path, (old, _) in changed.items() if any(id(each) in read for each in tree_leaves(old))]
-    if state:
-        raise reads_state(state, name)
+    paths = [path for path, (old, _) in changed.items() if any(id(each) in read for each in tree_leaves(old))]
+    if paths:
+        raise reads_state(paths, name)
 
 
 def reads_state(paths: Iterable[str], name: str) -> UnreadableInput:
@@ -290,31 +299,31 @@ def _draw_in_memory_order(module: Any, mode: Any) -> None:
     Functionalization replaces ``bernoulli_`` by an operator that draws in the order of a contiguous result; dropout of
     a transposed tensor then has a different mask. Views before and after the operator restore the order.
     """
-    changed, permute = False, torch.ops.aten.permute.default
+    is_changed, permute = False, torch.ops.aten.permute.default
     for node in [each for each in module.graph.nodes if each.target is torch.ops.aten.bernoulli.p]:
         source = node.args[0]
         value = source.meta["val"]
         order = sorted(range(value.dim()), key=lambda axis: -value.stride(axis))
         if value.is_contiguous() or not value.permute(order).is_contiguous():
             continue
-        changed = True
+        is_changed = True
         with module.graph.inserting_before(node):
-            turned = module.graph.call_function(permute, (source, order))
+            contiguous = module.graph.call_function(permute, (source, order))
         with module.graph.inserting_after(node):
-            back = module.graph.call_function(permute, (node, [order.index(axis) for axis in range(len(order))]))
-        node.replace_all_uses_with(back, delete_user_cb=lambda user, back=back: user is not back)
-        node.replace_input_with(source, turned)
-        turned.meta, back.meta = dict(node.meta), dict(node.meta)
-    if changed:
+            mask = module.graph.call_function(permute, (node, [order.index(axis) for axis in range(len(order))]))
+        node.replace_all_uses_with(mask, delete_user_cb=lambda user, mask=mask: user is not mask)
+        node.replace_input_with(source, contiguous)
+        contiguous.meta, mask.meta = dict(node.meta), dict(node.meta)
+    if is_changed:
         module.recompile()
         inputs = [each.meta["val"] for each in module.graph.nodes if each.op == "placeholder"]
         FakeTensorProp(module, mode).propagate_dont_convert_inputs(*inputs)
 
 
 def _is_on_cpu(tensors: Sequence[Any]) -> bool:
-    """Return whether all tensors have data on the CPU."""
-    found = [each for each in tensors if isinstance(each, torch.Tensor)]
-    return all(each.device.type == "cpu" and not hasattr(each, "fake_mode") for each in found)
+    """Return whether all tensors among ``tensors`` have data on the CPU."""
+    real = [each for each in tensors if isinstance(each, torch.Tensor)]
+    return all(each.device.type == "cpu" and not hasattr(each, "fake_mode") for each in real)
 
 
 def not_traceable(error: Exception, name: str) -> UnreadableInput:
