@@ -10,6 +10,7 @@ from tests.fitting.random_graphs import all_orders, drawn, model_of
 from tests.fitting.test_order import two_branches
 from tests.support.build import chain, graph, node, tensor
 from tmmu_core.base.errors import InvalidIrShapes
+from tmmu_core.fitting.layers import fitted_peak
 from tmmu_core.fitting.move import KINDS
 from tmmu_core.fitting.problem.answer import Allowed, Fitted
 from tmmu_core.fitting.problem.capacity import Capacity
@@ -19,7 +20,7 @@ from tmmu_core.fitting.recipe import moves_of, recipe
 from tmmu_core.fitting.search.candidates import apply_moves, with_size
 from tmmu_core.fitting.search.fit_search import fit
 from tmmu_core.fitting.search.largest_size import largest_that_fits
-from tmmu_core.graph.model import Dim, Graph, Tensor
+from tmmu_core.graph.model import Dim, Graph, Tensor, View
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.plans.making.engine import plan_graph
 from tmmu_core.plans.making.request import PlanRequest
@@ -113,6 +114,14 @@ def test_largest_size_that_fits_is_found() -> None:
     assert (sizes.answer, sizes.best.plan_input.graph.dims["B"].max) == ("fits", 10)
     with pytest.raises(InvalidIrShapes, match="has no dimension 'C'"):
         largest_that_fits(started(ir), "C", Capacity(1), FREE)
+
+
+def test_storage_of_a_live_view_counts_in_full_at_the_peak() -> None:
+    view = Tensor("v", (10,), view=View("a", 0, 40))
+    tensors = [tensor("x", 1, role="input"), tensor("a", 100), view, tensor("b", 50), tensor("c", 1)]
+    nodes = [node("n", "x", "a"), node("m", "a", "v"), node("o", "x", "b"), node("p", "v b", "c", inplace="none")]
+    peak = fitted_peak(fit(started(graph(tensors, nodes, "x", "c")), Capacity(10_000)))
+    assert [row[:2] for row in peak["tensors"]] == [("a", 400), ("b", 200), ("c", 4)]
 
 
 def test_stopped_fit_returns_its_best_plan() -> None:

@@ -11,20 +11,19 @@ from tmmu_core.fitting.recompute.recompute_model import recompute_model
 
 @dataclass(frozen=True)
 class Assumptions:
-    """The assumptions of a proof."""
+    """The assumptions of an answer."""
 
     alignment_bytes: dict[str, int]
-    """Arena → the alignment of its tensors."""
+    """Arena of the best plan → its alignment."""
     not_recomputable: dict[str, int]
-    """Operator → number of nodes that cannot be recomputed (random, collective, unknown cost)."""
+    """Operator → number of its nodes that cannot run again, for example collectives and operators of unknown cost."""
     unit: str = "byte"
     """The unit of every size and capacity."""
 
 
 def assumptions(fitted: Fitted) -> Assumptions:
     """Return the assumptions of ``fitted``. O(tensors + operands)."""
-    plan_input = fitted.start.plan_input
-    model = recompute_model(plan_input)
-    fixed = [model.timeline.index.graph.nodes[int(k)].instr for k in model.node_at[np.flatnonzero(~model.makeable)]]
-    grids = {arena.name: arena.alignment_bytes for arena in fitted.best.plan.arenas}
-    return Assumptions(grids, dict(sorted(Counter(fixed).items())))
+    model = recompute_model(fitted.start.plan_input)
+    not_recomputable = Counter(map(model.instr, np.flatnonzero(~model.makeable).tolist()))
+    alignments = {arena.name: arena.alignment_bytes for arena in fitted.best.plan.arenas}
+    return Assumptions(alignments, dict(sorted(not_recomputable.items())))

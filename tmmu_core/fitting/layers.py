@@ -3,28 +3,29 @@
 import re
 from collections import Counter
 from collections.abc import Mapping
-from math import prod
 from typing import Any
+
+import numpy as np
 
 from tmmu_core.fitting.problem.answer import Fitted
 from tmmu_core.graph.dtypes import tensor_bytes
 from tmmu_core.graph.index import index_graph
 from tmmu_core.graph.model import Graph, Tensor
 from tmmu_core.graph.modules.module_paths import modules_of
-from tmmu_core.plans.figures.live_bytes import alive_at
+from tmmu_core.plans.figures.live_bytes import storages_of
 
 COLUMNS = ("parameters", "gradients", "optimizer_state", "activations", "kept", "recomputed", "offloaded", "at_peak")
-"""Figures of a module in bytes. ``activations`` = kept + recomputed + offloaded: results of the forward pass that the
-backward pass reads before or after the fit.
-``at_peak``: results of the module's operators that are live at the peak, gradients included.
+"""Figures of a module in bytes.
+
+``activations`` = kept + recomputed + offloaded: results of the forward pass that the backward pass reads, before or
+after the fit. ``at_peak``: results of the module's operators that are live at the peak, gradients included.
 """
 
 
 def fitted_layers(fitted: Fitted, gradients: Mapping[str, str] | None = None) -> dict[str, dict[str, int]]:
-    """Return the bytes of each module, by its path: ``COLUMNS`` of its own parameters and operators.
+    """Return module path → the figures ``COLUMNS`` of its own parameters and operators; empty without a backward pass.
 
-    ``gradients`` maps a parameter to its gradient; default: the tensor ``PARAMETER.grad``. Empty without a backward
-    pass. O(operands).
+    ``gradients`` maps a parameter to its gradient; default: the tensor ``PARAMETER.grad``. O(operands).
     """
     graph_before, graph_after = fitted.start.plan_input.graph, fitted.best.fitted_graph
     if not any(node.phase == "backward" for node in graph_before.nodes):
@@ -37,34 +38,36 @@ def fitted_layers(fitted: Fitted, gradients: Mapping[str, str] | None = None) ->
     tensors = {tensor.id: tensor for tensor in (*graph_before.tensors, *graph_after.tensors)}
     liveness = fitted.start.solution.liveness
     first = {liveness.timeline.index.tensor_ids[row] for row in liveness.storages.head.tolist()}
+    if gradients is None:
+        gradients = {name.removesuffix(".grad"): name for name in tensors if name.endswith(".grad")}
     # An update in place has the bytes of the tensor that it updates: only the first tensor of a storage counts.
     for tensor in (each for each in graph_before.tensors if each.id in first):
+        parent = tensor.id.rpartition(".")[0]
         if tensor.role == "parameter":
-            add(_owner(tensor.id), "parameters", _bytes(tensor))
-            gradient = f"{tensor.id}.grad"
-            if tensor.id in gradients if gradients is not None else gradient in tensors:
-                add(_owner(tensor.id), "gradients", _bytes(tensor))
-        elif tensor.role == "optimizer_state":
-            add(_owner(tensor.id.rpartition(".")[0]), "optimizer_state", _bytes(tensor))
+            add(parent, "parameters", _bytes(tensor))
+            if tensor.id in gradients:
+                add(parent, "gradients", _bytes(tensor))
+        elif tensor.role == "optimizer_state":  # MODULE.PARAMETER.STATE
+            add(parent.rpartition(".")[0], "optimizer_state", _bytes(tensor))
     kept_names, module = _read_in_backward(graph_after), _module_of_node(graph_before)
-    away = {node.offloads for node in graph_after.nodes if node.offloads}
-    makers = {name: node for node in graph_after.nodes for name in node.outputs}
+    offloaded = {node.offloads for node in graph_after.nodes if node.offloads}
+    producers = {name: node for node in graph_after.nodes for name in node.outputs}
     for name in sorted(_read_in_backward(graph_before) | kept_names):
-        maker = makers.get(name)
-        if maker is None or maker.phase != "forward" or maker.offloads or tensors[name].persistent:
+        node = producers.get(name)
+        if node is None or node.phase != "forward" or node.offloads or tensors[name].persistent:
             continue
-        size, path = _bytes(tensors[name]), module[maker.node_id]
+        size, path = _bytes(tensors[name]), module[node.node_id]
         add(path, "activations", size)
-        add(path, "offloaded" if name in away else "kept" if name in kept_names else "recomputed", size)
+        add(path, "offloaded" if name in offloaded else "kept" if name in kept_names else "recomputed", size)
     for path, size in fitted_peak(fitted)["modules"].items():
         add(path, "at_peak", size)
     return dict(sorted(found.items()))
 
 
 def grouped_layers(layers: Mapping[str, Mapping[str, int]]) -> dict[str, tuple[int, Counter[str]]]:
-    """Return path with ``*`` for the block → number of its modules and sum of their bytes.
+    """Return group of modules → number of modules and sum of their figures, most activations first.
 
-    Most activations first. The root is ``the model``.
+    A group is a path with ``*`` in place of its first number, ``the model`` for the root.
     """
     found: dict[str, tuple[int, Counter[str]]] = {}
     for path, row in layers.items():
@@ -85,16 +88,15 @@ CHUNKED_LOSS = (
 def fitted_peak(fitted: Fitted) -> dict[str, Any]:
     """Return the description of the best plan's peak, in the arenas that the capacity limits.
 
-    ``node`` and ``module`` run at the peak; ``tensors`` are ``(tensor, bytes, module)`` of all tensors that are not
-    persistent, largest first; ``modules`` their bytes by module, largest first; ``suggestion`` is a known remedy, or
-    ``""``.
+    ``node`` and ``module`` run at the peak. ``tensors`` are ``(tensor, bytes, module)`` of the live storages that are
+    not persistent, largest first; ``modules`` are their bytes by module, largest first. ``suggestion`` can be ``""``.
     """
     graph, plan = fitted.best.fitted_graph, fitted.best.plan
     step, limited = int(fitted.capacity.live(plan).argmax()), fitted.capacity.limited(plan)
-    makers = {name: each for each in graph.nodes for name in each.outputs}
+    producers = {name: each for each in graph.nodes for name in each.outputs}
     module = _module_of_node(fitted.start.plan_input.graph)
     for each in graph.nodes:
-        original = makers[each.offloads].node_id if each.offloads in makers else each.recomputes
+        original = producers[each.offloads].node_id if each.offloads in producers else each.recomputes
         if original in module:
             module[each.node_id] = module[original]
     node = plan.node_at(step)
@@ -102,26 +104,28 @@ def fitted_peak(fitted: Fitted) -> dict[str, Any]:
     live: list[tuple[str, int, str]] = []
     modules: dict[str, int] = {}
     of_loss = 0
-    rows = {int(plan.storage[k]): plan.row(k) for k in reversed(alive_at(plan, step).tolist())}
-    for row in reversed(rows.values()):
+    storages = storages_of(plan)
+    for k in np.flatnonzero((storages.birth <= step) & (step < storages.death)).tolist():
+        row = plan.row(int(storages.head[k]))
         tensor = _base(tensors, row.tensor_id)
         if tensor.persistent or row.arena not in limited:
             continue
-        maker, size = makers.get(tensor.id), int(row.size_bytes)
-        path = "" if maker is None else module.get(maker.node_id, "")
+        producer, size = producers.get(tensor.id), int(storages.size[k])
+        path = "" if producer is None else module.get(producer.node_id, "")
         live.append((tensor.id, size, path))
         modules[path] = modules.get(path, 0) + size
-        of_loss += size if maker is not None and any(word in maker.instr for word in LOSS) else 0
+        of_loss += size if producer is not None and any(word in producer.instr for word in LOSS) else 0
     return {
         "node": node,
         "module": module.get(node or "", ""),
-        "tensors": tuple(live),
+        "tensors": tuple(sorted(live, key=lambda each: -each[1])),
         "modules": dict(sorted(modules.items(), key=lambda each: (-each[1], each[0]))),
         "suggestion": CHUNKED_LOSS if 4 * of_loss > sum(modules.values()) else "",
     }
 
 
 def _module_of_node(graph: Graph) -> dict[str, str]:
+    """Return node id → path of its module."""
     index = index_graph(graph)
     order = graph.execution_order or tuple(node.node_id for node in graph.nodes)
     number = {node_id: k for k, node_id in enumerate(index.node_ids)}
@@ -144,9 +148,5 @@ def _read_in_backward(graph: Graph) -> set[str]:
     return {_base(tensors, name).id for inputs in read for name in inputs}
 
 
-def _owner(parameter: str) -> str:
-    return parameter.rpartition(".")[0]
-
-
 def _bytes(tensor: Tensor) -> int:
-    return tensor_bytes(tuple(map(int, tensor.shape)), tensor.dtype) if prod(map(int, tensor.shape)) else 0
+    return tensor_bytes(tuple(map(int, tensor.shape)), tensor.dtype)

@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 
 Kind = Literal["planner", "order", "inplace", "alignment", "recompute", "offload", "sizes", "shards"]
 KINDS: tuple[Kind, ...] = tuple(kind for kind in get_args(Kind) if kind != "shards")
-"""Kinds that can be allowed, in the order of the search: kinds without cost first. ``shards`` has a search of its own
+"""Kinds that ``Allowed`` accepts, in the order of the search. ``shards`` has a search of its own
 (``search/smallest_mesh.py``).
 """
 
@@ -20,7 +20,7 @@ FLOPS_PER_MOVED_BYTE = 10_000
 """Cost of a transferred byte in FLOPs: about 300 Tflop/s over a bus of 30 GB/s."""
 
 
-@dataclass(frozen=True, order=False)
+@dataclass(frozen=True)
 class Cost:
     """Extra cost of a plan compared with the initial graph; each figure is a whole number ≥ 0."""
 
@@ -57,20 +57,22 @@ class Move:
     what: str
     """Description for users, without a full stop: ``recompute 'h' (2 nodes) before 'relu_grad'``."""
     why: str = ""
-    """Why the results of the graph do not change."""
+    """Why the move is valid, for most kinds because the results of the graph do not change."""
     tensors: tuple[str, ...] = ()
     """Ids of the affected tensors, as in the initial graph."""
     nodes: tuple[str, ...] = ()
     """Ids of the affected nodes, as in the initial graph."""
     cost: Cost = Cost()
     bytes: int = 0
-    """Reduction of the extent after re-planning, in addition to the moves before; may be negative."""
+    """Bytes saved in addition to the moves before; may be negative. Of moves that are planned together, only the last
+    has the measured bytes: the others have the reduction of the live bytes.
+    """
     details: Mapping[str, Any] = field(default_factory=dict)
-    """Parameters of :func:`apply_moves`, JSON-ready; the keys depend on the kind."""
+    """Parameters of the move, JSON-ready; the keys depend on the kind (``recipe.DETAILS``)."""
 
 
 def some_names(names: tuple[str, ...]) -> str:
-    """Return the first name and the number of other names, for the description of a move."""
+    """Return the first name and the number of other names: ``'h' and 2 more``."""
     return f"{names[0]!r} and {len(names) - 1} more" if len(names) > 1 else repr(names[0])
 
 

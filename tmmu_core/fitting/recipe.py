@@ -16,7 +16,6 @@ SCHEMA = "tmmu_recipe/1"
 
 register_types(Move)
 
-
 DETAILS: dict[Kind, tuple[str, ...]] = {
     "planner": ("planner", "options"),
     "order": ("order",),
@@ -36,15 +35,14 @@ def recipe(moves: tuple[Move, ...], ir_hash: bytes) -> dict[str, Any]:
 
 
 def moves_of(data: bytes) -> tuple[Move, ...]:
-    """Return the moves of a recipe. Raises ``UnreadableInput``."""
+    """Return the moves of a recipe file. Raises ``UnreadableInput`` for damaged files and unknown fields."""
     try:
         document = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise UnreadableInput(f"the recipe is not JSON: {error}.") from error
-    schema = document.get("schema") if isinstance(document, dict) else None
     if isinstance(document, dict):
         documents.refuse_later(document, "")
-    if schema != SCHEMA:
+    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
         hint = f'A recipe has "schema": "{SCHEMA}".'
         raise UnreadableInput("the document is not a recipe.", place="$.schema", hint=hint)
     _reject_unknown(document, ("schema", "ir_hash", "moves"), "$")
@@ -61,8 +59,8 @@ def moves_of(data: bytes) -> tuple[Move, ...]:
     return found
 
 
-def _reject_unknown(given: Mapping[str, Any], known: Sequence[str], path: str) -> None:
-    key = next((key for key in given if key not in known), None)
+def _reject_unknown(document: Mapping[str, Any], known: Sequence[str], path: str) -> None:
+    key = next((key for key in document if key not in known), None)
     if key is not None:
         what, hint = f"the recipe has the unknown field {key!r}.", strict.closest_hint(key, known)
         raise UnreadableInput(what, place=f"{path}.{key}", hint=hint)

@@ -16,14 +16,14 @@ class UnknownOperator:
     name: str
     nodes: int
     bytes: int
-    """Bytes of its outputs that are not persistent and cannot be recomputed."""
+    """Sum of the bytes of its outputs, without views."""
 
 
 def unknown_operators(timeline: Timeline, kinds: frozenset[Kind]) -> tuple[UnknownOperator, ...]:
-    """Return the operators that limit moves of ``kinds``, by name.
+    """Return the operators that limit moves of ``kinds``, sorted by name.
 
-    An unknown operator keeps its position among operators of fixed order and is not recomputed. An operator without a
-    known cost is not recomputed.
+    An unknown operator keeps its position among random, communicating, side-effect and unknown operators, and is not
+    recomputed. An operator without a known cost is not recomputed.
     """
     index, sizes = timeline.index, row_bytes(timeline).tolist()
     of_node = graph_flops(index).of_node
@@ -31,12 +31,8 @@ def unknown_operators(timeline: Timeline, kinds: frozenset[Kind]) -> tuple[Unkno
     for k, node in enumerate(timeline.graph.nodes):
         operator = operator_of(node.instr)
         has_no_cost = of_node[k] is None and operator.can_recompute and not operator.is_gradient and not node.scope
-        if not (
-            (operator.is_unknown and "order" in kinds)
-            or ((operator.is_unknown or has_no_cost) and "recompute" in kinds)
-        ):
-            continue
-        made = sum(sizes[i] for i in index.outputs_of(k).tolist() if index.base[i] < 0)
-        known = found.get(node.instr, UnknownOperator(node.instr, 0, 0))
-        found[node.instr] = UnknownOperator(node.instr, known.nodes + 1, known.bytes + made)
+        if (operator.is_unknown and kinds & {"order", "recompute"}) or (has_no_cost and "recompute" in kinds):
+            output_bytes = sum(sizes[i] for i in index.outputs_of(k).tolist() if index.base[i] < 0)
+            known = found.get(node.instr, UnknownOperator(node.instr, 0, 0))
+            found[node.instr] = UnknownOperator(node.instr, known.nodes + 1, known.bytes + output_bytes)
     return tuple(found[name] for name in sorted(found))

@@ -2,9 +2,9 @@
 
 ::
 
-    initial order ─────┐                       ┌─ windows around the peak ─┐
-    Inductor's four  ├─ each also with units ─┤                           ├─ best-first search: optimal, or a bound
-    hill–valley ─────┘  moved early or late   └─ beam search ─────────────┘
+    1. the initial order and Inductor's five orders, each also with units moved late, then early; a hill–valley order
+    2. the best of them changed: hill–valley, units moved late, units moved early, windows around the peak reordered
+    3. beam search, then best-first search: the optimal order, or a lower bound
 
 The objective is the sum of the arenas' peaks. Effort is counted in expansions, not in time.
 """
@@ -22,8 +22,8 @@ from tmmu_core.fitting.order.windows import improve_windows
 
 SEARCHED_UP_TO = 2_500
 """Units up to which beam and best-first search run."""
-PROOF = 150_000
-"""Expansions before the best-first search stops."""
+PROOF_BUDGET = 150_000
+"""Maximum number of expansions of the best-first search."""
 SMALL, PROOF_BUDGET_OF_SMALL = 400, 600_000
 """Units up to which the budget is larger, and that budget."""
 Report = Callable[[str, int, int], bool]
@@ -36,12 +36,13 @@ class Ordered:
 
     model: OrderModel
     order: I64
-    """Unit numbers."""
+    """The best order: unit numbers."""
     peak: int
-    """Sum of the arenas' peaks in bytes, aligned, persistent storages included."""
+    """Its sum of the arenas' peaks in bytes, aligned, persistent storages included."""
     bound: int
-    """Lower bound of the sum of peaks of all orders."""
+    """Lower bound of the sum of peaks over all orders."""
     method: str
+    """The method that found the order."""
     tried: dict[str, int]
     """Method → its sum of peaks."""
     peak_of: dict[bytes, tuple[int, I64]]
@@ -71,37 +72,41 @@ def best_order(
 ) -> Ordered:
     """Return the order with the lowest sum of peaks found; ``report`` can stop the search.
 
-    The search ends at ``enough`` bytes; the two expensive methods are skipped if no order can reach it (proven).
+    The search ends at a sum of at most ``enough`` bytes; beam and best-first search are skipped if no order can reach
+    it (proven). ``proof``: maximum number of expansions of the best-first search.
     """
     watch = Watch(report)
     if proof is None:
-        proof = PROOF_BUDGET_OF_SMALL if len(model) <= SMALL else PROOF
-    given_order = np.arange(len(model), dtype=np.int64)
-    peak = measure(model, given_order).total
-    best = Ordered(
-        model, given_order, peak, peak, "given", {"given": peak}, {given_order.tobytes(): (peak, given_order)}
-    )
+        proof = PROOF_BUDGET_OF_SMALL if len(model) <= SMALL else PROOF_BUDGET
+    initial = np.arange(len(model), dtype=np.int64)
+    peak = measure(model, initial).total
+    best = Ordered(model, initial, peak, peak, "given", {"given": peak}, {initial.tobytes(): (peak, initial)})
     if not len(model):
         return best
-    walk = OrderStates(model) if len(model) <= SEARCHED_UP_TO and enough != 0 else None
-    floor = walk.lower_bound() if walk is not None else ()
+    states = OrderStates(model) if len(model) <= SEARCHED_UP_TO and enough != 0 else None
+    floor = states.lower_bound() if states is not None else ()
     best.bound = int(model.constant.sum()) + sum(floor)
-    for name, order in _initial_orders(model, given_order):
+    for name, order in _initial_orders(model, initial):
         best.record(name, order)
         if best.peak == best.bound or (enough is not None and best.peak <= enough) or not watch("orders"):
             return best
-    for name, order in _refined_orders(model, best.order):
+    start = best.order
+    for name, order in (
+        ("hills", hill_valley_order(model, start)),
+        ("late", late(model, start)),
+        ("early", eager(model, start)),
+    ):
         best.record(f"{best.method}, {name}", order)
     best.record("stretches", improve_windows(model, best.order, lambda: watch("stretches")))
-    if walk is None or (enough is not None and (best.peak <= enough or best.bound > enough)):
+    if states is None or (enough is not None and (best.peak <= enough or best.bound > enough)):
         return best
     if best.peak > best.bound and watch("beam"):
-        found = beam(walk, best.peak, lambda: watch("beam"))
+        found = beam(states, best.peak, lambda: watch("beam"))
         if found is not None:
             best.record("beam", found)
     if best.peak > best.bound and watch("proof"):
         proven = best_first_search(
-            walk, best.peak, floor=floor, budget=proof, go_on=lambda steps: watch("proof", steps, proof)
+            states, best.peak, floor=floor, budget=proof, go_on=lambda steps: watch("proof", steps, proof)
         )
         if proven.order is not None:
             best.record("proof", proven.order)
@@ -109,22 +114,16 @@ def best_order(
     return best
 
 
-def _initial_orders(model: OrderModel, given_order: I64) -> Iterator[tuple[str, I64]]:
+def _initial_orders(model: OrderModel, initial: I64) -> Iterator[tuple[str, I64]]:
     for name, order in baselines(model):
         yield name, order
         yield f"{name}, early and late", eager(model, late(model, order))
-    yield "hills", hill_valley_order(model, given_order)
-    yield "early and late", eager(model, late(model, given_order))
-
-
-def _refined_orders(model: OrderModel, best: I64) -> Iterator[tuple[str, I64]]:
-    yield "hills", hill_valley_order(model, best)
-    yield "late", late(model, best)
-    yield "early", eager(model, best)
+    yield "hills", hill_valley_order(model, initial)
+    yield "early and late", eager(model, late(model, initial))
 
 
 class Watch:
-    """Forwards progress and records whether the search was stopped."""
+    """Reports progress, and records whether the report stopped the search."""
 
     def __init__(self, progress: Report | None) -> None:
         self.progress = progress

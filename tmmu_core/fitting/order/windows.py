@@ -1,7 +1,7 @@
-"""Local search: reorder windows around the peak optimally; the units outside of a window keep their places.
+"""Local search: reorder windows around the peak; the units outside of a window keep their places.
 
-A window is an order problem of its own: inputs from before are live at its start, outputs read later stay live. It is
-solved by best-first search with a small budget.
+A window is an order problem of its own: storages written before it are live at its start, storages read after it stay
+live. It is solved by best-first search with a small budget.
 """
 
 from collections.abc import Callable
@@ -18,11 +18,12 @@ WINDOW_SIZES = (12, 28, 60)
 BUDGET = 4_000
 """Maximum number of expansions per window."""
 ROUNDS = 40
+"""Maximum number of improved windows."""
 
 
-def improve_windows(model: OrderModel, order: I64, go_on: Callable[[], bool], rounds: int = ROUNDS) -> I64:
-    """Return ``order`` or an order with a lower sum of peaks. Deterministic unless stopped."""
-    for _ in range(rounds):
+def improve_windows(model: OrderModel, order: I64, go_on: Callable[[], bool]) -> I64:
+    """Return ``order`` or an order with a lower sum of peaks; ``go_on`` returns whether to continue."""
+    for _ in range(ROUNDS):
         measured = measure(model, order)
         peaks = np.unique(measured.where[measured.where >= 0]).tolist()
         for at, reach in product(peaks, WINDOW_SIZES):
@@ -39,31 +40,28 @@ def improve_windows(model: OrderModel, order: I64, go_on: Callable[[], bool], ro
 
 
 def _reorder_window(model: OrderModel, order: I64, begin: int, end: int, upper: int) -> I64 | None:
-    """Return the order with ``[begin, end)`` rearranged to a sum of peaks below ``upper``, if possible."""
-    window = order[begin:end]
+    """Return ``order`` with other units at the places ``[begin, end)`` and a sum of peaks below ``upper``, if found."""
     outside = peaks_outside(model, order, begin, end)
-    part = window_problem(model, order, begin, end)
-    walk = OrderStates(part)
+    part = _window_problem(model, order, begin, end)
     arenas = part.variable_arenas
     if not arenas:
         return None
+    states = OrderStates(part)
     floor = np.maximum(outside - part.constant, 0)
     # Arenas that the window does not touch keep their peak.
     fixed_peaks = np.delete(np.maximum(outside, part.constant), arenas).sum()
     proof = best_first_search(
-        walk,
-        upper - int(fixed_peaks) + walk.constant - int(part.constant[arenas].sum()),
+        states,
+        upper - int(fixed_peaks) + states.constant - int(part.constant[arenas].sum()),
         floor=tuple(floor[arenas].tolist()),
         budget=BUDGET,
     )
     if proof.order is None:
         return None
-    after = order.copy()
-    after[begin:end] = window[proof.order]
-    return after
+    return np.concatenate([order[:begin], order[begin:end][proof.order], order[end:]])
 
 
-def window_problem(model: OrderModel, order: I64, begin: int, end: int) -> OrderModel:
+def _window_problem(model: OrderModel, order: I64, begin: int, end: int) -> OrderModel:
     """Return the window ``[begin, end)`` of an order as a problem of its own; units are numbered by position."""
     window = order[begin:end].tolist()
     units = [model.units[unit] for unit in window]

@@ -100,20 +100,15 @@ def minimum_cut(vertices: int, tail: I64, head: I64, capacity: I64) -> Mask:
 
     The arrays ``tail``, ``head`` and ``capacity`` describe the edges.
     """
-    both_tail = np.concatenate([tail, head])
-    order = np.argsort(both_tail, kind="stable")
     count = len(tail)
-    place = np.empty(2 * count, np.int64)
-    place[order] = np.arange(2 * count)
-    twin = np.concatenate([np.arange(count, 2 * count), np.arange(count)])
-    start = np.zeros(vertices + 1, np.int64)
-    np.cumsum(np.bincount(both_tail, minlength=vertices), out=start[1:])
+    tails, heads = np.concatenate([tail, head]), np.concatenate([head, tail])
+    order = np.argsort(tails, kind="stable")
+    start = np.searchsorted(tails[order], np.arange(vertices + 1))
     room = np.concatenate([capacity, np.zeros(count, np.int64)])[order]
-    to = np.concatenate([head, tail])[order]
+    twin = np.argsort(order)[(order + count) % max(1, 2 * count)]
+    columns = (start, heads[order], room, twin)
     loops = library()
-    if loops is not None:
-        return native.minimum_cut(loops, start, to, room, place[twin][order]) >= 0
-    level = _dinic(*(column.tolist() for column in (start, to, room, place[twin][order])))
+    level = _dinic(*(column.tolist() for column in columns)) if loops is None else native.minimum_cut(loops, *columns)
     return np.array(level, np.int64) >= 0
 
 

@@ -97,12 +97,9 @@ def _step(search: Search, point: Point, level: int) -> Point | None:
 def _offers(idle: list[Idle], model: RecomputeModel) -> Iterator[list[int]]:
     """Yield sets of drops: subsets of all idle storages by ``STRIDES``, then the largest storages alone."""
     by_producer = sorted(idle, key=lambda each: (int(model.producer[each.storage]), each.storage, each.drop))
-    seen = set()
-    for stride in STRIDES:
-        drops = tuple(each.drop for k, each in enumerate(by_producer) if stride == 1 or k % stride)
-        if len(drops) > 1 and drops not in seen:
-            seen.add(drops)
-            yield list(drops)
+    drops = [each.drop for each in by_producer]
+    subsets = [tuple(drop for k, drop in enumerate(drops) if stride == 1 or k % stride) for stride in STRIDES]
+    yield from (list(subset) for subset in dict.fromkeys(subsets) if len(subset) > 1)
     flops = model.node_flops[model.producer]
     by_size = sorted(idle, key=lambda each: (-int(model.size[each.storage]), int(flops[each.storage]), each.drop))
     for each in by_size[:MOST_SINGLE]:

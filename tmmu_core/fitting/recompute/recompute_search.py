@@ -193,13 +193,11 @@ class Search:
 
     def cheapest_of_all(self) -> Point | None:
         """Return the cheapest point that fits, of all subsets of the possible drops; ``None`` if none fits."""
-        best: Point | None = None
         drops = self._possible_drops
-        for number in range(1 << len(drops)):
-            point = self.simulate(self.initial.dropping(drops[(number >> np.arange(len(drops))) & 1 == 1]))
-            if point.run.valid and not self.excess(point.run) and (best is None or point.key < best.key):
-                best = point
-        return best
+        subsets = (drops[(number >> np.arange(len(drops))) & 1 == 1] for number in range(1 << len(drops)))
+        points = (self.simulate(self.initial.dropping(subset)) for subset in subsets)
+        fitting = (point for point in points if point.run.valid and not self.excess(point.run))
+        return min(fitting, key=lambda point: point.key, default=None)
 
 
 def choice_of(model: RecomputeModel, at: Boundary, nodes: Mask) -> Choice:

@@ -1,7 +1,7 @@
 """Candidates of a fit: apply moves to a plan input and plan the result.
 
-``APPLY`` is the table of kinds. Its functions read only ``details``, ``tensors`` and ``nodes`` of a move, so that a
-recipe gives the same result. Added nodes are part of the ``execution_order``.
+Only ``kind`` and ``details`` of a move are read, so that a recipe gives the same result. Added nodes are part of the
+``execution_order``.
 """
 
 from collections.abc import Callable, Iterable
@@ -24,9 +24,9 @@ BEST_PLANNER = "auto"
 COSTLY: dict[Kind, Any] = {"recompute": recompute_moves, "offload": offload}
 """Kind of moves that cost compute or transfers → its module.
 
-* ``single_moves(plan_input)`` yields single moves that may lower the peak, best first, without planning.
+* ``single_moves(plan_input)`` yields moves that each lower the peak live bytes, most bytes first, without planning.
 * ``lower(plan_input, capacity, report)`` yields complete lists of moves, cheapest first, each with a lower peak than
-  the one before.
+  the list before.
 """
 
 
@@ -49,7 +49,7 @@ APPLY: dict[Kind, Callable[[PlanInput, Move], PlanInput]] = {
     "alignment": apply_alignment,
     "shards": apply_shards,
 }
-"""Kind of moves without cost → the function that applies one move."""
+"""Other kinds → the function that applies one move."""
 
 
 def apply_moves(plan_input: PlanInput, moves: Iterable[Move]) -> PlanInput:
@@ -64,10 +64,9 @@ def apply_moves(plan_input: PlanInput, moves: Iterable[Move]) -> PlanInput:
 
 
 def plan_moves(base: Candidate, moves: tuple[Move, ...]) -> Candidate:
-    """Return the plan of ``base`` after further moves, with the ``bytes`` of each move.
+    """Return the plan of ``base`` after further moves.
 
-    Only the last plan input is planned: earlier moves keep the estimate of the live curve, the last move gets the
-    difference.
+    Only the result is planned: the last move gets the part of the saved bytes that the earlier moves do not claim.
     """
     if not moves:
         return base
@@ -80,7 +79,7 @@ def plan_moves(base: Candidate, moves: tuple[Move, ...]) -> Candidate:
 
 
 def with_size(start: Candidate, name: str, size: int) -> Candidate:
-    """Return the plan at another size of a dimension. Raises ``InvalidIrShapes`` for an unknown dimension."""
+    """Return the plan at another upper bound of a dimension. Raises ``InvalidIrShapes`` for an unknown dimension."""
     if dim_bounds(start.plan_input, name).max == size:
         return start
     return plan_moves(start, (size_move(name, size),))

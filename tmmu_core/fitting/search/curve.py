@@ -1,6 +1,5 @@
-"""The curve of bytes against cost, from the initial plan to the lower bound; each point is a plan."""
+"""The curve of bytes against cost, from the initial plan towards the lower bound; each point is a plan."""
 
-from collections.abc import Callable
 from dataclasses import replace
 
 from tmmu_core.fitting.problem.answer import Allowed
@@ -12,19 +11,18 @@ from tmmu_core.fitting.search.fit_search import fit, smallest_of
 from tmmu_core.planners.problem import Progress
 
 POINTS = 8
-"""Number of capacities between the smallest plan without cost and the lower bound."""
+"""Number of capacities from the smallest plan without cost down to the lower bound."""
 
 
 def curve(
     start: Candidate,
     allowed: Allowed | None = None,
     progress: Progress | None = None,
-    found: Callable[[tuple[Candidate, ...]], None] | None = None,
     points: int = POINTS,
 ) -> tuple[Candidate, ...]:
-    """Return plans by rising cost, each smaller than all cheaper ones; the first costs nothing.
+    """Return plans by rising cost, each smaller than all cheaper ones.
 
-    ``found`` receives the curve after each new point. If stopped, the curve so far is returned.
+    If ``progress`` stops the search, the curve so far is returned.
     """
     allowed = allowed or Allowed()
     costly = frozenset(COSTLY)
@@ -33,8 +31,6 @@ def curve(
     # With the lower bound as capacity the search tries every move; with less it would only return a proof.
     fitted = fit(start, Capacity(lower_bound(start, without_cost.kinds).bytes), without_cost, progress)
     known = fitted.curve
-    if found is not None:
-        found(known)
     if not with_cost.kinds or fitted.stopped:
         return known
     base = smallest_of(candidate for candidate in known if not candidate.cost.weight)
@@ -43,8 +39,6 @@ def curve(
         target = base.extent_bytes - (base.extent_bytes - least) * k // points
         fitted = fit(base, Capacity(target), with_cost, progress)
         known = pareto([*known, *fitted.curve])
-        if found is not None:
-            found(known)
         if fitted.stopped:
             break
     return known

@@ -21,24 +21,24 @@ from tmmu_core.plans.making.request import PlanRequest
 
 @dataclass(frozen=True)
 class Rereading:
-    """A model that is read again at each size of a dimension: its shapes are formulas of the size."""
+    """A model that its reader can read at other sizes of a dimension."""
 
     sizes: Dim
     """The sizes at which it can be read."""
     first: int
-    """The size at which it was read."""
+    """The size at which it was read first."""
     read: Callable[[int], Graph]
-    """Returns the model at a size."""
+    """Returns the graph at a size."""
     planned: Callable[[Graph, int], Candidate]
-    """Returns the plan of the model as read at a size, before any move."""
+    """Returns the plan of the graph at a size, before any move."""
 
 
 def rereading(
     graph: Graph, request: PlanRequest, name: str, read: Callable[[Mapping[str, int]], Graph]
 ) -> Rereading | None:
-    """Return the model as readable at other sizes of ``name``; ``None`` if its reader supports no other size.
+    """Return the model of ``graph`` at the sizes of dimension ``name``; ``None`` if it can be read at one size only.
 
-    ``read`` takes the size of each dimension by name and returns the graph.
+    ``read`` maps the sizes of dimensions by name to the graph.
     """
     if name not in graph.ranges and name not in graph.assumed:
         return None
@@ -59,11 +59,12 @@ def largest_that_fits(
     capacity: Capacity,
     allowed: Allowed,
     progress: Progress | None = None,
-    again: Rereading | None = None,
+    model: Rereading | None = None,
 ) -> FittedSize:
     """Return the largest size of ``name`` within its bounds at which the allowed moves fit ``capacity``.
 
-    Raises ``InvalidIrShapes`` for a dimension that the graph does not define (``unknown_dimension``) or no tensor uses
+    The graph of ``start`` has the dimension in its shapes, or ``model`` is read at each size. Raises
+    ``InvalidIrShapes`` for a dimension that the graph does not define (``unknown_dimension``) or no tensor uses
     (``unused_dim``).
     """
     bounds = dim_bounds(start.plan_input, name)
@@ -74,19 +75,19 @@ def largest_that_fits(
         def fit_at(size: int) -> Fitted:
             return fit(candidate_at(size), capacity, others, progress)
 
-        return bisect_size(bounds, fit_at) if again is None else _largest_by_doubling(again.sizes, again.first, fit_at)
+        return bisect_size(bounds, fit_at) if model is None else _largest_by_doubling(model.sizes, model.first, fit_at)
 
-    if again is not None:
-        return _largest_of_model(again, search)
+    if model is not None:
+        return _largest_of_model(model, search)
     refuse_unused_dims(start.plan_input.graph, [name])
     return search(lambda size: with_size(start, name, size))
 
 
 def _largest_of_model(model: Rereading, search: Callable[[Callable[[int], Candidate]], FittedSize]) -> FittedSize:
-    """Return the result of ``search`` over graphs that are extrapolated from three sizes of the model.
+    """Return the result of ``search`` over graphs that are extrapolated from the graphs at three sizes.
 
-    Every number of the graph is taken as quadratic in the size. The model is read once more at the resulting size. If
-    the graph differs from the extrapolated one, the search is repeated with a graph that is read at each size.
+    Every number of a graph is assumed to be a quadratic polynomial of the size. The model is read once more at the
+    resulting size. If that graph differs from the extrapolated one, the search is repeated on graphs that are read.
     """
     near = max(2, model.sizes.min, min(model.first, model.sizes.max - 2))
     if near + 2 <= model.sizes.max:

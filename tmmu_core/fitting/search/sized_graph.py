@@ -1,4 +1,4 @@
-"""The graph of a model at another size, from its graphs at neighbouring sizes."""
+"""The graph of a model at another size, extrapolated from its graphs at consecutive sizes."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -10,19 +10,19 @@ from tmmu_core.graph.model import Graph
 
 
 def sized_graph(graphs: Sequence[Graph], steps: int) -> Graph | None:
-    """Return the graph ``steps`` sizes after the first one; every number is a polynomial of the size.
+    """Return the graph at the size of the first graph plus ``steps``; every number is a polynomial of the size.
 
-    ``graphs`` have consecutive sizes: two for linear numbers, three for quadratic ones. Returns ``None`` if
-    they differ in more than numbers or a number would be negative: the model must then be read at that size.
+    ``graphs`` have consecutive sizes: two for linear numbers, three for quadratic ones. Returns ``None`` if they
+    differ in more than integers or a number would be negative: the model must then be read at that size.
     """
     try:
         return msgspec.convert(_extended([msgspec.to_builtins(each) for each in graphs], steps), type(graphs[0]))
-    except _Differs:
+    except _NotExtrapolated:
         return None
 
 
-class _Differs(Exception):
-    """The graphs differ in more than numbers."""
+class _NotExtrapolated(Exception):
+    """The graphs differ in more than integers, or a number would be negative."""
 
 
 def _extended(values: list[Any], steps: int) -> Any:
@@ -33,11 +33,8 @@ def _extended(values: list[Any], steps: int) -> Any:
         return {key: _extended([value[key] for value in values], steps) for key in first}
     if all(isinstance(value, list | tuple) and len(value) == len(first) for value in values):
         return [_extended(list(parts), steps) for parts in zip(*values, strict=True)]
-    if not all(type(value) is int for value in values):
-        raise _Differs
-    number = _newton(values, steps)
-    if number < 0:
-        raise _Differs
+    if not all(type(value) is int for value in values) or (number := _newton(values, steps)) < 0:
+        raise _NotExtrapolated
     return number
 
 

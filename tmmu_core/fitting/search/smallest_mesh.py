@@ -1,12 +1,12 @@
 """The smallest mesh axis at which the share of every rank fits.
 
 Rank 0 has the largest share, because the first ``d % p`` parts of an axis have one more row: if rank 0 fits, all fit.
-A larger axis can have larger shares: a tensor with fewer rows than parts is not split, nor one with a view that cannot
-follow.
-The search therefore assumes only that a share fits if another share with a larger excess (of the lower bound, then of
-the plan before all moves) fits.
+A larger axis can have a larger share: a tensor is not split if it has fewer rows than parts, or a view that cannot be
+split. The search therefore only assumes that a share fits if a share fits that has a larger excess over the capacity
+(first of its lower bound, then of its plan before all moves).
 """
 
+from bisect import bisect_left
 from collections.abc import Mapping
 from math import isqrt
 from typing import Any
@@ -25,8 +25,9 @@ from tmmu_core.planners.problem import Progress
 from tmmu_core.plans.making.request import PlanRequest
 
 MOST_PARTS = 2**20
+"""Largest size of a mesh axis that is tried."""
 EVERY_SIZE_UP_TO = 16
-"""Larger sizes are tried if they are powers of two or divide the length of an axis; then the sizes below the answer."""
+"""Larger sizes are tried if they are powers of two or divisors of an axis length, or lie just below the answer."""
 WHY = "each rank stores and computes its part; communication is part of the model"
 IMPOSSIBLE = frozenset({"shard_too_small", "shard_mesh", "shard_view"})
 """Reasons for which a size of an axis is rejected although other sizes may be possible."""
@@ -39,10 +40,10 @@ def smallest_mesh(
     limits: tuple[Capacity, Allowed],
     progress: Progress | None = None,
 ) -> FittedSize:
-    """Return the smallest number of parts along ``axis`` at which the allowed moves make every rank fit.
+    """Return the smallest size of the mesh axis ``axis`` at which the allowed moves make every rank fit.
 
-    Other axes keep the size of the request's shard spec, else 1. Raises ``InvalidIrShapes`` (reason ``shard_mesh``)
-    for an axis that splits nothing.
+    ``limits``: the capacity of a rank, and the allowed moves. Other axes keep their size in the request's shard spec,
+    else 1. Raises ``InvalidIrShapes`` (reason ``shard_mesh``) for an axis that splits nothing.
     """
     capacity, allowed = limits
     spec = _spec_with_all_axes(graph, request.shard_spec or {}, axis)
@@ -66,23 +67,17 @@ def smallest_mesh(
     ranked = sorted(excess, key=lambda size: excess[size], reverse=True)
     if not fits(ranked[-1]):
         return FittedSize(None, fitted[ranked[-1]])
-    low, high = -1, len(ranked) - 1
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if fits(ranked[middle]) else (middle, high)
-    high = min(ranked[high:])
+    high = min(ranked[bisect_left(ranked, True, hi=len(ranked) - 1, key=fits) :])
     low = max((size for size in sizes if size < high), default=0)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if fits(middle) else (middle, high)
-    if high not in fitted:
-        fits(high)
+    smallest = bisect_left(range(high), True, lo=low + 1, key=fits)
+    if smallest not in fitted:
+        fits(smallest)
     smallest = min(size for size, found in fitted.items() if found.answer == "fits")
     return FittedSize(smallest, fitted[smallest])
 
 
 def _sizes(graph: Graph) -> list[int]:
-    """Return the sizes to try first, ascending. Between two of these sizes, a larger size has a smaller share."""
+    """Return the sizes to try first, ascending. Between two of these, a larger size has no larger share."""
     lengths = {graph.dims[d].max if isinstance(d, str) else d for tensor in graph.tensors for d in tensor.shape}
     longest = max(1, min(MOST_PARTS, max(lengths, default=1)))
     found = {*range(1, EVERY_SIZE_UP_TO + 1), *(1 << bit for bit in range(longest.bit_length()))}
@@ -104,9 +99,9 @@ def _share_of(unsharded: Candidate, spec: Mapping[str, Any], axis: str, size: in
         raise
 
 
-def _spec_with_all_axes(graph: Graph, given: Mapping[str, Any], axis: str) -> dict[str, Any]:
-    """Return the spec with all axes of the graph in its mesh."""
-    known = {name for name, _ in read_spec(given).mesh}
+def _spec_with_all_axes(graph: Graph, spec: Mapping[str, Any], axis: str) -> dict[str, Any]:
+    """Return the spec with all axes of the graph in its mesh. Raises if neither has ``axis``."""
+    known = {name for name, _ in read_spec(spec).mesh}
     declared = {tensor.shard.mesh for tensor in graph.tensors if tensor.shard is not None}
     if axis not in known | declared:
         axes = ", ".join(sorted(known | declared))
@@ -115,15 +110,12 @@ def _spec_with_all_axes(graph: Graph, given: Mapping[str, Any], axis: str) -> di
         )
         what = f"no tensor is split along the mesh axis {axis!r}."
         raise InvalidIrShapes(what, reason="shard_mesh", node_id="", hint=hint)
-    spec = dict(given)
     for name in sorted(declared - known):
         spec = _with_axis(spec, name, 1)
-    return spec
+    return dict(spec)
 
 
 def _with_axis(spec: Mapping[str, Any], axis: str, size: int) -> dict[str, Any]:
     """Return the spec with ``axis`` of the given size."""
-    mesh = [{"name": name, "size": size if name == axis else parts} for name, parts in read_spec(spec).mesh]
-    if all(each["name"] != axis for each in mesh):
-        mesh.append({"name": axis, "size": size})
-    return {**spec, "mesh": mesh}
+    sizes = dict(read_spec(spec).mesh) | {axis: size}
+    return {**spec, "mesh": [{"name": name, "size": parts} for name, parts in sizes.items()]}
