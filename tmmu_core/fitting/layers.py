@@ -78,7 +78,7 @@ def grouped_layers(layers: Mapping[str, Mapping[str, int]]) -> dict[str, tuple[i
 
 
 LOSS = ("log_softmax", "nll_loss", "cross_entropy")
-"""Operators of a classification loss; the logits are as large as their results."""
+"""Parts of the names of operators of a classification loss."""
 CHUNKED_LOSS = (
     "The logits and their log-softmax determine the peak: compute head and cross-entropy in chunks of tokens, each "
     "under torch.utils.checkpoint, so that only one chunk's logits are live."

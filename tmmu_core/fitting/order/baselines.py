@@ -19,7 +19,8 @@ for forests, and a heuristic elsewhere. About O(units log units).
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from heapq import heapify, heappop, heappush, merge
+from graphlib import TopologicalSorter
+from heapq import heappop, heappush, merge
 from typing import Any
 
 import numpy as np
@@ -42,20 +43,17 @@ def baselines(model: OrderModel) -> Iterator[tuple[str, I64]]:
 
 def _breadth_first(model: OrderModel) -> I64:
     """Return the breadth-first order. O((units + edges) log units)."""
-    waits = list(map(len, model.predecessors))
-    ready: list[tuple[list[int], int]] = [([], unit) for unit, waiting in enumerate(waits) if not waiting]
-    heapify(ready)
-    place = [-1] * len(waits)
-    order: list[int] = []
-    while ready:
+    sorter = TopologicalSorter(dict(enumerate(model.predecessors)))
+    sorter.prepare()
+    place: dict[int, int] = {}
+    ready: list[tuple[list[int], int]] = []
+    while sorter.is_active():
+        for unit in sorter.get_ready():
+            heappush(ready, (sorted(place[p] for p in model.predecessors[unit]), unit))
         _, unit = heappop(ready)
-        place[unit] = len(order)
-        order.append(unit)
-        for later in model.successors[unit]:
-            waits[later] -= 1
-            if not waits[later]:
-                heappush(ready, (sorted(place[p] for p in model.predecessors[later]), later))
-    return np.array(order, np.int64)
+        place[unit] = len(place)
+        sorter.done(unit)
+    return np.array(list(place), np.int64)
 
 
 def _depth_first(model: OrderModel) -> I64:
@@ -69,22 +67,15 @@ def _topological_order(model: OrderModel, wanted: list[int]) -> I64:
     """Return the units in the ``wanted`` order, but each directly after those of its inputs that have not run."""
     place = {unit: k for k, unit in enumerate(wanted)}
     needs = [sorted(before, key=place.__getitem__, reverse=True) for before in model.predecessors]
-    seen = [False] * len(model)
-    order: list[int] = []
+    order: dict[int, None] = {}
     for unit in wanted:
         pending = [unit]
         while pending:
-            top = pending[-1]
-            while needs[top] and seen[needs[top][-1]]:
-                needs[top].pop()
-            if needs[top]:
-                pending.append(needs[top].pop())
-                continue
-            pending.pop()
-            if not seen[top]:
-                seen[top] = True
-                order.append(top)
-    return np.array(order, np.int64)
+            if needs[pending[-1]]:
+                pending.append(needs[pending[-1]].pop())
+            else:
+                order.setdefault(pending.pop())
+    return np.array(list(order), np.int64)
 
 
 # --- hill–valley ---------------------------------------------------------------------------------------------------

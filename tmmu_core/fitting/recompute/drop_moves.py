@@ -45,15 +45,10 @@ class DropStep:
     model: RecomputeModel
     members: list[int]
     """Recompute: positions of the nodes whose outputs are dropped. Offload: storages."""
-    old: Choice
-    new: Choice
+    drops: Choice
+    """The drops that the step adds."""
     old_run: Run
     new_run: Run
-
-    @property
-    def drops(self) -> Choice:
-        """The drops that the step adds."""
-        return self.new - self.old
 
     def move(
         self, kind: Kind, what: str, why: str, tensors: tuple[str, ...], nodes: tuple[str, ...], **details: Any
@@ -74,7 +69,7 @@ def steps_through(
     for members, drops in groups:
         new = old | drops
         new_run = run(model, new)
-        yield DropStep(model, members, old, new, old_run, new_run)
+        yield DropStep(model, members, new - old, old_run, new_run)
         old, old_run = new, new_run
 
 
@@ -92,7 +87,7 @@ def best_single_steps(
     found = []
     for members, drops in groups:
         new = initial | drops
-        step = DropStep(model, members, initial, new, base, run(model, new))
+        step = DropStep(model, members, new - initial, base, run(model, new))
         if step.new_run.valid and step.new_run.total < base.total:
             found.append(step)
     return sorted(found, key=lambda step: (step.new_run.total, key(step)))[:MOST_SINGLE_MOVES]

@@ -126,8 +126,8 @@ class Search:
         """
         found: dict[bytes, Pair] = {b"": (np.zeros(len(self.model.node_at), np.bool_), self.initial_point)}
 
-        def cut(price: I64) -> Point:
-            nodes = cheapest(self.model, self.boundary, price)
+        def cut(cost: I64) -> Point:
+            nodes = cheapest(self.model, self.boundary, cost)
             point = self.dropping(nodes)
             if point.run.valid:
                 found.setdefault(np.packbits(nodes).tobytes(), (nodes, point))

@@ -3,7 +3,8 @@
 A cut across the peak (``min_cut.py``) does not count the memory of a long chain that is recomputed at once: in a
 recurrent or deep network the first reader needs the whole chain, which then stays live for later readers. Here the
 storages that cross the boundary between two segments are kept, and recomputation starts from them (Chen et al. 2016).
-Dynamic programming finds the boundaries that keep the fewest bytes, with a limit on the bytes in a segment.
+Dynamic programming finds the boundaries that keep the fewest bytes, with a limit on the bytes that a segment computes
+for the backward pass.
 """
 
 from collections.abc import Iterator
@@ -16,13 +17,13 @@ from tmmu_core.fitting.recompute.recompute_model import I64, NEVER, Mask, Recomp
 MOST_CUTS = 400
 """Maximum number of positions at which a segment can end; positions that fewer bytes cross have priority."""
 SHRINK = (3, 4)
-"""Numerator and denominator of the ratio of successive limits of the bytes in a segment."""
+"""Ratio of successive limits of a segment's bytes: numerator, denominator."""
 
 
 def segmentations(model: RecomputeModel, at: Boundary) -> Iterator[Mask]:
     """Yield masks of shape (storages,): the storages kept between segments, for falling limits of a segment's bytes.
 
-    O(cuts² + cuts · (positions + storages)) per mask.
+    O(cuts · (positions + storages)) once, and O(cuts · (cuts + storages)) per mask.
     """
     late = np.flatnonzero(model.late)
     end = min(at.position, int(late[0]) - 1 if len(late) else at.position)
@@ -63,14 +64,12 @@ def _cuts(model: RecomputeModel, crossing: I64, last: I64, end: int) -> I64:
     change = np.zeros(end + 2, np.int64)
     np.add.at(change, model.producer[crossing], model.size[crossing])
     np.subtract.at(change, last[crossing], model.size[crossing])
-    crossing_bytes = np.cumsum(change)[: end + 1]
+    live = np.cumsum(change)
     inner = np.arange(1, max(1, end))
-    inner = inner[
-        (crossing_bytes[inner] <= crossing_bytes[inner - 1]) & (crossing_bytes[inner] <= crossing_bytes[inner + 1])
-    ]
-    lowest = inner[crossing_bytes[inner] < crossing_bytes[inner + 1]]
-    inner = lowest if len(lowest) else inner
-    fewest = inner[np.argsort(crossing_bytes[inner], kind="stable")[:MOST_CUTS]]
+    inner = inner[(live[inner] <= live[inner - 1]) & (live[inner] <= live[inner + 1])]
+    before_rise = inner[live[inner] < live[inner + 1]]
+    inner = before_rise if len(before_rise) else inner
+    fewest = inner[np.argsort(live[inner], kind="stable")[:MOST_CUTS]]
     return np.concatenate([[-1], np.sort(fewest), [end]]).astype(np.int64)
 
 
@@ -91,16 +90,11 @@ def _cheapest_boundaries(bytes_between: I64, kept: I64, limit: int) -> tuple[int
     count = len(kept)
     least = np.full(count, NEVER, np.int64)
     least[0] = 0
-    before = np.zeros(count, np.int64)
+    chosen: list[tuple[int, ...]] = [()]
+    """Cut → the cuts that are chosen up to it."""
     for j in range(1, count):
         total = np.where(bytes_between[:j, j] <= limit, least[:j] + kept[:j, j], NEVER)
-        before[j] = total.argmin()
-        least[j] = min(total[before[j]], NEVER)
-    if least[-1] >= NEVER:
-        return None
-    chosen = []
-    j = int(before[-1])
-    while j > 0:
-        chosen.append(j)
-        j = int(before[j])
-    return tuple(reversed(chosen))
+        before = int(total.argmin())
+        least[j] = min(total[before], NEVER)
+        chosen.append((*chosen[before], j))
+    return chosen[-1][:-1] if least[-1] < NEVER else None

@@ -25,7 +25,7 @@ ROUNDS_OF = 32_000
 MOST_OPERANDS = 8
 """Maximum number of times that the operands of the last drops are dropped too."""
 MOST_TRIED = 1_000
-"""Maximum number of simulations of one sweep."""
+"""Number of simulations after which a sweep ends."""
 MOST_REPLACED = 60
 """Maximum number of drops of a result that are forbidden, one at a time."""
 
@@ -76,8 +76,8 @@ def improve(search: Search, points: Iterable[Point]) -> Point | None:
 def sweep(search: Search, choice: Choice, distance: int, forbidden: frozenset[int] = frozenset()) -> Point:
     """Add drops to ``choice`` until the goal is met or no drop helps, and return the point.
 
-    ``distance`` is one of ``DISTANCES``; ``forbidden`` drops are not added. Each round ends with a later first step
-    above the goal, fewer bytes there, or fewer bytes above the goal in total.
+    ``distance`` is one of ``DISTANCES``; ``forbidden`` drops are not added. Drops help if the first step above the goal
+    is later or has fewer bytes, or if fewer bytes are above the goal in total.
     """
     model, arena, initial = search.model, search.arena, search.initial_point.run
     level = int(initial.peaks[arena] - model.fixed[arena]) - search.excess(initial)
