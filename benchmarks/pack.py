@@ -90,13 +90,13 @@ def warm(count: int, way: str) -> dict[str, Any]:
     import tmmu
     from tmmu_core.library.pack import problem_of
     from tmmu_core.planners.columns import columns
-    from tmmu_core.planners.greedy import by_size, place
+    from tmmu_core.planners.greedy import place, sorted_storages
     from tmmu_core.planners.native.load import library
 
     lower, upper, size = buffers(count)
     problem, _ = problem_of({"lower": lower, "upper": upper, "size": size, "alignment": 1}, None)
     cols = columns(problem)
-    order = by_size(cols)
+    order = sorted_storages(cols, "size")
     packed = tmmu.pack(lower, upper, size)
     assert (library() is not None) == (way == "native")
     return {

@@ -30,7 +30,7 @@ from tmmu_core.planners.exact import exact
 from tmmu_core.planners.exact.lns import lns_run
 from tmmu_core.planners.exact.search_model import search_model, units_of
 from tmmu_core.planners.exact.search_tables import build_tables
-from tmmu_core.planners.greedy import ORDERS, greedy, place, place_native
+from tmmu_core.planners.greedy import ORDERS, greedy, place, place_native, sorted_storages
 from tmmu_core.planners.native.load import library
 from tmmu_core.planners.problem import Problem, ReuseTerms
 from tmmu_core.plans.analysis.waste_ledger import ACCOUNTS, waste_ledger
@@ -89,11 +89,11 @@ def planned(p: Problem) -> list[object]:
     cols = columns(p)
     found: list[object] = []
     loops = library()
-    for order in ORDERS.values():
+    for order in ORDERS:
         for fit in ("lowest", "tightest"):
-            found.append(place(cols, order(cols), fit))
+            found.append(place(cols, sorted_storages(cols, order), fit))
             if cols.is_small:
-                sequence = sorted(order(cols), key=lambda i: cols.fixed[i] < 0)
+                sequence = sorted(sorted_storages(cols, order), key=lambda i: cols.fixed[i] < 0)
                 if loops is None:
                     found.append(place(cols, sequence, fit, plain=True))
                 else:

@@ -49,7 +49,7 @@ def test_search_finds_the_least_capacity_and_refutes_one_less(p: Problem) -> Non
         return
     p = problem_with(p, handoff_from=None)
     least, model = smallest_extent(p), model_of(p)
-    rank = weighted_ranks(model)((1, 1, 1, 1), None)
+    rank = weighted_ranks(model, (1, 1, 1, 1))
     found, refused = (Searcher(model).solve(capacity, rank, 10**6) for capacity in (least, least - 1))
     assert (found[0], refused[0]) == (FOUND, INFEASIBLE)
     assert faults(p, found[2] or ()) == []

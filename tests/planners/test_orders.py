@@ -7,7 +7,7 @@ import numpy as np
 from tests.planners.packings import live_steps, problem, problem_with
 from tests.support.small_problems import mixed, plain
 from tmmu_core.planners.columns import Columns, columns
-from tmmu_core.planners.greedy import ORDERS, widest
+from tmmu_core.planners.greedy import ORDERS, sorted_storages, widest
 from tmmu_core.planners.problem import Problem, without_empty
 
 SMALL = [*(mixed(seed) for seed in range(60)), *(plain(seed, n) for seed, n in product(range(4), (1, 2, 5, 24)))]
@@ -58,6 +58,6 @@ def test_order_sorts_by_its_key_then_normatively() -> None:
         p = without_empty(each)[0]
         cols = columns(p)
         wanted = keys(p, cols)
-        for name, order in ORDERS.items():
+        for name in ORDERS:
             by = wanted[name]
-            assert order(cols) == sorted(range(len(p)), key=lambda i: (*(-k for k in by[i]), i)), name
+            assert sorted_storages(cols, name) == sorted(range(len(p)), key=lambda i: (*(-k for k in by[i]), i)), name

@@ -10,7 +10,7 @@ uses a segment tree over the k compressed steps: each node has two merged lists 
 cover it and of those that overlap it. A lifetime covers O(log k) nodes, so a run visits O(n log k) lists.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from ctypes import CDLL
 from typing import Any
 
@@ -32,23 +32,57 @@ PAIRS_UP_TO = 2_000_000
 def greedy(problem: Problem, options: Mapping[str, Any], progress: Progress | None = None) -> Packing:
     """Place every storage once, in one order, with one fit.
 
-    Options: ``order`` (a key of :data:`ORDERS`, default ``size``) and ``fit`` (one of :data:`FITS`, default
+    Options: ``order`` (one of :data:`ORDERS`, default ``size``) and ``fit`` (one of :data:`FITS`, default
     ``lowest``). ``free_list`` means the fit ``lowest`` in birth order, whatever ``order`` is. Raises
     ``AllocationOverflow`` for an end past 2^64 − 1.
     """
     fit = option(options, "fit", "lowest", FITS)
-    order = option(options, "order", "size", tuple(ORDERS))
+    order = option(options, "order", "size", ORDERS)
     if fit == "free_list":
         order = "birth"
     cols = columns(problem)
-    return Packing(finished(cols, place(cols, ORDERS[order](cols), fit)), notes={"order": order, "fit": fit})
+    return Packing(finished(cols, place(cols, sorted_storages(cols, order), fit)), notes={"order": order, "fit": fit})
 
 
 # --- orders ------------------------------------------------------------------------------------------------------
 
+ORDERS = ("size", "area", "birth", "length", "size_length", "breadth")
+
+
+def sorted_storages(cols: Columns, order: str) -> list[int]:
+    """Return the storages in one of the :data:`ORDERS`: by its keys, greatest first, then in normative order.
+
+    ===============  ================================================================================
+    ``size``         bytes; births during the lifetime
+    ``area``         bytes × live steps
+    ``birth``        earliest birth
+    ``length``       births during the lifetime; bytes
+    ``size_length``  bytes × births during the lifetime
+    ``breadth``      maximum of the live bytes during the lifetime; bytes (Pisarchyk & Lee 2020)
+    ===============  ================================================================================
+    """
+    births = np.zeros(len(cols), dtype=np.int64)
+    np.add.at(births, cols.storage_of_part, cols.part_hi - cols.part_lo)
+    match order:
+        case "size":
+            return _sorted_by(cols.sizes, births)
+        case "area":
+            steps: I64 = cols.problem.death - cols.problem.birth
+            if cols.problem.gaps is not None:
+                steps = steps - np.array([sum(b - a for a, b in gaps) for gaps in cols.problem.gaps], np.int64)
+            return _sorted_by(_times(cols, steps))
+        case "birth":
+            return _sorted_by(-cols.problem.birth)
+        case "length":
+            return _sorted_by(births, cols.sizes)
+        case "size_length":
+            return _sorted_by(_times(cols, births))
+        case _:
+            return _sorted_by(widest(cols), cols.sizes)
+
 
 def _sorted_by(*keys: NDArray[Any]) -> list[int]:
-    """Return the storages sorted by the first key, then the next, each largest first; ties in normative order."""
+    """Return the storages sorted by the first key, then the next, each greatest first; ties in normative order."""
     n = len(keys[0])
     if any(key.dtype == object for key in keys):  # lexsort has no Python integers
         return sorted(range(n), key=lambda i: (*(-int(key[i]) for key in keys), i))
@@ -56,50 +90,10 @@ def _sorted_by(*keys: NDArray[Any]) -> list[int]:
     return order
 
 
-def _births(cols: Columns) -> I64:
-    """Return the number of births during the lifetime of each storage."""
-    births = np.zeros(len(cols), dtype=np.int64)
-    np.add.at(births, cols.storage_of_part, cols.part_hi - cols.part_lo)
-    return births
-
-
 def _times(cols: Columns, steps: I64) -> NDArray[Any]:
     """Return bytes × steps of each storage, as Python integers where int64 could overflow."""
     largest = max(cols.size, default=0) * int(np.abs(steps).max(initial=0))
     return cols.sizes.astype(np.int64 if largest < 2**63 else object) * steps
-
-
-def by_size(cols: Columns) -> list[int]:
-    """Return the storages by bytes, most first; ties: most births during the lifetime first."""
-    return _sorted_by(cols.sizes, _births(cols))
-
-
-def by_area(cols: Columns) -> list[int]:
-    """Return the storages by bytes × live steps, most first."""
-    steps: I64 = cols.problem.death - cols.problem.birth
-    if cols.problem.gaps is not None:
-        steps = steps - np.array([sum(stop - begin for begin, stop in gaps) for gaps in cols.problem.gaps], np.int64)
-    return _sorted_by(_times(cols, steps))
-
-
-def by_birth(cols: Columns) -> list[int]:
-    """Return the storages by birth."""
-    return _sorted_by(-cols.problem.birth)
-
-
-def by_length(cols: Columns) -> list[int]:
-    """Return the storages by births during the lifetime, most first; ties: most bytes first."""
-    return _sorted_by(_births(cols), cols.sizes)
-
-
-def by_size_length(cols: Columns) -> list[int]:
-    """Return the storages by bytes × births during the lifetime, most first."""
-    return _sorted_by(_times(cols, _births(cols)))
-
-
-def by_breadth(cols: Columns) -> list[int]:
-    """Return the storages by :func:`widest`, most first; ties: most bytes first (Pisarchyk & Lee 2020)."""
-    return _sorted_by(widest(cols), cols.sizes)
 
 
 def widest(cols: Columns) -> NDArray[Any]:
@@ -116,16 +110,6 @@ def widest(cols: Columns) -> NDArray[Any]:
     of_part = np.maximum(table[begin + cols.part_lo], table[begin + cols.part_hi - (1 << level)])
     np.maximum.at(most, cols.storage_of_part, of_part)
     return most
-
-
-ORDERS: Mapping[str, Callable[[Columns], list[int]]] = {
-    "size": by_size,
-    "area": by_area,
-    "birth": by_birth,
-    "length": by_length,
-    "size_length": by_size_length,
-    "breadth": by_breadth,
-}
 
 
 # --- placement ---------------------------------------------------------------------------------------------------

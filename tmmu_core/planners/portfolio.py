@@ -13,7 +13,7 @@ from typing import Any
 
 from tmmu_core.planners.bounds import Bound, bound_of
 from tmmu_core.planners.columns import Columns, columns, extent_of, finished
-from tmmu_core.planners.greedy import ORDERS, place
+from tmmu_core.planners.greedy import ORDERS, place, sorted_storages
 from tmmu_core.planners.meter import Meter, metered
 from tmmu_core.planners.problem import Packing, Problem, Progress
 
@@ -70,7 +70,7 @@ def best_greedy(
     best: Best | None = None
     for number, (order, fit) in enumerate(all_runs, 1):
         if order not in sequences:
-            sequences[order] = ORDERS[order](cols)
+            sequences[order] = sorted_storages(cols, order)
         sequence, last = sequences[order], -1
         while True:
             offset = place(cols, sequence, fit)

@@ -21,7 +21,7 @@ from tmmu_core.plans.making.request_options import read_arenas_text, read_json
 
 ALIGNMENTS = (1, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096)
 DECLARED = '{"activations": {"capacity_bytes": 1048576, "alignment_bytes": 64}, "parameters": {}}'
-CHOICES: dict[str, tuple[str, ...]] = {"order": tuple(ORDERS), "fit": FITS}
+CHOICES: dict[str, tuple[str, ...]] = {"order": ORDERS, "fit": FITS}
 OWN = "none (custom memories)"
 HELP = {
     "order": "Order in which buffers are placed. With the fit `free_list`, it is always the order of first writes.",

@@ -3,17 +3,8 @@
 The core (:mod:`.branch_and_bound`, after MiniMalloc, ASPLOS '23) decides whether everything fits below a capacity. Many
 short attempts run at the lower bound and at capacities below the best packing, with restarts and branching orders that
 learn from conflicts (:mod:`.branching`). A packing lowers the extent; an exhausted search raises the bound above its
-capacity. Where the two meet, the packing is optimal.
-
-=========================  ==========================================================================
-:mod:`.driver`             search of one component: target capacities, restarts, stop rule
-:mod:`.time_cut`           pack both sides of a moment that few storages cross, one after the other
-:mod:`.search_model`       units, sections and choices of in-place reuse
-:mod:`.branch_and_bound`   depth-first search with backjumping
-:mod:`.propagation`        lower bounds of offsets, dominance and symmetry rules; conflict analysis: nogoods
-:mod:`.branching`          branching orders, weighted by failures; Luby and geometric restarts
-:mod:`.lns`                large neighbourhood search (destroy and repair) on the remaining gap
-=========================  ==========================================================================
+capacity. Where the two meet, the packing is optimal. :mod:`.time_cut` and :mod:`.lns` search in other ways, and
+:mod:`.driver` alternates between them.
 
 *Peak first*: if at most half of the storages are live near the peak, they are searched first, for an extent equal to
 the bound (or within the capacity). This search is short, and greedy runs place the other storages around them. If it
@@ -209,10 +200,10 @@ def pack_peak_first(cols: Columns, bound: Bound, request: SearchRequest) -> list
         if not 0 < len(peak) * MAX_PEAK_SHARE <= len(cols):
             continue
         model = search_model(columns(subproblem(cols.problem, peak)))
-        searcher, ranks = Searcher(model), weighted_ranks(model)
+        searcher = Searcher(model)
         for opening in OPENINGS:
             limit = meter.left(NODES[0] + NODES[1] * len(peak))
-            _, nodes, found = searcher.solve(target, ranks(OPENING_WEIGHTS[opening], None), limit)
+            _, nodes, found = searcher.solve(target, weighted_ranks(model, OPENING_WEIGHTS[opening]), limit)
             meter.spend(nodes)
             request.notes["nodes"] += nodes
             if meter.ended():

@@ -23,7 +23,7 @@ import numpy as np
 
 from tmmu_core.planners.exact.propagation import DOMINATED, FAR, NO_CANDIDATE, SECTION_TOO_FULL, Propagation
 from tmmu_core.planners.exact.search_model import Model
-from tmmu_core.planners.exact.search_tables import FAILURES, LOW, MAX_HEIGHT, State, Tables, build_tables, initial_state
+from tmmu_core.planners.exact.search_tables import FAILURES, LOW, State, Tables, build_tables, initial_state
 from tmmu_core.planners.native import native
 from tmmu_core.planners.native.load import library
 from tmmu_core.planners.native.native import LARGEST
@@ -181,7 +181,6 @@ class Searcher:
     def __init__(self, model: Model) -> None:
         self.model = model
         self.tables = build_tables(model)
-        self.heights: list[int] = self.tables.unit[:-1, MAX_HEIGHT].tolist()
         self.failures: I64 = np.zeros(model.sections, dtype=np.int64)
         """Conflicts per section in the last search."""
         self.stop: I64 = np.zeros(1, dtype=np.int64)

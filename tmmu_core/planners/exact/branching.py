@@ -15,18 +15,17 @@ without the counts. The nodes of those attempts double each round (geometric res
 Integers and raw Philox words only: the same on every machine.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 import numpy as np
 
 from tmmu_core.planners.exact.branch_and_bound import FOUND, Searcher, Watch
-from tmmu_core.planners.exact.search_model import Model
+from tmmu_core.planners.exact.search_model import Model, log2_fixed
 from tmmu_core.planners.problem import I64
 
 Weights = tuple[int, int, int, int]
-"""Weights of the logarithms of a unit's fullest section, number of sections, height and lifetime."""
+"""A weight for each row of ``Model.log_traits``."""
 OPENING_WEIGHTS: tuple[Weights, ...] = (
     (256, 17, 44, 30),
     (25, 26, 29, 3),
@@ -86,15 +85,10 @@ class BranchingOrder:
     def _traits(self) -> dict[str, I64]:
         """Keys of :data:`ORDERS` as columns over units."""
         model = self.model
-        max_height = model.greatest(model.height).tolist()
         # Python integers: steps × bytes may exceed 64 bits, their ranks do not.
-        areas = [steps * high for steps, high in zip(model.length.tolist(), max_height, strict=True)]
+        areas = [steps * high for steps, high in zip(model.length.tolist(), model.max_height.tolist(), strict=True)]
         place = {area: k for k, area in enumerate(sorted(set(areas)))}
-        return {"T": model.fullest(), "W": model.length, "A": np.array([place[area] for area in areas], np.int64)}
-
-    @cached_property
-    def _weighted(self) -> Callable[[Weights, I64 | None], I64]:
-        return weighted_ranks(self.model)
+        return {"T": model.fullest, "W": model.length, "A": np.array([place[area] for area in areas], np.int64)}
 
     @cached_property
     def _draws(self) -> np.random.Philox:
@@ -125,7 +119,7 @@ class BranchingOrder:
             return successful
         self.turn += 1
         if self.openings and self.turn <= len(OPENING_WEIGHTS):
-            return Attempt(self._weighted(OPENING_WEIGHTS[self.turn - 1], None), OPENING_NODES, -1)
+            return Attempt(weighted_ranks(self.model, OPENING_WEIGHTS[self.turn - 1]), OPENING_NODES, -1)
         if self.turn % STATIC_EVERY == 0:
             round_, direction, order = self._turn_of(self.static_attempts)
             self.static_attempts += 1
@@ -140,7 +134,8 @@ class BranchingOrder:
         if self.tried.get(rank.tobytes(), 0) >= nodes:
             raw = [int(x) for x in self._draws.random_raw(4)]
             noise = (self._draws.random_raw(len(self.model)) % np.uint64(1 << 16)).astype(np.int64)
-            rank = self._weighted((raw[0] % 512, raw[1] % 128, raw[2] % 128, raw[3] % 128), noise)
+            weights = (raw[0] % 512, raw[1] % 128, raw[2] % 128, raw[3] % 128)
+            rank = weighted_ranks(self.model, weights, noise)
         else:
             self.tried[rank.tobytes()] = nodes
         return Attempt(rank, nodes, order)
@@ -185,28 +180,6 @@ def _ranks(order: I64) -> I64:
     return ranks
 
 
-def weighted_ranks(model: Model) -> Callable[[Weights, I64 | None], I64]:
-    """Return a function from weights, and noise per unit in 1/4096, to ranks: the greatest weighted sum has rank 0."""
-    columns = (model.fullest(), np.diff(model.entry_of), model.greatest(model.height), model.length)
-    traits = np.array([[log2_fixed(x) for x in column.tolist()] for column in columns], dtype=np.int64)
-
-    def rank(weights: Weights, noise: I64 | None) -> I64:
-        total = np.array(weights, dtype=np.int64) @ traits
-        return _ranks(np.argsort(-(total if noise is None else total + noise), kind="stable"))
-
-    return rank
-
-
-@lru_cache(maxsize=1 << 16)
-def log2_fixed(x: int) -> int:
-    """Return log₂ of an integer ≥ 1 in 1/4096, rounded down, by integers only."""
-    whole = x.bit_length() - 1
-    scaled = (x << 62) >> whole  # in [2^62, 2^63)
-    bits = 0
-    for _ in range(12):
-        scaled = (scaled * scaled) >> 62
-        bits <<= 1
-        if scaled >> 63:
-            bits |= 1
-            scaled >>= 1
-    return (whole << 12) | bits
+def weighted_ranks(model: Model, weights: Weights, noise: I64 | int = 0) -> I64:
+    """Return the rank of each unit by the weighted sum of its ``log_traits``, plus ``noise``, greatest first."""
+    return _ranks(np.argsort(-(np.array(weights, dtype=np.int64) @ model.log_traits + noise), kind="stable"))

@@ -77,20 +77,18 @@ class SearchRequest:
     """Whether large neighbourhood search takes turns with branch and bound and follows it; it may take minutes."""
 
 
-@dataclass
 class _Variant:
-    """One choice of in-place reuses: its model, its proven bound, and the learned weights."""
+    """One choice of in-place reuses: its model, its proven bound, and the branching orders."""
 
-    model: Model
-    bound: int
-    searcher: Searcher
-    branching: dict[str, BranchingOrder]
-    """Kind of target → its branching order."""
-    spent: dict[str, int]
-    """Kind of target → search nodes spent on it."""
-    target_step: int = 0
-    """Index into :data:`TARGET_STEPS`."""
-    time_cut: TimeCutSearch | None = None
+    def __init__(self, model: Model, bound: int) -> None:
+        self.model, self.bound, self.searcher = model, align_up(bound, model.grain), Searcher(model)
+        self.branching = {kind: BranchingOrder(model, openings=kind != BETWEEN) for kind in KINDS if kind != TIME_CUT}
+        """Kind of target → its branching order."""
+        self.spent = dict.fromkeys(KINDS, 0)
+        """Kind of target → search nodes spent on it."""
+        self.target_step = 0
+        """Index into :data:`TARGET_STEPS`."""
+        self.time_cut: TimeCutSearch | None = None
 
     def attempt(
         self, kind: str, target: int, budget: int, watch: Watch | None
@@ -108,7 +106,7 @@ class _Variant:
 
     def extent_of(self, offset: list[int]) -> int:
         """Return the extent of a packing of the units."""
-        return max(at + height for at, height in zip(offset, self.searcher.heights, strict=True))
+        return max(at + height for at, height in zip(offset, self.model.max_height.tolist(), strict=True))
 
 
 def search_models(cols: Columns) -> tuple[list[Model], Model | None]:
@@ -195,10 +193,10 @@ def component_search(cols: Columns, bound: int, floor: int, best: tuple[int, lis
     low = max(bound, floor // models[0].grain * models[0].grain)
     if models[0].work > MAX_TABLE_ENTRIES:
         return ComponentSearch(cols, low, floor, *best, [], None)
-    variants = [_variant(model, low) for model in models]
+    variants = [_Variant(model, low) for model in models]
     if at := cut_columns(cols):  # only without in-place reuses, so there is one variant
         variants[0].time_cut = TimeCutSearch(cols, at)
-    relaxed = _variant(relaxation, low) if relaxation is not None else None
+    relaxed = _Variant(relaxation, low) if relaxation is not None else None
     return ComponentSearch(cols, low, floor, *best, variants, relaxed)
 
 
@@ -325,11 +323,6 @@ class _LnsRuns:
 
 def _watch(meter: Meter, before: int, allowed: int) -> Watch:
     return lambda nodes: meter("exact", before + nodes, allowed)
-
-
-def _variant(model: Model, bound: int) -> _Variant:
-    branching = {kind: BranchingOrder(model, openings=kind != BETWEEN) for kind in KINDS if kind != TIME_CUT}
-    return _Variant(model, align_up(bound, model.grain), Searcher(model), branching, dict.fromkeys(KINDS, 0))
 
 
 def _next_target(component: ComponentSearch, variant: _Variant, goal: int) -> tuple[str, int]:

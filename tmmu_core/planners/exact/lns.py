@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 
 from tmmu_core.planners.exact import lns_moves as moves
 from tmmu_core.planners.exact.branch_and_bound import Watch, watched
-from tmmu_core.planners.exact.branching import log2_fixed
-from tmmu_core.planners.exact.search_model import Model, common_step
+from tmmu_core.planners.exact.search_model import Model, common_step, log2_fixed
 from tmmu_core.planners.exact.search_tables import ALIGNMENT, FIXED, MAX_HEIGHT, NEIGHBOURS, OTHER, Tables
 from tmmu_core.planners.native import native
 from tmmu_core.planners.native.load import library

@@ -7,7 +7,7 @@ each of its sections it has a height, the bytes of its largest storage there.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import combinations, product
 from math import gcd
 
@@ -53,16 +53,43 @@ class Model:
         np.maximum.at(greatest, self.owner, column)
         return greatest
 
+    @cached_property
+    def max_height(self) -> I64:
+        """Greatest height of each unit."""
+        return self.greatest(self.height)
+
+    @cached_property
     def fullest(self) -> I64:
-        """Return, per unit, the bytes of its fullest section."""
+        """Bytes of the fullest section of each unit."""
         total = np.zeros(self.sections, dtype=np.int64)
         np.add.at(total, self.section, self.height)
         return self.greatest(total[self.section])
+
+    @cached_property
+    def log_traits(self) -> I64:
+        """Shape (4, n): :func:`log2_fixed` of a unit's fullest section, number of sections, height and lifetime."""
+        traits = (self.fullest, np.diff(self.entry_of), self.max_height, self.length)
+        return np.array([[log2_fixed(x) for x in trait.tolist()] for trait in traits], dtype=np.int64)
 
     @property
     def work(self) -> int:
         """Number of table entries that a search may need."""
         return len(self) * (len(self) + self.sections)
+
+
+@lru_cache(maxsize=1 << 16)
+def log2_fixed(x: int) -> int:
+    """Return log₂ of an integer ≥ 1 in 1/4096, rounded down, by integers only."""
+    whole = x.bit_length() - 1
+    scaled = (x << 62) >> whole  # in [2^62, 2^63)
+    bits = 0
+    for _ in range(12):
+        scaled = (scaled * scaled) >> 62
+        bits <<= 1
+        if scaled >> 63:
+            bits |= 1
+            scaled >>= 1
+    return (whole << 12) | bits
 
 
 def possible_handoffs(cols: Columns) -> tuple[tuple[int, int], ...]:

@@ -58,11 +58,10 @@ def build_tables(model: Model) -> Tables:
     owner = model.owner
     by_section = _by_section(model)
     first = np.searchsorted(model.section[by_section], np.arange(model.sections + 1)).astype(np.int64)
-    max_height = model.greatest(model.height)
     unit = np.zeros((n + 1, 8), dtype=np.int64)
     unit[:, ENTRIES] = model.entry_of
-    unit[:n, ALIGNMENT], unit[:n, MAX_HEIGHT], unit[:n, FIXED] = model.align, max_height, model.fixed
-    unit[:n, TWIN], mates = _twins_and_mates(model, max_height)
+    unit[:n, ALIGNMENT], unit[:n, MAX_HEIGHT], unit[:n, FIXED] = model.align, model.max_height, model.fixed
+    unit[:n, TWIN], mates = _twins_and_mates(model)
     unit[1:, MATES] = np.cumsum([len(row) for row in mates])
     walls = _walls(model)
     unit[1:, WALLS] = np.cumsum([len(row) for row in walls])
@@ -120,7 +119,7 @@ def _walls(model: Model) -> list[list[tuple[int, int, int]]]:
     return [sorted(rows) for rows in walls]
 
 
-def _twins_and_mates(model: Model, max_height: I64) -> tuple[I64, list[list[int]]]:
+def _twins_and_mates(model: Model) -> tuple[I64, list[list[int]]]:
     """Return the next identical unit of each unit (−1: none), and its mates (``Tables.mate``)."""
     last_twin: dict[object, int] = {}
     groups: dict[object, list[int]] = {}
@@ -132,7 +131,7 @@ def _twins_and_mates(model: Model, max_height: I64) -> tuple[I64, list[list[int]
             continue
         rows = slice(model.entry_of[u], model.entry_of[u + 1])
         sections, heights = model.section[rows].tobytes(), model.height[rows]
-        alignment, high = int(model.align[u]), int(max_height[u])
+        alignment, high = int(model.align[u]), int(model.max_height[u])
         key = (sections, heights.tobytes(), alignment)
         if key in last_twin:
             twin[last_twin[key]] = u

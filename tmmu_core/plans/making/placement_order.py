@@ -12,7 +12,7 @@ import numpy as np
 from tmmu_core.graph.model import Arena
 from tmmu_core.liveness.analyse import analyse
 from tmmu_core.planners.columns import columns
-from tmmu_core.planners.greedy import ORDERS, place
+from tmmu_core.planners.greedy import ORDERS, place, sorted_storages
 from tmmu_core.planners.problem import Problem, without_empty
 from tmmu_core.plans.figures.live_bytes import by_birth, storages_of
 from tmmu_core.plans.making.engine import Solution
@@ -29,7 +29,7 @@ class Placed:
     storages: tuple[int, ...]
     """Storage numbers of the plan."""
     by: str
-    """Sort key: ``birth``, a key of ``greedy.ORDERS``, or ``offset`` if the placement order is not known."""
+    """Sort key: ``birth``, one of ``greedy.ORDERS``, or ``offset`` if the placement order is not known."""
     fit: str
     """Placement rule: ``slot`` (lowest free slot), ``lowest`` or ``tightest`` (offset); ``""`` if not known."""
 
@@ -64,7 +64,7 @@ def placed_in(plan: Plan, arena: str, problem: Problem | None = None) -> Placed:
     if problem is not None and order in ORDERS:
         nonempty, _ = without_empty(problem)
         cols = columns(nonempty)
-        sequence = ORDERS[order](cols)
+        sequence = sorted_storages(cols, order)
         rows = np.array([plan.row_of.get(name, -1) for name in nonempty.ids], np.int64)
         offsets = np.array(place(cols, sequence, fit), np.uint64)
         if len(rows) and (rows >= 0).all() and (offsets == s.offset[plan.storage[rows]]).all():
