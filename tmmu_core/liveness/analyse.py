@@ -31,8 +31,8 @@ def analyse(timeline: Timeline, arenas: Mapping[str, Arena] | None = None) -> Li
     """Return the live ranges of the tensors and storages in ``timeline``.
 
     ``arenas`` is the configuration (empty or ``None``: the three default arenas). Raises ``ArenaTooSmall`` (capacity
-    0) for a needed arena that is not declared, ``InvalidIrShapes`` and ``AlignmentViolation`` for impossible
-    storages.
+    0) for a needed arena that is not declared; ``InvalidIrShapes``, ``AlignmentViolation`` and ``AllocationOverflow``
+    for storages that are impossible.
     """
     arenas = arenas or {}
     ranges = tensor_ranges(timeline, *view_roots(timeline.index))
@@ -73,7 +73,7 @@ def arena_of_tensor(graph: Graph, tensor_id: str, arenas: Mapping[str, object]) 
 
 
 def _arena_of(role: str, declared: str | None, arenas: Mapping[str, object]) -> str:
-    """Return the arena of a tensor that declares ``declared``, under the configuration ``arenas``."""
+    """Return the arena of a tensor with a role and a declared arena (``None``: not declared), for the configuration."""
     if ONE_MEMORY in arenas and set(arenas) <= {ONE_MEMORY, OFFLOAD_ARENA}:
         return OFFLOAD_ARENA if declared == OFFLOAD_ARENA else ONE_MEMORY
     if role == "optimizer_state" and role in arenas:
@@ -114,7 +114,7 @@ def _forbidden_pairs(timeline: Timeline, ranges: Ranges, groups: Groups) -> I64:
     index = timeline.index
     count = len(index.tensor_ids)
     found = [np.zeros(0, np.int64)]
-    together: list[tuple[str, str, int]] = []
+    in_one_storage: list[tuple[str, str, int]] = []
     for i in index.marked.tolist():
         tensor = timeline.graph.tensors[i]
         if not ranges.planned[i]:
@@ -122,10 +122,10 @@ def _forbidden_pairs(timeline: Timeline, ranges: Ranges, groups: Groups) -> I64:
         others = np.array([index.tensor_of[name] for name in tensor.must_not_alias], np.int64)
         others = others[ranges.planned[others]]
         a, b = groups.group[i], groups.group[others]
-        together += [(tensor.id, index.tensor_ids[other], i) for other in others[a == b].tolist()]
+        in_one_storage += [(tensor.id, index.tensor_ids[other], i) for other in others[a == b].tolist()]
         found.append(np.minimum(a, b) * count + np.maximum(a, b))
-    if together:
-        one, other_id, i = min(together)
+    if in_one_storage:
+        one, other_id, i = min(in_one_storage)
         raise InvalidIrShapes(
             f"tensors {one!r} and {other_id!r} must not alias, but they share one storage.",
             reason="must_not_alias_same_storage",
@@ -153,7 +153,7 @@ def _storages(
 ) -> tuple[Storages, I64]:
     """Return the storages by (birth, −bytes, id bytes) of their first members, and the storage of each tensor.
 
-    ``placed``: per tensor, the head and the arena of its group.
+    ``placed``: the head of each group, and the arena of each tensor.
     """
     index, tensors = timeline.index, timeline.graph.tensors
     heads, arena_of = placed
@@ -216,12 +216,14 @@ def _reject_misaligned(timeline: Timeline, groups: Groups, planned: I64) -> None
     A view of a view can be aligned in its base and still misaligned in the storage (contract §3).
     """
     tensors, ids = timeline.graph.tensors, timeline.index.tensor_ids
-    inside = planned[groups.offset[planned] > 0].tolist()  # offset 0 is aligned
+    shifted = planned[groups.offset[planned] > 0].tolist()  # offset 0 is aligned
     for field, what in (("alignment", "required alignment"), ("view.byte_offset", "item size of its dtype")):
-        grids = {i: (tensors[i].alignment or 1) if field == "alignment" else itemsize(tensors[i].dtype) for i in inside}
-        off = [i for i in inside if int(groups.offset[i]) % grids[i]]
-        if off:
-            i = min(off, key=ids.__getitem__)
+        grids = {
+            i: (tensors[i].alignment or 1) if field == "alignment" else itemsize(tensors[i].dtype) for i in shifted
+        }
+        misaligned = [i for i in shifted if int(groups.offset[i]) % grids[i]]
+        if misaligned:
+            i = min(misaligned, key=ids.__getitem__)
             place = f"tensor {ids[i]!r} is at byte {groups.offset[i]} of its storage"
             message = f"{place}, not at a multiple of its {what}, {grids[i]} B."
             hint = f"Choose byte offsets, of this view and its bases, that add up to a multiple of {grids[i]}."

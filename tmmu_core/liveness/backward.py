@@ -46,7 +46,7 @@ def with_backward(graph: Graph, order: Sequence[str], *, retain: bool) -> tuple[
         ]
         incoming = _distinct(node.outputs[o] for o in sorted(o for _, o in edges))
         targets = _distinct(node.inputs[i] for i, _ in sorted(edges))
-        # The first contribution to a gradient writes it; no step reads what it writes.
+        # A step writes the gradients that no earlier step wrote, and reads the others to add to them.
         reads = [_grad(name) for name in (*incoming, *targets) if name in gradients]
         written = [name for name in (*incoming, *targets) if name not in gradients]
         for name in written:
@@ -88,7 +88,7 @@ def _edges(node: Node) -> Sequence[tuple[int, int]]:
 
 
 def _differentiable(graph: Graph, tensors: dict[str, Tensor], forward: Sequence[Node]) -> set[str]:
-    """Return the tensors that have a gradient: parameters, graph inputs, and tensors computed from them."""
+    """Return the floating-point tensors with a gradient: parameters, graph inputs, and tensors computed from them."""
     produced = {name for node in graph.nodes for name in node.outputs}
     onwards: dict[str, list[str]] = {}
     for tensor in graph.tensors:
@@ -109,7 +109,7 @@ def _differentiable(graph: Graph, tensors: dict[str, Tensor], forward: Sequence[
 
 
 def _saved(node: Node, marked: set[str]) -> list[str]:
-    """Return the operands that the backward step reads: the marked ones, else those that the gradient needs."""
+    """Return the operands that the backward step reads: those in ``marked``; if it is empty, all that it needs."""
     if marked:
         return [name for name in _distinct((*node.inputs, *node.outputs)) if name in marked]
     needs = operator_of(node.instr).gradient_needs
@@ -133,7 +133,8 @@ def _backward_inplace(node: Node, reads: Sequence[str], written: Sequence[str]) 
 def with_rematerialisation(graph: Graph, order: Sequence[str]) -> tuple[Graph, list[str]]:
     """Return the graph with recomputing nodes and rewired readers, and its order.
 
-    Marks on tensors that no forward node writes, or no backward step reads, have no effect.
+    Marks on graph outputs, on tensors that no forward node writes, and on tensors that are read only by forward nodes
+    recompute nothing.
     """
     nodes = {node.node_id: node for node in graph.nodes}
     tensors = {tensor.id: tensor for tensor in graph.tensors}
@@ -147,17 +148,17 @@ def with_rematerialisation(graph: Graph, order: Sequence[str]) -> tuple[Graph, l
         node = nodes[node_id]
         if node.phase != "forward":
             pending = [producer[name] for name in reversed(node.inputs) if name in dropped]
-            while pending:  # a producer runs after the producers of its dropped inputs
-                source = pending[-1]
-                waiting = [producer[x] for x in source.inputs if x in dropped and producer[x].node_id not in recomputed]
-                if source.node_id not in recomputed and waiting:
-                    pending += waiting
+            while pending:
+                source = pending.pop()
+                if source.node_id in recomputed:
                     continue
-                pending.pop()
-                if source.node_id not in recomputed:
-                    copies |= {_remat(output): _copy(tensors[output], dropped) for output in source.outputs}
-                    recomputed[source.node_id] = _recomputing(source, dropped)
-                    new_order.append(_remat(source.node_id))
+                waiting = [producer[x] for x in source.inputs if x in dropped and producer[x].node_id not in recomputed]
+                if waiting:  # recompute the dropped inputs first
+                    pending += [source, *waiting]
+                    continue
+                copies |= {_remat(output): _copy(tensors[output], dropped) for output in source.outputs}
+                recomputed[source.node_id] = _recomputing(source, dropped)
+                new_order.append(_remat(source.node_id))
             rewritten[node_id] = msgspec.structs.replace(node, inputs=_renamed(node.inputs, dropped))
         new_order.append(node_id)
     unsaved = tuple(

@@ -1,9 +1,6 @@
 """Idle time: steps at which storages are live but not used.
 
-A storage is *used* at a step whose node writes or reads one of its tensors; ``@inputs`` uses the graph inputs. ::
-
-    birth ●────────────────────────●──● death        ● used     ─ idle
-          write      idle stretch   read
+A storage is *used* at a step whose node writes or reads one of its tensors; ``@inputs`` uses the graph inputs.
 """
 
 from dataclasses import dataclass
@@ -20,15 +17,15 @@ class Idle:
     live: I64
     """Number of steps from birth to death."""
     idle: I64
-    """Number of steps at which no node uses the storage."""
+    """Number of these steps that do not use the storage."""
     gap_from: I64
     """First step of the longest idle range (the first of equal ones); the death if there is none."""
     gap_to: I64
     """Step after that idle range."""
     last: I64
-    """Last step at which a node uses the storage; −1: none."""
+    """Last step that uses the storage; −1: none."""
     before: I64
-    """Step of the use before the last one; −1: none."""
+    """Last step before ``last`` that uses the storage; −1: none."""
 
 
 def idle_of(liveness: Liveness) -> Idle:
@@ -44,7 +41,7 @@ def idle_of(liveness: Liveness) -> Idle:
     is_live = (owner >= 0) & (step >= birth[owner]) & (step >= 0) & (step < death[owner])
     owner, step = np.unique(np.stack([owner[is_live], step[is_live]], axis=1), axis=0).T
     used = np.bincount(owner, minlength=count)
-    # Sentinels before the first step and at the death: idle stretches lie between neighbours.
+    # With sentinels before the birth and at the death, idle ranges lie between neighbours.
     every = np.arange(count)
     storage = np.concatenate([every, owner, every])
     when = np.concatenate([birth - 1, step, death])
@@ -55,7 +52,7 @@ def idle_of(liveness: Liveness) -> Idle:
     longest = np.lexsort((left, left - right, of))
     first = np.searchsorted(of[longest], every)
     gap_from, gap_to = left[longest][first], right[longest][first]
-    never = gap_from >= gap_to
+    is_always_used = gap_from >= gap_to
     ends = np.cumsum(used)
     last, before = np.full(count, -1, np.int64), np.full(count, -1, np.int64)
     last[used > 0] = step[ends[used > 0] - 1]
@@ -63,8 +60,8 @@ def idle_of(liveness: Liveness) -> Idle:
     return Idle(
         live=death - birth,
         idle=death - birth - used,
-        gap_from=np.where(never, death, gap_from),
-        gap_to=np.where(never, death, gap_to),
+        gap_from=np.where(is_always_used, death, gap_from),
+        gap_to=np.where(is_always_used, death, gap_to),
         last=last,
         before=before,
     )

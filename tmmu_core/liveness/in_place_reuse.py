@@ -1,7 +1,7 @@
 """In-place reuse (hand-off, buffer donation): when the last reader of x may write its output over x (contract §1).
 
-The candidates are the permitted pairs of input and output at the last read of the input. A candidate is
-refused by the first condition that it violates. Each node is granted its first candidate that violates none.
+The candidates are the permitted pairs of input and output at the last read of the input. A candidate is refused for
+the first condition that it violates. Each node is granted the first of its candidates that violates none.
 """
 
 import numpy as np
@@ -17,7 +17,7 @@ ALREADY_TAKEN = CONDITIONS.index("already_taken")
 def decide_handoffs(
     timeline: Timeline, ranges: Ranges, groups: Groups, heads: I64, arena_of: I64, forbidden: I64
 ) -> tuple[I64, I64]:
-    """Return granted rows (step, from, to) and refused rows (step, from, to, condition), in step order.
+    """Return granted rows (step, from, to) and refused rows (step, from, to, index into ``CONDITIONS``), in step order.
 
     ``heads`` (tensors,) is the first-born member of each group, ``arena_of`` (tensors,) the arena of each tensor's
     group, ``forbidden`` (pairs, 2) the groups that must not alias, the lower number first.
@@ -91,16 +91,15 @@ def _candidates(timeline: Timeline) -> tuple[I64, I64, I64, I64]:
 
 
 def _others_death(groups: Groups) -> I64:
-    """Return an array of shape (tensors,): latest death of the *other* members of its storage; 0 without any."""
+    """Return an array of shape (tensors,): the latest death of the *other* members of a tensor's storage; 0: none."""
     latest = np.zeros(len(groups.group), np.int64)
     members = np.flatnonzero(groups.shared)
     if not len(members):
         return latest
     members = members[np.lexsort((groups.death[members], groups.group[members]))]
     group, death = groups.group[members], groups.death[members]
-    last = np.append(group[1:] != group[:-1], True)
     # Sorted by death within a group: the latest other member is the last member; for the last member, its predecessor.
-    last_of_group = np.flatnonzero(last)
+    last_of_group = np.flatnonzero(np.append(group[1:] != group[:-1], True))
     latest[members] = np.repeat(death[last_of_group], np.diff(last_of_group, prepend=-1))
     latest[members[last_of_group]] = death[last_of_group - 1]
     return latest

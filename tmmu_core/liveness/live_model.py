@@ -16,14 +16,12 @@ U64 = NDArray[np.uint64]
 
 @dataclass(frozen=True, eq=False)
 class Timeline:
-    """A graph resolved to a sequence of steps under a mode and a preset.
-
-    ``graph`` is the graph as run, with the synthesised backward nodes and rematerialised nodes of mode and preset
-    (contract §2). ``source`` is the graph as given; hashes are computed from it.
-    """
+    """A graph resolved to a sequence of steps under a mode and a preset."""
 
     source: Graph
+    """The graph as given; hashes are computed from it."""
     graph: Graph
+    """The graph as run, with synthesised backward nodes and recomputing nodes (contract §2)."""
     index: GraphIndex
     mode: Mode
     preset: Preset
@@ -53,7 +51,7 @@ REFUSAL_WORDS: dict[str, str] = {
     "other_arena": "they are in different arenas",
     "already_taken": "the output reuses another input",
 }
-"""Condition that refuses a permitted in-place reuse → its text, a clause after "because"; in the order of the tests."""
+"""Condition that refuses a permitted in-place reuse → its text, a clause after "because"; in checking order."""
 
 CONDITIONS: tuple[str, ...] = tuple(REFUSAL_WORDS)
 
@@ -103,9 +101,9 @@ class Liveness:
     birth: I64
     """First step of each tensor; −1 for a tensor outside the timeline."""
     death: I64
-    """Step after the last one of each tensor, or −1."""
+    """Step after the last step at which each tensor is live; −1 for a tensor outside the timeline."""
     storage_of: I64
-    """Row of ``storages`` of each tensor, or −1."""
+    """Row of each tensor's storage in ``storages``, or −1."""
     offset_in_storage: U64
     """Bytes from the storage's start; nonzero for views and in-place writes into views."""
     storages: Storages

@@ -66,7 +66,7 @@ class Ranges:
     last_read: I64
     """Step of the last read; −1: never read."""
     saved: Mask
-    """Whether kept for the backward pass: marked, or base of a marked view, if marks count in this timeline."""
+    """Whether it is marked as saved, or is the root of a marked view; false where the timeline ignores the marks."""
     roots: I64
     """Root base of each tensor."""
     view_offset: U64
@@ -74,7 +74,10 @@ class Ranges:
 
 
 def tensor_ranges(timeline: Timeline, roots: I64, view_offset: U64) -> Ranges:
-    """Return half-open ranges of all planned tensors. Raises ``InvalidIrShapes`` for reads of tensors never written."""
+    """Return half-open ranges of all planned tensors. ``roots`` and ``view_offset`` are those of :func:`view_roots`.
+
+    Raises ``InvalidIrShapes`` for a read of a tensor, or a graph output, that nothing writes.
+    """
     index, steps = timeline.index, timeline.steps
     count = len(index.tensor_ids)
     end = max(steps, 1)
@@ -87,17 +90,14 @@ def tensor_ranges(timeline: Timeline, roots: I64, view_offset: U64) -> Ranges:
     birth[index.is_input] = 0
     birth[index.is_persistent] = 0
     unproduced_view = (index.base >= 0) & ~produced & ~index.is_input & ~index.is_persistent
-    # A view without a producer is live with its root if every view between both is in the timeline.
-    seen = np.where(unproduced_view, index.base, np.arange(count))
-    while not np.array_equal(seen, further := seen[seen]):
-        seen = further
-    birth[unproduced_view] = np.where(birth[seen] >= 0, birth[roots], -1)[unproduced_view]
+    # A view without a producer is live with its root, unless a written view between both is outside the timeline.
+    birth[unproduced_view] = np.where(birth[index.root] >= 0, birth[roots], -1)[unproduced_view]
     planned = birth >= 0
 
     reader_step = np.repeat(timeline.step_of, np.diff(index.in_ptr))
-    inside = reader_step >= 0
+    is_run = reader_step >= 0
     last_read = np.full(count, -1, np.int64)
-    np.maximum.at(last_read, index.in_idx[inside], reader_step[inside])
+    np.maximum.at(last_read, index.in_idx[is_run], reader_step[is_run])
     _reject_dangling(timeline, planned, last_read)
 
     death = np.maximum(last_read, birth) + 1
@@ -114,7 +114,7 @@ def tensor_ranges(timeline: Timeline, roots: I64, view_offset: U64) -> Ranges:
 
 
 def _reject_dangling(timeline: Timeline, planned: Mask, last_read: I64) -> None:
-    """Raise for a read of a tensor that is never written, and for an output that is never written."""
+    """Raise for a read of a tensor that is never written, else for an output that is never written."""
     index, ids = timeline.index, timeline.index.tensor_ids
     dangling = ~planned & (last_read >= 0)
     if dangling.any():
@@ -127,10 +127,8 @@ def _reject_dangling(timeline: Timeline, planned: Mask, last_read: I64) -> None:
         raise InvalidIrShapes(
             message, reason="dangling_input", node_id=node_id, tensor=name, t=int(timeline.step_of[reader]), hint=hint
         )
-    lost = [ids[i] for i in np.flatnonzero(~planned & index.is_output & (index.producer < 0)).tolist()]
-    if lost:
-        message, hint = (
-            f"no node writes the graph output {min(lost)!r}.",
-            "Write it by a node, or drop it as an output.",
-        )
-        raise InvalidIrShapes(message, reason="never_produced", node_id="", tensor=min(lost), hint=hint)
+    unwritten = [ids[i] for i in np.flatnonzero(~planned & index.is_output & (index.producer < 0)).tolist()]
+    if unwritten:
+        name = min(unwritten)
+        message, hint = f"no node writes the graph output {name!r}.", "Write it by a node, or drop it as an output."
+        raise InvalidIrShapes(message, reason="never_produced", node_id="", tensor=name, hint=hint)

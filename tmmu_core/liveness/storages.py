@@ -64,28 +64,27 @@ def storage_groups(timeline: Timeline, ranges: Ranges) -> Groups:
 def _write_in_place(
     timeline: Timeline, ranges: Ranges, groups: DisjointSets, writes: list[Write], death: I64
 ) -> dict[int, int]:
-    """Join each output to the storage of its input and set the input's death; return output → offset."""
+    """Join each output to the storage of its input, set the input's ``death``, and return output → offset."""
     index = timeline.index
-    own: dict[int, list[int]] = {}
+    tensors_of: dict[int, list[int]] = {}
     for i in np.flatnonzero(ranges.planned).tolist():
-        own.setdefault(groups.find(i), []).append(i)
-    members = {group: np.array(tensors, np.int64) for group, tensors in own.items()}
+        tensors_of.setdefault(groups.find(i), []).append(i)
+    members = {group: np.array(tensors, np.int64) for group, tensors in tensors_of.items()}
     # A tensor without a producer was loaded before the first step.
     loaded = (index.producer < 0) & (index.producer[ranges.roots] < 0)
     began = np.where(loaded & ((ranges.last_read > 0) | index.is_output), -1, ranges.birth)
-    taken: set[tuple[int, int]] = set()
+    written: set[tuple[int, int]] = set()
     placed: dict[int, int] = {}
     for write in writes:
         step, x, y, _ = write
         a, b = groups.find(x), groups.find(y)
         # One input is overwritten by one output; live storages are not joined.
-        twice = not taken.isdisjoint({(step, x), (step, y)})
-        fellows, older = (members[group][~np.isin(members[group], (x, y))] for group in (a, b))
-        joins_live_storage = a != b and (began[older] < step).any()
-        stays_live = ((began[fellows] < step) & (ranges.death[fellows] > step)).any()
-        alone = not (twice or joins_live_storage or stays_live)
-        _check_in_place(timeline, ranges, write, alone=alone)
-        taken |= {(step, x), (step, y)}
+        is_repeated = not written.isdisjoint({(step, x), (step, y)})
+        of_x, of_y = (members[group][~np.isin(members[group], (x, y))] for group in (a, b))
+        joins_live_storage = a != b and (began[of_y] < step).any()
+        stays_live = ((began[of_x] < step) & (ranges.death[of_x] > step)).any()
+        _check_in_place(timeline, ranges, write, is_alone=not (is_repeated or joins_live_storage or stays_live))
+        written |= {(step, x), (step, y)}
         if a != b:
             groups.join(x, y)
             members[groups.find(x)] = np.concatenate([members.pop(a), members.pop(b)])
@@ -131,14 +130,17 @@ def _storage_offsets(timeline: Timeline, ranges: Ranges, placed: dict[int, int])
     return offset
 
 
-def _check_in_place(timeline: Timeline, ranges: Ranges, write: Write, *, alone: bool) -> None:
-    """Raise for an in-place write that violates a condition of TMMU v2 II.G."""
+def _check_in_place(timeline: Timeline, ranges: Ranges, write: Write, *, is_alone: bool) -> None:
+    """Raise for an in-place write that violates a condition of TMMU v2 II.G.
+
+    ``is_alone``: whether no other tensor of the two storages is live.
+    """
     step, x, y, node = write
     tensors, index = timeline.graph.tensors, timeline.index
     forbidden = tensors[y].id in tensors[x].must_not_alias or tensors[x].id in tensors[y].must_not_alias
     arenas = {tensor.arena for tensor in (tensors[x], tensors[y]) if tensor.arena is not None}
     conditions = (
-        ("refcount", "another tensor of its storage is live", not alone),
+        ("refcount", "another tensor of its storage is live", not is_alone),
         ("saved_for_backward", "it is saved for the backward pass", ranges.saved[x]),
         ("read_later", "it is read again later", ranges.last_read[x] > step),
         ("graph_output", "it is an output of the graph", index.is_output[x]),

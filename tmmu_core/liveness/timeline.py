@@ -25,9 +25,10 @@ from tmmu_core.liveness.live_ranges import view_roots
 
 
 def dependencies(index: GraphIndex, in_mode: NDArray[np.bool_]) -> tuple[I64, I64]:
-    """Return edges (before, after) between the nodes of this mode, ``in_mode``.
+    """Return edges (writer, reader) between nodes. ``in_mode``: whether a node is part of this mode's timeline.
 
-    A view without a producer waits for the producer of its root base.
+    The reader of a view without a producer waits for the producer of its root base. Raises ``InvalidIrShapes`` for a
+    reader whose writer is not part of the timeline.
     """
     source = np.where((index.base >= 0) & (index.producer < 0), index.producer[view_roots(index)[0]], index.producer)
     after = np.repeat(np.arange(len(index.node_ids), dtype=np.int64), np.diff(index.in_ptr))
@@ -48,8 +49,7 @@ def dependencies(index: GraphIndex, in_mode: NDArray[np.bool_]) -> tuple[I64, I6
 def default_order(index: GraphIndex, edges: tuple[I64, I64], in_mode: NDArray[np.bool_]) -> I64:
     """Return a topological order by Kahn's algorithm with a heap of node-id ranks.
 
-    O((nodes + edges) log nodes). Raises ``LivenessCycle`` with the lowest node on
-    a cycle.
+    O((nodes + edges) log nodes). Raises ``LivenessCycle`` with the lowest node on a cycle.
     """
     ids = index.node_ids
     numbers = np.array(sorted(np.flatnonzero(in_mode).tolist(), key=ids.__getitem__), np.int64)
@@ -86,9 +86,9 @@ def default_order(index: GraphIndex, edges: tuple[I64, I64], in_mode: NDArray[np
 
 
 def given_order(index: GraphIndex, order: Sequence[str], edges: tuple[I64, I64], in_mode: NDArray[np.bool_]) -> I64:
-    """Return the node numbers of ``order``, which must be a permutation that respects every dependency.
+    """Return the node numbers of ``order``, without nodes outside the timeline: one order is valid in all modes.
 
-    Nodes outside the timeline of this mode are skipped, so that one order is valid in all modes.
+    Raises ``InvalidIrShapes`` unless it is a permutation, and ``LivenessCycle`` for a violated dependency.
     """
     node_of = index.node_of
     nodes: list[int] = []
@@ -180,7 +180,7 @@ def _ids(index: GraphIndex, nodes: I64) -> Sequence[str]:
 
 
 def _order(index: GraphIndex, order: Sequence[str] | None, mode: Mode) -> I64:
-    """Return the node numbers of ``order``, which is checked; of the default order for ``None``."""
+    """Return the node numbers of ``order`` after checking it; for ``None``, those of the default order."""
     in_mode = np.ones(len(index.node_ids), np.bool_) if mode == "backward" else index.is_forward
     edges = dependencies(index, in_mode)
     return default_order(index, edges, in_mode) if order is None else given_order(index, order, edges, in_mode)
@@ -191,7 +191,7 @@ def _order(index: GraphIndex, order: Sequence[str] | None, mode: Mode) -> I64:
 
 @dataclass(frozen=True)
 class Stretch:
-    """Steps ``[start, end)`` that run nodes of one phase."""
+    """Steps ``[start, end)`` of one phase."""
 
     phase: Phase
     start: int
@@ -199,7 +199,7 @@ class Stretch:
 
 
 def phases_of(timeline: Timeline) -> tuple[Stretch, ...]:
-    """Return the ranges of steps of one phase, in order; they cover all steps. ``@inputs`` has the phase of step 1."""
+    """Return the ranges of steps of one phase, in order; they cover all steps. ``@inputs`` belongs to the first."""
     nodes = timeline.graph.nodes
     return _stretches([nodes[node].phase if node >= 0 else None for node in timeline.node_at.tolist()])
 
@@ -207,23 +207,19 @@ def phases_of(timeline: Timeline) -> tuple[Stretch, ...]:
 def phases_from_known(steps: int, known: Iterable[tuple[int, Phase | None]]) -> tuple[Stretch, ...]:
     """Return the ranges of one phase over ``steps`` steps; ``known`` are ``(step, phase)`` of some of them.
 
-    A step without a phase has the phase of the step before it; the first steps have the first known phase. Without any
-    known phase the result is empty.
+    Other steps have the phase of the step before them. Without any known phase the result is empty.
     """
     by_step = dict(sorted((step, phase) for step, phase in known if phase is not None))
-    phases: list[Phase | None] = []
-    now = next(iter(by_step.values()), None)
-    for step in range(steps if by_step else 0):
-        now = by_step.get(step, now)
-        phases.append(now)
-    return _stretches(phases)
+    return _stretches([by_step.get(step) for step in range(steps if by_step else 0)])
 
 
 def _stretches(phases: Sequence[Phase | None]) -> tuple[Stretch, ...]:
-    found: list[Stretch] = []
-    start = 0
-    for t, phase in enumerate(phases, 1):
-        if t == len(phases) or (phase is not None and phases[t] != phase):
-            found.append(Stretch(phase or "forward", start, t))
-            start = t
-    return tuple(found)
+    """Return the ranges of one phase; ``None`` continues the phase before it, at the start the first phase."""
+    begins: list[tuple[int, Phase]] = (
+        [(0, next((phase for phase in phases if phase is not None), "forward"))] if phases else []
+    )
+    for step, phase in enumerate(phases):
+        if phase is not None and phase != begins[-1][1]:
+            begins.append((step, phase))
+    ends = [step for step, _ in begins[1:]] + [len(phases)]
+    return tuple([Stretch(phase, start, end) for (start, phase), end in zip(begins, ends, strict=False)])

@@ -31,13 +31,13 @@ class Event:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Live range of one tensor. Steps are half-open; ids are the graph's."""
+    """The live range ``[birth, death)`` of one tensor, and the reason for its end."""
 
     tensor_id: str
     birth: int
     death: int
     producer: Event | None
-    """``@inputs`` for a graph input; ``None`` for a persistent tensor or a view without a producer."""
+    """``@inputs`` for a graph input; ``None`` if no node in the timeline writes the tensor."""
     readers: tuple[Event, ...]
     """In step order, each node once."""
     reason: DeathReason
@@ -45,19 +45,19 @@ class Explanation:
     sentence: str
     """The reason as text."""
     takes_over: str | None
-    """Tensor whose bytes this tensor reuses in place."""
+    """Tensor whose bytes this tensor reuses in place in the plan."""
     granted_by: str | None
-    """Tensor whose bytes this tensor may reuse in place, whether or not it does in the plan."""
+    """Tensor whose bytes this tensor can reuse in place, whether or not it does in the plan."""
     handed_to: str | None
-    """Tensor that may reuse the bytes of this tensor in place."""
+    """Tensor that can reuse the bytes of this tensor in place."""
     handed_over: bool
-    """Whether the tensor ``handed_to`` reuses them in this plan."""
+    """Whether the tensor ``handed_to`` reuses them in the plan."""
     refusals: tuple[Refusal, ...]
     """Refused in-place reuses of the bytes of this tensor."""
 
 
 def explain(liveness: Liveness, tensor_id: str) -> Explanation:
-    """Return the explanation of a live range. Raises ``KeyError`` for a tensor that is unknown or not planned."""
+    """Explain the live range of a tensor. Raises ``KeyError`` for a tensor that is unknown or not planned."""
     timeline, index = liveness.timeline, liveness.timeline.index
     tensor = index.tensor_of[tensor_id]
     if liveness.birth[tensor] < 0:
@@ -96,7 +96,10 @@ def _event(liveness: Liveness, node: int) -> Event:
 def _death(
     liveness: Liveness, tensor: int, readers: tuple[Event, ...], target: tuple[int, str, bool] | None
 ) -> tuple[DeathReason, str]:
-    """Return why the live range ends; ``target``: step, output and whether it overwrites the tensor in place."""
+    """Return why the live range ends, as a code and as text.
+
+    ``target``: the in-place reuse of the tensor, as (step, output, whether the plan uses it).
+    """
     timeline, index = liveness.timeline, liveness.timeline.index
     name, death = index.tensor_ids[tensor], int(liveness.death[tensor])
     last = readers[-1] if readers else None
@@ -109,8 +112,7 @@ def _death(
         return "graph_output", "live to the end: output of the graph"
     if target:
         step, to, taken = target
-        node = int(timeline.node_at[step])
-        at = f"#{step:,} {INPUTS_STEP if node < 0 else index.node_ids[node]}"
+        at = f"#{step:,} {index.node_ids[int(timeline.node_at[step])]}"
         if taken:
             return "handed_off", f"{at}, overwritten in place by {to}"
         return "handed_off", f"{at}; could be overwritten in place by {to}, but {to} has its own memory"
