@@ -20,7 +20,7 @@ from tmmu_core.fitting.recipe import moves_of, recipe
 from tmmu_core.fitting.search.candidates import apply_moves, with_size
 from tmmu_core.fitting.search.fit_search import fit
 from tmmu_core.fitting.search.largest_size import largest_that_fits
-from tmmu_core.graph.model import Dim, Graph, Tensor, View
+from tmmu_core.graph.model import OFFLOAD_ARENA, Dim, Graph, Node, Tensor, View
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.plans.making.engine import plan_graph
 from tmmu_core.plans.making.request import PlanRequest
@@ -95,6 +95,22 @@ def test_extent_at_the_smallest_size_is_no_lower_bound() -> None:
     only_sizes = Allowed(frozenset({"sizes"}))
     assert fit(start, Capacity(26), only_sizes).answer == "open"
     assert fit(start, Capacity(25), only_sizes).answer == "cannot"  # a and b are alive together
+
+
+@pytest.mark.parametrize("one_memory", [False, True])
+@pytest.mark.parametrize(
+    ("uncounted", "node_of_it"),
+    [(tensor("u", 1, "parameter"), node("n", "u x", "y")), (tensor("u", 99, arena=OFFLOAD_ARENA), node("n", "x", "u"))],
+    ids=["padding_of_a_parameter", "offloaded_copy"],
+)
+def test_bound_over_orders_omits_bytes_that_the_capacity_does_not_limit(
+    uncounted: Tensor, node_of_it: Node, one_memory: bool
+) -> None:
+    tensors = [uncounted, tensor("x", 32, "input"), *(tensor(name, 32) for name in "aby")]
+    nodes = [node("na", "x", "a", inplace="none"), node("nb", "x", "b", inplace="none"), node_of_it]
+    start = started(graph(tensors, nodes, "x", "a b"), one_memory=one_memory, planner="auto")
+    fitted = fit(start, Capacity(start.extent_bytes - 1), Allowed(frozenset({"planner", "order"})))
+    assert fitted.lower_bound_bytes <= fitted.best.extent_bytes
 
 
 def test_largest_size_that_fits_is_found() -> None:

@@ -61,7 +61,7 @@ def test_offloaded_tensor_leaves_again_for_the_cost_of_the_way_back() -> None:
     after = apply_moves(plan_input, [first])
     (move,) = single_moves(after)
     assert move.tensors == ("h",)
-    assert move.what == "offload 'h', idle for 3 steps"
+    assert move.what == "offload 'h', idle for 2 steps"
     assert (move.cost.moved_bytes, move.cost.extra_steps) == (8 * KIB, 1)
     assert move.details["drops"] == [["h", "fi"]]
     both = apply_moves(after, [move])

@@ -109,7 +109,7 @@ def test_sizes_are_summed_with_their_alignment(monkeypatch: pytest.MonkeyPatch) 
         found = order_model(liveness, grids)
         assert found is not None
         assert int(found.size.sum()) == total
-        assert found.pad == max(int(size) - each for size, each in zip(found.size, liveness.storages.size, strict=True))
+        assert found.padding.tolist() == [max((found.size - liveness.storages.size.astype(np.int64)).tolist())]
 
 
 def test_first_writer_precedes_the_next_writer_of_the_same_bytes() -> None:

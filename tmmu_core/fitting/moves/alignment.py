@@ -1,7 +1,7 @@
 """Alignment moves: place tensors at smaller alignments, where the hardware allows it.
 
-The fitted graph contains the alignment if all arenas have the same one; otherwise repeat it with ``--arenas FILE``. An
-alignment is never smaller than the widest element type of the graph.
+The fitted graph contains the alignment if all arenas except ``offload`` have the same one; otherwise plan it with
+``--arenas FILE``. An alignment is never smaller than the widest element type of the graph.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,10 @@ WHY = "the live ranges stay the same; the hardware must support this alignment"
 
 
 def apply_alignment(plan_input: PlanInput, move: Move) -> PlanInput:
-    """Apply a move whose ``details`` are ``{"alignment": bytes, "arenas": [name, …]}``."""
+    """Apply a move whose ``details`` are ``{"alignment": bytes, "arenas": [name, …]}``.
+
+    An arena with a smaller alignment keeps it.
+    """
     config: dict[str, Any] = dict(as_given(plan_input.arenas or {}))
     before = read_arenas(plan_input.arenas)
     for name in move.details["arenas"]:
@@ -28,7 +31,7 @@ def apply_alignment(plan_input: PlanInput, move: Move) -> PlanInput:
 
 
 def finer_alignments(base: Candidate) -> Iterator[Move]:
-    """Yield a move for every smaller alignment of all arenas but ``offload``, largest alignment first."""
+    """Yield a move for every smaller alignment of all arenas except ``offload``, largest alignment first."""
     config, arenas = read_arenas(base.plan_input.arenas), sorted(extents(base.plan))
     largest = max((config.get(name, Arena()).alignment_bytes for name in arenas), default=1)
     widest = max((itemsize(tensor.dtype) for tensor in base.plan_input.graph.tensors), default=1)

@@ -1,11 +1,11 @@
-"""Delay moves: orders that compute a tensor after the peak if it is live but not used at the peak, as most gradients.
+"""Delay moves: orders that compute a graph output, usually a gradient, after the peak instead of before it.
 
-The operands of the tensor then have a longer gap between two uses, in which recomputation can drop an operand. It is
-often cheaper to recompute the activations of a layer than to keep its gradient.
+The operands of the output then have a longer gap between two uses, in which recomputation can drop them. It is often
+cheaper to recompute the activations of a layer than to keep its gradient.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from tmmu_core.fitting.move import Move
 from tmmu_core.fitting.moves.reordering import WHY, views_late
@@ -16,107 +16,101 @@ from tmmu_core.fitting.recompute.recompute_model import RecomputeModel, recomput
 from tmmu_core.plans.figures.live_bytes import alive_at
 
 MOST_DELAYED = 64
-"""Maximum number of units that are delayed together."""
+"""Maximum number of units in one delay."""
 
 
-@dataclass(frozen=True)
-class _Delay:
-    """Units that can run after the peak, with the bytes freed there and a lower bound of the cost."""
+class _Delay(NamedTuple):
+    """Units that can run after the peak, with an estimate of the bytes that this saves and of its cost."""
 
     units: tuple[int, ...]
     saved: int
     """Bytes freed at the peak, minus the bytes of operands that stay live for the delayed units."""
     flops: int
-    """FLOPs to recompute the operands that do not stay live."""
+    """FLOPs to recompute the other operands."""
     needed: int
-    """Most bytes that one node needs while the operands are recomputed and the delayed units run."""
+    """Bytes of the storages that the units touch, or of those that one recomputed operand needs, if these are more."""
 
 
 def delay_moves(base: Candidate, smallest: Candidate, step: int, excess: int, *, keep_phases: bool) -> Iterator[Move]:
-    """Yield orders of ``base`` that delay results beyond ``step`` of ``smallest``, each with more units.
+    """Yield orders of ``base`` that delay outputs beyond ``step`` of ``smallest``, each with more units.
 
-    ``smallest`` is a plan of the same nodes after recompute and order moves. The first order saves ``excess`` bytes, if
-    the delays suffice.
+    ``smallest`` is ``base`` after further moves. Each order saves at least ``excess`` bytes at the step, as far as the
+    estimates hold; if all delays together save less, no order is yielded.
     """
     liveness = base.liveness
     model = order_model(liveness, alignments_of(base.plan_input), keep_phases=keep_phases)
-    if model is None:
+    peak_id = smallest.plan.node_at(step)
+    peak = next((node for node in smallest.fitted_graph.nodes if node.node_id == peak_id), None)
+    if model is None or peak is None:
         return
     unit_of = {model.node_ids[node]: unit for unit, nodes in enumerate(model.units) for node in nodes}
     executed = smallest.plan.execution_order
     order = list(dict.fromkeys(unit_of[name] for name in executed if name in unit_of))
-    nodes = {node.node_id: node for node in smallest.fitted_graph.nodes}
-    peak = smallest.plan.node_at(step)
-    if peak not in nodes:
-        return
-    done = {unit_of[name] for name in executed[: executed.index(peak)] if name in unit_of}
+    done = {unit_of[name] for name in executed[: executed.index(peak_id)] if name in unit_of}
     tensor_of, storage_of = liveness.timeline.index.tensor_of, liveness.storage_of
 
     def storages(names: Iterable[str]) -> set[int]:
         return {int(storage_of[tensor_of[name]]) for name in names if name in tensor_of} - {-1}
 
     live = storages(smallest.plan.row(k).tensor_id for k in alive_at(smallest.plan, step).tolist())
-    waiting = live - storages((*nodes[peak].inputs, *nodes[peak].outputs))
-    found = _delays(model, recompute_model(base.plan_input), done, (live, waiting))
-    found.sort(key=lambda each: (each.flops / each.saved, each.units))
+    unused = live - storages((*peak.inputs, *peak.outputs))
     chosen: list[_Delay] = []
     units: set[int] = set()
-    for each in found:
-        if units.issuperset(each.units):
+    delays = _delays(model, recompute_model(base.plan_input), done, live, unused)
+    for delay in sorted(delays, key=lambda each: (each.flops / each.saved, each.units)):
+        if units.issuperset(delay.units):
             continue
-        chosen.append(each)
-        units.update(each.units)
-        excess -= each.saved
+        chosen.append(delay)
+        units.update(delay.units)
+        excess -= delay.saved
         if excess <= 0:
-            chosen.sort(key=lambda each: (each.needed, -each.flops, each.units))  # the last one runs first
-            late = dict.fromkeys(unit for each in chosen for unit in reversed(each.units))
-            what = f"run {len(units)} nodes that make results after the peak"
-            delayed = views_late(liveness, model, _run_late(model, order, list(late)))
-            details = {"order": list(model.ids_of(delayed))}
-            yield Move("order", what, WHY, (), model.ids_of(sorted(units)), details=details)
+            chosen.sort(key=lambda each: (each.needed, -each.flops, each.units))
+            last_first = dict.fromkeys(unit for each in chosen for unit in reversed(each.units))
+            delayed = model.ids_of(views_late(liveness, model, _run_late(model, order, list(last_first))))
+            node_ids = model.ids_of(sorted(units))
+            what = f"run {len(node_ids)} nodes after the peak instead of before it"
+            yield Move("order", what, WHY, (), node_ids, details={"order": list(delayed)})
 
 
 def _delays(
-    model: OrderModel, recompute: RecomputeModel, done: set[int], at_peak: tuple[set[int], set[int]]
-) -> list[_Delay]:
-    """Return the possible delays of the units ``done``, for each storage that is not used at the peak.
+    model: OrderModel, recompute: RecomputeModel, done: set[int], live: set[int], unused: set[int]
+) -> Iterator[_Delay]:
+    """Yield the possible delays of units that run before the peak (``done``).
 
-    ``at_peak``: the storages that are live at the peak, and those among them that are not used there.
+    ``live``: the storages that are live at the peak; ``unused``: those that the node at the peak does not touch. A
+    delay contains the units that touch an output in ``unused``, and all later units that depend on them.
     """
-    live, waiting = at_peak
     touching: dict[int, set[int]] = {}
-    for unit, nodes in enumerate(model.units):
-        for node in nodes:
-            for s in model.touches[node]:
-                touching.setdefault(s, set()).add(unit)
-    found = []
-    for s in sorted(waiting):
-        pending = [unit for unit in touching.get(s, ()) if unit in done]
-        units = set(pending)
+    for unit, s in model.unit_touches.tolist():
+        touching.setdefault(s, set()).add(unit)
+    for s in sorted(unused):
+        if model.starts_live[s] or not model.stays_live[s]:
+            continue
+        units = touching.get(s, set()) & done
+        pending = list(units)
         while pending and len(units) <= MOST_DELAYED:
-            more = {unit for unit in model.successors[pending.pop()] if unit in done} - units
-            units |= more
-            pending += more
-        if not units or pending or model.starts_live[s] or not model.stays_live[s]:
+            dependent = done.intersection(model.successors[pending.pop()]) - units
+            units |= dependent
+            pending += dependent
+        if not 0 < len(units) <= MOST_DELAYED:
             continue
         touched = {z for unit in units for node in model.units[unit] for z in model.touches[node]}
         results = {z for z in touched if not model.starts_live[z] and touching[z] & done <= units}
-        saved = sum(int(model.size[z]) for z in results & waiting)
-        for largest in (0, int(model.size[s]) // 2):
-            kept_bytes, flops, needed = _operands(recompute, touched - results, live, largest)
-            if saved > kept_bytes:
+        freed = sum(int(model.size[z]) for z in results & unused)
+        for most_kept in (0, int(model.size[s]) // 2):
+            kept, flops, needed = _operands(recompute, touched - results, live, most_kept)
+            if freed > kept:
                 needed = max(needed, sum(int(model.size[z]) for z in touched))
-                found.append(_Delay(tuple(sorted(units)), saved - kept_bytes, flops, needed))
-    return found
+                yield _Delay(tuple(sorted(units)), freed - kept, flops, needed)
 
 
-def _operands(model: RecomputeModel, wanted: set[int], live: set[int], largest: int) -> tuple[int, int, int]:
+def _operands(model: RecomputeModel, wanted: set[int], live: set[int], most_kept: int) -> tuple[int, int, int]:
     """Return the cost of computing the storages ``wanted`` from the storages ``live``.
 
-    The cost is (bytes of storages that stay live, FLOPs, most bytes of one node). Storages of up to ``largest`` bytes
-    stay live, larger storages are recomputed.
+    The cost is (bytes of storages that stay live, FLOPs, most bytes that one recomputed node reads and writes).
+    Storages of up to ``most_kept`` bytes stay live, larger storages are recomputed where that is possible.
     """
-    kept_bytes = total = needed = 0
+    kept_bytes = flops = needed = 0
     seen, pending = set(live), sorted(wanted - live)
     while pending:
         s = pending.pop()
@@ -124,24 +118,24 @@ def _operands(model: RecomputeModel, wanted: set[int], live: set[int], largest: 
             continue
         seen.add(s)
         n, size = int(model.producer[s]), int(model.size[s])
-        if size <= largest or not model.droppable[s]:
+        if size <= most_kept or not model.droppable[s]:
             kept_bytes += size
             continue
-        total += int(model.node_flops[n])
+        flops += int(model.node_flops[n])
         operands = model.in_idx[model.in_ptr[n] : model.in_ptr[n + 1]]
         results = model.out_idx[model.out_ptr[n] : model.out_ptr[n + 1]]
         needed = max(needed, int(model.size[operands].sum() + model.size[results].sum()))
         pending += operands.tolist()
-    return kept_bytes, total, needed
+    return kept_bytes, flops, needed
 
 
-def _run_late(model: OrderModel, order: list[int], chosen: list[int]) -> list[int]:
-    """Return ``order`` with the chosen units as late as possible; the first chosen unit runs last."""
-    moving = set(chosen)
-    late = [unit for unit in reversed(order) if unit not in moving]
-    later: set[int] = set()
-    for unit in chosen:
-        later |= set(model.successors[unit])
-        late.insert(max((k + 1 for k, other in enumerate(late) if other in later), default=0), unit)
-        later.add(unit)
-    return late[::-1]
+def _run_late(model: OrderModel, order: list[int], last_first: list[int]) -> list[int]:
+    """Return ``order`` with the units of ``last_first`` as late as possible; its first unit runs last."""
+    moved = set(last_first)
+    reverse = [unit for unit in reversed(order) if unit not in moved]
+    successors: set[int] = set()
+    for unit in last_first:
+        successors |= set(model.successors[unit])
+        reverse.insert(max((k + 1 for k, other in enumerate(reverse) if other in successors), default=0), unit)
+        successors.add(unit)
+    return reverse[::-1]

@@ -1,4 +1,4 @@
-"""Order moves: the best execution order found, and the proven bound of all orders."""
+"""Order moves: the best execution order found, and the proven lower bound over all orders."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -12,8 +12,9 @@ from tmmu_core.fitting.problem.planner_calls import Candidate
 from tmmu_core.liveness.live_model import Liveness
 
 ENUMERATED_UP_TO = 64
-"""Units up to which orders are enumerated when the packing of the first order does not fit."""
+"""Largest number of units for which orders are enumerated."""
 MOST_ORDERS = 64
+"""Maximum number of enumerated orders."""
 WHY = "data dependencies, overwrites, side effects, unknown operators and scopes keep their order"
 
 
@@ -22,30 +23,30 @@ class OrderMove:
     """The result of the order search."""
 
     move: Move | None
-    """``None`` if no order with a lower peak was found."""
+    """``None`` if no order with a lower sum of peaks was found."""
     ordered: Ordered
     model: OrderModel
 
     @property
     def needs(self) -> Mapping[str, int]:
-        """Arena → lower bound of its extent over all orders; empty unless one arena alone depends on the order."""
+        """Arena → lower bound of its extent over all orders; empty unless exactly one arena depends on the order."""
         model = self.model
         if len(model.variable_arenas) != 1:
             return {}
         arena = model.variable_arenas[0]
         others = int(model.constant.sum() - model.constant[arena])
-        return {model.arenas[arena]: self.ordered.bound - others - model.pad}
+        return {model.arenas[arena]: self.ordered.bound - others - int(model.padding[arena])}
 
     @property
     def total(self) -> int:
         """Lower bound of the sum of all extents over all orders."""
-        return max(0, self.ordered.bound - self.model.pad * len(self.model.variable_arenas))
+        return self.ordered.bound - int(self.model.padding.sum())
 
 
 def order_move(
     base: Candidate, report: Report | None = None, *, keep_phases: bool = False, enough: int | None = None
 ) -> OrderMove | None:
-    """Return the order with the smallest sum of peaks; ``None`` without units, or for sizes above 2^60.
+    """Return the order with the smallest sum of peaks; ``None`` without units, or for sizes of 2^60 bytes or more.
 
     The search stops at ``enough`` bytes; expensive methods are skipped if no order can reach it (proven).
     """
@@ -66,9 +67,9 @@ def other_orders(found: OrderMove, base: Candidate, limit: int) -> Iterator[Move
             seen.add(order.tobytes())
             yield _move(base, model, order.tolist(), "as low")
     if len(model) <= ENUMERATED_UP_TO:
-        for units in orders_within(OrderStates(model), limit, MOST_ORDERS):
-            if units.tobytes() not in seen:
-                yield _move(base, model, units.tolist(), "as low")
+        for order in orders_within(OrderStates(model), limit, MOST_ORDERS):
+            if order.tobytes() not in seen:
+                yield _move(base, model, order.tolist(), "as low")
 
 
 def _move(base: Candidate, model: OrderModel, units: list[int], method: str) -> Move:
@@ -79,24 +80,25 @@ def _move(base: Candidate, model: OrderModel, units: list[int], method: str) -> 
 
 
 def views_late(liveness: Liveness, model: OrderModel, units: list[int]) -> list[int]:
-    """Return the order with each view directly before the first unit that waits for it.
+    """Return the order with each view directly before the first unit that needs it.
 
-    A view costs nothing. If it ran earlier, its base would have to stay live, or be recomputed, for it.
+    An earlier view would keep its base live, or would need the base to be recomputed; a later one costs nothing.
     """
     index = liveness.timeline.index
     is_view = [
         bool(after) and all((index.base[index.outputs_of(node)] >= 0).all() for node in nodes)
         for after, nodes in zip(model.successors, model.units, strict=True)
     ]
-    place = {unit: k for k, unit in enumerate(units)}
-    waiting, order = set(), []
+    position = {unit: k for k, unit in enumerate(units)}
+    pending: set[int] = set()
+    order = []
     for unit in units:
         if is_view[unit]:
-            waiting.add(unit)
+            pending.add(unit)
             continue
         needed = [unit]
         for each in needed:
-            needed += [other for other in model.predecessors[each] if other in waiting]
-            waiting.difference_update(needed)
-        order += sorted(needed, key=lambda each: (each == unit, place[each]))
+            needed += pending.intersection(model.predecessors[each])
+            pending.difference_update(needed)
+        order += sorted(needed, key=lambda each: (each == unit, position[each]))
     return order

@@ -1,4 +1,4 @@
-"""Size moves and shard moves: a smaller dimension or a smaller share; and bisection for the largest size that fits."""
+"""Size moves and shard moves: a smaller dimension or share. And bisection for the largest size that fits."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -18,7 +18,7 @@ from tmmu_core.graph.sharding.splits import shard
 
 
 def apply_sizes(plan_input: PlanInput, move: Move) -> PlanInput:
-    """Apply a move whose ``details`` are ``{"dims": {name: size}}``: the new upper bounds."""
+    """Apply a move whose ``details`` are ``{"dims": {name: size}}``: set the upper bounds of dimensions."""
     dims = dict(plan_input.graph.dims)
     for name, size in move.details["dims"].items():
         dims[name] = Dim(min(dim_bounds(plan_input, name).min, size), size)
@@ -27,12 +27,12 @@ def apply_sizes(plan_input: PlanInput, move: Move) -> PlanInput:
 
 
 def apply_shards(plan_input: PlanInput, move: Move) -> PlanInput:
-    """Apply a move whose ``details`` are ``{"spec": {…}}``: return the share of rank 0."""
+    """Apply a move whose ``details`` are ``{"spec": {…}}``, a shard spec: return the share of rank 0."""
     return replace(plan_input, graph=local_graph_of(shard(plan_input.graph, read_spec(move.details["spec"])), 0))
 
 
 def size_move(name: str, size: int) -> Move:
-    """Return the move to another upper bound of a dimension."""
+    """Return the move that sets the upper bound of a dimension."""
     why = "the same computation on smaller tensors, such as a smaller batch"
     return Move("sizes", f"{name} = {size}", why, details={"dims": {name: size}})
 
@@ -41,8 +41,8 @@ def dim_bounds(plan_input: PlanInput, name: str) -> Dim:
     """Return the bounds of a dimension. Raises ``InvalidIrShapes`` (``unknown_dimension``)."""
     dims = plan_input.graph.dims
     if name not in dims:
-        what, hint = f"the graph has no dimension {name!r}.", strict.closest_hint(name, sorted(dims))
-        raise InvalidIrShapes(what, reason="unknown_dimension", node_id="", hint=hint)
+        message, hint = f"the graph has no dimension {name!r}.", strict.closest_hint(name, sorted(dims))
+        raise InvalidIrShapes(message, reason="unknown_dimension", node_id="", hint=hint)
     return dims[name]
 
 
@@ -57,19 +57,24 @@ class FittedSize:
 
 
 def bisect_size(envelope: Dim, fit_at: Callable[[int], Fitted]) -> FittedSize:
-    """Return the largest size of the envelope whose fit succeeds; memory grows with a size. About log₂ fits."""
+    """Return the largest size of the envelope whose fit succeeds, if memory grows with the size.
+
+    ``fit_at`` runs about log₂ (max − min) times. If a fit is stopped, return the largest size that fits so far.
+    """
     top = fit_at(envelope.max)
-    if top.answer == "fits" or envelope.min == envelope.max or top.stopped:
-        return FittedSize(envelope.max if top.answer == "fits" else None, top)
-    bottom = fit_at(envelope.min)
-    if bottom.answer != "fits":
-        return FittedSize(None, bottom)
-    low, high, best = envelope.min, envelope.max, bottom
+    if top.answer == "fits":
+        return FittedSize(envelope.max, top)
+    if envelope.min == envelope.max or top.stopped:
+        return FittedSize(None, top)
+    best = fit_at(envelope.min)
+    if best.answer != "fits":
+        return FittedSize(None, best)
+    low, high = envelope.min, envelope.max
     while high - low > 1 and not best.stopped:
         middle = (low + high) // 2
-        tried = fit_at(middle)
-        if tried.answer == "fits":
-            low, best = middle, tried
+        fitted = fit_at(middle)
+        if fitted.answer == "fits":
+            low, best = middle, fitted
         else:
             high = middle
     return FittedSize(low, best)

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tmmu_core.graph.model import Node
+from tmmu_core.graph.model import OFFLOAD_ARENA, Node
 from tmmu_core.graph.operators import operator_of
 from tmmu_core.liveness.live_model import Liveness, Timeline
 from tmmu_core.liveness.timeline import dependencies
@@ -48,7 +48,7 @@ class OrderModel:
     out: I64
     """Shape (nodes,): the storage of the output that may reuse another; −1 if none."""
     size: I64
-    """Shape (storages,): bytes, rounded up to the arena's alignment; 0 for persistent storages."""
+    """Shape (storages,): bytes, rounded up to the arena's alignment; 0 for persistent and offloaded storages."""
     arena: I64
     stays_live: NDArray[np.bool_]
     """Shape (storages,): whether it is live after the last node, as an output."""
@@ -57,8 +57,8 @@ class OrderModel:
     constant: I64
     """Shape (arenas,): bytes that are live at every step."""
     arenas: tuple[str, ...]
-    pad: int
-    """Largest padding of a storage."""
+    padding: I64
+    """Shape (arenas,): largest padding of a storage, which is not needed at the end of the arena."""
 
     def __len__(self) -> int:
         return len(self.units)
@@ -123,21 +123,26 @@ def order_model(
 ) -> OrderModel | None:
     """Return the order problem of a plan; ``None`` if sizes are too large to be summed in 64 bits.
 
-    ``alignments`` (arena → bytes): sizes are rounded up to this alignment, else to 1.
+    ``alignments`` (arena → bytes): sizes are rounded up to this alignment, else to 1. The arena ``offload`` is another
+    memory: its storages count 0 bytes.
     """
     timeline = liveness.timeline
     storages = liveness.storages
     alignment = [(alignments or {}).get(name, 1) for name in liveness.arenas]
-    rows = zip(storages.size.tolist(), storages.arena.tolist(), strict=True)
+    is_counted = np.array([name != OFFLOAD_ARENA for name in liveness.arenas], np.bool_)
+    counted_bytes = storages.size * is_counted[storages.arena]
+    rows = zip(counted_bytes.tolist(), storages.arena.tolist(), strict=True)
     if sum(-(-size // alignment[arena]) * alignment[arena] for size, arena in rows) >= LARGEST:
         return None
     order = timeline.node_at[timeline.node_at >= 0].tolist()
     touches, members = _touches(liveness)
     units, unit_of = _units(timeline, order)
 
-    size = storages.size.astype(np.int64)
+    size = counted_bytes.astype(np.int64)
     align = np.array(alignment, np.int64)[storages.arena]
     rounded = -(-size // align) * align
+    padding = np.zeros(len(liveness.arenas), np.int64)
+    np.maximum.at(padding, storages.arena, rounded - size)
     index = timeline.index
     stays_live = storages_with(liveness, index.is_output)
     persistent = storages.persistent
@@ -158,7 +163,7 @@ def order_model(
         starts_live=storages_with(liveness, index.is_input),
         constant=constant,
         arenas=liveness.arenas,
-        pad=int((rounded - size)[~persistent].max(initial=0)),
+        padding=padding,
     )
 
 

@@ -99,5 +99,5 @@ def _window_problem(model: OrderModel, order: I64, begin: int, end: int) -> Orde
         starts_live=started[chosen],
         constant=constant,
         arenas=model.arenas,
-        pad=model.pad,
+        padding=model.padding,
     )

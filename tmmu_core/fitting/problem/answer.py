@@ -11,10 +11,8 @@ from tmmu_core.fitting.unknown import UnknownOperator
 from tmmu_core.plans.analysis.plan_notes import plan_warnings
 
 Answer = Literal["fits", "cannot", "open"]
-
-
 ALLOWED: tuple[Kind, ...] = ("planner", "order", "inplace", "recompute", "offload")
-"""Moves that are allowed by default: all moves that keep the results of the graph."""
+"""Kinds of moves that are allowed by default: those that change neither the results nor the alignment."""
 
 
 @dataclass(frozen=True)
@@ -35,20 +33,19 @@ class Fitted:
     answer: Answer
     capacity: Capacity
     start: Candidate
-    """The initial plan."""
+    """The plan before any move."""
     best: Candidate
-    """The cheapest plan that fits; else the plan that exceeds the capacity least."""
+    """The cheapest plan found that fits; else the plan that exceeds the capacity least."""
     bound: LowerBound
-    """Lower bound over all plans that the allowed moves can reach, by arena."""
+    """Lower bound of each arena over all plans that the allowed moves can reach."""
     proven_bytes: int
-    """Lower bound of the sum over all arenas; it can exceed the sum of ``bound``."""
+    """Lower bound of the sum of all arenas by the order search; 0 if unknown. It can exceed the sum of ``bound``."""
     curve: tuple[Candidate, ...]
-    """Candidates from the initial plan on, by rising cost and falling bytes."""
+    """The candidates that no other candidate dominates in cost and bytes, by rising cost and falling bytes."""
     flops: int
     """Known FLOPs of the initial graph."""
     stopped: bool = False
     """Whether the search was stopped early."""
-
     unknown: tuple[UnknownOperator, ...] = ()
     """Operators with unknown properties that limit the answer."""
     allowed: Allowed = Allowed()
@@ -56,22 +53,25 @@ class Fitted:
 
     @property
     def next_steps(self) -> tuple[str, ...]:
-        """Suggested changes of the request if nothing fits: the least capacity, and moves that were not allowed."""
+        """Suggested changes of the request: a larger capacity, and what was not allowed. Empty if the plan fits."""
         if self.answer == "fits":
             return ()
-        is_open = self.answer == "open"
-        least = self.capacity.taken(self.best.plan) if is_open else self.bound_within(self.capacity)
-        others = [kind for kind in ALLOWED if kind not in self.allowed.kinds]
-        dims = self.start.plan_input.graph.dims if "sizes" not in self.allowed.kinds else {}
-        sizes = sorted(name for name, dim in dims.items() if dim.max > dim.min)
-        steps = [f"a capacity of {least:,} bytes" if is_open else f"a capacity of at least {least:,} bytes"]
-        steps += ["a larger maximum cost"] * (self.allowed.max_cost is not None)
-        steps += [f"allow {', '.join(others)}"] * bool(others)
-        return (*steps, *(f"a smaller {name}" for name in sizes))
+        if self.answer == "open":
+            steps = [f"a capacity of {self.capacity.taken(self.best.plan):,} bytes"]
+        else:
+            steps = [f"a capacity of at least {self.bound_within(self.capacity):,} bytes"]
+        if self.allowed.max_cost is not None:
+            steps.append("a larger maximum cost")
+        if others := [kind for kind in ALLOWED if kind not in self.allowed.kinds]:
+            steps.append(f"allow {', '.join(others)}")
+        if "sizes" not in self.allowed.kinds:
+            dims = sorted(self.start.plan_input.graph.dims.items())
+            steps += [f"a smaller {name}" for name, dim in dims if dim.max > dim.min]
+        return tuple(steps)
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Conditions of the input, the request and the best plan that changed the answer."""
+        """Warnings about the input, the request and the best plan, each once."""
         return tuple(dict.fromkeys((*self.start.warnings, *plan_warnings(self.best.plan))))
 
     @property
@@ -80,12 +80,12 @@ class Fitted:
         return self.capacity.over(extents(self.best.plan))
 
     def bound_within(self, capacity: Capacity) -> int:
-        """Return the lower bound of the arenas that ``capacity`` limits."""
+        """Return the lower bound of the sum of the arenas that ``capacity`` limits."""
         if capacity.total is not None:
             return self.lower_bound_bytes
         return sum(need.bytes for need in self.bound.needs if need.arena in capacity.arenas)
 
     @property
     def lower_bound_bytes(self) -> int:
-        """Lower bound over all arenas."""
+        """Lower bound of the sum of all arenas."""
         return max(self.bound.bytes, self.proven_bytes)

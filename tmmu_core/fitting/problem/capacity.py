@@ -1,4 +1,4 @@
-"""A capacity: bytes over all arenas, or by arena."""
+"""A capacity: limits for all arenas together, or for single arenas."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from tmmu_core.plans.model import U64, Plan
 
 @dataclass(frozen=True)
 class Capacity:
-    """Limits in bytes; arenas without a limit are unlimited."""
+    """Limits in bytes. An arena without a limit is limited only by ``total``."""
 
     total: int | None = None
     """Limit of the sum of all arenas except ``offload``."""
@@ -22,18 +22,17 @@ class Capacity:
 
     @property
     def key(self) -> tuple[int | None, tuple[tuple[str, int], ...]]:
-        """The limits as a hashable value."""
+        """The limits as a hashable value, for caches and widget keys."""
         return self.total, tuple(sorted(self.arenas.items()))
 
     @property
     def limit_bytes(self) -> int:
-        """Sum of all limits."""
+        """The limit ``total``; without one, the sum of the arenas' limits."""
         return sum(self.arenas.values()) if self.total is None else self.total
 
     def limited(self, plan: Plan) -> tuple[str, ...]:
-        """Return the arenas that count towards a limit."""
-        names = (arena.name for arena in plan.arenas if arena.name != OFFLOAD_ARENA)
-        return tuple(name for name in names if self.total is not None or name in self.arenas)
+        """Return the arenas of the plan that count towards a limit."""
+        return tuple(name for name in extents(plan) if self.total is not None or name in self.arenas)
 
     def taken(self, plan: Plan) -> int:
         """Return the sum of the limited arenas' extents, in bytes."""
@@ -41,19 +40,18 @@ class Capacity:
         return sum(sizes[name] for name in self.limited(plan))
 
     def live(self, plan: Plan) -> U64:
-        """Return an array of shape (T,): live bytes of the limited arenas at each step."""
+        """Return the live bytes of the limited arenas at each curve point: at each step, in the plan of a graph."""
         curves = [live_bytes(plan, name) for name in self.limited(plan)]
         return np.sum(curves, axis=0, dtype=np.uint64) if curves else np.zeros(max(plan.steps, 1), np.uint64)
 
     def over(self, bytes_of: Mapping[str, int]) -> int:
         """Return the bytes by which arenas of these sizes exceed the capacity; 0 if they fit.
 
-        The larger of the excess over the total and the sum of the excesses over each arena's limit.
+        These are the excess over ``total`` or the sum of the excesses over the arenas' limits, whichever is larger.
         """
-        here = {name: size for name, size in bytes_of.items() if name != OFFLOAD_ARENA}
-        apart = sum(max(0, size - self.arenas.get(name, size)) for name, size in here.items())
-        together = 0 if self.total is None else max(0, sum(here.values()) - self.total)
-        return max(apart, together)
+        counted = {name: size for name, size in bytes_of.items() if name != OFFLOAD_ARENA}
+        over_arenas = sum(max(0, size - self.arenas.get(name, size)) for name, size in counted.items())
+        return over_arenas if self.total is None else max(over_arenas, sum(counted.values()) - self.total)
 
     def fits(self, plan: Plan) -> bool:
         """Return whether the extents of the plan fit."""

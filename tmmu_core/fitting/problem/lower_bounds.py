@@ -1,19 +1,17 @@
 """Lower bounds over all plans that the allowed moves can reach: the proof behind "cannot".
 
-* **Step**: a node needs all its inputs and outputs at once, in any order, with recomputation and offload. Its inputs
-  are live one step earlier too, so that with in-place reuse the larger need of the two steps counts.
+* **Step**: all inputs and outputs of a node are live when it runs, in any order, with recomputation and offload. Its
+  inputs are live one step earlier too. Where the output can reuse an input, the larger of both steps counts.
 * **Ends**: all graph inputs are live at the start, all graph outputs at the end.
 * **Persistent** storages are live at every step. A storage that no move can drop is live between its first and its
   last use.
-* **Order**: without recomputation and offload, the bound of the order search holds; with a fixed order, the plan's
-  bound.
+* **Order**: without recomputation and offload, the bound of the order search holds too; with a fixed order, the plan's
+  own bound.
 
 The extent of an arena is at least the largest of these bounds, with all storages but one rounded up to the alignment.
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -41,9 +39,9 @@ class Need:
     arena: str
     bytes: int
     step: str
-    """The node that needs these bytes, ``@inputs`` or ``@outputs``; empty for a combined bound."""
+    """The node that needs these bytes, ``@inputs`` or ``@outputs``; empty if the bound is not that of one step."""
     tensors: tuple[str, ...]
-    """Ids of the storages whose sizes add up to the bound, without persistent ones."""
+    """Ids of the storages that need these bytes at the step; without persistent ones, unless the order is fixed."""
     why: str
 
 
@@ -66,7 +64,7 @@ class LowerBound:
 
 
 def alignments_of(plan_input: PlanInput) -> dict[str, int]:
-    """Return arena → alignment of offsets, in bytes."""
+    """Return arena → alignment of offsets, in bytes; without a configuration, of the default arenas."""
     config = read_arenas(plan_input.arenas)
     return {name: arena.alignment_bytes for name, arena in config.items()} or dict.fromkeys(
         ("activations", "gradients", "parameters", OFFLOAD_ARENA), Arena().alignment_bytes
@@ -78,7 +76,7 @@ def lower_bound(
 ) -> LowerBound:
     """Return the lower bound of all plans that the allowed moves can reach from ``start``.
 
-    ``always_live``: node → storages that are live when it first runs.
+    ``always_live``: node → storages that are live when it first runs, whatever the moves.
     """
     kinds = frozenset(allowed)
     if not kinds:  # the planner is fixed too
@@ -90,7 +88,7 @@ def lower_bound(
 
 
 def with_order(bound: LowerBound, needs: Mapping[str, int]) -> LowerBound:
-    """Return the bound raised by the proof over all orders."""
+    """Return the bound raised to ``needs``: arena → bytes that all orders need."""
     raised = []
     for need in bound.needs:
         proven = needs.get(need.arena, 0)
@@ -100,7 +98,7 @@ def with_order(bound: LowerBound, needs: Mapping[str, int]) -> LowerBound:
     return LowerBound(tuple(raised))
 
 
-def _order_needs(plan: Plan) -> Iterable[Need]:
+def _order_needs(plan: Plan) -> Iterator[Need]:
     for name, least in bounds(plan).items():
         arena = plan.arena_of[name]
         step = plan.node_at(arena.witness_step) if arena.witness_step >= 0 else ""
@@ -108,23 +106,34 @@ def _order_needs(plan: Plan) -> Iterable[Need]:
 
 
 def _step_needs(
-    plan_input: PlanInput, liveness: Liveness, may_take_over: bool, always_live: Sequence[Sequence[int]] | None
-) -> Iterable[Need]:
+    plan_input: PlanInput, liveness: Liveness, may_add_pairs: bool, always_live: Sequence[Sequence[int]] | None
+) -> Iterator[Need]:
     storages, alignments = liveness.storages, alignments_of(plan_input)
     for number, arena in enumerate(liveness.arenas):
         if arena == OFFLOAD_ARENA:
             continue
         alignment = alignments.get(arena, Arena().alignment_bytes)
-        in_arena = storages.persistent & (storages.arena == number)
-        persistent = _AlignedSum(alignment).plus(storages.size[in_arena].tolist())
-        best = Need(arena, persistent.bytes, "", (), "persistent storages are live at every step")
-        for moment in _moments(liveness, number, alignment, may_take_over, always_live):
-            least = persistent.plus(moment.sizes.values()).bytes - moment.reused
-            if least > best.bytes:
+        sizes = storages.size[storages.persistent & (storages.arena == number)].tolist()
+        persistent, persistent_padding = _aligned_sum(sizes, alignment)
+        need = Need(arena, persistent - persistent_padding, "", (), "persistent storages are live at every step")
+        for moment in _moments(liveness, number, alignment, may_add_pairs, always_live):
+            other, padding = _aligned_sum(moment.sizes.values(), alignment)
+            least = persistent + other - max(persistent_padding, padding) - moment.reused
+            if least > need.bytes:
                 largest_first = sorted(moment.sizes, key=lambda s: (-moment.sizes[s], s))
                 names = [liveness.timeline.index.tensor_ids[storages.head[s]] for s in largest_first]
-                best = Need(arena, least, moment.step, tuple(names), moment.why)
-        yield best
+                need = Need(arena, least, moment.step, tuple(names), moment.why)
+        yield need
+
+
+def _aligned_sum(sizes: Collection[int], alignment: int) -> tuple[int, int]:
+    """Return the sum of the sizes, each rounded up to the alignment, and the largest padding of a size.
+
+    The storage at the end of an arena needs no padding, so the arena needs at least the difference.
+    """
+    return sum(-(-size // alignment) * alignment for size in sizes), max(
+        (-size % alignment for size in sizes), default=0
+    )
 
 
 class _Moment(NamedTuple):
@@ -142,34 +151,34 @@ def _moments(
     liveness: Liveness,
     arena: int,
     alignment: int,
-    may_take_over: bool,
+    may_add_pairs: bool,
     always_live: Sequence[Sequence[int]] | None,
 ) -> Iterator[_Moment]:
     timeline, storages = liveness.timeline, liveness.storages
     index = timeline.index
     tensor_bytes = row_bytes(timeline)[view_roots(index)[0]].tolist()
     storage_of, size = liveness.storage_of.tolist(), storages.size.tolist()
-    counts = (~storages.persistent & (storages.arena == arena)).tolist()
+    is_counted = (~storages.persistent & (storages.arena == arena)).tolist()
     tensors = {tensor.id: tensor for tensor in timeline.graph.tensors}
 
     def sizes_of(rows: Iterable[int]) -> dict[int, int]:
-        found: dict[int, int] = {}
+        sizes: dict[int, int] = {}
         for t in rows:
             s = storage_of[t]
-            if s >= 0 and counts[s]:
-                found[s] = max(found.get(s, 0), tensor_bytes[t])
-        return found
+            if s >= 0 and is_counted[s]:
+                sizes[s] = max(sizes.get(s, 0), tensor_bytes[t])
+        return sizes
 
     yield _Moment(INPUTS_STEP, sizes_of(np.flatnonzero(index.is_input).tolist()), "the inputs are loaded together")
     yield _Moment(OUTPUTS, sizes_of(np.flatnonzero(index.is_output).tolist()), "the outputs are live at the end")
     for k in np.flatnonzero(timeline.step_of >= 0).tolist():
         node, reads, writes = timeline.graph.nodes[k], index.inputs_of(k).tolist(), index.outputs_of(k).tolist()
-        undropped = {s: size[s] for s in (always_live[k] if always_live else ()) if counts[s]}
+        undropped = {s: size[s] for s in (always_live[k] if always_live else ()) if is_counted[s]}
         inputs = sizes_of(reads) | undropped
         live = sizes_of([*reads, *writes]) | undropped
         reused = 0
         if len(node.outputs) == 1 and len(live) > len(inputs):
-            sources = [storage_of[reads[i]] for i in _overwritable_inputs(node, tensors, may_take_over)]
+            sources = [storage_of[reads[i]] for i in _overwritable_inputs(node, tensors, may_add_pairs)]
             reused = max((-(-inputs[s] // alignment) * alignment for s in sources if s in inputs), default=0)
         why = "the node reads and writes them in one step" + (", or no move drops them" if undropped else "")
         yield _Moment(node.node_id, live, why, reused)
@@ -177,30 +186,9 @@ def _moments(
             yield _Moment(node.node_id, inputs, "the node reads them, and they are live one step earlier")
 
 
-def _overwritable_inputs(node: Node, tensors: dict[str, Tensor], may_take_over: bool) -> list[int]:
-    """Return the positions of inputs that the output may overwrite, with permissions that may be added."""
+def _overwritable_inputs(node: Node, tensors: dict[str, Tensor], may_add_pairs: bool) -> list[int]:
+    """Return the positions of inputs that the output may overwrite; ``may_add_pairs``: with missing permissions."""
     if node.inplace is None or node.inplace == "any":
         return list(range(len(node.inputs)))
-    permitted = [] if isinstance(node.inplace, str) else [i for i, _ in node.inplace]
-    return permitted + [i for i, _ in missing_pairs(node, tensors)] if may_take_over else permitted
-
-
-@dataclass(frozen=True)
-class _AlignedSum:
-    """The bytes of storages side by side: all but the one with most padding are rounded up to the alignment."""
-
-    alignment: int
-    padded: int = 0
-    padding: int = 0
-    """Most padding of a storage."""
-
-    def plus(self, sizes: Iterable[int]) -> _AlignedSum:
-        padded, padding = self.padded, self.padding
-        for size in sizes:
-            padded += -(-size // self.alignment) * self.alignment
-            padding = max(padding, -size % self.alignment)
-        return _AlignedSum(self.alignment, padded, padding)
-
-    @property
-    def bytes(self) -> int:
-        return self.padded - self.padding
+    pairs = () if isinstance(node.inplace, str) else node.inplace
+    return [i for i, _ in (*pairs, *(missing_pairs(node, tensors) if may_add_pairs else ()))]

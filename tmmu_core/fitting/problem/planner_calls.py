@@ -1,4 +1,4 @@
-"""Plan inputs and candidates: the only module of fitting that calls planners."""
+"""Plan inputs and candidates. No other module of ``fitting`` calls planners."""
 
 import hashlib
 from collections.abc import Iterator, Mapping
@@ -28,17 +28,17 @@ from tmmu_core.plans.model import Plan
 
 @dataclass(frozen=True, eq=False)
 class PlanInput:
-    """A lowered graph with a planner and an arena configuration; mode, preset and sizes are in the graph."""
+    """A lowered graph, which contains mode, preset and sizes, with a planner and an arena configuration."""
 
     graph: Graph
-    """The graph, with an ``execution_order``. Planning it with default options gives the same plan and hash.
+    """The graph, with an ``execution_order``. Planning it with default options gives the same plan.
 
-    For this, its fields ``planner`` and ``alignment`` are set where the values are not the defaults.
+    For this, its field ``planner`` is that of the plan input, and so is ``alignment`` if all arenas have the same one.
     """
     planner: str = "slots"
     options: Mapping[str, Any] = field(default_factory=dict)
     arenas: Mapping[str, Arena | Mapping[str, Any]] | None = None
-    """The arena configuration as given; capacities are checked by the fit, not by the planner."""
+    """The arena configuration as given; its capacities are ignored."""
 
     def __post_init__(self) -> None:
         planner = "" if self.planner == DEFAULT_PLANNER else self.planner
@@ -59,7 +59,9 @@ class Candidate:
     """In the order in which they were applied."""
     solution: Solution
     warnings: tuple[str, ...] = ()
-    """Warnings about the input: assumed sizes, parts of the graph without a plan, options and rules without effect."""
+    """Warnings about the request and its graph: assumed sizes, parts without a plan, options and rules without effect.
+    Empty after moves.
+    """
 
     @property
     def plan(self) -> Plan:
@@ -107,25 +109,24 @@ def initial_candidate(graph: Graph, request: PlanRequest, progress: Progress | N
     planner = unlimited.with_defaults(graph).planner or DEFAULT_PLANNER
     if not isinstance(planner_named(planner), MemoryPlannerEntry):  # this plan gives only the order; solve_input packs
         unlimited = unlimited.but(planner="greedy", options={})
-    made = make_plan(graph, unlimited, progress)
-    assert made.solution is not None
-    config = arena_config(graph, unlimited, tuple(arena.name for arena in made.plan.arenas))
-    lowered = lower_graph(made.solution.liveness.timeline, request.dims)
+    result = make_plan(graph, unlimited, progress)
+    assert result.solution is not None
+    config = arena_config(graph, unlimited, tuple(arena.name for arena in result.plan.arenas))
+    lowered = lower_graph(result.solution.liveness.timeline, request.dims)
     if request.is_one_memory:  # the fitted graph names the memory: planning it needs no option
         lowered = in_one_memory(lowered)
     plan_input = PlanInput(lowered, planner, request.options, config)
-    warnings = (*_warnings(request), *made.warnings, *input_warnings(made.plan))
+    warnings = (*_option_warnings(request), *result.warnings, *input_warnings(result.plan))
     return Candidate(plan_input, (), solve_input(plan_input), warnings)
 
 
-def _warnings(request: PlanRequest) -> Iterator[str]:
-    """Yield a warning for each group of options without effect on a fit."""
-    given = option_texts(request)
-    options = [OPTION_SPECS[name].option for name in ("budget", "token", "seed", "addressing") if name in given]
-    if options:
-        yield f"{', '.join(options)}: no effect on fit."
-    limited = any("capacity_bytes" in each for each in as_given(request.arenas).values())
-    if limited and request.capacities:
+def _option_warnings(request: PlanRequest) -> Iterator[str]:
+    """Yield warnings about options of the request that have no effect on a fit."""
+    options = option_texts(request)
+    unused = [OPTION_SPECS[name].option for name in ("budget", "token", "seed", "addressing") if name in options]
+    if unused:
+        yield f"{', '.join(unused)}: no effect on fit."
+    if request.capacities and any("capacity_bytes" in arena for arena in as_given(request.arenas).values()):
         yield "the capacities in --arenas: no effect with --capacity."
 
 
@@ -138,7 +139,7 @@ def solve_input(plan_input: PlanInput) -> Solution:
 def extents_of(plan_input: PlanInput, known: dict[bytes, Packing] | None = None) -> dict[str, int]:
     """Return arena → extent in bytes; faster than :func:`solve_input`, because no plan with its rows is built.
 
-    ``known`` caches optimal packings: a move leaves most arenas unchanged.
+    ``known`` is a cache of optimal packings, because a move leaves most arenas unchanged.
     """
     entry = planner_named(plan_input.planner)
     if isinstance(entry, MemoryPlannerEntry):
@@ -148,20 +149,19 @@ def extents_of(plan_input: PlanInput, known: dict[bytes, Packing] | None = None)
     liveness = analyse(build_timeline(plan_input.graph, mode, default_preset(mode)), config)
     problems = arena_problems(liveness, config)
     options = entry.checked_options(plan_input.options)
-    cache = {} if known is None else known
-    packings = [_packed(entry, problem, options, cache) for problem in problems]
+    known = {} if known is None else known
+    packings = [_packed(entry, problem, options, known) for problem in problems]
     arenas = merge_packings(liveness, problems, packings).arenas
-    return {found.problem.arena: found.extent for found in arenas if found.problem.arena != OFFLOAD_ARENA}
+    return {arena.problem.arena: arena.extent for arena in arenas if arena.problem.arena != OFFLOAD_ARENA}
 
 
 def _packed(
     entry: ArenaPlannerEntry, problem: Problem, options: Mapping[str, Any], known: dict[bytes, Packing]
 ) -> Packing:
-    """Return the packing of a problem, cached by storages and the order of their live ranges."""
-    times, places = np.unique(np.concatenate([problem.birth, problem.death]), return_inverse=True)
-    columns = (places, problem.size, problem.alignment, problem.handoff_from, problem.must_not_alias)
+    """Return the packing of a problem, cached by its storages and the order of all births and deaths."""
+    times, ranks = np.unique(np.concatenate([problem.birth, problem.death]), return_inverse=True)
     digest = hashlib.sha256(repr((entry.name, problem.arena, len(times), sorted(options.items()))).encode())
-    for column in columns:
+    for column in (ranks, problem.size, problem.alignment, problem.handoff_from, problem.must_not_alias):
         digest.update(b"-" if column is None else np.ascontiguousarray(column).tobytes())
     key = digest.digest()
     if key not in known:
@@ -182,6 +182,6 @@ def _unlimited(arenas: Mapping[str, Arena | Mapping[str, Any]] | None) -> dict[s
     if arenas is None:
         return None
     return {
-        name: {key: value for key, value in given.items() if key != "capacity_bytes"}
-        for name, given in as_given(arenas).items()
+        name: {key: value for key, value in settings.items() if key != "capacity_bytes"}
+        for name, settings in as_given(arenas).items()
     }

@@ -253,10 +253,12 @@ class _FitSearch:
 
     def try_other_orders(self, order: OrderMove) -> None:
         """Try orders with equally low peaks until one packs within the capacity."""
-        limit = self.capacity.total
-        if limit is None or order.ordered.peak - order.model.pad * len(order.model.arenas) > limit:
+        if self.capacity.total is None:
             return
-        for number, move in enumerate(other_orders(order, self.start, limit + order.model.pad)):
+        limit = self.capacity.total + int(order.model.padding.sum())
+        if order.ordered.peak > limit:
+            return
+        for number, move in enumerate(other_orders(order, self.start, limit)):
             if (number >= MOST_TRIED and len(order.model) > ENUMERATED_UP_TO) or not self.watch("orders", number):
                 return
             for moves in ((move,), (move, *self.planner_moves)):
