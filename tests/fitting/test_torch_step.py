@@ -537,10 +537,11 @@ def test_missing_inputs_are_rejected_with_the_option() -> None:
     ("given", "words"),
     [
         (lambda x: x.numpy(), "the input 'x' is a ndarray, not a tensor"),
+        (lambda x: slice(x), r"the input 'x' is a slice, not a tensor(.|\n)*register_dataclass\(slice\)"),
         (lambda x: x[:0], "the input 'x' has no elements"),
         (lambda x: x.double(), "addmm.default has operands of different dtypes: torch.float32, torch.float64"),
     ],
-    ids=["array", "no rows", "dtype"],
+    ids=["array", "object", "no rows", "dtype"],
 )
 def test_inputs_that_the_step_cannot_read_are_rejected(given: Callable[[torch.Tensor], Any], words: str) -> None:
     module, x = step("attention")

@@ -27,8 +27,9 @@ from tmmu_core.formats.pytorch.joint_graph.fx_fake_tensors import (
     value_checks_skipped,
     without_cudnn,
 )
-from tmmu_core.formats.pytorch.joint_graph.fx_joint import WRAPPER, Draft, operator_name
+from tmmu_core.formats.pytorch.joint_graph.fx_joint import Draft, operator_name
 from tmmu_core.formats.pytorch.joint_graph.fx_kernels import with_real_storage
+from tmmu_core.formats.pytorch.joint_graph.fx_origins import WRAPPER
 from tmmu_core.formats.pytorch.joint_graph.fx_random_state import random_state_kept
 from tmmu_core.formats.pytorch.joint_graph.fx_trace import TRACING, Call, not_traceable, refuse_inputs
 from tmmu_core.graph.model import GRAPH_SCHEMA, Graph, Origin, Phase, Role, Tensor
@@ -65,7 +66,7 @@ def eager_step(module: Any, call: Call, name: str, optimizer: Optimizer | None =
         try:
             result = _run(module, args, kwargs, recorder)
         except Exception as error:  # whatever the model's own code raises under fake tensors
-            raise not_traceable(error, name) from error
+            raise not_traceable(error, name, module) from error
         finally:
             if recorder.has_bodies:
                 # PyTorch compiles control flow; with these entries in its cache, the next trace of a cond fails.

@@ -16,6 +16,7 @@ from torch._functorch._aot_autograd import descriptors
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.fitting.pytorch.fx_engine import LeafGradient
 from tmmu_core.formats.pytorch.joint_graph.fx_joint import Draft, Reading
+from tmmu_core.formats.pytorch.joint_graph.fx_origins import layer_of_node
 from tmmu_core.formats.pytorch.joint_graph.fx_patterns import ends_of
 from tmmu_core.formats.pytorch.joint_graph.fx_trace import not_traceable
 from tmmu_core.graph.model import Graph
@@ -206,13 +207,16 @@ def _refuse(n: Any) -> None:
         return
     schema = getattr(n.target, "_schema", None)
     bodies = [arg for arg in n.all_input_nodes if arg.op == "get_attr" and "graph" in str(arg.target)]
+    hint = "Fit the parts of the module without it, or write it with operators that return their results."
     if isinstance(n.target, torch._ops.OpOverload) and schema is not None and schema.is_mutable:
         what = "writes to its arguments"
     elif bodies:
         what = "runs a nested graph"
+        hint = "Compute both branches and select with torch.where, unroll a loop, or fit the other parts alone."
     else:
         return
     raise UnreadableInput(
         f"{n.name} ({n.target}) {what}, so its place in the step cannot change.",
-        hint="Fit the parts of the module without it, or write it with operators that return their results.",
+        place=layer_of_node(n),
+        hint=hint,
     )

@@ -14,7 +14,7 @@ from tmmu_core.base import strict
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.fitting.pytorch.fx_live_bytes import LiveBytes
 from tmmu_core.formats.pytorch.joint_graph.fx_fake_tensors import StandIns, mode_of
-from tmmu_core.formats.pytorch.joint_graph.fx_joint import WRAPPER
+from tmmu_core.formats.pytorch.joint_graph.fx_origins import WRAPPER
 from tmmu_core.graph.model import Graph, Node, Tensor
 
 OPTIMIZERS = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}

@@ -9,8 +9,9 @@ Version 5 of ``transformers`` checks whether position ids hold several packed se
 masks anything; both read values. The check for traced tensors in ``transformers`` does not recognise the tensors of
 AOTAutograd. The patch makes the check return true: a row is one sequence, and a given mask is used.
 ``torch.nn.Transformer`` compares a mask with the causal one; the patch uses the mask unless ``is_causal`` is given.
-``torch.distributions`` and ``gaussian_nll_loss`` raise for parameters out of range; the patch skips this check. PyTorch
-redraws values outside of a truncated normal distribution; the patch draws nothing.
+``torch.distributions`` and ``gaussian_nll_loss`` raise for parameters out of range, and ``istft`` for a window with
+zeros; the patches skip these checks. PyTorch redraws values outside of a truncated normal distribution; the patch draws
+nothing.
 
 A reentrant checkpoint cannot be traced. The patch only calls the function of the checkpoint, because the fit decides
 which nodes are recomputed.
@@ -31,6 +32,7 @@ import torch.utils.checkpoint
 from torch._functorch._aot_autograd import collect_metadata_analysis
 from torch._subclasses import FakeTensor, FakeTensorMode
 from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_map_only
 
 from tmmu_core.formats.pytorch.joint_graph import fx_kernels as fx_kernels  # it registers fake kernels
@@ -51,6 +53,18 @@ def _without_check(*given: Any, **named: Any) -> Any:
         return _gaussian_nll_loss(*given, **named)
 
 
+class _NoneIsEqual(TorchDispatchMode):
+    """In this mode ``torch.equal`` returns false without reading values."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return False if func is torch.ops.aten.equal.default else func(*args, **(kwargs or {}))
+
+
+def _istft(*given: Any, **named: Any) -> Any:
+    with _NoneIsEqual():
+        return _inverse_stft(*given, **named)
+
+
 def _dense_tangent(result: torch.Tensor) -> Any:
     """Return the tangent of ``result`` without gaps, as eager mode makes it.
 
@@ -59,7 +73,7 @@ def _dense_tangent(result: torch.Tensor) -> Any:
     return _tangent_of(torch.empty_like(result))
 
 
-_gaussian_nll_loss = torch.nn.functional.gaussian_nll_loss
+_gaussian_nll_loss, _inverse_stft = torch.nn.functional.gaussian_nll_loss, torch.istft
 _tangent_of = collect_metadata_analysis.coerce_tangent_and_suggest_memory_format
 _WHILE_TRACED: tuple[tuple[str, str, Any], ...] = (
     ("transformers.utils.import_utils", "is_fake_tensor", lambda value: hasattr(value, "untyped_storage")),
@@ -68,6 +82,7 @@ _WHILE_TRACED: tuple[tuple[str, str, Any], ...] = (
     ("torch", "_is_all_true", lambda value: True),
     ("torch._subclasses.fake_tensor", "log", logging.Logger("errors that are raised again", logging.CRITICAL)),
     ("torch.nn.functional", "gaussian_nll_loss", _without_check),
+    ("torch", "istft", _istft),
 )
 """(module, function, replacement while a model is traced)."""
 _IN_JOINT_GRAPH: tuple[tuple[str, str, Any], ...] = (

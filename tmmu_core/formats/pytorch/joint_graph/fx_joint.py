@@ -35,8 +35,6 @@ from tmmu_core.graph.model import GRAPH_SCHEMA, Graph, Node, Origin, Phase, Role
 
 TANGENT = "tangent"
 """Pseudo operator at the start of backward that produces an output's gradient."""
-WRAPPER = "module."
-"""Prefix that the importer's wrapper adds to parameter names."""
 _SHARED = ("tensors", "nodes", "origins", "storages", "id_of", "values", "dependent", "value_of", "backward")
 """Attributes that the readers of a graph and of its bodies share."""
 
@@ -144,9 +142,9 @@ class Reading(torch.fx.Interpreter):
             if known is not None and known.layout == _layout_of(value):  # a tied parameter: a second name
                 self._remember(value, known.base)
             else:
-                self._add(self._free(what.target.removeprefix(WRAPPER)), value, "parameter")
+                self._add(self._free(what.target.removeprefix(fx_origins.WRAPPER)), value, "parameter")
         elif isinstance(what, descriptors.BufferAOTInput):
-            self._add(self._free(what.target.removeprefix(WRAPPER)), value, "buffer")
+            self._add(self._free(what.target.removeprefix(fx_origins.WRAPPER)), value, "buffer")
         else:
             at = getattr(what, "idx", len(self.input_names))
             name = self.input_names[at] if at < len(self.input_names) else f"input_{len(self.inputs)}"
@@ -199,6 +197,7 @@ class Reading(torch.fx.Interpreter):
             raise UnreadableInput(
                 f"{n.name} ({operator_name(n.target)}) returns a tensor of the layout "
                 f"{str(sparse.layout).removeprefix('torch.')}, whose size is not known before the run.",
+                place=fx_origins.layer_of_node(n),
                 hint="Use dense tensors, such as torch.nn.Embedding(sparse=False).",
             )
         if not self.backward and any(arg.name in self.tangents for arg in n.all_input_nodes):

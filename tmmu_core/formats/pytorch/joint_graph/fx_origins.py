@@ -7,6 +7,7 @@ its forward operator. Other nodes are placed by their inputs (``graph/modules``)
 
 import contextlib
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
@@ -18,6 +19,8 @@ from torch.fx.experimental.proxy_tensor import PythonKeyTracer
 from tmmu_core.graph.model import Origin
 from tmmu_core.graph.origin import is_known, line_of, path_of
 
+WRAPPER = "module."
+"""Prefix that the importer's wrapper adds to parameter names."""
 KEY = "tmmu_origin"
 """Key of the :class:`Origin` in a traced node's ``meta``."""
 _TORCH, _TMMU = str(Path(torch.__file__).parent), str(Path(__file__).parents[3])
@@ -80,6 +83,20 @@ def operator_origins(module: Any) -> Iterator[Callable[[], Origin | None]]:
     finally:
         for hook in hooks:
             hook.remove()
+
+
+def layer_of_node(node: Any) -> str:
+    """Return the layer of a traced node as the place of an error; ``""`` if it is not known."""
+    origin = node.meta.get(KEY)
+    return f"layer {'.'.join(origin.module)!r}" if origin is not None and origin.module else ""
+
+
+def layer_of_error(error: BaseException, module: Any) -> str:
+    """Return the innermost part of ``module`` that ran when ``error`` was raised, as the place of an error."""
+    paths = {id(part): name.removeprefix(WRAPPER) for name, part in module.named_modules()}
+    frames = [frame.f_locals for frame, _ in traceback.walk_tb(error.__traceback__)]
+    layers = [paths[id(each["self"])] for each in frames if id(each.get("self")) in paths]
+    return f"layer {layers[-1]!r}" if layers and layers[-1] not in ("", "module") else ""
 
 
 def _line() -> str:

@@ -66,7 +66,7 @@ class GeneratorsAreNotSet(TorchFunctionMode):
         for each in default_generators():
             if each.initial_seed() != self.seed:
                 raise UnreadableInput(
-                    f"the forward pass sets the state of the random generator of the device {str(each.device)!r}, and "
-                    "a compiled step does not repeat this.",
+                    f"the forward pass sets the state of the random generator of the device {str(each.device)!r} "
+                    "before this operator, and a compiled step does not repeat this.",
                     hint="Set the state of the random generator before each step, outside of the module.",
                 )

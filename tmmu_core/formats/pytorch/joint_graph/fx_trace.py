@@ -196,6 +196,8 @@ def exported(
         stack.enter_context(TRACING)
         stack.enter_context(random_state_kept(module))
         mode.fake_tensor_converter = FakeTensorConverter()  # the old one remembers flags that tensors had before
+        wholes = [mode.from_tensor(each) for each in _storages_of_parts(tensors)]  # PyTorch cuts them to the parts
+        stack.callback(wholes.clear)
         stack.enter_context(state_kept(module))  # PyTorch does not restore them if a module has several names
         stack.enter_context(as_written(module))
         observed = _watch_forward(module, stack)
@@ -214,14 +216,21 @@ def exported(
         try:
             joint = aot_export_joint_with_descriptors(stack, module, args, kwargs)
         except Exception as error:  # whatever the model's own code raises under fake tensors
-            raise not_traceable(error, name) from error
+            raise not_traceable(error, name, module) from error
         _refuse_state(joint.graph_module, observed.changed, name)
         _draw_in_memory_order(joint.graph_module, mode)
         yield joint, mode, observed
 
 
+def _storages_of_parts(tensors: Iterable[Any]) -> list[torch.Tensor]:
+    """Return the whole storage of each tensor with data that is only a part of its storage, as a tensor of bytes."""
+    real = [each for each in tensors if isinstance(each, torch.Tensor) and not hasattr(each, "fake_mode")]
+    storages = [each.untyped_storage() for each in real if each.untyped_storage().nbytes() > each.nbytes]
+    return [torch.empty(0, dtype=torch.uint8, device=each.device).set_(each) for each in storages]
+
+
 def refuse_inputs(module: Any, call: Call, name: str) -> None:
-    """Raise ``UnreadableInput`` for inputs that are all empty, an array that is not a tensor, and sparse tensors.
+    """Raise ``UnreadableInput`` for inputs that are all empty, arrays and objects, and sparse tensors.
 
     Sparse and nested tensors of the module or the call have several storages, so they cannot be planned.
     """
@@ -231,9 +240,13 @@ def refuse_inputs(module: Any, call: Call, name: str) -> None:
         hint = "Give inputs with at least one row."
         raise UnreadableInput(f"the input {next(iter(sizes))!r} has no elements.", source=name, hint=hint)
     for path, value in inputs:
-        if hasattr(value, "__array__") and not isinstance(value, torch.Tensor):
-            what = f"the input {path!r} is a {type(value).__name__}, not a tensor."
-            raise UnreadableInput(what, source=name, hint="Give torch.as_tensor of it.")
+        if not isinstance(value, torch.Tensor | int | float | complex | str | None | torch.ScriptObject):
+            is_array = hasattr(value, "__array__")
+            raise UnreadableInput(
+                f"the input {path!r} is a {type(value).__name__}, not a tensor.",
+                source=name,
+                hint="Give torch.as_tensor of it." if is_array else _REGISTER.format(type(value).__name__),
+            )
     for path, value in (*module.named_parameters(), *module.named_buffers(), *inputs):
         if isinstance(value, torch.Tensor) and value.layout is not torch.strided:
             layout = str(value.layout).removeprefix("torch.")
@@ -326,22 +339,27 @@ def _is_on_cpu(tensors: Sequence[Any]) -> bool:
     return all(each.device.type == "cpu" and not hasattr(each, "fake_mode") for each in real)
 
 
-def not_traceable(error: Exception, name: str) -> UnreadableInput:
+def not_traceable(error: Exception, name: str, module: Any = None) -> UnreadableInput:
     """Return the error of a module whose own code raises ``error`` under fake tensors."""
+    layer = "" if module is None else fx_origins.layer_of_error(error, module)
     if isinstance(error, UnreadableInput):
+        error.place = error.place or layer
         return error
     line = next(iter(str(error).strip().splitlines()), "").rstrip(".")
-    words = f"{type(error).__name__}{': ' if line else ''}{line}{_place(error)}"
+    frames = [(PurePath(each.filename), each.lineno) for each in traceback.extract_tb(error.__traceback__)]
+    words = f"{type(error).__name__}{': ' if line else ''}{line}{_place(frames)}"
+    files = {path.name for path, _ in frames}
     for mark, hint in _WAYS_OUT:
-        if mark in words:
-            return UnreadableInput(f"the module cannot be traced without data: {words}.", source=name, hint=hint)
+        if mark in words or mark in files:
+            return UnreadableInput(
+                f"the module cannot be traced without data: {words}.", source=name, place=layer, hint=hint
+            )
     hint = _GIVE_INPUTS if "required positional argument" in words else _RUN_IT
-    return UnreadableInput(f"the module cannot be traced: {words}.", source=name, hint=hint)
+    return UnreadableInput(f"the module cannot be traced: {words}.", source=name, place=layer, hint=hint)
 
 
-def _place(error: Exception) -> str:
-    """Return the place in the model's code that raised ``error``; if there is none, the layer of PyTorch."""
-    files = [(PurePath(each.filename), each.lineno) for each in traceback.extract_tb(error.__traceback__)]
+def _place(files: Sequence[tuple[PurePath, int | None]]) -> str:
+    """Return the innermost of ``files`` with its line: of the model's code; if there is none, a layer of PyTorch."""
     ours, torchs = PurePath(tmmu_core.__file__).parent, PurePath(torch.__file__).parent
     model = [each for each in files if not {ours, torchs} & {*each[0].parents}]
     layers = [each for each in files if torchs / "nn" in each[0].parents and each[0].stem != "module"]
@@ -369,6 +387,11 @@ _WAYS_OUT = (
         "mirrored meta",
         "The module calls backward in forward. Return the loss; for gradient accumulation, the mean of the parts.",
     ),
+    (
+        "batchnorm.py",
+        "Give the layer a momentum, such as 0.1: with momentum=None it reads the value of num_batches_tracked.",
+    ),
+    ("_pack_padded_sequence", "Give the padded sequences to the recurrent layer, and mask its results."),
     ("nonzero", f"{_VALUES} {_EXPERTS}"),
     ("mat_a.dtype", _EXPERTS),
     ("_ctc_loss", "Give ctc_loss padded targets: one row per sample."),
@@ -396,4 +419,5 @@ _RUN_IT = (
     "Check that the module runs on these example inputs, forward and backward. Inputs are tensors, numbers and "
     "containers of them."
 )
+_REGISTER = "Give a dict of its tensors, or call torch.utils._pytree.register_dataclass({}) for a dataclass."
 _GIVE_INPUTS = "Give the module's inputs: example_inputs=x, or example_inputs=(x, y) for two."
