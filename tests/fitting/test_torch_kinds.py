@@ -385,6 +385,7 @@ REFUSED: dict[str, tuple[nn.Module, str]] = {
     ),
     "packed": (Step(packed, body=nn.GRU(32, 32)), r"_pack_padded_sequence.* LAYER\nGive the padded sequences"),
     "mean of all batches": (nn.BatchNorm1d(32, momentum=None), r"LAYER\nGive the layer a momentum"),
+    "lazy": (nn.LazyLinear(32), r"'body.1.weight' is not initialized.\n(.|\n)*Call the module once"),
     "generator": (Step(lambda step, x: [torch.manual_seed(0), x.sin()][1]), "before this operator.* LAYER"),
     "branches": (
         Step(lambda step, x: torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,))),

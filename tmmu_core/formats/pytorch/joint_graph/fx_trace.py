@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch._subclasses.fake_tensor import FakeTensorConverter
 from torch.fx.passes.fake_tensor_prop import FakeTensorProp
+from torch.nn.parameter import is_lazy
 from torch.utils._pytree import tree_flatten_with_path, tree_leaves, tree_map_only
 
 import tmmu_core
@@ -232,7 +233,7 @@ def _storages_of_parts(tensors: Iterable[Any]) -> list[torch.Tensor]:
 def refuse_inputs(module: Any, call: Call, name: str) -> None:
     """Raise ``UnreadableInput`` for inputs that are all empty, arrays and objects, and sparse tensors.
 
-    Sparse and nested tensors of the module or the call have several storages, so they cannot be planned.
+    Lazy parameters have no size; sparse and nested tensors of the module or the call have several storages.
     """
     inputs = [*zip(call.input_names, tree_leaves((call.args, call.kwargs)), strict=True)]
     sizes = {path: value.numel() for path, value in inputs if isinstance(value, torch.Tensor)}
@@ -248,6 +249,9 @@ def refuse_inputs(module: Any, call: Call, name: str) -> None:
                 hint="Give torch.as_tensor of it." if is_array else _REGISTER.format(type(value).__name__),
             )
     for path, value in (*module.named_parameters(), *module.named_buffers(), *inputs):
+        if is_lazy(value):
+            what = f"the parameter {path.removeprefix('module.')!r} is not initialized."
+            raise UnreadableInput(what, source=name, hint="Call the module once with example inputs before the fit.")
         if isinstance(value, torch.Tensor) and value.layout is not torch.strided:
             layout = str(value.layout).removeprefix("torch.")
             raise UnreadableInput(
@@ -391,6 +395,8 @@ _WAYS_OUT = (
         "batchnorm.py",
         "Give the layer a momentum, such as 0.1: with momentum=None it reads the value of num_batches_tracked.",
     ),
+    ("NestedTensor", "Create nn.TransformerEncoder with enable_nested_tensor=False."),
+    ("classes.quantized", "Fit the module before quantization: a quantized module is not trained."),
     ("_pack_padded_sequence", "Give the padded sequences to the recurrent layer, and mask its results."),
     ("nonzero", f"{_VALUES} {_EXPERTS}"),
     ("mat_a.dtype", _EXPERTS),
