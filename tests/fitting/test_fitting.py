@@ -140,6 +140,14 @@ def test_storage_of_a_live_view_counts_in_full_at_the_peak() -> None:
     assert [row[:2] for row in peak["tensors"]] == [("a", 400), ("b", 200), ("c", 4)]
 
 
+def test_peak_of_a_graph_with_many_steps_without_tensors_is_at_its_node() -> None:
+    tensors = [tensor("x", 1, role="input"), tensor("a", 1), tensor("b", 9), tensor("c", 1)]
+    nodes = [node(f"read{n:04}", "x", "") for n in range(1_100)]
+    nodes += [node("s", "x", "a"), node("t", "a", "b"), node("u", "b", "c")]
+    peak = fitted_peak(fit(started(graph(tensors, nodes, "x", "c")), Capacity(10_000)))
+    assert peak["node"] == "t"
+
+
 def test_stopped_fit_returns_its_best_plan() -> None:
     start = started(two_branches(), alignment=4)
     fitted = shown(fit(start, Capacity(4 * 102), FREE, progress=lambda what, done, of: False))

@@ -7,7 +7,7 @@ import numpy as np
 
 from tmmu_core.fitting.problem.planner_calls import extents
 from tmmu_core.graph.model import OFFLOAD_ARENA
-from tmmu_core.plans.figures.live_bytes import live_bytes
+from tmmu_core.plans.figures.live_bytes import curve_points_of, live_bytes
 from tmmu_core.plans.model import U64, Plan
 
 
@@ -40,9 +40,12 @@ class Capacity:
         return sum(sizes[name] for name in self.limited(plan))
 
     def live(self, plan: Plan) -> U64:
-        """Return the live bytes of the limited arenas at each curve point: at each step, in the plan of a graph."""
-        curves = [live_bytes(plan, name) for name in self.limited(plan)]
-        return np.sum(curves, axis=0, dtype=np.uint64) if curves else np.zeros(max(plan.steps, 1), np.uint64)
+        """Return the live bytes of the limited arenas at each step, in the plan of a graph."""
+        total = np.zeros(max(plan.steps, 1), np.uint64)
+        of_points = np.diff(curve_points_of(plan).steps, append=len(total))
+        for name in self.limited(plan):
+            total += np.repeat(live_bytes(plan, name), of_points)
+        return total
 
     def over(self, bytes_of: Mapping[str, int]) -> int:
         """Return the bytes by which arenas of these sizes exceed the capacity; 0 if they fit.
