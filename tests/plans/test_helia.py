@@ -121,7 +121,7 @@ def test_staged_and_cold_constants_are_distinguished() -> None:
 def test_region_ids_are_sorted_by_role_then_memory() -> None:
     memories = [{"name": "B"}, {"name": "A"}]
     render = build_render_plan(planned(memories=memories, rules=[{"name": "x", "memory": "A"}]))
-    assert [(a.region_id, a.role, a.memory) for a in render.arenas] == [
+    assert [(a.region_id, a.role, a.memory) for a in render.all_arenas] == [
         (0, "scratch", "A"),
         (1, "scratch", "B"),
         (2, "persistent", "B"),
@@ -132,7 +132,7 @@ def test_region_ids_are_sorted_by_role_then_memory() -> None:
 def test_arena_alignment_holds_for_every_slot() -> None:
     plan = planned(memories=[{"name": "SRAM", "arena_alignment": 512}])
     assert all(row.offset_bytes % 512 == 0 for row in plan.rows())
-    assert {arena.alignment for arena in build_render_plan(plan).arenas} == {512}
+    assert {arena.alignment for arena in build_render_plan(plan).all_arenas} == {512}
 
 
 def test_render_hash_ignores_offsets_inside_an_arena() -> None:

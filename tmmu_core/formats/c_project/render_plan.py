@@ -2,9 +2,9 @@
 
 A *region* is an arena of the plan with a role (scratch, persistent, constant). A constant region is *staged* if its
 bytes are copied from another memory before the first run. The render plan contains every derived value: region ids (by
-role, then memory name), alignments, constants, names in C, and two hashes. ``plan_hash`` covers the regions only, so
-that a binary detects regions that it was not compiled for; ``tensor_layout_hash`` covers the place of every tensor too.
-Bytes of constants are read on use.
+role, then memory name), alignments, constants, C names, and two hashes. ``plan_hash`` covers the regions only, so that
+a binary detects regions that it was not compiled for; ``tensor_layout_hash`` covers the place of every tensor.
+Bytes of constants are not kept in memory: each use reads them.
 """
 
 import hashlib
@@ -27,17 +27,18 @@ ROLES = ("scratch", "persistent", "constant")
 
 
 class RenderIncomplete(InvalidIrShapes, ValueError):
-    """Error for a plan whose offsets or constants' bytes are missing or wrong (reason ``render_incomplete``)."""
+    """Error for invalid offsets, and for missing or wrong bytes of constants (reason ``render_incomplete``)."""
 
 
 @dataclass(frozen=True)
 class RenderArena:
-    """One region. Sizes and alignments in bytes."""
+    """One region. Size and alignment are in bytes."""
 
     region_id: int
     role: str
     memory: str
     source_memory: str
+    """The memory from which the bytes of a staged region are copied, else ``memory``."""
     size: int
     alignment: int
     is_staged: bool
@@ -48,7 +49,7 @@ class RenderArena:
 
     @property
     def has_buffer(self) -> bool:
-        """Whether the program contains a buffer for the region, because the model or the staging writes to it."""
+        """Whether the region is writable memory: the model writes it, or constants are copied to it."""
         return self.role != "constant" or self.is_staged
 
 
@@ -65,7 +66,7 @@ class RenderTensor:
 
 @dataclass(frozen=True, eq=False)
 class RenderConstantBlob:
-    """The packed bytes of one constant arena: its tensors at their offsets, zeros between them, read in parts."""
+    """The bytes of one constant arena: its tensors at their offsets, with zeros between them."""
 
     memory: str
     is_staged: bool
@@ -76,24 +77,22 @@ class RenderConstantBlob:
     constants: Constants
 
     def chunks(self) -> Iterator[bytes]:
-        """Yield the bytes in order. Raises :class:`RenderIncomplete` for a constant with too few or too many bytes."""
+        """Yield the bytes in order. Raises :class:`RenderIncomplete` after a constant of another length."""
         end = 0
         for part in self.parts:
             yield from _zeros(part.offset - end)
-            got = 0
+            length = 0
             for data in self.constants.chunks(part.tensor_id):
-                got += len(data)
-                if got > part.size:
-                    raise _incomplete(part.tensor_id, f"has {part.size:,} bytes, but its constant has more")
+                length += len(data)
                 yield data
-            if got < part.size:
-                raise _incomplete(part.tensor_id, f"has {part.size:,} bytes, but its constant has {got:,}")
+            if length != part.size:
+                raise _incomplete(part.tensor_id, f"has {part.size:,} bytes, but its constant has {length:,}")
             end = part.offset + part.size
         yield from _zeros(self.size - end)
 
     @cached_property
     def sha256(self) -> bytes:
-        """Digest that the C code checks before the first run. Reads all bytes. Raises :class:`RenderIncomplete`."""
+        """Digest that the C code compares before the first run. Reads all bytes. Raises :class:`RenderIncomplete`."""
         return _sha256(self.chunks())
 
     def digests(self) -> Iterator[tuple[RenderTensor, bytes]]:
@@ -103,27 +102,25 @@ class RenderConstantBlob:
 
 @dataclass(frozen=True)
 class RenderMemoryPlan:
-    """Arenas by role, then memory name; ``all_arenas[k].region_id == k``."""
+    """The regions, constants and tensors of a plan. Regions are in the order of their ids."""
 
     scratch_arenas: tuple[RenderArena, ...] = ()
     persistent_arenas: tuple[RenderArena, ...] = ()
     constant_arenas: tuple[RenderArena, ...] = ()
     constant_blobs: tuple[RenderConstantBlob, ...] = ()
-    """One per constant arena, in region order; empty if no bytes were given."""
+    """One per constant arena; empty if no constant has bytes."""
     plan_hash: str = ""
     tensor_layout_hash: str = ""
     module_prefix: str = "model"
     tensors: tuple[RenderTensor, ...] = ()
     """Tensors, sorted by tensor id bytes."""
     residences: tuple[Residence | None, ...] = ()
-    """Per tensor of a plan over memories: its memory, and the reason for it."""
+    """The memory of each tensor and the reason for it; empty for a plan without rules for memories."""
 
     @property
     def all_arenas(self) -> tuple[RenderArena, ...]:
-        """Every arena, in region order."""
+        """Every arena, at the index of its region id."""
         return self.scratch_arenas + self.persistent_arenas + self.constant_arenas
-
-    arenas = all_arenas
 
     @property
     def staged_constant_arenas(self) -> tuple[RenderArena, ...]:
@@ -137,12 +134,12 @@ class RenderMemoryPlan:
 
     @property
     def prefix(self) -> str:
-        """Prefix of every name in C."""
+        """Prefix of every C name and of the files."""
         return c_prefix(self.module_prefix)
 
     @cached_property
     def region_names(self) -> tuple[RegionNames, ...]:
-        """The arenas' names in C, in region order."""
+        """The C names of each arena."""
         return region_names(self.prefix, [(a.role, a.memory, a.is_staged) for a in self.all_arenas])
 
     @cached_property
@@ -161,14 +158,17 @@ def build_render_plan(
 ) -> RenderMemoryPlan:
     """Return the render plan of a plan of any planner; ``constants`` are bytes by tensor id, if they are available.
 
-    ``helia`` plans contain role and memory of each arena. Otherwise each arena is one memory: constant if it holds
-    parameters and constants only (or unwritten buffers with known bytes), persistent if all its tensors are live at
-    every step, else scratch. Raises :class:`RenderIncomplete` if a tensor is outside of its region, or some but not all
-    constants have bytes.
+    A plan of the planner ``helia`` contains the role and memory of each arena. In other plans each arena is one memory:
+    constant if it contains only parameters and constants (and buffers, if every tensor is live at every step and has
+    bytes), persistent if every tensor is live at every step, else scratch.
+
+    Raises :class:`RenderIncomplete` for a tensor that is misaligned or outside of its region, for a constant with bytes
+    in a writable arena, if only some constants have bytes, and for bytes of another length than the tensor. Raises
+    ``UnreadableInput`` for bytes that cannot be read.
     """
-    known = Constants.of(constants)
+    bytes_of = Constants.of(constants)
     arenas = sorted(
-        (_region(plan, k, known) for k in range(len(plan.arenas))), key=lambda a: (ROLES.index(a.role), a.memory)
+        (_region(plan, k, bytes_of) for k in range(len(plan.arenas))), key=lambda a: (ROLES.index(a.role), a.memory)
     )
     arenas = [replace(arena, region_id=region_id) for region_id, arena in enumerate(arenas)]
     region_of = {arena.name: arena.region_id for arena in arenas}
@@ -185,7 +185,7 @@ def build_render_plan(
     envelope = [[a.role, a.memory, a.source_memory, a.size, a.alignment, a.is_staged] for a in arenas]
     placement = [[t.tensor_id, arenas[t.region_id].role, arenas[t.region_id].memory, t.offset, t.size] for t in tensors]
     scratch, persistent, constant = (tuple(arena for arena in arenas if arena.role == role) for role in ROLES)
-    bare = RenderMemoryPlan(
+    render = RenderMemoryPlan(
         scratch,
         persistent,
         constant,
@@ -195,60 +195,63 @@ def build_render_plan(
         tensors=tensors,
         residences=tuple(residences(plan)),
     )
-    return _with_blobs(bare, plan, known) if known else bare
+    return _with_blobs(render, plan, bytes_of) if bytes_of else render
 
 
-def _region(plan: Plan, k: int, known: Constants) -> RenderArena:
-    """Return the region of arena ``k``, without its final id; ``known`` are the constants with bytes."""
+def _region(plan: Plan, k: int, constants: Constants) -> RenderArena:
+    """Return the region of arena ``k``, with the preliminary id ``k``."""
     arena, notes = plan.arenas[k], plan.notes.get(plan.arenas[k].name, {})
     alignment = max(BASE_ALIGNMENT, arena.alignment_bytes, int(plan.alignment[plan.arena == k].max(initial=1)))
     if "memory" in notes:
         role, memory, source = (str(notes[key]) for key in ("role", "memory", "source_memory"))
     else:
-        role = _role(plan, np.flatnonzero(plan.arena == k).tolist(), known)
+        role = _role(plan, np.flatnonzero(plan.arena == k).tolist(), constants)
         memory = source = arena.name
-    place = (k, role, memory, source, arena.extent_bytes, alignment, source != memory)
-    return RenderArena(*place, arena.name, notes.get("origin"))
+    return RenderArena(
+        k, role, memory, source, arena.extent_bytes, alignment, source != memory, arena.name, notes.get("origin")
+    )
 
 
-def _role(plan: Plan, rows: list[int], known: Constants) -> str:
-    """Return the role of an arena with these rows; ``known`` are the constants with bytes."""
+def _role(plan: Plan, rows: list[int], constants: Constants) -> str:
+    """Return the role of an arena whose tensors are the given rows of the plan."""
     roles = {plan.roles[i] for i in rows}
     if rows and roles <= {"parameter", "constant"}:
         return "constant"
     if not rows or any(plan.birth[i] or plan.death[i] != plan.steps for i in rows):
         return "scratch"
-    has_bytes = (plan.tensor_ids[i] in known or plan.base_tensor_uids[i] is not None or not plan.size[i] for i in rows)
-    return "constant" if roles <= {"parameter", "constant", "buffer"} and all(has_bytes) else "persistent"
+    has_bytes = all(
+        plan.tensor_ids[i] in constants or plan.base_tensor_uids[i] is not None or not plan.size[i] for i in rows
+    )
+    return "constant" if has_bytes and roles <= {"parameter", "constant", "buffer"} else "persistent"
 
 
 def _with_blobs(render: RenderMemoryPlan, plan: Plan, constants: Constants) -> RenderMemoryPlan:
-    """Return the plan with the bytes of every constant arena; each of its tensors must have bytes or a base."""
-    role_of = {arena.region_id: arena.role for arena in render.all_arenas}
-    parts: dict[int, list[RenderTensor]] = {arena.region_id: [] for arena in render.constant_arenas}
+    """Return the render plan with a blob per constant arena; raises the errors of :func:`build_render_plan`."""
+    candidates: dict[int, list[RenderTensor]] = {arena.region_id: [] for arena in render.constant_arenas}
     for row, tensor in enumerate(render.tensors):
-        lies_in_another = plan.base_tensor_uids[row] is not None
-        if role_of[tensor.region_id] != "constant":
-            if tensor.tensor_id in constants and plan.roles[row] in ("parameter", "constant") and not lies_in_another:
-                what = f"is a constant in the writable arena {render.all_arenas[tensor.region_id].name!r}"
+        arena, is_view = render.all_arenas[tensor.region_id], plan.base_tensor_uids[row] is not None
+        if arena.role != "constant":
+            if tensor.tensor_id in constants and plan.roles[row] in ("parameter", "constant") and not is_view:
+                what = f"is a constant in the writable arena {arena.name!r}"
                 hint = "Plan with --planner helia, which separates constants from buffers and states: "
                 hint += "tmmu export MODEL --planner helia --to c-project -o DIR."
                 raise _incomplete(tensor.tensor_id, what, hint)
         elif tensor.tensor_id in constants:
-            parts[tensor.region_id].append(tensor)
-        elif not lies_in_another and tensor.size:
+            candidates[tensor.region_id].append(tensor)
+        elif not is_view and tensor.size:
             raise _incomplete(tensor.tensor_id, "is a constant without bytes, while other constants have bytes")
     blobs = []
     for arena in render.constant_arenas:
-        written: list[RenderTensor] = []
-        for part in sorted(parts[arena.region_id], key=lambda part: (part.offset, -part.size, part.tensor_id)):
-            end = written[-1].offset + written[-1].size if written else 0
-            if part.size and part.offset >= end:  # aliases of the same bytes are written once
-                written.append(part)
+        parts: list[RenderTensor] = []
+        end = 0
+        for part in sorted(candidates[arena.region_id], key=lambda part: (part.offset, -part.size, part.tensor_id)):
+            if part.size and part.offset >= end:  # tensors that share bytes are written once
+                parts.append(part)
+                end = part.offset + part.size
         filename = f"{render.region_names[arena.region_id].blob}.bin"
-        about = (arena.memory, arena.is_staged, filename, arena.size)
-        blobs.append(RenderConstantBlob(*about, tuple(written), constants))
-        assert len(blobs[-1].sha256) == 32, "this reads all bytes, so that errors are raised before a file is written"
+        blob = RenderConstantBlob(arena.memory, arena.is_staged, filename, arena.size, tuple(parts), constants)
+        assert len(blob.sha256) == 32, "this reads all bytes, so that errors are raised before a file is written"
+        blobs.append(blob)
     return replace(render, constant_blobs=tuple(blobs))
 
 
@@ -260,14 +263,14 @@ def _sha256(chunks: Iterable[bytes]) -> bytes:
 
 
 def _zeros(count: int) -> Iterator[bytes]:
-    """Yield ``count`` zero bytes in parts."""
-    for at in range(0, count, CHUNK):
-        yield bytes(min(CHUNK, count - at))
+    """Yield ``count`` zero bytes in chunks."""
+    for start in range(0, count, CHUNK):
+        yield bytes(min(CHUNK, count - start))
 
 
 def _incomplete(tensor_id: str, what: str, hint: str = "") -> RenderIncomplete:
     return RenderIncomplete(
-        f"the plan cannot be rendered: tensor {tensor_id!r} {what}.",
+        f"the plan cannot be exported to C: tensor {tensor_id!r} {what}.",
         reason="render_incomplete",
         node_id="",
         tensor=tensor_id,
@@ -276,22 +279,22 @@ def _incomplete(tensor_id: str, what: str, hint: str = "") -> RenderIncomplete:
 
 
 def residency(render: RenderMemoryPlan) -> dict[str, Any]:
-    """Return the residency as JSON values: arenas in region order, tensors by id, hashes, names in C."""
+    """Return the content of ``residency.json``: hashes, arenas in region order and tensors by id, with C names."""
     arenas, tensors = [], []
     for arena, names in zip(render.all_arenas, render.region_names, strict=True):
-        blob, own = render.blob_of.get(arena.region_id), vars(arena)
+        blob = render.blob_of.get(arena.region_id)
         arenas.append(
-            {key: value for key, value in own.items() if key not in ("name", "origin")}
+            {key: value for key, value in vars(arena).items() if key not in ("name", "origin")}
             | {"enumerator": names.stem, "symbol": names.symbol, "blob": blob and blob.sidecar_filename}
             | {"blob_symbol": names.blob if arena.role == "constant" else None}
             | {"blob_sha256": blob and blob.sha256.hex()}
         )
     for row, tensor in enumerate(render.tensors):
         arena = render.all_arenas[tensor.region_id]
-        place = {"tensor_id": tensor.tensor_id, "region_id": tensor.region_id, "role": arena.role}
-        place |= {"memory": arena.memory, "offset": tensor.offset, "size": tensor.size}
-        place |= {"macro": render.tensor_stems[tensor.tensor_id]}
-        tensors.append(place | (cells(render.residences[row]) if render.residences else {}))
+        columns = {"tensor_id": tensor.tensor_id, "region_id": tensor.region_id, "role": arena.role}
+        columns |= {"memory": arena.memory, "offset": tensor.offset, "size": tensor.size}
+        columns |= {"macro": render.tensor_stems[tensor.tensor_id]}
+        tensors.append(columns | (cells(render.residences[row]) if render.residences else {}))
     return {
         "schema": "tmmu_residency/1",
         "module_prefix": render.module_prefix,

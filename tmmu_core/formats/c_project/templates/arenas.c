@@ -1,9 +1,9 @@
-/* Generated from a memory plan: the arenas, their binding, and the hydration of constants. */
+/* Generated from a memory plan: the arenas, their binding, and the loading of constants. */
 #include "«p»_memory.h"
 
 #include <string.h>
 
-/* 1: the program contains no arenas; the caller binds each of them. */
+/* 1: the program contains no writable arena; the caller binds each of them. */
 #ifndef «P»_EXTERNAL_ARENAS
 #define «P»_EXTERNAL_ARENAS «'0' if fits_image else '1'»
 #endif
@@ -16,12 +16,12 @@
 #endif
 
 #if «P»_EXTERNAL_ARENAS
-#define «P»_OWN(buffer) NULL
+#define «P»_ARENA(buffer) NULL
 #else
-#define «P»_OWN(buffer) buffer
+#define «P»_ARENA(buffer) buffer
 /*% for arena, name in regions if arena.has_buffer %*/
 /* «arena.role | comment» in «arena.memory | comment» */
-«P»_ALIGNAS(«name.stem»_ALIGNMENT) «P»_SECTION(".bss.«name.symbol»")
+alignas(«name.stem»_ALIGNMENT) «P»_SECTION(".bss.«name.symbol»")
 uint8_t «name.symbol»[«[arena.size, 1] | max»u];
 /*% endfor %*/
 #endif
@@ -29,7 +29,7 @@ uint8_t «name.symbol»[«[arena.size, 1] | max»u];
 uint8_t *«p»_arena_buffers[] = {
 /*% for arena, name in regions %*/
 /*% if arena.has_buffer %*/
-    «P»_OWN(«name.symbol»),
+    «P»_ARENA(«name.symbol»),
 /*% else %*/
     «'(uint8_t *)' ~ name.symbol if arena.region_id in r.blob_of else 'NULL'»,
 /*% endif %*/
@@ -61,12 +61,13 @@ static const region_info_t region_info[] = {
 /*% endfor %*/
 };
 
-static unsigned regions(void) {
+/* A call, because compilers warn about `region >= 0` in a plan without regions. */
+static unsigned region_count(void) {
     return (unsigned)«P»_REGION_COUNT;
 }
 
 «p»_status_t «p»_bind(«p»_region_t region, void *base) {
-    if ((unsigned)region >= regions()) {
+    if ((unsigned)region >= region_count()) {
         return «P»_ERROR_REGION;
     }
     if ((uintptr_t)base % (uintptr_t)«p»_region_alignment[region] != 0u) {
@@ -77,7 +78,7 @@ static unsigned regions(void) {
 }
 
 «p»_status_t «p»_bind_source(«p»_region_t region, const void *source) {
-    if ((unsigned)region >= regions() || !region_info[region].is_staged) {
+    if ((unsigned)region >= region_count() || !region_info[region].is_staged) {
         return «P»_ERROR_REGION;
     }
     sources[region] = (const uint8_t *)source;
@@ -89,7 +90,7 @@ int «p»_is_written(«p»_region_t region) {
 }
 
 «P»_WEAK «p»_status_t «p»_hydrate_constants(void) {
-    for (unsigned region = 0; region < regions(); region++) {
+    for (unsigned region = 0; region < region_count(); region++) {
         uint8_t *arena = «p»_arena_buffers[region];
         const uint8_t *stored = region_info[region].is_staged ? sources[region] : arena;
         if (!region_info[region].is_constant) {

@@ -1,7 +1,7 @@
 /* Generated from a memory plan. */
 #include "«p»_memory.h"
 
-/*# C has no empty arrays: without regions or tensors, an array has one unused entry. #*/
+/*# C has no empty arrays: an array without regions or tensors has one unused entry. #*/
 const uint64_t «p»_region_size[] = {
 /*% for _, name in regions %*/
     «name.stem»_SIZE,

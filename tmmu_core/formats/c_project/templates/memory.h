@@ -1,4 +1,4 @@
-/* Generated from a memory plan. Do not edit: the assertions below would fail. */
+/* Generated from a memory plan. Do not edit. */
 #ifndef «P»_MEMORY_H
 #define «P»_MEMORY_H
 
@@ -6,10 +6,10 @@
 #include <stdint.h>
 
 #ifdef __cplusplus
-#define «P»_ASSERT(holds, otherwise) static_assert(holds, otherwise)
+#define «P»_ASSERT(condition, message) static_assert(condition, message)
 extern "C" {
 #else
-#define «P»_ASSERT(holds, otherwise) _Static_assert(holds, otherwise)
+#define «P»_ASSERT(condition, message) _Static_assert(condition, message)
 #endif
 
 #define «P»_PLAN_HASH "«r.plan_hash»"
@@ -51,11 +51,12 @@ extern const uint64_t «p»_region_alignment[];
 extern const «p»_slot_t «p»_tensors[];
 extern const char «p»_plan_hash[];
 
-/* The name contains hashes of the regions and of the tensors' places: code that uses it links with this plan only. */
+/* The name contains hashes of the regions and of the tensors' offsets: code that uses it links with this plan only. */
 #define «P»_PLAN_SYMBOL «plan_symbol»
 extern const uint32_t «plan_symbol»;
 
-/* Return the address of tensor `index`, after the caller has bound each region to memory; NULL for an invalid index. */
+/* Return the address of tensor `index`; `bases` has the address of each region, by region id.
+   NULL for an invalid index, and for a region without an address. */
 void *«p»_address(uint8_t *const bases[], size_t index);
 
 typedef enum {
@@ -64,20 +65,21 @@ typedef enum {
 /*% endfor %*/
 } «p»_status_t;
 
-/* Address of each region, by region id; NULL if the caller binds it. Constants that are not staged are read only. */
+/* Address of each region, by region id; NULL until the caller binds it. Constants that are not staged are read only. */
 extern uint8_t *«p»_arena_buffers[];
 /*% for region in r.blob_of %*/
 extern const uint8_t «r.region_names[region].blob»[];
 /*% endfor %*/
 
-/* Set the address of a region, or of the bytes that are copied to a staged region. */
+/* Set the address of a region, or of the bytes that are copied to a staged region; return an error if it is invalid. */
 «p»_status_t «p»_bind(«p»_region_t region, void *base);
 «p»_status_t «p»_bind_source(«p»_region_t region, const void *source);
 
 /* Return whether the model writes the region: 0 for constants. */
 int «p»_is_written(«p»_region_t region);
 
-/* Check the hash of every constant's bytes and copy staged constants; call it before the first run. */
+/* Check the hash of each constant region whose bytes were exported, and copy the staged constants.
+   Call it before the first run. */
 «p»_status_t «p»_hydrate_constants(void);
 void «p»_sha256(const void *data, uint64_t size, uint8_t digest[32]);
 

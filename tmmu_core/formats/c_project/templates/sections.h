@@ -1,8 +1,5 @@
-#ifdef __cplusplus
-#define «P»_ALIGNAS(bytes) alignas(bytes)
-#else
-#define «P»_ALIGNAS(bytes) _Alignas(bytes)
-#endif
+#include <stdalign.h>
+
 #if defined(__GNUC__) && defined(__ELF__)
 #define «P»_SECTION(name) __attribute__((section(name)))
 #else

@@ -1,4 +1,4 @@
-/* Generated from a memory plan: hydrates the constants, checks their bytes and all bounds, and returns 0 on success. */
+/* Generated from a memory plan: loads the constants, checks their bytes and all bounds, and returns 0 on success. */
 #include "«p»_memory.h"
 
 #include <stdio.h>
@@ -23,15 +23,15 @@ static const check_t checks[] = {
 /*% endfor %*/
 };
 
-/* This links only with the arenas of the same plan. */
+/* The symbol exists only in the objects of the same plan. */
 static const uint32_t *const plan_symbol = &«P»_PLAN_SYMBOL;
 
-static int failed(const char *what, unsigned long which) {
-    printf("FAILED: %s %lu\n", what, which);
+static int failed(const char *what, unsigned long number) {
+    printf("FAILED: %s %lu\n", what, number);
     return 1;
 }
 
-static int constants_are_right(void) {
+static int constants_match(void) {
     unsigned count = CHECKS;
     for (unsigned k = 0; k < count; k++) {
         const uint8_t *arena = «p»_arena_buffers[checks[k].region];
@@ -44,7 +44,7 @@ static int constants_are_right(void) {
     return 1;
 }
 
-/* Allocate and bind an arena that the caller of the model binds. */
+/* Allocate and bind an arena that has no address; return 0 without enough memory. */
 static int bind_arena(unsigned region) {
     size_t alignment = (size_t)«p»_region_alignment[region];
     size_t size = (size_t)«p»_region_size[region];
@@ -81,11 +81,12 @@ int main(void) {
         }
         printf("region %u: %llu bytes\n", region, (unsigned long long)«p»_region_size[region]);
     }
+    /* Without exported bytes, a staged region has no source. */
     status = «p»_hydrate_constants();
     if (status != «P»_OK && (CHECKS != 0u || status != «P»_ERROR_UNBOUND)) {
         return failed("hydration, status", (unsigned long)status);
     }
-    if (!constants_are_right()) {
+    if (!constants_match()) {
         return failed("constants after hydration", 0);
     }
     for (unsigned k = 0; k < tensors; k++) {
@@ -98,7 +99,7 @@ int main(void) {
             return failed("address of tensor", k);
         }
     }
-    /* Fill every arena that the model writes, and check that no other arena changes. */
+    /* Fill each arena that the model writes with its own value, then check that no write changed another arena. */
     for (unsigned region = 0; region < regions; region++) {
         if («p»_is_written((«p»_region_t)region)) {
             memset(«p»_arena_buffers[region], (int)(0x5au ^ (region & 0xffu)),
@@ -107,16 +108,14 @@ int main(void) {
     }
     for (unsigned region = 0; region < regions; region++) {
         const uint8_t *arena = «p»_arena_buffers[region];
-        uint64_t size = «p»_region_size[region];
-        if («p»_is_written((«p»_region_t)region)) {
-            for (uint64_t k = 0; k < size; k++) {
-                if (arena[(size_t)k] != (uint8_t)(0x5au ^ (region & 0xffu))) {
-                    return failed("bytes of region", region);
-                }
+        uint64_t size = «p»_is_written((«p»_region_t)region) ? «p»_region_size[region] : 0u;
+        for (uint64_t k = 0; k < size; k++) {
+            if (arena[(size_t)k] != (uint8_t)(0x5au ^ (region & 0xffu))) {
+                return failed("bytes of region", region);
             }
         }
     }
-    if (!constants_are_right()) {
+    if (!constants_match()) {
         return failed("constants after writing every arena", 0);
     }
     printf("constants: %u checked\ntensors: %u\nplan %s\nOK\n", CHECKS, tensors, «p»_plan_hash);
