@@ -8,10 +8,10 @@
     [RecordingMicroAllocator] Arena allocation total 85264 bytes                  RecordingMicroAllocator
     [RecordingMicroAllocator] 'Persistent buffer data' used 24304 bytes …         ::PrintAllocations
 
-The planner prints live ranges (last step included) with offsets in the arena's head. The allocator prints totals: the
-bytes of the head, and the persistent bytes of the tail by kind. With both, the planner's buffers are in the head, and
-persistent buffers are live at every step. Other lines are ignored. If a plan is printed several times, the last one is
-read.
+The planner prints live ranges (last step included) with offsets in the arena's head. The allocator prints the bytes of
+the arena, of its head and of its tail, and the bytes of the persistent buffers in the tail by kind. Persistent buffers
+are live at every step. If the log has only totals, the head is one buffer. Other lines are ignored. Of several plans,
+the last one is read.
 """
 
 import re
@@ -36,13 +36,12 @@ _KIND = re.compile(rf"\[RecordingMicroAllocator\] '([^'\n]{{1,80}})' used {_NUMB
 def refuses(data: bytes) -> str:
     """Return why bytes are not a log of this kind; ``""`` if they are."""
     marks = (b"[RecordingMicroAllocator]", b"Planner buffer ID:", b"first_used=")
-    if is_log(data) and any(mark in data for mark in marks):
-        return ""
-    return "it has no line of TensorFlow Lite Micro's memory planner or allocator"
+    is_known = is_log(data) and any(mark in data for mark in marks)
+    return "" if is_known else "it has no line of TensorFlow Lite Micro's memory planner or allocator"
 
 
 def read(data: bytes, name: str = "") -> PlainInstance:
-    """Return the plan, or the allocation at one moment, in the log. Raises ``UnreadableInput``."""
+    """Return the plan in the log; without live ranges, the buffers at one moment. Raises ``UnreadableInput``."""
     buffers: dict[int, tuple[int, int, int, int]] = {}
     arena: dict[str, int] = {}
     kinds: dict[str, int] = {}
@@ -52,30 +51,28 @@ def read(data: bytes, name: str = "") -> PlainInstance:
         elif found := _KIND.search(line):
             kinds[found[1]] = int(found[2])
         elif found := _PLAN.search(line) or _OLD_PLAN.search(line):
-            which, size, offset, first, last = (int(found[part]) for part in ("id", "size", "offset", "first", "last"))
+            buffer, size, offset, first, last = (int(found[part]) for part in ("id", "size", "offset", "first", "last"))
             if first > last or max(offset + size, last) > LAST_BYTE:
                 what = f"invalid buffer: {line.strip()[:80]!r}."
                 raise UnreadableInput(what, source=name, place=f"line {number}", hint=HINT)
-            if which == 0:
+            if buffer == 0:  # another plan begins
                 buffers.clear()
-            buffers[which] = first, last + 1, size, offset
-    lives = [LiveRange(f"buffer {which}", *row) for which, row in buffers.items() if row[2]]
+            buffers[buffer] = first, last + 1, size, offset
+    lives = [LiveRange(f"buffer {buffer}", *row) for buffer, row in buffers.items() if row[2]]
     head = max([arena.get("head", 0), *(life.offset + life.size for life in lives)])
     end = max((life.death for life in lives), default=1)
     if not lives and arena.get("head"):
         lives.append(LiveRange("head: planned buffers", 0, 1, arena["head"], 0))
     notes = ["a step is an operator of the model"] if buffers else ["the log has no live ranges: it shows one moment"]
-    at = head
-    for kind, size in kinds.items():
+    unlisted = max(arena.get("tail", 0) - sum(kinds.values()), 0)
+    offset = head
+    for kind, size in (*kinds.items(), ("tail: not itemised in the log", unlisted)):
         if size:
-            lives.append(LiveRange(kind, 0, end, size, at, "buffer"))
-            at += size
-    unlisted = arena.get("tail", 0) - sum(kinds.values())
-    if unlisted > 0:
-        lives.append(LiveRange("tail: not itemised in the log", 0, end, unlisted, at, "buffer"))
+            lives.append(LiveRange(kind, 0, end, size, offset, "buffer"))
+            offset += size
     if not lives:
         raise UnreadableInput("the log has no buffer and no arena.", source=name, hint=HINT)
     if arena:
-        areas = ", ".join(f"{which} {size:,}" for which, size in arena.items())
+        areas = ", ".join(f"{part} {size:,}" for part, size in arena.items())
         notes.append(f"arena in bytes: {areas}; the tail is placed behind the head here")
     return instance_of(stem_of(name) or "tflm", with_unique_ids(lives), notes)

@@ -7,10 +7,10 @@
     Start Time - End Time  : Start Addr -   End Addr: Tensor Size: … : Name
              0 -          1:        0x0 -     0x2400:        9216: … : input
 
-End times are included, end addresses are not. Both compilers of Vela print these columns; one also prints ``Purpose``.
-Tensors with the same times and bytes are one buffer with several names. Of several tables, the memory with the highest
-peak is shown, and notes name the other memories; read-only memory is shown only if there is no other memory. Other
-lines are ignored.
+A live range includes its end time; the bytes do not include the end address. Both compilers of Vela print these
+columns; one also prints ``Purpose``. Tensors with the same times and addresses are one buffer with several names. Of
+several memories, the one with the highest peak is shown, and notes name the others; read-only memory is shown only if
+there is no other memory. Other lines are ignored.
 """
 
 import re
@@ -41,19 +41,18 @@ _Buffers = dict[tuple[int, int, int, int], list[str]]
 
 def refuses(data: bytes) -> str:
     """Return why bytes are not an allocation log of Vela; ``""`` if they are."""
-    if is_log(data) and b"Start Time" in data and b"Tensor Size" in data:
-        return ""
-    return "it has no table of Vela with Start Time and Tensor Size"
+    is_known = is_log(data) and b"Start Time" in data and b"Tensor Size" in data
+    return "" if is_known else "it has no table of Vela with Start Time and Tensor Size"
 
 
 def read(data: bytes, name: str = "") -> PlainInstance:
     """Return the plan of the memory with the highest peak. Raises ``UnreadableInput``."""
-    tables = [(title, found, _lives(found)) for title, found in _tables(data.decode("utf-8", "replace"), name) if found]
+    tables = [(title, rows, _lives(rows)) for title, rows in _tables(data.decode("utf-8", "replace"), name) if rows]
     if not tables:
         raise UnreadableInput("the allocation tables of the log are empty.", source=name, hint=HINT)
     peaks = [peak_of(lives)[1] for _, _, lives in tables]
-    read_only = ["read-only" in title or "Permanent" in title for title, _, _ in tables]
-    chosen = max(range(len(tables)), key=lambda k: (not read_only[k], peaks[k]))
+    is_writable = [not ("read-only" in title or "Permanent" in title) for title, _, _ in tables]
+    chosen = max(range(len(tables)), key=lambda k: (is_writable[k], peaks[k]))
     title, buffers, lives = tables[chosen]
     notes = [f"the memory is {title}"]
     notes += [
