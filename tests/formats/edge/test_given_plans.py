@@ -287,6 +287,11 @@ def test_last_byte_and_step_are_read_and_the_next_is_rejected(last: bytes, past:
     assert caught.value.place.startswith("line") is (b"{" not in past and b"ET12" not in past)
 
 
+def test_report_line_with_a_malformed_size_is_rejected() -> None:
+    with pytest.raises(UnreadableInput, match="invalid line"):
+        read_any(REPORT.replace("OFFSET", "0").replace(";    1.0B", ";    1.0.0B").encode())
+
+
 def test_log_without_a_row_is_rejected() -> None:
     with pytest.raises(UnreadableInput, match="are empty"):
         read_any("\n".join(VELA.splitlines()[:2]).encode())

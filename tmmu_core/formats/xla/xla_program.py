@@ -7,10 +7,10 @@
 
 ``jvp(…)`` marks the forward phase of differentiated code, ``transpose(…)`` the backward phase. The source line is
 ``source_file`` and ``source_line``, or a number in the tables ``FileNames``, ``FileLocations`` and ``StackFrames`` at
-the beginning of the text. A fusion without metadata has the origin of the last instruction of its computation.
+the beginning of the text. A fusion without metadata has the origin of the root instruction of its computation.
 
-The text is untrusted and planning does not need it: unreadable parts are ignored, nothing is refused, and at most
-:data:`LONGEST` characters after ``metadata=`` of a line are read.
+The text is untrusted and planning does not need it: unreadable parts are ignored without an error, and at most
+:data:`LONGEST` characters of a line's metadata are read.
 """
 
 import re
@@ -22,7 +22,7 @@ from tmmu_core.graph.origin import LONGEST, line_of
 HEADING = "HloModule "
 PROGRAM_ENDING = ".txt"
 DEEPEST = 64
-"""Limit of the parts of a module's path, nested transformations, and calls from fusions to computations."""
+"""Maximum number of parts of a module's path, of nested transformations, and of nested fusions."""
 
 _INSTRUCTION = re.compile(r"\s+(ROOT )?%?([^\s=]{1,1000}) = ", re.A)
 _COMPUTATION = re.compile(r"(?:ENTRY )?%?([^\s(]{1,1000}) \(", re.A)
@@ -37,17 +37,15 @@ _ESCAPED = re.compile(r"\\(.)")
 _WRAPPED = re.compile(r"(\w+)\((.*)\)", re.A | re.S)
 _KEYED = re.compile(r"\[(?:'([^']*)'|\"([^\"]*)\"|(\d+))\]")
 _FUNCTIONS = ("jit", "pjit", "xla_call", "core_call", "custom_jvp_call", "custom_vjp_call", "remat", "checkpoint")
-_CONTROL = frozenset(
-    {"while", "body", "cond", "closed_call", "checkpoint", "remat", "rematted_computation", *_FUNCTIONS}
-)
+_CONTROL = frozenset({"while", "body", "cond", "closed_call", "rematted_computation", *_FUNCTIONS})
 
 
 def origins_of(lines: Iterable[str]) -> dict[str, StorageOrigin]:
-    """Return instruction → origin of its value, for the instructions with metadata."""
+    """Return instruction → origin of its value, for instructions with metadata and for fusions of such instructions."""
     tables: dict[str, dict[int, str]] = {name: {} for name in _TABLES}
-    found: dict[str, StorageOrigin] = {}
-    roots: dict[str, str] = {}
-    calls: dict[str, str] = {}
+    origins: dict[str, StorageOrigin] = {}
+    root_of: dict[str, str] = {}  # by computation
+    called_by: dict[str, str] = {}  # instruction without metadata → computation
     table = computation = ""
     for line in lines:
         instruction = _INSTRUCTION.match(line)
@@ -62,23 +60,24 @@ def origins_of(lines: Iterable[str]) -> dict[str, StorageOrigin]:
         elif instruction is not None:
             name = instruction[2]
             if instruction[1]:
-                roots[computation] = name
+                root_of[computation] = name
             origin = _origin_in(line[instruction.end() :].partition(", metadata={")[2][:LONGEST], tables)
             if origin is not None:
-                found[name] = origin
+                origins[name] = origin
             elif (called := _CALLS.search(line, instruction.end())) is not None:
-                calls[name] = called[1]
-    for name in calls:
-        inner = name
+                called_by[name] = called[1]
+    for name in called_by:
+        root = name
         for _ in range(DEEPEST):
-            inner = roots.get(calls.get(inner, ""), "")  # the last instruction of the computation that it calls
-            if inner in found:
-                found[name] = found[inner]
+            root = root_of.get(called_by.get(root, ""), "")
+            if root in origins:
+                origins[name] = origins[root]
                 break
-    return found
+    return origins
 
 
 def _origin_in(metadata: str, tables: dict[str, dict[int, str]]) -> StorageOrigin | None:
+    """Return the origin in an instruction's metadata; ``None`` if it has none."""
     text_of = {key: _ESCAPED.sub(r"\1", text) for key, text in _TEXT.findall(metadata)}
     numbers = {key: int(digits) for key, digits in _NUMBER.findall(metadata)}
     file, line = text_of.get("source_file", ""), numbers.get("source_line", 0)
@@ -102,9 +101,9 @@ def _frame(frame: int, tables: dict[str, dict[int, str]]) -> tuple[str, int]:
 def scopes_of(op_name: str) -> tuple[tuple[str, ...], str, Phase | None]:
     """Return ``(module, operator, phase)`` of an operation's name.
 
-    Scopes are the model's own names: functions (``jit(step)``) and control flow are not modules, and transformations
-    are removed (``transpose(jvp(GPT))`` is ``GPT``, backward). Without any transformation the phase is unknown. A
-    parameter's name is its path: ``params['h_0']['kernel']`` belongs to ``h_0``.
+    The module has the names of the model: functions (``jit(step)``) and control flow are no modules, and
+    transformations are removed (``transpose(jvp(GPT))`` is ``GPT``, backward). Without ``jvp`` and ``transpose`` the
+    phase is ``None``. A parameter's name is its path: ``params['h_0']['kernel']`` belongs to ``h_0``.
     """
     keys = [a or b or c for a, b, c in _KEYED.findall(op_name[:LONGEST])]
     parts = _scopes(op_name[:LONGEST])
@@ -127,11 +126,11 @@ def scopes_of(op_name: str) -> tuple[tuple[str, ...], str, Phase | None]:
 
 
 def _scopes(text: str) -> list[str]:
-    """Return the parts of a name between the slashes outside of parentheses."""
-    parts, depth, begins = [], 0, 0
-    for at, letter in enumerate(text):
+    """Return the parts of a name between the slashes that are outside of parentheses."""
+    parts, depth, start = [], 0, 0
+    for position, letter in enumerate(text):
         depth += (letter == "(") - (letter == ")")
         if letter == "/" and depth <= 0:
-            parts.append(text[begins:at])
-            begins = at + 1
-    return [part for part in [*parts, text[begins:]] if part]
+            parts.append(text[start:position])
+            start = position + 1
+    return [part for part in [*parts, text[start:]] if part]

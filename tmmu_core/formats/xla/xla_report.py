@@ -9,8 +9,8 @@
          8.0KiB( 80%);     8.0KiB;            0;                2; 2×f32[16,128]      a buffer in it
         10.0KiB(100%);     2.0KiB;         8192;                1; f32[16,32]
 
-All buffers are read as live at one step, as in the report's total. The report has rounded sizes; the exact size is
-the size of the largest shape that rounds to it. The dump's other files have the plan with live ranges.
+All buffers are read as live at one step, as in the report's total. The printed sizes are rounded: a buffer gets the
+size of its largest shape that rounds to the printed size. Other files of the dump contain the plan with live ranges.
 """
 
 import re
@@ -25,7 +25,8 @@ MARK = b"Memory Space:"
 HINT = "Dump the module again, or open its buffer assignment and live ranges, which are in the same folder."
 _TOTAL = re.compile(r"Total bytes: (\d{1,19}) ", re.A)
 _ROW = re.compile(
-    r"\s+[\d.]{1,20}\w{1,20}\(\s*\d{1,20}%\);\s+([\d.]{1,20})(B|KiB|MiB|GiB|TiB);\s+(\d{1,19});\s+(\d{1,19}); (.*)",
+    r"\s+[\d.]{1,20}\w{1,20}\(\s*\d{1,20}%\);\s+(\d{1,15}(?:\.\d{1,4})?)(B|KiB|MiB|GiB|TiB);"
+    r"\s+(\d{1,19});\s+(\d{1,19}); (.*)",
     re.A,
 )
 _SHAPE = re.compile(r"\b(?:pred|token|([a-z]{1,8})(\d{1,3}))(?:[a-z]\w{0,20})?\[([\d,]{0,200})\]", re.A)
@@ -34,15 +35,13 @@ _UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40
 
 def refuses(data: bytes) -> str:
     """Return why bytes are not a memory usage report; ``""`` if they are."""
-    if data.lstrip()[: len(MARK)] == MARK:
-        return ""
-    return f"it does not begin with {MARK.decode()}"
+    return "" if data.lstrip().startswith(MARK) else f"it does not begin with {MARK.decode()}"
 
 
 def read(data: bytes, name: str = "") -> PlainInstance:
     """Return the buffers of the report, all live at once, as a plan. Raises ``UnreadableInput``."""
     lives: list[LiveRange] = []
-    base = end = allocation = total = rounded = 0
+    base = end = allocation = total = rounded_count = 0
     for number, line in enumerate(data.decode("utf-8", "replace").splitlines(), 1):
         if found := _TOTAL.match(line):
             total += int(found[1])
@@ -50,12 +49,12 @@ def read(data: bytes, name: str = "") -> PlainInstance:
             base, allocation = end, allocation + 1
         elif ";" in line:
             row = _ROW.match(line)
-            size, exact = _size(row[1], row[2], row[5]) if row is not None else (0, False)
+            size, is_exact = _size(row[1], row[2], row[5]) if row is not None else (0, False)
             start = base + int(row[3]) if row is not None else 0
             if row is None or not allocation or start + size > LAST_BYTE:
                 what = f"invalid line of a memory usage report: {line.strip()[:80]!r}."
                 raise UnreadableInput(what, source=name, place=f"line {number}", hint=HINT)
-            rounded += not exact
+            rounded_count += not is_exact
             end = max(end, start + size)
             if size:
                 lives.append(LiveRange(f"allocation {allocation}: {row[5].strip()[:120]}", 0, 1, size, start))
@@ -63,24 +62,22 @@ def read(data: bytes, name: str = "") -> PlainInstance:
         raise UnreadableInput("the report contains no buffer.", source=name, hint=HINT)
     notes = ["the report has no live ranges: all buffers are read as live at once. " + HINT]
     notes.append(f"the report's total is {total:,} bytes, its buffers end at byte {end:,}")
-    if rounded:
-        notes.append(f"{rounded} sizes are rounded in the report")
+    if rounded_count:
+        notes.append(f"{rounded_count} sizes are rounded in the report")
     stem = stem_of(name).removesuffix("-memory-usage-report")
     return instance_of(stem or "xla", with_unique_ids(lives), notes)
 
 
 def _size(digits: str, unit: str, shapes: str) -> tuple[int, bool]:
-    """Return ``(bytes, whether they are exact)`` of a buffer: its largest shape that rounds to the printed size."""
-    try:
-        written = Fraction(digits) * _UNITS[unit]
-    except ValueError:
-        return 0, False
+    """Return ``(bytes, is_exact)``: of the largest shape that rounds to the printed size, else the printed size."""
+    printed = Fraction(digits) * _UNITS[unit]
     sizes = [_bytes(found) for found in _SHAPE.finditer(shapes)] if unit != "B" else []
-    near = [size for size in sizes if 20 * abs(size - written) <= _UNITS[unit]]
-    return max(near, default=int(written)), bool(near) or unit == "B"
+    matching = [size for size in sizes if 20 * abs(size - printed) <= _UNITS[unit]]
+    return max(matching, default=int(printed)), bool(matching) or unit == "B"
 
 
 def _bytes(shape: re.Match[str]) -> int:
+    """Return the bytes of a match of ``_SHAPE``."""
     bits = int(shape[2] or 8) * (2 if shape[1] == "c" else 1)
     sides = [int(side) for side in shape[3].split(",") if side and len(side) < 20]
     return (prod(sides) * bits + 7) // 8
