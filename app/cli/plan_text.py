@@ -5,7 +5,7 @@ from typing import Any
 
 from app.cli.console import print_lines, table
 from app.texts import certificate_text, numbers, totals_text
-from tmmu_core.formats.pytorch.snapshot.rank_table import RankSummary, first_difference
+from tmmu_core.formats.pytorch.snapshot.rank_table import RankSummary, largest_difference
 from tmmu_core.plans.analysis.explain_peak import explain_peak
 from tmmu_core.plans.analysis.peak_lines import LineChange, by_category, changes_at_peak
 from tmmu_core.plans.analysis.plan_notes import unplanned_parts
@@ -113,7 +113,7 @@ def print_ranks(found: Sequence[RankSummary]) -> None:
     rows = []
     for (peak, reserved, error), ranks in sorted(groups.items(), key=lambda item: (-item[0][0], item[1][0].rank)):
         sizes = [error, ""] if error else [numbers.full_bytes(peak), numbers.full_bytes(reserved)]
-        change = None if error else first_difference(fullest, ranks[0])
+        change = None if error else largest_difference(fullest, ranks[0])
         differs = "" if change is None else f"{change[0]} ({change[1]}) {numbers.delta_bytes(change[2])}"
         rows.append([numbers.runs([one.rank for one in ranks]), numbers.count(len(ranks)), *sizes, differs])
     columns = ("ranks", ">number", ">peak", ">reserved peak")
@@ -133,7 +133,7 @@ def rank_records(ranks: Sequence[RankSummary]) -> list[dict[str, Any]]:
     fullest = max(ranks, key=lambda one: one.peak)
     records = []
     for one in ranks:
-        found = None if one.error else first_difference(fullest, one)
+        found = None if one.error else largest_difference(fullest, one)
         difference = found and dict(zip(("line", "category", "growth_bytes"), found, strict=True))
         sizes = {"peak_live_bytes": one.peak, "reserved_peak_bytes": one.reserved}
         records.append(

@@ -47,7 +47,7 @@ def opened(document: Any) -> History:
 
 def test_peak_is_the_profilers_total_and_stacks_enclose_events() -> None:
     found = opened(PROFILE)
-    assert sum(total.size for total in found.totals("line", found.peak_step)) == 6120
+    assert sum(total.size for total in found.totals("line", found.peak[0])) == 6120
     assert sorted((found.ids[k], found.categories[k], int(found.size[k])) for k in range(4)) == [
         ("before the trace #0", "other", 500),
         ("before the trace #1", "other", 500),
@@ -60,7 +60,7 @@ def test_device_with_the_highest_peak_is_shown_with_its_reserved_bytes() -> None
     gpu = [memory(60, 512, 16, 10_000, reserved=20_000), memory(61, 1024, 2048, 11_024, reserved=40_000)]
     found = opened({"traceEvents": [*PROFILE["traceEvents"], *gpu]})
     assert found.reserved_peak_bytes == 40_000
-    assert sum(total.size for total in found.totals("category", found.peak_step)) == 11_024
+    assert sum(total.size for total in found.totals("category", found.peak[0])) == 11_024
 
 
 @pytest.mark.parametrize("wrong", [{"Addr": -5}, {"Addr": 1 << 70}, {"Bytes": "x"}, {"Bytes": 1 << 62}])
@@ -86,4 +86,4 @@ def test_trace_of_a_real_step_has_the_profilers_peak(tmp_path: Path) -> None:
     document = json.loads(path.read_text())
     peak = max(one["args"]["Total Allocated"] for one in document["traceEvents"] if one["name"] == "[memory]")
     found = opened(document)
-    assert sum(total.size for total in found.totals("line", found.peak_step)) == peak
+    assert sum(total.size for total in found.totals("line", found.peak[0])) == peak

@@ -123,7 +123,7 @@ def test_text_not_in_utf_8_is_rejected() -> None:
 def test_lines_with_the_most_bytes_at_the_peak_are_listed() -> None:
     found = opened(SNAPSHOT).recorded
     assert isinstance(found, History)
-    totals = [(total.name, total.size, total.count) for total in found.totals("line", found.peak_step)]
+    totals = [(total.name, total.size, total.count) for total in found.totals("line", found.peak[0])]
     assert totals == [("train.py:17 forward", 1024, 1), ("functional.py:9 linear", 512, 1)]
 
 

@@ -6,7 +6,7 @@
                                         if none fits: a new segment of 2 MiB, 20 MiB or a multiple of 2 MiB (cudaMalloc)
 
 Source: ``c10/cuda/CUDACachingAllocator.cpp`` (``malloc``, ``get_free_block``, ``should_split``, ``free_block``,
-``release_blocks``) with the default settings. An allocation costs a binary search among the free blocks.
+``release_blocks``) with the default settings.
 """
 
 from __future__ import annotations
@@ -14,18 +14,21 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
+from itertools import repeat
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 GRAIN = 512
+"""The size of a block in bytes is a multiple of this."""
 SMALL_SIZE = 1 << 20
-"""Largest allocation in bytes that the pool of small blocks serves."""
-SMALL_SEGMENT, LARGE_SEGMENT = 2 << 20, 20 << 20
-"""Bytes of a segment for small blocks, and for blocks up to :data:`LARGE_SIZE`."""
+"""Maximum bytes of a small allocation."""
 LARGE_SIZE = 10 << 20
+"""Minimum bytes of an allocation for which a new segment has the size of the allocation, rounded up."""
+SMALL_SEGMENT, LARGE_SEGMENT = 2 << 20, 20 << 20
+"""Bytes of a new segment for a small allocation, and for one between :data:`SMALL_SIZE` and :data:`LARGE_SIZE`."""
 ROUND_LARGE = 2 << 20
-"""The bytes of a segment for a larger block are a multiple of this."""
+"""The bytes of any other new segment are a multiple of this."""
 BASE_ADDRESS = 0x7F00_0000_0000
 
 
@@ -36,17 +39,17 @@ class Block:
     addr: int
     size: int
     pool: Pool
-    """The free blocks of its lane that are as small or as large."""
+    """The free blocks of the same lane and kind of allocation (small or large)."""
     before: Block | None = None
     after: Block | None = None
     is_free: bool = False
 
-    def join(self, second: Block) -> None:
-        """Take over the bytes of the block after this one."""
-        self.size += second.size
-        self.after = second.after
-        if second.after is not None:
-            second.after.before = self
+    def merge_next(self, following: Block) -> None:
+        """Add the bytes of the block after this one to this block."""
+        self.size += following.size
+        self.after = following.after
+        if following.after is not None:
+            following.after.before = self
 
 
 Pool = list[tuple[int, int, Block]]
@@ -56,7 +59,7 @@ Recorder = Callable[[str, int, int], None]
 
 
 class CachingAllocator:
-    """The allocator of one device. ``reserved``, ``reserved_peak`` and ``allocated`` are bytes."""
+    """The allocator of one device. ``reserved``, its maximum ``reserved_peak``, and ``allocated`` are bytes."""
 
     def __init__(self, record: Recorder = lambda action, addr, size: None) -> None:
         self.record = record
@@ -70,7 +73,7 @@ class CachingAllocator:
         is_small = size <= SMALL_SIZE
         pool = self._pools.setdefault((lane, is_small), [])
         best = bisect_left(pool, (size,))
-        block = pool.pop(best)[2] if best < len(pool) else self._new_segment(pool, size)
+        block = pool.pop(best)[2] if best < len(pool) else self._reserve_segment(pool, size)
         if block.size - size >= (GRAIN if is_small else SMALL_SIZE + 1):
             rest = Block(block.addr + size, block.size - size, pool, block, block.after)
             if block.after is not None:
@@ -84,14 +87,14 @@ class CachingAllocator:
     def free(self, block: Block) -> None:
         """Return a block to its pool, merged with its free neighbours."""
         self.allocated -= block.size
-        first, last = block.before, block.after
-        if last is not None and last.is_free:
-            _take(last)
-            block.join(last)
-        if first is not None and first.is_free:
-            _take(first)
-            first.join(block)
-            block = first
+        before, after = block.before, block.after
+        if after is not None and after.is_free:
+            _remove(after)
+            block.merge_next(after)
+        if before is not None and before.is_free:
+            _remove(before)
+            before.merge_next(block)
+            block = before
         _release(block)
 
     def empty_cache(self) -> None:
@@ -99,15 +102,16 @@ class CachingAllocator:
         for pool in self._pools.values():
             for size, addr, block in list(pool):
                 if block.before is None and block.after is None:
-                    _take(block)
+                    _remove(block)
                     self.reserved -= size
                     self.record("segment_free", addr, size)
 
-    def _new_segment(self, pool: Pool, size: int) -> Block:
-        least = SMALL_SEGMENT if size <= SMALL_SIZE else LARGE_SEGMENT
-        segment = least if size < LARGE_SIZE else -(-size // ROUND_LARGE) * ROUND_LARGE
+    def _reserve_segment(self, pool: Pool, size: int) -> Block:
+        segment = SMALL_SEGMENT if size <= SMALL_SIZE else LARGE_SEGMENT
+        if size >= LARGE_SIZE:
+            segment = -(-size // ROUND_LARGE) * ROUND_LARGE
         block = Block(self._next_address, segment, pool)
-        self._next_address += segment + ROUND_LARGE  # segments never touch
+        self._next_address += segment + ROUND_LARGE  # a gap, so that readers do not join segments
         self.reserved += segment
         self.reserved_peak = max(self.reserved_peak, self.reserved)
         self.record("segment_alloc", block.addr, segment)
@@ -115,29 +119,27 @@ class CachingAllocator:
 
 
 def _release(block: Block) -> None:
-    """Add a block to its pool."""
+    """Mark a block as free and add it to its pool."""
     block.is_free = True
     insort(block.pool, (block.size, block.addr, block))
 
 
-def _take(block: Block) -> None:
+def _remove(block: Block) -> None:
     """Remove a free block from its pool."""
     del block.pool[bisect_left(block.pool, (block.size, block.addr))]
 
 
 def reserved_peak(birth: ArrayLike, death: ArrayLike, size: ArrayLike) -> int:
-    """Return the peak of the reserved bytes for buffers with lifetimes ``[birth, death)``, shape (n,) each.
+    """Return the peak of the reserved bytes for buffers with live ranges ``[birth, death)``, shape (n,) each.
 
-    At one step, frees come before allocations; allocations are in the order of the rows.
+    At one step, frees come before allocations; both are in the order of the rows.
     """
-    births, deaths, sizes = (np.asarray(column, np.int64) for column in (birth, death, size))
-    rows = np.arange(len(births))
-    order = np.lexsort((np.concatenate((rows, rows)), np.repeat((1, 0), len(rows)), np.concatenate((births, deaths))))
+    births, deaths, sizes = (np.asarray(column, np.int64).tolist() for column in (birth, death, size))
+    rows = range(len(sizes))
     allocator, blocks = CachingAllocator(), dict[int, Block]()
-    for event in order.tolist():
-        row = event % len(rows)
-        if event < len(rows):
-            blocks[row] = allocator.alloc(int(sizes[row]))
+    for _, is_alloc, row in sorted([*zip(births, repeat(True), rows), *zip(deaths, repeat(False), rows)]):
+        if is_alloc:
+            blocks[row] = allocator.alloc(sizes[row])
         else:
             allocator.free(blocks.pop(row))
     return allocator.reserved_peak

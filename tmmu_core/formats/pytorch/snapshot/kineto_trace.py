@@ -5,11 +5,12 @@
     {"name": "[memory]", "ts", "tid", "args": {"Bytes": ±n, "Addr", "Device Type", "Device Id", "Total Allocated", …}}
     {"ph": "X", "cat": "cpu_op" | "python_function" | "user_annotation", "ts", "dur", "tid"}   a frame of its stack
 
-Without ``with_stack=True`` the stack has operators and autograd nodes only. Bytes that were allocated before the trace
-and are not freed in it are one buffer.
+Without ``with_stack=True`` the stack has operators, autograd nodes and annotations, such as ``Optimizer.step``, only.
+Bytes that were allocated before the trace and are not freed in it are one buffer.
 """
 
 import re
+from collections import defaultdict, deque
 from collections.abc import Sequence
 from typing import Annotated, Any
 
@@ -32,8 +33,8 @@ from tmmu_core.planners.problem import PlainInstance
 
 HINT = "Record it with torch.profiler.profile(profile_memory=True, with_stack=True), then export_chrome_trace(FILE)."
 MEMORY = "[memory]"
-DEVICES = {0: "CPU", 1: "CUDA", 9: "Meta", 12: "XPU", 20: "PrivateUse1"}
-"""Device types of PyTorch (``c10/core/DeviceType.h``)."""
+_DEVICE_NAMES = {0: "CPU", 1: "CUDA", 9: "Meta", 12: "XPU", 20: "PrivateUse1"}
+"""Number of a device type of PyTorch (``c10/core/DeviceType.h``) → its name."""
 _PYTHON = re.compile(r"(.+\.py)\((\d+)\): (.+)$")
 _STACKED = ("cpu_op", "python_function", "user_annotation")
 
@@ -65,35 +66,35 @@ def read(data: bytes, name: str = "") -> PlainInstance:
     """Return the plan of the device with the highest peak. Raises ``UnreadableInput``."""
     try:
         events = msgspec.json.decode(data, type=_Trace).events
-        memory = [(each, msgspec.json.decode(each.args, type=_Args)) for each in events if each.name == MEMORY]
+        points = [(each, msgspec.json.decode(each.args, type=_Args)) for each in events if each.name == MEMORY]
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise UnreadableInput(f"the trace is damaged: {error}.", source=name, hint=HINT) from error
-    if not memory:
+    if not points:
         raise UnreadableInput("the trace has no memory events.", source=name, hint=HINT)
-    memory.sort(key=lambda one: one[0].ts)
+    points.sort(key=lambda point: point[0].ts)
     peaks: dict[tuple[int, int], int] = {}
-    for _, args in memory:
-        key = args.device_type, args.device
-        peaks[key] = max(peaks.get(key, 0), args.allocated)
-    chosen = max(peaks, key=lambda key: (peaks[key], key))
-    memory = [(point, args) for point, args in memory if (args.device_type, args.device) == chosen]
-    others = ", ".join(f"{_named(key)} (peak {peak:,} bytes)" for key, peak in peaks.items() if key != chosen)
-    notes = [f"{_named(chosen)} is shown; the trace also has {others}"] if others else []
-    frames = _stacks_at([point for point, _ in memory], events)
-    return _instance([args for _, args in memory], frames, name, notes)
+    for _, args in points:
+        device = args.device_type, args.device
+        peaks[device] = max(peaks.get(device, 0), args.allocated)
+    chosen = max(peaks, key=lambda device: (peaks[device], device))
+    points = [(event, args) for event, args in points if (args.device_type, args.device) == chosen]
+    others = ", ".join(f"{_device_name(*each)} (peak {peak:,} bytes)" for each, peak in peaks.items() if each != chosen)
+    notes = [f"{_device_name(*chosen)} is shown; the trace also has {others}"] if others else []
+    frames = _stacks_at([event for event, _ in points], events)
+    return _instance([args for _, args in points], frames, name, notes)
 
 
-def _named(device: tuple[int, int]) -> str:
-    kind, number = device
-    return DEVICES.get(kind, f"device type {kind}") + (f" {number}" if number >= 0 else "")
+def _device_name(device_type: int, number: int) -> str:
+    return _DEVICE_NAMES.get(device_type, f"device type {device_type}") + (f" {number}" if number >= 0 else "")
 
 
-def _instance(memory: Sequence[_Args], frames: Sequence[Any], name: str, notes: list[str]) -> PlainInstance:
-    start = memory[0].allocated - memory[0].size
+def _instance(points: Sequence[_Args], frames: Sequence[Any], name: str, notes: list[str]) -> PlainInstance:
+    """Return the instance of one device's memory events, which have these stacks."""
+    bytes_before = points[0].allocated - points[0].size
     live: set[int] = set()
     events: list[Event[Any]] = []
     reserved = 0
-    for args, stack in zip(memory, frames, strict=True):
+    for args, stack in zip(points, frames, strict=True):
         if args.reserved != reserved:
             action = "segment_map" if args.reserved > reserved else "segment_unmap"
             events.append(Event(action, 0, abs(args.reserved - reserved)))
@@ -104,13 +105,13 @@ def _instance(memory: Sequence[_Args], frames: Sequence[Any], name: str, notes: 
             live.add(args.addr)
         elif args.addr in live:
             live.remove(args.addr)
-        else:
-            start += args.size
+        else:  # a buffer from before the trace, which the event makes a buffer of its own
+            bytes_before += args.size
     stacks = Stacks()
     columns = Events(events, stacks)
     # No event has the address 0, so the buffer from before the trace can have it.
-    before: list[Block[Any]] = [Block(start, "active_allocated", 0)] if start > 0 else []
-    snapshot = Snapshot([Segment(0, reserved, blocks=before)], [columns], stacks)
+    blocks: list[Block[Any]] = [Block(bytes_before, "active_allocated", 0)] if bytes_before > 0 else []
+    snapshot = Snapshot([Segment(0, reserved, blocks=blocks)], [columns], stacks)
     device = device_of(columns, snapshot.segments)
     if not device.size.size:
         raise UnreadableInput("nothing is allocated in the trace.", source=name, hint=HINT)
@@ -118,33 +119,31 @@ def _instance(memory: Sequence[_Args], frames: Sequence[Any], name: str, notes: 
 
 
 def _stacks_at(points: Sequence[_Event], events: Sequence[_Event]) -> list[list[dict[str, Any]]]:
-    """Return the frames around each event in its thread, innermost first; ``points`` are sorted by time."""
-    spans: dict[int | str, list[_Event]] = {}
-    for each in events:
-        if each.ph == "X" and each.cat in _STACKED:
-            spans.setdefault(each.tid, []).append(each)
-    waiting = {
-        thread: iter(sorted(open_spans, key=lambda each: (each.ts, -each.dur))) for thread, open_spans in spans.items()
-    }
-    next_span: dict[int | str, _Event | None] = {thread: next(open_spans) for thread, open_spans in waiting.items()}
-    open_: dict[int | str, list[_Event]] = {}
-    known: dict[tuple[str, ...], list[dict[str, Any]]] = {}
-    found = []
+    """Return the frames around each of ``points`` in its thread, innermost first; ``points`` are sorted by time.
+
+    Points with equal stacks share one list, which :meth:`.Stacks.row` decodes once.
+    """
+    next_spans: dict[int | str, deque[_Event]] = defaultdict(deque)
+    open_spans: dict[int | str, list[_Event]] = defaultdict(list)
+    spans = (event for event in events if event.ph == "X" and event.cat in _STACKED)
+    for span in sorted(spans, key=lambda span: (span.ts, -span.dur)):
+        next_spans[span.tid].append(span)
+    frames_of: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    stacks = []
     for point in points:
-        open_spans = open_.get(point.tid, [])
-        while (span := next_span.get(point.tid)) is not None and span.ts <= point.ts:
-            open_spans.append(span)
-            next_span[point.tid] = next(waiting[point.tid], None)
-        open_[point.tid] = open_spans = [each for each in open_spans if each.ts + each.dur >= point.ts]
-        names = tuple([each.name for each in reversed(open_spans)])
-        if names not in known:
-            known[names] = [frame for frame in map(_frame, names) if frame is not None]
-        found.append(known[names])
-    return found
+        coming, stack = next_spans[point.tid], open_spans[point.tid]
+        while coming and coming[0].ts <= point.ts:
+            stack.append(coming.popleft())
+        stack[:] = [span for span in stack if span.ts + span.dur >= point.ts]
+        names = tuple([span.name for span in reversed(stack)])
+        if names not in frames_of:
+            frames_of[names] = [frame for frame in map(_frame, names) if frame is not None]
+        stacks.append(frames_of[names])
+    return stacks
 
 
 def _frame(name: str) -> dict[str, Any] | None:
-    """Return a span as a frame of a snapshot; ``None`` for a span without information on an allocation."""
+    """Return the frame of a span with this name; ``None`` if the name has no information on an allocation."""
     python = _PYTHON.match(name)
     if python:
         file = python[1] if python[1].startswith("/") else f"/{python[1]}"

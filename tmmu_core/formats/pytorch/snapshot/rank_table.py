@@ -1,4 +1,4 @@
-"""Summarise the snapshots of all ranks of a job, in several processes if the files are large."""
+"""Summarise the snapshots of all ranks of a job. Large files are read by several processes."""
 
 import os
 import re
@@ -16,32 +16,34 @@ from tmmu_core.formats.pytorch.snapshot.snapshot_events import MEMORY_PER_BYTE
 from tmmu_core.formats.pytorch.snapshot.torch_snapshot import read_history
 
 MEMORY_BYTES = 3 << 30
-"""Memory of all processes together."""
+"""Maximum memory of all processes together."""
 PARALLEL_FROM = 1 << 26
-"""Minimum bytes of all files for which several processes are started."""
+"""Minimum bytes of all files together for which several processes are started."""
 SIGNATURE_BYTES = 1 << 12
+"""Bytes of a file that are read to detect a snapshot."""
 _RANK = re.compile(r"rank[_-]?(\d+)|(\d+)(?=\D*$)")
 
 
 @dataclass(frozen=True)
 class RankSummary:
-    """One rank's snapshot, in bytes."""
+    """Peaks of one rank's snapshot, in bytes."""
 
     rank: int
     file: str
     peak: int = 0
     reserved: int = 0
+    """Peak of the bytes that the allocator reserved."""
     lines: Mapping[tuple[str, str], int] = field(default_factory=dict)
-    """Live bytes at the peak by (line, category)."""
+    """``(line, category)`` → live bytes at the peak."""
     error: str = ""
-    """Why the file could not be read."""
+    """Why the file could not be read; ``""`` if it was read."""
 
 
 def snapshot_files(folder: Path) -> list[tuple[int, Path]]:
-    """Return ``(rank, path)`` of the snapshots in a folder by rank.
+    """Return ``(rank, path)`` of each snapshot in a folder, sorted; an empty list if the folder cannot be read.
 
-    The rank is the number after ``rank`` in the name, else its last number, else the position by name. Empty if
-    ``folder`` is not a readable folder.
+    The rank is the number after ``rank`` in the file's name, else the last number in the name, else the position of
+    the name among all files of the folder.
     """
     found = []
     try:
@@ -60,27 +62,27 @@ def snapshot_files(folder: Path) -> list[tuple[int, Path]]:
     return sorted(found)
 
 
-def summary_of(rank: int, data: bytes | Path, name: str) -> RankSummary:
-    """Return the summary of a snapshot, given as bytes or a file; with ``error`` if it cannot be read."""
+def _summary(rank: int, path: Path) -> RankSummary:
+    """Return the summary of a snapshot; with ``error`` if it cannot be read."""
     try:
-        history, _ = read_history(data.read_bytes() if isinstance(data, Path) else data, name)
+        history, _ = read_history(path.read_bytes(), path.name)
     except (TmmuError, OSError) as error:
-        return RankSummary(rank, name, error=str(error).splitlines()[0])
+        return RankSummary(rank, path.name, error=str(error).splitlines()[0])
     step, peak = history.peak
     lines: Counter[tuple[str, str]] = Counter()
     for row in history.live_at(step).tolist():
         lines[history.name("line", row), history.categories[row]] += int(history.size[row])
-    return RankSummary(rank, name, peak, history.reserved.peak[1], lines)
+    return RankSummary(rank, path.name, peak, history.reserved.peak[1], lines)
 
 
 def summaries(files: Sequence[tuple[int, Path]]) -> Iterator[RankSummary]:
     """Yield the summary of each file, in order."""
     workers = workers_for([path.stat().st_size for _, path in files])
     if workers < 2:
-        yield from (summary_of(rank, path, path.name) for rank, path in files)
+        yield from (_summary(rank, path) for rank, path in files)
         return
     with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
-        jobs = [pool.submit(summary_of, rank, path, path.name) for rank, path in files]
+        jobs = [pool.submit(_summary, rank, path) for rank, path in files]
         for (rank, path), job in zip(files, jobs, strict=True):
             try:
                 yield job.result()
@@ -89,13 +91,13 @@ def summaries(files: Sequence[tuple[int, Path]]) -> Iterator[RankSummary]:
 
 
 def workers_for(sizes: Sequence[int]) -> int:
-    """Return the number of processes for files of these bytes, limited by :data:`MEMORY_BYTES`; 1 for small files."""
+    """Return the number of processes that read files of these bytes within :data:`MEMORY_BYTES`; 1 for small files."""
     most = MEMORY_BYTES // (max(sizes, default=0) * MEMORY_PER_BYTE + 1)
     return 1 if sum(sizes) < PARALLEL_FROM else max(1, min(os.cpu_count() or 1, len(sizes), most))
 
 
-def first_difference(base: RankSummary, other: RankSummary) -> tuple[str, str, int] | None:
+def largest_difference(base: RankSummary, other: RankSummary) -> tuple[str, str, int] | None:
     """Return ``(line, category, bytes in other − bytes in base)`` of the largest difference; ``None`` without one."""
     changes = [(*key, other.lines.get(key, 0) - base.lines.get(key, 0)) for key in {**base.lines, **other.lines}]
-    found = max(changes, key=lambda change: (abs(change[2]), change[:2]), default=None)
-    return found if found is not None and found[2] else None
+    largest = max(changes, key=lambda change: (abs(change[2]), change[:2]), default=None)
+    return largest if largest is not None and largest[2] else None

@@ -1,8 +1,8 @@
 """Compute the bytes that the allocator reserved over time, and offsets of its blocks within their peak.
 
-The segments at the end are known exactly, so the curve is computed backwards from them. It is exact even if the trace
-begins in the middle of a run. Segments that never exist together share offsets, because a later segment can reuse the
-bytes of a released one.
+A snapshot lists the segments at the end of the trace, so the curve is computed backwards from their bytes. It is exact
+even if the trace begins in the middle of a run. Segments that never exist together share offsets, because a later
+segment can reuse the bytes of a released one.
 """
 
 from collections.abc import Sequence
@@ -33,30 +33,30 @@ class Reserved:
         return int(self.step[at]), int(self.size[at])
 
     def at(self, step: int) -> int:
-        """Return the maximum of the bytes reserved at a step."""
+        """Return the largest value of the entries at a step; without an entry there, the value of the entry before."""
         first, last = np.searchsorted(self.step, step, side="left"), np.searchsorted(self.step, step, side="right")
         return int(self.size[max(0, first - (first == last)) : last].max(initial=0))
 
 
 def reserved_over_time(events: Events, segments: Sequence[Segment]) -> Reserved:
-    """Return the bytes in ``segments`` at each step (alloc or free). Raises ``UnreadableInput`` past the last byte."""
+    """Return the reserved bytes over the steps; ``segments`` are those at the end. Raises ``UnreadableInput``."""
     action, size = np.frombuffer(events.action, np.uint8), np.frombuffer(events.size, np.int64)
     refuse_beyond_last_byte(sum([segment.total_size for segment in segments]), sum(size[action == MAP].tolist()))
     change = np.where(action == MAP, size, 0) - np.where(action == UNMAP, size, 0)
     start = sum(segment.total_size for segment in segments) - int(change.sum())
     curve = start + np.cumsum(change)
-    start -= min(0, start, int(curve.min(initial=0)))  # the list of segments is incomplete
+    start -= min(0, start, int(curve.min(initial=0)))  # an incomplete list of segments would give negative values
     at = np.flatnonzero(change)
     steps, sizes = events.step[at], start + np.cumsum(change)[at]
     return Reserved(np.concatenate(([0], steps)), np.concatenate(([start], sizes)))
 
 
 def layout(blocks: Device, most: int | None) -> tuple[I64, str]:
-    """Return the offsets of all blocks, and a note.
+    """Return ``(offsets of all blocks, note or "")``.
 
-    The first of three placements within ``most`` bytes is returned: the allocator's addresses without gaps between
-    regions; whole segments, each at one offset; single blocks. If none is within, or ``most`` is unknown, return the
-    first placement.
+    The offsets are the first of three placements that needs at most ``most`` bytes: the allocator's addresses without
+    gaps between regions; whole segments, each at one offset; single blocks. They are the first placement if none needs
+    so few bytes, or if ``most`` is ``None``.
     """
     events = blocks.events
     mapped = np.frombuffer(events.action, np.uint8) == MAP
@@ -76,10 +76,9 @@ def layout(blocks: Device, most: int | None) -> tuple[I64, str]:
 
 
 def _joined(starts: I64, ends: I64, addresses: I64) -> tuple[I64, int]:
-    """Return the offsets of ``addresses`` in regions ``[start, end)`` placed one after the other, and the bytes of the
-    regions.
+    """Return ``(offsets of addresses, bytes of all regions)`` for regions ``[start, end)`` without gaps between them.
 
-    Touching and overlapping regions are joined. Every address is inside a region.
+    Touching and overlapping regions are joined. Each address must be inside a region.
     """
     order = np.argsort(starts, kind="stable")
     first, last = starts[order], np.maximum.accumulate(ends[order])
@@ -91,11 +90,11 @@ def _joined(starts: I64, ends: I64, addresses: I64) -> tuple[I64, int]:
 
 
 def _by_segment(blocks: Device, most: int) -> I64 | None:
-    """Return offsets with whole segments placed; ``None`` for more than ``most`` bytes or a block without segment."""
-    rects = _rectangles(blocks.events, blocks.segments)
-    if rects is None:
+    """Return the offsets of blocks in whole segments; ``None`` if that is impossible within ``most`` bytes."""
+    rectangles = _rectangles(blocks.events, blocks.segments)
+    if rectangles is None:
         return None
-    start, end, birth, death = np.array(rects, np.int64).T
+    start, end, birth, death = np.array(rectangles, np.int64).T
     homes = _homes(blocks, start, end, birth, death)
     if homes is None:
         return None
@@ -104,7 +103,7 @@ def _by_segment(blocks: Device, most: int) -> I64 | None:
 
 
 def _rectangles(events: Events, segments: Sequence[Segment]) -> list[tuple[int, int, int, int]] | None:
-    """Return ``(start, end, birth, death)`` of each segment; ``None`` if a part of a segment is released."""
+    """Return ``(start, end, birth, death)`` of each segment; ``None`` if one is released in parts, or without any."""
     open_: dict[int, tuple[int, int]] = {}
     found = []
     step = 0
@@ -142,13 +141,13 @@ def _homes(blocks: Device, start: I64, end: I64, birth: I64, death: I64) -> I64 
 
 
 def _packed(birth: I64, death: I64, size: I64, tie: I64, most: int) -> I64 | None:
-    """Return offsets within ``most`` bytes from a fast planner; ``None`` if it finds none."""
+    """Return offsets within ``most`` bytes; ``None`` if a fast planner finds none or for too many rectangles."""
     if len(birth) > PACKED_UP_TO:
         return None
     ids = tuple(map(str, range(len(birth))))
     order = np.lexsort((tie, -size, birth))  # the planners expect the normative order
-    ones = np.ones(len(birth), np.uint64)
-    problem = Problem("segments", ids, birth[order], death[order], size[order].astype(np.uint64), ones)
+    alignment = np.ones(len(birth), np.uint64)
+    problem = Problem("segments", ids, birth[order], death[order], size[order].astype(np.uint64), alignment)
     entry = ARENA_PLANNERS["portfolio" if len(ids) <= QUICK_UP_TO else "greedy"]
     packing = entry.pack(problem, entry.checked_options({}), None)
     offset = np.empty(len(birth), np.int64)

@@ -1,9 +1,9 @@
-"""Compute the name, path and phase of the recorded stack of an allocation.
+"""Compute the label, path and phase of the recorded stack of an allocation.
 
-A stack is read from its innermost frame outwards. Frames of the unwinder, the allocator and the interpreter are
-skipped; the first frame that belongs to a part of PyTorch decides the phase (:data:`Phase` codes below). The rules
-are those of Mosaic (facebookresearch/mosaic, ``data_utils.py``), except that an inner frame takes precedence: a
-``forward`` inside of the backward pass is a recomputed activation, an optimizer step inside of it an optimizer step.
+A stack is read from its innermost frame outwards. The label skips frames of the unwinder, the allocator and the
+interpreter. The first frame that matches a rule decides the phase (a code below). The rules are those of Mosaic
+(facebookresearch/mosaic, ``data_utils.py``), except that an inner frame takes precedence: a ``forward`` inside of the
+backward pass is a recomputed activation, an optimizer step inside of it an optimizer step.
 """
 
 import re
@@ -16,8 +16,9 @@ import msgspec
 from tmmu_core.base.struct_types import register_types
 
 NO_STACK, NO_PHASE, FORWARD, BACKWARD, OPTIMIZER, STATE, PARAMETER, INIT, ZERO_GRAD, WORKSPACE = range(10)
-"""No frames; user code alone; module or function call; autograd engine; optimizer step; creation of optimizer state;
-creation, load or move of parameters; some ``__init__``; ``zero_grad``; buffers of libraries and communication."""
+"""Phase codes, in order: no frames; no frame that matches a rule; module or function call; autograd engine; optimizer
+step; creation of optimizer state; creation, load or move of parameters; an ``__init__`` of any class; ``zero_grad``;
+buffers of libraries and communication."""
 
 UNKNOWN = "unknown line"
 DEEPEST = 24
@@ -36,7 +37,7 @@ register_types(Frame)
 
 
 class Stacks:
-    """Label, path and phase of each distinct stack; row 0 is for events without frames."""
+    """Label, path and phase of each distinct stack, one row each; row 0 is for events without frames."""
 
     def __init__(self) -> None:
         self.lines = [UNKNOWN]
@@ -47,7 +48,10 @@ class Stacks:
         self._row_of: dict[Any, int] = {}
 
     def row(self, frames: Any) -> int:
-        """Return the row of a stack: ``None``, a list of dicts, or JSON text."""
+        """Return the row of a stack; ``frames`` is ``None``, a list of dicts, or the ``msgspec.Raw`` of such JSON.
+
+        Two lists are one stack if they have the same dicts, which must stay alive between the calls.
+        """
         if frames is None:
             return 0
         is_json = isinstance(frames, msgspec.Raw)
@@ -73,7 +77,7 @@ _BACKWARD_NODE = re.compile(r"(\w*Backward\d*)\b")
 
 
 def label(frames: Sequence[Frame]) -> str:
-    """Return the name of an allocation: its innermost Python line outside of PyTorch.
+    """Return the innermost Python line outside of PyTorch: ``model.py:12 Block.forward``.
 
     Without one, the ``…Backward0`` node that runs, else the ATen operator, else the innermost Python line or symbol.
     """
@@ -95,7 +99,7 @@ def label(frames: Sequence[Frame]) -> str:
 
 
 def path(frames: Sequence[Frame]) -> tuple[str, ...]:
-    """Return the user's functions that were active, from the outermost inwards."""
+    """Return the active functions outside of PyTorch, at most :data:`DEEPEST`, from the outermost inwards."""
     found: list[str] = []
     for frame in reversed(frames):
         if frame.filename.endswith(".py") and not _is_torch(frame):
@@ -108,7 +112,7 @@ def path(frames: Sequence[Frame]) -> tuple[str, ...]:
 
 
 def phase(frames: Sequence[Frame]) -> int:
-    """Return the phase code of a stack."""
+    """Return the phase code of a stack with frames; compiled code without a rule is ``FORWARD``."""
     is_compiled = False
     for frame in frames:
         found = _phase_of(frame.filename, frame.name)
