@@ -1,13 +1,14 @@
 """The rules of the verifier, each on a plan that is wrong in one way."""
 
 from dataclasses import replace
+from time import process_time
 
 import numpy as np
 import pytest
 
 from tests.judge.faults import changed, refigured, rehashed
 from tests.support.build import chain, graph, node, residual, tensor, view
-from tmmu_core.graph.model import ROLES, Dim, Graph, Tensor
+from tmmu_core.graph.model import ROLES, Dim, Graph, Node, Tensor, View
 from tmmu_core.judge.verifier.check_slots import check_sparse_addresses
 from tmmu_core.judge.verifier.row_columns import PlanFacts
 from tmmu_core.judge.verifier.verify import RULES, verify_plan
@@ -189,6 +190,17 @@ def test_findings_of_a_rule_are_limited_to_fifty() -> None:
     findings = [finding for finding in verdict.findings if finding.rule == "alignment"]
     assert len(findings) == 51
     assert "more findings of this rule" in findings[-1].message
+
+
+@pytest.mark.slow
+def test_verification_of_nested_views_takes_linear_time() -> None:
+    n = 30_000
+    views = [Tensor(f"v{k}", (4,), "int8", view=View(f"v{k - 1}" if k else "x")) for k in reversed(range(n))]
+    tensors = (Tensor("x", (4,), "int8", "input"), Tensor("y", (4,), "int8"), *views)
+    graph = Graph(tensors=tensors, nodes=(Node("n", inputs=(f"v{n - 1}",), outputs=("y",)),), inputs=("x",))
+    plan, began = plan_graph(graph).plan, process_time()
+    assert verify_plan(plan, graph).ok
+    assert process_time() - began < 30
 
 
 @pytest.mark.slow

@@ -50,11 +50,14 @@ def _births(run: Run, written: set[str]) -> dict[str, int]:
             birth[name] = 0
         elif name in run.written_at:  # its producer's step; a graph input is produced by @inputs at step 0
             birth[name] = run.written_at[name]
+    base_of: dict[str, str] = {}
     for name in run.tensors:
         # A view that no node writes has the birth of its root, if its base is planned.
-        base = name
+        base, chain = name, []
         while base not in birth and base not in written and (view := run.tensors[base].view) is not None:
-            base = view.base_tensor_uid
+            chain.append(base)
+            base = base_of.get(base, view.base_tensor_uid)
+        base_of.update(dict.fromkeys(chain, base))
         if name not in birth and base in birth and run.root[name] in birth:
             birth[name] = birth[run.root[name]]
     return birth
