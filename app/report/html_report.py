@@ -195,7 +195,7 @@ def _arena(plan: Plan, summary: ArenaSummary, theme: Theme) -> dict[str, Any]:
     return {
         "claim": claim(plan, summary, peak_step),
         "summary": summary,
-        "headroom": "no limit" if summary.headroom_bytes is None else numbers.full_bytes(summary.headroom_bytes),
+        "headroom": "unlimited" if summary.headroom_bytes is None else numbers.full_bytes(summary.headroom_bytes),
         "reuse": reuse,
         "slots": f"{slots} ({live})",
         "figure": ledger_figure(plan, ledger, Sheet(WIDTH, LEDGER_HEIGHT, theme)) if plan.steps else "",

@@ -122,9 +122,9 @@ def plan(
     mode : {"forward", "backward", "inference"}, optional
         The part of the graph to plan [``backward`` if the graph has backward nodes, else ``inference``].
     capacity : int, str or dict, optional
-        Bytes of one memory for all tensors (``"8GiB"``), or a dict from arena to bytes [no limit].
+        Bytes of one memory for all tensors (``"8GiB"``), or a dict from arena to bytes [unlimited].
     budget : int or str, optional
-        Quota of the sum of all arena sizes, in bytes [no limit].
+        Quota of the sum of all arena sizes, in bytes [unlimited].
     arenas : dict, optional
         Arena configuration (contract §4).
     alignment, page_size : int or str, optional

@@ -66,7 +66,7 @@ def fit_command(graph: Source, request: PlanRequest, wanted: FitOptions, json: A
     """Make a graph fit into a memory limit (--capacity).
 
     --capacity BYTES limits all arenas together; --capacity ARENA=BYTES limits one arena. Offloaded tensors are in the
-    arena "offload", which has no limit. Ctrl-C stops the search and keeps the best result.
+    arena "offload", which is unlimited. Ctrl-C stops the search and keeps the best result.
 
     Exit code: 0 fits, 1 cannot (proven), 3 open (no plan found, no proof).
     """

@@ -85,7 +85,7 @@ def _memory_limit(full: Choice, fixed: str) -> None:
         key=state.set_widget("limit", state.draft("limit") or ", ".join(listed)),
         placeholder="e.g. 512KiB, 8GiB",
         help=fixed
-        or "Size of the memory for all arenas, such as 8MiB. Limit of one arena: activations=8MiB. Empty: no limit.",
+        or "Size of the memory for all arenas, such as 8MiB. Limit of one arena: activations=8MiB. Empty: unlimited.",
         on_change=changed,
         disabled=bool(fixed),
         width=215,
