@@ -145,10 +145,11 @@ def _read(name: str, text: str | list[str]) -> Any:
             return option_pairs(text)
         if isinstance(text, list):
             return spec.read(",".join(text))
-        return spec.read(read_input(text).decode() if spec.file else text)
+        return spec.read(read_input(text).decode("utf-8-sig") if spec.file else text)
     except UnicodeDecodeError as error:
         place = f"byte {error.start}"
-        raise UnreadableInput(f"the {spec.file} is not UTF-8 text.", source=str(text), place=place) from error
+        what, hint = f"the {spec.file} is not UTF-8 text.", "Save the file as UTF-8."
+        raise UnreadableInput(what, source=str(text), place=place, hint=hint) from error
     except UnreadableInput as error:
         error.source = str(text) if spec.file else error.source
         raise

@@ -162,10 +162,10 @@ def refuse_unplannable(path: Path) -> None:
     Such a file may be too large to be read whole.
     """
     if os.path.isfile(path) and os.access(path, os.R_OK):
-        with path.open("rb") as file:
+        with contextlib.suppress(OSError), path.open("rb") as file:  # the reader of the whole file reports the error
             foreign = unplannable.by_magic(file.read(unplannable.HEAD))
-        if foreign is not None:
-            raise foreign.refusal(path.name)
+            if foreign is not None:
+                raise foreign.refusal(path.name)
 
 
 def read_graph(data: bytes, name: str = "") -> Graph:

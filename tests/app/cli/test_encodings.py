@@ -42,6 +42,18 @@ def test_surrogate_in_an_error_is_escaped(error: UnreadableInput | InvalidIrShap
 
 
 @pytest.mark.parametrize(
+    ("encoding", "code", "shown"), [("utf-8-sig", 0, ""), ("utf-16", 2, "Save the file as UTF-8.")]
+)
+def test_order_file_is_utf_8_with_or_without_a_mark(
+    encoding: str, code: int, shown: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "order.json").write_text(json.dumps([f"relu{k}" for k in range(1, 9)]), encoding=encoding)
+    graph = str(SAMPLES / "linear_chain.tmmu.json")
+    assert run(["plan", graph, "--order", str(tmp_path / "order.json")]) == code
+    assert shown in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
     ("line", "codes"),
     [
         (("gate", "g.json", "--baseline", NAME, "--json"), (0,)),

@@ -150,6 +150,12 @@ def test_bad_usage_exits_with_2_without_a_result(tmmu: Tmmu, arguments: tuple[st
         assert err.startswith("tmmu: ")
 
 
+@pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="Linux only")
+def test_file_that_fails_while_it_is_read_is_named(tmmu: Tmmu) -> None:
+    code, _, err = tmmu("plan", "/proc/self/mem")
+    assert (code, "/proc/self/mem: the file cannot be opened" in err) == (2, True)
+
+
 @pytest.mark.parametrize("mark", [";", "\t"])
 def test_table_with_another_separator_is_rejected_with_a_fix(tmmu: Tmmu, tmp_path: Path, mark: str) -> None:
     (tmp_path / "lives.csv").write_text("id,lower,upper,size\na,0,2,64\n".replace(",", mark))
