@@ -14,7 +14,10 @@ def main() -> None:
         with suppress(OSError, AttributeError):  # the command line reports an unwritable standard output
             os.write(sys.stdout.fileno(), f"{version_line()}\n".encode())
             return
-    app_module("cli.main").main()
+    try:
+        app_module("cli.main").main()
+    except KeyboardInterrupt:  # during the imports; the command line handles a later one
+        sys.exit(130)
 
 
 if __name__ == "__main__":

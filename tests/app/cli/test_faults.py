@@ -12,9 +12,10 @@ import msgspec
 import pytest
 from typer.main import get_command
 
-from app.cli.main import build
+from app.cli.main import INTERRUPTED, build
 from tests.app.cli.conftest import Tmmu
 from tests.support.paths import ROOT, SAMPLES
+from tmmu_core.__main__ import main
 from tmmu_core.formats.open_file import read_graph_file
 from tmmu_core.formats.planfile import plan_file as files
 from tmmu_core.plans.making.engine import plan_graph
@@ -194,6 +195,17 @@ def test_internal_error_is_distinct_from_verdicts(tmmu: Tmmu, monkeypatch: pytes
     code, _, err = tmmu("plan", CHAIN)
     assert code == 70
     assert "internal error" in err
+
+
+def test_interrupt_during_the_imports_ends_silently(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(_: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("tmmu_core.__main__.app_module", interrupted)
+    monkeypatch.setattr("sys.argv", ["tmmu", "plan", CHAIN])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == INTERRUPTED
 
 
 @pytest.mark.slow
