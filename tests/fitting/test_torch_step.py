@@ -369,7 +369,9 @@ def test_least_bytes_are_within_reach_of_the_capacity_that_cannot_be_met() -> No
     assert impossible.lower_bound_bytes <= least == impossible.extent_bytes < impossible.fitted.start.extent_bytes
     assert least == min(fitted(module, x, percent).least_bytes for percent in (90, 50))
     capacity, offload, batch = impossible.next_steps
-    assert f"{impossible.lower_bound_bytes:,} bytes" in capacity
+    assert capacity == f"a capacity of {least:,} bytes (lower bound: {impossible.lower_bound_bytes:,})"
+    close = (impossible.lower_bound_bytes + least) // 2
+    assert tmmu.fit(module, close, example_inputs=(x,), loss=squared).extent_bytes == least
     assert offload == "allow offload"
     assert batch.startswith("a smaller batch")
     assert not any("batch" in step for step in fitted(module, x[:1], 10).next_steps)

@@ -56,10 +56,9 @@ class Fitted:
         """Suggested changes of the request: a larger capacity, and what was not allowed. Empty if the plan fits."""
         if self.answer == "fits":
             return ()
-        if self.answer == "open":
-            steps = [f"a capacity of {self.capacity.taken(self.best.plan):,} bytes"]
-        else:
-            steps = [f"a capacity of at least {self.bound_within(self.capacity):,} bytes"]
+        smallest, bound = self.capacity.taken(self.best.plan), self.bound_within(self.capacity)
+        minimum = f" (lower bound: {bound:,})" if bound < smallest else ""
+        steps = [f"a capacity of {smallest:,} bytes{minimum}"]
         if self.allowed.max_cost is not None:
             steps.append("a larger maximum cost")
         if others := [kind for kind in ALLOWED if kind not in self.allowed.kinds]:

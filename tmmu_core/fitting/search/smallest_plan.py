@@ -1,4 +1,4 @@
-"""The smallest plan, for a capacity that no plan fits."""
+"""The smallest plan, for a capacity that no plan is found for."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -21,14 +21,14 @@ def fit_or_smallest(
     progress: Progress | None = None,
     found: Callable[[Candidate], None] | None = None,
 ) -> Fitted:
-    """Search as :func:`fit`; after a proof that no plan fits, search for the smallest plan.
+    """Search as :func:`fit`; if no plan fits, search for the smallest plan.
 
     A proof ends a search before it tries all moves, so the search is repeated at the proven bound until no proof ends
-    it. Moves depend on the capacity, so a search between the bound and the best plan can find a smaller plan. With a
-    maximum cost, no proof ends a search, so one search suffices.
+    it. Moves depend on the capacity, so a search between the capacity, or the bound, and the best plan can find a
+    smaller plan. With a maximum cost, no proof ends a search, so one search suffices.
     """
     fitted = last = fit(start, capacity, allowed, progress, found)
-    if fitted.answer != "cannot" or fitted.allowed.max_cost is not None:
+    if fitted.answer == "fits" or fitted.allowed.max_cost is not None:
         return fitted
     while last.answer == "cannot" and not last.stopped:
         raised = _capacity_at(last, 0)
@@ -56,7 +56,10 @@ def _with_smaller(fitted: Fitted, other: Fitted) -> Fitted:
     )
     bound = max(fitted.bound, other.bound, key=lambda each: each.bytes)
     proven = max(fitted.proven_bytes, other.proven_bytes)
-    return replace(fitted, best=best, curve=curve, bound=bound, proven_bytes=proven, stopped=other.stopped)
+    answer = fitted.answer if fitted.capacity.over(extents(best.plan)) else "fits"
+    return replace(
+        fitted, answer=answer, best=best, curve=curve, bound=bound, proven_bytes=proven, stopped=other.stopped
+    )
 
 
 def _capacity_at(fitted: Fitted, part: int) -> Capacity:
