@@ -19,7 +19,7 @@ from tmmu_core.formats.pytorch.joint_graph.fx_joint import Draft, Reading
 from tmmu_core.formats.pytorch.joint_graph.fx_origins import layer_of_node
 from tmmu_core.formats.pytorch.joint_graph.fx_patterns import ends_of
 from tmmu_core.formats.pytorch.joint_graph.fx_trace import not_traceable
-from tmmu_core.graph.model import Graph
+from tmmu_core.graph.model import Graph, Tensor
 
 
 @dataclass(frozen=True)
@@ -100,13 +100,23 @@ class _Executed(Reading):
         if len(self.nodes) > before and n.op == "call_function":
             self.fx_of[self.nodes[-1].node_id] = n
             if is_batch_norm(n) or is_batch_norm_backward(n):
-                self._leave_out_running_statistics(n, self.nodes[-1])
+                self._replace_running_statistics(n, self.nodes[-1])
         return value
 
-    def _leave_out_running_statistics(self, n: Any, draft: Draft) -> None:
-        """Omit reads of running statistics: in training mode, only the new running statistics depend on them."""
-        running = {self.tensor_of.get(arg.name) for arg in n.args[3:5] if arg is not None}
+    def _replace_running_statistics(self, n: Any, draft: Draft) -> None:
+        """Omit reads of running statistics: in training mode, only the new running statistics depend on them.
+
+        An empty tensor from the operator that computes them keeps the order of the operators that update them.
+        """
+        running = {self.tensor_of[arg.name] for arg in n.args[3:5] if arg is not None}
         draft.inputs = [name for name in draft.inputs if name not in running]
+        if is_batch_norm(n) and not all(self.tensors[name].persistent for name in running):
+            writer = next(each for each in reversed(self.nodes) if running.intersection(each.outputs))
+            order = f"{writer.node_id}.order"
+            if order not in self.tensors:
+                self.tensors[order] = Tensor(order, (0,), "uint8", "activation")
+                writer.outputs.append(order)
+            draft.inputs.append(order)
 
     def _permission(self, n: Any, read: list[Any], written: list[Any], draft: Draft) -> Any:
         return "none"
