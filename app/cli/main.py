@@ -15,7 +15,7 @@ import typer
 from typer.core import TyperCommand
 from typer.exceptions import Abort, TyperException
 
-from app.cli.console import BAD_INPUT, INTERNAL_ERROR, SUCCESS, UsageError, print_error, print_note
+from app.cli.console import BAD_INPUT, INTERNAL_ERROR, STREAM, SUCCESS, UsageError, print_error, print_note
 from app.cli.options import with_options
 from tmmu_core import version_line
 from tmmu_core.base.errors import TmmuError
@@ -75,10 +75,14 @@ def settle_streams() -> None:
 
 
 class Command(TyperCommand):
-    """A command that rejects empty values, because an unset shell variable must not remove a limit silently."""
+    """A command that rejects empty values, because an unset shell variable must not remove a limit silently.
+
+    It also rejects an output file that is an input file; only ``convert`` writes a file of the same kind.
+    """
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command. Raises :class:`UsageError` for an empty value."""
+        """Run the command. Raises :class:`UsageError` for an empty value, and for an output that is an input."""
+        output = str(ctx.params.get("output"))
         for parameter in self.params:
             value = ctx.params.get(str(parameter.name))
             source = ctx.get_parameter_source(str(parameter.name))
@@ -88,6 +92,10 @@ class Command(TyperCommand):
                 is_option = parameter.param_type_name == "option"
                 name = parameter.opts[0] if is_option else str(parameter.metavar).strip("[].")
                 raise UsageError(f"{name} is empty.", "Set a value, or omit the option. A shell variable may be unset.")
+            is_input = parameter.param_type_name == "argument" and self.name != "convert" and os.path.isfile(output)
+            for file in values if is_input and output != STREAM else ():
+                if isinstance(file, str) and os.path.isfile(file) and os.path.samefile(file, output):
+                    raise UsageError(f"the output {output} is the input {file}.", "Write to another file.")
         return super().invoke(ctx)
 
 

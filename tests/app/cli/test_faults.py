@@ -197,6 +197,17 @@ def test_internal_error_is_distinct_from_verdicts(tmmu: Tmmu, monkeypatch: pytes
     assert "internal error" in err
 
 
+@pytest.mark.parametrize("command", [("plan",), ("trace",), ("export", "--to", "json"), ("fit", "--capacity", "1MiB")])
+def test_output_that_is_the_input_is_rejected(tmmu: Tmmu, tmp_path: Path, command: tuple[str, ...]) -> None:
+    graph, link = tmp_path / "graph.json", tmp_path / "link.json"
+    graph.write_bytes(Path(CHAIN).read_bytes())
+    link.symlink_to(graph)
+    code, _, err = tmmu(*command, str(graph), "-o", str(link))
+    assert (code, "Write to another file" in err) == (2, True)
+    assert graph.read_bytes() == Path(CHAIN).read_bytes()
+    assert tmmu("convert", str(graph), "-o", str(link))[0] == 0
+
+
 def test_interrupt_during_the_imports_ends_silently(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(_: str) -> None:
         raise KeyboardInterrupt
