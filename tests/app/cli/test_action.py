@@ -218,7 +218,7 @@ def test_exceeded_limit_is_annotated_at_the_model_with_its_planner(
     act: Callable[..., Ran], capfd: pytest.CaptureFixture[str]
 ) -> None:
     file = DATA / "tflite" / "hello_world_int8.tflite"
-    ran = act(plan=str(file), limits="--max-extent activations=16 --planner greedy")
+    ran = act(plan=str(file), limits="--planner greedy\n--max-extent activations=16\n")
     assert ran.verdict == "red"
     (annotation,) = re.findall(r"^::error .*$", capfd.readouterr().out, re.M)
     assert annotation.startswith(f"::error file={file},title=tmmu gate%3A extent of activations::")
