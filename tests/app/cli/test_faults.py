@@ -2,6 +2,7 @@
 
 import json
 import os
+import runpy
 import subprocess
 import sys
 from collections.abc import Callable
@@ -206,6 +207,12 @@ def test_output_that_is_the_input_is_rejected(tmmu: Tmmu, tmp_path: Path, comman
     assert (code, "Write to another file" in err) == (2, True)
     assert graph.read_bytes() == Path(CHAIN).read_bytes()
     assert tmmu("convert", str(graph), "-o", str(link))[0] == 0
+
+
+def test_import_name_runs_as_a_module(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("sys.argv", ["tmmu", "--version"])
+    runpy.run_module("tmmu", run_name="__main__")
+    assert capfd.readouterr().out.startswith("tmmu ")
 
 
 def test_interrupt_during_the_imports_ends_silently(monkeypatch: pytest.MonkeyPatch) -> None:
