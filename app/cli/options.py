@@ -40,6 +40,7 @@ STORE_ENV = "TMMU_STORE"
 
 OUTPUT = ("-o", "--output")
 Source = Annotated[str, typer.Argument(metavar="FILE", help="Model, graph, instance or plan; - reads standard input.")]
+Model = Annotated[str, typer.Argument(metavar="FILE", help="Model, graph or instance; - reads standard input.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Write JSON; errors become one JSON record.")]
 Out = Annotated[
     str | None, typer.Option(*OUTPUT, metavar="FILE", help="Write to this file; - writes to standard output.")

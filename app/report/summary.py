@@ -18,17 +18,18 @@ from tmmu_core.plans.making.make import Better
 from tmmu_core.plans.model import Plan
 from tmmu_core.store.find_growth import GrowthCauses, Share, growth_causes
 
-LARGEST = 8
-FINDINGS = 5
-BAR = 40
+MOST_BUFFERS, MOST_FINDINGS = 8, 5
+"""Maximum number of rows in the summary of a plan."""
 MOST_CHECKS, MOST_ARENAS, MOST_TENSORS = 40, 6, 12
-"""Maximum number of rows of each table. A GitHub comment has at most 65,536 characters, of which the action uses 20,000
-for a comparison."""
+"""Maximum number of rows in the result of ``tmmu gate``. A GitHub comment has at most 65,536 characters, of which the
+action uses 20,000 for a comparison."""
 LONGEST_NAME = 120
-"""Maximum number of characters of a name. A GitHub comment has at most 65,536 characters."""
+"""Maximum number of characters of a name, so that a comment is not too long."""
+BAR = 40
+"""Width of the longest bar in characters."""
 
 
-def rendered(template: str, **values: Any) -> str:
+def _rendered(template: str, **values: Any) -> str:
     """Render a Markdown template of this folder. Its filters ``code`` and ``md`` escape names from files."""
     import jinja2  # only commands with Markdown load it
 
@@ -39,21 +40,24 @@ def rendered(template: str, **values: Any) -> str:
 
 
 def markdown(plan: Plan, verified: Verdict, title: str = "", better: Better | None = None) -> bytes:
-    """Return verdict, totals, arenas and the largest buffers at the peak as Markdown (UTF-8)."""
+    """Return verdict, totals, arenas and the largest buffers at the peak of one arena as Markdown (UTF-8).
+
+    It is the largest arena whose buffers are not all live at one step, else the largest arena.
+    """
     busiest = max(plan.arenas, key=lambda a: (a.max_live < a.storages, a.extent_bytes, a.name), default=None)
-    text = rendered(
+    text = _rendered(
         "summary.md.j2",
         plan=plan,
         title=title,
         explanation=str(explain_peak(plan)),
         errors=[error for error in verified.errors if error.rule != "capacity"],  # the explanation reports the capacity
-        most_findings=FINDINGS,
+        most_findings=MOST_FINDINGS,
         missing=unplanned_parts(plan),
         remarks=remarks(plan),
         totals=totals_text.rows(plan, code),
         hint=totals_text.better(better),
         peak=_peak(plan, busiest.name) if busiest is not None and plan.steps else None,
-        most=LARGEST,
+        most=MOST_BUFFERS,
     )
     return text.encode("utf-8", "replace")
 
@@ -88,50 +92,41 @@ class Check:
     ok: bool
 
 
-@dataclass(frozen=True)
-class Change:
-    """Content of the summary: a plan, its baseline and the checked limits."""
-
-    after: Plan
-    before: Plan | None
-    checks: Sequence[Check]
-    link: str = ""
-    """URL of the comparison in an explorer."""
-    name: str = ""
-    warnings: Sequence[str] = ()
-
-
 def another_model(before: Plan, after: Plan, quoted: Callable[[str], str] = str) -> str:
     """Return a warning if baseline and plan have no tensor in common; else ""."""
     if before.ir_hash == after.ir_hash or common_tensors(after, before) or not len(after):
         return ""
-    theirs, ours = quoted(before.ir_name or "a graph"), quoted(after.ir_name or "this graph")
+    names = quoted(before.ir_name or "a graph"), quoted(after.ir_name or "this graph")
     return (
-        f"The baseline ({theirs}, {numbers.count(len(before), 'tensor')}) and the plan ({ours}, "
+        f"The baseline ({names[0]}, {numbers.count(len(before), 'tensor')}) and the plan ({names[1]}, "
         f"{numbers.count(len(after), 'tensor')}) have no tensor in common. Check that both plans are of the same model."
     )
 
 
-def gate_markdown(change: Change) -> str:
-    """Return the result of ``tmmu gate`` as Markdown: bar chart, checked limits and changed tensors."""
-    before, after = change.before, change.after
+def gate_markdown(
+    after: Plan, before: Plan | None, checks: Sequence[Check], *, link: str = "", warnings: Sequence[str] = ()
+) -> str:
+    """Return the result of ``tmmu gate`` as Markdown: bar chart, checked limits and changed tensors.
+
+    ``link``: URL of the plan or the comparison in an explorer.
+    """
     plans = [after] if before is None else [after, before]
-    warnings = [for_markdown(text) for text in change.warnings]
+    warnings = [for_markdown(text) for text in warnings]
     counted: list[tuple[str, int]] = []
     grown: list[GrowthCauses] = []
     if before is not None:
         warnings = [*filter(None, [another_model(before, after, code)]), *warnings]
-        found = compare(before, after)
-        counted = [(kind, found.totals[kind][0]) for kind in KINDS if found.totals[kind][0]]
-        blamed = [growth_causes(before, after, arena.name) for arena in found.arenas]
-        grown = [one for one in blamed if one.grown_bytes or one.shares]
-    return rendered(
+        comparison = compare(before, after)
+        counted = [(kind, comparison.totals[kind][0]) for kind in KINDS if comparison.totals[kind][0]]
+        causes = [growth_causes(before, after, arena.name) for arena in comparison.arenas]
+        grown = [one for one in causes if one.grown_bytes or one.shares]
+    return _rendered(
         "pull_request.md.j2",
-        title=change.name or after.ir_name or "a graph",
-        exceeded=sum(not check.ok for check in change.checks),
+        title=after.ir_name or "a graph",
+        exceeded=sum(not check.ok for check in checks),
         bars=_bars(after, before),
         planned=[", ".join(map(for_markdown, (plan.planner, plan.mode, plan.preset))) for plan in plans],
-        checks=sorted(change.checks, key=lambda check: check.ok),
+        checks=sorted(checks, key=lambda check: check.ok),
         most_checks=MOST_CHECKS,
         warnings=warnings,
         before=before,
@@ -140,7 +135,7 @@ def gate_markdown(change: Change) -> str:
         most_arenas=MOST_ARENAS,
         most_tensors=MOST_TENSORS,
         largest=_largest,
-        link=change.link,
+        link=link,
     )
 
 

@@ -1,4 +1,4 @@
-"""``tmmu verify`` and ``tmmu lint``: check a plan. The checks share no code with the planners."""
+"""``tmmu verify`` and ``tmmu lint``: check a plan, with code that the planners do not use."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -36,18 +36,16 @@ def verify_command(plan: Source, request: PlanRequest, graph: AgainstGraph = Non
 
     found, against = resolve_with_graph(plan, graph, request)
     settings: dict[str, Any] = {"dims": request.dims or None, "arenas": request.arenas, "cut_from": found.cut_from}
-    verified = found.complete_plan()
-    verdict = found.verdict or verify_plan(verified, against, **settings)
+    checked_plan = found.complete_plan()
+    verdict = found.verdict or verify_plan(checked_plan, against, **settings)
     rules = numbers.count(len(verdict.checked), "rule")
     headlines = [f"{str(verdict).rstrip('.')}; {rules} checked: {', '.join(verdict.checked)}"]
     if verdict.left_out:
         headlines.append("not checked: " + "; ".join(f"{rule} ({why})" for rule, why in verdict.left_out))
-    headlines += [
-        f"{each.arena}: the file claims a lower bound of {numbers.full_bytes(each.claimed_bytes)}; recomputed: "
-        f"{numbers.full_bytes(each.lower_bound_bytes)}"
-        for each in verdict.certificates
-        if found.verdict is not None and each.claimed_bytes is not None
-    ]
+    for each in verdict.certificates if found.verdict is not None else ():
+        if each.claimed_bytes is not None:
+            claimed, bound = numbers.full_bytes(each.claimed_bytes), numbers.full_bytes(each.lower_bound_bytes)
+            headlines.append(f"{each.arena}: the file claims a lower bound of {claimed}; recomputed: {bound}")
     record = {
         "checked": list(verdict.checked),
         "not_checked": dict(verdict.left_out),
@@ -61,8 +59,8 @@ def verify_command(plan: Source, request: PlanRequest, graph: AgainstGraph = Non
 def lint_command(plan: Source, request: PlanRequest, graph: AgainstGraph = None, json: AsJson = False) -> int:
     """Check a plan for errors and questionable choices.
 
-    Rules cover slots, live ranges, addresses and undeclared in-place reuse. Use --graph to check a plan file against
-    its graph.
+    Rules cover slots, live ranges, addresses and undeclared in-place reuse. A graph is planned first. Use --graph to
+    check a plan file against its graph. For the plan of a rank, add --shard.
 
     Exit code: 0 no errors, 1 errors.
     """
@@ -76,10 +74,10 @@ def lint_command(plan: Source, request: PlanRequest, graph: AgainstGraph = None,
 
 
 def resolve_with_graph(name: str, graph: str | None, request: PlanRequest) -> tuple[Resolved, Graph | None]:
-    """Return ``(plan to check, its graph or None)``.
+    """Return the plan of the file ``name``, and its graph; ``None`` for a finished plan without ``graph``.
 
     For a finished plan, ``--dims``, ``--arenas`` and, with ``--graph``, ``--shard`` are the settings that its planner
-    used. Other planning options are rejected.
+    used. Raises :class:`UsageError` for other planning options, and for ``graph`` if ``name`` is no finished plan.
     """
     opened = open_any(name, request.dims)
     other_options = request
@@ -103,14 +101,14 @@ def resolve_with_graph(name: str, graph: str | None, request: PlanRequest) -> tu
 
 
 def _with_settings_of(request: PlanRequest, plan: Plan, graph: Graph) -> PlanRequest:
-    """Return the request with mode, preset and order of a plan. Nodes that the planner inserted are left out."""
+    """Return the request with mode, preset and order of a plan, without the nodes that the planner inserted."""
     node_ids = {node.node_id for node in graph.nodes}
     order = tuple(node for node in plan.execution_order if node in node_ids)
     return request.but(mode=plan.mode, preset=plan.preset, order=order)
 
 
 def solution_of_plan(found: Resolved, graph: Graph, request: PlanRequest) -> Solution:
-    """Return the solution of a plan; for a finished plan, plan ``graph`` with the same mode, preset and order."""
+    """Return the solution of a plan; for a finished plan, plan ``graph`` with its mode, preset, order and token."""
     if found.solution is not None:
         return found.solution
     same_settings = _with_settings_of(PlanRequest(token=found.plan.replay_token, dims=request.dims), found.plan, graph)
@@ -120,18 +118,17 @@ def solution_of_plan(found: Resolved, graph: Graph, request: PlanRequest) -> Sol
 
 
 def report_findings(findings: Sequence[Finding], headlines: Sequence[str], as_json: bool, **more: Any) -> int:
-    """Print headlines, findings and warnings, and return the exit code: 1 if a finding is an error, else 0."""
+    """Print headlines, findings and warnings, and return the exit code: 1 if a finding is an error, else 0.
+
+    ``more``: the other keys of the JSON record, including ``warnings``.
+    """
     has_error = any(finding.severity == "error" for finding in findings)
-    exit_code = FINDING if has_error else SUCCESS
     if as_json:
         write_json({"ok": not has_error, **more, "findings": [asdict(finding) for finding in findings]})
-        return exit_code
-    print_lines(*headlines)
-    if findings:
-        print_lines("")
-        table(
-            ("severity", "rule", "arena", "step", "finding"),
-            [[f.severity, f.rule, f.arena, numbers.step(f.step) if f.step >= 0 else "", f.message] for f in findings],
-        )
-    show_warnings(more["warnings"])
-    return exit_code
+    else:
+        print_lines(*headlines, *[""] * bool(findings))
+        rows = [[f.severity, f.rule, f.arena, numbers.step(f.step) if f.step >= 0 else "", f.message] for f in findings]
+        if rows:
+            table(("severity", "rule", "arena", "step", "finding"), rows)
+        show_warnings(more["warnings"])
+    return FINDING if has_error else SUCCESS

@@ -22,7 +22,7 @@ def compare_command(
     request: PlanRequest,
     a: str = argument("Baseline: plan, trace, checkpoint, graph or store:MODEL@COMMIT.", "A"),
     b: str = argument("Candidate: plan, trace, checkpoint, graph or store:MODEL@COMMIT.", "B"),
-    limit: int = option("Number of changed tensors to list.", default=20, min=0),
+    limit: int = option("Number of changed tensors to list.", "N", default=20, min=0),
     store: StoreUrl = None,
     json: AsJson = False,
 ) -> int:
@@ -37,7 +37,7 @@ def compare_command(
         invalid_sides = {"left": _findings(left), "right": _findings(right)}
         write_json({**as_json(verdict, limit), "invalid": invalid_sides, "warnings": warnings})
     else:
-        print_comparison(verdict, limit, left.plan, right.plan)
+        print_comparison(verdict, limit)
         print_findings(left)
         print_findings(right)
         show_warnings(warnings)
@@ -59,14 +59,12 @@ def _findings(side: Resolved) -> list[dict[str, Any]]:
     return [asdict(finding) for finding in side.findings[:FIRST_FINDINGS]]
 
 
-def print_comparison(verdict: Comparison, limit: int, baseline: Plan, candidate: Plan) -> None:
+def print_comparison(verdict: Comparison, limit: int) -> None:
     """Print the verdict, the first difference, and the tables of arenas, totals and changed tensors."""
-    if not verdict.comparable:
-        print_lines("not comparable: " + "; ".join(_reason(d) for d in verdict.incomparable))
-    elif verdict.identical:
-        print_lines("identical: same order, same layout, same live ranges")
-    else:
-        print_lines(verdict.word)
+    baseline, candidate = verdict.left, verdict.right
+    reasons = "; ".join(_reason(difference) for difference in verdict.incomparable)
+    more = ": same order, same layout, same live ranges" if verdict.identical else ""
+    print_lines(f"{verdict.word}: {reasons}" if reasons else f"{verdict.word}{more}")
     if verdict.first is not None and not verdict.lines:  # the rows of two snapshots cannot be compared one by one
         print_lines(f"first divergence at {verdict.first.path}: {_sides_of(verdict.first)}")
     for difference in verdict.certificates:
@@ -97,15 +95,15 @@ def print_comparison(verdict: Comparison, limit: int, baseline: Plan, candidate:
         for kind, (n, size) in verdict.totals.items()
         if n
     ]
-    if not rows:
-        return
-    print_lines("")
-    table(("tensors", ">count", ">bytes"), rows)
-    changes = list(islice(verdict.changes(), limit))
-    if changes:
+    if rows:
         print_lines("")
-        places = [[_place(c.left, baseline), _place(c.right, candidate)] for c in changes]
-        rows = [[c.tensor_id, ", ".join(c.kinds), *place] for c, place in zip(changes, places, strict=True)]
+        table(("tensors", ">count", ">bytes"), rows)
+    rows = [
+        [c.tensor_id, ", ".join(c.kinds), _place(c.left, baseline), _place(c.right, candidate)]
+        for c in islice(verdict.changes(), limit)
+    ]
+    if rows:
+        print_lines("")
         table(("tensor", "changed", "baseline", "candidate"), rows)
         print_lines(numbers.of(len(rows), int((verdict.kinds != 0).sum()), "changed tensor"))
 
@@ -114,7 +112,6 @@ def _reason(difference: Difference) -> str:
     reasons = {
         "$.ir_hash": "different graphs",
         "$.replay_token": "different replay tokens",
-        "$.digests": "a digest of an older version without hashes of its live ranges",
         "$.tensors_hash": "a digest of an older version without a hash of its tensors",
         "$.arena_config_hash": "different arena configurations",
     }
@@ -136,8 +133,8 @@ def _arena_row(name: str, *sides: tuple[ArenaSummary | None, Plan]) -> list[str]
             columns.append(("–", "–", "–", "–"))
             continue
         slots = numbers.count(arena.slots) if plan.has_slots else numbers.NO_SLOTS
-        sizes = numbers.full_bytes(arena.extent_bytes), numbers.short_bytes(arena.bound_bytes)
-        columns.append((sizes[0], slots, sizes[1], arena.status))
+        extent, bound = numbers.full_bytes(arena.extent_bytes), numbers.short_bytes(arena.bound_bytes)
+        columns.append((extent, slots, bound, arena.status))
     size, *others = (numbers.change(*pair) for pair in zip(*columns, strict=True))
     before, after = (0 if arena is None else arena.extent_bytes for arena, _ in sides)
     return [name, size, numbers.delta_bytes(after - before), *others]

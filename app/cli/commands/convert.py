@@ -1,12 +1,11 @@
 """``tmmu convert``: write a model as a native graph file."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
 from app.cli.console import STREAM, SUCCESS, UsageError, print_note, read_input, write_output
-from app.cli.options import AsJson, Out, Source, option
+from app.cli.options import AsJson, Model, Out, option
 from app.cli.resolve import open_any, write_graph
 from app.texts import numbers
 from tmmu_core.base.atomic_files import replace_file_by_parts
@@ -20,23 +19,21 @@ from tmmu_core.graph.quantities import read_pairs
 from tmmu_core.planners.problem import PlainInstance
 
 
-@dataclass(frozen=True)
-class ConvertOptions:
-    """Options for the sizes of the input, for tables, and for the sidecar file."""
-
-    dims: str | None = option("Range of each named dimension (FIRST:LAST), or its size.", "B=1:8,T=512")
-    columns: str | None = option("Read a CSV or JSON table with these columns.", "size=BYTES,lower=FROM")
-    sidecar: str | None = option("Also write the values of constants to a safetensors file next to the graph.", "FILE")
-
-
-def convert_command(model: Source, wanted: ConvertOptions, output: Out = STREAM, json: AsJson = False) -> int:
+def convert_command(
+    model: Model,
+    dims: str | None = option("Range of each named dimension (FIRST:LAST), or its size.", "B=1:8,T=512"),
+    columns: str | None = option("Read a CSV or JSON table with these columns.", "size=BYTES,lower=FROM"),
+    sidecar: str | None = option("Also write the values of constants to a safetensors file next to the graph.", "FILE"),
+    output: Out = STREAM,
+    json: AsJson = False,
+) -> int:
     """Convert a model to a native graph file.
 
-    The file extension selects the format: .json, .cbor, .json.gz or .cbor.gz. Allocator snapshots, XLA dumps and
-    tables (--columns) have live ranges but no graph, and are written as an instance (.csv). A dimension without a size
-    in the model or in --dims has the size 512; a batch dimension has the size 1 and the range 1 to 8.
+    The file extension selects the format: .json, .cbor, .json.gz or .cbor.gz. Tables (--columns) and other inputs with
+    live ranges but no graph are written as an instance (.csv). If an ONNX model and --dims leave the size of an input
+    open, a batch is 1 (range 1 to 8), and any other dimension is 512 (range 1 to 512).
     """
-    columns, dims, sidecar, name = wanted.columns, wanted.dims, wanted.sidecar, output or STREAM
+    name = output or STREAM
     if columns is not None:
         return _write_instance(csv_table.read(read_input(model), _columns(columns), model), name)
     graph = open_any(model) if dims is None else read_within(read_input(model), _envelopes(dims), model)
@@ -44,23 +41,19 @@ def convert_command(model: Source, wanted: ConvertOptions, output: Out = STREAM,
         return _write_instance(graph, name)
     if not isinstance(graph, Graph):
         raise UsageError(f"{model} does not contain a graph.", 'Use "tmmu export" for plans and traces.')
-    if sidecar is None:
-        write_graph(graph, name, "the graph")
-    else:
+    if sidecar is not None:
         if STREAM in (model, name) or Path(sidecar).resolve().parent != Path(name).resolve().parent:
             hint = "Pass a model file, and write -o GRAPH and --sidecar FILE to one folder."
             raise UsageError("a sidecar must be in the folder of its graph.", hint)
-        write_graph(_with_sidecar(graph, model, sidecar), name, "the graph")
+        graph = _with_sidecar(graph, model, sidecar)
+    write_graph(graph, name, "the graph")
     if name != STREAM:
         print_note(f"{numbers.count(len(graph.nodes), 'node')}, {numbers.count(len(graph.tensors), 'tensor')}")
         if graph.assumed:
             print_note(assumed_text(graph))
-        named = {size for tensor in graph.tensors for size in tensor.shape}
-        fixed = sorted(graph.ranges.keys() - named)
-        if fixed:
-            print_note(
-                f"warning: {', '.join(fixed)} cannot change in the written graph. Convert {model} again with --dims."
-            )
+        used = {size for tensor in graph.tensors for size in tensor.shape}
+        if fixed := ", ".join(sorted(graph.ranges.keys() - used)):
+            print_note(f"warning: {fixed} cannot change in the written graph. Convert {model} again with --dims.")
     return SUCCESS
 
 
@@ -78,28 +71,28 @@ def _with_sidecar(graph: Graph, model: str, sidecar: str) -> Graph:
     return msgspec.structs.replace(graph, sidecar=path.name)
 
 
-def _write_instance(found: PlainInstance, name: str) -> int:
-    if found.others:
-        arenas = ", ".join(problem.arena for problem in found.problems)
-        what = f"an instance has one arena, and {found.name} has {len(found.problems)}: {arenas}."
+def _write_instance(instance: PlainInstance, name: str) -> int:
+    if instance.others:
+        arenas = ", ".join(problem.arena for problem in instance.problems)
+        what = f"an instance has one arena, and {instance.name} has {len(instance.problems)}: {arenas}."
         raise UsageError(what, "Write one arena with tmmu export FILE --to instance --arena NAME.")
     if name.endswith((".json", ".cbor", ".gz")):
         raise UsageError(f"an instance is written as CSV, not as {name}.", "Use a file name that ends in .csv.")
-    offsets = None if found.packing is None else found.packing.offset
-    write_output(name, instance_csv.write_csv(found.problem, offsets).encode(), "the instance")
-    if found.problem.reuse is not None:
+    offsets = None if instance.packing is None else instance.packing.offset
+    write_output(name, instance_csv.write_csv(instance.problem, offsets).encode(), "the instance")
+    if instance.problem.reuse is not None:
         print_note("the CSV file does not contain the capacity, constraints and reuse penalties of the input")
     if name != STREAM:
-        print_note(*found.notes, numbers.count(len(found.problem), "storage"))
+        print_note(*instance.notes, numbers.count(len(instance.problem), "storage"))
     return SUCCESS
 
 
 def _columns(text: str) -> dict[str, str]:
     """Parse ``size=bytes,lower=from`` to field → column. Raises :class:`UsageError`."""
     pairs = [part.partition("=") for part in text.split(",") if part.strip()]
-    if not all(field.strip() and own.strip() for field, _, own in pairs):
+    if not all(field.strip() and column.strip() for field, _, column in pairs):
         raise UsageError(f"--columns: {text!r} does not have the form FIELD=COLUMN.", csv_table.HINT)
-    return {field.strip(): own.strip() for field, _, own in pairs}
+    return {field.strip(): column.strip() for field, _, column in pairs}
 
 
 def _envelopes(text: str) -> dict[str, Dim]:
@@ -111,12 +104,11 @@ def _envelopes(text: str) -> dict[str, Dim]:
         raise UsageError(f"--dims: {error}", "Example: B=1:8,T=512.") from None
     for name, bounds in pairs:
         part = text if name is None else f"{name}={bounds}"
-        low, _, high = bounds.partition(":")
-        ends = [end.strip() for end in (low, high or low)]
+        first, _, last = bounds.partition(":")
+        ends = [end.strip() for end in (first, last or first)]
         if name is None or not all(end.isascii() and end.isdigit() for end in ends):
             raise UsageError(f"{part!r} is not a range of a dimension.", "Write B=1:8 for a range, or B=8.")
-        least, most = map(int, ends)
-        if least > most:
+        ranges[name] = Dim(*map(int, ends))
+        if ranges[name].min > ranges[name].max:
             raise UsageError(f"{part!r} is an empty range.", "Write the smaller bound first.")
-        ranges[name] = Dim(least, most)
     return ranges

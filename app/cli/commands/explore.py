@@ -5,7 +5,6 @@ import os
 import secrets
 import socket
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 from app.cli.console import STREAM, SUCCESS, UsageError, write_output
@@ -21,23 +20,22 @@ MAIN = Path(__file__).resolve().parents[2] / "main.py"
 SERVE = MAIN.parent / "serving" / "serve.py"
 
 
-@dataclass(frozen=True)
-class Server:
-    """Options for the address of the server."""
-
-    port: int | None = option("Port [8501, or the next free port].", min=1, max=65535)
-    address: str = option("Address to listen on. A non-local address requires a token.", "HOST", default="localhost")
-    base_path: str = option(f"URL path behind a reverse proxy [${BASE_PATH}].", "PATH", default="")
-
-
 def explore_command(
-    server: Server,
-    files: list[str] | None = argument("Graphs, plans, traces, instances or XLA dumps to open.", "[FILE]...", None),
+    files: list[str] | None = argument(
+        "Graphs, plans, traces, instances, folders of XLA dumps or snapshots.", "FILE", None
+    ),
+    port: int | None = option("Port [8501, or the next free port].", "N", min=1, max=65535),
+    address: str = option(
+        f"Address to listen on. Visitors of a non-local address need a token [${TOKEN}, or a random token].",
+        "HOST",
+        default="localhost",
+    ),
+    base_path: str = option(f"URL path behind a reverse proxy [${BASE_PATH}].", "PATH", default=""),
     no_browser: bool = option("Do not open a browser.", default=False),
     store: StoreUrl = None,
     viewer: str | None = option("Write a page that opens plans and review files without a server, and stop.", "FILE"),
 ) -> int:
-    """Open the explorer in the browser, with files or a sample. Ctrl-C stops it."""
+    """Open the explorer in the browser, with these files or a sample. Ctrl-C stops it."""
     if viewer is not None:
         from app.report.html_report import viewer_page
 
@@ -57,9 +55,7 @@ def explore_command(
     if store or os.environ.get(STORE_ENV):
         open_store(store, create=True).close()  # report an error here instead of on every page
         os.environ[STORE_ENV] = store or os.environ[STORE_ENV]
-    port, address = server.port, server.address
-    path = (server.base_path or os.environ.get(BASE_PATH, "")).strip("/")
-    if path:
+    if path := (base_path or os.environ.get(BASE_PATH, "")).strip("/"):
         os.environ["STREAMLIT_SERVER_BASE_URL_PATH"] = path
     if not is_free(address, port or 0):
         what = f"port {port} is in use at {address}."

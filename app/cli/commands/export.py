@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, cast, get_args
+from typing import cast, get_args
 
 from msgspec import structs
 
@@ -49,15 +49,12 @@ def _render(plan: Plan, constants: Constants | None = None, prefix: str | None =
 
 PROJECT = "c-project"
 """Name of the format that writes a folder."""
-TFLM, ONNX = "tflm", "onnx"
-SHOWN_NAMES = 5
-DEFAULT_PLANNER = "auto"
-"""Planner of ``--to tflm``."""
-MODELS = (TFLM, ONNX)
-"""Formats that write the model with the plan in it."""
+MODELS = {"tflm": (tflite.refuses, ".tflite"), "onnx": (signatures.refuses_onnx, ".onnx")}
+"""Format that writes the model with the plan in it → (check of the model's bytes, file extension)."""
 FORMATS = (*EXPORTERS, PROJECT, *MODELS)
-PICTURES = ("html", "pdf", "md", "svg", "png")
+REPORTS = ("html", "pdf", "md", "svg", "png")
 """Formats that ``tmmu export`` does not write; the error names ``tmmu report`` instead."""
+SHOWN_NAMES = 5
 
 
 @dataclass(frozen=True)
@@ -65,34 +62,34 @@ class ExportOptions:
     """The output format, and options of single formats."""
 
     to: str = option(f"Output format: {', '.join(FORMATS)}.", "FORMAT", default=REQUIRED)
-    arena: str | None = option("Arena to export, for the format instance.", "NAME")
+    arena: str | None = option("Arena to export, for the format instance [the only arena].", "NAME")
     model: str | None = option(f"Model file of a plan file, for {PROJECT}, {', '.join(MODELS)}.", "FILE")
-    blobs: str | None = option("Constants of c-project: inline, sidecar or auto [inline up to 1 MiB].", "HOW")
+    blobs: str | None = option("Constants of c-project: inline, sidecar or auto (inline up to 1 MiB) [auto].", "HOW")
     prefix: str | None = option("Prefix of C names, for c-project [name of the model].", "NAME")
 
 
 def export_command(
-    plan: Source, request: PlanRequest, wanted: ExportOptions, output: Out = STREAM, json: AsJson = False
+    plan: Source, request: PlanRequest, options: ExportOptions, output: Out = STREAM, json: AsJson = False
 ) -> int:
     """Export a plan as a table, trace, instance or C code, in a model file, or for another viewer."""
-    to, arena, model, output = wanted.to, wanted.arena, wanted.model, output or STREAM
+    to, arena, model, output = options.to, options.arena, options.model, output or STREAM
     if to not in FORMATS:
         report = f"Use tmmu report {plan} -o OUT.html. It also writes .pdf and .md."
-        hint = report if to in PICTURES else strict.closest_hint(to, FORMATS)
+        hint = report if to in REPORTS else strict.closest_hint(to, FORMATS)
         raise UsageError(f"unknown format {to!r}.", hint)
     if arena is not None and to != "instance":
         raise UsageError(f"--arena has no effect on the format {to}.", "This format contains all arenas.")
-    of_project = (("--blobs", wanted.blobs), ("--prefix", wanted.prefix), ("--model", None if to in MODELS else model))
-    idle = [name for name, value in of_project if value is not None]
-    if idle and to != PROJECT:
-        raise UsageError(f"{idle[0]} has no effect on the format {to}.", f"Use it with --to {PROJECT}.")
+    values = {"--blobs": options.blobs, "--prefix": options.prefix, "--model": None if to in MODELS else model}
+    unused = [name for name, value in values.items() if value is not None]
+    if unused and to != PROJECT:
+        raise UsageError(f"{unused[0]} has no effect on the format {to}.", f"Use it with --to {PROJECT}.")
     if to in MODELS:
         return _write_model(plan, to, request, model, output)
     found = resolve(plan, request)
     valid_plan = found.valid_plan("export")
     if to == PROJECT:
-        project = _render(valid_plan, _constants(found, model), wanted.prefix)
-        return _write_project(project, output, wanted.blobs or "auto")
+        project = _render(valid_plan, _constants(found, model), options.prefix)
+        return _write_project(project, output, options.blobs or "auto")
     data = plan_file.to_instance(valid_plan, arena) if to == "instance" else EXPORTERS[to](valid_plan)
     write_output(output, data, f"the plan as {to}")
     if to == "instance" and valid_plan.constraints is not None:
@@ -100,40 +97,37 @@ def export_command(
     return SUCCESS
 
 
-class ModelFile(NamedTuple):
-    """The model that the plan is written into."""
-
-    data: bytes
-    name: str
-
-
 def _write_model(name: str, to: str, request: PlanRequest, model_name: str | None, output: str) -> int:
     """Write a model file with a plan: with the finished plan in the file ``name``, or with a new plan of the model.
 
-    ``model_name``: the model of a finished plan.
+    ``model_name``: the model file, if ``name`` is a plan or a graph of it.
     """
-    model = ModelFile(*input_of(name))
-    opened = read_any(model.data, model.name)
+    data, source = input_of(name)
+    opened = read_any(data, source)
     if isinstance(opened, Graph) and request.dims:
-        opened = read_at(opened, request.dims, model.data, model.name)
-    refuses, ending = {TFLM: (tflite.refuses, ".tflite"), ONNX: (signatures.refuses_onnx, ".onnx")}[to]
+        opened = read_at(opened, request.dims, data, source)
+    refuses, ending = MODELS[to]
     if model_name is not None:
-        if not refuses(model.data):
+        if not refuses(data):
             raise UsageError(f"{name} is a model, so --model has no effect.", "Omit --model.")
-        model = ModelFile(*input_of(model_name))
+        data, source = input_of(model_name)
     elif not isinstance(opened, Graph):
         raise UsageError(f"{name} does not contain a model.", "Pass the model file with --model.")
-    if refuses(model.data):
-        raise UsageError(f"{model.name} is not a {ending} model.", f"--to {to} writes a plan into a {ending} file.")
-    return (_write_tflm if to == TFLM else _write_onnx)(name, opened, model, request, output)
+    if refuses(data):
+        raise UsageError(f"{source} is not a {ending} model.", f"--to {to} writes a plan into a {ending} file.")
+    return (_write_tflm if to == "tflm" else _write_onnx)(name, opened, (data, source), request, output)
 
 
-def _write_tflm(name: str, opened: Opened, model: ModelFile, request: PlanRequest, output: str) -> int:
-    micro, is_graph = MicroModel(model.data, model.name), isinstance(opened, Graph)
+def _write_tflm(name: str, opened: Opened, model: tuple[bytes, str], request: PlanRequest, output: str) -> int:
+    """Write a TensorFlow Lite model with a finished plan, or with a new plan by the planner ``auto``.
+
+    ``model``: bytes and file name of the model.
+    """
+    micro, is_graph = MicroModel(*model), isinstance(opened, Graph)
     if is_graph:
         opened = micro.as_run
-        request = request if request.planner else request.but(planner=DEFAULT_PLANNER)
-    written = with_plan(micro, model.data, resolve_opened(opened, name, request).valid_plan("export"))
+        request = request if request.planner else request.but(planner="auto")
+    written = with_plan(micro, model[0], resolve_opened(opened, name, request).valid_plan("export"))
     write_output(output, written.data, "the model with its plan")
     placed = sum(offset >= 0 for offset in written.offsets)
     print_note(f"placed {numbers.count(placed, 'tensor')} in {numbers.full_bytes(written.extent_bytes)}")
@@ -145,55 +139,60 @@ def _write_tflm(name: str, opened: Opened, model: ModelFile, request: PlanReques
     return SUCCESS
 
 
-def _write_onnx(name: str, opened: Opened, model: ModelFile, request: PlanRequest, output: str) -> int:
-    """Write an ONNX model with the order of a plan or of a fitted graph, or else with the order of lowest peak."""
+def _write_onnx(name: str, opened: Opened, model: tuple[bytes, str], request: PlanRequest, output: str) -> int:
+    """Write an ONNX model with the order of a plan, a fitted graph or ``--order``, else with the best order found.
+
+    ``model``: bytes and file name of the model.
+    """
     from tmmu_core.formats.onnx.onnx_model import external_files, with_order
 
-    graph = opened if isinstance(opened, Graph) and name == model.name else read_graph(*model)
-    weights = external_files(model.data)
-    if weights and output != STREAM and Path(output).resolve().parent != Path(model.name).resolve().parent:
-        what = f"the weights of {model.name} are in the file {weights[0]}."
+    data, source = model
+    graph = opened if isinstance(opened, Graph) and name == source else read_graph(data, source)
+    weights = external_files(data)
+    if weights and output != STREAM and Path(output).resolve().parent != Path(source).resolve().parent:
+        what = f"the weights of {source} are in the file {weights[0]}."
         raise UsageError(what, "Write into the folder of the model.")
     if not isinstance(opened, Graph):
         plan = resolve_opened(opened, name, request).valid_plan("export")
         if plan.ir_hash != ir_hash(structs.replace(graph, name=plan.ir_name)):
-            what = f"the plan {name} is not a plan of the model {model.name}."
+            what = f"the plan {name} is not a plan of the model {source}."
             raise UsageError(what, "Pass the model of the plan.")
         order = plan.execution_order
     elif opened is not graph or request.order:
         order = initial_candidate(opened, request).plan.execution_order
     else:
         order = _lowest_order(graph, request)
-    write_output(output, with_order(model.data, graph, order, model.name), "the model with its order")
+    write_output(output, with_order(data, graph, order, source), "the model with its order")
     return SUCCESS
 
 
 def _lowest_order(graph: Graph, request: PlanRequest) -> tuple[str, ...]:
+    """Return the order with the lowest peak that the search finds, else the order of the file."""
     start = initial_candidate(graph, request)
     found = order_move(start)
     if found is None or found.move is None:
         print_note("no order with a lower peak was found; the nodes keep the order of the file")
         return start.plan.execution_order
     ordered, weights = found.ordered, sum(found.model.constant.tolist())
-    before, after, bound = (size - weights for size in (ordered.tried["given"], ordered.peak, ordered.bound))
-    print_note(
-        f"peak of activations {numbers.full_bytes(before)} → {numbers.full_bytes(after)}; "
-        f"lower bound of all orders {numbers.full_bytes(bound)}"
-    )
+    sizes = (ordered.tried["given"], ordered.peak, ordered.bound)
+    before, after, bound = (numbers.full_bytes(size - weights) for size in sizes)
+    print_note(f"peak of activations {before} → {after}; lower bound of all orders {bound}")
     return tuple(found.move.details["order"])
 
 
 def _constants(found: Resolved, model: str | None) -> Constants:
-    """Return the values of the constants from the file of ``--model``, or without ``--model`` from the planned file."""
+    """Return the values of the constants in the file of ``--model``, else in the planned model file.
+
+    A finished plan and standard input have none. Raises :class:`UsageError` if the file of ``--model`` has none.
+    """
     if model is not None:
         opened = open_any(model)
         if not isinstance(opened, Graph):
             raise UsageError(f"{model} does not contain a model.", "Pass the model file of the plan.")
-        constants = constants_of(Path(model), opened)
-        if not constants:
-            what = f"{model} does not contain bytes of constants."
-            raise UsageError(what, "A native graph stores them in a sidecar file.")
-        return constants
+        if constants := constants_of(Path(model), opened):
+            return constants
+        what = f"{model} does not contain bytes of constants."
+        raise UsageError(what, "A native graph stores them in a sidecar file.")
     if found.graph is None or found.name == STREAM:
         return Constants({})
     return constants_of(Path(found.name), found.graph)

@@ -22,7 +22,7 @@ from app.cli.console import (
     write_json,
     write_output,
 )
-from app.cli.options import AsJson, Source, option
+from app.cli.options import AsJson, argument, option
 from app.cli.resolve import open_any, progress_on_terminal, show_warnings, write_graph
 from app.texts import numbers
 from app.texts.module_text import module_table, peak_text
@@ -46,7 +46,7 @@ from tmmu_core.plans.canonical import ir_hash
 from tmmu_core.plans.making.request import ANY_ARENA, PlanRequest
 
 EXIT_CODE = {"fits": SUCCESS, "cannot": FINDING, "open": NOT_COMPARABLE}
-"""Answer → exit code; ``open``: the search ended without a plan that fits and without a proof that none exists."""
+"""Answer → exit code. ``open``: the search found no plan that fits, and no proof that none exists."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,12 @@ class FitOptions:
     recipe: str | None = option("Write the changes as JSON.", "FILE")
 
 
-def fit_command(graph: Source, request: PlanRequest, wanted: FitOptions, json: AsJson = False) -> int:
+def fit_command(
+    request: PlanRequest,
+    options: FitOptions,
+    graph: str = argument("Model or graph; - reads standard input.", "FILE"),
+    json: AsJson = False,
+) -> int:
     """Make a graph fit into a memory limit (--capacity).
 
     --capacity BYTES limits all arenas together; --capacity ARENA=BYTES limits one arena. Offloaded tensors are in the
@@ -70,7 +75,7 @@ def fit_command(graph: Source, request: PlanRequest, wanted: FitOptions, json: A
 
     Exit code: 0 fits, 1 cannot (proven), 3 open (no plan found, no proof).
     """
-    output, recipe, largest, mesh = wanted.output, wanted.recipe, wanted.largest, wanted.mesh
+    output, recipe, largest, mesh = options.output, options.recipe, options.largest, options.mesh
     opened = open_any(graph, request.dims)
     if not isinstance(opened, Graph):
         raise UsageError(f"{graph} does not contain a graph.", "Pass a graph, because fit changes nodes.")
@@ -78,13 +83,13 @@ def fit_command(graph: Source, request: PlanRequest, wanted: FitOptions, json: A
         raise UsageError("standard output can be used only once.", "Write one of the outputs to a file.")
     capacity = _capacity(request)
     try:
-        allowed = allowed_moves(wanted.allow, wanted.max_cost, wanted.keep_phases, ("--allow", "--max-cost"))
+        allowed = allowed_moves(options.allow, options.max_cost, options.keep_phases, ("--allow", "--max-cost"))
     except UnreadableInput as error:
         raise UsageError(error.message, error.hint) from error
     if largest is not None and mesh is not None:
         raise UsageError("--largest and --mesh exclude each other.", "Run the command once for each.")
     with _interruptible() as progress:
-        fitted, size = _search(graph, opened, request, largest, mesh, capacity, allowed, progress)
+        fitted, size = _search(graph, opened, request, options, (capacity, allowed), progress)
     if output is not None:
         write_graph(fitted.best.fitted_graph, output, "the fitted graph")
     if recipe is not None:
@@ -106,28 +111,26 @@ def _search(
     file: str,
     graph: Graph,
     request: PlanRequest,
-    largest: str | None,
-    mesh: str | None,
-    capacity: Capacity,
-    allowed: Allowed,
+    options: FitOptions,
+    limits: tuple[Capacity, Allowed],
     progress: Progress,
 ) -> tuple[Fitted, int | None]:
-    """Return ``(fit, size)``; ``size`` is the size found for ``--largest`` or ``--mesh``, or ``None``."""
-    if mesh is not None:
-        smallest = smallest_mesh(graph, request, mesh, (capacity, allowed), progress)
+    """Return ``(fit, size)``; ``size``: the result of ``--largest`` or ``--mesh``, or ``None`` if no size fits."""
+    if options.mesh is not None:
+        smallest = smallest_mesh(graph, request, options.mesh, limits, progress)
         return smallest.fitted, smallest.size
-    start = initial_candidate(graph, request, progress)
+    start, largest = initial_candidate(graph, request, progress), options.largest
     if largest is None:
-        return fit_or_smallest(start, capacity, allowed, progress), None
+        return fit_or_smallest(start, *limits, progress), None
     if file == STREAM and (largest in graph.ranges or largest in graph.assumed):
         raise UsageError("--largest reads the model several times.", "Pass a file name instead of -.")
     again = rereading(graph, request, largest, lambda sizes: read_at_sizes(read_input(file), sizes, file))
-    found = largest_that_fits(start, largest, capacity, allowed, progress, again)
+    found = largest_that_fits(start, largest, *limits, progress, again)
     return found.fitted, found.size
 
 
 def _capacity(request: PlanRequest) -> Capacity:
-    """Return the limits of ``--capacity``, else those of the arena configuration."""
+    """Return the limits of ``--capacity``, else those of ``--arenas``. Raises :class:`UsageError` without a limit."""
     by_arena = dict(request.capacities)
     total = by_arena.pop(ANY_ARENA, None)
     if total is not None and by_arena:
@@ -204,10 +207,10 @@ def _print_fit(fitted: Fitted) -> None:
     best, start, total = fitted.best, fitted.start, fitted.capacity.total
     limits = [f"{numbers.full_bytes(limit)} in {name}" for name, limit in fitted.capacity.arenas.items()]
     capacity = " and ".join([numbers.full_bytes(total)] * (total is not None) + limits)
-    reached, original = (numbers.full_bytes(fitted.capacity.taken(candidate.plan)) for candidate in (best, start))
+    after, before = (numbers.full_bytes(fitted.capacity.taken(candidate.plan)) for candidate in (best, start))
     bound = numbers.full_bytes(fitted.bound_within(fitted.capacity))
     if fitted.answer == "fits":
-        print_lines(f"Fits: {reached} of {capacity} (before: {original}).")
+        print_lines(f"Fits: {after} of {capacity} (before: {before}).")
     elif fitted.answer == "cannot":
         print_lines(f"Does not fit: needs at least {bound}, capacity {capacity}.")
         limited = fitted.capacity.limited(start.plan)
@@ -217,10 +220,10 @@ def _print_fit(fitted: Fitted) -> None:
                 more = f" and {len(need.tensors) - 4} more" if len(need.tensors) > 4 else ""
                 tensors = f" ({', '.join(map(repr, need.tensors[:4]))}{more})" if need.tensors else ""
                 print_lines(f"  {need.arena}: {numbers.full_bytes(need.bytes)}{step}: {need.why}{tensors}")
-        print_lines(f"  Smallest plan found: {reached}.")
+        print_lines(f"  Smallest plan found: {after}.")
     else:
         over = numbers.full_bytes(fitted.over_bytes)
-        print_lines(f"Best plan found: {reached}, {over} over capacity. Lower bound: {bound}.")
+        print_lines(f"Best plan found: {after}, {over} over capacity. Lower bound: {bound}.")
     if fitted.next_steps:
         print_lines(f"  To try next: {'; '.join(fitted.next_steps)}.")
     assumed = assumptions(fitted)
@@ -231,11 +234,11 @@ def _print_fit(fitted: Fitted) -> None:
         print_lines(numbers.unknown_operators(fitted.unknown))
     if fitted.stopped:
         print_lines("  The search was stopped; this is the best result so far.")
-    sizes = {name: (extents(start.plan).get(name, 0), now) for name, now in extents(best.plan).items()}
-    table(("arena", ">before", ">after"), [[name, *map(numbers.full_bytes, pair)] for name, pair in sizes.items()])
-    grid = next((move.details["alignment"] for move in best.moves if move.kind == "alignment"), None)
-    if grid is not None:
-        print_lines(f"A graph file does not contain alignments: plan the changed graph with --alignment {grid}.")
+    sizes = [(name, extents(start.plan).get(name, 0), size) for name, size in extents(best.plan).items()]
+    table(("arena", ">before", ">after"), [[name, *map(numbers.full_bytes, pair)] for name, *pair in sizes])
+    alignment = next((move.details["alignment"] for move in best.moves if move.kind == "alignment"), None)
+    if alignment is not None:
+        print_lines(f"A graph file does not contain alignments: plan the changed graph with --alignment {alignment}.")
     if best.moves:
         rows = []
         for move in best.moves:

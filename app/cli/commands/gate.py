@@ -1,6 +1,6 @@
 """``tmmu gate``: check a plan against limits in continuous integration."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from app.cli.resolve import (
     show_warnings,
     warnings_of,
 )
-from app.report.summary import Change, Check, another_model, gate_markdown
+from app.report.summary import Check, another_model, gate_markdown
 from app.texts import certificate_text, numbers
 from tmmu_core.base import strict
 from tmmu_core.base.escaping import for_annotation
@@ -34,13 +34,13 @@ from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.plans.model import CLAIMED, Plan
 from tmmu_core.store.run_label import PREFIX
 
-ALL = "all arenas"
-CHECKED = {
+SCOPES = {
     "graph": "rows and graph",
     "rows": "rows, not the graph (--graph MODEL)",
     "totals": "totals only, because a digest has no rows",
     "planned": "planned by this command",
 }
+"""What was verified of a plan (``Verdict.examined``, or ``planned``) → its description."""
 
 
 @dataclass(frozen=True)
@@ -50,31 +50,33 @@ class GateOptions:
     max_extent: list[str] | None = option(
         "Maximum size of all arenas together, or of one arena. Repeatable.", "[ARENA=]BYTES"
     )
-    max_gap: list[str] | None = option("Maximum arena size above the lower bound. Repeatable.", "[ARENA=]PERCENT")
+    max_gap: list[str] | None = option(
+        "Maximum gap to the lower bound, in percent of it. Repeatable.", "[ARENA=]PERCENT"
+    )
     max_peak: list[str] | None = option("Maximum live bytes at one step. Repeatable.", "[ARENA=]BYTES")
-    min_reuse: list[str] | None = option("Minimum reuse ratio. Repeatable.", "[ARENA=]PERCENT")
+    min_reuse: list[str] | None = option("Minimum of 1 − slots ÷ buffers. Repeatable.", "[ARENA=]PERCENT")
     max_reuse_cost: list[str] | None = option("Maximum reuse cost. Repeatable.", "[ARENA=]COST")
     baseline: str | None = option(
         "Plan, trace, graph or stored run from which growth is measured.", "FILE|store:MODEL@COMMIT|store:BRANCH"
     )
     max_growth: str | None = option(
-        "Allowed growth of peak, size and lower bound of each arena over the baseline [0].", "BYTES|PERCENT%"
+        "Allowed growth of peak, arena size and lower bound, arena by arena [0].", "BYTES|PERCENT%"
     )
-    max_peak_growth: str | None = option("Allowed growth of the peak only [--max-growth].", "BYTES|PERCENT%")
-    max_extent_growth: str | None = option("Allowed growth of the arena size only [--max-growth].", "BYTES|PERCENT%")
+    max_peak_growth: str | None = option("Allowed growth of the peak [--max-growth].", "BYTES|PERCENT%")
+    max_extent_growth: str | None = option("Allowed growth of the arena size [--max-growth].", "BYTES|PERCENT%")
     allow_incomplete: bool = option("Accept a plan that does not cover its whole graph.", default=False)
     out: str | None = option(
-        "Write summary.md, report.html and the plans to this folder, for a pull request.", "FOLDER"
+        "Write summary.md, annotations.txt, report.html and the plans to this folder, for a pull request.", "FOLDER"
     )
-    explorer: str | None = option("URL of an explorer with the same store, for a link in the summary.", "URL")
+    explorer: str | None = option("URL of an explorer with the same store, for a link in summary.md.", "URL")
 
     def texts(self, names: Sequence[str]) -> dict[str, Any]:
-        """Return option → text or texts on the command line."""
+        """Return option → its value on the command line: a text, a list of texts, or ``None``."""
         return {name: getattr(self, name[2:].replace("-", "_")) for name in names}
 
 
 GROWTH = ("--max-growth", "--max-peak-growth", "--max-extent-growth")
-AMOUNTS: dict[str, core.Measure] = {
+LIMITS: dict[str, core.Measure] = {
     "--max-extent": "extent",
     "--max-peak": "peak live bytes",
     "--max-gap": "gap",
@@ -94,87 +96,86 @@ def gate_command(
 ) -> int:
     """Fail if a plan exceeds limits (for CI).
 
-    At least one limit or --graph is required. A plan file is verified first, with --graph also against its graph. An
-    invalid plan fails. Gaps are relative to the recomputed lower bound, not to a bound that a file claims. --baseline
-    store:BRANCH is the latest run of this graph on the branch; runs of the same planner are preferred.
+    At least one limit, --baseline or --graph is required. A plan file is verified first, with --graph also against its
+    graph. An invalid plan fails. Gaps are relative to the recomputed lower bound, not to a bound that a file claims.
+    --baseline store:BRANCH is the latest run of this graph on the branch; runs of the same planner are preferred.
 
     Exit code: 0 passed, 1 failed.
     """
     for name, text in limits.texts(GROWTH).items():
         if text is not None and limits.baseline is None:
             raise UsageError(f"{name} requires --baseline.", "Set the plan to compare against.")
-    if not (graph or limits.baseline or any(limits.texts([*AMOUNTS]).values())):
-        hint = f"Set {', '.join(AMOUNTS)} or --baseline, or verify with --graph."
+    if not (graph or limits.baseline or any(limits.texts([*LIMITS]).values())):
+        hint = f"Set {', '.join(LIMITS)} or --baseline, or verify with --graph."
         raise UsageError("no limit is given.", hint)
-    judged = resolve_either(plan, request) if graph is None else resolve_with_graph(plan, graph, request)[0]
+    after = resolve_either(plan, request) if graph is None else resolve_with_graph(plan, graph, request)[0]
     if graph is not None:
-        judged.complete_plan()
-    before = None if limits.baseline is None else resolve_side(limits.baseline, request, store, judged.plan)
-    checks = _checks(limits, judged, before)
-    if before is not None and not judged.ignored:  # the planning options have an effect on the candidate
+        after.complete_plan()
+    before = None if limits.baseline is None else resolve_side(limits.baseline, request, store, after.plan)
+    checks = _checks(limits, after, before)
+    if before is not None and not after.ignored:  # the planning options have an effect on the candidate
         before = replace(before, ignored=())
     if limits.out is not None:
-        write_out(Path(limits.out), judged, before, checks, _link(limits.explorer, store, judged.plan, before))
+        _write_out(Path(limits.out), after, before, checks, _link(limits.explorer, store, after.plan, before))
     if json:
-        write_json(_json_record(judged, before, checks))
+        write_json(_json_record(after, before, checks))
     else:
-        _print_gate(judged, before, checks)
+        _print_gate(after, before, checks)
     return SUCCESS if all(check.ok for check in checks) else FINDING
 
 
-def _checks(limits: GateOptions, judged: Resolved, before: Resolved | None) -> list[Check]:
-    """Return the checks of validity and completeness and, for a valid and complete plan, the checks of the limits."""
-    found = judged.plan
+def _checks(options: GateOptions, after: Resolved, before: Resolved | None) -> list[Check]:
+    """Return the checks of both verdicts and of completeness; if all pass, also the checks of the limits."""
+    plan = after.plan
     checks: list[Check] = []
-    for side in (judged, before):
+    for side in (after, before):
         if side is not None and side.verdict is not None:
             errors = len(side.findings)
-            checks.append(
-                Check(f"findings ({side.verdict.examined})", side.name, numbers.count(errors), "0", not errors)
-            )
-    if found.incomplete and not limits.allow_incomplete:
-        checks.append(Check("completeness", ", ".join(found.incomplete), "incomplete", "complete", False))
+            what = f"findings ({side.verdict.examined})"
+            checks.append(Check(what, side.name, numbers.count(errors), "0", not errors))
+    if plan.incomplete and not options.allow_incomplete:
+        checks.append(Check("completeness", ", ".join(plan.incomplete), "incomplete", "complete", False))
     if not all(check.ok for check in checks):
         return checks
-    amounts: list[core.Limit] = []
-    for option_name, texts in limits.texts([*AMOUNTS]).items():
+    limits: list[core.Limit] = []
+    for option_name, texts in options.texts([*LIMITS]).items():
         for text in texts or ():
             arena, separator, value = text.rpartition("=")
-            if separator and arena not in found.arena_of:
-                raise UsageError(f"the plan has no arena {arena!r}.", strict.closest_hint(arena, found.arena_of))
-            amounts.append(limit_of(option_name, AMOUNTS[option_name], value, arena if separator else core.ALL))
-    amounts += [] if before is None else growths_of(limits.texts(GROWTH))
-    return [*checks, *map(check_row, core.gate(found, amounts, before.plan if before else None))]
+            if separator and arena not in plan.arena_of:
+                raise UsageError(f"the plan has no arena {arena!r}.", strict.closest_hint(arena, plan.arena_of))
+            limits.append(limit_of(option_name, LIMITS[option_name], value, arena))  # "" is core.ALL
+    limits += [] if before is None else growths_of(options.texts(GROWTH))
+    return [*checks, *map(check_row, core.gate(plan, limits, before.plan if before else None))]
 
 
-def _checked(side: Resolved) -> str:
-    """Return the scope of the verification, a key of :data:`CHECKED`."""
+def _scope(side: Resolved) -> str:
+    """Return what was verified of a plan, a key of :data:`SCOPES`."""
     return "planned" if side.verdict is None else side.verdict.examined
 
 
 def _json_record(after: Resolved, before: Resolved | None, checks: Sequence[Check]) -> dict[str, Any]:
-    found = after.plan
+    plan = after.plan
     invalid = [side for side in (after, before) if side is not None and side.findings]
     return {
         "ok": all(check.ok for check in checks),
         "valid": not invalid,
-        "tmmu_plan_hash": found.tmmu_plan_hash.hex(),
-        "totals": totals(found).written(),
-        "checked": _checked(after),
-        "baseline_checked": before and _checked(before),
+        "tmmu_plan_hash": plan.tmmu_plan_hash.hex(),
+        "totals": totals(plan).written(),
+        "checked": _scope(after),
+        "baseline_checked": before and _scope(before),
         "certificates": {
             arena.name: {
                 "status": arena.status,
                 "lower_bound_bytes": arena.bound_bytes,
                 "claimed_bytes": arena.least_bytes_claimed if arena.status == CLAIMED else None,
             }
-            for arena in found.arenas
+            for arena in plan.arenas
         },
-        "incomplete": list(unplanned_parts(found)),
-        "planner": found.planner,
+        "incomplete": list(unplanned_parts(plan)),
+        "planner": plan.planner,
         "baseline_planner": before and before.plan.planner,
         "baseline": before and before.name,
-        "tensors_in_common": before and core.common_tensors(found, before.plan),
+        "tensors_in_common": before and core.common_tensors(plan, before.plan),
         "not_checked": dict(after.verdict.left_out) if after.verdict else {},
         "warnings": _warnings(after, before),
         "findings": [asdict(finding) for side in invalid for finding in side.findings[:FIRST_FINDINGS]],
@@ -183,17 +184,17 @@ def _json_record(after: Resolved, before: Resolved | None, checks: Sequence[Chec
 
 
 def _print_gate(after: Resolved, before: Resolved | None, checks: Sequence[Check]) -> None:
-    found = after.plan
     sides = [side for side in (after, before) if side is not None]
     invalid = [side for side in sides if side.findings]
     reason = numbers.count(sum(not check.ok for check in checks), "limit") + " exceeded"
     if invalid:
         reason = f"{invalid[0].name} is an invalid plan: {invalid[0].findings[0].message}"
     result = "passed" if all(check.ok for check in checks) else f"failed: {reason}"
-    differ = core.baseline_warning(found, before.plan) if before else ""
-    print_lines("; ".join(filter(None, (result, differ))))
-    print_lines(*(f"checked {side.name}: {CHECKED[_checked(side)]}; planner {side.plan.planner}" for side in sides))
-    print_lines(*(f"{a.name}: {certificate_text.claimed(found, a)}" for a in found.arenas if a.status == CLAIMED), "")
+    difference = core.baseline_warning(after.plan, before.plan) if before else ""
+    print_lines("; ".join(filter(None, (result, difference))))
+    print_lines(*(f"checked {side.name}: {SCOPES[_scope(side)]}; planner {side.plan.planner}" for side in sides))
+    claimed = [arena for arena in after.plan.arenas if arena.status == CLAIMED]
+    print_lines(*(f"{arena.name}: {certificate_text.claimed(after.plan, arena)}" for arena in claimed), "")
     table(
         ("limit on", "arena", ">value", ">limit", "verdict"),
         [[c.what, c.arena, c.value, c.limit, "ok" if c.ok else "EXCEEDED"] for c in checks],
@@ -201,46 +202,44 @@ def _print_gate(after: Resolved, before: Resolved | None, checks: Sequence[Check
     for side in invalid:
         print_findings(side)
     if before is not None:
-        if grown := changes_at_peak(before.plan, found):
-            print_line_changes(grown)
-        if unrelated := another_model(before.plan, found):
-            print_lines("", unrelated)
-    show_warnings(_warnings(after, before)[bool(differ) :])
+        if lines := changes_at_peak(before.plan, after.plan):
+            print_line_changes(lines)
+        if warning := another_model(before.plan, after.plan):
+            print_lines("", warning)
+    show_warnings(warnings_of(after, before))
 
 
 def _warnings(after: Resolved, before: Resolved | None) -> list[str]:
-    differ = core.baseline_warning(after.plan, before.plan) if before else ""
-    return [*filter(None, [differ]), *warnings_of(after, before)]
+    difference = core.baseline_warning(after.plan, before.plan) if before else ""
+    return [*filter(None, [difference]), *warnings_of(after, before)]
 
 
-def error_commands(after: Resolved, before: Resolved | None, checks: Sequence[Check]) -> str:
+def _error_commands(after: Resolved, before: Resolved | None, checks: Sequence[Check]) -> str:
     """Return an ``::error`` command of GitHub Actions for each exceeded limit."""
     file = for_annotation(after.name, is_property=True)
     planners = f"planned by {after.plan.planner}" + (f", baseline by {before.plan.planner}" if before else "")
-    lines = []
+    text = ""
     for check in checks:
         if not check.ok:
             title = for_annotation(f"tmmu gate: {check.what} of {check.arena}", is_property=True)
-            text = for_annotation(f"{check.value}, limit {check.limit} ({planners})")
-            lines.append(f"::error file={file},title={title}::{text}\n")
-    return "".join(lines)
+            message = for_annotation(f"{check.value}, limit {check.limit} ({planners})")
+            text += f"::error file={file},title={title}::{message}\n"
+    return text
 
 
-def write_out(folder: Path, after: Resolved, before: Resolved | None, checks: Sequence[Check], link: str) -> None:
-    """Write ``summary.md``, ``report.html``, ``annotations.txt`` and the plans as ``….plan.json``."""
+def _write_out(folder: Path, after: Resolved, before: Resolved | None, checks: Sequence[Check], link: str) -> None:
+    """Write the files of ``--out``. Raises :class:`UsageError`, ``UnwritableOutput``."""
     from app.report.html_report import build_report
 
     old = before.complete_plan() if before else None
-    summary = gate_markdown(
-        Change(after.complete_plan(), old, checks, link, after.plan.ir_name, _warnings(after, before))
-    )
+    summary = gate_markdown(after.complete_plan(), old, checks, link=link, warnings=_warnings(after, before))
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"--out: cannot create {folder}: {(error.strerror or str(error)).lower()}.") from error
     outputs = {
         "summary.md": (summary.encode("utf-8", "replace"), "the summary"),
-        "annotations.txt": (error_commands(after, before, checks).encode(), "the annotations"),
+        "annotations.txt": (_error_commands(after, before, checks).encode(), "the annotations"),
         "candidate.plan.json": (to_json(after.plan), "the plan"),
         "report.html": (build_report(after.solution or after.plan, baseline=old), "the report"),
     }
@@ -251,7 +250,10 @@ def write_out(folder: Path, after: Resolved, before: Resolved | None, checks: Se
 
 
 def _link(explorer: str | None, url: str | None, after: Plan, before: Resolved | None) -> str:
-    """Return the URL of the comparison in an explorer; "" if the store does not contain both plans."""
+    """Return the URL of the plan or the comparison in an explorer; "" if the store does not contain the plans.
+
+    Raises :class:`UsageError` if ``explorer`` is not a web address, or without a store.
+    """
     if explorer is None:
         return ""
     if urlsplit(explorer).scheme not in ("http", "https"):
@@ -271,7 +273,7 @@ def check_row(check: core.Check) -> Check:
         ratio = numbers.over_bound if check.what == "gap" else numbers.percent
         value, limit = ratio(check.value, check.of), f"{float(check.limit * 100):.10g} %"
     else:
-        amount: Callable[[int], str] = numbers.delta_bytes if check.what in core.GROWTH else numbers.full_bytes
+        amount = numbers.delta_bytes if check.what in core.GROWTH else numbers.full_bytes
         amount = numbers.count if check.what == "reuse cost" else amount
         value, limit = amount(check.value), amount(int(check.limit))
-    return Check(check.what, check.arena or ALL, value, limit, check.ok)
+    return Check(check.what, check.arena or "all arenas", value, limit, check.ok)

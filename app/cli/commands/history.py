@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -15,50 +15,45 @@ from app.texts import numbers
 from tmmu_core.base import strict
 from tmmu_core.plans.analysis.gate import changed_settings
 from tmmu_core.plans.making.request import PlanRequest
+from tmmu_core.store.run_label import Label, Run
 
 if TYPE_CHECKING:
-    from tmmu_core.store.run_label import Run
     from tmmu_core.store.store import Line, Store
 
 
-@dataclass(frozen=True)
-class RunOptions:
-    """Options that label a recorded plan."""
-
-    label: str = option("Model and commit of the plan.", "MODEL@COMMIT", "--as", default=REQUIRED)
-    branch: str = option("Branch of the commit.", "NAME", default="main")
-    at: str | None = option("Time of the run: ISO 8601 with time zone, or seconds since 1970 [now].", "TIME")
-
-
 def record_command(
-    plan: Source, request: PlanRequest, run: RunOptions, store: StoreUrl = None, json: AsJson = False
+    plan: Source,
+    request: PlanRequest,
+    label: str = option("Model and commit of the plan.", "MODEL@COMMIT", "--as", default=REQUIRED),
+    branch: str = option("Branch of the commit.", "NAME", default="main"),
+    at: str | None = option("Time of the run: ISO 8601 with time zone, or seconds since 1970 [now].", "TIME"),
+    store: StoreUrl = None,
+    json: AsJson = False,
 ) -> int:
     """Store the plan of a commit.
 
     Equal plans and equal runs are stored once. A plan file is verified first; an invalid plan is rejected.
     """
-    model, separator, commit = run.label.rpartition("@")
+    model, separator, commit = label.rpartition("@")
     if not separator or not model or not commit:
-        raise UsageError(f"--as: {run.label!r} does not have the form MODEL@COMMIT.", "Example: --as resnet50@8f1c2ab.")
-    when = _time(run.at)
-    resolved = resolve_either(plan, request)
-    show_warnings(resolved.warnings, on_stderr=True)
-    found = resolved.valid_plan("record")
+        raise UsageError(f"--as: {label!r} does not have the form MODEL@COMMIT.", "Example: --as resnet50@8f1c2ab.")
+    time = _time(at)
+    found = resolve_either(plan, request)
+    show_warnings(found.warnings, on_stderr=True)
+    valid_plan = found.valid_plan("record")
     opened_store = open_store(store, create=True)
-    from tmmu_core.store.run_label import Label
-
-    result = opened_store.record(found, Label(model, commit, when, run.branch))
+    result = opened_store.record(valid_plan, Label(model, commit, time, branch))
     opened_store.close()
+    run = result.run
     if json:
-        record = {"run": result.run.record(), "new_run": result.new_run, "new_plan": result.new_plan}
-        write_json({**record, "warnings": resolved.warnings})
+        record = {"run": run.record(), "new_run": result.new_run, "new_plan": result.new_plan}
+        write_json({**record, "warnings": found.warnings})
         return SUCCESS
-    stored = result.run
-    how = "recorded" if result.new_run else "is already recorded"
-    same = "" if result.new_plan or not result.new_run else "; an equal plan is already stored"
-    sizes = (stored.extent_bytes, stored.peak_live_bytes, stored.lower_bound_bytes)
-    extent, peak, bound = map(numbers.full_bytes, sizes)
-    print_lines(f"{stored.model}@{stored.commit} on {stored.branch} {how}{same}")
+    status = "recorded" if result.new_run else "is already recorded"
+    if result.new_run and not result.new_plan:
+        status += "; an equal plan is already stored"
+    extent, peak, bound = map(numbers.full_bytes, (run.extent_bytes, run.peak_live_bytes, run.lower_bound_bytes))
+    print_lines(f"{run.model}@{run.commit} on {run.branch} {status}")
     print_lines(f"arena size {extent}, peak {peak}, lower bound {bound}")
     return SUCCESS
 
@@ -80,16 +75,18 @@ def _time(text: str | None) -> datetime:
 
 
 def history_command(
-    model: str | None = argument("Model name; omit to list all models.", "[MODEL]", None),
+    model: str | None = argument("Model name; omit to list all models.", "MODEL", None),
     store: StoreUrl = None,
     branch: Branch = None,
     planner: Planner = None,
-    last: int | None = option("Show only the latest N runs.", "N", min=1),
+    last: int | None = option("Show only the latest N runs of the model.", "N", min=1),
     json: AsJson = False,
 ) -> int:
     """List the runs of a model, or all models."""
     opened_store = open_store(store)
     if model is None:
+        if last is not None:
+            raise UsageError("--last has no effect without a model.", "Pass the name of a model.")
         lines = [line for line in opened_store.lines(branch) if planner is None or line.planner == planner]
         if json:
             write_json({"models": [{**asdict(line), "change_bytes": line.change_bytes} for line in lines]})
@@ -101,7 +98,7 @@ def history_command(
     changes = _changes(opened_store, runs)
     if json:
         pairs = zip(runs, changes, strict=True)
-        write_json({"runs": [run.record() | {"planned_differently": differ} for run, (_, differ) in pairs]})
+        write_json({"runs": [run.record() | {"planned_differently": settings} for run, (_, settings) in pairs]})
     else:
         _print_runs(runs, changes)
     return SUCCESS
@@ -114,26 +111,26 @@ def _changes(store: Store, runs: Sequence[Run]) -> list[tuple[int, str]]:
     """
     latest: dict[tuple[str, ...], Run] = {}
     plan_of = lru_cache(maxsize=8)(store.plan)  # a plan is compared with the plan before and the plan after
-    found = []
+    changes = []
     for run in runs:
-        same = latest.get(run.series)
-        last = same or latest.get((run.branch,))
-        differ = ""
-        if last is not None and last.content != run.content:
-            differ = "; ".join(changed_settings(plan_of(run.content), plan_of(last.content)))
-        found.append((run.extent_bytes - same.extent_bytes if same else 0, differ))
+        of_series = latest.get(run.series)
+        previous = of_series or latest.get((run.branch,))
+        settings = ""
+        if previous is not None and previous.content != run.content:
+            settings = "; ".join(changed_settings(plan_of(run.content), plan_of(previous.content)))
+        changes.append((run.extent_bytes - of_series.extent_bytes if of_series else 0, settings))
         latest[run.series] = latest[run.branch,] = run
-    return found
+    return changes
 
 
 def _print_runs(runs: Sequence[Run], changes: Sequence[tuple[int, str]]) -> None:
     rows = []
-    for run, (change, differ) in zip(runs, changes, strict=True):
-        grown = numbers.delta_bytes(change) if change else ""
+    for run, (growth, settings) in zip(runs, changes, strict=True):
+        change = numbers.delta_bytes(growth) if growth else ""
         extent, peak, bound = map(numbers.full_bytes, (run.extent_bytes, run.peak_live_bytes, run.lower_bound_bytes))
         gap = numbers.gap(run.extent_bytes, run.lower_bound_bytes)
         head = [run.at[:19] + "Z", run.commit, run.branch, run.planner, run.mode]
-        rows.append([*head, extent, grown, peak, bound, gap, run.layout_hash.hex()[:12], differ])
+        rows.append([*head, extent, change, peak, bound, gap, run.layout_hash.hex()[:12], settings])
     titles = ("at", "commit", "branch", "planner", "mode", ">arena size", ">change", ">peak", ">lower bound", ">gap")
     table((*titles, "layout", "changed settings"), rows)
 

@@ -2,10 +2,8 @@
 
 from dataclasses import asdict
 
-import msgspec
-
-from app.cli.console import FINDING, SUCCESS, UsageError, print_lines, read_input, table, write_bytes
-from app.cli.options import AsJson, Source, option
+from app.cli.console import FINDING, SUCCESS, UsageError, print_lines, read_input, table, write_json
+from app.cli.options import AsJson, argument, option
 from app.texts import numbers
 from tmmu_core.base import strict
 from tmmu_core.graph.assumed_sizes import dims_text
@@ -44,7 +42,7 @@ ABOUT = {
 
 
 def measure_command(
-    model: Source,
+    model: str = argument("Model; - reads standard input.", "FILE"),
     dims: str = option(
         "Sizes of named dimensions [the sizes that the reader assumes, else the upper bounds].", "B=1,T=16", default=""
     ),
@@ -55,9 +53,11 @@ def measure_command(
     """Compare a plan with the memory that the model's runtime uses.
 
     ONNX models run in onnxruntime (extra "run"), TensorFlow Lite models in LiteRT (pip install ai-edge-litert),
-    exported PyTorch programs in eager mode on the CPU (extra "torch"). ExecuTorch programs are not run, because the
-    file contains its arena sizes. --runtime tflm runs a model twice in TensorFlow Lite Micro (extra "tflm"): without
-    and with the plan.
+    exported PyTorch programs in eager mode on the CPU (extra "torch"). ExecuTorch programs are not run, because their
+    files contain the arena sizes. --runtime tflm runs a TensorFlow Lite model twice in TensorFlow Lite Micro (extra
+    "tflm"): without and with the plan.
+
+    Exit code: 0 measured, 1 the outputs change with the plan.
     """
     from tmmu_core.runtime.measure.measure_model import measure
 
@@ -65,15 +65,16 @@ def measure_command(
         raise UsageError(f"unknown runtime {runtime!r}.", strict.closest_hint(runtime, RUNTIMES))
     sizes = OPTION_SPECS["dims"].read(dims) if dims else None
     found = measure(read_input(model), model, sizes, runtime, in_order=in_order)
+    exit_code = FINDING if found.outputs_equal is False else SUCCESS
     if json:
-        write_bytes(msgspec.json.encode(asdict(found)) + b"\n")
-        return FINDING if found.outputs_equal is False else SUCCESS
+        write_json(asdict(found))
+        return exit_code
     print_lines(model + (f" at {dims_text(found.sizes)}" if found.sizes else ""), "")
     rows = [[found.runtime, FIGURES[name], numbers.full_bytes(size)] for name, size in found.figures.items()]
-    graphs = (("graph as run", found.run), ("graph in the file", found.given))
-    for which, figures in graphs if found.run else graphs[1:]:
-        rows.append([f"plan, {found.planner}", which, numbers.full_bytes(figures.ours if figures else None)])
-        rows.append(["lower bound", which, numbers.full_bytes(figures.bound if figures else None)])
+    for which, figures in (("graph as run", found.run), ("graph in the file", found.given)):
+        if figures is not None:
+            rows.append([f"plan, {found.planner}", which, numbers.full_bytes(figures.ours)])
+            rows.append(["lower bound", which, numbers.full_bytes(figures.bound)])
     table(("source", "figure", ">bytes"), rows)
     above = found.theirs - found.planned.bound
     print_lines("", f"{found.runtime} uses {numbers.full_bytes(found.theirs)}, {above:,} B above the lower bound:")
@@ -81,4 +82,4 @@ def measure_command(
     print_lines("", ABOUT[found.runtime])
     if found.outputs_equal is not None:
         print_lines(f"Outputs with our plan, on random inputs: {'equal' if found.outputs_equal else 'DIFFERENT'}.")
-    return FINDING if found.outputs_equal is False else SUCCESS
+    return exit_code

@@ -14,7 +14,7 @@ from app.cli.console import (
     write_json,
     write_output,
 )
-from app.cli.options import AsJson, Out, Source, option
+from app.cli.options import AsJson, Model, Out, option
 from app.cli.plan_text import print_live_lines, print_plan, print_ranks, rank_records
 from app.cli.resolve import open_any, print_findings, resolve_opened, show_warnings
 from app.texts import totals_text
@@ -35,7 +35,7 @@ def write_plan(plan: Plan, name: str) -> None:
 
 
 def plan_command(
-    graph: Source,
+    graph: Model,
     request: PlanRequest,
     output: Out = None,
     json: AsJson = False,
@@ -45,10 +45,14 @@ def plan_command(
 ) -> int:
     """Plan the memory of a graph or a packing instance.
 
-    If an instance file has all offsets, the offsets are verified. If they are invalid, no plan is written and the exit
-    code is 1. For a folder with one PyTorch snapshot per rank, a table of the ranks is printed.
+    If an instance file has all offsets, the offsets are verified. For a folder with one PyTorch snapshot per rank, a
+    table of the ranks is printed.
+
+    Exit code: 0 planned, 1 a snapshot of a folder is unreadable, or the offsets are invalid (2 with -o or --json).
     """
     if files := snapshot_files(Path(graph)):
+        if output is not None:
+            raise UsageError("a folder of snapshots has no single plan to write.", "Omit -o, or pass one snapshot.")
         ranks = list(summaries(files))
         if json:
             write_json({"ranks": rank_records(ranks)})
@@ -69,17 +73,16 @@ def plan_command(
         show_warnings(found.warnings, on_stderr=True)
     if output == STREAM:
         return SUCCESS
-    better = found.better
     if json:
-        write_bytes(plan_file.to_json(plan, found.warnings, better))
+        write_bytes(plan_file.to_json(plan, found.warnings, found.better))
     else:
         print_plan(plan)
-        shapes = shape_sources_text(found.graph) if found.graph is not None else ""
-        print_lines(*([f"shapes: {shapes}"] if shapes else []))
+        if found.graph is not None and (shapes := shape_sources_text(found.graph)):
+            print_lines(f"shapes: {shapes}")
         if plan.categories:
             print_live_lines(plan)
-        hint = totals_text.better(better)
-        print_lines(*([f"hint: {hint}"] if hint else []))
+        if hint := totals_text.better(found.better):
+            print_lines(f"hint: {hint}")
         shown = (plan.remark(ASSUMED), plan.remark(UNPLANNED))  # print_plan shows these warnings
         show_warnings([text for text in found.warnings if not text.endswith(tuple(filter(None, shown)))])
     print_findings(found)

@@ -1,8 +1,5 @@
 """Commands of the specification: ``trace``, ``checkpoint``, ``restore``, ``apply`` and ``schema``."""
 
-from dataclasses import dataclass
-from typing import Any
-
 from app.cli.commands.checks import AgainstGraph, resolve_with_graph, solution_of_plan
 from app.cli.commands.plan import write_plan
 from app.cli.console import (
@@ -37,10 +34,7 @@ def trace_command(
     digest: bool = option("Write hashes instead of a record per tensor.", default=False),
     json: AsJson = False,
 ) -> int:
-    """Write the trace of a plan.
-
-    A trace has a header, a record per tensor and a summary.
-    """
+    """Write the trace of a plan: a header, a record per tensor and a summary."""
     found = resolve(graph, request)
     if found.findings:
         found.valid_plan("export")
@@ -56,31 +50,31 @@ def checkpoint_command(
     graph: Source,
     request: PlanRequest,
     output: str = option("Write to this file; - writes to standard output.", "FILE", *OUTPUT, default=REQUIRED),
-    of: AgainstGraph = None,
+    graph_of_plan: AgainstGraph = None,
     json: AsJson = False,
 ) -> int:
     """Write the checkpoint of a plan."""
-    found, against = resolve_with_graph(graph, of, request)
+    found, against = resolve_with_graph(graph, graph_of_plan, request)
     note_input_warnings(found)
     if against is None:
-        what = f"{graph} does not name the producers of tensors."
+        what = f"{graph} does not name the nodes that write the tensors."
         raise UsageError(what, "Pass the graph, or the graph of the plan with --graph.")
     plan = found.valid_plan("checkpoint")
     solved = solution_of_plan(found, against, request)
     if found.plan.ir_hash != (found.cut_from or solved.plan.ir_hash):
-        what = f"{graph} is not a plan of {of}: the ir_hash differs."
+        what = f"{graph} is not a plan of {graph_of_plan}: the ir_hash differs."
         raise UsageError(what, "Pass the graph of the plan.")
     write_output(output, checkpoint(plan, solved.liveness), "the checkpoint")
     return SUCCESS
 
 
 def restore_command(
-    checkpoint: Source,
+    checkpoint: str = argument("Checkpoint; - reads standard input.", "FILE"),
     token: str | None = option("Accept only a checkpoint with this replay token.", "HEX"),
     output: Out = None,
     json: AsJson = False,
 ) -> int:
-    """Restore the plan of a checkpoint and verify its hash and rows."""
+    """Read the plan of a checkpoint, and verify it and its plan hash."""
     plan = restore(read_input(checkpoint), checkpoint, token=None if token is None else read_token(token))
     refuse_invalid(plan, OPERATORS["checkpoint"])
     if output is not None:
@@ -93,60 +87,55 @@ def restore_command(
     return SUCCESS
 
 
-@dataclass(frozen=True)
-class ApplyOptions:
-    """Options for the security level and the content of the memory."""
-
+def apply_command(
+    plan: Source,
+    request: PlanRequest,
+    graph: AgainstGraph = None,
     security: str = option(
         "Security level: standard, confidential or regulated. Only standard allows --debug-fill.",
         "LEVEL",
         default="standard",
-    )
-    debug_fill: int | None = option("Fill every tensor with the Philox random numbers of this seed.", "SEED")
-
-
-def apply_command(
-    plan: Source, request: PlanRequest, wanted: ApplyOptions, graph: AgainstGraph = None, json: AsJson = False
+    ),
+    debug_fill: int | None = option(
+        "Before the first step, fill every tensor with the Philox random numbers of this seed.", "SEED"
+    ),
+    json: AsJson = False,
 ) -> int:
-    """Map a plan to real memory and run its steps.
+    """Allocate the arenas of a plan, and zero its buffers step by step.
 
-    The command allocates the arenas, binds and zeroes every tensor at its first write, and commits the state. An
-    invalid plan is rejected.
+    Each tensor is bound to an address. Each buffer is zeroed at its first write, except persistent tensors and bytes
+    that are reused in place. Operators are not run. The state is committed. An invalid plan is rejected.
     """
     from tmmu_core.runtime.apply import apply_plan, commit_execution
 
     found, _ = resolve_with_graph(plan, graph, request)
     note_input_warnings(found)
-    applied = apply_plan(found.valid_plan("apply"), security=wanted.security, verified=True)
-    if wanted.debug_fill is not None:
+    applied = apply_plan(found.valid_plan("apply"), security=security, verified=True)
+    if debug_fill is not None:
         for tensor_id in found.plan.tensor_ids:
-            applied.debug_fill(tensor_id, wanted.debug_fill)
+            applied.debug_fill(tensor_id, debug_fill)
     zeroed = sum(applied.enter(step) for step in range(found.plan.steps))
     state = commit_execution(applied)
-    arenas: list[dict[str, Any]] = [
-        {
-            "name": arena.name,
-            "extent_bytes": arena.extent_bytes,
-            "alignment_bytes": arena.alignment_bytes,
-            "mapped_bytes": applied.arenas[arena.name].size_bytes,
-        }
+    sizes = {
+        arena.name: (applied.arenas[arena.name].size_bytes, arena.extent_bytes, arena.alignment_bytes)
         for arena in found.plan.arenas
-    ]
+    }
     if json:
+        names = ("mapped_bytes", "extent_bytes", "alignment_bytes")
+        arenas = [{"name": name, **dict(zip(names, of_arena, strict=True))} for name, of_arena in sizes.items()]
         hashes = {"tmmu_plan_hash": found.plan.tmmu_plan_hash.hex(), "state_hash": state.state_hash.hex()}
         batch = {"batch": state.batch, "operations": state.operations, "barriers": list(state.barriers)}
         figures = {"zeroed_bytes": zeroed, "tensors_bound": len(found.plan), "arenas": arenas}
         write_json({**hashes, **batch, **figures, "warnings": found.warnings})
         return SUCCESS
     print_lines(f"applied: {numbers.count(len(found.plan), 'tensor')} bound, {numbers.full_bytes(zeroed)} zeroed", "")
-    sizes = ("mapped_bytes", "extent_bytes", "alignment_bytes")
-    rows = [[arena["name"], *(numbers.full_bytes(arena[size]) for size in sizes)] for arena in arenas]
+    rows = [[name, *map(numbers.full_bytes, of_arena)] for name, of_arena in sizes.items()]
     table(("arena", ">mapped", ">arena size", ">alignment"), rows)
     print_lines("", f"state hash {state.state_hash.hex()}")
     return SUCCESS
 
 
-def schema_command(name: str | None = argument("Schema name; omit to list all.", "[NAME]", None)) -> int:
+def schema_command(name: str | None = argument("Schema name; omit to list all.", "NAME", None)) -> int:
     """Print a JSON Schema of a file or of --json output."""
     if name is None:
         print_lines(*(f"{known:<10}{schemas.title(known)}" for known in schemas.NAMES))

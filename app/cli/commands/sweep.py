@@ -1,7 +1,8 @@
 """``tmmu sweep``: plan models with every combination of planners, modes and alignments.
 
-Few points are planned in this process. Dask plans many points, and all points with ``--workers`` or ``--scheduler``.
-With a store, each completed row is saved, and the same command resumes an interrupted sweep.
+Dask plans the points of a large sweep (:data:`MANY`), and those of a sweep with ``--workers`` or ``--scheduler``. Other
+points are planned in this process. With a store, each completed row is saved, and the same command resumes an
+interrupted sweep.
 """
 
 from __future__ import annotations
@@ -35,14 +36,14 @@ MANY = 200
 
 @dataclass(frozen=True)
 class SweepOptions:
-    """Options for the settings to combine and for the processes."""
+    """The settings to combine, and options for the processes."""
 
     planners: str | None = option("Planners, or all [slots,naive].", "A,B,…")
     modes: str | None = option("Modes, or all [default mode].", "A,B,…")
     presets: str | None = option("Presets, or all [depends on the mode].", "A,B,…")
     alignments: str | None = option("Arena alignments in bytes [alignment of each arena].", "N,N,…")
     over: str | None = option("Sizes of a named dimension [at most 33 sizes from its range].", "B or B=1,8,…")
-    shards: str | None = option("Shard specs; none: a plan without sharding.", "FILE,FILE,…")
+    shards: str | None = option("Shard specs, or none for a plan without sharding.", "FILE,FILE,…")
     fits: str | None = option(
         "Run tmmu fit with each of these memory limits instead of planning.", "BYTES,…", "--capacities", "--fit"
     )
@@ -55,30 +56,30 @@ class SweepOptions:
 
 def sweep_command(
     request: PlanRequest,
-    wanted: SweepOptions,
-    files: list[str] = argument("Graphs and instances; - reads standard input.", "FILE..."),
+    options: SweepOptions,
+    files: list[str] = argument("Graphs and instances; - reads standard input.", "FILE"),
     store: StoreUrl = None,
     json: AsJson = False,
 ) -> int:
     """Plan models with many settings and print a table.
 
-    A row that cannot be planned shows an error code. With --store, the same command resumes an interrupted sweep.
+    A row that cannot be planned has an error code. With --store, the same command resumes an interrupted sweep.
 
     Exit code: 0 if at least one row was planned, else 2.
     """
     for name in ("planner", "mode", "preset"):
         if getattr(request, name) is not None:
             raise UsageError(f"--{name} has no effect on a sweep.", f"Use --{name}s.")
-    if wanted.scheduler is not None and wanted.workers is not None:
+    if options.scheduler is not None and options.workers is not None:
         raise UsageError("--workers and --scheduler exclude each other.", "A scheduler has its own workers.")
     axes = Axes(
-        modes=_names(wanted.modes, MODES) or (None,),
-        presets=_names(wanted.presets, PRESETS) or (None,),
-        alignments=_alignments(wanted.alignments) if wanted.alignments else (None,),
-        planners=_names(wanted.planners, tuple(PLANNERS)) or ("slots", "naive"),
-        shards=tuple(map(_shard, _commas(wanted.shards))) if wanted.shards else None,
-        fits=tuple({ANY_ARENA: read_bytes_option("--capacities", n)} for n in _commas(wanted.fits)) or None,
-        ranks=wanted.ranks,
+        modes=_names(options.modes, MODES) or (None,),
+        presets=_names(options.presets, PRESETS) or (None,),
+        alignments=_alignments(options.alignments) if options.alignments else (None,),
+        planners=_names(options.planners, tuple(PLANNERS)) or ("slots", "naive"),
+        shards=tuple(map(_shard, _commas(options.shards))) if options.shards else None,
+        fits=tuple({ANY_ARENA: read_bytes_option("--capacities", n)} for n in _commas(options.fits)) or None,
+        ranks=options.ranks,
     )
     sources = [Source(escaped_surrogates(called), data) for data, called in map(input_of, files)]
     sizes: list[tuple[tuple[str, int] | None, ...]] = []
@@ -91,25 +92,23 @@ def sweep_command(
             sizes.append((None,))  # the rows of one of several files contain its error
             continue
         _refuse_invalid_options(opened, source.name, request, axes)
-        sizes.append(_sizes(wanted.over, opened, source.name, request) if wanted.over else (None,))
+        sizes.append(_sizes(options.over, opened, source.name, request) if options.over else (None,))
     points = points_of(request, axes, sizes, [source.name for source in sources] if len(sources) > 1 else [""])
-    rows, name = _run_points(sources, points, wanted, store)
+    rows, name = _run_points(sources, points, options, store)
     if json:
-        graph = next((row["name"] for row in rows if row["name"] is not None), None)
-        graph = rows[0]["name"] if len(sources) == 1 and rows else graph or files[0]
+        names = [row["name"] for row in rows if row["name"] is not None]
+        graph = next(iter(names), None if len(sources) == 1 else files[0])
         write_json({"graph": graph, **({"sweep": name} if name else {}), "rows": rows})
     else:
-        first = rows[0] if rows else {}
-        columns = ["ranks", ">number"] * wanted.ranks
-        columns += [title for title in ("model", "shard", "dims") if title in first]
-        columns += [*_COLUMNS, *[">capacity", "fits"] * ("capacity" in first), *["arenas"] * wanted.ranks]
-        table(columns, [_table_cells(row) for row in rows])
+        cells_of = [_cells(row) for row in rows]
+        columns = [title for title in _COLUMNS if any(title in cells for cells in cells_of)]
+        table(columns, [[cells.get(title, "") for title in columns] for cells in cells_of])
         print_lines(*_remark_lines(rows))
     return SUCCESS if any(row["error"] is None for row in rows) else BAD_INPUT
 
 
 def _refuse_invalid_options(opened: Opened, name: str, request: PlanRequest, axes: Axes) -> None:
-    """Raise :class:`UsageError` if the options are invalid for every row of this file."""
+    """Print the notes of an instance. Raises :class:`UsageError` if the options are invalid for all rows of a file."""
     if not isinstance(opened, Graph | PlainInstance):
         raise UsageError(f"{name} contains a finished plan.", "Pass a graph or an instance.")
     sharded = request.shard_spec is not None or axes.shards is not None
@@ -132,9 +131,9 @@ def _shard(file: str) -> tuple[str, Mapping[str, Any] | None]:
 
 
 def _run_points(
-    sources: Sequence[Source], points: Sequence[Point], where: SweepOptions, url: str | None
+    sources: Sequence[Source], points: Sequence[Point], options: SweepOptions, url: str | None
 ) -> tuple[list[dict[str, Any]], str]:
-    """Plan the points; return ``(rows in order, name of the sweep in the store)``, with the name "" without a store."""
+    """Plan the points. Return the rows in the order of the points, and the sweep's name in the store ("" without)."""
     rows: dict[int, tuple[dict[str, Any], ...]] = {}
     name, opened_store = "", None
     if url:
@@ -146,11 +145,11 @@ def _run_points(
         stored_sweeps.begin(opened_store, name, datetime.now(UTC), description, len(points))
         # A failed point runs again: a limit may be raised, or a package installed.
         rows = {one.number: one.rows for one in stored_sweeps.results_of(opened_store, name) if not one.failed}
-        already = f", {len(rows):,} already stored" if rows else ""
-        print_note(f"sweep {name}: {numbers.count(len(points), 'point')}{already}")
-    left = [point for point in points if point.number not in rows]
+        stored = f", {len(rows):,} already stored" if rows else ""
+        print_note(f"sweep {name}: {numbers.count(len(points), 'point')}{stored}")
+    remaining = [point for point in points if point.number not in rows]
     with progress_on_terminal() as progress:
-        for results in _results(where, sources, left):
+        for results in _results(options, sources, remaining):
             if opened_store is not None:
                 stored_sweeps.add(opened_store, name, results)
             rows |= {one.number: one.rows for one in results}
@@ -161,22 +160,21 @@ def _run_points(
     return [row for number in sorted(rows) for row in rows[number]], name
 
 
-def _results(where: SweepOptions, sources: Sequence[Source], points: Sequence[Point]) -> Iterator[Results]:
+def _results(options: SweepOptions, sources: Sequence[Source], points: Sequence[Point]) -> Iterator[Results]:
     """Yield the results of the points in groups, planned in this process or with Dask."""
-    has_dask = installed("distributed")
-    if where.scheduler is not None or where.workers:
+    scheduler, workers = options.scheduler, options.workers
+    if scheduler is not None or workers:
         require("distributed", "a sweep with several processes")
-    workers = where.workers
     if workers is None:
-        workers = (cpu_count() or 1) if len(points) >= MANY and has_dask else 0
-    if not points or (where.scheduler is None and not workers):
+        workers = (cpu_count() or 1) if len(points) >= MANY and installed("distributed") else 0
+    if not points or (scheduler is None and not workers):
         yield from run_here(sources, points)
         return
     try:
-        with cluster(where.scheduler, workers) as client:
+        with cluster(scheduler, workers) as client:
             yield from run_on(client, sources, points)
     except (OSError, TimeoutError) as error:
-        what = f"cannot use the Dask scheduler {where.scheduler or 'of this machine'}: {error}."
+        what = f"cannot use the Dask scheduler {scheduler or 'of this machine'}: {error}."
         raise UsageError(what, "Check its address, that it runs, and that it has workers.") from error
 
 
@@ -194,23 +192,35 @@ def _remark_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     return ["", *lines] if lines else []
 
 
-_COLUMNS = ("planner", "mode", "preset", ">alignment", ">lower bound", ">arena size", ">gap", ">slots", "layout")
+_COLUMNS = (
+    *("ranks", ">number", "model", "shard", "dims", "planner", "mode", "preset", ">alignment"),
+    *(">lower bound", ">arena size", ">gap", ">slots", "layout", ">capacity", "fits", "arenas"),
+)
 
 
-def _table_cells(row: Mapping[str, Any]) -> list[str]:
-    head = [numbers.runs(row["ranks"] or []), numbers.count(len(row["ranks"] or []))] if "ranks" in row else []
-    head += [row[title] for title in ("model", "shard") if title in row]
-    head += [",".join(f"{name}={size}" for name, size in row["dims"].items())] if "dims" in row else []
-    head += [row["planner"], row["mode"] or "", row["preset"] or ""]
-    head.append("" if row["alignment"] is None else f"{row['alignment']:,}")
-    fits = [numbers.full_bytes(n) for n in row.get("capacity", {}).values()]
+def _cells(row: Mapping[str, Any]) -> dict[str, str]:
+    """Return column → cell of a row. The column ``layout`` of a row without a plan has the error code."""
+    cells = {title: row[title] for title in ("model", "shard", "planner") if title in row}
+    cells |= {title: row[title] or "" for title in ("mode", "preset")}
+    cells[">alignment"] = "" if row["alignment"] is None else f"{row['alignment']:,}"
+    if "ranks" in row:
+        ranks = row["ranks"] or []
+        cells |= {"ranks": numbers.runs(ranks), ">number": numbers.count(len(ranks))}
+    if "dims" in row:
+        cells["dims"] = ",".join(f"{name}={size}" for name, size in row["dims"].items())
+    if "capacity" in row:
+        cells[">capacity"] = ", ".join(map(numbers.full_bytes, row["capacity"].values()))
     if row["error"] is not None:
-        return [*head, "", "", "", "", row["error"]["code_id"], *fits, *[""] * (bool(fits) + ("ranks" in row))]
+        return {**cells, "layout": row["error"]["code_id"]}
     bound, extent = row["lower_bound_bytes"], row["extent_bytes"]
-    figures = [numbers.full_bytes(bound), numbers.full_bytes(extent), numbers.gap(extent, bound)]
-    figures.append(numbers.count(row["slots"]) if row["places"] != "bytes" else numbers.NO_SLOTS)
-    arenas = [", ".join(f"{name} {numbers.short_bytes(n)}" for name, n in row["arenas"].items())] * ("ranks" in row)
-    return [*head, *figures, row["layout_hash"][:12], *fits, *([row["answer"]] if fits else []), *arenas]
+    cells |= {">lower bound": numbers.full_bytes(bound), ">arena size": numbers.full_bytes(extent)}
+    slots = numbers.NO_SLOTS if row["places"] == "bytes" else numbers.count(row["slots"])
+    cells |= {">gap": numbers.gap(extent, bound), ">slots": slots, "layout": row["layout_hash"][:12]}
+    if "capacity" in row:
+        cells["fits"] = row["answer"]
+    if "ranks" in row:
+        cells["arenas"] = ", ".join(f"{name} {numbers.short_bytes(size)}" for name, size in row["arenas"].items())
+    return cells
 
 
 def _commas(text: str | None) -> tuple[str, ...]:

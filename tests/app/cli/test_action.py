@@ -8,14 +8,14 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 import yaml
 
 from app.cli.main import run as run_here
-from app.report.summary import Change, Check
+from app.report.summary import Check
 from app.report.summary import gate_markdown as markdown
 from app.report.summary import markdown as summarised
 from tests.app.cli.test_store import file_of, record
@@ -319,11 +319,11 @@ def test_summary_is_shorter_than_a_comment_may_be(arenas: int, letters: int) -> 
     before, after = (_many(arenas, letters, size) for size in (1, 64))
     grown = Check("growth", "the last", "2", "1", ok=False)
     fine = [Check("growth", arena.name, "1", "1", ok=True) for arena in after.arenas]
-    summary = markdown(Change(after, before, [*fine, grown], name="n" * letters))
+    summary = markdown(replace(after, ir_name="n" * letters), before, [*fine, grown])
     assert len(summary) < 45_536
     assert "| growth | `the last` | 2 | 1 | **EXCEEDED** |" in summary
     if arenas > 100:
-        assert f"40 of {len(fine) + 1} limits, those exceeded first" in summary
+        assert f"40 of {len(fine) + 1} limits, exceeded limits first" in summary
         assert re.search(r"^\d+ of 200 changed arenas$", summary, re.M)
     assert len(summarised(after, verify_plan(after))) < 45_536
 

@@ -11,8 +11,8 @@ from markdown_it import MarkdownIt
 from msgspec import structs
 
 from app.cli.main import run
-from app.report.summary import Change, markdown
 from app.report.summary import gate_markdown as in_a_gate
+from app.report.summary import markdown
 from tests.support.hostile import hostile_graph
 from tmmu_core.formats.planfile.plan_file import to_json
 from tmmu_core.graph.model import Graph
@@ -142,7 +142,7 @@ def test_text_of_a_finished_plan_is_no_markdown(field: str) -> None:
         plan = replace(plan, arenas=tuple(replace(arena, status=text) for arena in plan.arenas))
     else:
         plan = replace(plan, **{field: text})
-    for summary in (markdown(plan, verify_plan(plan_graph(_graph()).plan)).decode(), in_a_gate(Change(plan, plan, ()))):
+    for summary in (markdown(plan, verify_plan(plan_graph(_graph()).plan)).decode(), in_a_gate(plan, plan, ())):
         html = MarkdownIt("gfm-like", {"linkify": False}).render(summary)
         assert not re.search(r"<(img|a|b)\b", html)
         assert not re.search(r"(?<![\w\u2060])@team", re.sub(r"<code>.*?</code>", "", html))

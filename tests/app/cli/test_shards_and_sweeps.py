@@ -59,6 +59,13 @@ def test_size_outside_the_envelope_is_an_error_row(tmmu: Tmmu) -> None:
     assert [row["error"] and row["error"]["code_id"] for row in rows] == [None, "INVALID_IR_SHAPES"]
 
 
+def test_file_without_the_dimension_has_empty_cells(tmmu: Tmmu, tmp_path: Path) -> None:
+    bad = tmp_path / "bad.json"
+    bad.write_text("{}")
+    code, out, _ = tmmu("sweep", DYNAMIC, str(bad), "--over", "B=8", "--planners", "slots")
+    assert (code, "B=8" in out, "UNREADABLE_INPUT" in out) == (0, True, True)
+
+
 def test_planner_options_are_json(tmmu: Tmmu) -> None:
     code, out, _ = tmmu(
         "plan",
