@@ -14,7 +14,7 @@ from tmmu_core.judge.verifier.finished_plan import conflicting_rows, refuse_inva
 from tmmu_core.planners.problem import Packing, PlainInstance
 from tmmu_core.plans.making.engine import plan_graph
 from tmmu_core.plans.making.instance import plan_problem
-from tmmu_core.plans.model import INVALID, Plan
+from tmmu_core.plans.model import INVALID, Constraints, Plan
 from tmmu_core.runtime.apply import apply_plan
 
 
@@ -86,6 +86,25 @@ def test_conflicting_rows_are_found() -> None:
     packing = Packing(offset=np.array([0, 128, 32, 64], np.uint64))
     plan = plan_problem(PlainInstance("", problem_of(*blocks, alignment=1), packing))
     assert [plan.tensor_ids[row] for row in np.flatnonzero(conflicting_rows(plan))] == ["a", "b", "c"]
+
+
+def test_excluded_pairs_do_not_conflict() -> None:
+    packing = Packing(offset=np.array([0, 0, 32], np.uint64))
+    blocks = (("a", 0, 3, 64), ("b", 2, 4, 64), ("c", 1, 5, 64))
+    plan = plan_problem(PlainInstance("", problem_of(*blocks, alignment=1), packing))
+    excluded = replace(plan, constraints=Constraints(exclusions=(("a", "b"), ("a", "c"))))
+    assert [plan.tensor_ids[row] for row in np.flatnonzero(conflicting_rows(excluded))] == ["b", "c"]
+
+
+def test_input_conflicts_with_an_output_on_a_part_of_its_bytes() -> None:
+    """The node reads x [8,24) and writes y [16,32) at one step; a [0,16) overlaps x before."""
+    tensors = [tensor("q", role="input"), tensor("a"), tensor("x"), tensor("y")]
+    nodes = [node("n0", "q", "a", inplace="none"), node("n1", "a", "x", inplace="none"), node("n2", "x", "y")]
+    plan = plan_graph(graph(tensors, nodes, "q", "y")).plan
+    assert plan.handoffs == ((3, "x", "y"),)
+    offset = np.array([{"q": 1024, "a": 0, "x": 8, "y": 16}[name] for name in plan.tensor_ids], np.uint64)
+    found = conflicting_rows(replace(plan, offset=offset, taken=()))
+    assert [plan.tensor_ids[row] for row in np.flatnonzero(found)] == ["a", "x", "y"]
 
 
 def test_arenas_do_not_conflict() -> None:

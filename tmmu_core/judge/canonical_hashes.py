@@ -1,7 +1,7 @@
-"""Canonical CBOR and the hashes of contract §6, implemented a second time for the judge.
+"""Encode canonical CBOR and compute the hashes of contract §6, without the code that the planners use for it.
 
-A subset of RFC 8949 §4.2.1: definite lengths, shortest integers, text keys sorted by their encoded bytes, no tags, no
-bignums, floats as binary64 with one NaN.
+The encoding is a subset of RFC 8949 §4.2.1: definite lengths, shortest integers, text keys sorted by their encoded
+bytes, no tags, no bignums, floats as binary64 with one NaN.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ AddressRow = tuple[str, int, int]
 
 
 def encode(x: Any) -> bytes:
-    """Return the canonical bytes of ``x``. Raises ``ValueError`` for a type without a canonical form."""
+    """Return the canonical bytes of ``x``. Raises ``ValueError`` for a value without a canonical form."""
     if isinstance(x, str):
         text = x.encode()
         return _head(3, len(text)) + text
@@ -45,6 +45,7 @@ def encode(x: Any) -> bytes:
 
 
 def _head(major: int, n: int) -> bytes:
+    """Return the head of an item of type ``major`` in its shortest form; ``n`` is a number or a length."""
     if n < 24:
         return bytes([major << 5 | n])
     for info, size in ((24, 1), (25, 2), (26, 4), (27, 8)):
@@ -62,10 +63,7 @@ def hash_of(x: Any) -> bytes:
 
 
 def ir_hash(graph: Graph) -> bytes:
-    """Return ``H(ir_object)``: the normalised native object of contract §8 without default values.
-
-    Raises ``InvalidIrShapes`` (``not_canonical``) for a graph with values that have no canonical form.
-    """
+    """Return ``H(ir_object)``. Raises ``InvalidIrShapes`` (``not_canonical``) for values without a canonical form."""
     try:
         return hash_of(ir_object(graph))
     except (ValueError, RecursionError) as error:
@@ -73,11 +71,11 @@ def ir_hash(graph: Graph) -> bytes:
 
 
 NOT_HASHED = {"sidecar": "", "shapes_from": {}, "origins": {}, "ranges": {}, "notes": ()}
-"""Field of a graph that is not hashed → its default."""
+"""Field of :class:`Graph` or ``AnnotatedGraph`` that is not hashed → its default."""
 
 
 def ir_object(graph: Graph) -> dict[str, Any]:
-    """Return the normalised native form of a graph, without default values."""
+    """Return the normalised native form of a graph (contract §8), without default values."""
     return _changed(
         graph,
         **NOT_HASHED,
@@ -90,16 +88,19 @@ def ir_object(graph: Graph) -> dict[str, Any]:
 
 @cache
 def _defaults(kind: type[msgspec.Struct]) -> dict[str, Any]:
-    """Return field → default of a struct; a field without a default gets a value that equals no other."""
+    """Return field → default of a struct; a field without a default has a value that equals no other.
+
+    The factories of graph structs make empty mappings.
+    """
     fields = msgspec.structs.fields(kind)
     return {f.name: {} if f.default_factory is not msgspec.NODEFAULT else f.default for f in fields}
 
 
 def _changed(value: msgspec.Struct, **replaced: Any) -> dict[str, Any]:
-    """Return the fields of a struct that differ from their defaults; ``replaced`` replaces field values."""
+    """Return the fields of a struct that differ from their defaults; ``replaced`` has other values of fields."""
     defaults = _defaults(type(value))
-    own = {name: replaced[name] if name in replaced else getattr(value, name) for name in defaults}
-    return {name: held for name, held in own.items() if held != defaults[name]}
+    fields = {name: getattr(value, name) for name in defaults} | replaced
+    return {name: fields[name] for name, default in defaults.items() if fields[name] != default}
 
 
 def _tensor(t: Tensor) -> dict[str, Any]:
@@ -115,8 +116,8 @@ def _node(n: Node) -> dict[str, Any]:
 
 def arena_config_object(config: Mapping[str, Arena | Mapping[str, Any]] | None) -> dict[str, Any]:
     """Return the arena configuration as given; for an :class:`Arena`, the fields that differ from the default."""
-    given = (config or {}).items()
-    return {name: _changed(arena) if isinstance(arena, Arena) else dict(arena) for name, arena in given}
+    items = (config or {}).items()
+    return {name: _changed(arena) if isinstance(arena, Arena) else dict(arena) for name, arena in items}
 
 
 # --- plans -------------------------------------------------------------------------------------------------------
@@ -130,19 +131,14 @@ def plan_hash(
     ``header`` is ``[ir_hash, mode, arena_config_hash, execution_order_hash, rank, world_size, shard_spec_hash]``; both
     tables follow it, the first one as ``[replay_token, rows]``.
     """
-    return _quick_hash(["tmmu_plan_v1", [*header, [token, list(slot_rows)], list(address_rows)]])
+    return hash_of_rows(["tmmu_plan_v1", [*header, [token, list(slot_rows)], list(address_rows)]])
 
 
 def layout_hash(slot_rows: Iterable[SlotRow], address_rows: Iterable[AddressRow]) -> bytes:
     """Return ``H(["tmmu_layout_v1", [slot rows, address rows]])``, which does not depend on the token."""
-    return _quick_hash(["tmmu_layout_v1", [list(slot_rows), list(address_rows)]])
+    return hash_of_rows(["tmmu_layout_v1", [list(slot_rows), list(address_rows)]])
 
 
-def order_hash(order: Iterable[str]) -> bytes:
-    """Return ``execution_order_hash``."""
-    return _quick_hash(list(order))
-
-
-def _quick_hash(x: list[Any]) -> bytes:
-    """Return :func:`hash_of` of lists, texts, bytes and counts, for which the encoding of cbor2 is canonical."""
+def hash_of_rows(x: list[Any]) -> bytes:
+    """Return :func:`hash_of` of lists, texts, bytes and counts. Their encoding by cbor2 is canonical, and faster."""
     return hashlib.sha256(cbor2.dumps(x)).digest()

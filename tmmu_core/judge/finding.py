@@ -1,12 +1,11 @@
 """Findings, recomputed certificates and the verdict of a check. Findings are values; nothing is raised."""
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
 Severity = Literal["error", "warning"]
-
-Examined = Literal["graph", "rows", "totals"]
 
 MOST_PER_RULE = 50
 """Maximum number of findings that are listed per rule."""
@@ -17,7 +16,7 @@ class Finding:
     """One violated rule (``error``), or a condition to know about (``warning``)."""
 
     rule: str
-    """A key of ``verify.RULES`` or of ``lint.RULES``."""
+    """A key of ``verify.RULES`` or ``lint.RULES``."""
     severity: Severity
     message: str
     """One sentence with the tensors, arenas and figures concerned."""
@@ -34,15 +33,15 @@ class Certificate:
 
     arena: str
     status: str
-    """``optimal``: the extent equals the recomputed bound. ``claimed``: the file claims a larger bound."""
+    """The status of ``ArenaSummary``: ``optimal`` and ``claimed`` by the recomputed bounds, else as the file states."""
     lower_bound_bytes: int
     """The recomputed lower bound, at most the bound of the file."""
     claimed_bytes: int | None
-    """The bound that the file claims, if it is larger."""
+    """The lower bound that the file states, if it is larger than the recomputed one."""
     witness: tuple[str, ...] = ()
     witness_step: int = -1
     reuse_cost_lower_bound: int | None = None
-    """The recomputed lower bound of the reuse cost; ``None`` for a plan without reuse penalties."""
+    """The recomputed lower bound of the reuse cost, at most that of the file; ``None`` if the file states none."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -56,13 +55,13 @@ class Verdict:
     """``(rule, reason)`` of the rules that were not checked: not applicable, or an input is missing."""
     certificates: tuple[Certificate, ...] = ()
     """The recomputed lower bound and status per arena, by name; empty for a plan with invalid columns."""
-    examined: Examined = "rows"
-    """The scope of the check: ``graph`` (its rows and its graph), ``rows``, or ``totals`` (of a digest)."""
+    examined: Literal["graph", "rows", "totals"] = "rows"
+    """The scope of the check: ``graph`` (the plan's rows and its graph), ``rows``, or ``totals`` (of a digest)."""
 
     @property
     def ok(self) -> bool:
         """Whether no finding is an error."""
-        return all(finding.severity != "error" for finding in self.findings)
+        return not self.errors
 
     @property
     def errors(self) -> tuple[Finding, ...]:
@@ -75,36 +74,32 @@ class Verdict:
         return tuple(finding for finding in self.findings if finding.severity == "warning")
 
     def __repr__(self) -> str:
-        return f"<Verdict {str(self)[:200]!r}, {counted(len(self.checked), 'rule')} checked>"
+        return f"<Verdict {str(self)[:200]!r}, {_count(len(self.checked), 'rule')} checked>"
 
     def __str__(self) -> str:
         if self.ok:
-            return "verified" + (f", {counted(len(self.warnings), 'warning')}" if self.warnings else "")
-        return summary(len(self.errors), self.errors[0].message)
+            return "verified" + (f", {_count(len(self.warnings), 'warning')}" if self.warnings else "")
+        total = len(self.errors)
+        return f"{_count(total, 'error')}{', the first' if total > 1 else ''}: {self.errors[0].message}"
 
 
-def counted(n: int, noun: str) -> str:
+def _count(n: int, noun: str) -> str:
     """Format a count with its noun: ``1 warning``, ``1,200 warnings``."""
     return f"{n:,} {noun}" + ("s" if n != 1 else "")
 
 
-def summary(count: int, first: str) -> str:
-    """Summarize findings in one line: their number and the first message."""
-    return f"{counted(count, 'finding')}{', the first' if count != 1 else ''}: {first}"
-
-
 def limited(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Return at most :data:`MOST_PER_RULE` findings per rule, then the number of further findings of each rule."""
-    by_rule: dict[str, list[Finding]] = {}
+    """Return at most :data:`MOST_PER_RULE` findings per rule, then one finding per rule that counts the others."""
+    total = Counter[tuple[str, Severity]]()
     listed: list[Finding] = []
     for finding in findings:
-        of_rule = by_rule.setdefault(finding.rule, [])
-        of_rule.append(finding)
-        if len(of_rule) <= MOST_PER_RULE:
+        key = finding.rule, finding.severity
+        total[key] += 1
+        if total[key] <= MOST_PER_RULE:
             listed.append(finding)
-    for rule, of_rule in by_rule.items():
-        if (more := len(of_rule) - MOST_PER_RULE) > 0:
-            listed.append(Finding(rule, of_rule[0].severity, f"… and {more:,} more findings of this rule."))
+    for (rule, severity), count in total.items():
+        if count > MOST_PER_RULE:
+            listed.append(Finding(rule, severity, f"… and {count - MOST_PER_RULE:,} more findings of this rule."))
     return tuple(listed)
 
 

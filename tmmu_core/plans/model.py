@@ -49,6 +49,7 @@ CATEGORIES: tuple[Category, ...] = get_args(Category)
 
 OPTIMAL, FEASIBLE, UNPROVEN = "optimal", "feasible", "unproven"
 CLAIMED, INVALID, INCOMPLETE = "claimed", "invalid", "incomplete"
+STATUSES = (OPTIMAL, FEASIBLE, UNPROVEN, CLAIMED, INVALID, INCOMPLETE)
 """Certificates: see :attr:`ArenaSummary.status`."""
 
 

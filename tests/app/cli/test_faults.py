@@ -381,5 +381,5 @@ def test_plan_of_another_graph_is_reported_first(tmmu: Tmmu, tmp_path: Path) -> 
     tmmu("plan", RESIDUAL, "-o", plan)
     code, out, _ = tmmu("verify", plan, "--graph", CHAIN)
     assert code == 1
-    assert out.startswith("1 finding: the plan is of another graph (ir_hash differs); the graph is invalid")
+    assert out.startswith("1 error: the plan is of another graph (ir_hash differs); the graph is invalid")
     assert ".;" not in out

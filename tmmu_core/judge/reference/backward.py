@@ -15,32 +15,31 @@ def grad_id(name: str) -> str:
 
 
 def with_backward(graph: Graph, order: Sequence[str], retain: bool) -> tuple[Graph, list[str]]:
-    """Return the joint graph and its order: forward nodes, backward nodes in reverse order, all other nodes."""
+    """Return the graph with backward nodes, and its order: forward, backward (in reverse order), all other nodes.
+
+    ``order`` lists node ids. Backward nodes read forward operands only with ``retain``.
+    """
     nodes = {node.node_id: node for node in graph.nodes}
     tensors = {tensor.id: tensor for tensor in graph.tensors}
     forward = [nodes[node_id] for node_id in order if nodes[node_id].phase == "forward"]
-    after = [node_id for node_id in order if nodes[node_id].phase != "forward"]
+    others = [node_id for node_id in order if nodes[node_id].phase != "forward"]
     differentiable = differentiable_tensors(graph, forward)
     marked = {tensor.id for tensor in graph.tensors if tensor.saved_for_backward}
 
     backward: list[Node] = []
-    gradients: dict[str, Tensor] = {}  # tensor → its gradient, for gradients that an earlier backward node writes
+    gradients: dict[str, Tensor] = {}  # tensor → its gradient, if an earlier backward node writes it
     for node in reversed(forward):
-        edges = [
-            (i, o)
-            for i, o in gradient_edges(node)
-            if node.inputs[i] in differentiable and node.outputs[o] in differentiable
-        ]
+        edges = [(i, o) for i, o in gradient_edges(node) if {node.inputs[i], node.outputs[o]} <= differentiable]
         outputs = _distinct(node.outputs[o] for o in sorted({o for _, o in edges}))
         inputs = _distinct(node.inputs[i] for i in sorted({i for i, _ in edges}))
-        # The first contribution writes a gradient; later ones accumulate into it. The gradient of an output without
-        # contributions comes from the loss: this node writes it.
+        # The first contribution writes a gradient, later ones accumulate into it. An output's gradient without an
+        # earlier contribution comes from the loss, so this node writes it.
         reads = [grad_id(name) for name in (*outputs, *inputs) if name in gradients]
         new = [tensors[name] for name in (*outputs, *inputs) if name not in gradients]
         writes = [grad_id(of.id) for of in new]
         gradients |= {of.id: Tensor(grad_id(of.id), of.shape, of.dtype, role="gradient", shard=of.shard) for of in new}
         inplace = node.inplace
-        if inplace is not None and not isinstance(inplace, str):  # grad(in) may reuse grad(out) where out may reuse in
+        if inplace is not None and not isinstance(inplace, str):  # x@grad may reuse y@grad where y may reuse x
             pairs = dict.fromkeys((grad_id(node.outputs[o]), grad_id(node.inputs[i])) for i, o in inplace)
             inplace = tuple((reads.index(x), writes.index(y)) for x, y in pairs if x in reads and y in writes)
         backward.append(
@@ -62,7 +61,7 @@ def with_backward(graph: Graph, order: Sequence[str], retain: bool) -> tuple[Gra
         outputs=(*graph.outputs, *of_parameters),  # live to T
         execution_order=None,
     )
-    return joint, [*(n.node_id for n in forward), *(n.node_id for n in backward), *after]
+    return joint, [*(n.node_id for n in forward), *(n.node_id for n in backward), *others]
 
 
 def _distinct(names: Iterable[str]) -> list[str]:
@@ -70,41 +69,42 @@ def _distinct(names: Iterable[str]) -> list[str]:
 
 
 def gradient_edges(node: Node) -> list[tuple[int, int]]:
-    """Return the declared (input, output) positions with a gradient [all pairs]."""
-    everywhere = [(i, o) for i in range(len(node.inputs)) for o in range(len(node.outputs))]
-    return list(node.grad_edges) or everywhere
+    """Return the (input, output) positions between which gradients flow: as declared, else all pairs."""
+    all_pairs = [(i, o) for i in range(len(node.inputs)) for o in range(len(node.outputs))]
+    return list(node.grad_edges) or all_pairs
 
 
 def differentiable_tensors(graph: Graph, forward: Sequence[Node]) -> set[str]:
-    """Return the floating-point tensors that depend on a parameter or a graph input, with their unwritten views."""
-    may = {
+    """Return the floating-point tensors with a gradient: parameters, graph inputs and tensors computed from them."""
+    candidates = {
         tensor.id
         for tensor in graph.tensors
         if canonical(tensor.dtype) in FLOATING and tensor.role not in ("constant", "buffer", "optimizer_state")
     }
     written = {name for node in graph.nodes for name in node.outputs}
-    steps = [(t.view.base_tensor_uid, t.id) for t in graph.tensors if t.view is not None and t.id not in written]
-    steps += [(node.inputs[i], node.outputs[o]) for node in forward for i, o in gradient_edges(node)]
+    # A view that no node writes has a gradient if its base has one.
+    edges = [(t.view.base_tensor_uid, t.id) for t in graph.tensors if t.view is not None and t.id not in written]
+    edges += [(node.inputs[i], node.outputs[o]) for node in forward for i, o in gradient_edges(node)]
     leads_to: dict[str, set[str]] = {}
-    for source, target in steps:
+    for source, target in edges:
         leads_to.setdefault(source, set()).add(target)
-    new = may & {*(t.id for t in graph.tensors if t.role == "parameter"), *graph.inputs}
+    new = candidates & {*(t.id for t in graph.tensors if t.role == "parameter"), *graph.inputs}
     differentiable: set[str] = set()
     while new:
         differentiable |= new
-        new = set().union(*(leads_to.get(name, ()) for name in new)) & may - differentiable
+        new = set().union(*(leads_to.get(name, ()) for name in new)) & candidates - differentiable
     return differentiable
 
 
 def saved_operands(node: Node, marked: set[str]) -> list[str]:
-    """Return the forward operands that the backward node reads: the marked ones, or those that its gradient needs."""
+    """Return the forward operands that the backward node reads: those in ``marked``; if it is empty, as it needs."""
     if marked:
         return [name for name in _distinct((*node.inputs, *node.outputs)) if name in marked]
     needs = operator_of(node.instr).gradient_needs
     if needs == "mask":  # the second output; without one, the zeros of the result
         return _distinct(node.outputs[1:2] or node.outputs)
-    both = {"nothing": (), "inputs": node.inputs, "outputs": node.outputs, "both": (*node.inputs, *node.outputs)}
-    return _distinct(both[needs])
+    inputs = node.inputs if needs in ("inputs", "both") else ()
+    return _distinct((*inputs, *(node.outputs if needs in ("outputs", "both") else ())))
 
 
 def remat_id(name: str) -> str:
@@ -113,7 +113,7 @@ def remat_id(name: str) -> str:
 
 
 def with_remat(graph: Graph, order: Sequence[str]) -> tuple[Graph, list[str]]:
-    """Insert nodes that recompute marked tensors before their first backward use."""
+    """Return the graph with nodes that recompute marked tensors before their first backward use, and its order."""
     nodes = {node.node_id: node for node in graph.nodes}
     tensors = {tensor.id: tensor for tensor in graph.tensors}
     producer = {name: node for node in graph.nodes if node.phase == "forward" for name in node.outputs}
@@ -131,8 +131,7 @@ def with_remat(graph: Graph, order: Sequence[str]) -> tuple[Graph, list[str]]:
 
     copies: dict[str, Tensor] = {}
     inserted: dict[str, Node] = {}
-    readers: dict[str, Node] = {}
-    joint: list[str] = []
+    expanded_order: list[str] = []
     for node_id in order:
         node = nodes[node_id]
         if node.phase != "forward":
@@ -148,38 +147,37 @@ def with_remat(graph: Graph, order: Sequence[str]) -> tuple[Graph, list[str]]:
                     grad_edges=(),
                 )
                 copies |= {output: copy_of(tensors[output]) for output in source.outputs}
-                joint.append(remat_id(source.node_id))
-            readers[node_id] = msgspec.structs.replace(node, inputs=renamed(node.inputs))
-        joint.append(node_id)
+                expanded_order.append(remat_id(source.node_id))
+            nodes[node_id] = msgspec.structs.replace(node, inputs=renamed(node.inputs))
+        expanded_order.append(node_id)
     # The backward pass reads the recomputed tensor, so the original is not saved.
-    kept = [msgspec.structs.replace(t, saved_for_backward=False) if t.id in dropped else t for t in graph.tensors]
-    as_run = msgspec.structs.replace(
+    originals = [msgspec.structs.replace(t, saved_for_backward=False) if t.id in dropped else t for t in graph.tensors]
+    expanded = msgspec.structs.replace(
         graph,
-        tensors=(*kept, *copies.values()),
-        nodes=(*(readers.get(node.node_id, node) for node in graph.nodes), *inserted.values()),
+        tensors=(*originals, *copies.values()),
+        nodes=(*nodes.values(), *inserted.values()),
         execution_order=None,
     )
-    return as_run, joint
+    return expanded, expanded_order
 
 
 def _to_recompute(
     reader: Node, dropped: set[str], producer: Mapping[str, Node], inserted: Mapping[str, Node]
 ) -> list[Node]:
     """Return the nodes to recompute before ``reader``, in order, without those of ``inserted``."""
-    plan: dict[str, Node] = {}
+    recomputed: dict[str, Node] = {}
 
     def has_run(node: Node) -> bool:
-        return node.node_id in inserted or node.node_id in plan
+        return node.node_id in inserted or node.node_id in recomputed
 
-    for name in reader.inputs:
-        pending = [name] if name in dropped else []
-        while pending:
-            node = producer[pending[-1]]
-            missing = [x for x in node.inputs if x in dropped and not has_run(producer[x])]
-            if has_run(node):
-                pending.pop()
-            elif missing:
-                pending += missing  # the last one is recomputed first
-            else:
-                plan[node.node_id] = node
-    return list(plan.values())
+    pending = [name for name in reversed(reader.inputs) if name in dropped]
+    while pending:
+        node = producer[pending[-1]]
+        missing = [x for x in node.inputs if x in dropped and not has_run(producer[x])]
+        if has_run(node):
+            pending.pop()
+        elif missing:
+            pending += missing  # the last one is recomputed first
+        else:
+            recomputed[node.node_id] = node
+    return list(recomputed.values())

@@ -1,8 +1,7 @@
 """Compute live ranges, storages and in-place reuse of a graph as contract §1 and §3 word them.
 
-:func:`lives_of` follows the clauses of the contract in order and shares no code with the engine, so that the verifier
-can compare the engine's plans with its result. Values are dictionaries by tensor id. The name of a storage is the id of
-its first-born member.
+:func:`lives_of` follows the clauses of the contract in order and shares no code with the planners, so that the verifier
+can compare their plans with its result. The name of a storage is the id of its first-born member.
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,7 +20,6 @@ from tmmu_core.judge.reference.storages import (
     join_views_and_alias_groups,
     ranges_of,
     refuse_misplaced,
-    storage_from,
 )
 
 Handoff = tuple[int, str, str]
@@ -34,6 +32,7 @@ class Lives:
 
     run: Run
     ranges: Ranges
+    """Live ranges before in-place writes and in-place reuse."""
     death_without_reuse: Mapping[str, int]
     """Tensor → death with in-place writes, but without in-place reuse: ``k + 1`` if the last read is at step k."""
     members: Mapping[str, list[str]]
@@ -41,7 +40,7 @@ class Lives:
     storage_of: Mapping[str, str]
     """Tensor → storage."""
     offset: Mapping[str, int]
-    """Bytes from the storage's start."""
+    """Tensor → bytes from the storage's start."""
     arena: Mapping[str, str]
     """Storage → arena."""
     must_not_alias: frozenset[tuple[str, str]]
@@ -54,14 +53,21 @@ class Lives:
 
     @cached_property
     def death(self) -> dict[str, int]:
-        """Tensor → death with every in-place reuse that the contract permits."""
-        return {**self.death_without_reuse, **{giver: step for step, giver, _ in self.handoffs}}
+        """Tensor → death with every granted in-place reuse."""
+        return {**self.death_without_reuse, **{x: step for step, x, _ in self.handoffs}}
 
     @cached_property
     def storages(self) -> dict[str, Storage]:
-        """The storages by name."""
+        """The storages by name. The bytes of a storage are free when no member is live."""
         return {
-            name: storage_from(self.run, members, self.arena[name], (self.birth, self.death), self.offset)
+            name: Storage(
+                name=name,
+                arena=self.arena[name],
+                birth=min(self.birth[member] for member in members),
+                death=max(self.death[member] for member in members),
+                size=max(self.offset[member] + self.run.sizes.row_bytes[member] for member in members),
+                alignment=max(self.run.tensors[member].alignment or 1 for member in members),
+            )
             for name, members in self.members.items()
         }
 
@@ -72,18 +78,18 @@ class Lives:
 
     @cached_property
     def _last(self) -> dict[str, list[tuple[int, str]]]:
-        """The two members of each storage with the latest deaths."""
+        """Storage → ``(death, member)`` of the two members with the latest deaths."""
         death = self.death_without_reuse
         return {name: nlargest(2, ((death[m], m) for m in members)) for name, members in self.members.items()}
 
     @property
     def handoffs(self) -> tuple[Handoff, ...]:
-        """The granted in-place reuse: each node's first candidate that meets every condition."""
+        """The granted in-place reuses: each node's first candidate that meets every condition."""
         return tuple((step, x, y) for step, x, y, condition in self.decisions if not condition)
 
     @cached_property
     def decisions(self) -> tuple[tuple[int, str, str, str], ...]:
-        """``(step, from, to, condition)`` of each in-place reuse that a node permits; an empty condition grants it."""
+        """``(step, from, to, violated condition)`` of each in-place reuse that a node permits; empty: it is granted."""
         decisions: list[tuple[int, str, str, str]] = []
         for position, node_id in enumerate(self.run.order):
             step, node = self.run.step_of(position), self.run.nodes[node_id]
@@ -118,28 +124,29 @@ class Lives:
         ]
 
     def refusal(self, step: int, node: Node, x: str, y: str) -> str:
-        """Return the first condition of §1 that forbids y to reuse x; empty if all hold."""
-        mine, theirs = self.storage_of[x], self.storage_of[y]
-        conditions = {
+        """Return the first condition of §1 that ``y`` violates if it reuses ``x``; empty if it violates none."""
+        x_storage, y_storage = self.storage_of[x], self.storage_of[y]
+        violated = {
             "several_outputs": len(node.outputs) != 1,
-            "persistent": mine in self._persistent,
+            "persistent": x_storage in self._persistent,
             "graph_output": x in self.run.outputs,
             "saved_for_backward": x in self.ranges.saved,
-            # Another member of x's storage is live after this step, or y's storage is older than this step.
-            "alias_live": any(death > step for death, member in self._last[mine] if member != x)
-            or theirs != y
+            # Another member of x's storage is live after this step, or y's storage has an older member.
+            "alias_live": any(death > step for death, member in self._last[x_storage] if member != x)
+            or y_storage != y
             or self.birth[y] != step,
-            "must_not_alias": (mine, theirs) in self.must_not_alias,
-            "other_arena": self.arena[mine] != self.arena[theirs],
+            "must_not_alias": (x_storage, y_storage) in self.must_not_alias,
+            "other_arena": self.arena[x_storage] != self.arena[y_storage],
         }
-        return next((condition for condition, holds in conditions.items() if holds), "")
+        return next((condition for condition, is_violated in violated.items() if is_violated), "")
 
 
 def lives_of(run: Run, declared: Iterable[str] | None = ()) -> Lives:
     """Return live ranges, storages and in-place reuse of ``run``.
 
-    ``declared`` names the arenas of the configuration; empty means the three default arenas, ``None`` any arena.
-    Raises ``InvalidIrShapes``, ``AlignmentViolation``, and ``ArenaTooSmall`` for an arena that is not declared.
+    ``declared`` names the arenas of the configuration; empty: the default arenas and ``memory``; ``None``: any arena.
+    Raises ``ArenaTooSmall`` for an arena that is not declared, ``InvalidIrShapes``, ``AlignmentViolation`` and
+    ``AllocationOverflow`` for an invalid graph.
     """
     ranges = ranges_of(run)
     groups = Groups(ranges.birth)
@@ -147,8 +154,8 @@ def lives_of(run: Run, declared: Iterable[str] | None = ()) -> Lives:
     offset = {name: run.root_offset[name] for name in ranges.birth}
     death = write_in_place(run, groups, ranges, offset)
 
-    members = {first_born(run, ranges.birth, own): own for own in map(groups.members, groups.leaders())}
-    storage_of = {tensor: name for name, own in members.items() for tensor in own}
+    members = {first_born(run, ranges.birth, names): names for names in map(groups.members, groups.leaders())}
+    storage_of = {tensor: name for name, names in members.items() for tensor in names}
     arena = {name: arena_of(run.tensors[name], frozenset(declared or ())) for name in members}
     if declared is not None:
         allowed = {*declared, OFFLOAD_ARENA} if declared else {*DEFAULT_ARENAS, OFFLOAD_ARENA, ONE_MEMORY}
@@ -175,7 +182,7 @@ def arena_of(tensor: Tensor, declared: frozenset[str]) -> str:
     if tensor.arena is not None:
         return tensor.arena
     if tensor.role == "optimizer_state" and tensor.role in declared:
-        return tensor.role  # an arena of its own, where declared
+        return tensor.role
     if tensor.persistent:
         return "parameters"
     return "gradients" if tensor.role == "gradient" else "activations"
@@ -187,8 +194,8 @@ def arena_of(tensor: Tensor, declared: frozenset[str]) -> str:
 def write_in_place(run: Run, groups: Groups, ranges: Ranges, offset: dict[str, int]) -> dict[str, int]:
     """Join each in-place output to its input's storage, at the input's offset; return tensor → death.
 
-    An input that is overwritten at step k dies at k. Updates ``groups`` and ``offset``. Raises ``InvalidIrShapes``
-    (reason ``in_place_denied``).
+    An input that is overwritten at step k dies at k, unless it is persistent. Updates ``groups`` and ``offset``. Raises
+    ``InvalidIrShapes`` (reason ``in_place_denied``).
     """
     death = dict(ranges.death)
     overwritten: set[tuple[int, str]] = set()
@@ -196,7 +203,7 @@ def write_in_place(run: Run, groups: Groups, ranges: Ranges, offset: dict[str, i
     writes = [(step, node, node.inputs[i], node.outputs[o]) for step, node in steps for i, o in node.in_place_write]
     if not writes:
         return death
-    began = loaded_births(run, ranges)
+    birth = births_with_loading(run, ranges)
     # Steps ascend: a member that died before a step is removed for good, so the cost stays linear in the writes.
     not_dead = {name: list(groups.members(name)) for name in groups.leaders()}
     views_of: dict[str, list[str]] = {}
@@ -204,11 +211,11 @@ def write_in_place(run: Run, groups: Groups, ranges: Ranges, offset: dict[str, i
         views_of.setdefault(run.root[name], []).append(name)
     for step, node, x, y in writes:
         a, b = run.tensors[x], run.tensors[y]
-        of_x, of_y = groups.leader(x), groups.leader(y)
-        not_dead[of_x] = [m for m in not_dead[of_x] if ranges.death[m] > step]
-        is_shared = any(began[m] < step for m in not_dead[of_x] if m not in (x, y))
-        is_older = of_x != of_y and any(began[m] < step for m in groups.members(y) if m != y)
-        conditions = {
+        x_set, y_set = groups.leader(x), groups.leader(y)
+        not_dead[x_set] = [m for m in not_dead[x_set] if ranges.death[m] > step]
+        is_shared = any(birth[m] < step for m in not_dead[x_set] if m not in (x, y))
+        is_older = x_set != y_set and any(birth[m] < step for m in groups.members(y) if m != y)
+        violated = {
             # alias_group_refcount == 1: no other member of x's storage is live, and no member of y's storage is older.
             # At one step, an output overwrites one input, and an input is overwritten by one output.
             "refcount": is_shared or is_older or not overwritten.isdisjoint({(step, x), (step, y)}),
@@ -219,8 +226,8 @@ def write_in_place(run: Run, groups: Groups, ranges: Ranges, offset: dict[str, i
             "must_not_alias": y in a.must_not_alias or x in b.must_not_alias,
             "other_arena": None not in (a.arena, b.arena) and a.arena != b.arena,
         }
-        for condition, broken in conditions.items():
-            if broken:
+        for condition, is_violated in violated.items():
+            if is_violated:
                 raise InvalidIrShapes(
                     f"{node.node_id} may not write {y} in place of {x}: {condition}.",
                     reason="in_place_denied",
@@ -231,8 +238,8 @@ def write_in_place(run: Run, groups: Groups, ranges: Ranges, offset: dict[str, i
                 )
         overwritten |= {(step, x), (step, y)}
         groups.join(x, y)
-        if of_x != of_y:
-            not_dead[groups.leader(x)] = not_dead.pop(of_x) + not_dead.pop(of_y)
+        if x_set != y_set:
+            not_dead[groups.leader(x)] = not_dead.pop(x_set) + not_dead.pop(y_set)
         if b.view is None:
             # y has the offset of x, and y's views move with it.
             for m in views_of[y]:
@@ -244,8 +251,8 @@ def write_in_place(run: Run, groups: Groups, ranges: Ranges, offset: dict[str, i
     return death
 
 
-def loaded_births(run: Run, ranges: Ranges) -> dict[str, int]:
-    """Return the births, but −1 for a tensor that no node writes and that is read later: it is loaded before step 0."""
+def births_with_loading(run: Run, ranges: Ranges) -> dict[str, int]:
+    """Return the births; −1 (loaded before step 0) for a tensor that no step writes and a step after 0 uses."""
     unwritten = {name for name in ranges.birth if name not in run.written_at and run.root[name] not in run.written_at}
-    is_read = {name for name in unwritten if ranges.last_read.get(name, -1) > 0 or name in run.outputs}
-    return {name: -1 if name in is_read else born for name, born in ranges.birth.items()}
+    loaded = {name for name in unwritten if ranges.last_read.get(name, -1) > 0 or name in run.outputs}
+    return {name: -1 if name in loaded else born for name, born in ranges.birth.items()}

@@ -1,4 +1,4 @@
-"""Compute the steps of a graph under a mode and a preset, as contract §1 and §2 word them.
+"""Compute the steps of a graph under a mode and a preset (contract §1, §2).
 
 A :class:`Run` is the graph as executed (with synthesised backward nodes and recomputing nodes) and the node of each
 step. The order of the caller is used, else the order of the graph, else a topological order with ties by id.
@@ -7,8 +7,8 @@ step. The order of the caller is used, else the order of the graph, else a topol
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from heapq import heapify, heappop, heappush
-from itertools import pairwise
+from graphlib import CycleError, TopologicalSorter
+from heapq import heappop, heappush
 from typing import NoReturn
 
 from tmmu_core.base.cycles import nodes_on_cycles
@@ -20,12 +20,13 @@ from tmmu_core.judge.reference.backward import with_backward, with_remat
 
 @dataclass(frozen=True)
 class Sizes:
-    """Shapes as integers, bytes, and bytes of the rows in a plan, by tensor id."""
+    """Shapes as integers and sizes in bytes, by tensor id."""
 
     shape: dict[str, tuple[int, ...]]
     nbytes: dict[str, int]
+    """By shape and dtype."""
     row_bytes: dict[str, int]
-    """The ``byte_length`` of a view; the bytes of other tensors."""
+    """The size in a plan's row: the ``byte_length`` of a view if it has one, else ``nbytes``."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class Run:
     root: dict[str, str]
     """Tensor → the tensor that owns its bytes."""
     root_offset: dict[str, int]
-    """Bytes from the root's start."""
+    """Tensor → bytes from the root's start."""
     written_at: dict[str, int]
     """Tensor → the step that writes it."""
     reads: dict[str, list[int]]
@@ -90,37 +91,35 @@ class Run:
 def run_of(
     graph: Graph, mode: Mode, preset: Preset, order: Sequence[str] | None = None, dims: Mapping[str, int] | None = None
 ) -> Run:
-    """Resolve ``graph`` to steps.
+    """Return the graph as executed with its steps; ``order`` lists node ids, ``dims`` sizes of named dimensions.
 
-    ``order`` overrides the graph's own. Raises ``InvalidIrShapes`` for an invalid graph or an order that is not a
-    permutation, ``LivenessCycle`` for a cycle or a violated dependency.
+    Raises ``InvalidIrShapes`` for an invalid graph or an order that is not a permutation of the mode's nodes,
+    ``LivenessCycle`` for a cycle or a violated dependency, ``AllocationOverflow`` for an offset past 2^64 − 1.
     """
     sizes = sizes_of(graph, dims)
     retain = "inference" not in (mode, preset)
-    given = order if order is not None else graph.execution_order
-    ran = timeline_order(graph, mode, given)
-    as_run = graph
+    node_ids = timeline_order(graph, mode, order if order is not None else graph.execution_order)
     if mode == "backward" and not any(node.phase == "backward" for node in graph.nodes):
-        as_run, joint = with_backward(graph, ran, retain)
-        sizes = sizes_of(as_run, dims)
-        ran = timeline_order(as_run, mode, joint)
+        graph, joint = with_backward(graph, node_ids, retain)
+        sizes = sizes_of(graph, dims)
+        node_ids = timeline_order(graph, mode, joint)
     if mode == "backward" and preset == "remat_enabled":
-        as_run, joint = with_remat(as_run, ran)
-        sizes = sizes_of(as_run, dims)
-        ran = timeline_order(as_run, mode, joint)
-    inside = set(ran)
-    root, root_offset = roots(as_run)
+        graph, expanded = with_remat(graph, node_ids)
+        sizes = sizes_of(graph, dims)
+        node_ids = timeline_order(graph, mode, expanded)
+    timeline = set(node_ids)
+    root, root_offset = roots(graph)
     run = Run(
-        graph=as_run,
+        graph=graph,
         mode=mode,
         retain=retain,
         sizes=sizes,
-        order=tuple(ran),
-        nodes={node.node_id: node for node in as_run.nodes if node.node_id in inside},
-        tensors={tensor.id: tensor for tensor in as_run.tensors},
+        order=tuple(node_ids),
+        nodes={node.node_id: node for node in graph.nodes if node.node_id in timeline},
+        tensors={tensor.id: tensor for tensor in graph.tensors},
         root=root,
         root_offset=root_offset,
-        written_at=dict.fromkeys(as_run.inputs, 0),
+        written_at=dict.fromkeys(graph.inputs, 0),
         reads={},
     )
     for position, node_id in enumerate(run.order):
@@ -142,101 +141,92 @@ def sizes_of(graph: Graph, dims: Mapping[str, int] | None = None) -> Sizes:
 
 
 def refuse(reason: str, *, tensor: str | None = None, node_id: str | None = None) -> NoReturn:
-    """Raise ``InvalidIrShapes`` with a reason, and the tensor and node concerned."""
+    """Raise ``InvalidIrShapes`` with a reason, and the tensor and node concerned; ``node_id`` empty: no node."""
     about = {key: name for key, name in (("tensor", tensor), ("node_id", node_id)) if name is not None}
-    refusal = InvalidIrShapes(f"{' and '.join(about.values())} ({reason}).", reason=reason)
-    refusal.diagnostics |= about
-    raise refusal
+    error = InvalidIrShapes(f"{' and '.join(filter(None, about.values()))} ({reason}).", reason=reason)
+    error.diagnostics |= about
+    raise error
 
 
 def roots(graph: Graph) -> tuple[dict[str, str], dict[str, int]]:
-    """Return the root of each tensor, and its byte offset from the root (§3)."""
-    view = {tensor.id: tensor.view for tensor in graph.tensors}
-    root = {name: name for name, seen in view.items() if seen is None}
+    """Return the root of each tensor, and its byte offset from the root (§3). Raises ``AllocationOverflow``."""
+    view_of = {tensor.id: tensor.view for tensor in graph.tensors if tensor.view is not None}
+    root = {tensor.id: tensor.id for tensor in graph.tensors if tensor.view is None}
     offset = dict.fromkeys(root, 0)
-    for name in view:
+    for name in view_of:
         chain = [name]
-        while chain[-1] not in root and (seen := view[chain[-1]]) is not None:
-            chain.append(seen.base_tensor_uid)
-        for member, base in reversed(list(pairwise(chain))):
-            seen = view[member]
-            assert seen is not None
-            root[member], offset[member] = root[base], offset[base] + seen.byte_offset
-    for name in view:
-        refuse_far(name, offset[name])
+        while chain[-1] not in root:
+            chain.append(view_of[chain[-1]].base_tensor_uid)
+        while len(chain) > 1:
+            base, view = chain.pop(), chain[-1]
+            root[view], offset[view] = root[base], offset[base] + view_of[view].byte_offset
+    for name, start in offset.items():
+        refuse_far(name, start)
     return root, offset
 
 
 def refuse_far(tensor: str, byte: int) -> None:
-    """Raise ``AllocationOverflow`` for a ``byte`` of the tensor's storage past 2^64 − 1 (§4)."""
+    """Raise ``AllocationOverflow`` if ``byte``, counted from the start of the tensor's storage, is past 2^64 − 1."""
     if byte > U64_MAX:
         raise AllocationOverflow(
             f"{tensor} reaches byte {byte}.", arena="unknown", offset=str(byte), size="unknown", tensor=tensor
         )
 
 
-def timeline_order(graph: Graph, mode: Mode, given: Sequence[str] | None) -> list[str]:
-    """Return the node ids of the mode in execution order: as given, or topological, ties by id bytes."""
-    # Mode selects the timeline: everything, or the forward nodes.
-    inside = {node.node_id: node for node in graph.nodes if mode == "backward" or node.phase == "forward"}
+def timeline_order(graph: Graph, mode: Mode, order: Sequence[str] | None) -> list[str]:
+    """Return the node ids of the mode in ``order``, or without one in topological order, ties by id bytes."""
+    timeline = {node.node_id: node for node in graph.nodes if mode == "backward" or node.phase == "forward"}
     writer = {name: node.node_id for node in graph.nodes for name in node.outputs}
     root, _ = roots(graph)
     waits_for: dict[str, set[str]] = {}
-    for node in sorted(inside.values(), key=lambda node: node.node_id.encode()):
+    for node in sorted(timeline.values(), key=lambda node: node.node_id.encode()):
         # A view that no node writes depends on the writer of its root.
         sources = [writer.get(name) or writer.get(root[name]) for name in node.inputs]
         waits_for[node.node_id] = {source for source in sources if source is not None}
-        if not waits_for[node.node_id] <= inside.keys():
+        if not waits_for[node.node_id] <= timeline.keys():
             refuse("producer_outside_mode", node_id=node.node_id)
-    return _by_default(waits_for) if given is None else _as_given(graph, given, waits_for)
+    return _topological(waits_for) if order is None else _checked(graph, order, waits_for)
 
 
-def _by_default(waits_for: Mapping[str, set[str]]) -> list[str]:
-    followers: dict[str, list[str]] = {node_id: [] for node_id in waits_for}
-    missing = {node_id: len(sources) for node_id, sources in waits_for.items()}
-    for node_id, sources in waits_for.items():
-        for source in sources:
-            followers[source].append(node_id)
-    ready = [(node_id.encode(), node_id) for node_id, count in missing.items() if count == 0]
-    heapify(ready)
-    order = []
-    while ready:
+def _topological(waits_for: Mapping[str, set[str]]) -> list[str]:
+    """Return the topological order in which the ready node with the lowest id runs next. Raises ``LivenessCycle``."""
+    sorter = TopologicalSorter(waits_for)
+    try:
+        sorter.prepare()
+    except CycleError:
+        edges = ((node_id, source) for node_id, sources in waits_for.items() for source in sources)
+        first = min(nodes_on_cycles(edges), key=str.encode)
+        raise LivenessCycle(f"{first} depends on itself.", node_id=first) from None
+    ready: list[tuple[bytes, str]] = []
+    order: list[str] = []
+    while sorter.is_active():
+        for node_id in sorter.get_ready():
+            heappush(ready, (node_id.encode(), node_id))
         _, node_id = heappop(ready)
         order.append(node_id)
-        for follower in followers[node_id]:
-            missing[follower] -= 1
-            if missing[follower] == 0:
-                heappush(ready, (follower.encode(), follower))
-    if len(order) < len(waits_for):
-        waiting = set(waits_for) - set(order)
-        edges = ((node_id, source) for node_id in waiting for source in waits_for[node_id] & waiting)
-        first = min(nodes_on_cycles(edges), key=str.encode)
-        raise LivenessCycle(f"{first} depends on itself.", node_id=first)
+        sorter.done(node_id)
     return order
 
 
-def _as_given(graph: Graph, given: Sequence[str], waits_for: Mapping[str, set[str]]) -> list[str]:
-    """Return the nodes of the timeline in the given order. Nodes of other modes in the order are skipped.
+def _checked(graph: Graph, order: Sequence[str], waits_for: Mapping[str, set[str]]) -> list[str]:
+    """Return ``order`` without the nodes of other modes.
 
-    Raises for an invalid order.
+    Raises ``InvalidIrShapes`` for an unknown, repeated or missing node, ``LivenessCycle`` for a violated dependency.
     """
     known = {node.node_id for node in graph.nodes}
-    order: list[str] = []
-    done: set[str] = set()
-    for node_id in given:
+    listed: dict[str, None] = {}
+    for node_id in order:
         if node_id not in known:
             refuse("order_unknown_node", node_id=node_id)
-        if node_id not in waits_for:
-            continue
-        if node_id in done:
+        if node_id in listed:
             refuse("order_duplicate_node", node_id=node_id)
-        done.add(node_id)
-        order.append(node_id)
-    if len(order) < len(waits_for):
-        refuse("order_missing_node", node_id=min(set(waits_for) - done))
-    done.clear()
-    for node_id in order:
+        if node_id in waits_for:
+            listed[node_id] = None
+    if len(listed) < len(waits_for):
+        refuse("order_missing_node", node_id=min(waits_for.keys() - listed.keys()))
+    done: set[str] = set()
+    for node_id in listed:
         if not waits_for[node_id] <= done:
             raise LivenessCycle(f"{node_id} runs before its input is written.", node_id=node_id)
         done.add(node_id)
-    return order
+    return list(listed)

@@ -1,4 +1,4 @@
-"""Compute live ranges without in-place reuse, and join tensors that share bytes to storages (contract §1–§3)."""
+"""Compute live ranges without in-place reuse, and join views and alias groups to storages (contract §1–§3)."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -17,6 +17,7 @@ class Ranges(NamedTuple):
     """Half-open ends, before in-place writes and in-place reuse."""
     saved: frozenset[str]
     last_read: Mapping[str, int]
+    """Contains only tensors that a node reads."""
 
 
 def ranges_of(run: Run) -> Ranges:
@@ -43,7 +44,7 @@ def ranges_of(run: Run) -> Ranges:
 
 
 def _births(run: Run, written: set[str]) -> dict[str, int]:
-    """Return the births of planned tensors: written ones, persistent ones, and views of these."""
+    """Return the births of planned tensors: written ones, graph inputs, persistent ones, and views of these."""
     birth: dict[str, int] = {}
     for name, tensor in run.tensors.items():
         if tensor.persistent:  # persistent tensors: [0, T)
@@ -52,7 +53,7 @@ def _births(run: Run, written: set[str]) -> dict[str, int]:
             birth[name] = run.written_at[name]
     base_of: dict[str, str] = {}
     for name in run.tensors:
-        # A view that no node writes has the birth of its root, if its base is planned.
+        # A view that no node writes has the birth of its root, if its base and its root are planned.
         base, chain = name, []
         while base not in birth and base not in written and (view := run.tensors[base].view) is not None:
             chain.append(base)
@@ -110,10 +111,10 @@ class Groups:
 
 
 def join_views_and_alias_groups(run: Run, groups: Groups) -> None:
-    """Join every view to its root, and every alias group."""
+    """Join every view to its root, and every alias group. Raises ``InvalidIrShapes`` for a root without an address."""
     names = dict.fromkeys(groups.leaders())
     for name in sorted(names):
-        if run.root[name] not in names:  # its address is base + byte_offset, but the base has no address
+        if run.root[name] not in names:  # the address of a view is the address of its root + offset
             producer = next((node.node_id for node in run.graph.nodes if name in node.outputs), "")
             refuse("view_of_nothing", tensor=name, node_id=producer)
     first_of_group: dict[str, str] = {}
@@ -130,33 +131,14 @@ def first_born(run: Run, birth: Mapping[str, int], members: Iterable[str]) -> st
     return min(members, key=lambda name: (birth[name], run.tensors[name].view is not None, name.encode()))
 
 
-def storage_from(
-    run: Run,
-    members: list[str],
-    arena: str,
-    ranges: tuple[Mapping[str, int], Mapping[str, int]],
-    offset: Mapping[str, int],
-) -> Storage:
-    """Return the storage of these members: the hull of their ranges, the greatest end and alignment."""
-    birth, death = ranges
-    name = first_born(run, birth, members)
-    # The bytes are free when no member is live; a persistent member makes the storage persistent.
-    persistent = any(run.tensors[member].persistent for member in members)
-    return Storage(
-        name=name,
-        arena=arena,
-        birth=0 if persistent else min(birth[member] for member in members),
-        death=run.end if persistent else max(death[member] for member in members),
-        size=max(offset[member] + run.sizes.row_bytes[member] for member in members),
-        alignment=max(run.tensors[member].alignment or 1 for member in members),
-    )
-
-
 def refuse_misplaced(run: Run, offset: Mapping[str, int]) -> None:
-    """Raise ``AlignmentViolation`` for an offset that misses the tensor's alignment or element size."""
-    for grid_of in (lambda tensor: tensor.alignment or 1, lambda tensor: itemsize(tensor.dtype)):
-        for name in sorted(offset):
-            if offset[name] % grid_of(run.tensors[name]):  # possible for a view of a view
-                raise AlignmentViolation(f"{name} has the offset {offset[name]}.", arena="unknown", tensor=name)
+    """Raise ``AlignmentViolation`` for an offset in a storage that misses the tensor's alignment or element size.
+
+    Raises ``AllocationOverflow`` for a tensor that ends past 2^64 − 1.
+    """
+    for name in sorted(offset):
+        tensor, start = run.tensors[name], offset[name]
+        if start % (tensor.alignment or 1) or start % itemsize(tensor.dtype):  # possible for a view of a view
+            raise AlignmentViolation(f"{name} has the offset {start}.", arena="unknown", tensor=name)
     for name in sorted(offset):
         refuse_far(name, offset[name] + run.sizes.row_bytes[name])

@@ -16,7 +16,7 @@ from tmmu_core.judge.verifier.row_columns import PlanFacts
 from tmmu_core.plans.model import Plan
 
 RULES: dict[str, str] = {
-    "graph": "the graph is valid under the plan's mode, preset and order, and has the plan's ir_hash",
+    "graph": "the graph is valid under the plan's mode and preset, and has the plan's steps, order and ir_hash",
     "tensors": "the plan has one row per tensor of the timeline, with the graph's size, shape, dtype and role",
     "arena": "every tensor is in the arena that it declares, or else in the arena of its role",
     "dead_access": "every read is within the tensor's live range, every write is at its birth",
@@ -42,18 +42,21 @@ def examine(
     Return the findings, and the live ranges and storages of the graph; ``None`` if the graph is invalid.
     """
     plan = facts.plan
+    is_other = plan.ir_hash != (ir_hash(graph) if cut_from is None else cut_from)
     try:
         lives = _lives(plan, graph, dims)
     except ContractError as refusal:
-        other = plan.ir_hash != (ir_hash(graph) if cut_from is None else cut_from)
-        prefix = "the plan is of another graph (ir_hash differs); " if other else ""
+        prefix = "the plan is of another graph (ir_hash differs); " if is_other else ""
         return [error("graph", f"{prefix}{INVALID_GRAPH}: {refusal}")], None
-    checks = (check_tensors, check_accesses, check_sharing, check_addresses, check_must_not_alias, check_reuse)
-    found_by = (finding for check in (*checks, check_retention) for finding in check(plan, lives))
-    return [*check_graph(plan, graph, lives, cut_from), *found_by], lives
+    findings = [error("graph", "the plan is of another graph: the ir_hash differs.")] if is_other else []
+    checks = (check_steps, check_tensors, check_accesses, check_sharing, check_addresses, check_must_not_alias)
+    for check in (*checks, check_reuse, check_retention):
+        findings += check(plan, lives)
+    return findings, lives
 
 
 def _lives(plan: Plan, graph: Graph, dims: Mapping[str, int] | None) -> Lives:
+    """Return the live ranges and storages of the graph under the plan's mode, preset, order and arenas."""
     known = {node.node_id for node in graph.nodes}
     # The execution order contains inserted nodes, which the reference inserts itself.
     order = [node_id for node_id in plan.execution_order if node_id in known]
@@ -65,7 +68,7 @@ def _lives(plan: Plan, graph: Graph, dims: Mapping[str, int] | None) -> Lives:
 
 
 def _point(plan: Plan, graph: Graph) -> dict[str, int]:
-    """Return named dimension → size, from the shapes of the plan."""
+    """Return named dimension → size, from the shapes of the plan, limited to the range of the dimension."""
     point: dict[str, int] = {}
     for tensor in graph.tensors:
         row = plan.row_of.get(tensor.id)
@@ -77,12 +80,10 @@ def _point(plan: Plan, graph: Graph) -> dict[str, int]:
     return point
 
 
-def check_graph(plan: Plan, graph: Graph, lives: Lives, cut_from: bytes | None = None) -> Iterator[Finding]:
-    """Check rule ``graph``: hash, steps and execution order."""
-    if plan.ir_hash != (ir_hash(graph) if cut_from is None else cut_from):
-        yield error("graph", "the plan is of another graph: the ir_hash differs.")
+def check_steps(plan: Plan, lives: Lives) -> Iterator[Finding]:
+    """Check rule ``graph``: number of steps and execution order."""
     run = lives.run
-    if (plan.steps, plan.has_inputs_step) != (run.steps, run.has_inputs_step):
+    if plan.steps != run.steps:
         yield error("graph", f"the plan has {plan.steps} steps, the graph {run.steps} in mode {plan.mode}.")
     for k, (found, expected) in enumerate(zip(plan.execution_order, run.order, strict=False)):
         if found != expected:
@@ -94,6 +95,7 @@ def check_graph(plan: Plan, graph: Graph, lives: Lives, cut_from: bytes | None =
 
 def check_tensors(plan: Plan, lives: Lives) -> Iterator[Finding]:
     """Check rules ``tensors``, ``arena`` and ``live_range``: one row per tensor, with the properties in the graph."""
+    # Deaths follow from the in-place reuses that the plan lists; a planner that places bytes lists only those it uses.
     run, death = lives.run, {**lives.death_without_reuse, **{x: step for step, x, _ in plan.handoffs}}
     for name in lives.birth:
         if name not in plan.row_of:
@@ -102,7 +104,7 @@ def check_tensors(plan: Plan, lives: Lives) -> Iterator[Finding]:
         if name not in lives.birth:
             yield error("tensors", f'"{name}" has a row but is not in the timeline.', tensor=name)
             continue
-        tensor, born, begins = run.tensors[name], int(plan.birth[i]), lives.birth[name]
+        tensor, birth, expected_birth = run.tensors[name], int(plan.birth[i]), lives.birth[name]
         arena = plan.arenas[plan.arena[i]].name
         for rule, what, found, expected in (
             ("tensors", "size", int(plan.size[i]), run.sizes.row_bytes[name]),
@@ -112,25 +114,25 @@ def check_tensors(plan: Plan, lives: Lives) -> Iterator[Finding]:
             ("tensors", "alias group", plan.alias_group_ids[i], tensor.alias_group_id),
             ("tensors", "base", plan.base_tensor_uids[i], tensor.view.base_tensor_uid if tensor.view else None),
             ("arena", "arena", arena, arena if plan.own_arenas else lives.storages[lives.storage_of[name]].arena),
-            ("live_range", "live range", f"[{born}, {plan.death[i]})", f"[{begins}, {death[name]})"),
+            ("live_range", "live range", f"[{birth}, {plan.death[i]})", f"[{expected_birth}, {death[name]})"),
         ):
             if found != expected:
-                step = min(born, begins) if rule == "live_range" else -1
+                step = min(birth, expected_birth) if rule == "live_range" else -1
                 message = f'"{name}" has the {what} {found}; the graph has {expected}.'
                 yield error(rule, message, tensor=name, step=step)
 
 
 def check_accesses(plan: Plan, lives: Lives) -> Iterator[Finding]:
-    """Check rule ``dead_access`` at every step. Reads precede writes, so a reused input may be read at its death."""
+    """Check rule ``dead_access`` at every step. Reads precede writes: an input may be read at its death if reused."""
     run, row_of = lives.run, plan.row_of
     reused = {(step, x) for step, x, _ in plan.handoffs}
     for step in range(run.steps):
         node = run.node_at(step)
         reads, writes = (node.inputs, node.outputs) if node else ((), run.graph.inputs)
         overwritten = {node.inputs[i] for i, _ in node.in_place_write} if node else set()
-        for verb, name in (*(("reads", x) for x in dict.fromkeys(reads)), *(("writes", y) for y in writes)):
-            row = row_of.get(name)
-            if row is None:
+        accesses = [("reads", x) for x in dict.fromkeys(reads)] + [("writes", y) for y in writes]
+        for verb, name in accesses:
+            if (row := row_of.get(name)) is None:  # a finding of check_tensors
                 continue
             birth, death = int(plan.birth[row]), int(plan.death[row])
             if verb == "writes":  # a persistent tensor may be written at any step
@@ -143,46 +145,48 @@ def check_accesses(plan: Plan, lives: Lives) -> Iterator[Finding]:
                 yield error("dead_access", f"{what}; its live range is [{birth}, {death}).", tensor=name, step=step)
 
 
+def _common_rows(plan: Plan, lives: Lives) -> Iterator[tuple[str, int, str]]:
+    """Yield ``(tensor, row of the plan, storage of the graph)`` of the tensors that have both."""
+    for name, row in plan.row_of.items():
+        if name in lives.storage_of:
+            yield name, row, lives.storage_of[name]
+
+
 def check_sharing(plan: Plan, lives: Lives) -> Iterator[Finding]:
     """Check rule ``sharing``: the plan's storages equal the storages of the graph."""
     number_of: dict[str, tuple[int, str]] = {}
     storage_of: dict[int, tuple[str, str]] = {}
-    for name, row in plan.row_of.items():
-        if name not in lives.storage_of:
-            continue
-        found, expected = int(plan.storage[row]), lives.storage_of[name]
-        number, fellow = number_of.setdefault(expected, (found, name))
+    for name, row, expected in _common_rows(plan, lives):
+        found = int(plan.storage[row])
+        number, first = number_of.setdefault(expected, (found, name))
         if number != found:
-            message = f'"{name}" and "{fellow}" are one storage; the plan has two.'
-            yield error("sharing", message, tensor=name, other=fellow)
-        storage, fellow = storage_of.setdefault(found, (expected, name))
+            message = f'"{name}" and "{first}" are one storage; the plan has two.'
+            yield error("sharing", message, tensor=name, other=first)
+        storage, first = storage_of.setdefault(found, (expected, name))
         if storage != expected:
-            message = f'"{name}" and "{fellow}" are two storages; the plan has one.'
-            yield error("sharing", message, tensor=name, other=fellow)
+            message = f'"{name}" and "{first}" are two storages; the plan has one.'
+            yield error("sharing", message, tensor=name, other=first)
 
 
 def check_addresses(plan: Plan, lives: Lives) -> Iterator[Finding]:
-    """Check rule ``address``: all rows of a storage imply the same start."""
-    start_of: dict[str, tuple[int, int, str]] = {}
-    for name, row in plan.row_of.items():
-        if name not in lives.storage_of:
-            continue
-        at, inside, arena = int(plan.offset[row]), lives.offset[name], int(plan.arena[row])
-        *expected, fellow = start_of.setdefault(lives.storage_of[name], (at - inside, arena, name))
-        if [at - inside, arena] != expected:
-            message = f'"{name}" has the offset {at}; "{fellow}" implies {expected[0] + inside}.'
-            yield error("address", message, tensor=name, other=fellow)
+    """Check rule ``address``: all rows of a storage imply the same start, and have the alignment that they declare."""
+    start_of: dict[str, tuple[int, str]] = {}
+    for name, row, storage in _common_rows(plan, lives):
+        offset, in_storage = int(plan.offset[row]), lives.offset[name]
+        start, first = start_of.setdefault(storage, (offset - in_storage, name))
+        if offset - in_storage != start:
+            message = f'"{name}" has the offset {offset}; "{first}" implies {start + in_storage}.'
+            yield error("address", message, tensor=name, other=first)
         declared = lives.run.tensors[name].alignment
-        if declared is not None and at % declared:
-            yield error("address", f'"{name}" requires alignment {declared}; its offset is {at}.', tensor=name)
+        if declared is not None and offset % declared:
+            yield error("address", f'"{name}" requires alignment {declared}; its offset is {offset}.', tensor=name)
 
 
 def check_must_not_alias(plan: Plan, lives: Lives) -> Iterator[Finding]:
     """Check rule ``must_not_alias``, also for storages with disjoint live ranges."""
     rows: dict[str, list[int]] = {}
-    for name, row in plan.row_of.items() if lives.must_not_alias else ():
-        if name in lives.storage_of:
-            rows.setdefault(lives.storage_of[name], []).append(row)
+    for _, row, storage in _common_rows(plan, lives) if lives.must_not_alias else ():
+        rows.setdefault(storage, []).append(row)
     for a, b in sorted({tuple(sorted(pair)) for pair in lives.must_not_alias}):
         if a not in rows or b not in rows or plan.arena[rows[a][0]] != plan.arena[rows[b][0]]:
             continue
@@ -212,24 +216,24 @@ def check_retention(plan: Plan, lives: Lives) -> Iterator[Finding]:
 
     A view has no bytes of its own: its reads, live range and use as an output count for its root.
     """
-    run, last = lives.run, dict(lives.birth)
+    run, last_use = lives.run, dict(lives.birth)
     for name, steps in run.reads.items():
         root = run.root[name]
         forward = [step for step in steps if (node := run.node_at(step)) is not None and node.phase == "forward"]
-        if root in last:
-            last[root] = max([last[root], *forward])
+        if root in last_use:
+            last_use[root] = max([last_use[root], *forward])
     output_roots = {run.root[name] for name in run.graph.outputs}
-    held_until: dict[str, int] = {}
+    death: dict[str, int] = {}
     for name, number in plan.row_of.items():
         root = run.root.get(name, name)
-        held_until[root] = max(held_until.get(root, 0), int(plan.death[number]))
-    kept = activations = 0
-    for name, used in last.items():
+        death[root] = max(death.get(root, 0), int(plan.death[number]))
+    retained = activations = 0
+    for name, step in last_use.items():
         tensor, row = run.tensors[name], plan.row_of.get(name)
         if row is not None and tensor.role == "activation" and tensor.view is None:
             size = int(plan.size[row])
             activations += size
-            kept += size if held_until[name] > used + 1 and name not in output_roots else 0
-    for what, counted in (("activation_bytes", activations), ("activation_bytes_retained", kept)):
+            retained += size if death[name] > step + 1 and name not in output_roots else 0
+    for what, counted in (("activation_bytes", activations), ("activation_bytes_retained", retained)):
         if plan.metrics.get(what, counted) != counted:
             yield error("retention", f"metrics: {what} is {plan.metrics[what]}; the graph gives {counted}.")

@@ -10,9 +10,7 @@ from tmmu_core.graph.model import Graph
 from tmmu_core.judge.finding import Finding, error
 from tmmu_core.judge.verifier.check_slots import ends_of_prefix_sums
 from tmmu_core.judge.verifier.row_columns import PlanFacts
-from tmmu_core.plans.model import CLAIMED, FEASIBLE, INCOMPLETE, INVALID, OPTIMAL, PART, UNPLANNED, ArenaSummary, Plan
-
-STATUSES = (OPTIMAL, "unproven", FEASIBLE, CLAIMED, INCOMPLETE, INVALID)
+from tmmu_core.plans.model import CLAIMED, INCOMPLETE, INVALID, OPTIMAL, PART, STATUSES, UNPLANNED, ArenaSummary, Plan
 
 
 def check_arenas(facts: PlanFacts) -> Iterator[Finding]:
@@ -21,20 +19,18 @@ def check_arenas(facts: PlanFacts) -> Iterator[Finding]:
     backed = np.maximum(facts.size, np.uint64(plan.places != "bytes"))
     ends = np.where(backed > 0, facts.start + backed, np.uint64(0))  # storages without bytes take none
     extents = np.array([min(max(arena.extent_bytes, 0), U64_MAX) for arena in plan.arenas], np.uint64)
-    sparse, totals = plan.places == "sparse", plan.metrics.get("totals")
+    is_sparse, totals = plan.places == "sparse", plan.metrics.get("totals")
     # The one arena of a snapshot has at least the bytes that the allocator reserved.
     reserved = int(totals.get("reserved_peak_bytes", 0)) if isinstance(totals, dict) and len(plan.arenas) == 1 else 0
-    for i in (
-        np.flatnonzero((plan.size > 0) & (plan.offset + plan.size > extents[plan.arena])).tolist() if not sparse else ()
-    ):
+    is_outside = (plan.size > 0) & (plan.offset + plan.size > extents[plan.arena])
+    for i in np.flatnonzero(is_outside).tolist() if not is_sparse else ():
         name, arena = plan.tensor_ids[i], plan.arenas[plan.arena[i]]
         message = f'"{name}" ends at {plan.offset[i] + plan.size[i]}, past the extent {arena.extent_bytes}.'
         yield error("bounds", message, tensor=name, arena=arena.name)
     for number, arena in enumerate(plan.arenas):
         here = facts.arena == number
         # The extent of hashed addresses is the extent of the same slots at aligned prefix sums.
-        highest = max(int(ends[here].max(initial=0)), reserved)
-        possible = ends_of_prefix_sums(facts, number) if sparse else {highest}
+        possible = ends_of_prefix_sums(facts, number) if is_sparse else {max(int(ends[here].max(initial=0)), reserved)}
         if arena.extent_bytes not in possible:
             message = f"an extent of {arena.extent_bytes:,} bytes; its highest storage ends at {max(possible):,}"
             yield error("extent", f"{arena.name} has {message}.", arena=arena.name)
@@ -50,28 +46,27 @@ def check_arenas(facts: PlanFacts) -> Iterator[Finding]:
 
 
 def _different(subject: str, stated: dict[str, Any], counted: dict[str, Any], arena: str = "") -> Iterator[Finding]:
-    """Yield a finding of rule ``figures`` for every stated figure that differs from the counted one."""
-    for what, number in counted.items():
-        if stated.get(what) != number:
-            yield error("figures", f"{subject}: {what} is {stated.get(what)}; counted: {number}.", arena=arena)
+    """Yield a finding of rule ``figures`` for every counted figure that is stated otherwise or not at all."""
+    for what, figure in counted.items():
+        if stated.get(what) != figure:
+            yield error("figures", f"{subject}: {what} is {stated.get(what)}; counted: {figure}.", arena=arena)
 
 
 def check_arena_figures(plan: Plan) -> Iterator[Finding]:
     """Check rules ``extent``, ``capacity`` and ``figures`` by the arenas' figures alone, without rows."""
     for arena in plan.arenas:
         extent, page, name = arena.extent_bytes, arena.page_size, arena.name
-        pages = -(-extent // page) * page if page else extent
-        if arena.committed_bytes != pages:
-            whole = f"{extent:,} bytes in pages of {page:,} are {pages:,}"
-            message = f"{name}: committed_bytes is {arena.committed_bytes:,}; {whole}."
-            yield error("extent", message, arena=name)
+        committed = -(-extent // page) * page if page else extent
+        if arena.committed_bytes != committed:
+            expected = f"{extent:,} bytes in pages of {page:,} are {committed:,}"
+            yield error("extent", f"{name}: committed_bytes is {arena.committed_bytes:,}; {expected}.", arena=name)
         if extent > arena.capacity_bytes:
             message = f"{name} needs {extent:,} bytes; its capacity is {arena.capacity_bytes:,}."
             yield error("capacity", message, arena=name)
-        shared = plan.constraints is not None and plan.constraints.exclusions  # live tensors may share bytes
+        live_may_share = plan.constraints is not None and plan.constraints.exclusions
         for bound, why in (
             (max(arena.lower_bound_bytes or 0, arena.proven_bytes or 0), "are the stated lower bound"),
-            (0 if shared else arena.peak_live_bytes, "are live at one step"),
+            (0 if live_may_share else arena.peak_live_bytes, "are live at one step"),
         ):
             if bound > extent:
                 message = f"{name} has an extent of {extent:,} bytes, but {bound:,} {why}."
@@ -92,18 +87,19 @@ def _check_sums_of_rows(facts: PlanFacts) -> Iterator[Finding]:
         }
         yield from _different("totals", metrics["totals"], counted)
     if metrics.get("activation_bytes") is not None:
-        own = np.array([role == "activation" for role in plan.roles], np.bool_) & ~facts.is_view
-        runs = bool(plan.execution_order) or plan.has_inputs_step
-        yield from _different("metrics", metrics, {"activation_bytes": sum(plan.size[own].tolist()) if runs else 0})
+        is_activation = np.array([role == "activation" for role in plan.roles], np.bool_) & ~facts.is_view
+        is_of_graph = bool(plan.execution_order) or plan.has_inputs_step
+        activation_bytes = sum(plan.size[is_activation].tolist()) if is_of_graph else 0
+        yield from _different("metrics", metrics, {"activation_bytes": activation_bytes})
 
 
 def check_metrics(plan: Plan) -> Iterator[Finding]:
-    """Check rule ``figures`` for the metrics that are sums over the arenas, and for the ratios."""
+    """Check rule ``figures`` for the metrics that follow from arenas and totals, and for the ratios, without rows."""
     stated, arenas = plan.metrics, plan.arenas
     slots, storages = sum(arena.slots for arena in arenas), sum(arena.storages for arena in arenas)
     extent, peaks = sum(arena.extent_bytes for arena in arenas), sum(arena.peak_live_bytes for arena in arenas)
     totals = stated.get("totals")
-    kept, activations = stated.get("activation_bytes_retained", 0), stated.get("activation_bytes", 0)
+    retained, activations = stated.get("activation_bytes_retained", 0), stated.get("activation_bytes", 0)
     counted: dict[str, Any] = {
         "peak_logical_slots": slots,
         "max_live": sum(arena.max_live for arena in arenas),
@@ -116,33 +112,33 @@ def check_metrics(plan: Plan) -> Iterator[Finding]:
     if isinstance(totals, dict):
         counted["peak_live_bytes"] = totals.get("peak_live_bytes")
     yield from _different("metrics", stated, {what: number for what, number in counted.items() if what in stated})
-    # Files of an older version have 1 − part / whole, which may differ in the last bit.
+    # Files of an older version have 1 − (whole − part) / whole, which may differ in the last bit.
     for what, part, whole in (
         ("memory_reuse_ratio", storages - slots, storages),
         ("internal_fragmentation_ratio", extent - peaks, extent),
-        ("activation_retention_ratio", kept, activations),
+        ("activation_retention_ratio", retained, activations),
     ):
         ratios = (part / whole, 1 - (whole - part) / whole) if whole else (0.0,)
         if what in stated and stated[what] not in ratios:
             yield error("figures", f"metrics: {what} is {stated[what]}; the counts give {ratios[0]}.")
-    if kept > activations:
-        yield error("figures", f"metrics: {kept:,} activation bytes are retained, of {activations:,}.")
+    if retained > activations:
+        yield error("figures", f"metrics: {retained:,} activation bytes are retained, of {activations:,}.")
 
 
 def check_certificates(facts: PlanFacts, graph: Graph | None) -> Iterator[Finding]:
-    """Check rule ``certificate``.
+    """Check rule ``certificate``: status, bound and witness of each arena.
 
-    If the plan omits a part of its graph, every arena must have the status ``incomplete``.
+    If the plan omits a part of its graph, the status must be ``incomplete`` or ``invalid``.
     """
     plan = facts.plan
     is_incomplete = plan.remark(UNPLANNED) or any(node.unplanned for node in (graph.nodes if graph is not None else ()))
     for number, arena in enumerate(plan.arenas):
-        least = max(arena.bound_bytes, arena.proven_bytes or 0)
+        bound = max(arena.bound_bytes, arena.proven_bytes or 0)
         problems = []
         if arena.status not in STATUSES:
             problems.append(f'has the unknown status "{arena.status}"')
-        if arena.status == OPTIMAL and arena.extent_bytes > least:
-            problems.append(f"has the status optimal with {arena.extent_bytes:,} bytes, but a bound of {least:,}")
+        if arena.status == OPTIMAL and arena.extent_bytes > bound:
+            problems.append(f"has the status optimal with {arena.extent_bytes:,} bytes, but a bound of {bound:,}")
         if arena.witness:
             problems += _witness_problems(facts, number, arena)
         if is_incomplete and arena.status not in (INCOMPLETE, INVALID):
@@ -152,17 +148,17 @@ def check_certificates(facts: PlanFacts, graph: Graph | None) -> Iterator[Findin
 
 
 def _witness_problems(facts: PlanFacts, number: int, arena: ArenaSummary) -> Iterator[str]:
-    """Check that the storages of the witness are live and prove the bound."""
+    """Yield what is wrong with a witness: storages of another arena, no live storage, or another bound than stated."""
     plan, step = facts.plan, arena.witness_step
     storages = [int(plan.storage[plan.row_of[name]]) for name in arena.witness if name in plan.row_of]
     if len(set(storages)) < len(arena.witness) or any(facts.arena[s] != number for s in storages):
         yield "has a witness that does not name one storage of the arena each"
         return
     # Storages that must not alias conflict at any step, so one live storage suffices.
-    here = np.flatnonzero((plan.birth <= step) & (step < plan.death))
-    live = not set(storages).isdisjoint(plan.storage[here].tolist())
-    live = live or any(plan.tensor_ids[row].rpartition(PART)[0] in arena.witness for row in here.tolist())
-    if step != -1 and not live:
+    live_rows = np.flatnonzero((plan.birth <= step) & (step < plan.death))
+    is_live = not set(storages).isdisjoint(plan.storage[live_rows].tolist())
+    is_live = is_live or any(plan.tensor_ids[row].rpartition(PART)[0] in arena.witness for row in live_rows.tolist())
+    if step != -1 and not is_live:
         yield f"has a witness of which no storage is live at step {step}"
     sizes = [int(facts.size[s]) for s in storages]
     bound = disjoint_bound(sizes, [int(facts.alignment[s]) for s in storages])
@@ -173,15 +169,15 @@ def _witness_problems(facts: PlanFacts, number: int, arena: ArenaSummary) -> Ite
         yield f"has a lower bound of {arena.lower_bound_bytes or 0:,} bytes; its witness gives {bound:,}"
 
 
-def disjoint_bound(sizes: list[int], grids: list[int]) -> int:
-    """Return a lower bound in bytes of disjoint blocks, each at a multiple of its alignment.
+def disjoint_bound(sizes: list[int], alignments: list[int]) -> int:
+    """Return the bytes that disjoint blocks need at least, each at a multiple of its alignment.
 
     Every block but the highest takes a whole multiple of the alignment; the block with the most padding is taken as the
     highest. Blocks of a large alignment alone may give a larger bound than all blocks, so each alignment is tried.
     """
-    most = 0
-    for step in sorted(set(grids)):
-        here = [size for size, grid in zip(sizes, grids, strict=True) if grid >= step]
-        waste = [-size % step for size in here]
-        most = max(most, sum(here) + sum(waste) - max(waste))
-    return most
+    bound = 0
+    for alignment in sorted(set(alignments)):
+        aligned = [size for size, own in zip(sizes, alignments, strict=True) if own >= alignment]
+        padding = [-size % alignment for size in aligned]
+        bound = max(bound, sum(aligned) + sum(padding) - max(padding))
+    return bound

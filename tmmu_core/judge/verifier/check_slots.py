@@ -12,7 +12,7 @@ from tmmu_core.plans.model import PART
 
 
 def check_slots(facts: PlanFacts) -> Iterator[Finding]:
-    """Check rule ``slot``."""
+    """Check rule ``slot``: one live storage per slot, at its start; generations; slots numbered and disjoint."""
     plan, slots, order = facts.plan, facts.slots, facts.by_slot
     for s in np.flatnonzero(facts.start != slots.start[facts.slot_of]).tolist():
         name, begin = facts.name(s), slots.start[facts.slot_of[s]]
@@ -44,10 +44,10 @@ def check_slot_offsets(facts: PlanFacts, lives: Lives | None) -> Iterator[Findin
     may have the alignment of the view or of its dtype, so offsets for either alignment are accepted.
     """
     plan, slots = facts.plan, facts.slots
-    possible = _grids(facts, lives)
+    alignments = _slot_alignments(facts, lives)
     ends = [0] * len(plan.arenas)
     for k, arena in enumerate(slots.arena.tolist()):
-        expected = {-(-ends[arena] // int(required[k])) * int(required[k]) for required in possible}
+        expected = {-(-ends[arena] // int(required[k])) * int(required[k]) for required in alignments}
         start, name = int(slots.start[k]), plan.arenas[arena].name
         if start not in expected:
             message = f"slot {slots.number[k]} of {name} starts at {start}; the slots below it give {min(expected)}."
@@ -55,31 +55,31 @@ def check_slot_offsets(facts: PlanFacts, lives: Lives | None) -> Iterator[Findin
         ends[arena] = start + int(slots.backing[k])
 
 
-def _grids(facts: PlanFacts, lives: Lives | None) -> list[U64]:
-    """Return the alignment of each slot as a column; without ``lives``, two possible columns."""
+def _slot_alignments(facts: PlanFacts, lives: Lives | None) -> list[U64]:
+    """Return the alignment of each slot as a column; without ``lives`` two columns: without and with rows of views."""
     plan, slots = facts.plan, facts.slots
     floor = np.array([max(arena.alignment_bytes, 1) for arena in plan.arenas], np.uint64)[slots.arena]
     if lives is not None:
-        own = [s for s in lives.storages.values() if s.name in plan.row_of]
-        of_graph = plan.storage[[plan.row_of[s.name] for s in own]] if own else np.zeros(0, np.int64)
-        np.maximum.at(floor, facts.slot_of[of_graph], np.array([s.alignment for s in own], np.uint64))
+        storages = [s for s in lives.storages.values() if s.name in plan.row_of]
+        named = plan.storage[np.array([plan.row_of[s.name] for s in storages], np.int64)]
+        np.maximum.at(floor, facts.slot_of[named], np.array([s.alignment for s in storages], np.uint64))
         return [floor]
-    tried = []
+    columns = []
     for rows in (np.flatnonzero(~facts.is_view), np.arange(len(plan))):
         required = floor.copy()
         np.maximum.at(required, facts.slot_of[plan.storage[rows]], plan.alignment[rows])
-        tried.append(required)
-    return tried
+        columns.append(required)
+    return columns
 
 
 def ends_of_prefix_sums(facts: PlanFacts, arena: int) -> set[int]:
     """Return the possible ends of the arena's slots at aligned prefix sums."""
     here = np.flatnonzero(facts.slots.arena == arena)
     ends = set()
-    for grid in _grids(facts, None):
+    for column in _slot_alignments(facts, None):
         end = 0
-        for size, step in zip(facts.slots.backing[here].tolist(), grid[here].tolist(), strict=True):
-            end = -(-end // step) * step + size
+        for size, alignment in zip(facts.slots.backing[here].tolist(), column[here].tolist(), strict=True):
+            end = -(-end // alignment) * alignment + size
         ends.add(end)
     return ends
 
@@ -111,34 +111,33 @@ def check_sparse_addresses(facts: PlanFacts) -> Iterator[Finding]:
         yield error("sparse_address", "the plan does not state the number of bits of its hashed addresses.")
         return
     blake3 = need("blake3", "a plan at the superseded draft's addresses").blake3
-    begins = plan.offset == facts.start[plan.storage]
-    grid = np.ones(len(slots.number), np.uint64)
-    np.maximum.at(grid, facts.slot_of[plan.storage[begins]], plan.alignment[begins])
+    # An address is a multiple of the alignments of the rows at the start of their storage.
+    is_at_start = plan.offset == facts.start[plan.storage]
+    alignment = np.ones(len(slots.number), np.uint64)
+    np.maximum.at(alignment, facts.slot_of[plan.storage[is_at_start]], plan.alignment[is_at_start])
     for k, (number, start) in enumerate(zip(slots.number.tolist(), slots.start.tolist(), strict=True)):
         name = plan.arenas[slots.arena[k]].name
         hashed = blake3(plan.replay_token + b"tmmu_va" + name.encode() + number.to_bytes(8, "big")).digest()
         address = int.from_bytes(hashed, "big") >> (256 - bits)
-        address -= address % int(grid[k])
+        address -= address % int(alignment[k])
         if start != address:
             message = f"slot {number} of {name} starts at {start:#x}; its hash gives {address:#x}."
             yield error("sparse_address", message, arena=name)
 
 
 def check_slot_counts(facts: PlanFacts, lives: Lives | None) -> Iterator[Finding]:
-    """Check rule ``slots_max_live``, for the planner ``slots``.
+    """Check rule ``slots_max_live``: as many slots as live storages; planners other than ``slots`` may use more.
 
-    More slots are allowed only with must_not_alias pairs (warning ``slots_over_optimal``), which are in the graph.
+    An arena with must_not_alias pairs, which only the graph has, may use more too (warning ``slots_over_optimal``).
     """
     plan = facts.plan
-    with_pairs = (
-        None if lives is None else {lives.storages[name].arena for pair in lives.must_not_alias for name in pair}
-    )
+    with_pairs = set() if lives is None else {lives.arena[name] for pair in lives.must_not_alias for name in pair}
     for number, arena in enumerate(plan.arenas):
         slots, live = int((facts.slots.arena == number).sum()), facts.max_live(number, facts.death)
         message = f"{arena.name} has {slots} slots, but at most {live} storages are live together"
-        may_need_more = with_pairs is None or arena.name in with_pairs
-        if slots < live or (plan.planner == "slots" and slots > live and not may_need_more):
+        is_over = plan.planner == "slots" and slots > live
+        if slots < live or (is_over and lives is not None and arena.name not in with_pairs):
             yield error("slots_max_live", f"{message}.", arena=arena.name)
-        elif plan.planner == "slots" and slots > live:
-            why = "its must_not_alias pairs may need them" if with_pairs else "use --graph to check the cause"
+        elif is_over:
+            why = "its must_not_alias pairs may need them" if lives is not None else "use --graph to check the cause"
             yield warning("slots_over_optimal", f"{message}: {why}.", arena=arena.name)

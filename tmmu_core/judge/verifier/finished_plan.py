@@ -16,13 +16,14 @@ from tmmu_core.graph.model import Graph
 from tmmu_core.judge.finding import Finding, Verdict
 from tmmu_core.judge.verifier.certificates import digest_certificates, with_recomputed_bounds
 from tmmu_core.judge.verifier.check_bytes import overlaps
+from tmmu_core.judge.verifier.check_constraints import excluded_storages
 from tmmu_core.judge.verifier.check_figures import check_arena_figures, check_metrics
 from tmmu_core.judge.verifier.row_columns import Mask, PlanFacts
 from tmmu_core.judge.verifier.verify import RULES, check_columns, check_remarks, verify_plan
 from tmmu_core.plans.model import INVALID, Plan
 
 MAX_PAIRS = 50_000_000
-"""Maximum number of pairs of storages that are compared to find all conflicts; else :func:`overlaps` finds some."""
+"""Maximum number of pairs of storages that are compared to find all conflicts; above, some conflicts are not found."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +42,7 @@ class FinishedPlan:
 def verify_finished(plan: Plan, graph: Graph | None = None, *, complete: bool = True, **how: Any) -> FinishedPlan:
     """Return ``plan`` with its verdict. ``how`` are further arguments of :func:`verify_plan`.
 
-    Of a digest (``complete`` false), which has no rows, only the figures are checked.
+    If ``complete`` is false, the plan is a digest: it has no rows, and only its figures are checked.
     """
     if complete:
         verdict = verify_plan(plan, graph, **how)
@@ -54,7 +55,7 @@ def verify_finished(plan: Plan, graph: Graph | None = None, *, complete: bool = 
 
 
 def with_certificates(plan: Plan, verdict: Verdict) -> Plan:
-    """Return ``plan`` with the recomputed certificates; arenas of an invalid plan get the status ``invalid``."""
+    """Return ``plan`` with the certificates of ``verdict``, or for an invalid plan with the status ``invalid``."""
     if verdict.ok:
         return with_recomputed_bounds(plan, verdict.certificates)
     return replace(plan, arenas=tuple([replace(arena, status=INVALID) for arena in plan.arenas]))
@@ -99,13 +100,15 @@ def conflicting_rows(plan: Plan) -> Mask:
         return rows
     facts = PlanFacts(plan)
     hit = np.zeros(facts.storages, np.bool_)
-    # The sweep drops a storage at its first overlap: its other overlaps are found by comparison with all storages.
     found = [(a, b) for _, a, b, _, _ in overlaps(facts)]
     hit[[storage for pair in found for storage in pair]] = True
-    skipped = sorted({b for _, b in found})
-    for storage in skipped if len(skipped) * facts.storages <= MAX_PAIRS else ():
-        meets = (facts.birth < facts.death[storage]) & (facts.birth[storage] < facts.death)
-        meets &= (facts.start < facts.stop[storage]) & (facts.start[storage] < facts.stop)
-        hit |= meets & ((facts.arena == facts.arena[storage]) | (plan.places == "sparse"))
+    # The sweep of `overlaps` drops a storage at its first overlap, so the others are found by comparison with all
+    # storages. With temporal exclusions, it yields all pairs.
+    dropped = [] if excluded_storages(plan) else sorted({b for _, b in found})
+    until = facts.held_until
+    for storage in dropped if len(dropped) * facts.storages <= MAX_PAIRS else ():
+        is_hit = (facts.birth < until[storage]) & (facts.birth[storage] < until)
+        is_hit &= (facts.start < facts.stop[storage]) & (facts.start[storage] < facts.stop)
+        hit |= is_hit & ((facts.arena == facts.arena[storage]) | (plan.places == "sparse"))
     rows[:] = hit[plan.storage]
     return rows

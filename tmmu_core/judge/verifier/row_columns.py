@@ -17,11 +17,12 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class Slots:
-    """Columns per slot in use, by (arena, number)."""
+    """The slots in use as columns, sorted by (arena, number)."""
 
     arena: I64
     number: I64
     start: U64
+    """The lowest start of a storage in the slot."""
     backing: U64
     """Bytes of the largest storage in the slot, at least 1 unless the plan places bytes."""
 
@@ -33,9 +34,10 @@ class PlanFacts:
       ``alignment``: the greatest of its rows.
     * ``first_row``: the row that names the storage (earliest birth, bases before views, then by id); ``arena`` and
       ``slot``: the values of this row.
-    * ``by_slot``: the storages sorted by (arena, slot, birth, start); ``opens_slot``: whether an entry of ``by_slot``
-      is the first of its slot; ``slot_of``: per storage, the row of ``slots``.
-    * ``end``: the death of a storage that is live in all steps; ``is_view``: whether a row is a view.
+    * ``by_slot``: the storages sorted by (arena, slot, birth, start); ``opens_slot``: per entry of ``by_slot``, whether
+      it is the first of its slot; ``slot_of``: per storage, its position in ``slots``.
+    * ``storages``: their number; ``end``: the death of a storage that is live in all steps; ``is_view``: per row of the
+      plan, whether it is a view.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -87,21 +89,21 @@ class PlanFacts:
     def granted(self) -> dict[int, tuple[int, int]]:
         """Reused storage → (step, storage that reuses it), from the plan's in-place reuse between two storages."""
         row_of, storage = self.plan.row_of, self.plan.storage
-        taken: dict[int, tuple[int, int]] = {}
+        granted: dict[int, tuple[int, int]] = {}
         for step, giver, taker in self.plan.handoffs:
             if giver in row_of and taker in row_of:
                 a, b = int(storage[row_of[giver]]), int(storage[row_of[taker]])
                 if a != b:
-                    taken[a] = (step, b)
-        return taken
+                    granted[a] = (step, b)
+        return granted
 
     @cached_property
     def read_until(self) -> I64:
         """Per storage, the step after its last read. A storage that is reused in place at step k is read at k."""
-        held = self.death.copy()
+        until = self.death.copy()
         for giver, (step, _) in self.granted.items():
-            held[giver] = max(int(held[giver]), min(step + 1, self.end))
-        return held
+            until[giver] = max(int(until[giver]), min(step + 1, self.end))
+        return until
 
     @cached_property
     def held_until(self) -> I64:
@@ -109,11 +111,11 @@ class PlanFacts:
 
         This is ``read_until``, or the step of the reuse if another storage takes over its bytes.
         """
-        held = self.read_until.copy()
+        until = self.read_until.copy()
         for giver, (step, taker) in self.granted.items():
             if self.takes_over(giver, taker):
-                held[giver] = max(int(self.death[giver]), min(step, self.end))
-        return held
+                until[giver] = max(int(self.death[giver]), min(step, self.end))
+        return until
 
     def takes_over(self, giver: int, taker: int) -> bool:
         """Return whether both storages have the same arena and offset."""
@@ -130,13 +132,11 @@ class PlanFacts:
     def max_live(self, arena: int, until: I64) -> int:
         """Return the most storages of the arena live at one step, each from its birth to ``until``."""
         here = self.arena == arena
-        born, gone = self.birth[here], np.minimum(until[here], self.end)
-        steps, event = np.unique(np.concatenate([born, gone]), return_inverse=True)  # there may be 2^60 steps
-        change = np.bincount(event[: len(born)], minlength=len(steps))
-        return int(np.cumsum(change - np.bincount(event[len(born) :], minlength=len(steps))).max(initial=0))
+        _, most = live_peak(self.birth[here], np.minimum(until[here], self.end), np.ones(int(here.sum()), np.uint64))
+        return most
 
     def peak_live_bytes(self, arena: int) -> int:
-        """Return the peak bytes of the arena, as an exact integer."""
+        """Return the most bytes of the arena in use at one step."""
         return self.live_peak_of(np.flatnonzero(self.arena == arena))[1]
 
     def live_peak_of(self, here: I64) -> tuple[int, int]:
@@ -152,13 +152,13 @@ def _hull(extreme: np.ufunc, column: NDArray[Any], owner: I64, values: NDArray[A
 
 def live_peak(birth: I64, end: I64, size: U64) -> tuple[int, int]:
     """Return ``(step, bytes)`` of the first peak of blocks that are live in ``[birth, end)``."""
-    change: dict[int, int] = {}
-    for born, gone, nbytes in zip(birth.tolist(), end.tolist(), size.tolist(), strict=True):
-        change[born] = change.get(born, 0) + nbytes
-        change[gone] = change.get(gone, 0) - nbytes
-    live = peak = when = 0
+    change: dict[int, int] = {}  # only steps with a change: there may be 2^60 steps
+    for first, after, nbytes in zip(birth.tolist(), end.tolist(), size.tolist(), strict=True):
+        change[first] = change.get(first, 0) + nbytes
+        change[after] = change.get(after, 0) - nbytes
+    live = peak = peak_step = 0
     for step in sorted(change):
         live += change[step]
         if live > peak:
-            peak, when = live, step
-    return when, peak
+            peak, peak_step = live, step
+    return peak_step, peak

@@ -13,7 +13,7 @@ import numpy as np
 
 from tmmu_core.base.errors import U64_MAX
 from tmmu_core.graph.model import Arena, Graph
-from tmmu_core.judge.canonical_hashes import arena_config_object, hash_of, layout_hash, order_hash, plan_hash
+from tmmu_core.judge.canonical_hashes import arena_config_object, hash_of, hash_of_rows, layout_hash, plan_hash
 from tmmu_core.judge.finding import Finding, Verdict, error, limited, warning
 from tmmu_core.judge.verifier import against_graph
 from tmmu_core.judge.verifier.against_graph import INVALID_GRAPH, OWN_ARENAS
@@ -258,7 +258,7 @@ def check_hashes(facts: PlanFacts, arenas: Arenas | None) -> Iterator[Finding]:
     header: list[Any] = [plan.ir_hash, plan.mode, plan.arena_config_hash, plan.execution_order_hash]
     header += [plan.rank, plan.world_size, plan.shard_spec_hash]
     expected = {
-        "execution_order_hash": order_hash(plan.execution_order),
+        "execution_order_hash": hash_of_rows(list(plan.execution_order)),
         "layout_hash": layout_hash(slot_rows, address_rows),
         "tmmu_plan_hash": plan_hash(header, plan.replay_token, slot_rows, address_rows),
     }
