@@ -26,7 +26,7 @@ _FLAGS = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NORESERVE
 
 @dataclass(frozen=True, eq=False)
 class ArenaHandle:
-    """An arena of a device: ``{arena_id, base_ptr, size_bytes, alignment_bytes}`` and its bytes.
+    """An arena in memory: ``{arena_id, base_ptr, size_bytes, alignment_bytes}`` and its bytes.
 
     The memory stays mapped as long as a handle, or an array or view of it, exists.
     """
@@ -67,10 +67,8 @@ def map_arena(arena_id: str, size_bytes: int, alignment_bytes: int = 1, page_siz
 
 def handle_of(arena_id: str, memory: U8, alignment_bytes: int = 1, *, fresh: bool = False) -> ArenaHandle:
     """Return a handle of existing bytes (one-dimensional, contiguous, writable). Raises ``AlignmentViolation``."""
-    assert memory.dtype == np.uint8, "an arena is an array of bytes"
-    assert memory.ndim == 1, "an arena has one dimension"
-    assert memory.flags.c_contiguous, "an arena has no gaps"
-    assert memory.flags.writeable, "an arena can be written"
+    is_valid = memory.dtype == np.uint8 and memory.ndim == 1 and memory.flags.c_contiguous and memory.flags.writeable
+    assert is_valid, "an arena is a one-dimensional, contiguous, writable array of uint8"
     check_alignment(alignment_bytes, arena=arena_id)
     base = int(memory.ctypes.data)
     check_base(arena_id, base, alignment_bytes)

@@ -17,13 +17,14 @@ U32 = NDArray[np.uint32]
 ROUNDS = 10
 _MULTIPLY_0, _MULTIPLY_1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
 _WEYL_0, _WEYL_1 = 0x9E3779B9, 0xBB67AE85
-_LOW = np.uint64(0xFFFFFFFF)
-_HIGH = np.uint64(32)
+_LOW_WORD = np.uint64(0xFFFFFFFF)
+_WORD_BITS = np.uint64(32)
 
 BLOCK_BYTES = 16
 CHUNK_BLOCKS = 1 << 16
+"""Maximum number of blocks that are generated at once."""
 DRAFT_CHUNK = 1 << 20
-"""Bytes of the draft's pattern that are generated at once."""
+"""Maximum number of bytes of the draft's pattern that are generated at once."""
 
 
 def philox4x32(counter: U32, key: tuple[int, int], rounds: int = ROUNDS) -> U32:
@@ -32,16 +33,16 @@ def philox4x32(counter: U32, key: tuple[int, int], rounds: int = ROUNDS) -> U32:
     k0, k1 = key
     for _ in range(rounds):
         product_0, product_1 = _MULTIPLY_0 * c0, _MULTIPLY_1 * c2
-        c0 = (product_1 >> _HIGH) ^ c1 ^ np.uint64(k0)
-        c1 = product_1 & _LOW
-        c2 = (product_0 >> _HIGH) ^ c3 ^ np.uint64(k1)
-        c3 = product_0 & _LOW
+        c0 = (product_1 >> _WORD_BITS) ^ c1 ^ np.uint64(k0)
+        c1 = product_1 & _LOW_WORD
+        c2 = (product_0 >> _WORD_BITS) ^ c3 ^ np.uint64(k1)
+        c3 = product_0 & _LOW_WORD
         k0, k1 = (k0 + _WEYL_0) & 0xFFFFFFFF, (k1 + _WEYL_1) & 0xFFFFFFFF
     return np.stack([c0, c1, c2, c3], axis=1).astype(np.uint32)
 
 
 def write_pattern(target: U8, arena: str, offset: int, seed: int) -> None:
-    """Fill ``target`` with the pattern of a logical address and a seed; the last block is cut.
+    """Fill ``target`` with the pattern of a logical address and a seed; the last block is cut to its end.
 
     The key is the seed (uint64, low word first). The counter is (block low, block high, stream low, stream high); the
     stream is the first 8 bytes of ``H(["debug_fill_v1", [arena, offset]])``. Words are written low byte first.
@@ -53,13 +54,13 @@ def write_pattern(target: U8, arena: str, offset: int, seed: int) -> None:
         part = target[first * BLOCK_BYTES : (first + CHUNK_BLOCKS) * BLOCK_BYTES]
         block = np.arange(first, first + -(-len(part) // BLOCK_BYTES), dtype=np.uint64)
         counter = np.empty((len(block), 4), np.uint32)
-        counter[:, 0], counter[:, 1] = block & _LOW, block >> _HIGH
+        counter[:, 0], counter[:, 1] = block & _LOW_WORD, block >> _WORD_BITS
         counter[:, 2], counter[:, 3] = stream & 0xFFFFFFFF, stream >> 32
         part[:] = philox4x32(counter, key).astype("<u4").view(np.uint8).ravel()[: len(part)]
 
 
 def pattern(length: int, arena: str, offset: int, seed: int) -> U8:
-    """Return the bytes that :func:`write_pattern` writes, shape (length,)."""
+    """Return ``length`` bytes of the pattern that :func:`write_pattern` writes."""
     target = np.empty(length, np.uint8)
     write_pattern(target, arena, offset, seed)
     return target

@@ -162,7 +162,7 @@ def _onnxruntime(data: bytes, name: str, dims: dict[str, int] | None, in_order: 
 
 
 def run_onnx(data: bytes, name: str, inputs: list[list[Any]], *, arena: bool, in_order: bool = False) -> dict[str, Any]:
-    """Return the figures of :func:`.runtime_child.grown`; ``inputs`` are lists of name, dtype and shape."""
+    """Return the figures of :func:`.runtime_child.measure_onnx`; ``inputs`` are lists of name, dtype and shape."""
     request = {"inputs": inputs, "arena": arena, "in_order": in_order}
     return _run_child("onnx", request, data, name, "Give sizes that the model accepts: --dims NAME=SIZE.")
 

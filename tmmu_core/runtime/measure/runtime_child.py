@@ -20,11 +20,12 @@ from types import SimpleNamespace
 from typing import Any
 
 RUNS = 3
-INFO = 1
+"""Number of runs of a model in onnxruntime and in TensorFlow Lite Micro."""
 _EXTENDED = re.compile(r"Extended allocation by (\d+) bytes")
 LARGEST = 1 << 30
+"""Bytes: if a model fails in an arena of TensorFlow Lite Micro of at least this size, no larger one is tried."""
 GRID = 16
-"""Bytes: the largest arena of TensorFlow Lite Micro that is tried, and the step between two sizes that are tried."""
+"""Bytes: the smallest arena of TensorFlow Lite Micro is found as a multiple of this."""
 _ARENA = re.compile(r"Arena allocation (total|head|tail) (\d+) bytes")
 
 Place = tuple[int, int]
@@ -33,18 +34,18 @@ Place = tuple[int, int]
 
 def serve(measurement: Callable[..., Any]) -> None:
     """Read a request from standard input, call ``measurement``, and write the result."""
-    head, _, model = sys.stdin.buffer.read().partition(b"\n")
+    request, _, model = sys.stdin.buffer.read().partition(b"\n")
     out, sys.stdout = sys.stdout, sys.stderr  # what a runtime prints is not part of the result
     try:
-        answer = measurement(model, **json.loads(head))
+        result = measurement(model, **json.loads(request))
     except Exception as error:  # the parent reports it
-        answer = {"failed": (str(error).strip().splitlines() or [type(error).__name__])[0][:300]}
-    out.write(json.dumps(answer))
+        result = {"failed": (str(error).strip().splitlines() or [type(error).__name__])[0][:300]}
+    out.write(json.dumps(result))
 
 
 @contextmanager
 def printed_to(lines: list[str]) -> Iterator[None]:
-    """Add to ``lines`` what native code writes to standard error."""
+    """Redirect standard error, also of native code, and add its lines to ``lines`` at the end."""
     standard_error = os.dup(2)
     with tempfile.TemporaryFile() as file:
         os.dup2(file.fileno(), 2)
@@ -60,19 +61,21 @@ def printed_to(lines: list[str]) -> Iterator[None]:
 # --- onnxruntime -------------------------------------------------------------------------------------------------
 
 
-def resident(what: str) -> int:
+def resident_bytes(name: str) -> int:
     """Return ``VmRSS`` or ``VmHWM`` of this process, in bytes."""
     lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
-    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(what + ":"))
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(name + ":"))
 
 
-def grown(model: bytes, inputs: list[list[Any]], arena: bool, in_order: bool) -> dict[str, Any]:
-    """Run the model three times; return the growth of the peak resident set and of the arena in each run, in bytes.
+def measure_onnx(model: bytes, inputs: list[list[Any]], arena: bool, in_order: bool) -> dict[str, Any]:
+    """Run the model three times in onnxruntime and return figures per run.
 
-    Keys: ``grown``, ``reserved`` and ``outputs``, a hash. Weights are loaded before the first run, so the growth
-    consists of tensors, kernel scratch and results. Linux only: the peak of the resident set is reset through
-    ``/proc/self/clear_refs``. ``arena`` enables the arena and its memory pattern; ``in_order`` keeps the order of the
-    nodes in the file, without optimizations.
+    ``grown``: bytes by which the peak of the resident set grew; ``reserved``: bytes by which the arena was extended;
+    ``outputs``: a hash of the last outputs. Weights are loaded before the first run, so the growth consists of tensors,
+    kernel scratch and results. Linux only: the peak is reset through ``/proc/self/clear_refs``.
+
+    ``inputs`` are lists of name, dtype and shape. ``arena`` enables the arena and its memory pattern; ``in_order``
+    keeps the order of the nodes in the file, without optimizations.
     """
     import numpy as np
     import onnxruntime as ort
@@ -85,27 +88,27 @@ def grown(model: bytes, inputs: list[list[Any]], arena: bool, in_order: bool) ->
         options.execution_order = ort.ExecutionOrder.PRIORITY_BASED
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-    ort.set_default_logger_severity(INFO)  # the arena reports its extensions
+    ort.set_default_logger_severity(1)  # INFO: the arena reports its extensions
     generator = np.random.default_rng(0)
     feeds = {
         name: generator.standard_normal(shape).astype(dtype) if np.dtype(dtype).kind == "f" else np.ones(shape, dtype)
         for name, dtype, shape in inputs
     }
-    found: dict[str, Any] = {"grown": [], "reserved": []}
+    figures: dict[str, Any] = {"grown": [], "reserved": []}
     for _ in range(RUNS):
         lines: list[str] = []
         with printed_to(lines):
-            before = resident("VmRSS")
+            before = resident_bytes("VmRSS")
             Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
             results = session.run(None, feeds)
-            found["grown"].append(resident("VmHWM") - before)
-        found["outputs"] = sha256(b"".join(np.asarray(each).tobytes() for each in results)).hexdigest()
-        found["reserved"].append(sum(int(number) for line in lines for number in _EXTENDED.findall(line)))
-    return found
+            figures["grown"].append(resident_bytes("VmHWM") - before)
+        figures["outputs"] = sha256(b"".join(np.asarray(each).tobytes() for each in results)).hexdigest()
+        figures["reserved"].append(sum(int(number) for line in lines for number in _EXTENDED.findall(line)))
+    return figures
 
 
-def optimised(model: bytes) -> dict[str, str]:
-    """Return ``model``, in base 64, as rewritten by onnxruntime: fused, in the layout of its kernels."""
+def optimize_onnx(model: bytes) -> dict[str, str]:
+    """Return ``{"model": …}``: the model in base 64 as onnxruntime rewrites it, fused and in its kernels' layout."""
     import onnxruntime as ort
 
     with tempfile.TemporaryDirectory() as folder:
@@ -119,8 +122,8 @@ def optimised(model: bytes) -> dict[str, str]:
 # --- LiteRT ------------------------------------------------------------------------------------------------------
 
 
-def litert_arena(model: bytes) -> dict[str, int]:
-    """Return the bytes of ``arena``, ``tensors`` (first to last tensor of the file) and ``scratch`` (other tensors).
+def measure_litert(model: bytes) -> dict[str, int]:
+    """Return bytes: ``arena``, ``tensors`` (from the first to the last tensor of the file) and ``scratch``.
 
     The interpreter exposes every tensor's address, so that the arena is known to the byte. Tensors that are not in the
     file are kernel scratch (im2col, unpacked weights). XNNPACK, whose memory is not visible, is disabled.
@@ -130,7 +133,7 @@ def litert_arena(model: bytes) -> dict[str, int]:
 
     resolver = OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
     interpreter = Interpreter(model_content=model, num_threads=1, experimental_op_resolver_type=resolver)
-    own = len(interpreter.get_tensor_details())
+    tensors_in_file = len(interpreter.get_tensor_details())
     interpreter.allocate_tensors()
     for each in interpreter.get_input_details():
         interpreter.set_tensor(each["index"], np.zeros(each["shape"], each["dtype"]))
@@ -145,10 +148,10 @@ def litert_arena(model: bytes) -> dict[str, int]:
             continue
         if isinstance(array, np.ndarray) and array.nbytes and int(array.ctypes.data) not in file:
             first = int(array.ctypes.data)
-            places.append(((first, first + array.nbytes), each["index"] < own))
+            places.append(((first, first + array.nbytes), each["index"] < tensors_in_file))
     arrays = [interpreter.tensor(each["index"])() for each in interpreter.get_input_details()]
     inputs = {int(array.ctypes.data) for array in arrays if isinstance(array, np.ndarray)}
-    arena = _around([place for place, _ in places], inputs)
+    arena = _arena_range([place for place, _ in places], inputs)
     in_arena = [(place, is_of_file) for place, is_of_file in places if arena[0] <= place[0] < arena[1]]
     tensors = [place for place, is_of_file in in_arena if is_of_file]
     return {
@@ -158,13 +161,13 @@ def litert_arena(model: bytes) -> dict[str, int]:
     }
 
 
-def _around(places: Sequence[Place], inputs: set[int]) -> Place:
-    """Return the memory range of the arena: the tensors near the inputs, without a gap of more than all tensors."""
+def _arena_range(places: Sequence[Place], inputs: set[int]) -> Place:
+    """Return the range of the places around the inputs, up to a gap of more bytes than all places have."""
     largest_gap = sum(end - first for first, end in places)
     first, last = 0, 0
     for place in sorted(places):
         if place[0] - last > largest_gap:
-            if any(first <= each < last for each in inputs):
+            if any(first <= address < last for address in inputs):
                 break
             first = place[0]
         last = max(last, place[1])
@@ -174,12 +177,11 @@ def _around(places: Sequence[Place], inputs: set[int]) -> Place:
 # --- TensorFlow Lite Micro ---------------------------------------------------------------------------------------
 
 
-def compared(models: bytes, length: int) -> dict[str, Any]:
-    """Return the figures of two models, and whether their outputs are equal. The first has ``length`` bytes.
+def compare_micro(models: bytes, length: int) -> dict[str, Any]:
+    """Return the figures of two models ``before`` and ``after``, and ``outputs_equal``. The first has ``length`` bytes.
 
-    Figures: the output of the runtime's recording allocator, and the smallest arena in which the model loads and runs.
-    An arena contains a head and a tail. While the model is loaded, it also contains temporary tables of the allocator,
-    which may be larger than the head.
+    Figures: head and tail as the runtime's recording allocator prints them, and the smallest arena in which the model
+    loads. While a model is loaded, its arena also contains temporary tables, which may be larger than the head.
     """
     before, expected = _micro_figures(models[:length])
     after, outputs = _micro_figures(models[length:])
@@ -187,7 +189,7 @@ def compared(models: bytes, length: int) -> dict[str, Any]:
 
 
 def _micro_figures(model: bytes) -> tuple[dict[str, int], list[bytes]]:
-    """Return ``head``, ``tail``, ``arena`` (the smallest, by bisection) and ``temporary`` in bytes, and the outputs."""
+    """Return ``head``, ``tail``, ``arena`` (the smallest one) and ``temporary`` (the rest of it), and the outputs."""
     arena = max(1 << 20, 16 * len(model))
     while True:
         try:
@@ -205,13 +207,12 @@ def _micro_figures(model: bytes) -> tuple[dict[str, int], list[bytes]]:
             works = middle
         except RuntimeError:
             fails = middle
-    smallest, (head, tail) = works * GRID, (figures["head"], figures["tail"])
-    temporary = max(0, smallest - figures["total"])
-    return {"head": head, "tail": tail, "arena": smallest, "temporary": temporary}, outputs
+    smallest, total = works * GRID, figures.pop("total")
+    return figures | {"arena": smallest, "temporary": max(0, smallest - total)}, outputs
 
 
 def _micro_run(model: bytes, arena: int, runs: int) -> tuple[dict[str, int], list[bytes]]:
-    """Return the figures that the runtime prints, and the outputs of ``runs`` runs on random inputs.
+    """Return ``total``, ``head`` and ``tail`` as the runtime prints them, and the outputs of runs on random inputs.
 
     Raises ``RuntimeError`` with the runtime's message.
     """
@@ -228,8 +229,8 @@ def _micro_run(model: bytes, arena: int, runs: int) -> tuple[dict[str, int], lis
             main = tflite.Model.GetRootAs(model, 0).Subgraphs(0)
             for _ in range(runs):
                 for k in range(main.InputsLength()):
-                    about = interpreter.get_input_details(k)
-                    interpreter.set_input(_random(generator, about["shape"], np.dtype(about["dtype"])), k)
+                    details = interpreter.get_input_details(k)
+                    interpreter.set_input(_random(generator, details["shape"], np.dtype(details["dtype"])), k)
                 interpreter.invoke()
                 outputs += [interpreter.get_output(k).tobytes() for k in range(main.OutputsLength())]
             interpreter.print_allocations()
@@ -239,7 +240,7 @@ def _micro_run(model: bytes, arena: int, runs: int) -> tuple[dict[str, int], lis
 
 
 def _random(generator: Any, shape: Any, dtype: Any) -> Any:
-    """Return values of the whole range of 8 and 16 bits; 0 and 1 for wider integers, which may be indices."""
+    """Return random values: normal floats, 8 and 16 bits of the whole range, 0 and 1 for wider integers (indices)."""
     if dtype.kind == "f":
         return generator.standard_normal(shape).astype(dtype)
     bits = 8 * dtype.itemsize
@@ -252,13 +253,13 @@ def _random(generator: Any, shape: Any, dtype: Any) -> Any:
 # --- PyTorch, operator by operator -------------------------------------------------------------------------------
 
 
-def measure_program(data: bytes, point: dict[str, int]) -> dict[str, Any]:
-    """Return the figures of one run on the CPU, in bytes; ``point`` has the sizes of the program's symbols.
+def measure_torch(data: bytes, point: dict[str, int]) -> dict[str, Any]:
+    """Return figures of runs on the CPU, in bytes; ``point``: symbol of the program → size.
 
     The program is rebuilt from the file without loading code from it (``fx_program``), with zero weights, and frees
     each value after its last read, as eager mode does. ``tensors``: the peak of all tensors, including the inputs.
-    ``allocated``: the peak of PyTorch's allocator; the difference is scratch memory of kernels. ``steps``: the tensor
-    bytes after each operator. Weights and buffers are excluded.
+    ``allocated``: the peak of PyTorch's allocator and the inputs; the difference is scratch memory of kernels.
+    ``steps``: the tensor bytes after each operator. Weights and buffers are excluded.
     """
     import torch
 
@@ -271,11 +272,10 @@ def measure_program(data: bytes, point: dict[str, int]) -> dict[str, Any]:
         program(*program.example)  # a first run fills caches
         with torch.profiler.profile(profile_memory=True, activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
             program(*program.example)
-        weight_bytes, steps = _live_bytes_by_step(program, weights)
+        steps = _live_bytes_by_step(program, weights)
     inputs = sum(tensor.untyped_storage().nbytes() for tensor in program.example)
     events = sorted(profile.profiler.kineto_results.events(), key=lambda event: event.start_ns())
     live = accumulate((event.nbytes() for event in events if event.name() == "[memory]"), initial=0)
-    steps = [size - weight_bytes for size in steps]
     return {"tensors": max(steps, default=0), "allocated": inputs + max(live), "steps": steps}
 
 
@@ -293,9 +293,8 @@ def _eager_program(data: bytes, point: dict[str, int]) -> Any:
                 for value in (*node.outputs, *(each.arg for each in node.inputs)):
                     last_use.update(dict.fromkeys(_tensor_names(value), k))
             freed: dict[int, list[str]] = {}
-            for tensor, k in last_use.items():
-                if tensor not in outputs:
-                    freed.setdefault(k, []).append(tensor)
+            for tensor in last_use.keys() - outputs:
+                freed.setdefault(last_use[tensor], []).append(tensor)
             for k, node in enumerate(nodes):
                 single: Any = SimpleNamespace(nodes=[node])
                 super()._run(single, values)
@@ -305,44 +304,37 @@ def _eager_program(data: bytes, point: dict[str, int]) -> Any:
     return Eager(read_program(data, "program.pt2").at(point))
 
 
-def _live_bytes_by_step(program: Any, weights: list[Any]) -> tuple[int, list[int]]:
-    """Run the program; return the bytes of ``weights``, and the bytes of all storages after each operator."""
+def _live_bytes_by_step(program: Any, weights: list[Any]) -> list[int]:
+    """Run the program; return the bytes of all storages after each operator, without those of ``weights``."""
     from tmmu_core.fitting.pytorch.fx_live_bytes import LiveBytes
 
-    class Steps(LiveBytes):
-        sizes: list[int]
+    sizes: list[int] = []
 
+    class Steps(LiveBytes):
         def _measure(self) -> None:
             self._remove_freed()
-            self.sizes.append(self.held_bytes)
-
-        def __init__(self, held: Any) -> None:
-            self.sizes = []
-            super().__init__(held)
+            sizes.append(self.held_bytes)
 
     weight_bytes = LiveBytes(weights).held_bytes
-    steps = Steps([*weights, *program.example])
-    with steps:
+    with Steps([*weights, *program.example]):
         program(*program.example)
-    return weight_bytes, steps.sizes[1:]
+    return [size - weight_bytes for size in sizes[1:]]  # the first size is that before the run
 
 
 def _tensor_names(value: Any) -> set[str]:
-    """Return the names of the tensors in an argument or a result."""
+    """Return the names of the tensors in an argument or a result, without those of bodies."""
     if isinstance(value, dict):
         names = {value["name"]} if isinstance(value.get("name"), str) else set()
-        parts = [part for key, part in value.items() if key != "as_graph"]
-    else:
-        names, parts = set(), value if isinstance(value, list) else []
-    return names.union(*map(_tensor_names, parts))
+        return names.union(*(_tensor_names(part) for key, part in value.items() if key != "as_graph"))
+    return set().union(*map(_tensor_names, value)) if isinstance(value, list) else set()
 
 
 MEASUREMENTS: dict[str, Callable[..., Any]] = {
-    "onnx": grown,
-    "optimised": optimised,
-    "litert": litert_arena,
-    "tflm": compared,
-    "torch": measure_program,
+    "onnx": measure_onnx,
+    "optimised": optimize_onnx,
+    "litert": measure_litert,
+    "tflm": compare_micro,
+    "torch": measure_torch,
 }
 
 if __name__ == "__main__":
