@@ -39,7 +39,10 @@ class MemoryPlannerType(StrEnum):
 
 @dataclass(frozen=True)
 class TensorBinding:
-    """Place of a tensor: arena (role and memory), offset in it, and the memory that stores the tensor's bytes."""
+    """Place of a tensor: arena (role and memory), offset in it, and the memory from which a constant is loaded.
+
+    ``source_memory`` equals ``memory``, except for a staged constant.
+    """
 
     role: ArenaRole
     memory: MemoryType
@@ -49,7 +52,7 @@ class TensorBinding:
 
 @dataclass
 class TensorLifetime:
-    """Live range of a tensor: first and last operator that writes or reads it, both included."""
+    """Live range of a tensor: the first and the last operator during which it is live."""
 
     tensor_id: str
     start_op: int
@@ -67,7 +70,7 @@ class TensorLifetime:
 
 @dataclass(frozen=True)
 class TensorAllocation:
-    """A tensor's slot. Offset and size in bytes."""
+    """Memory, offset and size of a tensor, in bytes."""
 
     tensor_id: str
     memory: MemoryType
@@ -88,7 +91,7 @@ class ArenaUsage:
 
     @property
     def is_staged(self) -> bool:
-        """Whether its contents are copied in from another memory."""
+        """Whether its contents are copied from another memory before the first run."""
         return self.source_memory is not None and self.source_memory != self.memory
 
     def allocate(self, size: int) -> int:
@@ -101,7 +104,7 @@ class ArenaUsage:
 
 @dataclass(frozen=True)
 class MemoryConstraint:
-    """A memory of the platform: at most ``max_size`` bytes, slots aligned to ``arena_alignment`` bytes."""
+    """A memory of the platform: at most ``max_size`` bytes [no limit], slots aligned to ``arena_alignment`` bytes."""
 
     name: MemoryType
     max_size: int | None = None
@@ -111,7 +114,7 @@ class MemoryConstraint:
 
 @dataclass(frozen=True)
 class TensorAttributes:
-    """Memory of a tensor; for a constant, the memory that stores it and the one that it is read from, if different."""
+    """Memory of a tensor; for a constant, the memory that stores it and the one from which it is read [the same]."""
 
     memory: MemoryType
     constant_destination_memory: MemoryType | None = None
@@ -119,7 +122,7 @@ class TensorAttributes:
 
 @dataclass(frozen=True)
 class MemoryFreeBlock:
-    """Free bytes."""
+    """A range of free bytes. This planner does not use it."""
 
     offset: int
     size: int
@@ -127,7 +130,7 @@ class MemoryFreeBlock:
 
 @dataclass(frozen=True)
 class MemoryActiveBlock:
-    """A range of bytes that is in use up to operator ``end_time``."""
+    """A range of bytes that is in use up to operator ``end_time``. This planner does not use it."""
 
     end_time: int
     offset: int
@@ -151,7 +154,7 @@ class MemoryPlan:
 
 
 class GreedyMemoryPlanner:
-    """Memories in the order of preference, and rules by role, tensor role or name pattern."""
+    """The planner ``helia``, with memories in the order of preference and rules that select the memory of a tensor."""
 
     type = MemoryPlannerType.greedy
 
@@ -161,7 +164,7 @@ class GreedyMemoryPlanner:
         attributes: Mapping[str, TensorAttributes] | Iterable[Mapping[str, Any]] = (),
         min_alignment: int = 16,
     ) -> None:
-        """``attributes``: role → attributes, or rules with conditions, in the form of ``helia``'s option ``rules``."""
+        """``attributes``: arena role → attributes, or a list in the form of ``helia``'s option ``rules``."""
         memories = [Memory(c.name, c.max_size, c.arena_alignment, c.writable) for c in constraints]
         rules: Iterable[Any] = attributes
         if isinstance(attributes, Mapping):
@@ -170,27 +173,24 @@ class GreedyMemoryPlanner:
 
     def plan(self, graph: Graph, request: PlanRequest | None = None) -> MemoryPlan:
         """Plan a graph. Raises ``ContractError``."""
-        planned = (request or PlanRequest()).but(planner="helia", options=self.options)
-        return memory_plan(make_plan(graph, planned).plan)
+        helia = (request or PlanRequest()).but(planner="helia", options=self.options)
+        return memory_plan(make_plan(graph, helia).plan)
 
 
 def memory_plan(plan: Plan) -> MemoryPlan:
     """Convert a plan of ``helia`` to the classes of the document."""
     arenas: dict[ArenaRole, dict[MemoryType, ArenaUsage]] = {role: {} for role in ArenaRole}
-    for name, notes in plan.notes.items():
-        if name not in plan.arena_of or "memory" not in notes:
-            continue
-        extent, role, memory = plan.arena_of[name].extent_bytes, ArenaRole(notes["role"]), notes["memory"]
+    for arena in plan.arenas:
+        notes, extent = plan.notes[arena.name], arena.extent_bytes
+        role, memory = ArenaRole(notes["role"]), notes["memory"]
         arenas[role][memory] = ArenaUsage(memory, extent, extent, role, notes["source_memory"])
     allocations, lifetimes = {}, {}
     first = int(plan.has_inputs_step)
     for row in plan.rows():
-        notes = plan.notes[row.arena]
-        role, memory, source = ArenaRole(notes["role"]), notes["memory"], notes["source_memory"]
-        binding = TensorBinding(role, memory, row.offset_bytes, source)
-        allocations[row.tensor_id] = TensorAllocation(row.tensor_id, memory, row.offset_bytes, row.size_bytes, binding)
+        notes, name = plan.notes[row.arena], row.tensor_id
+        binding = TensorBinding(ArenaRole(notes["role"]), notes["memory"], row.offset_bytes, notes["source_memory"])
+        allocations[name] = TensorAllocation(name, notes["memory"], row.offset_bytes, row.size_bytes, binding)
         # Loading is not an operator: its outputs are live from the first operator on.
-        start, last = max(row.birth - first, 0), max(row.death - first - 1, 0)
-        lifetimes[row.tensor_id] = TensorLifetime(row.tensor_id, start, last)
+        lifetimes[name] = TensorLifetime(name, max(row.birth - first, 0), max(row.death - first - 1, 0))
     scratch, persistent, constant = arenas.values()
     return MemoryPlan(allocations, scratch, constant, persistent, lifetimes, plan)

@@ -3,7 +3,7 @@
 The algorithm is first-fit decreasing over whole regions, as in :mod:`~tmmu_core.planners.ffd`, without fixed offsets
 and in-place reuse. Tensors are placed largest first, ties by id: in the first region with an aligned offset and no
 overlapping lifetime, or else in a new region at the next aligned offset. A lifetime is a bit mask over the intervals
-between births and deaths, so one ``and`` compares a tensor with all tensors of a region.
+between births and deaths, so one ``&`` compares a tensor with all tensors of a region.
 """
 
 from __future__ import annotations
@@ -49,14 +49,17 @@ class TensorLifetime:
 
 @dataclass(frozen=True)
 class SharingOpportunity:
-    """Two tensors that can share a region, found by an analyzer. Their order has no meaning."""
+    """Two tensors that an analyzer found to be able to share a region, in any order."""
 
     first: str
     second: str
 
 
 class SharingPairs(Collection[tuple[str, str]]):
-    """All pairs of tensors in one region, the earlier placed first; computed on demand, as they may be many."""
+    """All pairs of tensors in one region, the earlier placed first; computed on demand, as they may be many.
+
+    ``tenants``: per region, its tensors in placement order.
+    """
 
     def __init__(self, tenants: Sequence[Sequence[str]]) -> None:
         self.tenants = tenants
@@ -80,7 +83,7 @@ class AllocationPlan:
     peak_bytes: int = 0
     """Maximum number of bytes alive at any step."""
     saved_bytes: int = 0
-    """Bytes saved compared with one region per tensor in the same order."""
+    """Bytes saved compared with one region per tensor in the same order; never negative."""
 
     @property
     def pool_bytes(self) -> int:
@@ -88,11 +91,7 @@ class AllocationPlan:
         return max((region.end for region in self.allocations.values()), default=0)
 
     def is_valid(self, lifetimes: Iterable[TensorLifetime]) -> bool:
-        """Return whether every lifetime has a region and no two tensors that are live together share a byte.
-
-        Each tensor is compared with the tensors that are live at its birth. Adjacent regions and lifetimes do not
-        overlap.
-        """
+        """Return whether every lifetime has a region and no two tensors that are live together share a byte."""
         live: list[TensorLifetime] = []
         for life in sorted(lifetimes, key=lambda each: (each.birth, each.tensor_id)):
             if life.tensor_id not in self.allocations:
@@ -140,35 +139,34 @@ class MemoryPlanner:
 
     def generate_plan(self) -> AllocationPlan:
         """Return the plan. Raises ``AlignmentViolation``, and ``AllocationOverflow`` past 2^64 − 1."""
-        rows = sorted((-e.size_bytes, e.tensor_id, e.birth, e.death, e.alignment) for e in self.lifetimes)
-        masks, peak = _masks(rows)
+        lives = sorted(self.lifetimes, key=lambda life: (-life.size_bytes, life.tensor_id))
+        masks, peak = _masks(lives)
         allowed = None
         if self.opportunities is not None:
             allowed = {frozenset((pair.first, pair.second)) for pair in self.opportunities}
         regions: list[tuple[MemoryRegion, list[str]]] = []
-        busy: list[int] = []
+        region_masks: list[int] = []
         allocations: dict[str, MemoryRegion] = {}
         top = isolated = 0
-        for (negative, name, _, _, alignment), mask in zip(rows, masks, strict=True):
-            grid = alignment - 1
-            if alignment < 1 or alignment & grid:
-                what, hint = f"the alignment {alignment} of {name!r} is not a power of two.", "Give a power of two ≥ 1."
-                raise AlignmentViolation(what, arena="pool", logical_slot=-1, hint=hint)
-            isolated = ((isolated + grid) & ~grid) - negative
-            for k, taken in enumerate(busy):
-                if not taken & mask:
+        for life, mask in zip(lives, masks, strict=True):
+            name, grid = life.tensor_id, life.alignment - 1
+            if life.alignment < 1 or life.alignment & grid:
+                message = f"the alignment {life.alignment} of {name!r} is not a power of two."
+                raise AlignmentViolation(message, arena="pool", logical_slot=-1, hint="Give a power of two ≥ 1.")
+            isolated = ((isolated + grid) & ~grid) + life.size_bytes
+            for k, region_mask in enumerate(region_masks):
+                if not region_mask & mask:
                     region, tenants = regions[k]
-                    may = allowed is None or all(frozenset((name, other)) in allowed for other in tenants)
-                    if may and not region.offset_bytes & grid:
-                        busy[k] = taken | mask
+                    is_allowed = allowed is None or all(frozenset((name, other)) in allowed for other in tenants)
+                    if is_allowed and not region.offset_bytes & grid:
+                        region_masks[k] |= mask
                         tenants.append(name)
                         break
             else:
-                offset = (top + grid) & ~grid
-                region = MemoryRegion(offset, -negative)
-                top = offset - negative
+                region = MemoryRegion((top + grid) & ~grid, life.size_bytes)
+                top = region.end
                 regions.append((region, [name]))
-                busy.append(mask)
+                region_masks.append(mask)
             allocations[name] = region
         if top > U64_MAX:
             raise AllocationOverflow("the pool is past 2^64 − 1 bytes.", arena="pool", offset=0, size=str(top))
@@ -176,20 +174,16 @@ class MemoryPlanner:
         return AllocationPlan(allocations, pairs, peak, max(0, isolated - top))
 
 
-_Row = tuple[int, str, int, int, int]
-"""(−bytes, id, birth, death, alignment)."""
-
-
-def _masks(rows: Sequence[_Row]) -> tuple[list[int], int]:
-    """Return the lifetimes as bit masks over intervals of time, and the peak of the live bytes."""
-    steps = sorted({step for row in rows for step in row[2:4]})
-    place = {step: k for k, step in enumerate(steps)}
+def _masks(lives: Sequence[TensorLifetime]) -> tuple[list[int], int]:
+    """Return the lifetimes as bit masks over the intervals between births and deaths, and the peak live bytes."""
+    steps = sorted({step for life in lives for step in (life.birth, life.death)})
+    interval = {step: k for k, step in enumerate(steps)}
     change = [0] * len(steps)
     masks = []
-    for negative, _, birth, death, _ in rows:
-        low = place[birth]
-        high = max(low, place[death])
-        change[low] -= negative
-        change[high] += negative
+    for life in lives:
+        low = interval[life.birth]
+        high = max(low, interval[life.death])
+        change[low] += life.size_bytes
+        change[high] -= life.size_bytes
         masks.append((1 << high) - (1 << low))
     return masks, max(accumulate(change), default=0)
