@@ -106,17 +106,24 @@ class _Executed(Reading):
     def _replace_running_statistics(self, n: Any, draft: Draft) -> None:
         """Omit reads of running statistics: in training mode, only the new running statistics depend on them.
 
-        An empty tensor from the operator that computes them keeps the order of the operators that update them.
+        An empty tensor of each operator that updates them keeps the order of these operators. Old statistics live until
+        a node after the update reads them.
         """
         running = {self.tensor_of[arg.name] for arg in n.args[3:5] if arg is not None}
         draft.inputs = [name for name in draft.inputs if name not in running]
         if is_batch_norm(n) and not all(self.tensors[name].persistent for name in running):
             writer = next(each for each in reversed(self.nodes) if running.intersection(each.outputs))
-            order = f"{writer.node_id}.order"
-            if order not in self.tensors:
-                self.tensors[order] = Tensor(order, (0,), "uint8", "activation")
-                writer.outputs.append(order)
-            draft.inputs.append(order)
+            draft.inputs.append(self._order_of(writer))
+            reads = [*sorted(running), self._order_of(draft)]
+            self.nodes.append(Draft(f"{draft.node_id}.updated", "copy_", reads, [], draft.phase))
+
+    def _order_of(self, draft: Draft) -> str:
+        """Return the empty tensor that ``draft`` writes for the order of nodes."""
+        order = f"{draft.node_id}.order"
+        if order not in self.tensors:
+            self.tensors[order] = Tensor(order, (0,), "uint8", "activation")
+            draft.outputs.append(order)
+        return order
 
     def _permission(self, n: Any, read: list[Any], written: list[Any], draft: Draft) -> Any:
         return "none"
