@@ -1,10 +1,11 @@
-"""The report of a plan: one HTML file that works offline and can be printed.
+"""HTML pages that work offline: the report of a plan, the drawing of a plan in a notebook, and the viewer of plans.
 
-The report contains the canvas script of the explorer and the packed plan (gzip, base64); other figures are SVG. Equal
-plans give equal files, because the report contains no time and no machine name.
+A report contains the canvas script of the explorer and the packed plan (gzip, base64); other figures are SVG. Equal
+plans give equal files, because a report contains no time and no machine name.
 """
 
 import base64
+import json
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -15,11 +16,20 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import jinja2
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from app.canvas.pack import NO_ORIGIN, Origin, claim, pack_plan
 from app.canvas.script import canvas_script, viewer_script
-from app.report.pictures import ACCOUNT_LOOKS, LEDGER_HEIGHT, WIDTH, Sheet, Theme, ledger_figure, patterns, still
+from app.report.pictures import (
+    ACCOUNT_LOOKS,
+    LEDGER_HEIGHT,
+    WIDTH,
+    Sheet,
+    Theme,
+    arena_picture,
+    ledger_figure,
+    patterns,
+)
 from app.texts import glossary, numbers, totals_text
 from app.texts.markup import optimality
 from app.texts.palette import default_scheme, row_colours
@@ -57,9 +67,6 @@ class Known(NamedTuple):
     budget: int | None = None
 
 
-NOTHING = Known()
-
-
 class ReviewPart(NamedTuple):
     """The review in a report."""
 
@@ -76,45 +83,42 @@ class ReviewPart(NamedTuple):
     """A review file as JSON. The report contains it in the HTML element ``element`` and can be opened as a review."""
 
 
-NO_REVIEW = ReviewPart()
-
-
 def build_report(
     source: Solution | Plan,
     *,
     baseline: Solution | Plan | None = None,
     title: str = "",
-    known: Known = NOTHING,
+    known: Known | None = None,
     theme: Theme = "light",
-    review: ReviewPart = NO_REVIEW,
+    review: ReviewPart | None = None,
 ) -> bytes:
     """Return the HTML report (UTF-8) of a plan, with a comparison to ``baseline`` if given.
 
     Verdicts and origins that are not in ``known`` are computed. A ``Solution`` is verified against its graph.
     """
-    verified, linted, origin, budget = known
+    known, review = known or Known(), review or ReviewPart()
     plan = source.plan if isinstance(source, Solution) else source
     before = baseline.plan if isinstance(baseline, Solution) else baseline
     graph, hint = None, ""
     if isinstance(source, Solution):
         graph, hint = source.graph, totals_text.better(better_than(plan, lambda: problems_of(source)))
-        origin = origin or _origin(source)
-    verified = verified if verified is not None else verify_plan(plan, graph)
+    origin = known.origin or _origin(source)
+    verified = known.verified if known.verified is not None else verify_plan(plan, graph)
     if any(error.rule != "capacity" for error in verified.errors):  # figures of a plan over its capacity are correct
         plan = with_certificates(plan, verified)
-    linted = linted if linted is not None else lint_verdict(plan, graph)
-    origin, before_origin = origin or NO_ORIGIN, _origin(baseline) if isinstance(baseline, Solution) else NO_ORIGIN
-    packed = pack_plan(plan, origin, baseline=before, baseline_origin=before_origin)
+    linted = known.linted if known.linted is not None else lint_verdict(plan, graph)
+    packed = pack_plan(plan, origin, baseline=before, baseline_origin=_origin(baseline))
     by_size = sorted(range(len(plan)), key=plan.size.tolist().__getitem__, reverse=True)
     picture = ""
     if plan.arenas and plan.steps:
         colours = row_colours(plan, default_scheme(plan, origin.layers), origin.operators, origin.layers)
-        picture = still(plan, first_arena(plan) or plan.arenas[0].name, "map", Sheet(theme=theme), colours)
+        arena = _first_arena(plan) or plan.arenas[0].name
+        picture = arena_picture(plan, arena, "map", Sheet(theme=theme), colours)
     text = _template().render(
         title=title or f"{plan.ir_name or 'a graph'}: {plan.mode}, planned by {plan.planner}",
         plan=plan,
         remarks=remarks(plan),
-        explanation=explain_peak(plan, budget),
+        explanation=explain_peak(plan, known.budget),
         missing=unplanned_parts(plan),
         words=numbers,
         glossary=glossary,
@@ -131,11 +135,11 @@ def build_report(
         schemas=f"{PLAN_SCHEMA}, {TRACE_SCHEMA}, {METRIC_SCHEMA}",
         looks=ACCOUNT_LOOKS,
         patterns=patterns(),
-        style=style(),
+        style=_style(),
         script=Markup(canvas_script()),
-        packed=base64.b64encode(unpacking.pack(packed.data)).decode("ascii"),
-        first_arena=first_arena(plan),
-        still=picture,
+        packed=_text_of(packed.data),
+        first_arena=_first_arena(plan),
+        picture=picture,
     )
     return text.encode("utf-8", "replace")
 
@@ -147,15 +151,41 @@ def _template() -> jinja2.Template:
     return environment.from_string((files(__package__) / "report.html.j2").read_text(encoding="utf-8"))
 
 
-def style() -> Markup:
-    """Return the style sheet of a report."""
+def _style() -> Markup:
     return Markup((files(__package__) / "report.css").read_text(encoding="utf-8"))
 
 
 def viewer_page() -> bytes:
     """Return an HTML page (UTF-8) that opens finished plans and review files in the browser without a server."""
     page = (files(__package__) / "viewer.html").read_text(encoding="utf-8")
-    return page.replace("/* style */", style()).replace("/* script */", viewer_script()).encode()
+    return page.replace("/* style */", _style()).replace("/* script */", viewer_script()).encode()
+
+
+NOTEBOOK_HEIGHT, NOTEBOOK_MARGIN = 420, 110
+"""Height of the drawing in a notebook, and of its heading, curve of live bytes and legend, in pixels."""
+
+_NOTEBOOK = """<!doctype html><meta charset="utf-8"><title>plan</title><body style="margin:0;background:#fff">
+<div id="map" style="font:14px system-ui,sans-serif"></div><script>{script}</script><script>
+const state = {{ view: "map", link: "notebook", arena: {arena}, height: {height} }};
+const map = document.getElementById("map"), plan = tmmuCanvas.unpack("{packed}");
+plan.then((token) => tmmuCanvas.show(map, {{ plan: token, ...state }}, () => {{}}));
+</script></body>"""
+
+
+def notebook_view(plan: Plan, text: str) -> str:
+    """Return HTML with ``text`` and an interactive arena map of a plan, which needs no notebook extension.
+
+    The map is a document in an ``iframe``. It needs scripts, so only trusted notebooks show it.
+    """
+    packed, arena = _text_of(pack_plan(plan).data), json.dumps(_first_arena(plan))
+    page = _NOTEBOOK.format(script=canvas_script(), packed=packed, height=NOTEBOOK_HEIGHT, arena=arena)
+    style = f"width:100%;height:{NOTEBOOK_HEIGHT + NOTEBOOK_MARGIN}px;border:0"
+    frame = f'<iframe title="Arena map" srcdoc="{escape(page)}" style="{style}"></iframe>' if len(plan) else ""
+    return f'<div style="max-width:1100px"><code>{escape(text)}</code>{frame}</div>'
+
+
+def _text_of(packed: bytes) -> str:
+    return base64.b64encode(unpacking.pack(packed)).decode("ascii")
 
 
 def browser() -> str | None:
@@ -210,18 +240,21 @@ def _arena(plan: Plan, summary: ArenaSummary, theme: Theme) -> dict[str, Any]:
     }
 
 
-def first_arena(plan: Plan) -> str | None:
+def _first_arena(plan: Plan) -> str | None:
     """Return the arena that a drawing shows first; ``None`` for all arenas.
 
-    If one arena of activations or gradients is less than a quarter of the largest arena, it is shown alone.
+    It is the only arena of activations or gradients that is not empty, if it is less than a quarter of the largest
+    arena, and so hardly visible beside it.
     """
-    most = max((arena.extent_bytes for arena in plan.arenas), default=0)
-    moving = [a for a in plan.arenas if a.extent_bytes and a.name in ("activations", "gradients")]
-    return moving[0].name if len(moving) == 1 and moving[0].extent_bytes * 4 < most else None
+    largest = max((arena.extent_bytes for arena in plan.arenas), default=0)
+    changing = [a for a in plan.arenas if a.extent_bytes and a.name in ("activations", "gradients")]
+    return changing[0].name if len(changing) == 1 and changing[0].extent_bytes * 4 < largest else None
 
 
-def _origin(solution: Solution) -> Origin:
-    """Return the operator and the layer of each row."""
+def _origin(solution: Solution | Plan | None) -> Origin:
+    """Return the operator and the layer of each row; ``NO_ORIGIN`` without a graph."""
+    if not isinstance(solution, Solution):
+        return NO_ORIGIN
     timeline = solution.liveness.timeline
     tree = modules_of(timeline.index, timeline.node_at.tolist())
     layers = [tree.layers[tree.of_tensor[timeline.index.tensor_of[name]]] for name in solution.plan.tensor_ids]
@@ -230,19 +263,19 @@ def _origin(solution: Solution) -> Origin:
 
 def _judged(verified: Verdict, linted: Verdict) -> list[dict[str, Any]]:
     """Return the template values of both verdicts. A plan whose only errors are exceeded capacities is called valid."""
-    over = {error.message for error in verified.errors if error.rule == "capacity"}
+    over_capacity = {error.message for error in verified.errors if error.rule == "capacity"}
     rows = []
-    for who, verdict in (("verifier", verified), ("lint", linted)):
+    for name, verdict in (("verifier", verified), ("lint", linted)):
         text = numbers.count(len(verdict.errors), "error")
         if verdict.ok:
             text = "passed"
-        elif all(error.message in over for error in verdict.errors):
+        elif all(error.message in over_capacity for error in verdict.errors):
             text = "valid plan, over its capacity"
         if verdict.warnings:
             text += ", " + numbers.count(len(verdict.warnings), "warning")
         shown = verdict.findings[:FINDINGS]
         caption = numbers.of(len(shown), len(verdict.findings), "finding")
-        rows.append({"who": who, "ok": verdict.ok, "text": text, "findings": shown, "shown": caption})
+        rows.append({"name": name, "ok": verdict.ok, "text": text, "findings": shown, "shown": caption})
     return rows
 
 
@@ -263,7 +296,7 @@ def _comparison(comparison: Comparison) -> dict[str, Any]:
 
 
 def _moved(change: TensorChange, comparison: Comparison) -> tuple[str, str, str]:
-    """Return offset, size and live range of a changed tensor as texts ``baseline → candidate``."""
+    """Return place, size and live range of a changed tensor as texts ``baseline → candidate``."""
     sides = []
     for row, plan in ((change.left, comparison.left), (change.right, comparison.right)):
         if row is None:

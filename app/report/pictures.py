@@ -23,13 +23,11 @@ LEDGER_HEIGHT = 230
 LEAST, MOST = 200, 8_000
 """Minimum and maximum side of a picture in pixels."""
 _LEFT, _RIGHT, _TOP, _BOTTOM = 84, 12, 22, 34
-STEP_LABEL = 140
-"""Width in pixels of the longest step label."""
-MOST_BOXES = 4_000
-MOST_COLUMNS = 1000
+STEP_LABEL, LETTER = 140, 6.6
+"""Width of the longest step label, and of a letter, in pixels."""
+MOST_BOXES, MOST_COLUMNS = 4_000, 1_000
 NAMED = (46.0, 13.0)
-"""Minimum width and height of a box with a name."""
-LETTER = 6.6
+"""Minimum width and height of a box with a name, in pixels."""
 OVER = "#D55E00"
 """Colour of bytes above the capacity."""
 
@@ -104,7 +102,7 @@ class Sheet:
             node = numbers.step(steps[column], numbers.shortened(plan.node_at(steps[column]), 14))
             yield f'<text x="{x:.1f}" y="{self.height - 16}">{escape(node)}</text>'
 
-    def drawing(self, title: str, parts: Sequence[str]) -> Markup:
+    def picture(self, title: str, parts: Sequence[str]) -> Markup:
         """Return the SVG picture of ``parts`` with a title. A picture in a separate file has a background."""
         size = f' width="{self.width}" height="{self.height}"' if self.whole else ""
         ground = f'<rect width="{self.width}" height="{self.height}" fill="{self.look.ground}"/>' if self.whole else ""
@@ -116,10 +114,10 @@ class Sheet:
 
 
 @dataclass(frozen=True)
-class Drawn:
+class Boxes:
     """The boxes of a picture: per box the plan row, its vertical range ``low`` to ``high``, and its live range.
 
-    ``top`` is the upper end of the vertical axis.
+    ``top`` is the upper end of the vertical axis, ``total`` the number of all boxes, drawn or not.
     """
 
     rows: NDArray[np.int64]
@@ -128,86 +126,92 @@ class Drawn:
     birth: NDArray[np.int64]
     death: NDArray[np.int64]
     top: int
-    of: int
-    """Number of all boxes, including boxes that are not drawn."""
+    total: int
     noun: str
 
 
-def still(plan: Plan, arena: str, kind: Kind, sheet: Sheet, colour_of: Callable[[int], str] | None = None) -> Markup:
-    """Return a drawing of one arena with a box per buffer or tensor; bytes above the capacity are red.
+def arena_picture(
+    plan: Plan, arena: str, kind: Kind, sheet: Sheet, colour_of: Callable[[int], str] | None = None
+) -> Markup:
+    """Return an SVG picture of one arena with a box per buffer, or per tensor for ``lifetimes``.
 
-    ``colour_of``: row → colour; without it, or for "", the colour of the role. At most ``MOST_BOXES`` boxes are drawn,
-    most bytes × steps first. Raises ``KeyError`` for an unknown arena.
+    In a map, bytes above the capacity are orange. ``colour_of``: row → colour; without it, or for "", the colour of the
+    role. At most ``MOST_BOXES`` boxes are drawn: those with the most bytes × steps, or for ``lifetimes`` those that are
+    written first. Raises ``KeyError`` for an unknown arena.
     """
     summary = plan.arena_of[arena]
-    drawn = _drawn(plan, summary, kind)
-    note = f"{numbers.of(len(drawn.rows), drawn.of, drawn.noun)} drawn"
+    boxes = _boxes(plan, summary, kind)
+    note = f"{numbers.of(len(boxes.rows), boxes.total, boxes.noun)} drawn"
     title = {
         "map": f"Arena map of {arena}: arena size {numbers.short_bytes(summary.extent_bytes)}, {note}",
         "slots": f"Slots of {arena}: {numbers.count(summary.slots, 'slot')}, {note}",
         "lifetimes": f"Lifetimes in {arena}: by first write, {note}",
     }[kind]
-    wide, high = sheet.area
-    parts = [f'<rect x="{_LEFT}" y="{_TOP}" width="{wide}" height="{high}" fill="{sheet.look.panel}"/>']
+    width, height = sheet.area
+    parts = [f'<rect x="{_LEFT}" y="{_TOP}" width="{width}" height="{height}" fill="{sheet.look.panel}"/>']
     by_role = row_colours(plan, "role")
-    colours = {row: (colour_of and colour_of(row)) or by_role(row) for row in drawn.rows.tolist()}
-    parts += _boxes(plan, drawn, sheet, summary.capacity_bytes if kind == "map" else None, colours)
+    colours = {row: (colour_of and colour_of(row)) or by_role(row) for row in boxes.rows.tolist()}
+    parts += _drawn_boxes(plan, boxes, sheet, summary.capacity_bytes if kind == "map" else None, colours)
     if kind == "map":
         levels = [(summary.extent_bytes, ""), (summary.bound_bytes, "2 3"), (summary.capacity_bytes, "7 5")]
-        parts += [sheet.level(value / drawn.top, dash) for value, dash in levels if value <= drawn.top]
-        parts += [sheet.mark(mark / drawn.top, numbers.short_bytes(mark)) for mark in numbers.ticks(drawn.top, 8)]
+        parts += [sheet.level(value / boxes.top, dash) for value, dash in levels if value <= boxes.top]
+        parts += [sheet.mark(mark / boxes.top, numbers.short_bytes(mark)) for mark in numbers.ticks(boxes.top, 8)]
     else:
-        every = max(1, -(-drawn.top // max(1, high // 16)))
-        rows = range(0, drawn.top, every)
-        at = [(row if kind == "slots" else drawn.top - 1 - row) + 0.5 for row in rows]
-        parts += [sheet.mark(y / drawn.top, f"{row:,}") for y, row in zip(at, rows, strict=True)]
+        every = max(1, -(-boxes.top // max(1, height // 16)))
+        for row in range(0, boxes.top, every):
+            y = (row if kind == "slots" else boxes.top - 1 - row) + 0.5
+            parts.append(sheet.mark(y / boxes.top, f"{row:,}"))
     parts += sheet.steps(plan, range(plan.steps))
-    return sheet.drawing(title, [*parts, f'<text x="{_LEFT}" y="{_TOP - 7}">{escape(title)}</text>'])
+    return sheet.picture(title, [*parts, f'<text x="{_LEFT}" y="{_TOP - 7}">{escape(title)}</text>'])
 
 
-def _drawn(plan: Plan, summary: ArenaSummary, kind: Kind) -> Drawn:
+def _boxes(plan: Plan, summary: ArenaSummary, kind: Kind) -> Boxes:
     number = arena_number(plan, summary.name)
     if kind == "lifetimes":
-        mine = np.flatnonzero(plan.arena == number)
-        rows = mine[np.lexsort((mine, plan.birth[mine]))][:MOST_BOXES]
-        high = len(rows) - np.arange(len(rows), dtype=np.int64)
-        return Drawn(rows, high - 1, high, plan.birth[rows], plan.death[rows], max(1, len(rows)), len(mine), "tensor")
+        in_arena = np.flatnonzero(plan.arena == number)
+        rows = in_arena[np.argsort(plan.birth[in_arena], kind="stable")][:MOST_BOXES]
+        high, top = len(rows) - np.arange(len(rows), dtype=np.int64), max(1, len(rows))
+        return Boxes(rows, high - 1, high, plan.birth[rows], plan.death[rows], top, len(in_arena), "tensor")
     s = storages_of(plan)
-    mine = np.flatnonzero(s.arena == number)
-    area = s.size[mine].astype(np.float64) * (s.death[mine] - s.birth[mine])
-    kept = mine[np.lexsort((mine, -area))][:MOST_BOXES]
-    rows, birth, death = s.head[kept], s.birth[kept], s.death[kept]
+    in_arena = np.flatnonzero(s.arena == number)
+    area = s.size[in_arena].astype(np.float64) * (s.death[in_arena] - s.birth[in_arena])
+    largest = in_arena[np.argsort(-area, kind="stable")][:MOST_BOXES]
+    rows, birth, death = s.head[largest], s.birth[largest], s.death[largest]
     if kind == "slots":
-        low = plan.logical_slot[rows]
-        return Drawn(rows, low, low + 1, birth, death, max(1, summary.slots), len(mine), "buffer")
-    low = s.offset[kept].astype(np.int64)
-    top = _top(summary.extent_bytes, summary.capacity_bytes)
-    return Drawn(rows, low, low + s.size[kept].astype(np.int64), birth, death, top, len(mine), "buffer")
+        low, top = plan.logical_slot[rows], max(1, summary.slots)
+        high = low + 1
+    else:
+        low, top = s.offset[largest].astype(np.int64), _top(summary.extent_bytes, summary.capacity_bytes)
+        high = low + s.size[largest].astype(np.int64)
+    return Boxes(rows, low, high, birth, death, top, len(in_arena), "buffer")
 
 
 def _top(extent: int, capacity: int) -> int:
-    """Return the bytes at the top of a drawing: arena size, or a larger capacity of at most twice the arena size."""
+    """Return the bytes at the top of a picture: arena size, or a larger capacity of at most twice the arena size."""
     return max(1, extent, capacity if capacity <= 2 * max(1, extent) else 0)
 
 
-def _boxes(plan: Plan, drawn: Drawn, sheet: Sheet, capacity: int | None, colours: Mapping[int, str]) -> Iterator[str]:
+def _drawn_boxes(
+    plan: Plan, boxes: Boxes, sheet: Sheet, capacity: int | None, colours: Mapping[int, str]
+) -> Iterator[str]:
+    """Yield the SVG elements of boxes; the part of a box above ``capacity`` is a box of its own."""
     short = shortener(plan.tensor_ids[row] for row in colours)
-    for k, row in enumerate(drawn.rows.tolist()):
-        birth, death, low, up = (int(each[k]) for each in (drawn.birth, drawn.death, drawn.low, drawn.high))
+    for k, row in enumerate(boxes.rows.tolist()):
+        birth, death, low, high = (int(column[k]) for column in (boxes.birth, boxes.death, boxes.low, boxes.high))
         left, right = (sheet.x(t / max(1, plan.steps)) for t in (birth, death))
         colour, name = colours[row], plan.tensor_ids[row]
         size = numbers.short_bytes(int(plan.size[row]))
         tip = f"<title>{escape(f'{name}, {size}, {numbers.live_range(birth, death)}')}</title>"
-        parts = [(low, up, colour)]
-        if capacity is not None and up > capacity:
+        parts = [(low, high, colour)]
+        if capacity is not None and high > capacity:
             parts = [(low, capacity, colour)] if low < capacity else []
-            parts.append((max(low, capacity), up, OVER))
-        for bottom, top, ink in parts:
-            upper, lower = sheet.y(top / drawn.top), sheet.y(bottom / drawn.top)
+            parts.append((max(low, capacity), high, OVER))
+        for bottom, top, fill in parts:
+            upper, lower = sheet.y(top / boxes.top), sheet.y(bottom / boxes.top)
             w, h = max(0.3, right - left - 0.5), max(0.3, lower - upper - 0.5)
             at = f'x="{left:.2f}" y="{upper:.2f}" width="{w:.2f}" height="{h:.2f}"'
-            yield f'<rect {at} fill="{ink}">{tip}</rect>'
-        upper, lower = sheet.y(up / drawn.top), sheet.y(low / drawn.top)
+            yield f'<rect {at} fill="{fill}">{tip}</rect>'
+        upper, lower = sheet.y(high / boxes.top), sheet.y(low / boxes.top)
         if right - left >= NAMED[0] and lower - upper >= NAMED[1]:
             label = short(name, int((right - left - 8) / LETTER))
             at = f'x="{left + 4:.1f}" y="{upper + min((lower - upper) / 2, 30) + 4:.1f}"'
@@ -236,11 +240,11 @@ def patterns() -> Markup:
 
 
 def drawn_steps(ledger: WasteLedger) -> NDArray[np.int64]:
-    """Return the steps to draw: all steps, or of each of ``MOST_COLUMNS`` bins the step with the most live bytes."""
-    steps = len(ledger.live)
-    if steps <= MOST_COLUMNS:
-        return np.arange(steps, dtype=np.int64)
-    edges = np.arange(MOST_COLUMNS + 1, dtype=np.int64) * steps // MOST_COLUMNS
+    """Return the ledger's rows to draw: all, or of each of ``MOST_COLUMNS`` bins the row with the most live bytes."""
+    count = len(ledger.live)
+    if count <= MOST_COLUMNS:
+        return np.arange(count, dtype=np.int64)
+    edges = np.arange(MOST_COLUMNS + 1, dtype=np.int64) * count // MOST_COLUMNS
     return np.array([a + int(np.argmax(ledger.live[a:b])) for a, b in pairwise(edges.tolist())], np.int64)
 
 
@@ -257,10 +261,9 @@ def ledger_figure(plan: Plan, ledger: WasteLedger, sheet: Sheet) -> Markup:
     marks = [0, ledger.extent]
     if min(ledger.extent - most, most) / top * sheet.area[1] > 14:
         marks.append(most)
-    note = f", {len(points):,} of {numbers.count(len(ledger.live), 'step')} drawn"
-    note = "" if len(points) == len(ledger.live) else note
-    if len(ledger.live) < plan.steps:
-        note = f"s at which a range begins or ends{note}"
+    axis = "steps at which a range begins or ends" if len(ledger.live) < plan.steps else "step"
+    if len(points) < len(ledger.live):
+        axis += f", {len(points):,} of {numbers.count(len(ledger.live), 'step')} drawn"
     end = f'x="{sheet.width - _RIGHT}" y="{sheet.height - 2}" text-anchor="end" class="soft"'
     parts = [
         str(patterns()) if sheet.whole else "",
@@ -270,9 +273,9 @@ def ledger_figure(plan: Plan, ledger: WasteLedger, sheet: Sheet) -> Markup:
         f'<text x="{mark + shift:.1f}" y="{_TOP - 6}" text-anchor="{anchor}">{escape(title)}</text>',
         *(sheet.mark(value / top, numbers.short_bytes(value)) for value in marks),
         *sheet.steps(plan, ledger.steps[points].tolist()),
-        f"<text {end}>step{escape(note)}</text>",
+        f"<text {end}>{escape(axis)}</text>",
     ]
-    return sheet.drawing(f"{ledger.arena}: {title}; arena size {numbers.short_bytes(ledger.extent)}", parts)
+    return sheet.picture(f"{ledger.arena}: {title}; arena size {numbers.short_bytes(ledger.extent)}", parts)
 
 
 def _account_areas(ledger: WasteLedger, points: NDArray[np.int64], sheet: Sheet, top: int) -> Iterator[str]:

@@ -313,7 +313,7 @@ class Plan(model.Plan):
 
     def _repr_html_(self) -> str:
         """Return the figures and the arena map, with hover and zoom."""
-        html: str = app_module("report.notebook_view").notebook_view(self, repr(self))
+        html: str = app_module("report.html_report").notebook_view(self, repr(self))
         return html
 
 

@@ -10,7 +10,7 @@ from urllib.parse import quote, urlencode
 
 from app.kit import row_colours
 from app.report.html_report import Known, ReviewPart, build_report
-from app.report.pictures import Kind, Sheet, ledger_figure, still
+from app.report.pictures import Kind, Sheet, arena_picture, ledger_figure
 from app.report.summary import markdown
 from app.session import page_jobs, planning, repeat_command, review
 from app.session.opening import content_of
@@ -193,7 +193,7 @@ def picture(shown: Shown, kind: str, arena: str, sheet: Sheet) -> str:
     """Return a drawing of an arena as SVG, in the colours of the page. Raises ``KeyError`` for an unknown arena."""
     if kind == "ledger":
         return str(ledger_figure(shown.plan, waste_ledger(shown.plan, arena), sheet))
-    return str(still(shown.plan, arena, cast(Kind, kind), sheet, row_colours.of_rows(shown, kind)))
+    return str(arena_picture(shown.plan, arena, cast(Kind, kind), sheet, row_colours.of_rows(shown, kind)))
 
 
 def _file_names(arenas: list[str]) -> list[str]:

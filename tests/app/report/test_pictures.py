@@ -10,7 +10,7 @@ import pytest
 from app.cli.main import run
 from app.kit.download.downloads import PICTURES, picture
 from app.report.html_report import browser, build_report
-from app.report.pictures import LOOKS, Sheet, Theme, still
+from app.report.pictures import LOOKS, Sheet, Theme, arena_picture
 from app.report.summary import markdown
 from app.session import planning
 from app.session.view_state import Choice
@@ -72,7 +72,7 @@ RESNET = str(SAMPLES / "residual_block.tmmu.json")
 
 
 def test_still_map_has_a_box_per_storage() -> None:
-    root = ET.fromstring(still(plan_of(), "activations", "map", Sheet()))
+    root = ET.fromstring(arena_picture(plan_of(), "activations", "map", Sheet()))
     titles = [title.text for title in root.iter("{http://www.w3.org/2000/svg}title")]
     assert sorted(text.split(",")[0] for text in titles if text) == ["a", "b", "c"]
 
@@ -88,7 +88,9 @@ def test_shortened_names_keep_the_layer_number() -> None:
 def test_labels_of_steps_do_not_overlap() -> None:
     plan = plan_of(nodes=tuple(f"DEPTHWISE_CONV_2D_{k}" for k in range(17)))
     texts = [
-        each for each in ET.fromstring(still(plan, "activations", "map", Sheet())).iter() if each.tag.endswith("}text")
+        each
+        for each in ET.fromstring(arena_picture(plan, "activations", "map", Sheet())).iter()
+        if each.tag.endswith("}text")
     ]
     steps = [(float(each.get("x") or 0), each.text) for each in texts if (each.text or "").startswith("#")]
     ends = [x + 7 * len(text or "") for x, text in steps]
