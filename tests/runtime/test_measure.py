@@ -81,6 +81,8 @@ def test_litert_reports_its_arena_exactly() -> None:
     found = measure((DATA / "tflite" / "vww_96_int8.tflite").read_bytes(), "vww.tflite")
     assert (found.runtime, found.theirs, found.figures["scratch_tensors"]) == ("LiteRT", 108_288, 62_208)
     assert found.given.bound == 55_296
+    # The tensors of this model are smaller than the gaps between them: 1 + 16 + 1 + 16 bytes, each 64-aligned.
+    assert measure((DATA / "tflite" / "hello_world_int8.tflite").read_bytes(), "hello.tflite").theirs == 144
 
 
 def test_executorch_reports_the_bytes_of_its_program() -> None:

@@ -11,6 +11,7 @@ import re
 import sys
 import tempfile
 from base64 import b64encode
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
@@ -22,6 +23,8 @@ from typing import Any
 RUNS = 3
 """Number of runs of a model in onnxruntime and in TensorFlow Lite Micro."""
 _EXTENDED = re.compile(r"Extended allocation by (\d+) bytes")
+LITERT_ALIGNMENT = 64
+"""Bytes: LiteRT places each tensor at a multiple of this."""
 LARGEST = 1 << 30
 """Bytes: if a model fails in an arena of TensorFlow Lite Micro of at least this size, no larger one is tried."""
 GRID = 16
@@ -149,8 +152,7 @@ def measure_litert(model: bytes) -> dict[str, int]:
         if isinstance(array, np.ndarray) and array.nbytes and int(array.ctypes.data) not in file:
             first = int(array.ctypes.data)
             places.append(((first, first + array.nbytes), each["index"] < tensors_in_file))
-    arrays = [interpreter.tensor(each["index"])() for each in interpreter.get_input_details()]
-    inputs = {int(array.ctypes.data) for array in arrays if isinstance(array, np.ndarray)}
+    inputs = {int(interpreter.tensor(each["index"])().ctypes.data) for each in interpreter.get_input_details()}
     arena = _arena_range([place for place, _ in places], inputs)
     in_arena = [(place, is_of_file) for place, is_of_file in places if arena[0] <= place[0] < arena[1]]
     tensors = [place for place, is_of_file in in_arena if is_of_file]
@@ -162,8 +164,8 @@ def measure_litert(model: bytes) -> dict[str, int]:
 
 
 def _arena_range(places: Sequence[Place], inputs: set[int]) -> Place:
-    """Return the range of the places around the inputs, up to a gap of more bytes than all places have."""
-    largest_gap = sum(end - first for first, end in places)
+    """Return the range of the places around the inputs, up to a gap of more bytes than all places take in an arena."""
+    largest_gap = sum(-(-(end - first) // LITERT_ALIGNMENT) * LITERT_ALIGNMENT for first, end in places)
     first, last = 0, 0
     for place in sorted(places):
         if place[0] - last > largest_gap:
@@ -199,16 +201,17 @@ def _micro_figures(model: bytes) -> tuple[dict[str, int], list[bytes]]:
             if arena >= LARGEST:
                 raise
             arena *= 4
-    fails, works = 0, arena // GRID
-    while works - fails > 1:
-        middle = (works + fails) // 2
+
+    def loads(blocks: int) -> bool:
         try:
-            _micro_run(model, middle * GRID, 0)
-            works = middle
+            _micro_run(model, blocks * GRID, 0)
         except RuntimeError:
-            fails = middle
-    smallest, total = works * GRID, figures.pop("total")
-    return figures | {"arena": smallest, "temporary": max(0, smallest - total)}, outputs
+            return False
+        return True
+
+    smallest = GRID * bisect_left(range(arena // GRID), True, lo=1, key=loads)
+    temporary = max(0, smallest - figures.pop("total"))
+    return figures | {"arena": smallest, "temporary": temporary}, outputs
 
 
 def _micro_run(model: bytes, arena: int, runs: int) -> tuple[dict[str, int], list[bytes]]:
@@ -244,10 +247,10 @@ def _random(generator: Any, shape: Any, dtype: Any) -> Any:
     if dtype.kind == "f":
         return generator.standard_normal(shape).astype(dtype)
     bits = 8 * dtype.itemsize
-    low, high = (0, 2) if dtype.kind == "b" or bits > 16 else (0, 1 << bits)
-    if dtype.kind == "i" and bits <= 16:
-        low, high = -(1 << bits - 1), 1 << bits - 1
-    return generator.integers(low, high, shape).astype(dtype)
+    if dtype.kind == "b" or bits > 16:
+        return generator.integers(0, 2, shape).astype(dtype)
+    low = -(1 << bits - 1) if dtype.kind == "i" else 0
+    return generator.integers(low, low + (1 << bits), shape).astype(dtype)
 
 
 # --- PyTorch, operator by operator -------------------------------------------------------------------------------
