@@ -26,7 +26,7 @@ def stacked(plan: Plan) -> Plan:
 def test_valid_plan_is_unchanged() -> None:
     plan = ledger_plan()
     assert verify_finished(plan).plan is plan
-    assert verify_finished(plan).ok
+    assert verify_finished(plan).verdict.ok
     assert not conflicting_rows(plan).any()
     refuse_invalid(plan, "any")
 
@@ -35,7 +35,7 @@ def test_invalid_plan_claims_nothing() -> None:
     packing = Packing(offset=np.array([0, 0], np.uint64))
     plan = plan_problem(PlainInstance("", problem_of(("a", 0, 2, 64), ("b", 1, 3, 64)), packing))
     found = verify_finished(plan)
-    assert not found.ok
+    assert not found.verdict.ok
     assert [arena.status for arena in found.plan.arenas] == [INVALID]
 
 
@@ -45,7 +45,7 @@ def test_extent_below_its_bound_is_found_even_in_a_digest() -> None:
     for complete in (True, False):
         found = verify_finished(small, complete=complete)
         assert "figures" in {finding.rule for finding in found.verdict.errors}
-    assert verify_finished(plan, complete=False).ok
+    assert verify_finished(plan, complete=False).verdict.ok
     assert dict(verify_finished(plan, complete=False).verdict.left_out)["overlap"] == "a digest has no rows"
 
 

@@ -287,7 +287,7 @@ def test_consistent_forgery_is_caught_or_gains_nothing(
     forged = plan_file.from_document(written(forgery.edit(plan)))
     alone, with_graph = verify_finished(forged), verify_finished(forged, graph)
     if forgery.alone == CAUGHT:
-        assert not alone.ok or forged.metrics == plan.metrics
+        assert not alone.verdict.ok or forged.metrics == plan.metrics
     if forgery.alone == NO_GAIN:
-        assert not alone.ok or not gains(plan, alone.plan)
-    assert not with_graph.ok or not gains(plan, with_graph.plan)
+        assert not alone.verdict.ok or not gains(plan, alone.plan)
+    assert not with_graph.verdict.ok or not gains(plan, with_graph.plan)

@@ -109,7 +109,7 @@ def reread(plan: Plan, **how: Any) -> FinishedPlan:
 def test_plan_with_its_own_alignment_keeps_its_certificate(name: str, request_of: dict[str, Any], planner: str) -> None:
     plan = tmmu.plan(SAMPLES / f"{name}.tmmu.json", planner=planner, **request_of)
     found = reread(plan)
-    assert found.ok
+    assert found.verdict.ok
     for arena, given in zip(found.plan.arenas, plan.arenas, strict=True):
         assert (arena.status, arena.bound_bytes) == (given.status, given.bound_bytes)
 
@@ -126,4 +126,4 @@ def test_configuration_that_is_given_is_checked() -> None:
     plan = tmmu.plan(SAMPLES / "mixed_sizes.tmmu.json", alignment=4096)
     given = {"activations": {"alignment_bytes": 4096}}
     assert "configuration" in reread(plan, arenas=given).verdict.checked
-    assert not reread(plan, arenas={"activations": {"alignment_bytes": 64}}).ok
+    assert not reread(plan, arenas={"activations": {"alignment_bytes": 64}}).verdict.ok

@@ -152,7 +152,7 @@ def differences(plan: Plan, reference: SimulatedPlan) -> Iterator[str]:
         "layout": plan.layout_hash.hex(),
     }
     theirs: dict[str, object] = {
-        "order": (run.steps, run.has_inputs_step, run.order),
+        "order": (run.steps, run.has_inputs_step, tuple(node.node_id for node in run.nodes)),
         "handoffs": sorted(zip(reference.lives.handoffs, reference.taken, strict=True)),
         "storages": set(map(frozenset, reference.lives.members.values())),
         "layout": reference.layout_hash.hex(),

@@ -102,7 +102,7 @@ def test_edited_hash_of_a_digest_is_an_error(key: str, value: str) -> None:
     records[0][key] = value
     plan = read_records(records).plan
     assert "content hash" in plan.remark(CHANGED)
-    assert not verify_finished(plan, complete=False).ok
+    assert not verify_finished(plan, complete=False).verdict.ok
 
 
 @pytest.mark.parametrize("is_digest", [False, True])
@@ -139,7 +139,7 @@ def test_file_without_content_hash_is_read_with_a_warning(kind: str, older: bool
         document["digests"] = {"arenas": {"activations": {"ranges": "0" * 64}}, "handoffs": "0" * 64, "head": "0" * 64}
     found = read_records(records).plan if records else read_document(document)
     judged = verify_finished(found, complete=kind != "digest")
-    assert (judged.ok, [(f.rule, f.severity) for f in judged.verdict.findings]) == (True, [("held", "warning")])
+    assert (judged.verdict.ok, [(f.rule, f.severity) for f in judged.verdict.findings]) == (True, [("held", "warning")])
 
 
 def test_digest_and_plan_are_identical_in_every_encoding() -> None:

@@ -91,8 +91,7 @@ class Lives:
     def decisions(self) -> tuple[tuple[int, str, str, str], ...]:
         """``(step, from, to, violated condition)`` of each in-place reuse that a node permits; empty: it is granted."""
         decisions: list[tuple[int, str, str, str]] = []
-        for position, node_id in enumerate(self.run.order):
-            step, node = self.run.step_of(position), self.run.nodes[node_id]
+        for step, node in self.run.timeline():
             has_granted = False
             for x, y in self.candidates(step, node):
                 condition = self.refusal(step, node, x, y) or ("already_taken" if has_granted else "")
@@ -107,11 +106,9 @@ class Lives:
         """
         if not node.outputs or node.inplace == "none":
             return []
-        if node.inplace is None or node.inplace == "any":
-            pairs = [(x, node.outputs[0]) for x in node.inputs]
-        else:
-            assert not isinstance(node.inplace, str)
-            listed = [i for i, _ in node.inplace]
+        pairs = [(x, node.outputs[0]) for x in node.inputs]
+        if isinstance(node.inplace, tuple):
+            listed = {i for i, _ in node.inplace}
             not_permitted = {x for i, x in enumerate(node.inputs) if i not in listed}
             pairs = [(node.inputs[i], node.outputs[o]) for i, o in node.inplace if node.inputs[i] not in not_permitted]
         output_of: dict[str, str] = {}
@@ -199,8 +196,8 @@ def write_in_place(run: Run, groups: Groups, ranges: Ranges, offset: dict[str, i
     """
     death = dict(ranges.death)
     overwritten: set[tuple[int, str]] = set()
-    steps = [(run.step_of(position), run.nodes[node_id]) for position, node_id in enumerate(run.order)]
-    writes = [(step, node, node.inputs[i], node.outputs[o]) for step, node in steps for i, o in node.in_place_write]
+    timeline = run.timeline()
+    writes = [(step, node, node.inputs[i], node.outputs[o]) for step, node in timeline for i, o in node.in_place_write]
     if not writes:
         return death
     birth = births_with_loading(run, ranges)

@@ -4,7 +4,7 @@ A :class:`Run` is the graph as executed (with synthesised backward nodes and rec
 step. The order of the caller is used, else the order of the graph, else a topological order with ties by id.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
@@ -39,10 +39,8 @@ class Run:
     retain: bool
     """Whether ``saved_for_backward`` has an effect: neither mode nor preset is ``inference``."""
     sizes: Sizes
-    order: tuple[str, ...]
-    """Node ids in execution order, without ``@inputs``."""
-    nodes: dict[str, Node]
-    """Node id → node, for the nodes of the timeline."""
+    nodes: tuple[Node, ...]
+    """The nodes in execution order, without ``@inputs``."""
     tensors: dict[str, Tensor]
     root: dict[str, str]
     """Tensor → the tensor that owns its bytes."""
@@ -66,21 +64,21 @@ class Run:
     @property
     def steps(self) -> int:
         """The number of steps T."""
-        return len(self.order) + self.has_inputs_step
+        return len(self.nodes) + self.has_inputs_step
 
     @property
     def end(self) -> int:
         """The death of a tensor that is always live: T, or 1 for a graph without steps."""
         return max(self.steps, 1)
 
-    def step_of(self, position: int) -> int:
-        """Return the step of the node at ``position`` of the order."""
-        return position + self.has_inputs_step
+    def timeline(self) -> Iterator[tuple[int, Node]]:
+        """Return the step and the node of every step but ``@inputs``."""
+        return enumerate(self.nodes, int(self.has_inputs_step))
 
     def node_at(self, step: int) -> Node | None:
         """Return the node of ``step``; ``None`` for ``@inputs``."""
         position = step - self.has_inputs_step
-        return self.nodes[self.order[position]] if position >= 0 else None
+        return self.nodes[position] if position >= 0 else None
 
     def node_name(self, step: int) -> str:
         """Return the node id of ``step``; ``@inputs`` for the loading step."""
@@ -107,23 +105,21 @@ def run_of(
         graph, expanded = with_remat(graph, node_ids)
         sizes = sizes_of(graph, dims)
         node_ids = timeline_order(graph, mode, expanded)
-    timeline = set(node_ids)
     root, root_offset = roots(graph)
+    node_of = {node.node_id: node for node in graph.nodes}
     run = Run(
         graph=graph,
         mode=mode,
         retain=retain,
         sizes=sizes,
-        order=tuple(node_ids),
-        nodes={node.node_id: node for node in graph.nodes if node.node_id in timeline},
+        nodes=tuple([node_of[node_id] for node_id in node_ids]),
         tensors={tensor.id: tensor for tensor in graph.tensors},
         root=root,
         root_offset=root_offset,
         written_at=dict.fromkeys(graph.inputs, 0),
         reads={},
     )
-    for position, node_id in enumerate(run.order):
-        step, node = run.step_of(position), run.nodes[node_id]
+    for step, node in run.timeline():
         for name in node.inputs:
             run.reads.setdefault(name, []).append(step)
         for name in node.outputs:

@@ -85,12 +85,12 @@ def check_steps(plan: Plan, lives: Lives) -> Iterator[Finding]:
     run = lives.run
     if plan.steps != run.steps:
         yield error("graph", f"the plan has {plan.steps} steps, the graph {run.steps} in mode {plan.mode}.")
-    for k, (found, expected) in enumerate(zip(plan.execution_order, run.order, strict=False)):
-        if found != expected:
-            yield error("graph", f'the plan runs "{found}" where the graph runs "{expected}".', step=run.step_of(k))
+    for found, (step, node) in zip(plan.execution_order, run.timeline(), strict=False):
+        if found != node.node_id:
+            yield error("graph", f'the plan runs "{found}" where the graph runs "{node.node_id}".', step=step)
             return
-    if len(plan.execution_order) != len(run.order):
-        yield error("graph", f"the plan runs {len(plan.execution_order)} nodes, the graph {len(run.order)}.")
+    if len(plan.execution_order) != len(run.nodes):
+        yield error("graph", f"the plan runs {len(plan.execution_order)} nodes, the graph {len(run.nodes)}.")
 
 
 def check_tensors(plan: Plan, lives: Lives) -> Iterator[Finding]:
@@ -187,8 +187,8 @@ def check_must_not_alias(plan: Plan, lives: Lives) -> Iterator[Finding]:
     rows: dict[str, list[int]] = {}
     for _, row, storage in _common_rows(plan, lives) if lives.must_not_alias else ():
         rows.setdefault(storage, []).append(row)
-    for a, b in sorted({tuple(sorted(pair)) for pair in lives.must_not_alias}):
-        if a not in rows or b not in rows or plan.arena[rows[a][0]] != plan.arena[rows[b][0]]:
+    for a, b in sorted(lives.must_not_alias):  # pairs in both orders
+        if a > b or a not in rows or b not in rows or plan.arena[rows[a][0]] != plan.arena[rows[b][0]]:
             continue
         low = max(min(int(plan.offset[r]) for r in side) for side in (rows[a], rows[b]))
         high = min(max(int(plan.offset[r] + plan.size[r]) for r in side) for side in (rows[a], rows[b]))

@@ -40,7 +40,7 @@ def check_arenas(facts: PlanFacts) -> Iterator[Finding]:
             "storages": int(here.sum()),
             "peak_live_bytes": facts.peak_live_bytes(number),
         }
-        yield from _different(arena.name, {what: getattr(arena, what) for what in counts}, counts, arena.name)
+        yield from _different(arena.name, vars(arena), counts, arena.name)
     yield from _check_sums_of_rows(facts)
     yield from check_arena_figures(plan)
 
@@ -58,8 +58,8 @@ def check_arena_figures(plan: Plan) -> Iterator[Finding]:
         extent, page, name = arena.extent_bytes, arena.page_size, arena.name
         committed = -(-extent // page) * page if page else extent
         if arena.committed_bytes != committed:
-            expected = f"{extent:,} bytes in pages of {page:,} are {committed:,}"
-            yield error("extent", f"{name}: committed_bytes is {arena.committed_bytes:,}; {expected}.", arena=name)
+            message = f"{name}: committed_bytes is {arena.committed_bytes:,}; in whole pages it is {committed:,}."
+            yield error("extent", message, arena=name)
         if extent > arena.capacity_bytes:
             message = f"{name} needs {extent:,} bytes; its capacity is {arena.capacity_bytes:,}."
             yield error("capacity", message, arena=name)

@@ -6,8 +6,8 @@ status :data:`INVALID`. The arenas of a valid plan have the recomputed lower bou
 file states a larger bound.
 """
 
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,17 +26,11 @@ MAX_PAIRS = 50_000_000
 """Maximum number of pairs of storages that are compared to find all conflicts; above, some conflicts are not found."""
 
 
-@dataclass(frozen=True, eq=False)
-class FinishedPlan:
+class FinishedPlan(NamedTuple):
     """A finished plan with its verdict."""
 
     plan: Plan
     verdict: Verdict
-
-    @property
-    def ok(self) -> bool:
-        """Whether the plan is valid."""
-        return self.verdict.ok
 
 
 def verify_finished(plan: Plan, graph: Graph | None = None, *, complete: bool = True, **how: Any) -> FinishedPlan:
