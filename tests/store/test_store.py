@@ -1,10 +1,11 @@
 """A store returns what it was given, on SQLite and PostgreSQL."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import func, select, text, update
@@ -16,7 +17,7 @@ from tmmu_core.base.errors import StoreFault
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.plans.figures.metrics import totals
 from tmmu_core.store import stored_sweeps
-from tmmu_core.store.open_store import PLANS, RUNS
+from tmmu_core.store.open_store import PLANS, RUNS, SWEEPS
 from tmmu_core.store.store import Store
 from tmmu_core.sweep.sweep_points import PointResult
 
@@ -143,13 +144,22 @@ def test_damaged_plan_is_rejected(store: Store) -> None:
         store.plan(kept.run)
 
 
-@pytest.mark.parametrize("arenas", ["{", "[1]"])
-def test_damaged_run_is_rejected(store: Store, arenas: str) -> None:
+@pytest.mark.parametrize(
+    ("change", "read"),
+    [
+        (update(RUNS).values(arenas="{"), lambda store: store.runs("net")),
+        (update(RUNS).values(arenas="[1]"), lambda store: store.runs("net")),
+        (update(SWEEPS).values(asked="{"), stored_sweeps.sweeps),
+        (update(SWEEPS).values(asked="[1]"), stored_sweeps.sweeps),
+    ],
+)
+def test_damaged_row_is_rejected(store: Store, change: Any, read: Callable[[Store], object]) -> None:
     store.record(plan_of({"a": 1}), label("c1"))
+    stored_sweeps.begin(store, "s", datetime(2026, 1, 1, tzinfo=UTC), {}, 1)
     with store.engine.begin() as connection:
-        connection.execute(update(RUNS).values(arenas=arenas))
+        connection.execute(change)
     with pytest.raises(StoreFault, match="damaged"):
-        store.runs("net")
+        read(store)
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,8 @@
 """Find the commit that increased an arena, and the tensors responsible (iree-org/iree#15323).
 
-The commit is that of the first run after the last run that is not larger than the good run. The growth of an arena is
-the growth of its peak plus the growth of its slack, the part of the extent above the peak (gaps, rounding, holes). The
-growth of the peak is the sum over all storages of the change of their live bytes at the peak.
+The commit is that of the run after the last run that is at most as large as the first run. The growth of an arena is
+the growth of its peak plus the growth of its slack, which is extent − peak live bytes. The growth of the peak is the
+sum over all storages of the change of their live bytes at the peak.
 """
 
 from collections.abc import Sequence
@@ -18,8 +18,8 @@ from tmmu_core.plans.model import Plan
 from tmmu_core.store.run_label import Run
 
 Figure = Literal["extent", "peak", "bound"]
-FIGURES: tuple[Figure, ...] = ("extent", "peak", "bound")
-_FIELD = {"extent": "extent_bytes", "peak": "peak_live_bytes", "bound": "lower_bound_bytes"}
+_FIELDS: dict[Figure, str] = {"extent": "extent_bytes", "peak": "peak_live_bytes", "bound": "lower_bound_bytes"}
+FIGURES = tuple(_FIELDS)
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Measure:
 
     figure: Figure = "extent"
     arena: str | None = None
-    """One arena; ``None`` for the sum."""
+    """An arena; ``None``: the figure of all arenas."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,13 +40,13 @@ class Growth:
 
     @property
     def grown_bytes(self) -> int:
-        """Return the growth in bytes."""
+        """``after_bytes`` − ``before_bytes``."""
         return self.after_bytes - self.before_bytes
 
 
 @dataclass(frozen=True, kw_only=True)
 class Step(Growth):
-    """Two consecutive runs between which a figure changed."""
+    """The change of a figure between two consecutive runs."""
 
     before: Run
     after: Run
@@ -61,7 +61,7 @@ class Share(Growth):
 
 @dataclass(frozen=True)
 class GrowthCauses:
-    """The growth of one arena, by cause."""
+    """The growth of one arena, by cause. Pairs are ``(before, after)``."""
 
     arena: str
     extent_bytes: tuple[int, int]
@@ -77,69 +77,73 @@ class GrowthCauses:
 
     @property
     def slack_bytes(self) -> int:
-        """Growth that no tensor at the peak explains."""
+        """Growth of the slack: alignment gaps, slot rounding, holes and tail."""
         return self.grown_bytes - (self.peak_bytes[1] - self.peak_bytes[0])
 
 
 def comparable_runs(runs: Sequence[Run]) -> tuple[Run, ...]:
-    """Return the runs in the series of the latest run, and the latest run of each commit that is not in the series."""
-    if not runs:
-        return ()
-    alike = {run.commit for run in runs if run.series == runs[-1].series}
-    last = {run.commit: run for run in runs}
-    return tuple(
-        run for run in runs if (run.series == runs[-1].series if run.commit in alike else run is last[run.commit])
-    )
+    """Return the runs in the series of the latest run, and the latest run of each commit without a run in that series.
+
+    ``runs``: oldest first.
+    """
+    series_commits = {run.commit for run in runs if run.series == runs[-1].series}
+    latest = {run.commit: run for run in runs if run.commit not in series_commits}
+    return tuple(run for run in runs if run.series == runs[-1].series or run is latest.get(run.commit))
 
 
 def value_of(run: Run, measure: Measure) -> int:
-    """Return the figure of a run; 0 without the arena."""
-    whole = [run] if measure.arena is None else [arena for arena in run.arenas if arena.name == measure.arena]
-    return sum(int(getattr(one, _FIELD[measure.figure])) for one in whole)
+    """Return the figure of a run in bytes; 0 if the run does not have the arena."""
+    measured = [run] if measure.arena is None else [arena for arena in run.arenas if arena.name == measure.arena]
+    return sum(int(getattr(item, _FIELDS[measure.figure])) for item in measured)
 
 
 def steps_of(runs: Sequence[Run], measure: Measure) -> tuple[Step, ...]:
-    """Return the steps at which the figure changed, in order."""
-    steps = (_step(a, b, measure) for a, b in pairwise(runs))
+    """Return every change of the figure between consecutive runs, in order."""
+    steps = (_step(before, after, measure) for before, after in pairwise(runs))
     return tuple(step for step in steps if step.grown_bytes)
 
 
 def culprit(runs: Sequence[Run], measure: Measure) -> Step | None:
-    """Return the step that raised the figure above the first run's value; ``None`` if the last run is not above it."""
+    """Return the last step that raised the figure above the value of the first run.
+
+    ``None`` if the last run is not above that value.
+    """
     values = [value_of(run, measure) for run in runs]
     if not runs or values[-1] <= values[0]:
         return None
-    last = max(k for k, value in enumerate(values) if value <= values[0])
-    return _step(runs[last], runs[last + 1], measure)
+    last_small = max(k for k, value in enumerate(values) if value <= values[0])
+    return _step(runs[last_small], runs[last_small + 1], measure)
 
 
 def _step(before: Run, after: Run, measure: Measure) -> Step:
-    values = value_of(before, measure), value_of(after, measure)
-    return Step(before=before, after=after, before_bytes=values[0], after_bytes=values[1])
+    before_bytes, after_bytes = value_of(before, measure), value_of(after, measure)
+    return Step(before=before, after=after, before_bytes=before_bytes, after_bytes=after_bytes)
 
 
 def between(runs: Sequence[Run], good: str | None, bad: str | None) -> tuple[Run, ...]:
-    """Return the runs from commit ``good`` [the first] to ``bad`` [the last]. Raises ``StoreFault``."""
-    start = _at(runs, good) if good is not None else 0
-    if bad is None:
-        return tuple(runs[start:])
-    end = _at(runs, bad)
-    if start > end:
+    """Return the runs from commit ``good`` [the first] to commit ``bad`` [the last], both included.
+
+    Raises ``StoreFault`` for a commit that has no run or is ambiguous, and if ``good`` is later than ``bad``.
+    """
+    start = 0 if good is None else _latest_index(runs, good)
+    end = len(runs) if bad is None else _latest_index(runs, bad) + 1
+    if good is not None and start >= end:
         raise StoreFault(f"the run of {good} is later than the run of {bad}.", hint="Swap --good and --bad.")
-    return tuple(runs[start : end + 1])
+    return tuple(runs[start:end])
 
 
-def _at(runs: Sequence[Run], commit: str) -> int:
+def _latest_index(runs: Sequence[Run], commit: str) -> int:
+    """Return the index of the latest run of a commit, which may be abbreviated."""
     exact = [k for k, run in enumerate(runs) if run.commit == commit]
     found = exact or [k for k, run in enumerate(runs) if run.commit.startswith(commit)]
     if not found or len({runs[k].commit for k in found}) > 1:
         why = "has no run" if not found else "is ambiguous: several commits start with it"
-        raise StoreFault(f"{commit} {why}.", hint="tmmu history lists them.")
+        raise StoreFault(f"{commit} {why}.", hint="List the commits with tmmu history.")
     return found[-1]
 
 
 def growth_causes(before: Plan, after: Plan, arena: str) -> GrowthCauses:
-    """Return the causes of the growth of ``arena``. O(n log n)."""
+    """Return the causes of the growth of ``arena``, in O(n log n)."""
     step_before, bytes_before = _bytes_at_peak(before, arena)
     step_after, bytes_after = _bytes_at_peak(after, arena)
     shares = [
@@ -154,13 +158,14 @@ def growth_causes(before: Plan, after: Plan, arena: str) -> GrowthCauses:
 
 
 def _bytes_at_peak(plan: Plan, arena: str) -> tuple[int, dict[str, int]]:
-    """Return ``(step, live bytes by storage name)`` at the peak of an arena; empty without the arena."""
+    """Return ``(step, live bytes by storage name)`` at the peak of an arena; ``(0, {})`` without the arena."""
     if arena not in plan.arena_of:
         return 0, {}
     step, _ = peak_step_of(plan, arena)
-    s = storages_of(plan)
-    live = np.flatnonzero((s.arena == arena_number(plan, arena)) & (s.birth <= step) & (step < s.death))
-    rows = zip(s.head[live].tolist(), s.size[live].tolist(), strict=True)
+    storages = storages_of(plan)
+    is_live = (storages.birth <= step) & (step < storages.death)
+    live = np.flatnonzero(is_live & (storages.arena == arena_number(plan, arena)))
+    rows = zip(storages.head[live].tolist(), storages.size[live].tolist(), strict=True)
     return step, {plan.tensor_ids[row]: size for row, size in rows}
 
 

@@ -1,4 +1,4 @@
-"""The tables of the store, and how it is opened: an engine for SQLite or PostgreSQL.
+"""Open the store: its tables, and an engine of SQLAlchemy for SQLite or PostgreSQL.
 
 ::
 
@@ -7,8 +7,8 @@
     sweeps   ── sweep_points         the request, and the rows of each finished point
     files                            files opened in the explorer, so that links survive a restart
 
-SQLite is one file with a write-ahead log: readers never wait, a writer waits for the lock when it starts.
-Tables are created in one transaction behind the same lock, so that one of several processes creates a new store.
+SQLite has one file with a write-ahead log: readers never wait, and a writer waits for the lock when it begins.
+The tables are created in one transaction under a lock, so that two processes do not create them twice.
 """
 
 import os
@@ -28,18 +28,18 @@ from tmmu_core.base.errors import StoreFault
 from tmmu_core.base.escaping import visible
 
 VERSION = "0001"
-"""Version of the tables that this code reads and writes. Changed tables need a new version, and code that upgrades."""
+"""Version of the tables. If the tables change, change the version and write code that upgrades an older store."""
 
 
 class U64(sql.TypeDecorator[int]):
-    """Integers 0 … 2^64 − 1 in a signed 64-bit column; numbers above 2^63 − 1 are stored as negative ones."""
+    """Integers 0 … 2^64 − 1 in a signed 64-bit column: a number n above 2^63 − 1 is stored as n − 2^64."""
 
     impl = sql.BigInteger
     cache_ok = True
 
     @property
     def python_type(self) -> type[int]:
-        """The type of a result."""
+        """The type of the values in query results."""
         return int
 
     def process_bind_param(self, value: int | None, dialect: Any) -> int | None:
@@ -47,21 +47,21 @@ class U64(sql.TypeDecorator[int]):
         return value if value is None or value < 2**63 else value - 2**64
 
     def process_result_value(self, value: int | None, dialect: Any) -> int | None:
-        """Return the value of a stored number."""
+        """Return the integer of a stored number."""
         return value + 2**64 if isinstance(value, int) and value < 0 else value
 
 
 METADATA = sql.MetaData()
 
 NUMBER = sql.BigInteger().with_variant(sql.Integer, "sqlite")
-"""Auto-increment column; SQLite requires ``INTEGER``."""
+"""Type of an auto-increment column; SQLite requires ``INTEGER``."""
 
 VERSIONS = sql.Table("alembic_version", METADATA, sql.Column("version_num", sql.String(32), primary_key=True))
-"""One row; earlier versions created the tables with Alembic."""
+"""One row, the version. It has the name that Alembic uses, because earlier versions created the tables with Alembic."""
 
 
 def _columns(kind: Any, names: str) -> list[sql.Column[Any]]:
-    """Return required columns of one type."""
+    """Return columns of one type without nulls; ``names`` are separated by blanks."""
     return [sql.Column(name, kind, nullable=False) for name in names.split()]
 
 
@@ -124,7 +124,8 @@ LOCK = 0x746D6D75
 LOCK_TIMEOUT = 120.0
 """Seconds that a SQLite writer waits for the lock."""
 
-SERVERS = {"postgres": "postgresql+psycopg", "postgresql": "postgresql+psycopg", "sqlite": "sqlite+pysqlite"}
+DRIVERS = {"postgres": "postgresql+psycopg", "postgresql": "postgresql+psycopg", "sqlite": "sqlite+pysqlite"}
+"""Scheme of a URL → dialect and driver of SQLAlchemy."""
 
 _CREATE = "Check the URL, or create one with tmmu record."
 _PASSWORD = re.compile(r":[^:@/]*@")
@@ -132,9 +133,9 @@ _FORMS = "Write sqlite:///plans.db, or postgresql://user@host/database."
 
 
 def open_engine(url: str, *, create: bool) -> tuple[sql.Engine, str]:
-    """Return ``(engine, URL without password)`` of a store with current tables.
+    """Open the store at ``url`` and return ``(engine, URL without password)``. Raises ``StoreFault``.
 
-    Without ``create`` a missing store raises ``StoreFault``.
+    ``create``: whether a missing store is created.
     """
     parsed, name = _parsed(url)
     is_sqlite = parsed.get_backend_name() == "sqlite"
@@ -142,7 +143,7 @@ def open_engine(url: str, *, create: bool) -> tuple[sql.Engine, str]:
         raise StoreFault("the store does not exist.", store=name, hint=_CREATE)
     with faults_of(name):
         try:
-            # A replaced SQLite file is opened again; a server's connection may have been closed.
+            # Without a pool, a SQLite file that was replaced is opened again. A server may close a pooled connection.
             pool: dict[str, Any] = {"poolclass": sql.NullPool} if is_sqlite else {"pool_pre_ping": True}
             engine = sql.create_engine(parsed, **pool)
             if is_sqlite:
@@ -186,7 +187,7 @@ def _begin_sqlite(connection: sql.Connection) -> None:
 
 @contextmanager
 def faults_of(name: str) -> Iterator[None]:
-    """Convert database errors to ``StoreFault``."""
+    """Context manager: raise ``StoreFault`` for errors of the database, text that UTF-8 cannot encode, damaged rows."""
     try:
         yield
     except SQLAlchemyError as error:
@@ -211,7 +212,7 @@ def _parsed(url: str) -> tuple[URL, str]:
     try:
         parsed = make_url(url)
         name = parsed.render_as_string(hide_password=True)
-        parsed = parsed.set(drivername=SERVERS.get(parsed.drivername, parsed.drivername))
+        parsed = parsed.set(drivername=DRIVERS.get(parsed.drivername, parsed.drivername))
         if parsed.get_backend_name() not in ("sqlite", "postgresql"):
             raise StoreFault(f"the database {parsed.get_backend_name()} is not supported.", hint=_FORMS)
         if parsed.get_backend_name() == "sqlite" and parsed.database in (None, "", ":memory:"):
@@ -219,35 +220,35 @@ def _parsed(url: str) -> tuple[URL, str]:
         if parsed.get_backend_name() == "sqlite" and parsed.query:
             raise StoreFault("the URL of a SQLite store has no options.", store=name, hint=_FORMS)
         parsed.get_dialect().import_dbapi()
-    except (NoSuchModuleError, ImportError) as error:  # the first of them is an ArgumentError, too
+    except (NoSuchModuleError, ImportError) as error:  # NoSuchModuleError is a subclass of ArgumentError
         raise StoreFault(f"the URL's driver is not installed: {error}.", hint=_FORMS) from error
-    except (ArgumentError, ValueError) as error:  # a ValueError for a port that is no number
-        shown = _PASSWORD.sub(":***@", url[:200])
-        raise StoreFault(f"{shown!r} is not the URL of a store.", hint=_FORMS) from error
+    except (ArgumentError, ValueError) as error:  # ValueError: the port is not a number
+        safe_url = _PASSWORD.sub(":***@", url[:200])
+        raise StoreFault(f"{safe_url!r} is not the URL of a store.", hint=_FORMS) from error
     return parsed, name
 
 
 def _create_tables(engine: sql.Engine, name: str, *, create: bool) -> None:
     with engine.connect() as connection:
-        found = _version(connection)
-    if found is None and not create:
+        version = _version(connection)
+    if version is None and not create:
         raise StoreFault("the database contains no store.", store=name, hint=_CREATE)
-    if found is None:
+    if version is None:
         with writing(engine) as connection:
             if engine.dialect.name == "postgresql":
                 connection.execute(sql.text("SELECT pg_advisory_xact_lock(:key)"), {"key": LOCK})
-            found = _version(connection)
-            if found is None:
+            version = _version(connection)  # another process may have created the tables
+            if version is None:
                 METADATA.create_all(connection)
                 connection.execute(VERSIONS.insert(), {"version_num": VERSION})
-                found = VERSION
-    if found != VERSION:
-        why = f"the store has revision {found}; this version supports {VERSION}."
-        raise StoreFault(why, store=name, hint="Install a newer version.")
+                return
+    if version != VERSION:
+        why = f"the store has revision {version}; this tmmu supports revision {VERSION}."
+        raise StoreFault(why, store=name, hint="Install a newer version of tmmu.")
 
 
 def _version(connection: sql.Connection) -> str | None:
     if not sql.inspect(connection).has_table(VERSIONS.name):
         return None
-    found = connection.execute(sql.select(VERSIONS.c.version_num)).scalar()
-    return None if found is None else visible(str(found)[:80])
+    version = connection.execute(sql.select(VERSIONS.c.version_num)).scalar()
+    return None if version is None else visible(str(version)[:80])

@@ -2,9 +2,9 @@
 
 ::
 
-    resnet50@8f1c2ab     the latest run of that commit (a unique prefix of four digits is enough)
-    resnet50@main        the latest run on that branch, unless a commit has that name
-    main                 the latest run on that branch, if the model is known
+    resnet50@8f1c2ab     the latest run of that commit (a unique prefix of four characters is enough)
+    resnet50@main        the latest run of that branch, unless a commit has that name
+    main                 the same for the model of the plan that the run is compared with
 """
 
 import hashlib
@@ -28,7 +28,7 @@ LONGEST = 200
 
 @dataclass(frozen=True)
 class Label:
-    """Model, commit, time and branch of a run. Raises ``StoreFault`` for an invalid name."""
+    """Model, commit, time and branch of a run. Raises ``StoreFault`` for an invalid name or a time without a zone."""
 
     model: str
     commit: str
@@ -37,7 +37,13 @@ class Label:
 
     def __post_init__(self) -> None:
         for what in ("model", "commit", "branch"):
-            check_name(what, getattr(self, what))
+            name = getattr(self, what)
+            if not name.strip() or name != name.strip():
+                raise StoreFault(f"the {what} {name!r} is empty, or has blanks around it.", hint="Remove the blanks.")
+            if len(name) > LONGEST:
+                raise StoreFault(f"the {what} has {len(name):,} characters.", hint=f"Use at most {LONGEST}.")
+            if visible(name) != name:
+                raise StoreFault(f"the {what} {visible(name)} has invisible characters.", hint="Remove them.")
         if "@" in self.commit:
             raise StoreFault(f"the commit {self.commit!r} contains an @.", hint="Write MODEL@COMMIT.")
         if self.at.tzinfo is None:
@@ -58,13 +64,13 @@ class ArenaFigures:
 
 @dataclass(frozen=True)
 class Run:
-    """One plan of one commit, with its figures. In bytes, counts and steps; digests are 32 raw bytes."""
+    """The figures of one plan of one commit, in bytes, counts and steps. Digests have 32 bytes."""
 
     model: str
     commit: str
     branch: str
     at: str
-    """UTC, to the microsecond, as ISO 8601, so that texts sort by time."""
+    """Time in UTC as ISO 8601 with microseconds, so that the texts sort by time."""
     planner: str
     mode: str
     preset: str
@@ -77,34 +83,30 @@ class Run:
     layout_hash: bytes
     tmmu_plan_hash: bytes
     content: bytes
-    """SHA-256 of the plan file."""
+    """SHA-256 of the plan file in CBOR."""
     arenas: tuple[ArenaFigures, ...] = ()
 
     @property
     def series(self) -> tuple[str, str, str, str, str]:
-        """Key of the runs that are compared with this one: model, branch, planner, mode, preset."""
+        """Model, branch, planner, mode and preset: the runs of one series are compared."""
         return self.model, self.branch, self.planner, self.mode, self.preset
 
     @property
     def key(self) -> bytes:
-        """Unique key of the run (32 bytes): recording the same run twice stores it once."""
+        """Unique key of the run (32 bytes), so that the same run is stored only once."""
         identity = (self.model, self.commit, self.branch, self.at, self.content.hex())
         return hashlib.sha256(msgspec.json.encode(["tmmu_run_v1", identity])).digest()
 
     def record(self) -> dict[str, Any]:
         """Return the run as a JSON-ready mapping."""
-        found: dict[str, Any] = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        for name in ("layout_hash", "tmmu_plan_hash", "content"):
-            found[name] = found[name].hex()
-        found["arenas"] = [vars(arena) for arena in self.arenas]
-        return found
+        digests = {name: getattr(self, name).hex() for name in ("layout_hash", "tmmu_plan_hash", "content")}
+        return {**vars(self), **digests, "arenas": [vars(arena) for arena in self.arenas]}
 
 
 def run_of(plan: Plan, label: Label, content: bytes) -> Run:
-    """Return the run of ``plan``, stored under the hash ``content``, with ``label``."""
+    """Return the run of ``plan``; ``content`` is the SHA-256 of its plan file."""
     sums = totals(plan)
-    fields: dict[str, Any] = {"graph": visible(plan.ir_name)}
-    fields |= {name: visible(getattr(plan, name)) for name in ("planner", "mode", "preset")}
+    fields: dict[str, Any] = {name: visible(getattr(plan, name)) for name in ("planner", "mode", "preset")}
     figures = ("extent_bytes", "peak_live_bytes", "peak_step", "lower_bound_bytes")
     fields |= {name: getattr(sums, name) for name in figures}
     arenas = [
@@ -115,6 +117,7 @@ def run_of(plan: Plan, label: Label, content: bytes) -> Run:
         commit=label.commit,
         branch=label.branch,
         at=instant(label.at),
+        graph=visible(plan.ir_name),
         steps=plan.steps,
         layout_hash=plan.layout_hash,
         tmmu_plan_hash=plan.tmmu_plan_hash,
@@ -125,22 +128,12 @@ def run_of(plan: Plan, label: Label, content: bytes) -> Run:
 
 
 def instant(at: datetime) -> str:
-    """Return a time as the store writes it."""
+    """Return a time as the text that the store contains, such as ``2026-01-31T12:00:00.000000Z``."""
     return at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
-def check_name(what: str, name: str) -> None:
-    """Raise ``StoreFault`` for a name that is empty, too long or has invisible characters."""
-    if not name.strip() or name != name.strip():
-        raise StoreFault(f"the {what} is empty, or has blanks around it.", hint="Write MODEL@COMMIT.")
-    if len(name) > LONGEST:
-        raise StoreFault(f"the {what} has {len(name):,} characters.", hint=f"Give at most {LONGEST}.")
-    if visible(name) != name:
-        raise StoreFault(f"the {what} {visible(name)} has invisible characters.", hint="Leave them out.")
-
-
 def split_reference(text: str) -> tuple[str | None, str]:
-    """Return ``(model or None, commit or branch)`` of a reference, with or without ``store:``."""
+    """Return ``(model or None, commit or branch)`` of a reference with or without ``store:``. Raises ``StoreFault``."""
     model, at, name = text.removeprefix(PREFIX).rpartition("@")
     if not name or (at and not model):
         raise StoreFault(f"{text} refers to no run.", hint="Write store:MODEL@COMMIT, or store:BRANCH.")

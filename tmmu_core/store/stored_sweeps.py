@@ -1,4 +1,4 @@
-"""Sweeps in the store: the request and the rows of each finished point, so that a stopped sweep can continue."""
+"""Sweeps in the store: the request, and the rows of each finished point, so that an interrupted sweep can continue."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class Sweep:
 
     name: str
     at: str
-    """Time of its first start."""
+    """Time of the first start of the sweep."""
     request: Mapping[str, Any]
     points: int
     done: int
@@ -30,7 +30,7 @@ class Sweep:
 
 
 def begin(store: Store, name: str, at: datetime, request: Mapping[str, Any], points: int) -> None:
-    """Store a sweep; an existing one is kept."""
+    """Store a sweep without results; an existing sweep is kept. ``points``: the number of its points."""
     row = {"sweep": name, "at": instant(at), "asked": msgspec.json.encode(request).decode(), "points": points}
     with store.writing() as connection:
         connection.execute(store.insert_missing(SWEEPS), row)
@@ -38,26 +38,28 @@ def begin(store: Store, name: str, at: datetime, request: Mapping[str, Any], poi
 
 def add(store: Store, name: str, results: Sequence[PointResult]) -> None:
     """Store results in one transaction. An existing result is replaced only if it failed."""
-    new = [
-        {"sweep": name, "number": one.number, "failed": int(one.failed), "row": msgspec.json.encode(one.rows).decode()}
-        for one in results
+    texts = [msgspec.json.encode(result.rows).decode() for result in results]
+    rows = [
+        {"sweep": name, "number": result.number, "failed": int(result.failed), "row": text}
+        for result, text in zip(results, texts, strict=True)
     ]
-    numbers = [one.number for one in results]
-    failed = SWEEP_POINTS.c.sweep == name, SWEEP_POINTS.c.failed > 0, SWEEP_POINTS.c.number.in_(numbers)
+    numbers = [result.number for result in results]
+    is_failed = SWEEP_POINTS.c.sweep == name, SWEEP_POINTS.c.failed > 0, SWEEP_POINTS.c.number.in_(numbers)
     with store.writing() as connection:
-        connection.execute(SWEEP_POINTS.delete().where(*failed))
-        connection.execute(store.insert_missing(SWEEP_POINTS), new)
+        connection.execute(SWEEP_POINTS.delete().where(*is_failed))
+        connection.execute(store.insert_missing(SWEEP_POINTS), rows)
 
 
 def results_of(store: Store, name: str, *, last: int | None = None) -> tuple[PointResult, ...]:
-    """Return the stored results by number; ``last`` limits them to the highest numbers."""
+    """Return the stored results, sorted by number; ``last``: at most this many, those with the highest numbers."""
     columns = SWEEP_POINTS.c.number, SWEEP_POINTS.c.row, SWEEP_POINTS.c.failed
-    chosen = select(*columns).where(SWEEP_POINTS.c.sweep == name).order_by(SWEEP_POINTS.c.number.desc()).limit(last)
-    found = store.rows(chosen)
+    of_sweep = select(*columns).where(SWEEP_POINTS.c.sweep == name)
+    stored = store.rows(of_sweep.order_by(SWEEP_POINTS.c.number.desc()).limit(last))
     with faults_of(store.name):
-        rows = [msgspec.json.decode(row, type=tuple[dict[str, Any], ...]) for _, row, _ in found]
-        results = [PointResult(n, row, failed > 0) for (n, _, failed), row in zip(found, rows, strict=True)]
-    return tuple(reversed(results))
+        return tuple(
+            PointResult(number, msgspec.json.decode(text, type=tuple[dict[str, Any], ...]), failed > 0)
+            for number, text, failed in reversed(stored)
+        )
 
 
 def sweeps(store: Store) -> tuple[Sweep, ...]:
@@ -68,8 +70,10 @@ def sweeps(store: Store) -> tuple[Sweep, ...]:
         .join(SWEEP_POINTS, SWEEP_POINTS.c.sweep == SWEEPS.c.sweep, isouter=True)
         .group_by(SWEEPS.c.sweep, SWEEPS.c.at, SWEEPS.c.asked, SWEEPS.c.points)
     )
-    found = [
-        Sweep(name, at, msgspec.json.decode(request), points, done, bad)
-        for name, at, request, points, done, bad in store.rows(statement)
-    ]
-    return tuple(sorted(found, key=lambda one: (one.at, one.name), reverse=True))
+    rows = store.rows(statement)
+    with faults_of(store.name):
+        found = [
+            Sweep(name, at, msgspec.json.decode(request, type=dict[str, Any]), *counts)
+            for name, at, request, *counts in rows
+        ]
+    return tuple(sorted(found, key=lambda sweep: (sweep.at, sweep.name), reverse=True))

@@ -1,4 +1,4 @@
-"""Sources, points and results of a sweep, as picklable values for workers."""
+"""Sources, points and results of a sweep. They are picklable, so that workers can receive and return them."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -23,25 +23,25 @@ class Source:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of name and bytes; some formats are recognised by the name."""
+        """SHA-256 of name and bytes in hexadecimal. It includes the name, by which some formats are recognised."""
         return hashlib.sha256(self.name.encode("utf-8", "backslashreplace") + b"\0" + self.data).hexdigest()
 
 
 @dataclass(frozen=True)
 class Point:
-    """One requested plan or fit of a source."""
+    """A plan or a fit of a source to compute, with one row; with ``ranks``, the plans of all ranks."""
 
     number: int
-    """Its position among the points."""
+    """Position among the points of the sweep."""
     source: int
-    """Index of its source."""
+    """Index of the source among the sources of the sweep."""
     request: PlanRequest
     ranks: bool = False
     """Whether to plan all ranks of the shard spec, with one row per class of equal ranks."""
     fits: Mapping[str, int] | None = None
-    """Fit these capacities (arena, or ``""`` for all together, → bytes) instead of planning."""
+    """Capacities in bytes to fit instead of planning, by arena; ``""`` is one memory for all arenas."""
     head: Mapping[str, Any] = field(default_factory=dict)
-    """The first columns of its rows, which describe the request."""
+    """The first columns of the rows, which describe the request."""
 
     def key(self, sources: Sequence[Source]) -> str:
         """Return a digest of everything that the rows of the point depend on."""
@@ -57,19 +57,21 @@ class PointResult:
     number: int
     rows: tuple[dict[str, Any], ...]
     failed: bool = False
+    """Whether the only row contains an error."""
 
 
 @dataclass(frozen=True)
 class Axes:
-    """Values of each axis; ``(None,)``: the value of the request."""
+    """Values of each axis. ``None`` among them: the default mode, preset or planner, and the request's alignment."""
 
     modes: tuple[Any, ...] = (None,)
     presets: tuple[Any, ...] = (None,)
     alignments: tuple[int | None, ...] = (None,)
     planners: tuple[str | None, ...] = ("slots", "naive")
     shards: tuple[tuple[str, Mapping[str, Any] | None], ...] | None = None
-    """``(name, spec)``; ``None``: the spec of the request."""
+    """``(name, spec)`` of shard specs, with the spec ``None`` for none; ``None``: only the spec of the request."""
     fits: tuple[Mapping[str, int], ...] | None = None
+    """Capacities as in :class:`Point`; ``None``: plan, do not fit."""
     ranks: bool = False
 
 
@@ -78,8 +80,8 @@ def points_of(
 ) -> tuple[Point, ...]:
     """Return all combinations, sorted by source, mode, preset, alignment, planner, size, shards, capacity.
 
-    ``sizes``: per source, the values ``(dimension, size)`` to plan; ``names``: per source, its name in the rows, or
-    ``""`` for a single source.
+    ``sizes``: for each source, the values of the size axis: ``(dimension, size)``, or ``None`` for the request's sizes.
+    ``names``: for each source, its name in the rows; ``""``: the rows have no name.
     """
     points: list[Point] = []
     for source, name in enumerate(names):
@@ -102,5 +104,5 @@ def points_of(
 
 
 def name_of_sweep(sources: Sequence[Source], points: Sequence[Point]) -> str:
-    """Return 16 hexadecimal digits that depend on sources, points and version."""
+    """Return 16 hexadecimal digits of a hash of sources, points and version."""
     return hashlib.sha256("".join(point.key(sources) for point in points).encode()).hexdigest()[:16]
