@@ -1,7 +1,7 @@
 """Tensor memory planner: graph → liveness → planners → plans → runtime; the judge verifies plans.
 
 ``import tmmu`` is the public API (``docs/how-to/python.md``); the names of ``__all__`` are loaded at their first use.
-Imports follow this order (``tests/test_architecture.py``).
+A folder imports only folders that precede it in ``ORDER`` of ``benchmarks/house.py`` (``tests/test_architecture.py``).
 """
 
 from __future__ import annotations
@@ -12,64 +12,36 @@ from typing import TYPE_CHECKING, Any
 from tmmu_core.base.manifest import SPEC_VERSION as SPEC_VERSION
 
 if TYPE_CHECKING:
-    from tmmu_core.base.errors import ArenaTooSmall as ArenaTooSmall
-    from tmmu_core.base.errors import InvalidIrShapes as InvalidIrShapes
-    from tmmu_core.base.errors import MissingExtra as MissingExtra
-    from tmmu_core.base.errors import TmmuError as TmmuError
-    from tmmu_core.base.errors import UnreadableInput as UnreadableInput
-    from tmmu_core.graph.model import Graph as Graph
-    from tmmu_core.library.executorch_pass import executorch_pass as executorch_pass
-    from tmmu_core.library.functions import compare as compare
-    from tmmu_core.library.functions import fit as fit
-    from tmmu_core.library.functions import pack as pack
-    from tmmu_core.library.functions import plan as plan
-    from tmmu_core.library.functions import read as read
-    from tmmu_core.library.functions import verify as verify
-    from tmmu_core.library.plan_result import Plan as Plan
-    from tmmu_core.plans.making.request import PlanRequest as PlanRequest
+    from tmmu_core.base.errors import ArenaTooSmall, InvalidIrShapes, MissingExtra, TmmuError, UnreadableInput
+    from tmmu_core.graph.model import Graph
+    from tmmu_core.library.executorch_pass import executorch_pass
+    from tmmu_core.library.functions import compare, fit, pack, plan, read, verify
+    from tmmu_core.library.plan_result import Plan
+    from tmmu_core.plans.making.request import PlanRequest
 
 __version__ = "0.1.0"
 
-_PUBLIC = {
-    "plan": "library.functions",
-    "fit": "library.functions",
-    "pack": "library.functions",
-    "compare": "library.functions",
-    "read": "library.functions",
-    "verify": "library.functions",
+__all__ = ["compare", "executorch_pass", "fit", "pack", "plan", "read", "verify"]
+__all__ += ["Graph", "Plan", "PlanRequest"]
+__all__ += ["ArenaTooSmall", "InvalidIrShapes", "MissingExtra", "TmmuError", "UnreadableInput"]
+
+_MODULES = {
     "executorch_pass": "library.executorch_pass",
     "Plan": "library.plan_result",
     "Graph": "graph.model",
     "PlanRequest": "plans.making.request",
+    **dict.fromkeys(("compare", "fit", "pack", "plan", "read", "verify"), "library.functions"),
     **dict.fromkeys(
-        ("TmmuError", "ArenaTooSmall", "InvalidIrShapes", "MissingExtra", "UnreadableInput"), "base.errors"
+        ("ArenaTooSmall", "InvalidIrShapes", "MissingExtra", "TmmuError", "UnreadableInput"), "base.errors"
     ),
 }
 """Name → the module that defines it, imported at the first use of the name (PEP 562)."""
 
-__all__ = [  # noqa: RUF022 (verbs first, then nouns)
-    "plan",
-    "fit",
-    "pack",
-    "compare",
-    "read",
-    "verify",
-    "executorch_pass",
-    "Plan",
-    "Graph",
-    "PlanRequest",
-    "TmmuError",
-    "ArenaTooSmall",
-    "InvalidIrShapes",
-    "MissingExtra",
-    "UnreadableInput",
-]
-
 
 def __getattr__(name: str) -> Any:
-    if name not in _PUBLIC:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_PUBLIC[name]}"), name)
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
 
 
 def __dir__() -> list[str]:

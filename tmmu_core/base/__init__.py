@@ -1,1 +1,1 @@
-"""Errors, limits, text escaping, file input and output, child processes."""
+"""Errors, limits, escaping, strict parsing, canonical CBOR, output files and child processes."""

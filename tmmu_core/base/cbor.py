@@ -1,7 +1,7 @@
 """Canonical CBOR: equal values have equal bytes on every machine (contract §6).
 
-RFC 8949 §4.2.1 with restrictions: definite lengths, shortest integers, text keys only, sorted by their encoded bytes,
-no tags and therefore no bignums, every float as binary64 with one NaN. ``cbor2`` shortens floats in its canonical form.
+Definite lengths, shortest integers, and text keys only, sorted by their encoded bytes (RFC 8949 §4.2.1); no tags and
+therefore no bignums. Every float is a binary64 with one NaN; the canonical form of ``cbor2`` would shorten floats.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 CHUNK_ROWS = 1 << 14
+"""Rows of a table that are encoded at a time."""
 MOST_PIECES = 1 << 12
-"""Maximum number of pieces that are collected before they are joined."""
+"""Number of pieces above which the elements of an array are written."""
 SHORT_MAP = 32
 """Maximum number of keys of a map whose key order is cached; a million rows may have the same keys."""
 
@@ -32,7 +33,7 @@ _WIDTHS = ((24, 1), (25, 2), (26, 4), (26, 4), (27, 8), (27, 8), (27, 8), (27, 8
 
 
 class NotCanonical(ValueError):
-    """A value that has no canonical form: a key that is not text, an integer past 64 bits, another type."""
+    """A value has no canonical form: other type, a key that is not text, a lone surrogate, an integer over 64 bits."""
 
 
 Column = Sequence[str] | NDArray[np.integer[Any]]
@@ -40,9 +41,9 @@ Column = Sequence[str] | NDArray[np.integer[Any]]
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """An array of rows ``[[cell, …], …]``, given by columns of one length: texts or integers ≥ 0.
+    """An array of rows ``[[cell, …], …]``, given by columns of equal length: texts or integers.
 
-    It is encoded a chunk at a time, so that a million rows do not need a million lists.
+    :data:`CHUNK_ROWS` rows are built at a time, so that a million rows do not need a million lists in memory.
     """
 
     columns: tuple[Column, ...]
@@ -51,14 +52,14 @@ class Table:
         return len(self.columns[0])
 
     def rows(self, start: int = 0, stop: int | None = None) -> list[tuple[Any, ...]]:
-        """Return the rows from ``start`` to ``stop``."""
+        """Return the rows ``[start, stop)``; by default all."""
         parts = (column[start:stop] for column in self.columns)
         return list(zip(*(part.tolist() if isinstance(part, np.ndarray) else part for part in parts), strict=True))
 
 
 @dataclass(frozen=True, eq=False)
 class Encoded:
-    """The encoding of a value that is part of several hashes."""
+    """The canonical encoding of a value, so that several hashes of the value encode it once."""
 
     data: bytes
 
@@ -86,30 +87,30 @@ def _not_text(error: UnicodeEncodeError) -> NotCanonical:
     return NotCanonical(f"{around!r} is not text: it contains half of a surrogate pair")
 
 
-def _in_order(keys: tuple[Any, ...]) -> list[tuple[bytes, Any]]:
-    """Return the keys of a map with their encodings, in canonical order."""
+def _sorted_keys(keys: tuple[Any, ...]) -> list[tuple[bytes, Any]]:
+    """Return ``(encoding, key)`` of the keys of a map, in canonical order."""
     if not all(type(key) is str for key in keys):
         raise NotCanonical(f"a key of {keys!r:.80} is not text")
     return sorted([(_text(key), key) for key in keys])
 
 
-_cached_order = lru_cache(maxsize=4096)(_in_order)
+_cached_keys = lru_cache(maxsize=4096)(_sorted_keys)
 
 
 class _Encoder:
-    """Writes the encoding of values to ``write``, in chunks."""
+    """Encodes values and calls ``write`` with pieces of the encoding."""
 
     def __init__(self, write: Callable[[bytes], object]) -> None:
         self.write = write
         self.pieces: list[bytes] = []
 
     def flush(self) -> None:
-        """Write the pieces."""
+        """Write the collected pieces."""
         self.write(b"".join(self.pieces))
         self.pieces.clear()
 
     def add(self, x: Any) -> None:
-        """Encode ``x``."""
+        """Append the encoding of ``x``."""
         kind, pieces = type(x), self.pieces
         if kind is str:
             pieces.append(_text(x))
@@ -123,7 +124,7 @@ class _Encoder:
                     self.flush()
         elif kind is dict:
             pieces.append(_head(_MAP, len(x)))
-            for encoded_key, key in (_cached_order if len(x) <= SHORT_MAP else _in_order)(tuple(x)):
+            for encoded_key, key in (_cached_keys if len(x) <= SHORT_MAP else _sorted_keys)(tuple(x)):
                 pieces.append(encoded_key)
                 self.add(x[key])
         elif x is None or kind is bool:
@@ -144,12 +145,12 @@ class _Encoder:
 
 
 def _encoded_rows(rows: list[tuple[Any, ...]]) -> bytes:
-    """Return the encoded rows of a table. For texts and integers the encoding of cbor2 is canonical."""
+    """Return the encodings of the rows, without the head of an array: for texts and integers, those of cbor2."""
     try:
-        encoded_list = cbor2.dumps(rows)
+        array = cbor2.dumps(rows)
     except UnicodeEncodeError as error:
         raise _not_text(error) from None
-    return encoded_list[len(_head(_ARRAY, len(rows))) :]
+    return array[len(_head(_ARRAY, len(rows))) :]
 
 
 def _plain(x: object) -> Any:
@@ -167,15 +168,11 @@ def _plain(x: object) -> Any:
     raise NotCanonical(f"a {type(x).__name__} has no canonical form")
 
 
-def encoded(table: Table) -> Encoded:
-    """Return a table's bytes, for several hashes."""
-    return Encoded(cbor_canonical(table))
-
-
 def cbor_canonical(x: Any) -> bytes:
-    """Return ``x`` as canonical CBOR: ``None``, bool, int, float, str, bytes, lists, tuples, mappings, tables.
+    """Return ``x`` as canonical CBOR. Raises :class:`NotCanonical`.
 
-    Raises :class:`NotCanonical` for anything else, for keys that are not text and for integers past 64 bits.
+    ``x``: ``None``, bool, int, float, str, bytes, numpy scalar, list, tuple, mapping, :class:`Table`, or
+    :class:`Encoded`.
     """
     data = bytearray()
     encoder = _Encoder(data.extend)

@@ -8,7 +8,7 @@ T = TypeVar("T", bound=Hashable)
 
 
 def nodes_on_cycles(edges: Iterable[tuple[T, T]]) -> set[T]:
-    """Return the nodes of the strongly connected components with a cycle (Kosaraju; O(nodes + edges))."""
+    """Return the nodes that lie on a cycle or a self-loop: Kosaraju's components, in O(nodes + edges)."""
     after: dict[T, list[T]] = defaultdict(list)
     before: dict[T, list[T]] = defaultdict(list)
     for source, target in edges:
@@ -19,22 +19,22 @@ def nodes_on_cycles(edges: Iterable[tuple[T, T]]) -> set[T]:
     for root in list(after):
         stack = [(root, False)]
         while stack:
-            node, is_left = stack.pop()
-            if is_left:
+            node, is_finished = stack.pop()
+            if is_finished:
                 finished.append(node)
             elif node not in seen:
                 seen.add(node)
                 stack.append((node, True))
                 stack += [(target, False) for target in after[node]]
-    found: set[T] = set()
+    on_cycles: set[T] = set()
     for root in reversed(finished):
-        component, todo = [], [root]
-        while todo:
-            node = todo.pop()
+        component, pending = [], [root]
+        while pending:
+            node = pending.pop()
             if node in seen:
                 seen.remove(node)
                 component.append(node)
-                todo += before[node]
+                pending += before[node]
         if len(component) > 1 or (component and root in after[root]):
-            found.update(component)
-    return found
+            on_cycles.update(component)
+    return on_cycles

@@ -5,13 +5,13 @@ from numpy.typing import NDArray
 
 
 class DisjointSets:
-    """Sets that can be joined; a set is named by its lowest member."""
+    """Sets of numbers that can be joined. The name of a set is its lowest number."""
 
     def __init__(self, count: int) -> None:
         self.parent = np.arange(count, dtype=np.int64)
 
     def find(self, i: int) -> int:
-        """Return the name of the set of ``i``."""
+        """Return the name of the set that contains ``i``."""
         parent = self.parent
         while parent[i] != i:
             parent[i] = parent[parent[i]]
@@ -19,12 +19,12 @@ class DisjointSets:
         return i
 
     def join(self, i: int, j: int) -> None:
-        """Merge two sets."""
+        """Merge the sets that contain ``i`` and ``j``."""
         a, b = self.find(i), self.find(j)
         self.parent[max(a, b)] = min(a, b)
 
     def names(self) -> NDArray[np.int64]:
-        """Return the name of the set of each number."""
+        """Return an array (n,): for each number, the name of its set. Callers must not change it."""
         joined = np.flatnonzero(self.parent != np.arange(len(self.parent)))
         self.parent[joined] = [self.find(i) for i in joined.tolist()]
         return self.parent

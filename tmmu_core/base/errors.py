@@ -2,13 +2,13 @@
 
 ::
 
-    TmmuError                      an error that the user can fix; an internal error is an assert
-    ├── UnreadableInput            bytes that no reader accepts
+    TmmuError                      an error that the user can fix; a bug raises another exception
+    ├── UnreadableInput            a file or a setting that cannot be read, or that exceeds a limit
     │   └── MissingExtra           the required package belongs to an extra that is not installed
     ├── Misuse                     an invalid or unsupported request
     │   └── UnwritableOutput       a file that cannot be written
     ├── StoreFault                 a store that cannot be used, or lacks the requested plan
-    └── ContractError              a clause of the contract is broken; one subclass per code
+    └── ContractError              a clause of the contract is violated; one subclass per code
 
 A verdict (lint, verify, compare) is a value, not an error.
 """
@@ -21,7 +21,7 @@ U64_MAX = 2**64 - 1
 
 
 def escaped_surrogates(value: Any) -> Any:
-    """Return the value with texts that can be encoded as UTF-8; a lone surrogate is escaped as ``\\udcff``."""
+    """Return a JSON value whose texts can be encoded as UTF-8: a lone surrogate becomes the text ``\\udcff``."""
     if isinstance(value, str):
         return value.encode("utf-8", "backslashreplace").decode()
     if isinstance(value, dict):
@@ -35,20 +35,19 @@ class TmmuError(Exception):
     hint: str = ""
     code_id: ClassVar[str] = "TMMU_ERROR"
     recorded: ClassVar[tuple[str, ...]] = ("message", "hint")
-    """Attributes that the record contains."""
+    """Attributes in the record after ``code_id``, in this order."""
 
     def record(self) -> dict[str, Any]:
         """Return the error as a JSON-ready mapping, for ``--json``."""
-        fields = {name: getattr(self, name, str(self)) for name in self.recorded}
-        record: dict[str, Any] = escaped_surrogates({"code_id": self.code_id, **fields})
-        return record
+        record: dict[str, Any] = {name: getattr(self, name, str(self)) for name in ("code_id", *self.recorded)}
+        return {name: escaped_surrogates(value) for name, value in record.items()}
 
 
 class UnreadableInput(TmmuError):
-    """Bytes that cannot be read at all.
+    """A file, an environment variable or an option cannot be read, or exceeds a limit.
 
-    ``source`` names the file, ``place`` where in it ("byte 17", "line 3, column 9", "$.tensors[4].shape"),
-    ``tried`` each reader with the reason it gave, ``hint`` what to do.
+    ``source``: name of the file, variable or option. ``place``: position in the file ("byte 17", "line 3, column 9",
+    "$.tensors[4].shape"). ``tried``: ``(reader, reason why it rejected the file)``.
     """
 
     code_id = "UNREADABLE_INPUT"
@@ -76,16 +75,15 @@ class UnreadableInput(TmmuError):
         return "\n".join(lines)
 
     def record(self) -> dict[str, Any]:
-        """Return the error as a JSON-ready mapping; ``tried`` is a list of ``reader`` and ``reason``."""
+        """Return the error as a JSON-ready mapping; ``tried`` is a list of objects with ``reader`` and ``reason``."""
         tried = [{"reader": reader, "reason": reason} for reader, reason in self.tried]
-        record: dict[str, Any] = escaped_surrogates({**super().record(), "tried": tried})
-        return record
+        return super().record() | {"tried": escaped_surrogates(tried)}
 
 
 def unopened(
     error: OSError, source: object, hint: str = "Check the name and the permissions.", what: str = "the file"
 ) -> UnreadableInput:
-    """Return the error for a file that the operating system does not open."""
+    """Return the error for a file that cannot be opened; ``what`` begins the sentence."""
     why = (error.strerror or str(error)).lower()
     return UnreadableInput(f"{what} cannot be opened: {why}.", source=str(source), hint=hint)
 
@@ -97,7 +95,7 @@ class MissingExtra(UnreadableInput):
 
 
 class Misuse(TmmuError):
-    """An invalid or unsupported request: a message, and the fix if there is one."""
+    """An invalid or unsupported request."""
 
     code_id = "USAGE"
 
@@ -114,9 +112,9 @@ class UnwritableOutput(Misuse):
 
 
 class StoreFault(TmmuError):
-    """A store of plans that cannot be used, or that lacks the requested plan.
+    """A store of plans cannot be used, or lacks the requested plan.
 
-    ``store`` is its URL without a password; empty before a store is opened.
+    ``store``: its URL without the password; empty if the error does not depend on the store.
     """
 
     code_id = "STORE"
@@ -131,16 +129,21 @@ class StoreFault(TmmuError):
 
 
 class ContractError(TmmuError):
-    """Violation of a clause of the contract. Subclasses set the code; ``diagnostics`` holds scalars only.
+    """A clause of the contract is violated. Each subclass sets the code, and the fields that §5 requires for it.
 
-    ``t`` is the step (−1: no step), ``hint`` the fix. The record always has the fields that §5 requires for a code:
-    callers add the fields that they know (:meth:`fill`), other required fields are ``"unknown"``.
+    ``t``: the step, −1 without one. ``operator``: the operator of the specification that failed, if it is not that of
+    the class. ``diagnostics``: scalars; callers add those that they know with :meth:`fill`.
     """
 
     numeric_code: ClassVar[int]
     severity: ClassVar[str]
     required: ClassVar[tuple[str, ...]] = ()
     operator: ClassVar[str] = "UML_OS.TMMU.PlanMemory_v2"
+    subsystem, retryable = "TMMU", False
+    recorded = (
+        *("numeric_code", "severity", "subsystem", "t", "rank", "failure_operator", "replay_token"),
+        *("message", "retryable", "diagnostics"),
+    )
 
     def __init__(
         self, message: str, *, t: int = -1, operator: str | None = None, hint: str = "", **diagnostics: Scalar
@@ -156,7 +159,7 @@ class ContractError(TmmuError):
         return f"{self.code_id}: {self.message}" + (f" {self.hint}" if self.hint else "")
 
     def fill(self, *, replay_token: str | None = None, rank: int | None = None, **diagnostics: Scalar) -> None:
-        """Add context that only the caller knows; a value that is set, and is not ``unknown``, is kept."""
+        """Add context that the caller knows. A token, and diagnostics other than ``"unknown"``, are kept if set."""
         self.replay_token = self.replay_token or replay_token
         self.rank = self.rank if rank is None else rank
         for key, value in diagnostics.items():
@@ -164,23 +167,18 @@ class ContractError(TmmuError):
                 self.diagnostics[key] = value
 
     def record(self) -> dict[str, Any]:
-        """Return the error record of §5: every field present, ``diagnostics`` of scalars, sorted by key."""
+        """Return the error record of §5. ``diagnostics`` is sorted by key; it contains the hint if there is one.
+
+        Required diagnostics that no caller added are ``"unknown"``.
+        """
         diagnostics = {**dict.fromkeys(self.required, "unknown"), **self.diagnostics}
         if self.hint:
             diagnostics["hint"] = self.hint
-        fixed = {"subsystem": "TMMU", "retryable": False, "diagnostics": dict(sorted(diagnostics.items()))}
-        return {name: escaped_surrogates(fixed[name] if name in fixed else getattr(self, name)) for name in RECORD}
-
-
-RECORD = (
-    *("code_id", "numeric_code", "severity", "subsystem", "t", "rank", "failure_operator", "replay_token"),
-    *("message", "retryable", "diagnostics"),
-)
-"""The fields of an error record, in this order."""
+        return super().record() | {"diagnostics": escaped_surrogates(dict(sorted(diagnostics.items())))}
 
 
 class AlignmentViolation(ContractError):
-    """1301: an alignment that is not a power of two ≥ 1, or a view that is misaligned for its dtype."""
+    """1301: an alignment that is not a power of two ≥ 1, or a misaligned view, offset or address."""
 
     code_id, numeric_code, severity = "ALIGNMENT_VIOLATION", 1301, "FATAL"
     required = ("arena", "logical_slot")
@@ -188,7 +186,7 @@ class AlignmentViolation(ContractError):
 
 
 class AllocationFailure(ContractError):
-    """1302: Σ extents exceeds the budget; nothing was committed."""
+    """1302: Σ extents exceeds the budget, or the system does not map an arena; nothing was committed."""
 
     code_id, numeric_code, severity = "TMMU_ALLOCATION_FAILURE", 1302, "FATAL"
     required = ("arena", "peak_required_bytes")
@@ -196,7 +194,7 @@ class AllocationFailure(ContractError):
 
 
 class AllocationOverflow(ContractError):
-    """1303: an integer past 2^64 − 1."""
+    """1303: a size, an offset or a sum exceeds 2^64 − 1."""
 
     code_id, numeric_code, severity = "ALLOCATION_OVERFLOW", 1303, "FATAL"
     required = ("arena", "offset", "size")
@@ -204,7 +202,7 @@ class AllocationOverflow(ContractError):
 
 
 class ArenaTooSmall(ContractError):
-    """1304: the extent is over the capacity, or the arena is not declared (capacity 0)."""
+    """1304: the extent or a tensor's end exceeds the capacity, or the arena is not declared (capacity 0)."""
 
     code_id, numeric_code, severity = "ARENA_TOO_SMALL", 1304, "ERROR"
     required = ("arena", "capacity", "required")
@@ -212,12 +210,12 @@ class ArenaTooSmall(ContractError):
 
     @property
     def undeclared(self) -> bool:
-        """Whether the arena is not declared; only then the diagnostics name a tensor that needs it."""
+        """Whether the arena is not declared: only then the capacity is 0 and the diagnostics name a tensor."""
         return self.diagnostics.get("capacity") == 0 and "tensor" in self.diagnostics
 
 
 class LivenessCycle(ContractError):
-    """1305: a cycle, or an order that reads a tensor before it is written."""
+    """1305: a cycle of nodes or views, or an order that reads a tensor before it is written."""
 
     code_id, numeric_code, severity = "LIVENESS_CYCLE", 1305, "ERROR"
     required = ("ir_hash", "node_id")
@@ -233,7 +231,7 @@ class InvalidIrShapes(ContractError):
 
 
 class AddressCollision(ContractError):
-    """1307: two slots hash to one address; reachable with ``addressing="blake3_sparse"`` only."""
+    """1307: two live tensors of a finished plan overlap, or two hashed addresses (``blake3_sparse``) are equal."""
 
     code_id, numeric_code, severity = "ADDRESS_COLLISION", 1307, "FATAL"
     required = ("arena", "logical_slot")

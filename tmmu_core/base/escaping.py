@@ -11,24 +11,24 @@ from typing import Any
 
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]()<>#+\-.!|~$:&=@/\"'^])")
 _ADDRESS = re.compile(r"(https?:|ftp:|mailto:|xmpp:|www|@)", re.I)
-"""Prefixes of autolinks in Markdown; a zero-width joiner is inserted after them."""
+"""Prefixes of autolinks in Markdown; a word joiner (U+2060) after them prevents the link."""
 _INVISIBLE = re.compile(
     "[\x00-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f"
     "\u3164\ud800-\udfff\ufeff\uffa0\ufff0-\ufffb\U00013430-\U00013438\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
     "\U000e0000-\U000e0fff]"
 )
-"""Invisible Unicode characters (``Default_Ignorable_Code_Point``) and controls, except variation selectors
-(U+FE00 … U+FE0F), which occur in ordinary names."""
+"""Controls, surrogates and invisible Unicode characters (``Default_Ignorable_Code_Point`` and format controls), except
+the variation selectors U+FE00 … U+FE0F, which occur in ordinary names."""
 _COMMAND = re.compile(r"^(\s*):(?=:)|#(?=#\w*\[)")
 """Commands of CI runners in a log: ``::`` at the start of a line and ``##[`` anywhere (GitHub Actions),
 ``##vso[`` (Azure Pipelines), ``##teamcity[``."""
 _DIGITS = re.compile(r"([0-9]{1,18})")
 _FORMULA = re.compile("(^|[;|\t\r\n])(?=[ \"']*[=+@\uff1d\uff0b\uff0d\uff20-]|[\t\r\n])")
-"""Formula prefixes of spreadsheets at the start of a cell, also as full-width characters."""
+"""Start of a cell that a spreadsheet would evaluate: a formula prefix, also full-width, a tab or a line end."""
 
 
 def for_markdown(name: str) -> str:
-    """Escape for Markdown: no image, link, emphasis, formula or icon; one line."""
+    """Escape for Markdown, as one line without images, links, emphasis, formulas and icons."""
     unlinked = _ADDRESS.sub("\\1\u2060", " ".join(visible(name).split()))
     return _MARKDOWN.sub(r"\\\1", unlinked)
 
@@ -36,8 +36,7 @@ def for_markdown(name: str) -> str:
 def for_cell(name: str) -> str:
     """Escape for a CSV cell: a formula gets a leading apostrophe.
 
-    Semicolon, tab, bar and line end also count as separators: spreadsheets with a decimal comma split cells at
-    semicolons, and quotes count only at the start of a cell.
+    The text after a semicolon, tab, bar or line end counts as a cell too, because a spreadsheet may split there.
     """
     return _FORMULA.sub(r"\1'", name)
 
@@ -45,7 +44,7 @@ def for_cell(name: str) -> str:
 def csv_text(rows: Iterable[Iterable[Any]]) -> str:
     """Return rows as CSV text with ``\\n`` as line end.
 
-    If a cell has a carriage return, all cells are quoted, because ``csv`` of Python 3.11 does not quote that cell.
+    If a cell has a carriage return, all cells are quoted: ``csv`` of Python 3.11 would write that cell without quotes.
     """
     table = [list(row) for row in rows]
     has_return = any(isinstance(cell, str) and "\r" in cell for row in table for cell in row)
@@ -55,25 +54,25 @@ def csv_text(rows: Iterable[Iterable[Any]]) -> str:
 
 
 def visible(name: str) -> str:
-    """Escape for a terminal or a line: control characters, line ends and direction marks become escape sequences."""
-    return _INVISIBLE.sub(lambda found: _spelled(found[0]), name)
+    """Return a name with escape sequences in place of invisible characters: controls, line ends, direction marks."""
+    return _INVISIBLE.sub(lambda found: _escape_sequence(found[0]), name)
 
 
 def for_log(line: str) -> str:
-    """Escape for a log line, so that a CI runner reads no command in it.
+    """Return :func:`visible` of a line, with commands to CI runners escaped.
 
     A name with ``::set-output name=…`` or ``##[add-path]`` could otherwise change later steps.
     """
-    return _COMMAND.sub(lambda found: (found[1] or "") + _spelled(found[0][-1]), visible(line))
+    return _COMMAND.sub(lambda found: (found[1] or "") + _escape_sequence(found[0][-1]), visible(line))
 
 
 def for_annotation(text: str, *, is_property: bool = False) -> str:
-    """Escape for a workflow command of GitHub Actions (``::error file=PROPERTY::TEXT``)."""
+    """Escape a text, or a property, of a workflow command of GitHub Actions: ``::error file=PROPERTY::TEXT``."""
     escaped = visible(text).replace("%", "%25")
     return escaped.replace(":", "%3A").replace(",", "%2C") if is_property else escaped
 
 
-def _spelled(character: str) -> str:
+def _escape_sequence(character: str) -> str:
     number = ord(character)
     if number < 256:
         return f"\\x{number:02x}"
@@ -81,13 +80,13 @@ def _spelled(character: str) -> str:
 
 
 def natural(text: str) -> tuple[tuple[int, str], ...]:
-    """Return a natural sort key of a name: ``r2`` before ``r10``."""
+    """Return a sort key that compares digits as numbers: ``r2`` before ``r10``."""
     parts = (part for part in _DIGITS.split(text) if part)
     return (*((int(part), "") if _DIGITS.fullmatch(part) else (-1, part) for part in parts), (-2, text))
 
 
 def shortened(text: str, width: int = 28) -> str:
-    """Shorten a name in its middle to ``width`` characters."""
+    """Return a name of at most ``width`` characters: of a longer one, the start and the end."""
     if len(text) <= width:
         return text
     head = (width - 1) // 2

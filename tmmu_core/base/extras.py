@@ -1,4 +1,4 @@
-"""Import optional packages; if a package is missing, the error has the command that installs its extra."""
+"""Import optional packages; the error about a missing package contains the command that installs it."""
 
 from importlib import import_module
 from importlib.util import find_spec
@@ -23,9 +23,8 @@ EXTRA_OF = {
     "torch": "torch",
 }
 """Package → the extra of this product that installs it."""
-
-CALLED = {"executorch": "ExecuTorch", "torch": "PyTorch"}
-"""Package → its name in messages."""
+DISPLAY_NAMES = {"executorch": "ExecuTorch", "torch": "PyTorch"}
+"""Package → its name in messages, if it differs."""
 
 
 def install(extra: str) -> str:
@@ -39,26 +38,26 @@ def installed(package: str) -> bool:
 
 
 def missing(package: str, what: str, source: str = "") -> MissingExtra:
-    """Return the error for a missing package with the command that installs it; ``what`` begins the sentence."""
-    message = f"{what} needs {CALLED.get(package, package)}, which is not installed."
+    """Return the error for a missing package. ``what`` needs the package; it begins the sentence."""
+    message = f"{what} needs {DISPLAY_NAMES.get(package, package)}, which is not installed."
     return MissingExtra(message, source=source, hint=f"Add it: {install(EXTRA_OF[package])}")
 
 
 def require(package: str, what: str) -> None:
-    """Raise ``MissingExtra`` if a package is not installed; does not import it."""
+    """Raise ``MissingExtra`` if a package is not installed. The package is not imported."""
     if not installed(package):
         raise missing(package, what)
 
 
-def need(package: str, what: str, source: str = "") -> Any:
-    """Import and return a module; the first part of a dotted name (``pyarrow.parquet``) is the package.
+def need(module: str, what: str, source: str = "") -> Any:
+    """Import and return a module of a package, such as ``pyarrow.parquet``.
 
-    Raises ``MissingExtra`` if it is not installed.
+    Raises ``MissingExtra`` if the package is not installed.
     """
-    top = package.partition(".")[0]
+    package = module.partition(".")[0]
     try:
-        return import_module(package)
+        return import_module(module)
     except ImportError as error:
-        if error.name is not None and error.name.partition(".")[0] != top:
+        if error.name is not None and error.name.partition(".")[0] != package:
             raise  # the package is installed, and a package that it needs is not
-        raise missing(top, what, source) from error
+        raise missing(package, what, source) from error

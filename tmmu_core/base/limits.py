@@ -1,8 +1,8 @@
 """Resource limits for untrusted input, each with a name, a default and a way to raise it.
 
-A limit never changes a result; input that exceeds it is rejected with an error that names the limit. ``--max-NAME N``
-on the command line and ``TMMU_MAX_NAME`` in the environment set it; a caller of the library uses :func:`raised`. A
-file whose size is within the limits is read within 2 s and 1 GiB or refused.
+A limit never changes a plan. Input that exceeds it is rejected with an error that names the limit; the explorer delays
+tasks and evicts cached values and files. ``--max-NAME N`` on the command line and ``TMMU_MAX_NAME`` in the environment
+set a limit; a caller of the library uses :func:`raised`.
 """
 
 import os
@@ -25,16 +25,16 @@ class Limit:
     what: str
     """The counted unit, in the plural."""
     most: int = 1 << 62
-    """Highest value; a greater one is reduced to it."""
+    """Highest value of the limit; a greater one is reduced to it."""
 
     @property
     def variable(self) -> str:
-        """The environment variable that sets it."""
+        """The environment variable that sets the limit."""
         return f"TMMU_MAX_{self.name.replace('-', '_').upper()}"
 
 
 _LONGEST = 10**5
-"""Maximum seconds: timeouts are milliseconds in 31 bits, and some are multiples of a limit."""
+"""Highest limit in seconds: some timeouts are a multiple of a limit, in milliseconds of 31 bits."""
 
 UNPACKED_BYTES = Limit("unpacked-bytes", 1 << 28, "bytes of a decompressed file, an archive member or a pipe")
 VALUES = Limit("values", 1 << 23, "values in a document, or cells and lines in a text")
@@ -47,7 +47,7 @@ RANKS = Limit("ranks", 1 << 20, "ranks in a mesh")
 SHARES = Limit("shares", 1 << 12, "shares of one tensor on which views are tried")
 TRACE_SECONDS = Limit("trace-seconds", 120, "seconds for tracing a program with PyTorch", _LONGEST)
 TRACE_BYTES = Limit("trace-bytes", 1 << 33, "bytes of address space for tracing a program with PyTorch")
-RUN_SECONDS = Limit("run-seconds", 60, "seconds of processor time for a run of onnxruntime (0: none)", _LONGEST)
+RUN_SECONDS = Limit("run-seconds", 60, "seconds of processor time for a run of onnxruntime (0: no run)", _LONGEST)
 RUN_BYTES = Limit("run-bytes", 12 << 30, "bytes of address space for a run of onnxruntime")
 WORKER_BYTES = Limit("worker-bytes", 1 << 33, "bytes of address space for a task of the explorer")
 SESSION_WORKERS = Limit("session-workers", 3, "tasks at a time for one visitor of the explorer")
@@ -66,20 +66,20 @@ SETTINGS: Mapping[str, tuple[str, ...] | None] = {
     "TMMU_GALLERY": ("", "shared"),
     **dict.fromkeys(limit.variable for limit in LIMITS),
 }
-"""Environment variable → its values; ``None``: any text, or the number of a limit."""
+"""Environment variable → its allowed values; ``None``: any text or, for a limit, a whole number."""
 
 _raised: ContextVar[Mapping[str, int] | None] = ContextVar("limits", default=None)
 
 
 def ceiling(limit: Limit, default: int | None = None) -> int:
-    """Return the value of ``limit``: set by the caller, else by the environment, else ``default`` or its own default.
+    """Return the value of ``limit``: from :func:`raised`, else the environment, else ``default``, else its own default.
 
-    Raises ``UnreadableInput`` if the environment variable is not a whole number ≥ 0.
+    Raises ``UnreadableInput`` if an environment variable ``TMMU_*`` is unknown or invalid.
     """
     refuse_unknown_settings()
-    by_caller = _raised.get() or {}
-    if limit.name in by_caller:
-        return min(by_caller[limit.name], limit.most)
+    raised_limits = _raised.get() or {}
+    if limit.name in raised_limits:
+        return min(raised_limits[limit.name], limit.most)
     text = os.environ.get(limit.variable, "")
     if text:
         return min(whole_number(text, limit.variable), limit.most)
@@ -114,7 +114,7 @@ def refuse_unknown_settings() -> None:
 
 @contextmanager
 def raised(to: Mapping[str, int]) -> Iterator[None]:
-    """Context manager: set the named limits."""
+    """Context manager: set limits by name. Other limits keep their values."""
     token = _raised.set({**(_raised.get() or {}), **to})
     try:
         yield
@@ -123,10 +123,10 @@ def raised(to: Mapping[str, int]) -> Iterator[None]:
 
 
 def values_of(stored: int, packed: bool) -> int:
-    """Return the maximum number of ``values`` in a file of ``stored`` bytes.
+    """Return the limit :data:`VALUES` for a file of ``stored`` bytes; ``packed``: whether it is compressed.
 
-    A limit that the user sets applies unchanged. The default is for small files: a large file may have one value per
-    two bytes, a compressed file two values per byte, so that a graph with a million tensors opens.
+    The default is for small files: a large file may have one value per two bytes, a large compressed file two values
+    per byte, so that a graph with a million tensors opens.
     """
     return ceiling(VALUES, max(VALUES.default, 2 * stored if packed else stored // 2))
 

@@ -1,6 +1,6 @@
-"""The operators of the specification by full name, with the function that implements each (TMMU v2 0.G, 0.H).
+"""The operators of the specification, with the function that implements each (TMMU v2 0.G, 0.H).
 
-An error record's ``failure_operator`` is one of these names.
+The ``failure_operator`` of an error record is one of these names.
 """
 
 from collections.abc import Mapping

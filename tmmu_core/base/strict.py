@@ -1,4 +1,4 @@
-"""Parse user input strictly: the error about an unknown name suggests the closest known name; numbers have 64 bits."""
+"""Parts of errors about user input, such as the known name that is closest to an unknown one; parser of integers."""
 
 import re
 from collections.abc import Collection, Iterable, Iterator
@@ -8,16 +8,17 @@ from typing import Any
 import msgspec
 from msgspec import inspect
 
+from tmmu_core.base.errors import U64_MAX
+
 SHOWN = 40
-"""Characters of a rejected value that an error message repeats."""
+"""Characters of a long rejected value that an error message repeats."""
 LISTED = 24
-"""Known names that an error message lists."""
-U64_MAX = 2**64 - 1
+"""Maximum number of known names that an error message lists."""
 _UNKNOWN = re.compile(r"(?:Object contains unknown field `(.*?)`|Invalid enum value '?(.*?)'?)(?: - at `(.*)`)?", re.S)
 
 
 def closest(name: str, known: Collection[str]) -> str:
-    """Return the name of ``known`` (not empty) that is most similar to ``name``, ignoring case."""
+    """Return the name in ``known`` (not empty) that is most similar to ``name``, ignoring case."""
     matcher = SequenceMatcher(b=str(name)[: 4 * SHOWN].casefold(), autojunk=False)
     best, most = "", -1.0
     for other in sorted(known):
@@ -28,13 +29,13 @@ def closest(name: str, known: Collection[str]) -> str:
 
 
 def resembles(name: str, known: Collection[str]) -> bool:
-    """Return whether ``name`` is probably a misspelt name of ``known``."""
+    """Return whether ``name`` is probably a misspelling of a name in ``known``."""
     best = closest(name, known).casefold()
     return SequenceMatcher(None, name[: 4 * SHOWN].casefold(), best, autojunk=False).ratio() >= 0.6
 
 
 def closest_hint(name: str, known: Iterable[str]) -> str:
-    """Return the hint of an error about an unknown name: the closest known one, then the known names."""
+    """Return the hint of an error about an unknown name: the closest known name, and a list of known names."""
     names = list(dict.fromkeys(known))
     if not names:
         return "No name is defined here."
@@ -43,22 +44,22 @@ def closest_hint(name: str, known: Iterable[str]) -> str:
 
 
 def field_hint(error: msgspec.ValidationError, shape: Any) -> str:
-    """Return the hint for an unknown field or word that msgspec found while it read a ``shape``; "" for other errors.
+    """Return the hint for an unknown field or enum value in a document of type ``shape``; "" for other errors.
 
-    The field is looked up in the type at the error's path.
+    The known names are those of the type at the path in the error.
     """
     found = _UNKNOWN.fullmatch(str(error))
     if found is None:
         return ""
     kinds = [inspect.type_info(shape)]
     for step in re.findall(r"\.[^.\[\]]+|\[[^\]]*\]", found[3] or ""):
-        kinds = [inner for kind in kinds for inner in _inside(kind, step)]
-    names = [name for kind in kinds for name in _inside(kind)]
+        kinds = [inner for kind in kinds for inner in _types_at(kind, step)]
+    names = [name for kind in kinds for name in _types_at(kind)]
     return closest_hint(found[1] or found[2], names) if names else ""
 
 
-def _inside(kind: inspect.Type, step: str = "") -> Iterator[Any]:
-    """Yield the types of the field ``.name`` or the element ``[k]``; without a step, the names of fields or words."""
+def _types_at(kind: inspect.Type, step: str = "") -> Iterator[Any]:
+    """Yield the types of the field ``.name`` or the element ``[…]``; without a step, the names of fields or values."""
     for one in kind.types if isinstance(kind, inspect.UnionType) else (kind,):
         if isinstance(one, inspect.StructType | inspect.DataclassType):
             yield from (f.type if step else f.encode_name for f in one.fields if step in ("", f".{f.encode_name}"))
@@ -73,7 +74,7 @@ def _inside(kind: inspect.Type, step: str = "") -> Iterator[Any]:
 
 
 def shown(value: Any) -> str:
-    """Return a rejected value for an error message, cut to :data:`SHOWN` characters."""
+    """Return a rejected value for an error message; of a long one, the first :data:`SHOWN` characters."""
     if isinstance(value, int) and value.bit_length() > 4 * SHOWN:
         return f"a number of {value.bit_length():,} bits"
     text = repr(value)
@@ -81,14 +82,14 @@ def shown(value: Any) -> str:
 
 
 def limit_text(most: int) -> str:
-    """Return a limit for an error message: ``2^64 − 1`` instead of its digits."""
+    """Return a limit for an error message: ``2^64 − 1`` in place of the digits of such a number."""
     return f"2^{most.bit_length()} − 1" if most > 255 and most & (most + 1) == 0 else str(most)
 
 
 def whole_number(text: str, most: int = U64_MAX, base: int = 10) -> int:
-    """Parse a whole number in digits of ``base``, at most ``most``.
+    """Parse a whole number in digits of ``base`` (at most 16). Raises ``ValueError`` if it is over ``most``.
 
-    Raises ``ValueError`` with a sentence. The length is checked first, because Python refuses more than 4,300 digits.
+    The length is checked before the value, because ``int`` rejects more than 4,300 decimal digits.
     """
     word = text.strip().lower()
     digits = word.lstrip("0") or "0"

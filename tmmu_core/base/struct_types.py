@@ -1,4 +1,4 @@
-"""Register msgspec types at import, because registration during a read is not thread-safe."""
+"""Register msgspec types when their module is imported."""
 
 from typing import Any
 
@@ -6,9 +6,9 @@ import msgspec
 
 
 def register_types(*types: Any) -> None:
-    """Register types with msgspec; a module calls it after it defines them.
+    """Register types with msgspec. A module calls this after it defines them.
 
     Otherwise msgspec registers a type when it first reads a value of it, and crashes if two threads do so at once.
     """
-    for each in types:
-        msgspec.json.Decoder(each)
+    for kind in types:
+        msgspec.json.Decoder(kind)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tmmu_core.base.cbor import Encoded, H, NotCanonical, Table, encoded
+from tmmu_core.base.cbor import Encoded, H, NotCanonical, Table, cbor_canonical
 from tmmu_core.base.errors import U64_MAX, InvalidIrShapes
 from tmmu_core.base.manifest import SPEC_VERSION
 from tmmu_core.graph.index import named
@@ -108,7 +108,8 @@ def layout_hash(slots: Table | Encoded, addresses: Table | Encoded) -> bytes:
 def encoded_tables(rows: PlanColumns, arena_names: Sequence[str]) -> tuple[Encoded, Encoded]:
     """Return the slot rows and the logical address table of a plan's rows, encoded once for several hashes."""
     slots = Table((rows.tensor_ids, named(arena_names, rows.arena), rows.logical_slot))
-    return encoded(slots), encoded(logical_address_table(arena_names, rows.arena, rows.logical_slot, rows.offset))
+    addresses = logical_address_table(arena_names, rows.arena, rows.logical_slot, rows.offset)
+    return Encoded(cbor_canonical(slots)), Encoded(cbor_canonical(addresses))
 
 
 def identity_of(plan: Plan) -> Identity:

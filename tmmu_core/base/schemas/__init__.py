@@ -1,7 +1,7 @@
-"""The JSON Schemas of all inputs and outputs (graphs, plans, traces, every ``--json``), in this folder.
+"""The JSON Schemas of graphs, plans, traces and every ``--json``. The files are in this folder.
 
-Fields may be added within a schema's version; readers ignore unknown fields.
-``tests/app/cli/test_schemas.py`` validates every output against them.
+A version may add fields to an output, so programs that read it should ignore unknown fields.
+``tests/app/cli/test_schemas.py`` validates every output.
 """
 
 import json
@@ -19,11 +19,11 @@ def file(name: str) -> Path:
 
 
 def schema(name: str) -> dict[str, Any]:
-    """Return the schema as a dictionary."""
-    found: dict[str, Any] = json.loads(file(name).read_text(encoding="utf-8"))
-    return found
+    """Return the schema ``name``."""
+    document: dict[str, Any] = json.loads(file(name).read_text(encoding="utf-8"))
+    return document
 
 
 def title(name: str) -> str:
-    """Return the description of a schema in one sentence."""
-    return str(schema(name).get("title", ""))
+    """Return the title of the schema ``name``: its description in one sentence."""
+    return str(schema(name)["title"])
