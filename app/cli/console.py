@@ -27,14 +27,13 @@ INTERNAL_ERROR = 70
 STREAM = "-"
 """File name of standard input and standard output."""
 
-
 _LONG_WORD = re.compile(r"(\S{1000})\S{1000,}")
-"""A name that fills a terminal: files may have names of megabytes. JSON has them whole, except in errors."""
+"""A word that would fill a terminal; a file may contain names of megabytes. In JSON, it is cut in errors only."""
 _LONGEST_LINE = 20_000
 
 
 def _cut(value: Any) -> Any:
-    """Return a JSON value, or a line of text, with long words and long texts cut."""
+    """Return a text, or a JSON value with texts, in which long words and long texts are cut."""
     if isinstance(value, dict):
         return {key: _cut(inner) for key, inner in value.items()}
     if isinstance(value, list):
@@ -46,7 +45,7 @@ def _cut(value: Any) -> Any:
 
 
 def _line(text: str) -> str:
-    """Return a line of text for people: long words are cut, control characters are escaped."""
+    """Return a text that is safe to print on one line: long words are cut, control characters are escaped."""
     return for_log(_cut(text))
 
 
@@ -57,12 +56,10 @@ class UsageError(Misuse):
 def table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print a table to standard output. A title that begins with ">" aligns its column to the right."""
     to_right = [title.startswith(">") for title in titles]
-    heads = [_line(title.removeprefix(">")) for title in titles]
-    texts = [[_line(cell) for cell in row] for row in rows]
+    heads, *texts = [[_line(cell) for cell in row] for row in ([title.removeprefix(">") for title in titles], *rows)]
     if not sys.stdout.isatty():
-        cells = [heads, *[[cell.replace("\n", " ") for cell in row] for row in texts]]
-        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-        for row in cells:
+        widths = [max(map(len, column)) for column in zip(heads, *texts, strict=True)]
+        for row in (heads, *texts):
             columns = zip(row, widths, to_right, strict=True)
             print("  ".join(cell.rjust(n) if right else cell.ljust(n) for cell, n, right in columns).rstrip())
         return
@@ -71,12 +68,12 @@ def table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    grid = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for title, right in zip(heads, to_right, strict=True):
-        drawn.add_column(Text(title), justify="right" if right else "left", overflow="fold")
+        grid.add_column(Text(title), justify="right" if right else "left", overflow="fold")
     for row in texts:
-        drawn.add_row(*map(Text, row))
-    Console().print(drawn)
+        grid.add_row(*map(Text, row))
+    Console().print(grid)
 
 
 def print_lines(*lines: str) -> None:
@@ -92,45 +89,45 @@ def print_note(*lines: str) -> None:
 
 
 def write_json(value: Any) -> None:
-    """Write a value as indented JSON to standard output. ``value`` has only types that msgspec encodes, no bytes."""
+    """Write a value of types that msgspec encodes as indented JSON to standard output."""
     try:
-        written = msgspec.json.encode(value)
+        data = msgspec.json.encode(value)
     except UnicodeEncodeError:  # a file name that is not valid UTF-8
-        written = msgspec.json.encode(escaped_surrogates(msgspec.to_builtins(value)))
-    write_bytes(_for_log(msgspec.json.format(written, indent=2).decode()).encode() + b"\n")
+        data = msgspec.json.encode(escaped_surrogates(msgspec.to_builtins(value)))
+    write_bytes(_json_for_log(msgspec.json.format(data, indent=2).decode()).encode() + b"\n")
 
 
-_IN_JSON = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]|#(?=#\\w*\\[)")
+_UNSAFE_IN_JSON = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]|#(?=#\\w*\\[)")
+"""Controls and direction marks that a terminal interprets, and the start of a command to a CI runner."""
 
 
-def _for_log(text: str) -> str:
-    """Return a JSON text in which characters that a terminal or a CI log would execute are escaped."""
-    return _IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+def _json_for_log(text: str) -> str:
+    return _UNSAFE_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def write_bytes(data: bytes) -> None:
-    """Write bytes to standard output, independent of the terminal's encoding."""
+    """Write bytes to standard output, after the texts that were printed before."""
     sys.stdout.flush()
     sys.stdout.buffer.write(data)
     sys.stdout.buffer.flush()
 
 
 def print_error(error: TmmuError, *, as_json: bool, verbose: bool = False) -> None:
-    """Write an error to standard error: as text, or with ``as_json`` as a JSON record on one line.
+    """Write an error to standard error as text or, with ``as_json``, as a JSON record on one line.
 
-    ``verbose``: list the reasons of all format readers that rejected the file.
+    ``verbose``: whether the text lists all format readers and why each rejected the file.
     """
     if as_json:
         record: Mapping[str, Any] = _cut(error.record())
-        sys.stderr.write(_for_log(json.dumps(record, ensure_ascii=True)) + "\n")
+        sys.stderr.write(_json_for_log(json.dumps(record, ensure_ascii=True)) + "\n")
         return
     print_note(*f"tmmu: {error_text(error, verbose=verbose)}".split("\n"))
 
 
 def error_text(error: TmmuError, *, verbose: bool = False) -> str:
-    """Return an error as text: code, message, place and fix, with names escaped."""
+    """Return an error as text: the code of the contract if any, message, place and fix. Names are escaped."""
     if isinstance(error, UnreadableInput):
-        return _unreadable(error, verbose)
+        return _unreadable_text(error, verbose)
     if not isinstance(error, ContractError):
         return visible(str(error))
     place = str(error.diagnostics.get("path", ""))
@@ -143,8 +140,8 @@ def error_text(error: TmmuError, *, verbose: bool = False) -> str:
 UNRECOGNISED = "Unrecognised file format."
 
 
-def _unreadable(error: UnreadableInput, verbose: bool) -> str:
-    """Return message and fix for an unreadable file, with the reason of the closest reader (``verbose``: of all)."""
+def _unreadable_text(error: UnreadableInput, verbose: bool) -> str:
+    """Return message and fix for an unreadable file, with the reason of the closest format reader, or of all."""
     closest = nearest(error.tried, error.message, error.source)
     is_reason = any(reason == error.message for _, reason in error.tried)
     message = error.message
@@ -154,8 +151,8 @@ def _unreadable(error: UnreadableInput, verbose: bool) -> str:
     source, place = f"{error.source}: " if error.source else "", f" (at {error.place})" if error.place else ""
     lines = [visible(source + message + place)]
     if verbose:
-        rest = others(error.tried, closest if is_reason else None)
-        lines += [visible(f"  not {readers}: {reason}") for readers, reason in rest]
+        rejected = others(error.tried, closest if is_reason else None)
+        lines += [visible(f"  not {readers}: {reason}") for readers, reason in rejected]
     return "\n".join([*lines, error.hint] if error.hint else lines)  # a hint may have several lines
 
 
@@ -171,21 +168,22 @@ def read_input(name: str) -> bytes:
 
 
 def _sample_hint(name: str) -> str:
-    """Return a hint with the path of the sample that has this name; "" without one."""
+    """Return a hint with the path of the sample that has the name of this file; "" without one."""
     folder, stem = project_path("sample_graphs"), Path(name).name.split(".")[0]
     try:
-        listed = msgspec.json.decode((folder / "index.json").read_bytes())
+        index = msgspec.json.decode((folder / "index.json").read_bytes())
     except (OSError, msgspec.DecodeError):  # the list of samples is missing or incomplete
         return ""
-    files = [Path(entry["file"]) for kind in ("samples", "instances") for entry in listed.get(kind, ())]
-    same = [folder / file for file in files if file.name.split(".")[0] == stem]
-    return f"There is a sample of this name: {same[0]}" if same else ""
+    files = [Path(entry["file"]) for kind in ("samples", "instances") for entry in index.get(kind, ())]
+    sample = next((folder / file for file in files if file.name.split(".")[0] == stem), None)
+    return f"There is a sample of this name: {sample}" if sample else ""
 
 
 def write_output(name: str, data: bytes, what: str) -> None:
     """Write ``data`` to the file ``name``, or to standard output for ``-``. Raises ``UnwritableOutput``.
 
-    A file that ends in ``.gz`` is compressed. A note on standard error reports the file and its size.
+    ``data`` is compressed if the name ends in ``.gz``. A note on standard error reports the file, its size, and
+    ``what`` it contains.
     """
     if name == STREAM:
         write_bytes(data)
@@ -196,9 +194,9 @@ def write_output(name: str, data: bytes, what: str) -> None:
 
 
 def format_by_ending(name: str, endings: Mapping[str, str], fallback: str) -> str:
-    """Return the format of a file name: ``endings`` maps a file extension to a format, before an optional ``.gz``.
+    """Return the format that ``endings`` (file extension → format) assigns to a file name; ``fallback`` for ``-``.
 
-    Return ``fallback`` for ``-``. Raises :class:`UsageError` for an unknown extension.
+    A final ``.gz`` is ignored. Raises :class:`UsageError` for an unknown extension.
     """
     if name == STREAM:
         return fallback

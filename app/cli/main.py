@@ -1,4 +1,4 @@
-"""The entry point of ``tmmu``: the table of commands, and the exit code for each exception."""
+"""Run a command line of ``tmmu``: the table of commands, and the exit code of each exception."""
 
 import errno
 import io
@@ -37,14 +37,16 @@ MODULES |= dict.fromkeys(("trace", "checkpoint", "restore", "apply", "schema"), 
 """Command → module in ``app.cli.commands``, for commands whose module has another name."""
 
 INTERRUPTED = 130
+"""Exit code after Ctrl-C (128 + SIGINT)."""
 VERBOSE = ("-v", "--verbose")
 """Names of the option that lists why each format reader rejected the file."""
 
 WRITE_ERRORS = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO, errno.EBADF)
+"""Errors of a write to standard output, such as a full disk, that are not bugs."""
 
 
 class TolerantFile(io.FileIO):
-    """A file that discards data after the reader of its pipe has closed the pipe."""
+    """A file that discards data if a write raises :attr:`ignored`: by default, if the reader has closed the pipe."""
 
     ignored: type[OSError] = BrokenPipeError
 
@@ -57,10 +59,13 @@ class TolerantFile(io.FileIO):
 
 
 def settle_streams() -> None:
-    """Replace the standard streams: data is discarded if the pipe is closed or standard error is not writable."""
-    while (spare := os.open(os.devnull, os.O_RDWR)) <= 2:
+    """Open missing standard streams, and make the output streams discard data that cannot be written.
+
+    Standard output discards it only if its pipe is closed. Characters outside a stream's encoding are escaped.
+    """
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
         pass  # occupy the descriptors 0 to 2, so that no other file gets one of them
-    os.close(spare)
+    os.close(descriptor)
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         stream = getattr(sys, name) or open(number, "w" if number else "r", closefd=False)  # noqa: SIM115
         if number and isinstance(stream, io.TextIOWrapper):
@@ -68,14 +73,13 @@ def settle_streams() -> None:
             file.ignored = OSError if name == "stderr" else BrokenPipeError
             with suppress(AttributeError):  # Windows has no blocking mode before Python 3.12
                 os.set_blocking(number, True)
-            lines = stream.line_buffering
-            # Characters outside the terminal's encoding are escaped.
-            stream = io.TextIOWrapper(io.BufferedWriter(file), stream.encoding, "backslashreplace", None, lines)
+            buffer, is_line_buffered = io.BufferedWriter(file), stream.line_buffering
+            stream = io.TextIOWrapper(buffer, stream.encoding, "backslashreplace", None, is_line_buffered)
         setattr(sys, name, stream)
 
 
 class Command(TyperCommand):
-    """A command that rejects empty values, because an unset shell variable must not remove a limit silently.
+    """A command that rejects empty values, because an unset shell variable must not silently remove a limit.
 
     It also rejects an output file that is an input file; only ``convert`` writes a file of the same kind.
     """
@@ -104,7 +108,7 @@ SHOWN_LIMITS = (UNPACKED_BYTES, VALUES, TRACE_SECONDS, SERVER_WORKERS)
 
 
 def build(commands: Sequence[str] = COMMANDS) -> typer.Typer:
-    """Return the typer application with these commands."""
+    """Return the typer application; ``commands``: the commands that it has."""
     app = typer.Typer(
         name="tmmu",
         help="Plan, check and show the memory of tensor programs.",
@@ -141,16 +145,16 @@ def build(commands: Sequence[str] = COMMANDS) -> typer.Typer:
 LOG = logging.getLogger("tmmu")
 
 
-class _Notes(logging.Handler):
+class _StandardError(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         print_note(record.getMessage())
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command line and return its exit code. Errors are written to standard error."""
+    """Run one command line (without ``tmmu``) and return its exit code. Errors are written to standard error."""
     as_json, verbose = "--json" in arguments, any(word in arguments for word in VERBOSE)
     if not LOG.handlers:
-        LOG.addHandler(_Notes())
+        LOG.addHandler(_StandardError())
         LOG.setLevel(logging.INFO)
     try:
         refuse_unknown_settings()
@@ -171,8 +175,8 @@ def run(arguments: Sequence[str]) -> int:
     except Exception as error:
         if isinstance(error, OSError) and error.errno in WRITE_ERRORS:
             why = (error.strerror or str(error)).lower()
-            full = UsageError(f"standard output cannot be written: {why}.", "Free space, or write to another file.")
-            print_error(full, as_json=as_json)
+            problem = UsageError(f"standard output cannot be written: {why}.", "Free space, or write to another file.")
+            print_error(problem, as_json=as_json)
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes standard output at exit
             return BAD_INPUT
         traceback.print_exc()
@@ -183,20 +187,18 @@ def run(arguments: Sequence[str]) -> int:
 def _apply_limits(arguments: Sequence[str]) -> list[str]:
     """Set the limits of the options ``--max-NAME N``, and return the arguments without these options and ``-v``.
 
-    Raises ``UnreadableInput`` if N is not an integer.
+    Raises ``UnreadableInput`` if N is not a whole number.
     """
-    by_option = {f"--max-{limit.name}": limit for limit in LIMITS}
-    rest: list[str] = []
-    left = iter(arguments)
-    for argument in left:
-        if argument in VERBOSE:
-            continue
+    variables = {f"--max-{limit.name}": limit.variable for limit in LIMITS}
+    others: list[str] = []
+    remaining = iter(arguments)
+    for argument in remaining:
         option, equals, value = argument.partition("=")
-        if option not in by_option:
-            rest.append(argument)
-            continue
-        os.environ[by_option[option].variable] = str(whole_number(value if equals else next(left, ""), option))
-    return rest
+        if option in variables:
+            os.environ[variables[option]] = str(whole_number(value if equals else next(remaining, ""), option))
+        elif argument not in VERBOSE:
+            others.append(argument)
+    return others
 
 
 def _usage(error: TyperException) -> UsageError:

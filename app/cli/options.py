@@ -1,8 +1,8 @@
-"""Declaration of the commands' options, and the conversion of declarations to parameters for typer.
+"""Declare the options of commands, and convert the declarations to parameters that typer reads.
 
 A command is a function. Each of its parameters declares one of these:
 
-- an option, if the default is an :func:`option`;
+- an option or an argument, if the default is an :func:`option` or an :func:`argument`, or the type is ``Annotated``;
 - a group of options, if the type is a dataclass whose fields are options;
 - the planning options of contract §10, if the type is :class:`~tmmu_core.plans.making.request.PlanRequest`.
 """
@@ -26,7 +26,11 @@ REQUIRED = MISSING
 
 
 def option(text: str, metavar: str | None = None, *names: str, default: Any = None, **more: Any) -> Any:
-    """Declare an option: its help text, and its names if they differ from the name of the parameter or field."""
+    """Declare an option with a help text.
+
+    ``names``: names of the option; without them, it has the name of the parameter. ``more``: arguments of
+    ``typer.Option``.
+    """
     return field(default=default, metadata={"names": names, "shown": {"metavar": metavar, "help": text, **more}})
 
 
@@ -55,30 +59,28 @@ Planner = Annotated[str | None, typer.Option("--planner", metavar="NAME", help="
 
 
 def with_options(command: Callable[..., int]) -> Callable[..., int]:
-    """Return the command as a function with one parameter per option, which typer can read."""
-    own = inspect.signature(command, eval_str=True).parameters.values()
+    """Return the command as a function with one parameter for each option, which typer can read."""
+    declarations = inspect.signature(command, eval_str=True).parameters.values()
     groups: dict[str, Any] = {
-        p.name: p.annotation for p in own if is_dataclass(p.annotation) and p.annotation is not PlanRequest
+        p.name: p.annotation for p in declarations if is_dataclass(p.annotation) and p.annotation is not PlanRequest
     }
-    takes_request = any(p.annotation is PlanRequest for p in own)
+    takes_request = any(p.annotation is PlanRequest for p in declarations)
 
     @functools.wraps(command)
-    def wrapper(**given: Any) -> int:
-        values = {
-            name: cls(**{each.name: given.pop(each.name) for each in fields(cls)}) for name, cls in groups.items()
-        }
-        return _call_with_request(command, given, values) if takes_request else command(**given, **values)
+    def wrapper(**values: Any) -> int:
+        filled = {name: kind(**{f.name: values.pop(f.name) for f in fields(kind)}) for name, kind in groups.items()}
+        return _call_with_request(command, values, filled) if takes_request else command(**values, **filled)
 
-    parameters = [each for p in own for each in _expanded(p)]
+    parameters = [parameter for p in declarations for parameter in _typer_parameters(p)]
     if takes_request:
-        parameters += [*(_shared(name, spec) for name, spec in OPTION_SPECS.items()), NO_RUN]
+        parameters += [*(_planning_parameter(name, spec) for name, spec in OPTION_SPECS.items()), NO_RUN]
     vars(wrapper)["__signature__"] = inspect.Signature(parameters)
     wrapper.__annotations__ = {p.name: p.annotation for p in parameters}
     return wrapper
 
 
-def _expanded(parameter: inspect.Parameter) -> Iterator[inspect.Parameter]:
-    """Yield a typer parameter for each option that a parameter of a command declares."""
+def _typer_parameters(parameter: inspect.Parameter) -> Iterator[inspect.Parameter]:
+    """Yield a typer parameter for each option that a parameter declares; none for the planning options."""
     kind = parameter.annotation
     if kind is PlanRequest:
         return
@@ -86,7 +88,7 @@ def _expanded(parameter: inspect.Parameter) -> Iterator[inspect.Parameter]:
         yield _declared(parameter.name, kind, parameter.default)
     elif is_dataclass(kind):
         types = get_type_hints(kind)
-        yield from (_declared(each.name, types[each.name], each) for each in fields(kind))
+        yield from (_declared(member.name, types[member.name], member) for member in fields(kind))
     else:
         yield parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
 
@@ -106,32 +108,32 @@ def _parameter(name: str, kind: Any, default: Any, declaration: Any) -> inspect.
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
-def _shared(name: str, spec: OptionSpec) -> inspect.Parameter:
+def _planning_parameter(name: str, spec: OptionSpec) -> inspect.Parameter:
     if spec.flag:
         return _parameter(name, bool, False, typer.Option(spec.option, *spec.alias, help=spec.about))
-    shown = typer.Option(spec.option, *spec.alias, metavar=spec.metavar, help=spec.about)
-    return _parameter(name, list[str] | None if spec.many else str | None, None, shown)
+    declaration = typer.Option(spec.option, *spec.alias, metavar=spec.metavar, help=spec.about)
+    return _parameter(name, list[str] | None if spec.many else str | None, None, declaration)
 
 
 NO_RUN = _parameter("no_run", bool, False, typer.Option("--no-run", help="Never run an ONNX model to find its shapes."))
 
 
-def _call_with_request(command: Callable[..., int], given: dict[str, Any], groups: Mapping[str, Any]) -> int:
-    """Call a command with the request of the planning options in ``given``."""
-    texts = {name: given.pop(name) for name in OPTION_SPECS}
+def _call_with_request(command: Callable[..., int], values: dict[str, Any], groups: Mapping[str, Any]) -> int:
+    """Call a command with the planning options among ``values`` as a request. Raises :class:`UsageError`."""
+    texts = {name: values.pop(name) for name in OPTION_SPECS}
     texts |= {name: "1" if texts[name] else None for name, spec in OPTION_SPECS.items() if spec.flag}
-    others = [*given.items(), *(pair for group in groups.values() for pair in vars(group).items())]
-    files = [value for name, value in others if name != "output"]
-    files += [texts[name] for name, spec in OPTION_SPECS.items() if spec.file]
-    if files.count(STREAM) > 1:
+    others = [*values.items(), *(pair for group in groups.values() for pair in vars(group).items())]
+    others += [(name, texts[name]) for name, spec in OPTION_SPECS.items() if spec.file]
+    inputs = [value if isinstance(value, list) else [value] for name, value in others if name != "output"]
+    if sum(files.count(STREAM) for files in inputs) > 1:
         raise UsageError("standard input can be read only once.", "Use - for one file.")
     request = PlanRequest(**{name: _read(name, text) for name, text in texts.items() if text is not None})
     if (found := contradiction(request)) is not None:
         raise UsageError(found.message, found.hint)
-    changed_limits = {limits.RUN_SECONDS.name: 0} if given.pop("no_run") else {}
+    changed_limits = {limits.RUN_SECONDS.name: 0} if values.pop("no_run") else {}
     try:
         with limits.raised(changed_limits):
-            return command(**given, **groups, request=request)
+            return command(**values, **groups, request=request)
     except ContractError as error:
         if request.token is not None or request.seed is not None:
             error.fill(replay_token=request.replay_token.hex(), rank=request.rank)
@@ -139,6 +141,7 @@ def _call_with_request(command: Callable[..., int], given: dict[str, Any], group
 
 
 def _read(name: str, text: str | list[str]) -> Any:
+    """Return the value of a planning option. Raises :class:`UsageError`, ``UnreadableInput``."""
     spec = OPTION_SPECS[name]
     try:
         if name == "options":
@@ -159,13 +162,13 @@ def _read(name: str, text: str | list[str]) -> Any:
 
 
 def read_token(text: str) -> bytes:
-    """Parse 64 hexadecimal digits to 32 bytes. Raises :class:`UsageError`."""
+    """Parse the text of ``--token`` to 32 bytes. Raises :class:`UsageError`."""
     token: bytes = _read("token", text)
     return token
 
 
 def read_bytes_option(name: str, text: str) -> int:
-    """Parse a size such as ``8MiB`` to bytes. Raises :class:`UsageError` with the name of the option."""
+    """Parse a size such as ``8MiB`` to bytes; ``name``: the option. Raises :class:`UsageError`."""
     try:
         size: int = OPTION_SPECS["alignment"].read(text)
     except ValueError as error:

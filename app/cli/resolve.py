@@ -1,10 +1,10 @@
-"""Read the file that a command names, and return its plan: plan a graph or instance, or verify a finished plan."""
+"""Return the plan of the file that a command names: plan a graph or an instance, or verify a finished plan."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -40,11 +40,11 @@ FIRST_FINDINGS = 5
 
 OPERATORS = {
     "apply": "UML_OS.TMMU.ApplyPlan_v1",
-    "checkpoint": "UML_OS.TMMU.Checkpoint_v1",
+    "checkpoint": "UML_OS.TMMU.PlanMemory_v2",
     "export": "UML_OS.TMMU.MapToVirtualAddresses_v1",
     "record": "UML_OS.TMMU.PlanMemory_v2",
 }
-"""Command → name of the contract's operator, for the error about an invalid plan."""
+"""Command → operator of the specification, for the error about an invalid plan."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,17 +52,18 @@ class Resolved:
     """The plan of a file: computed by this command, or read from the file (a *finished plan*) and verified."""
 
     name: str
-    """Name of the file."""
+    """Name of the file, or the reference of a stored plan."""
     plan: Plan
     result: PlanningResult | None = None
-    """Result of the planner; ``None`` for a finished plan."""
+    """Result of planning a graph or an instance, also of an instance that contains offsets; else ``None``."""
     trace: Trace | None = None
+    """The trace that the file contains, if any."""
     cut_from: bytes | None = None
     """The ir_hash of the whole graph, for the plan of a rank."""
     verdict: Verdict | None = None
-    """Verdict on a finished plan; ``None`` for a plan that this command computed."""
+    """Verdict on a finished plan, or on the offsets of an instance; else ``None``."""
     ignored: tuple[str, ...] = ()
-    """Options on the command line that have no effect on a finished plan."""
+    """Planning options on the command line that have no effect, because the plan is finished."""
 
     @property
     def solution(self) -> Solution | None:
@@ -71,21 +72,20 @@ class Resolved:
 
     @property
     def better(self) -> Better | None:
-        """A planner that needs less memory; ``None`` if none was found, and for a finished plan."""
+        """A planner that needs less memory; ``None`` if none was found, or none was searched."""
         return self.result.better if self.result else None
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Warnings about conditions that affect the result, such as assumed sizes or a missing content hash."""
-        texts = [*plan_warnings(self.plan), *([] if self.verdict is None else verdict_warnings(self.verdict))]
+        """Warnings about the request and the plan, such as assumed sizes or a missing content hash."""
+        texts = [*plan_warnings(self.plan), *(() if self.verdict is None else verdict_warnings(self.verdict))]
         if self.ignored:
             texts.append(f"{', '.join(self.ignored)} has no effect on a finished plan.")
-        without_effect = self.result.warnings if self.result else ()
-        return (*without_effect, *[f"{self.name}: {text}" for text in texts])
+        return (*(self.result.warnings if self.result else ()), *(f"{self.name}: {text}" for text in texts))
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """The errors of a finished plan; empty for a valid plan and for a plan that this command computed."""
+        """The errors in :attr:`verdict`; empty for a valid plan and without a verdict."""
         return () if self.verdict is None else self.verdict.errors
 
     @property
@@ -113,17 +113,20 @@ class Resolved:
 def open_any(name: str, dims: Mapping[str, int] | None = None) -> Opened:
     """Read a file, or standard input for ``-``. Raises ``TmmuError``.
 
-    ``dims``: sizes of named dimensions. The reader assumes sizes for the named dimensions that ``dims`` omits.
+    ``dims``: sizes of named dimensions. The reader assumes sizes for dimensions that ``dims`` omits.
     """
     if name != STREAM:
         refuse_unplannable(Path(name))
     data, source = input_of(name)
-    found = read_any(data, source)
-    return read_at(found, dims, data, source) if isinstance(found, Graph) and dims else found
+    opened = read_any(data, source)
+    return read_at(opened, dims, data, source) if isinstance(opened, Graph) and dims else opened
 
 
 def input_of(name: str) -> tuple[bytes, str]:
-    """Return ``(bytes, name)`` of a file or, for ``-``, of standard input. Raises ``UnreadableInput``."""
+    """Return ``(bytes, name)`` of a file, an XLA dump, or standard input for ``-``. Raises ``UnreadableInput``.
+
+    A folder with a dump of one XLA module counts as this dump, which consists of several files.
+    """
     if name != STREAM and os.path.isdir(name):
         from tmmu_core.formats import unplannable
         from tmmu_core.formats.xla import xla_dump
@@ -137,7 +140,7 @@ def input_of(name: str) -> tuple[bytes, str]:
 
         for beside in xla_dump.companions(name):
             if os.path.exists(beside):
-                data += b"\n" + read_input(beside)  # all files of an XLA module form one finished plan
+                data += b"\n" + read_input(beside)
     return data, "standard input" if name == STREAM else name
 
 
@@ -152,10 +155,7 @@ def modules_in(folder: Path) -> tuple[Module, ...]:
 
 
 def resolve(name: str, request: PlanRequest) -> Resolved:
-    """Return the plan of a file: planned from a graph or an instance, or read from a plan, trace or checkpoint.
-
-    Warnings go to standard error. Raises ``TmmuError``.
-    """
+    """Read a file, return its plan like :func:`resolve_opened`, and write its warnings to standard error."""
     found = resolve_opened(open_any(name, request.dims), name, request)
     note_input_warnings(found)
     return found
@@ -170,18 +170,18 @@ def resolve_opened(
     graph: Graph | None = None,
     **settings: Any,
 ) -> Resolved:
-    """Return the plan of an opened file: plan a graph or instance, or verify a finished plan.
+    """Return the plan of an opened file: plan a graph or an instance, or verify a finished plan. Raises ``TmmuError``.
 
-    ``plans_too``: whether finished plans are accepted. ``graph``: graph to verify a finished plan against.
-    ``settings``: further arguments of ``verify_plan``.
+    ``plans_too``: whether finished plans are accepted. ``graph``: the graph to verify a finished plan against.
+    ``settings``: further arguments of ``verify_plan``, for a finished plan.
     """
     if isinstance(opened, Plan | Trace):
         if not plans_too:
             hint = "Check it with tmmu verify, show it with tmmu report or tmmu explore. To plan again, pass its graph."
             raise UsageError(f"{name} contains a finished plan.", hint)
-        if idle := _planning_options(request):
-            what = f"{name} contains a finished plan; {', '.join(idle)} has no effect on it."
-            raise UsageError(what, f"Remove {' and '.join(idle)}; to plan again, pass the graph to tmmu plan.")
+        if ignored := _planning_options(request):
+            problem = f"{name} contains a finished plan; {', '.join(ignored)} has no effect on it."
+            raise UsageError(problem, f"Remove {' and '.join(ignored)}; to plan again, pass the graph to tmmu plan.")
         plan, trace = (opened.plan, opened) if isinstance(opened, Trace) else (opened, None)
         return _verified(Resolved(name, plan, trace=trace, cut_from=settings.get("cut_from")), graph, **settings)
     if isinstance(opened, PlainInstance):
@@ -195,9 +195,9 @@ def resolve_opened(
 def _verified(found: Resolved, graph: Graph | None = None, **settings: Any) -> Resolved:
     """Return a finished plan with its verdict (contract §11) and the recomputed lower bounds (§12)."""
     is_complete = found.trace is None or found.trace.complete
-    judged = verify_finished(found.plan, graph, complete=is_complete, **settings)
-    trace = found.trace and replace(found.trace, plan=judged.plan)
-    return replace(found, plan=judged.plan, trace=trace, verdict=judged.verdict)
+    verified = verify_finished(found.plan, graph, complete=is_complete, **settings)
+    trace = found.trace and replace(found.trace, plan=verified.plan)
+    return replace(found, plan=verified.plan, trace=trace, verdict=verified.verdict)
 
 
 def refuse_graph_options(instance: PlainInstance, request: PlanRequest) -> None:
@@ -207,7 +207,7 @@ def refuse_graph_options(instance: PlainInstance, request: PlanRequest) -> None:
 
 
 def resolve_either(name: str, request: PlanRequest) -> Resolved:
-    """Return the plan of a file. For a finished plan, planning options become warnings instead of errors."""
+    """Return the plan of a file. Planning options that have no effect on a finished plan are warnings, not errors."""
     opened = open_any(name, request.dims)
     if not isinstance(opened, Plan | Trace):
         return resolve_opened(opened, name, request)
@@ -226,7 +226,7 @@ def note_input_warnings(found: Resolved) -> None:
 
 
 def show_warnings(warnings: Sequence[str], *, on_stderr: bool = False) -> None:
-    """Print warnings to standard output or, with ``on_stderr``, to standard error."""
+    """Print warnings to standard output, after an empty line, or with ``on_stderr`` to standard error."""
     if on_stderr:
         print_note(*(f"warning: {text}" for text in warnings))
     elif warnings:
@@ -234,20 +234,20 @@ def show_warnings(warnings: Sequence[str], *, on_stderr: bool = False) -> None:
 
 
 def write_graph(graph: Graph, name: str, what: str) -> None:
-    """Write a native graph file in the format of its file extension, or as JSON to standard output."""
+    """Write a native graph file in the format of its file extension; for ``-``, as JSON to standard output."""
     file = "-.json" if name == STREAM else name.removesuffix(".gz")
     write_output(name, native_file.encode(graph, file), what)
 
 
 def print_findings(found: Resolved) -> None:
-    """Print the first findings of an invalid finished plan."""
+    """Print the first findings of an invalid plan; nothing for a valid one."""
     if found.findings:
         print_lines("", f"INVALID: {found.name} has {numbers.count(len(found.findings), 'finding')}:")
         print_lines(*(f"  {finding.rule}: {finding.message}" for finding in found.findings[:FIRST_FINDINGS]))
 
 
 def _planning_options(request: PlanRequest) -> tuple[str, ...]:
-    """Return the planning options on the command line. They have no effect on a finished plan."""
+    """Return the names of the planning options that differ from their defaults."""
     return tuple([OPTION_SPECS[field].option for field in option_texts(request)])
 
 
@@ -269,7 +269,7 @@ class _Bars:
 
 
 @contextmanager
-def progress_on_terminal() -> Any:
+def progress_on_terminal() -> Iterator[Any]:
     """Yield a progress callback that draws bars on standard error; ``None`` if standard error is not a terminal."""
     if not sys.stderr.isatty():
         yield None
@@ -286,7 +286,10 @@ def progress_on_terminal() -> Any:
 
 
 def open_store(url: str | None, *, create: bool = False) -> Store:
-    """Open the store at ``url`` (default: ``TMMU_STORE``). Raises ``StoreFault``, :class:`UsageError`."""
+    """Open the store at ``url`` (default: ``TMMU_STORE``); ``create``: whether a missing store is created.
+
+    Raises ``StoreFault``, ``MissingExtra``, and :class:`UsageError` without a URL.
+    """
     url = url or os.environ.get(STORE_ENV)
     if not url:
         raise UsageError("no store is given.", f"Use --store sqlite:///plans.db, or set {STORE_ENV}.")
@@ -299,8 +302,8 @@ def open_store(url: str | None, *, create: bool = False) -> Store:
 def resolve_side(name: str, request: PlanRequest, url: str | None, beside: Plan | None = None) -> Resolved:
     """Return the plan of a file, or the stored plan of a reference ``store:MODEL@COMMIT``.
 
-    A stored plan is not planned again, so ``request`` applies to files only. A reference without a model means the
-    model of the plan ``beside``.
+    ``request`` applies to files only, because a stored plan is not planned again. A reference without a model refers to
+    the model of the plan ``beside``.
     """
     if not name.startswith(PREFIX):
         return resolve_either(name, request)
@@ -314,6 +317,4 @@ def resolve_side(name: str, request: PlanRequest, url: str | None, beside: Plan 
 
 def runs_of(runs: tuple[Run, ...], branch: str | None, planner: str | None) -> tuple[Run, ...]:
     """Return the runs with this branch and planner; ``None`` matches every branch or planner."""
-    return tuple(
-        run for run in runs if (branch is None or run.branch == branch) and (planner is None or run.planner == planner)
-    )
+    return tuple(run for run in runs if branch in (None, run.branch) and planner in (None, run.planner))

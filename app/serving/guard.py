@@ -1,8 +1,8 @@
-"""Middleware that authorizes every request and adds the content security policy.
+"""Middleware that authorizes every request except health checks, and adds the content security policy.
 
-A server on a loopback address accepts only requests to a loopback host name, which prevents DNS rebinding. If a token
-(``TMMU_TOKEN``) or the header of an authenticating proxy (``TMMU_PROXY_HEADER``) is set, requests need this token or
-header. A server on another address without either setting rejects every request.
+If ``TMMU_PROXY_HEADER`` names a header of an authenticating proxy, a request needs this header; else, if ``TMMU_TOKEN``
+is set, it needs the token or the cookie that replaces it. Without these settings, a server on a loopback address
+accepts only requests to a loopback host name, which prevents DNS rebinding; another server rejects every request.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from app.session.work import visitors, workers
 
 COOKIE = "tmmu_visitor"
 HEALTH = "/_stcore/health"
-"""Path of the health check, which every request may read."""
+"""Path of the health check, which needs no authorization."""
 
 POLICY = "; ".join(
     (
@@ -46,7 +46,7 @@ POLICY = "; ".join(
         "frame-ancestors 'self'",  # notebook proxies use a frame
     )
 )
-"""Content security policy: a page cannot send requests to other servers."""
+"""Content security policy, so that a page cannot send data to other servers."""
 HEADERS = {
     "content-security-policy": POLICY,
     "x-content-type-options": "nosniff",
@@ -67,7 +67,7 @@ class Rules:
     proxy_header: str = ""
 
     def refusal(self, headers: Mapping[str, str], path: str, token: str) -> str:
-        """Return the reason to reject a request; "" to accept it. ``token``: the token in the URL of the request."""
+        """Return the reason to reject a request, or "" to accept it. ``token``: the token in the URL, or ""."""
         if path.endswith(HEALTH):
             return ""
         origin = headers.get("origin")
@@ -79,10 +79,8 @@ class Rules:
             is_valid = hmac.compare_digest(token.encode(), self.token.encode()) or self._has_cookie(headers)
             return "" if is_valid else "Access token missing. Open the address with ?token=…"
         if not is_loopback(self.address):
-            return (
-                f"The explorer listens on a public address without access control. Set {TOKEN}, or {PROXY_HEADER} "
-                "behind a proxy that authenticates users."
-            )
+            problem = "The explorer listens on a public address without access control."
+            return f"{problem} Set {TOKEN}, or {PROXY_HEADER} behind a proxy that authenticates users."
         host = headers.get("host", "")
         return "" if is_loopback(urlsplit(f"//{host}").hostname or "") else f"Unknown host name {host}."
 
@@ -93,8 +91,8 @@ class Rules:
 
     def _has_cookie(self, headers: Mapping[str, str]) -> bool:
         with suppress(CookieError):
-            sent = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
-            return sent is not None and hmac.compare_digest(sent.value.encode(), self.cookie.encode())
+            cookie = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
+            return cookie is not None and hmac.compare_digest(cookie.value.encode(), self.cookie.encode())
         return False
 
 
@@ -105,13 +103,13 @@ def rules() -> Rules:
 
 
 class Guard:
-    """Middleware that checks requests and websockets against the rules, and adds headers to responses."""
+    """Middleware that authorizes requests and websockets, and adds :data:`HEADERS` to responses."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Forward, redirect or reject a request."""
+        """Reject a request, redirect it (to the URL without the token, or to a moved page), or forward it."""
         if scope["type"] not in ("http", "websocket"):
             await self.app(scope, receive, send)
             return
@@ -124,46 +122,47 @@ class Guard:
         elif reason:
             await PlainTextResponse(reason + "\n", 403, headers=HEADERS)(scope, receive, send)
         elif token and scope["type"] == "http" and scope["method"] == "GET":
-            rest = urlencode([(key, value) for key, value in query if key != "token"])
-            response = RedirectResponse(_local(scope["path"]) + ("?" + rest if rest else ""), 303, headers=HEADERS)
+            address = _local_address(scope["path"], [(key, value) for key, value in query if key != "token"])
+            response = RedirectResponse(address, 303, headers=HEADERS)
             response.set_cookie(COOKIE, access.cookie, httponly=True, samesite="lax", max_age=30 * 86400)
             await response(scope, receive, send)
         elif scope["type"] == "http" and (moved := moved_to(scope["path"], query)) is not None:
             await RedirectResponse(moved, 307, headers=HEADERS)(scope, receive, send)
         else:
-            await self.app(scope, receive, _with_policy(send))
+            await self.app(scope, receive, _with_headers(send))
 
 
 def moved_to(path: str, query: list[tuple[str, str]]) -> str | None:
-    """Return the current address for an address of an earlier version or of the first page; else ``None``.
+    """Return the address to redirect to, or ``None``.
 
-    The address of the first page is ``/``.
+    An address of an earlier version leads to the page that replaced it; the name of the first page leads to ``/``.
     """
     base, _, name = path.rpartition("/")
     if name != FIRST and name not in MOVED:
         return None
     page, tab = MOVED.get(name, (FIRST, ""))
-    rest = urlencode([*query, *([("tab", tab)] if tab else [])])
-    return _local(f"{base}/{'' if page == FIRST else page}") + ("?" + rest if rest else "")
+    return _local_address(f"{base}/{'' if page == FIRST else page}", [*query, ("tab", tab)] if tab else query)
 
 
-def _local(path: str) -> str:
-    """Return a path with one leading slash. A redirect to a path with two slashes would lead to another server."""
-    return "/" + path.lstrip("/\\")
+def _local_address(path: str, query: list[tuple[str, str]]) -> str:
+    """Return an address with one leading slash, because two would redirect to another server."""
+    return "/" + path.lstrip("/\\") + ("?" + urlencode(query) if query else "")
 
 
-def _with_policy(send: Send) -> Send:
-    async def sent(message: Message) -> None:
+def _with_headers(send: Send) -> Send:
+    """Return ``send`` with :data:`HEADERS` added to each response."""
+
+    async def send_with_headers(message: Message) -> None:
         if message["type"] == "http.response.start":
             MutableHeaders(scope=message).update(HEADERS)
         await send(message)
 
-    return sent
+    return send_with_headers
 
 
 @asynccontextmanager
 async def lifespan(_app: Any) -> AsyncIterator[None]:
-    """Print the address and start the fork server of the workers; limit the time of the shutdown."""
+    """Print the address, prepare visitors and workers, and limit the time of the shutdown."""
     path, token = str(config.get_option("server.baseUrlPath") or "").strip("/"), os.environ.get(TOKEN)
     rest = (f"/{path}" if path else "") + (f"/?token={token}" if token else "")
     host, port = config.get_option("server.address") or "localhost", config.get_option("server.port")
@@ -173,10 +172,9 @@ async def lifespan(_app: Any) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        # Exit even if a thread still computes.
-        last = threading.Timer(SHUTDOWN, os._exit, (0,))
-        last.daemon = True
-        last.start()
+        exit_timer = threading.Timer(SHUTDOWN, os._exit, (0,))
+        exit_timer.daemon = True
+        exit_timer.start()
 
 
 MIDDLEWARE = (Middleware(Guard),)

@@ -1,15 +1,15 @@
-"""The server process: ``streamlit run`` without the message ``Aborted!`` after Ctrl-C; names of its access settings."""
+"""The server process, ``streamlit run`` with exit code 130 after Ctrl-C, and the names of its access settings."""
 
 import ipaddress
 import sys
 
 INTERRUPTED = 130
 TOKEN, PROXY_HEADER = "TMMU_TOKEN", "TMMU_PROXY_HEADER"
-"""Environment variables: access token; header that an authenticating proxy sets."""
+"""Environment variables: the access token, and the name of the header that an authenticating proxy sets."""
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether a host name or address is loopback."""
+    """Return whether ``host`` is ``localhost`` or a loopback address."""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -17,7 +17,7 @@ def is_loopback(host: str) -> bool:
 
 
 def serve(arguments: list[str]) -> int:
-    """Run Streamlit's command line and return its exit code."""
+    """Run Streamlit's command line and return its exit code, without its message ``Aborted!`` after Ctrl-C."""
     from click import Abort, ClickException
     from streamlit.web.cli import main
 

@@ -295,6 +295,7 @@ def test_slow_reader_gets_everything() -> None:
         ("plan", "-", "--engines", "-"),
         ("plan", CHAIN, "--order", "-", "--shard", "-"),
         ("compare", "-", "-"),
+        ("sweep", "-", "-"),
     ],
 )
 def test_standard_input_is_read_once(tmmu: Tmmu, arguments: tuple[str, ...]) -> None:

@@ -11,6 +11,7 @@ import pytest
 from app.cli.main import run
 from tests.judge.faults import refigured, rehashed
 from tests.support.paths import SAMPLES
+from tmmu_core.base.manifest import OPERATORS
 from tmmu_core.formats.planfile import checkpoint as writing
 from tmmu_core.graph.native import native_file
 from tmmu_core.plans.making.engine import plan_graph
@@ -80,6 +81,7 @@ def test_command_that_uses_a_plan_raises_a_collision_and_writes_nothing(
     record = json.loads(capsys.readouterr().err.splitlines()[-1])
     assert (record["code_id"], record["numeric_code"]) == ("ADDRESS_COLLISION", 1307)
     assert len(record["replay_token"]) == 64
+    assert record["failure_operator"] in OPERATORS
     assert [path.name for path in tmp_path.iterdir()] == ["tampered.json"]
 
 

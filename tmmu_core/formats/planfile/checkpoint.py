@@ -89,7 +89,7 @@ def checkpoint(plan: Plan, liveness: Liveness) -> bytes:
 
     Raises an error for an invalid plan: ``AddressCollision`` for two live tensors on one byte.
     """
-    refuse_invalid(plan, "UML_OS.TMMU.Checkpoint_v1")
+    refuse_invalid(plan, "UML_OS.TMMU.PlanMemory_v2")
     position_of = _positions(liveness)
     arenas = {arena.name: number for number, arena in enumerate(plan.arenas)}
     addresses = logical_address_table([*arenas], plan.arena, plan.logical_slot, plan.offset).rows()
