@@ -9,6 +9,7 @@ import pytest
 pytest.importorskip("torch", reason="PyTorch is not installed: make test-torch")
 
 import torch
+from msgspec.structs import replace
 from torch import Tensor, nn
 from torch._dynamo.backends.debugging import boxed_nop
 from torch._functorch.aot_autograd import aot_module
@@ -347,6 +348,28 @@ def test_batch_norms_of_one_layer_update_its_statistics_in_order() -> None:
     assert fit
     assert found["gradients_equal"]
     assert found["buffers_equal"]
+
+
+def test_random_operator_whose_first_result_nothing_reads_advances_the_generator() -> None:
+    module = Step(lambda step, x: step.body(x).square().mean(), body=blocks(nn.Dropout(0.2))).train()
+    step = tmmu.fit(module, "1TiB", example_inputs=torch.randn(ROWS)).step
+    first = next(node for node in step.graph.nodes if node.instr.startswith("bernoulli"))
+    state, again = f"{first.node_id}@state", f"{first.node_id}@remat"
+    nodes = []
+    for node in step.graph.nodes:
+        reads = tuple(again if name in first.outputs else name for name in node.inputs)
+        nodes.append(replace(node, inputs=reads))
+        if node is first:
+            nodes[-1] = replace(first, outputs=(*first.outputs, state))
+            repeated = replace(first, node_id=again, recomputes=first.node_id, outputs=(again,))
+            nodes.append(replace(repeated, inputs=(*first.inputs, state)))
+    order = tuple(node.node_id for node in nodes)
+    fitted = replace(step.graph, nodes=tuple(nodes), execution_order=order)
+    plain, found = (
+        step.measured(step.compiled(step.partition(each, lambda graph: graph))) for each in (step.graph, fitted)
+    )
+    for one, other in zip(plain.gradients, found.gradients, strict=True):
+        assert torch.equal(one, other)
 
 
 LEAVES: dict[str, Callable[..., Any]] = {

@@ -53,6 +53,7 @@ class _Rebuild:
         self.forward: list[FxNode] = []
         """Values that may be saved: inputs and results of the forward part."""
         self.backward: set[FxNode] = set()
+        self.read = {name for node in fitted.nodes for name in node.inputs} | set(fitted.outputs)
         self.host_tensors = {tensor.id for tensor in fitted.tensors if tensor.arena == OFFLOAD_ARENA}
         self.device = next(
             (str(n.meta["val"].device) for n in joint.graph.nodes if isinstance(n.meta.get("val"), torch.Tensor)), "cpu"
@@ -93,7 +94,11 @@ class _Rebuild:
             new = self._recompute_batch_norm(source, renamed)
         else:
             if any(name.endswith(STATE) for name in node.outputs):
-                self._record(node.outputs[-1], self._save_state(source), node)
+                is_read = not self.read.isdisjoint(node.outputs[:-1])
+                state = self._save_state(source) if is_read else self._run_for_state(source, renamed)
+                self._record(node.outputs[-1], state, node)
+                if not is_read:
+                    return
             new = self._copy(source, renamed)
         self._record_part(new, node)
         results = dict(zip(original.outputs, node.outputs, strict=False))
@@ -149,6 +154,15 @@ class _Rebuild:
 
     def _save_state(self, source: FxNode) -> FxNode:
         new = self.graph.call_function(fx_runtime.saved_state, (self._generator(source),))
+        new.meta["val"] = torch.empty(state_bytes(self.device), dtype=torch.uint8, device="meta")
+        return new
+
+    def _run_for_state(self, source: FxNode, renamed: Mapping[str, str]) -> FxNode:
+        """Append a first run that only recomputations need: fx would remove it, and other numbers would be drawn."""
+        args, kwargs = torch.fx.map_arg((source.args, source.kwargs), lambda arg: self._new_node_of(arg, renamed))
+        new = self.graph.call_function(
+            fx_runtime.state_before_run, (self._generator(source), source.target, *args), dict(kwargs)
+        )
         new.meta["val"] = torch.empty(state_bytes(self.device), dtype=torch.uint8, device="meta")
         return new
 
