@@ -214,7 +214,8 @@ def nothing_selected(*, walking: bool = False) -> str:
 
 def why_offset(plan: Plan, why: WhyHere, placed: Placed) -> str:
     """Return the card that explains the offset of a storage."""
-    below = [(wall.start, wall.end, wall) for wall in why.walls] + [(start, end, None) for start, end in why.rooms]
+    blocked = [(blocker.start, blocker.end, blocker) for blocker in why.blockers]
+    below = blocked + [(start, end, None) for start, end in why.free_ranges]
     return fragment(
         "why_card",
         plan=plan,

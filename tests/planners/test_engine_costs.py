@@ -38,11 +38,13 @@ def pipeline() -> dict[str, Any]:
 ORDER = tuple(node["node_id"] for node in pipeline()["nodes"])
 
 
-def penalties(engines: Engines) -> dict[tuple[str, str], int]:
-    graph = tmmu.read(pipeline())
+def penalties(
+    engines: Engines, document: dict[str, Any] | None = None, request: PlanRequest | None = None
+) -> dict[tuple[str, str], int]:
+    graph = tmmu.read(document or pipeline())
     assert isinstance(graph, Graph)
     found = {}
-    for problem in engine_instance(graph, engines, PlanRequest(order=ORDER)).problems:
+    for problem in engine_instance(graph, engines, request or PlanRequest(order=ORDER)).problems:
         assert problem.reuse is not None
         found |= {(problem.ids[i], problem.ids[j]): cost for i, j, cost in problem.reuse.penalties}
     return found
@@ -64,6 +66,21 @@ def test_one_engine_needs_no_wait() -> None:
     assert penalties(Engines({}, "stream 0")) == {}
 
 
+def test_user_of_a_view_is_a_user_of_its_storage() -> None:
+    document = pipeline()
+    whole = {"base_tensor_uid": "l0", "byte_offset": 0, "byte_length": 256, "stride_desc": [1]}
+    document["tensors"].append({"id": "a view", "shape": [64], "dtype": "float32", "view": whole})
+    nodes = {node["node_id"]: node for node in document["nodes"]}
+    nodes["mul0"]["inputs"] = ["a view"]
+    document["nodes"] += [{"node_id": "view", "instr": "View", "inputs": ["l0"], "outputs": ["a view"]}]
+    request = PlanRequest(order=(ORDER[0], "view", *ORDER[1:]))
+    assert penalties(NPU, document, request)["l0", "l2"] == 3
+
+
+def test_gradient_that_another_engine_reads_has_a_penalty() -> None:
+    assert penalties(NPU, request=PlanRequest(mode="backward"))["o2@grad", "x@grad"] == 1
+
+
 def test_plan_weighs_waits_within_the_capacity() -> None:
     graph = tmmu.read(pipeline())
     assert isinstance(graph, Graph)
@@ -81,6 +98,7 @@ def test_plan_weighs_waits_within_the_capacity() -> None:
         '{"engines": {}}',
         '{"engines": {}, "default": "a", "more": 1}',
         '{"engines": {}, "default": "a", "costs": {"a>b": 1}}',
+        '{"engines": {}, "default": "a", "cost": -1}',
     ],
 )
 def test_bad_assignment_is_rejected(text: str) -> None:

@@ -34,10 +34,10 @@ def test_slot_is_as_large_as_its_largest_tenant() -> None:
     why = why_here(plan, "x")
     assert why.slot is not None
     assert (plan.tensor_ids[why.slot.largest], why.slot.backing, why.slot.unused) == ("b", 32, 16)
-    assert why.slot.held == ()
+    assert why.slot.occupied_below == ()
     of_a = why_here(plan, "a").slot
     assert of_a is not None
-    assert [(slot, plan.tensor_ids[row]) for slot, row in of_a.held] == [(0, "x")]
+    assert [(slot, plan.tensor_ids[row]) for slot, row in of_a.occupied_below] == [(0, "x")]
     assert (of_a.slot, of_a.backing, of_a.unused) == (1, 64, 0)
 
 
@@ -48,18 +48,18 @@ def test_lower_offsets_are_blocked_by_storages_placed_before() -> None:
     ids = [plan.tensor_ids[storages_of(plan).head[i]] for i in placed.storages]
     assert (ids, placed.by, placed.fit, placed.own) == (["a", "b", "x", "y"], "size", "lowest", True)
     why = why_here(plan, "b", placed.storages)
-    assert (why.turn, why.of, why.offset) == (1, 4, 64)
-    assert [(plan.tensor_ids[w.row], w.start, w.end, w.step) for w in why.walls] == [("a", 0, 64, 2)]
-    assert (why.rooms, why.lowest, why.slot) == ((), 64, None)
+    assert (why.position, why.storages, why.offset) == (1, 4, 64)
+    assert [(plan.tensor_ids[b.row], b.start, b.end, b.step) for b in why.blockers] == [("a", 0, 64, 2)]
+    assert (why.free_ranges, why.lowest, why.slot) == ((), 64, None)
     first = why_here(plan, "a", placed.storages)
-    assert (first.walls, first.lowest) == ((), 0)
+    assert (first.blockers, first.lowest) == ((), 0)
 
 
 def test_gap_that_is_too_small_is_listed() -> None:
     plan = solved("naive").plan  # x [0, 16), a [16, 80), b [80, 112), y [112, 128)
     why = why_here(plan, "b")
-    assert [(w.start, w.end) for w in why.walls] == [(16, 80)]
-    assert why.rooms == ((0, 16),)
+    assert [(b.start, b.end) for b in why.blockers] == [(16, 80)]
+    assert why.free_ranges == ((0, 16),)
     assert why.lowest == 80
     assert why_here(plan, "y").lowest == 0
 
@@ -68,7 +68,7 @@ def test_ghost_has_its_conflicts_and_extent() -> None:
     plan = solved("greedy").plan
     tried = ghost(plan, "b", 32)
     assert [plan.tensor_ids[row] for row in tried.conflicts] == ["a"]
-    assert (tried.legal, tried.before) == (False, 96)
+    assert (tried.legal, tried.planned_extent) == (False, 96)
     higher = ghost(plan, "b", 96)
     assert (higher.legal, higher.extent, higher.conflicts) == (True, 128, ())
     later = ghost(plan, "a", 0, birth=99)
@@ -79,7 +79,7 @@ def test_first_decision_that_differs_is_found() -> None:
     slots, greedy = solved("slots").plan, solved("greedy").plan
     found = first_different_placement(slots, greedy, "activations")
     assert found is not None
-    assert (found.alike, found.left, found.right, found.left_offset, found.right_offset) == (0, "x", "x", 0, 64)
+    assert (found.equal_count, found.left, found.right, found.left_offset, found.right_offset) == (0, "x", "x", 0, 64)
     assert found.by == "birth"
     assert first_different_placement(slots, slots, "activations") is None
 

@@ -22,14 +22,15 @@ DRAFT_TOKEN_BYTES = 64
 def ir_hash(graph: Graph) -> bytes:
     """Return ``H(ir_object)`` of the graph's native form, defaults omitted.
 
-    Raises ``InvalidIrShapes`` (reason ``not_canonical``) if ``params`` contain a value without canonical form.
+    Raises ``InvalidIrShapes`` (reason ``not_canonical``), as the next functions do, for a value without canonical form
+    or with too deep nesting.
     """
-    return _of_user_value(lambda: normal_form(graph), "the graph")
+    return _hash_of_input(lambda: normal_form(graph), "the graph")
 
 
 def arena_config_hash(config: Mapping[str, Any]) -> bytes:
-    """Return ``H(arena_config as given)``; without a configuration, ``H({})``."""
-    return _of_user_value(lambda: dict(config), "the arena configuration")
+    """Return ``H(arena_config as given)``; the configuration is ``{}`` if none was given."""
+    return _hash_of_input(lambda: dict(config), "the arena configuration")
 
 
 def execution_order_hash(order: Sequence[str]) -> bytes:
@@ -39,16 +40,16 @@ def execution_order_hash(order: Sequence[str]) -> bytes:
 
 def shard_spec_hash(spec: Mapping[str, Any] | None) -> bytes:
     """Return ``H(shard_spec)``; without a spec, ``H({})``."""
-    return _of_user_value(lambda: dict(spec or {}), "the shard spec")
+    return _hash_of_input(lambda: dict(spec or {}), "the shard spec")
 
 
-def _of_user_value(value: Callable[[], Any], what: str) -> bytes:
+def _hash_of_input(build: Callable[[], Any], what: str) -> bytes:
     try:
-        return H(value())
+        return H(build())
     except (NotCanonical, RecursionError) as error:
         why = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
         message = f"{what} cannot be hashed: {why}."
-        hint = "Use text keys, texts, booleans, 64-bit integers and floats."
+        hint = "Use lists and objects of texts, booleans, 64-bit integers and floats; keys must be texts."
         raise InvalidIrShapes(message, reason="not_canonical", hint=hint) from error
 
 
@@ -59,7 +60,7 @@ def token_from_seed(seed: int) -> bytes:
 
 
 def is_token(token: bytes, *, of_draft: bool = True) -> bool:
-    """Return whether the length is that of a replay token: 32, or with ``of_draft`` at least 64 (draft I.B)."""
+    """Return whether a replay token has a valid length: 32 bytes, or with ``of_draft`` at least 64 (draft I.B)."""
     return len(token) == DIGEST_BYTES or (of_draft and len(token) >= DRAFT_TOKEN_BYTES)
 
 
@@ -71,19 +72,19 @@ def logical_address_table(
 ) -> Table:
     """Return ``[[arena, slot, offset], …by (arena name bytes, slot)]`` of the slots in use, each once.
 
-    The columns are those of a plan's rows, in any order; ``offset`` is in bytes. The offset of a slot is the lowest of
-    its rows: the root of a storage is at its start, views are at or above it.
+    ``arena``, ``slot`` and ``offset`` (bytes) are columns of a plan's rows, in any order. The offset of a slot is the
+    lowest offset of its rows, because the root of a storage is at its start and views are at or above it.
     """
-    rank = np.argsort(np.argsort(np.array([name.encode() for name in arena_names], dtype=object), kind="stable"))
-    by = np.lexsort((offset, slot, rank[arena]))
-    arena, slot, offset = arena[by], slot[by], offset[by]
-    first = np.ones(len(by), np.bool_)
-    first[1:] = (arena[1:] != arena[:-1]) | (slot[1:] != slot[:-1])
-    return Table((named(arena_names, arena[first]), slot[first], offset[first]))
+    name_rank = np.argsort(np.argsort(np.array([name.encode() for name in arena_names], dtype=object), kind="stable"))
+    order = np.lexsort((offset, slot, name_rank[arena]))
+    arena, slot, offset = arena[order], slot[order], offset[order]
+    is_first = np.ones(len(order), np.bool_)
+    is_first[1:] = (arena[1:] != arena[:-1]) | (slot[1:] != slot[:-1])
+    return Table((named(arena_names, arena[is_first]), slot[is_first], offset[is_first]))
 
 
 class Identity(NamedTuple):
-    """Inputs of a plan, in the order in which its hash includes them before the two tables."""
+    """The inputs of a plan that its hash includes, in the order of the hash; the two tables follow them."""
 
     ir_hash: bytes
     mode: str
@@ -95,7 +96,7 @@ class Identity(NamedTuple):
 
 
 def plan_hash(identity: Identity, token: bytes, slots: Table | Encoded, addresses: Table | Encoded) -> bytes:
-    """Return ``tmmu_plan_hash`` (TMMU v2 II.K, contract §6), which includes the token."""
+    """Return ``tmmu_plan_hash`` (TMMU v2 II.K, contract §6). ``slots``: ``[[tensor_id, arena, slot], …]``."""
     assert is_token(token), "a replay token has 32 bytes, the superseded draft's at least 64"
     return H(["tmmu_plan_v1", [*identity, [token, slots], addresses]])
 
@@ -113,12 +114,11 @@ def encoded_tables(rows: PlanColumns, arena_names: Sequence[str]) -> tuple[Encod
 
 
 def identity_of(plan: Plan) -> Identity:
-    """Return the inputs of a plan that its hash includes."""
+    """Return the identity of a plan, from its fields."""
     return Identity(*(getattr(plan, name) for name in Identity._fields))
 
 
 def plan_digests(plan: Plan) -> tuple[bytes, bytes]:
     """Return ``(tmmu_plan_hash, layout_hash)``, recomputed from the rows of a plan."""
     slots, addresses = encoded_tables(plan, [arena.name for arena in plan.arenas])
-    whole = plan_hash(identity_of(plan), plan.replay_token, slots, addresses)
-    return whole, layout_hash(slots, addresses)
+    return plan_hash(identity_of(plan), plan.replay_token, slots, addresses), layout_hash(slots, addresses)

@@ -1,14 +1,15 @@
-"""Reuse penalties of a graph whose nodes run on several engines: DMA, matrix and vector units, or streams.
+"""Compute reuse penalties for a graph whose nodes run on several engines: DMA, matrix and vector units, or streams.
 
-Each engine runs its nodes in execution order; an engine waits for another engine only for data. A node that writes
-buffer B over the bytes of buffer A must run after all users of A. Data and the order of the engine ensure this for some
-users; for each other user, the node must wait. The pair (A, B) has a penalty for these waits. Source: Böhnlein et al.
-2026, "DSA with reuse penalties" (cross-pipe penalties).
+Each engine runs its nodes in execution order; it waits for another engine only for data. A node that writes buffer B
+over the bytes of buffer A must run after all users of A. Data dependencies and the order of its engine ensure this for
+some users. For the other users, the node must wait; the penalty of the pair (A, B) is the cost of these waits. Source:
+Böhnlein et al. 2026, "DSA with reuse penalties" (cross-pipe penalties).
 """
 
 from collections.abc import Iterable
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from typing import Annotated
 
 import msgspec
 import numpy as np
@@ -16,6 +17,7 @@ import numpy as np
 from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput
 from tmmu_core.graph.model import Graph, Node
 from tmmu_core.planners.problem import PlainInstance, Problem, ReuseTerms
+from tmmu_core.plans.figures.live_bytes import storages_of
 from tmmu_core.plans.making.engine import Solution, solve
 from tmmu_core.plans.making.make import without_limits
 from tmmu_core.plans.making.placement_order import problems_of
@@ -24,66 +26,68 @@ from tmmu_core.plans.making.request import PlanRequest, with_arena_settings
 MOST_STORAGES = 2_000
 """Maximum number of storages of an arena: the work is quadratic in it."""
 
+Penalty = Annotated[int, msgspec.Meta(ge=0)]
+
 
 class Engines(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An engine assignment."""
+    """An engine assignment: the engine of each node, and the penalties of waits between engines."""
 
     engines: dict[str, list[str]]
-    """Engine → patterns of its nodes' operators or ids (``*``, ``?``, ``[…]``); the first engine that matches."""
+    """Engine → patterns of operators or node ids (``*``, ``?``, ``[…]``); a node runs on the first match."""
     default: str
     """Engine of all other nodes."""
-    cost: int = 1
-    """Penalty of a wait between two engines."""
-    costs: dict[str, int] = {}
+    cost: Penalty = 1
+    """Penalty of a wait between two engines that are not in ``costs``."""
+    costs: dict[str, Penalty] = {}
     """``first>second`` → penalty of a wait of the second engine for the first."""
 
 
 def read_engines(data: bytes, source: str) -> Engines:
-    """Return the engine assignment of a JSON file. Raises ``UnreadableInput``."""
+    """Return the engine assignment in the bytes of the JSON file ``source``. Raises ``UnreadableInput``."""
     try:
         engines = msgspec.json.decode(data, type=Engines)
     except msgspec.DecodeError as error:
         hint = 'Write {"engines": {"dma": ["Load*"]}, "default": "vector"}.'
         raise UnreadableInput(f"this is not an engine assignment: {error}.", source=source, hint=hint) from error
     known = {*engines.engines, engines.default}
-    for pair, cost in engines.costs.items():
-        if not known.issuperset(pair.split(">")) or pair.count(">") != 1 or cost < 0:
-            hint = f"Write two of {', '.join(sorted(known))} as first>second, and a cost of at least 0."
-            raise UnreadableInput(f"costs has the entry {pair!r}: {cost}.", source=source, hint=hint)
+    for pair in engines.costs:
+        if not known.issuperset(pair.split(">")) or pair.count(">") != 1:
+            hint = f"Write two of {', '.join(sorted(known))} as first>second."
+            raise UnreadableInput(f"costs has the unknown pair {pair!r}.", source=source, hint=hint)
     return engines
 
 
 def engine_instance(graph: Graph, engines: Engines, request: PlanRequest) -> PlainInstance:
     """Return the packing problems of a graph with the penalties of its engines, for the planner ``reuse``.
 
-    Raises the errors of :func:`.engine.solve`, and ``InvalidIrShapes`` for an arena of more than 2,000 storages.
+    Its notes name the engines without nodes. Raises the errors of :func:`.engine.solve`, and ``InvalidIrShapes`` for a
+    graph without tensors and for an arena of more than ``MOST_STORAGES`` storages.
     """
     solution = solve(graph, with_arena_settings(graph, without_limits(request.but(planner="slots", options={}))))
     order = _EngineOrder(solution, engines)
     problems = [replace(p, reuse=ReuseTerms((), (), tuple(order.penalties(p)), ())) for p in problems_of(solution)]
     if not problems:
-        raise InvalidIrShapes(
-            "the graph has no tensors to plan.", reason="empty", node_id="", hint="Open another file."
-        )
+        message = "the graph has no tensors to plan."
+        raise InvalidIrShapes(message, reason="empty", node_id="", hint="Open another file.")
     return PlainInstance(graph.name, problems[0], notes=tuple(order.unused), others=tuple(problems[1:]))
 
 
 class _EngineOrder:
-    """Which nodes have ended when a node begins: those that it waits for because of data or its engine's order."""
+    """The nodes as run, and for each node those that have ended when it begins, by data or by its engine's order."""
 
     def __init__(self, solution: Solution, engines: Engines) -> None:
         plan, self.engines = solution.plan, engines
-        nodes = {node.node_id: node for node in solution.graph.nodes}
-        self.order = [nodes[name] for name in plan.execution_order if name in nodes]
+        nodes = {node.node_id: node for node in solution.liveness.timeline.graph.nodes}
+        self.order = [nodes[node_id] for node_id in plan.execution_order]
         producer = {tensor: k for k, node in enumerate(self.order) for tensor in node.outputs}
-        storage = {tensor: int(plan.storage[row]) for tensor, row in plan.row_of.items()}
-        head = {number: name for name, number in reversed(storage.items())}
+        head = [plan.tensor_ids[row] for row in storages_of(plan).head.tolist()]
+        storage = {tensor: head[plan.storage[row]] for tensor, row in plan.row_of.items()}
         self.before = [0] * len(self.order)
         """Per node, a bit set of the node and of the nodes that have ended when it begins."""
         self.users: dict[str, set[int]] = {}
-        """Name of a storage → the nodes that use it."""
+        """Name of a storage → the positions of the nodes that use it."""
         last: dict[str, int] = {}
-        """Engine → its latest node."""
+        """Engine → the position of its latest node."""
         for k, node in enumerate(self.order):
             engine = self.engine_of(node)
             sources = {producer[tensor] for tensor in node.inputs if tensor in producer} | {last.get(engine, k)}
@@ -92,18 +96,18 @@ class _EngineOrder:
                 self.before[k] |= self.before[source] if source < k else 0
             for tensor in (*node.inputs, *node.outputs):
                 if tensor in storage:
-                    self.users.setdefault(head[storage[tensor]], set()).add(k)
+                    self.users.setdefault(storage[tensor], set()).add(k)
         self.unused = [f"no node runs on engine {name!r}" for name in engines.engines if name not in last]
 
     def engine_of(self, node: Node) -> str:
-        """Return the engine of a node."""
+        """Return the first engine that matches the operator or the id of a node, else the default engine."""
         for name, patterns in self.engines.engines.items():
             if any(fnmatchcase(text, pattern) for pattern in patterns for text in (node.instr, node.node_id)):
                 return name
         return self.engines.default
 
     def penalties(self, problem: Problem) -> Iterable[tuple[int, int, int]]:
-        """Yield ``(earlier storage, later storage, cost)`` of every pair whose reuse needs a wait."""
+        """Yield ``(earlier storage, later storage, cost)`` of every pair with a penalty over 0. O(storages²)."""
         if len(problem) > MOST_STORAGES:
             message = f"arena {problem.arena!r} has {len(problem):,} storages, more than {MOST_STORAGES:,}."
             hint = "Plan a part of the graph."

@@ -13,7 +13,7 @@ import numpy as np
 from tmmu_core.base import strict
 from tmmu_core.base.errors import U64_MAX, UnreadableInput
 from tmmu_core.plans.figures.metrics import totals
-from tmmu_core.plans.model import ArenaSummary, Plan
+from tmmu_core.plans.model import Plan
 
 ALL = ""
 """The arena of a limit on all arenas together."""
@@ -36,7 +36,7 @@ class Limit:
 
     what: Measure
     amount: Fraction
-    """Bytes; for ``gap``, ``reuse`` and a ``relative`` growth a ratio: 5 % is 1/20."""
+    """Bytes, or the cost for ``reuse cost``; for ``gap``, ``reuse`` and a ``relative`` growth a ratio: 5 % is 1/20."""
     arena: str = ALL
     relative: bool = False
     """Whether a growth limit is a ratio of the baseline's figure."""
@@ -50,18 +50,19 @@ class Check:
     arena: str
     """``ALL`` for all arenas together."""
     value: int
-    """Bytes; for a ratio its numerator."""
+    """Bytes or cost; for ``gap`` and ``reuse`` the numerator of the ratio."""
     of: int
-    """1; for a ratio its denominator."""
+    """1; for ``gap`` and ``reuse`` the denominator of the ratio."""
     limit: Fraction
-    """Value of the :class:`Limit`; a growth is converted to bytes."""
+    """Amount of the :class:`Limit`; of a relative growth in bytes."""
     ok: bool
 
 
 def gate(plan: Plan, limits: Sequence[Limit], before: Plan | None = None) -> tuple[Check, ...]:
-    """Check ``plan`` against each limit, in order; growth is measured from ``before``, arena by arena.
+    """Return the checks of ``plan`` against each limit, in order: one per arena for a growth over ``before``, else one.
 
-    Raises ``UnreadableInput`` for an arena that the plan does not have.
+    A growth of the lower bound is not checked if a plan has no rows. Raises ``UnreadableInput`` for a limit, other than
+    of a growth, on an arena that the plan does not have.
     """
     return tuple([check for limit in limits for check in _checks(plan, limit, before)])
 
@@ -72,7 +73,7 @@ def common_tensors(plan: Plan, before: Plan) -> int:
 
 
 def changed_settings(plan: Plan, before: Plan) -> tuple[str, ...]:
-    """Return the settings (planner, mode, arenas …) that differ between two plans, each as ``name old → new``."""
+    """Return the settings that differ between two plans, as ``planner slots → greedy`` or by name (``shard spec``)."""
     fields = ("planner", "planner_options", "mode", "preset", "rank", "world_size")
     pairs = [(field.replace("_", " "), getattr(before, field), getattr(plan, field)) for field in fields]
     found = [f"{name} {_option_text(old)} → {_option_text(new)}" for name, old, new in pairs if old != new]
@@ -92,22 +93,22 @@ def changed_settings(plan: Plan, before: Plan) -> tuple[str, ...]:
 
 
 def _arena_settings(plan: Plan, before: Plan) -> list[str]:
-    """Return the settings that differ in common arenas; if none differs, the names of the arenas, if these differ."""
+    """Return the settings that differ in common arenas; without any, the names of the arenas if they differ."""
     old_names, new_names = before.arena_of.keys(), plan.arena_of.keys()
-    found = []
+    differences = []
     for name in sorted(old_names & new_names):
         for field in ("alignment_bytes", "capacity_bytes", "page_size"):
             old, new = (getattr(side.arena_of[name], field) for side in (before, plan))
             setting = field.removesuffix("_bytes").replace("_", " ")
             if old != new:
-                found.append(f"{setting} of {name} {old} → {new}".replace(str(U64_MAX), "unlimited"))
-    if not found and old_names != new_names:
-        found = [f"arenas {', '.join(old_names)} → {', '.join(new_names)}"]
-    return found
+                differences.append(f"{setting} of {name} {old} → {new}".replace(str(U64_MAX), "unlimited"))
+    if not differences and old_names != new_names:
+        differences = [f"arenas {', '.join(old_names)} → {', '.join(new_names)}"]
+    return differences
 
 
 def baseline_warning(plan: Plan, before: Plan) -> str:
-    """Return why a plan and its baseline are not fully comparable (settings, unknown bounds); "" if they are."""
+    """Return a warning about different settings and unknown lower bounds of a plan and its baseline; "" without any."""
     differences = changed_settings(plan, before)
     texts = [f"the baseline was planned differently: {'; '.join(differences)}"] if differences else []
     if not _bounds_are_known(plan, before):
@@ -116,7 +117,7 @@ def baseline_warning(plan: Plan, before: Plan) -> str:
 
 
 def _bounds_are_known(*plans: Plan) -> bool:
-    """Return whether all plans have rows. A digest has none, so its bounds cannot be recomputed."""
+    """Return whether all plans have rows; without rows (a digest), the bounds cannot be recomputed."""
     return all(len(plan) or not any(arena.storages for arena in plan.arenas) for plan in plans)
 
 
@@ -127,7 +128,6 @@ def _option_text(value: Any) -> str:
 
 
 def _checks(plan: Plan, limit: Limit, before: Plan | None) -> Iterator[Check]:
-    """Yield the checks of one limit: one per arena for a growth, else one."""
     if limit.what in GROWTH:
         assert before is not None, "growth needs a baseline"
         if limit.what != "lower bound growth" or _bounds_are_known(plan, before):
@@ -145,8 +145,8 @@ def _checks(plan: Plan, limit: Limit, before: Plan | None) -> Iterator[Check]:
 
 
 def _figure(plan: Plan, limit: Limit) -> tuple[int, int]:
-    """Return ``(value, of)`` of a check: the plan's figure that ``limit`` is about."""
-    chosen: list[ArenaSummary] = [a for a in plan.arenas if limit.arena in (ALL, a.name)]
+    """Return the fields ``(value, of)`` of a check of any measure but a growth."""
+    chosen = [a for a in plan.arenas if limit.arena in (ALL, a.name)]
     if limit.what == "extent":
         return sum(a.extent_bytes for a in chosen), 1
     if limit.what == "peak live bytes":
@@ -160,16 +160,13 @@ def _figure(plan: Plan, limit: Limit) -> tuple[int, int]:
 
 
 def _growth(after: Plan, limit: Limit, before: Plan) -> Iterator[Check]:
-    """Yield a check per arena. The peak of all arenas has its own check, because it can grow alone."""
-    field = GROWTH[limit.what]
-
-    def figure(side: Plan, name: str) -> int:
-        return int(getattr(side.arena_of[name], field)) if name in side.arena_of else 0
-
-    names = sorted({**before.arena_of, **after.arena_of})
-    pairs = [(name, figure(before, name), figure(after, name)) for name in names]
+    """Yield a check per arena of either plan. The peak over all arenas has its own check, because it can grow alone."""
+    old_figures, new_figures = ({a.name: getattr(a, GROWTH[limit.what]) for a in p.arenas} for p in (before, after))
+    names = sorted(old_figures | new_figures)
     if limit.what == "peak growth" and len(names) > 1:
-        pairs.append((ALL, totals(before).peak_live_bytes, totals(after).peak_live_bytes))
-    for name, old, new in pairs:
+        names.append(ALL)
+        old_figures[ALL], new_figures[ALL] = totals(before).peak_live_bytes, totals(after).peak_live_bytes
+    for name in names:
+        old, new = old_figures.get(name, 0), new_figures.get(name, 0)
         allowed = limit.amount * old if limit.relative else limit.amount
         yield Check(limit.what, name, new - old, 1, allowed, new - old <= allowed)

@@ -35,13 +35,13 @@ def line_of(tensor_id: str) -> str:
 
 
 def live_by_line(plan: Plan, step: int) -> dict[Key, tuple[int, int]]:
-    """Return ``(bytes, buffers)`` live at a step by line and category."""
-    found: dict[Key, tuple[int, int]] = {}
+    """Return ``(bytes, buffers)`` live at a step, by line and category, in the plan of a snapshot."""
+    live: dict[Key, tuple[int, int]] = {}
     for row in np.flatnonzero((plan.birth <= step) & (step < plan.death)).tolist():
         key = line_of(plan.tensor_ids[row]), plan.categories[row]
-        size, count = found.get(key, (0, 0))
-        found[key] = size + int(plan.size[row]), count + 1
-    return found
+        size, count = live.get(key, (0, 0))
+        live[key] = size + int(plan.size[row]), count + 1
+    return live
 
 
 def changes_at_peak(before: Plan, after: Plan) -> tuple[LineChange, ...]:
@@ -62,9 +62,9 @@ def changes_at_peak(before: Plan, after: Plan) -> tuple[LineChange, ...]:
 def by_category(changes: Iterable[LineChange]) -> tuple[LineChange, ...]:
     """Return the sums of changes by category, largest change first; their line is empty."""
     sums: dict[str, list[int]] = {}
-    for one in changes:
-        values = (one.before_bytes, one.after_bytes, one.before_count, one.after_count)
-        sums[one.category] = [a + b for a, b in zip(sums.get(one.category, [0] * 4), values, strict=True)]
+    for change in changes:
+        figures = (change.before_bytes, change.after_bytes, change.before_count, change.after_count)
+        sums[change.category] = [a + b for a, b in zip(sums.get(change.category, [0] * 4), figures, strict=True)]
     return _sorted(LineChange("", category, *total) for category, total in sums.items())
 
 

@@ -2,8 +2,13 @@
 
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Annotated, NamedTuple
 
+import msgspec
+
+from tmmu_core.base.struct_types import register_types
 from tmmu_core.planners.exact import PROGRESS_NOTE
+from tmmu_core.plans.figures.live_bytes import storages_of
 from tmmu_core.plans.model import ASSUMED, GIVEN_OFFSETS, NO_CONTENT_HASH, READ, UNPLANNED, Plan
 
 # --- warnings: conditions that changed a plan or limit its proofs, one sentence each (contract §12) -------------------
@@ -15,7 +20,7 @@ def plan_warnings(plan: Plan) -> tuple[str, ...]:
 
 
 def input_warnings(plan: Plan) -> tuple[str, ...]:
-    """Return the warnings about the input: remarks of its reader, assumed sizes, and unplanned parts of the graph."""
+    """Return the warnings about the input: :func:`remarks`, then :func:`unplanned_parts`."""
     return (*remarks(plan), *unplanned_parts(plan))
 
 
@@ -27,7 +32,7 @@ def unplanned_parts(plan: Plan) -> tuple[str, ...]:
 
 
 def remarks(plan: Plan) -> tuple[str, ...]:
-    """Return warnings about the reader's remarks, given offsets, assumed sizes, and a missing content hash."""
+    """Return the reader's remarks, and warnings about given offsets, assumed sizes and a missing content hash."""
     given_offsets = plan.remark(GIVEN_OFFSETS)
     texts = (
         plan.remark(READ),
@@ -39,7 +44,7 @@ def remarks(plan: Plan) -> tuple[str, ...]:
 
 
 def reuse_warnings(plan: Plan) -> tuple[str, ...]:
-    """Return a warning if the planner does not use every permitted in-place reuse."""
+    """Return a warning with the number of permitted in-place reuses that the planner does not use; none if it is 0."""
     untaken = len(plan.taken) - sum(plan.taken)
     noun = "in-place reuse" if untaken == 1 else "in-place reuses"
     return (f"{untaken:,} {noun} of {len(plan.taken):,} not taken by the planner.",) if untaken else ()
@@ -47,7 +52,7 @@ def reuse_warnings(plan: Plan) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Residence:
-    """The memory of a storage and the reason for it."""
+    """The memory of a storage, chosen by ``helia``, and the reason for it."""
 
     memory: str
     decided_by: str
@@ -57,22 +62,15 @@ class Residence:
 
 
 def residences(plan: Plan) -> list[Residence | None]:
-    """Return the residence of each row; ``None`` in an arena without recorded rules. Empty without such rules."""
-    if not any("said_by" in plan.notes.get(arena.name, {}) for arena in plan.arenas):
-        return []
-    of_storage: dict[int, set[str]] = {}
-    for storage, tensor_id in zip(plan.storage.tolist(), plan.tensor_ids, strict=True):
-        of_storage.setdefault(storage, set()).add(tensor_id)
-    residence_of_row: list[Residence | None] = []
-    for storage, arena in zip(plan.storage.tolist(), plan.arena.tolist(), strict=True):
-        notes, ids = plan.notes.get(plan.arenas[arena].name, {}), of_storage[storage]
-        if "said_by" not in notes:
-            residence_of_row.append(None)
-            continue
-        decider = next((by for by, names in notes["said_by"].items() if ids.intersection(names)), "order")
-        why = next((str(spill["reason"]) for spill in notes["spills"] if spill["storage"] in ids), "")
-        residence_of_row.append(Residence(notes["memory"], decider, why))
-    return residence_of_row
+    """Return the residence of each row, ``None`` in an arena without notes of ``helia``; empty if no arena has them."""
+    residence_of: dict[str, Residence] = {}
+    notes_by_arena = {a.name: plan.notes[a.name] for a in plan.arenas if "said_by" in plan.notes.get(a.name, {})}
+    for notes in notes_by_arena.values():
+        reasons = {spill["storage"]: spill["reason"] for spill in notes["spills"]}
+        for decider, storages in notes["said_by"].items():
+            residence_of |= {name: Residence(notes["memory"], decider, reasons.get(name, "")) for name in storages}
+    heads = storages_of(plan).head[plan.storage].tolist()
+    return [residence_of.get(plan.tensor_ids[head]) for head in heads] if notes_by_arena else []
 
 
 def cells(residence: Residence | None) -> dict[str, str]:
@@ -81,13 +79,18 @@ def cells(residence: Residence | None) -> dict[str, str]:
     return {"memory": residence.memory, "put_there_by": residence.decided_by}
 
 
-@dataclass(frozen=True)
-class Moment:
+Count = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class Moment(NamedTuple):
     """The best extent and bound (bytes) of a search after a number of nodes."""
 
-    nodes: int
-    extent: int
-    bound: int
+    nodes: Count
+    extent: Count
+    bound: Count
+
+
+register_types(tuple[Moment, ...])
 
 
 def course(plan: Plan, arena: str) -> tuple[Moment, ...]:
@@ -97,15 +100,12 @@ def course(plan: Plan, arena: str) -> tuple[Moment, ...]:
     bounds must not fall or exceed the extents.
     """
     notes = plan.notes.get(arena)
-    rows = notes.get(PROGRESS_NOTE) if isinstance(notes, dict) else None
-    if not isinstance(rows, list):
+    rows = notes.get(PROGRESS_NOTE, ()) if isinstance(notes, dict) else ()
+    try:
+        moments = msgspec.convert(rows, tuple[Moment, ...])
+    except msgspec.ValidationError:
         return ()
-    moments = []
-    for row in rows:
-        if not (isinstance(row, list) and len(row) == 3 and all(type(n) is int and n >= 0 for n in row)):
-            return ()
-        moments.append(Moment(*row))
-    for now, then in pairwise(moments):
-        if not (now.nodes < then.nodes and now.extent >= then.extent and now.bound <= then.bound):
-            return ()
-    return tuple(moments) if all(moment.bound <= moment.extent for moment in moments) else ()
+    is_possible = all(moment.bound <= moment.extent for moment in moments)
+    for earlier, later in pairwise(moments):
+        is_possible &= earlier.nodes < later.nodes and earlier.extent >= later.extent and earlier.bound <= later.bound
+    return moments if is_possible else ()

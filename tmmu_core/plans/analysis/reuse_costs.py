@@ -9,7 +9,7 @@ from tmmu_core.plans.model import Plan, rows_of_parts
 
 MOST_POINTS = 24
 EFFORT = {"rounds": 4_000, "work": 300_000_000}
-"""Limits of the planner ``reuse`` for each point of a curve."""
+"""Limits of the planner ``reuse`` for each search of a curve."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def costly_reuses(plan: Plan) -> list[CostlyReuse]:
 
 @dataclass(frozen=True)
 class CostPoint:
-    """The least reuse cost found for each capacity from ``extent`` bytes up to the extent of the previous point."""
+    """The least reuse cost found for capacities of at least ``extent`` bytes and below the previous point's extent."""
 
     extent: int
     cost: int
@@ -60,7 +60,7 @@ class CostPoint:
 def cost_curve(problem: Problem) -> list[CostPoint]:
     """Return the curve of reuse cost over capacity, largest extent first; at most ``MOST_POINTS`` points.
 
-    The capacity of each search is one byte less than the extent of the plan of the previous search.
+    The first search has no capacity; the capacity of each further one is the extent of the plan before, minus one byte.
     """
     points: list[CostPoint] = []
     capacity = UNLIMITED

@@ -1,7 +1,8 @@
 """Compute the waste ledger: the bytes of an arena at every step, divided into five accounts (contract §7).
 
-A *tenant* of a slot is a storage in it. A *block* is a slot with a live tenant; its length is the slot's backing (the
-size of its largest tenant, at least 1). At each step, every byte of ``[0, extent)`` belongs to one account:
+A *tenant* of a slot is a storage in it. A *block* is a slot with a live tenant; its length is the slot's backing
+(:attr:`.PlanStorages.backing`, the size of the largest tenant). At each step, every byte of ``[0, extent)`` belongs to
+one account:
 
 ========================  =============================================================================================
 live                      bytes of the live tenants
@@ -11,8 +12,8 @@ holes                     all other free bytes below the end of the highest bloc
 tail                      bytes above the end of the highest block (the whole extent if nothing is live)
 ========================  =============================================================================================
 
-The sum of the accounts is the extent, or more if blocks overlap (in an invalid plan). A planner without slots has one
-tenant per slot; its slot rounding is 0, except for 1 byte per tensor of size 0.
+The sum of the accounts is the extent, or more if blocks overlap (in an invalid plan). Without slots, each storage is a
+block of its own size, so the slot rounding is 0.
 """
 
 from bisect import bisect_left
@@ -67,7 +68,7 @@ class Region:
     end: int
     kind: Kind
     tensor_id: str | None = None
-    """The name of the storage, for the kinds ``live`` and ``slot_rounding``."""
+    """The name of the storage, for the kinds ``live`` and ``slot_rounding``; else ``None``."""
 
 
 def regions_at(plan: Plan, arena: str, step: int) -> tuple[Region, ...]:
@@ -101,7 +102,7 @@ def waste_at(plan: Plan, arena: str, step: int) -> dict[str, int]:
 
 
 def waste_ledger(plan: Plan, arena: str) -> WasteLedger:
-    """Return the accounts at every step."""
+    """Return the accounts of an arena at every curve point of the plan."""
     s, number = storages_of(plan), arena_number(plan, arena)
     here = np.flatnonzero((s.arena == number) & (s.backing > 0))
     extent, points = plan.arenas[number].extent_bytes, curve_points_of(plan)
@@ -169,7 +170,9 @@ class SlotReport:
     offset_bytes: int
     backing_bytes: int
     tenants: int
+    """Number of its tenants."""
     largest: str
+    """Name of the largest tenant."""
     busy_steps: int
     """Number of steps with a live tenant."""
     unused_byte_steps: int
@@ -188,7 +191,7 @@ def slot_reports(plan: Plan, arena: str) -> tuple[SlotReport, ...]:
         steps = [int(s.death[k] - s.birth[k]) for k in tenants]
         sizes = [int(s.size[k]) for k in tenants]
         _, largest = max(zip(sizes, (plan.tensor_ids[s.head[k]] for k in tenants), strict=True))
-        unused = sum((backing - size) * life for size, life in zip(sizes, steps, strict=True))
+        unused = sum((backing - size) * count for size, count in zip(sizes, steps, strict=True))
         reports.append(SlotReport(slot, int(s.offset[first]), backing, len(tenants), largest, sum(steps), unused))
     return tuple(reports)
 
@@ -196,8 +199,9 @@ def slot_reports(plan: Plan, arena: str) -> tuple[SlotReport, ...]:
 def resource_ledger(plan: Plan) -> list[dict[str, int | float]]:
     """Return the resource ledger over all arenas: a row per curve point, with the keys of TMMU v2 II.J.
 
-    ``bytes_allocated``: bytes of the slots that are occupied at step ``t``. ``peak_bytes``: the highest end of an
-    occupied slot up to step ``t``, summed over the arenas. The last row equals ``Plan.metrics``.
+    ``bytes_allocated``: backing of the slots that are occupied at step ``t``. ``peak_bytes``: the highest end of an
+    occupied slot up to step ``t``, summed over the arenas. The ratio is that of the steps up to ``t``; in the last row
+    it is that of ``Plan.metrics``.
     """
     s, points = storages_of(plan), curve_points_of(plan)
     steps = len(points)

@@ -1,4 +1,4 @@
-"""Live bytes at each step: of arrays (birth, death, size), and of the storages of a plan."""
+"""Compute the live bytes at each step, for arrays (birth, death, size) and for the storages of a plan."""
 
 from dataclasses import dataclass
 from typing import Any, Self
@@ -13,7 +13,7 @@ from tmmu_core.plans.model import I64, U64, Plan, group_numbers
 
 
 def exact_sum(values: U64) -> int:
-    """Return the sum of uint64 values as a Python integer, which never wraps."""
+    """Return the exact sum of uint64 values, fewer than 2^32 of them."""
     high = int((values >> np.uint64(32)).sum(dtype=np.uint64))
     low = int((values & np.uint64(0xFFFFFFFF)).sum(dtype=np.uint64))
     return (high << 32) + low
@@ -22,7 +22,7 @@ def exact_sum(values: U64) -> int:
 def live_bytes_of(birth: I64, death: I64, size: U64, steps: int) -> U64:
     """Return an array of shape (steps,): the sum of ``size`` (bytes) over the ranges ``[birth, death)`` at each step.
 
-    Raises ``AllocationOverflow`` past 2^64 − 1.
+    Raises ``AllocationOverflow`` for a sum past 2^64 − 1.
     """
     curve = _curve(birth, death, size, steps)
     if curve.dtype == object and (over := np.flatnonzero(curve > U64_MAX)).size:
@@ -34,8 +34,8 @@ def live_bytes_of(birth: I64, death: I64, size: U64, steps: int) -> U64:
 
 
 def _curve(birth: I64, death: I64, size: U64, steps: int) -> NDArray[Any]:
-    """Return an array of shape (steps,): live bytes; Python integers if 64 bits do not hold the sum of all sizes."""
-    # Differences are taken modulo 2^64; where the sums themselves fit, the running sum is exact.
+    """Return the array of :func:`live_bytes_of`, with Python integers if the sum of all sizes exceeds 64 bits."""
+    # uint64 differences wrap modulo 2^64; the running sum is exact, because it fits 64 bits.
     change = np.zeros(steps + 1, object if exact_sum(size) > U64_MAX else np.uint64)
     size = size.astype(change.dtype, copy=False)
     np.add.at(change, birth, size)
@@ -52,26 +52,32 @@ def peak_of(curve: NDArray[Any]) -> tuple[int, int]:
 
 
 def peak_and_count(birth: I64, death: I64, size: U64, steps: int) -> tuple[int, int]:
-    """Return ``(peak live bytes, max live)``. Memory is O(storages): an instance may have 2^40 steps."""
+    """Return the most bytes, and the largest number, of the ranges ``[birth, death)`` at one step. O(ranges) memory.
+
+    Raises ``AllocationOverflow`` for more than 2^64 − 1 bytes.
+    """
     points = CurvePoints.of(birth, death, steps)
-    births, deaths = (np.bincount(ends, minlength=len(points) + 1) for ends in (points.birth, points.death))
-    most = peak_of(live_bytes_of(points.birth, points.death, size, len(points)))[1]
-    return most, int(np.cumsum((births - deaths)[: len(points)]).max(initial=0))
+    columns = (size, np.ones_like(size))
+    peak, count = (peak_of(live_bytes_of(points.birth, points.death, column, len(points)))[1] for column in columns)
+    return peak, count
 
 
 def peak_of_ranges(birth: I64, death: I64, size: U64, steps: int) -> tuple[int, int]:
-    """Return ``(step, bytes)``: the first step at which the most bytes of the ranges ``[birth, death)`` are in use."""
+    """Return ``(step, bytes)``: the first step at which the most bytes of the ranges ``[birth, death)`` are in use.
+
+    The bytes may exceed 64 bits. Memory is O(ranges).
+    """
     points = CurvePoints.of(birth, death, steps)
-    point, most = peak_of(_curve(points.birth, points.death, size, len(points)))  # may exceed 64 bits
-    return int(points.steps[point]), most
+    point, peak = peak_of(_curve(points.birth, points.death, size, len(points)))
+    return int(points.steps[point]), peak
 
 
 @dataclass(frozen=True, eq=False)
 class CurvePoints:
     """The steps at which a curve has points, ascending from 0. Between two points the curve is constant.
 
-    The points are all steps. If there are many more steps than live ranges (an instance may have 2^62 steps), they are
-    the steps at which a range begins or ends, so that their number is bounded by the number of ranges.
+    If there are many more steps than live ranges (an instance may have 2^62 steps), the points are step 0 and the steps
+    at which a range begins or ends. Else they are all steps.
     """
 
     steps: I64
@@ -99,9 +105,9 @@ class CurvePoints:
 
 
 def change_points(curve: U64 | I64, steps: I64 | None = None) -> tuple[I64, U64 | I64]:
-    """Return ``(steps, values)`` of a curve without points that repeat the value before them.
+    """Return ``(steps, values)`` of a curve, without the points whose value is that of the point before.
 
-    ``steps``: the steps of the curve's points; without it, all steps.
+    ``steps`` are the steps of the curve's points; default: 0, 1, 2 ….
     """
     if not len(curve):
         return np.zeros(0, np.int64), curve
@@ -130,7 +136,7 @@ class PlanStorages:
     """Step after the last one at which its bytes are in use (:attr:`Plan.held_until`)."""
     generation: I64
     backing: U64
-    """Bytes of its slot: the size of the slot's largest storage, at least 1 (contract §3)."""
+    """Bytes of its slot: the size of the slot's largest storage; in a plan with slots at least 1 (contract §3)."""
     slot_alignment: U64
     """Greatest alignment of the slot's storages, in bytes."""
 
@@ -142,14 +148,14 @@ _STORAGES: WeakKeyDictionary[Plan, PlanStorages] = WeakKeyDictionary()
 
 
 def storages_of(plan: Plan) -> PlanStorages:
-    """Return the rows of a plan grouped by storage; computed once for a plan, because all figures need it."""
+    """Return the storages of a plan, computed once for each plan."""
     if plan not in _STORAGES:
         _STORAGES[plan] = _storages(plan)
     return _STORAGES[plan]
 
 
 def _storages(plan: Plan) -> PlanStorages:
-    """Return the rows grouped by storage. In a damaged plan, live ranges are cut to the timeline."""
+    """Return the rows grouped by storage. In an invalid plan, live ranges are cut to the timeline."""
     n, of = int(plan.storage.max(initial=-1)) + 1, plan.storage
     is_view = np.array([base is not None for base in plan.base_tensor_uids], np.bool_)
     head = np.zeros(n, np.int64)
@@ -164,7 +170,7 @@ def _storages(plan: Plan) -> PlanStorages:
     birth = np.clip(birth, 0, plan.end)
     arena, slot = plan.arena[head], plan.logical_slot[head]
     slot_of, slots = group_numbers(arena, slot)
-    backing = _reduced(np.maximum, plan.has_slots, slot_of, end - offset, slots)  # a slot has at least one byte
+    backing = _reduced(np.maximum, int(plan.has_slots), slot_of, end - offset, slots)
     return PlanStorages(
         head=head,
         arena=arena,
@@ -181,7 +187,7 @@ def _storages(plan: Plan) -> PlanStorages:
 
 
 def _reduced(function: np.ufunc, start: int, number: I64, values: NDArray[Any], count: int) -> NDArray[Any]:
-    """Return an array of shape (count,): for each number, ``function`` over ``start`` and the values of the number."""
+    """Return an array of shape (count,): per group number, ``function`` over ``start`` and the values of the group."""
     result = np.full(count, start, values.dtype)
     function.at(result, number, values)
     return result
@@ -193,30 +199,30 @@ def arena_number(plan: Plan, arena: str) -> int:
 
 
 def curve_points_of(plan: Plan) -> CurvePoints:
-    """Return the curve points of a plan's storages."""
+    """Return the points of the curves over a plan's steps; ``birth`` and ``death`` are per storage."""
     s = storages_of(plan)
     return CurvePoints.of(s.birth, s.death, plan.steps)
 
 
 def live_bytes(plan: Plan, arena: str) -> U64:
-    """Return the live bytes of the arena at each curve point."""
+    """Return the live bytes of the arena at each point of :func:`curve_points_of`."""
     s, points = storages_of(plan), curve_points_of(plan)
     here = s.arena == arena_number(plan, arena)
     return live_bytes_of(points.birth[here], points.death[here], s.size[here], len(points))
 
 
 def peak_step_of(plan: Plan, arena: str) -> tuple[int, int]:
-    """Return ``(step, bytes)``: the first step at which the most bytes of the arena are alive."""
-    point, most = peak_of(live_bytes(plan, arena))
-    return int(curve_points_of(plan).steps[point]), most
+    """Return ``(step, bytes)``: the first step at which the most bytes of the arena are live."""
+    point, peak = peak_of(live_bytes(plan, arena))
+    return int(curve_points_of(plan).steps[point]), peak
 
 
 def alive_at(plan: Plan, step: int, arena: str | None = None) -> I64:
     """Return the rows whose bytes are in use at ``step`` (in one arena, or in all), largest first, then by id."""
-    alive = (plan.birth <= step) & (step < plan.held_until)
+    is_alive = (plan.birth <= step) & (step < plan.held_until)
     if arena is not None:
-        alive &= plan.arena == arena_number(plan, arena)
-    rows = np.flatnonzero(alive)
+        is_alive &= plan.arena == arena_number(plan, arena)
+    rows = np.flatnonzero(is_alive)
     return rows[np.lexsort((rows, U64_MAX - plan.size[rows]))]
 
 
@@ -230,8 +236,8 @@ def by_birth(plan: Plan, arena: str) -> list[int]:
 def live_bytes_by_writer(plan: Plan, index: GraphIndex, step: int, arena: str) -> tuple[I64, int]:
     """Return ``(bytes per node, bytes that no node wrote)`` of an arena's storages that are live at ``step``.
 
-    ``index`` is the graph as run. A storage belongs to the node that writes its head; inputs and persistent storages
-    belong to none. The array has the shape (nodes,). Raises ``KeyError`` for an unknown arena. O(storages).
+    ``index`` is the index of the graph as run; the array has the shape (nodes,). The bytes of a storage belong to the
+    node that writes its head. Raises ``KeyError`` for an unknown arena. O(storages).
     """
     s = storages_of(plan)
     by_node = np.zeros(len(index.node_ids), np.int64)

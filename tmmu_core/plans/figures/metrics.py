@@ -1,6 +1,6 @@
-"""The metrics of a plan (contract §7): committed bytes, ratios, and the totals over all arenas.
+"""Compute the metrics of a plan (contract §7): committed bytes, ratios, and the totals over all arenas.
 
-All figures are integers (bytes, steps, counts) up to the division of a ratio.
+All figures are integers (bytes, steps, counts); only a ratio is divided, as the last operation.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,10 @@ from tmmu_core.plans.model import ArenaSummary, Plan
 
 
 def committed_bytes(extent: int, page_size: int, *, arena: str = "") -> int:
-    """Return ``extent`` rounded up to whole pages, in bytes; ``page_size`` 0 means no rounding."""
+    """Return ``extent`` rounded up to whole pages, in bytes; ``page_size`` 0 means no rounding.
+
+    Raises ``AllocationOverflow``, which names ``arena``, past 2^64 − 1.
+    """
     committed = align_up(extent, page_size) if page_size else extent
     if committed > U64_MAX:
         message = f"arena {arena!r}: {extent} bytes, rounded up to pages of {page_size} bytes, exceed 2^64 − 1."
@@ -54,14 +57,14 @@ class Totals:
     extent_bytes: int
     """Sum of the extents: the bytes to reserve."""
     lower_bound_bytes: int
-    """Sum of the lower bounds: no plan of these arenas has a smaller sum of extents."""
+    """Sum of the lower bounds of the arenas: no plan has a smaller sum of extents."""
     reserved_peak_bytes: int | None = None
     """Most bytes that the allocator of a snapshot reserved; ``None`` for other plans."""
     reuse_cost: int | None = None
     """Sum of the active reuse penalties; ``None`` for plans without penalties."""
 
     def written(self) -> dict[str, int]:
-        """Return the known figures by name."""
+        """Return the figures that are not ``None``, by name."""
         return {name: value for name, value in asdict(self).items() if value is not None}
 
     @property
@@ -72,14 +75,19 @@ class Totals:
 
 def totals_of(arenas: Sequence[ArenaSummary], peak: tuple[int, int], reserved_peak_bytes: int | None = None) -> Totals:
     """Return the totals of arenas; ``peak`` is (step, bytes) of the peak over all arenas."""
-    step, peak_live = peak
     costs = [a.reuse_cost for a in arenas if a.reuse_cost is not None]
-    extent, bound = sum(a.extent_bytes for a in arenas), sum(a.bound_bytes for a in arenas)
-    return Totals(peak_live, step, extent, bound, reserved_peak_bytes, sum(costs) if costs else None)
+    return Totals(
+        peak_live_bytes=peak[1],
+        peak_step=peak[0],
+        extent_bytes=sum(a.extent_bytes for a in arenas),
+        lower_bound_bytes=sum(a.bound_bytes for a in arenas),
+        reserved_peak_bytes=reserved_peak_bytes,
+        reuse_cost=sum(costs) if costs else None,
+    )
 
 
 def totals(plan: Plan) -> Totals:
-    """Return the totals in the plan's metrics; computed for a file of an older version, which has none."""
+    """Return the totals in the plan's metrics; computed from the rows if the file has none, or with other keys."""
     recorded = plan.metrics.get("totals")
     optional = {"reserved_peak_bytes", "reuse_cost"}
     if isinstance(recorded, dict) and recorded.keys() | optional == Totals.__dataclass_fields__.keys():
@@ -91,10 +99,10 @@ def totals(plan: Plan) -> Totals:
 def plan_metrics(
     arenas: Sequence[ArenaSummary], totals: Totals, *, retained: tuple[int, int] = (0, 0), allocation_time_ns: int = 0
 ) -> dict[str, Any]:
-    """Return ``Plan.metrics``: sums over the arenas (TMMU v2 0.I and §7, contract §7).
+    """Return ``Plan.metrics`` (TMMU v2 0.I and §7, contract §7).
 
-    ``retained`` is the result of :func:`activation_retention`. ``internal_fragmentation_ratio`` and ``max_live`` sum
-    figures of single arenas, whose peaks may be at different steps.
+    ``retained`` is the result of :func:`activation_retention`. Figures of single arenas are added; their peaks, which
+    ``max_live`` and ``internal_fragmentation_ratio`` use, may be at different steps.
     """
     slots, storages = sum(a.slots for a in arenas), sum(a.storages for a in arenas)
     peaks, extents = sum(a.peak_live_bytes for a in arenas), sum(a.extent_bytes for a in arenas)
@@ -119,17 +127,18 @@ def plan_metrics(
 
 
 def renewed_metrics(old: Plan, new: Plan) -> dict[str, Any]:
-    """Return the metrics of ``old``, a plan file of an older version, with the totals of ``new``.
+    """Return the metrics of ``old``, the plan in a file of an older version, with the totals of ``new``.
 
-    ``new`` is the same plan with figures by the rules of this version. A peak in ``old`` that follows from its arenas
-    is replaced by the peak of ``new``. Other peaks are kept, so that the verifier reports them.
+    ``new`` is the same plan with the arena figures of this version. A peak in ``old`` that follows from its arenas by
+    the rules of the older version is replaced by that of ``new``. Another is kept, so that the verifier reports it.
     """
-    sums = totals(new)
-    before = plan_metrics(old.arenas, sums) | {"peak_live_bytes": sum(a.peak_live_bytes for a in old.arenas)}
-    after = plan_metrics(new.arenas, sums)
+    totals_of_new = totals(new)
+    expected = plan_metrics(old.arenas, totals_of_new)
+    expected["peak_live_bytes"] = sum(a.peak_live_bytes for a in old.arenas)
+    current = plan_metrics(new.arenas, totals_of_new)
     peaks = ("peak_live_bytes", "max_live", "peak_tmmu_usage_per_arena", "internal_fragmentation_ratio")
-    replaced = {key: after[key] for key in peaks if old.metrics.get(key) == before[key]}
-    return {**old.metrics, **replaced, "totals": after["totals"]}
+    replaced = {key: current[key] for key in peaks if old.metrics.get(key) == expected[key]}
+    return {**old.metrics, **replaced, "totals": current["totals"]}
 
 
 def written_metrics(metrics: Mapping[str, Any]) -> dict[str, Any]:
@@ -140,9 +149,8 @@ def written_metrics(metrics: Mapping[str, Any]) -> dict[str, Any]:
 def activation_retention(liveness: Liveness) -> tuple[int, int]:
     """Return ``(bytes kept past the last forward use, bytes of all activations)``, the parts of the retention ratio.
 
-    An activation is a planned tensor of role ``activation`` that is not a view. A read of a view is a read of its root.
-    The last forward use is the last read by a node of phase ``forward``, else the birth. A graph output is used until
-    the end of the timeline.
+    An activation is a planned tensor of role ``activation`` that is not a view. Its last forward use is the last read
+    of it or of one of its views by a node of phase ``forward``, else its birth. A graph output does not count as kept.
     """
     timeline, index = liveness.timeline, liveness.timeline.index
     is_activation = (index.role == ROLES.index("activation")) & (index.base < 0) & (liveness.birth >= 0)
@@ -160,14 +168,14 @@ def activation_retention(liveness: Liveness) -> tuple[int, int]:
 
 
 def another_packing_may_fit(plan: Plan, budget: int | None = None) -> bool:
-    """Return whether another packing may fit: no lower bound exceeds its capacity, nor their sum the budget."""
+    """Return whether another packing may fit: no lower bound exceeds a capacity, and their sum not the ``budget``."""
     if any(arena.bound_bytes > arena.capacity_bytes for arena in plan.arenas):
         return False
     return budget is None or sum(arena.bound_bytes for arena in plan.arenas) <= budget
 
 
 def over_limits(plan: Plan, budget: int | None = None) -> dict[str, int]:
-    """Return arena → bytes over its capacity; ``""`` → bytes over the budget."""
-    found = {a.name: a.extent_bytes - a.capacity_bytes for a in plan.arenas if a.extent_bytes > a.capacity_bytes}
+    """Return arena → bytes over its capacity, and ``""`` → bytes over ``budget``, without the limits that are kept."""
+    excess = {a.name: a.extent_bytes - a.capacity_bytes for a in plan.arenas if a.extent_bytes > a.capacity_bytes}
     needed = sum(arena.extent_bytes for arena in plan.arenas)
-    return found | ({"": needed - budget} if budget is not None and needed > budget else {})
+    return excess | ({"": needed - budget} if budget is not None and needed > budget else {})
