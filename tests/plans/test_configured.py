@@ -1,7 +1,9 @@
 """The arena configuration of a request: a setting for one arena declares all arenas in use."""
 
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.plans.examples import problem_of
@@ -9,7 +11,7 @@ from tests.support.build import chain
 from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.planners.problem import PlainInstance
 from tmmu_core.plans.making.make import make_plan
-from tmmu_core.plans.making.request import ANY_ARENA, PlanRequest, arena_config, arenas_in_use, with_arena_settings
+from tmmu_core.plans.making.request import ANY_ARENA, PlanRequest, arena_config, with_arena_settings
 
 
 @pytest.mark.parametrize(
@@ -36,8 +38,16 @@ def test_each_arena_setting_alone_makes_a_configuration(fields: dict[str, Any], 
     assert arena_config(chain(2), whole) == made
 
 
-def test_instance_has_one_arena() -> None:
-    assert arenas_in_use(PlainInstance("", problem_of(("a", 0, 1, 4))), PlanRequest()) == ("arena",)
+def test_alignment_of_an_instance_keeps_its_capacity() -> None:
+    problem = replace(problem_of(("a", 0, 1, 4)), capacity=64)
+    plan = make_plan(PlainInstance("", problem), PlanRequest(arenas={"arena": {"alignment_bytes": 16}})).plan
+    assert (plan.arenas[0].alignment_bytes, plan.arenas[0].capacity_bytes) == (16, 64)
+
+
+def test_fixed_offset_in_any_arena_of_an_instance_is_kept() -> None:
+    pinned = replace(problem_of(("b", 0, 1, 4)), arena="other", fixed=np.array([128]))
+    plan = make_plan(PlainInstance("", problem_of(("a", 0, 1, 4)), others=(pinned,)), PlanRequest()).plan
+    assert plan.offset.tolist() == [0, 128]
 
 
 def test_capacity_of_an_unknown_arena_is_rejected() -> None:

@@ -169,9 +169,8 @@ def activation_retention(liveness: Liveness) -> tuple[int, int]:
 
 def another_packing_may_fit(plan: Plan, budget: int | None = None) -> bool:
     """Return whether another packing may fit: no lower bound exceeds a capacity, and their sum not the ``budget``."""
-    if any(arena.bound_bytes > arena.capacity_bytes for arena in plan.arenas):
-        return False
-    return budget is None or sum(arena.bound_bytes for arena in plan.arenas) <= budget
+    is_within_budget = budget is None or sum(arena.bound_bytes for arena in plan.arenas) <= budget
+    return is_within_budget and all(arena.bound_bytes <= arena.capacity_bytes for arena in plan.arenas)
 
 
 def over_limits(plan: Plan, budget: int | None = None) -> dict[str, int]:

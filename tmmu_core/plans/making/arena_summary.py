@@ -25,13 +25,12 @@ ALTERNATIVE_UP_TO = 20_000
 
 
 def summarise(packed: PackedArena, config: Mapping[str, Arena], steps: int) -> ArenaSummary:
-    """Return the figures and the certificate of a packed arena.
+    """Return the figures and the certificate of a packed arena in a timeline of ``steps`` steps.
 
     The peak counts the bytes that the packing uses; the lower bound is computed from the problem alone.
     """
     problem, packing = packed.problem, packed.packing
-    arena = config.get(problem.arena, Arena())
-    parts = packed.live_parts
+    arena, parts = config.get(problem.arena, Arena()), packed.live_parts
     peak_live, max_live = peak_and_count(*parts, steps)
     cost = reuse_cost(problem, packing)
     return ArenaSummary(
@@ -53,18 +52,18 @@ def summarise(packed: PackedArena, config: Mapping[str, Arena], steps: int) -> A
 
 
 def reuse_cost(problem: Problem, packing: Packing) -> int | None:
-    """Return the sum of the reuse penalties whose two storages share bytes; ``None`` for a problem without terms."""
+    """Return the sum of the penalties whose two storages share bytes; ``None`` for a problem without reuse terms."""
     if problem.reuse is None:
         return None
-    begin = packing.offset.tolist()
-    end = (packing.offset + problem.size).tolist()
+    begin, end = packing.offset.tolist(), (packing.offset + problem.size).tolist()
     return sum(c for i, j, c in problem.reuse.penalties if max(begin[i], begin[j]) < min(end[i], end[j]))
 
 
 def certify(problem: Problem, packing: Packing, extent: int, steps: int) -> dict[str, Any]:
     """Return the certificate of ``extent`` (bytes) as fields of :class:`ArenaSummary`.
 
-    A plan at a proven bound is optimal, whichever planner made it. A search may have proved a higher bound.
+    A plan at a proven bound is optimal, whichever planner made it, if its reuse cost is minimal too. A search may have
+    proved a higher bound than that of the problem.
     """
     bound, witness, step = _bound(problem, steps)
     proven = max(bound, packing.lower_bound or 0)
@@ -85,15 +84,16 @@ def certify(problem: Problem, packing: Packing, extent: int, steps: int) -> dict
 
 
 def _bound(problem: Problem, steps: int) -> tuple[int, tuple[str, ...], int]:
+    """Return ``(lower bound in bytes, witness, step of the witness)``; the step is −1 if there is none."""
     if problem.reuse is not None and problem.reuse.exclusions and len(problem):  # live bytes may exceed the extent
         largest = int(np.argmax(problem.size))
         return int(problem.size[largest]), (problem.ids[largest],), -1
     if len(problem) <= ALL_BOUNDS_UP_TO:
         best = lower_bound(problem)
         return best.bytes, tuple([problem.ids[i] for i in best.witness]), best.step
-    step, most = peak_of_ranges(problem.birth, problem.death, problem.size, steps)
+    step, peak = peak_of_ranges(problem.birth, problem.death, problem.size, steps)
     alive = np.flatnonzero((problem.birth <= step) & (problem.death > step))
-    return most, tuple([problem.ids[i] for i in alive.tolist()]), step
+    return peak, tuple([problem.ids[i] for i in alive.tolist()]), step
 
 
 OF_GRAPHS = "Raise the capacity, or use tmmu fit: it reorders nodes, recomputes, offloads or shrinks a dimension."
@@ -101,9 +101,9 @@ OF_INSTANCES = "Raise the capacity, shorten live ranges or make buffers smaller.
 
 
 def check_capacity(problem: Problem, summary: ArenaSummary, *, of_graph: bool = True) -> None:
-    """Raise ``ArenaTooSmall`` for an extent over the capacity.
+    """Raise ``ArenaTooSmall`` for an extent over the capacity. ``of_graph`` selects the advice.
 
-    ``diagnostics["another_planner_would_fit"]`` is the name of a planner that fits, ``"no"`` if the lower bound is over
+    ``diagnostics["another_planner_would_fit"]`` is ``portfolio`` if its plan fits, ``"no"`` if the lower bound is over
     the capacity too, else ``"unknown"``.
     """
     if summary.extent_bytes <= summary.capacity_bytes:
@@ -134,10 +134,10 @@ def check_capacity(problem: Problem, summary: ArenaSummary, *, of_graph: bool = 
 
 
 def check_totals(summaries: Sequence[ArenaSummary], budget: int | None) -> None:
-    """Check the sums over all arenas (contract §4, §6).
+    """Check the sums over all arenas (contract §4).
 
-    Raises ``AllocationFailure`` for extents over the quota, and ``AllocationOverflow`` if the committed bytes exceed
-    2^64 − 1 together; no other sum of bytes is larger.
+    Raises ``AllocationFailure`` if the sum of the extents exceeds ``budget`` (the quota in bytes), and
+    ``AllocationOverflow`` if the sum of the committed bytes, the largest sum of a plan, exceeds 2^64 − 1.
     """
     needed, committed = (sum(getattr(a, name) for a in summaries) for name in ("extent_bytes", "committed_bytes"))
     if budget is not None and needed > budget:

@@ -36,9 +36,10 @@ class DimCurve:
 
 
 def peak_over_dim(graph: Graph, dim: str, request: PlanRequest, progress: Progress | None = None) -> DimCurve:
-    """Return the figures of a plan for each size of :func:`sample_points`; other dimensions have their default sizes.
+    """Return the figures of a plan for each size of :func:`sample_points`; ``request.dims`` has the other sizes.
 
-    Raises ``InvalidIrShapes`` if ``request.dims`` names an unknown dimension, or a size outside of its envelope.
+    If ``progress`` returns ``False``, the remaining sizes are left out. Raises ``InvalidIrShapes`` if ``request.dims``
+    has an unknown dimension or a size outside of its envelope.
     """
     request = with_arena_settings(graph, request)
     sizes = sample_points(graph.dims[dim])
@@ -85,8 +86,9 @@ def replan_session(
     """Yield the plan of each iteration; ``shapes`` has the sizes of the dimensions in each iteration.
 
     The plan for the largest sizes of the envelopes is valid for all sizes in the envelopes. For a size outside of its
-    envelope, the graph is planned again with wider envelopes, which also apply to later iterations. Under the policy
-    ``ABORT``, and in a graph without safepoints, such a size raises ``InvalidIrShapes``.
+    envelope, the graph is planned again with wider envelopes, which also apply to later iterations. Raises
+    ``InvalidIrShapes`` for such a size under the policy ``ABORT`` or in a graph without safepoints, ``KeyError`` for an
+    unknown dimension, and the errors of :func:`.engine.solve`.
     """
     dims = dict(graph.dims)
     request = request or PlanRequest()
@@ -96,19 +98,19 @@ def replan_session(
         if outside and (graph.replan_policy == "ABORT" or not graph.safepoints):
             reason = "dim_out_of_envelope" if graph.replan_policy == "ABORT" else "no_safepoint"
             hint = "Declare wider dimensions, or the policy REPLAN_AT_SAFEPOINT with a safepoint."
-            what = f"iteration {number} leaves the shape envelope: {outside}."
-            raise InvalidIrShapes(what, reason=reason, node_id="", hint=hint, iteration=number)
+            message = f"iteration {number} leaves the shape envelope: {outside}."
+            raise InvalidIrShapes(message, reason=reason, node_id="", hint=hint, iteration=number)
         record = None
         if outside:
             dims |= {name: Dim(min(dims[name].min, size), max(dims[name].max, size)) for name, size in outside.items()}
-            old, current = current, _planned(graph, dims, request)
-            order = current.solution.plan.execution_order
+            old_plan, current = current.solution.plan, _planned(graph, dims, request)
+            plan = current.solution.plan
             record = {
                 "record": "replan",
                 "iteration": number,
-                "safepoint": max(graph.safepoints, key=order.index),
-                "old_tmmu_plan_hash": old.solution.plan.tmmu_plan_hash.hex(),
-                "new_tmmu_plan_hash": current.solution.plan.tmmu_plan_hash.hex(),
+                "safepoint": max(graph.safepoints, key=plan.execution_order.index),
+                "old_tmmu_plan_hash": old_plan.tmmu_plan_hash.hex(),
+                "new_tmmu_plan_hash": plan.tmmu_plan_hash.hex(),
                 "shape_envelope_hash": current.key[0].hex(),
             }
         yield current._replace(replan=record)

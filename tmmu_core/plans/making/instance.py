@@ -29,21 +29,21 @@ def plan_problem(
     token: bytes | None = None,
     progress: Progress | None = None,
 ) -> Plan:
-    """Plan every arena of an instance. If the instance has all offsets, they are kept: it is a finished plan.
+    """Plan every arena of an instance. If it has a packing, its offsets are kept and no planner runs.
 
     The live range of a row has no gaps, so a storage with gaps becomes one row per live part (``id``, ``id@part1``, …),
     all at one offset. Raises the errors of the planner, ``ArenaTooSmall``, ``AllocationOverflow``, and
-    ``InvalidIrShapes`` for an id that is also the id of a live part.
+    ``InvalidIrShapes`` for an unsuitable planner or an ambiguous id.
     """
-    started = time.perf_counter_ns()
+    started, options = time.perf_counter_ns(), options or {}
     instance = source if isinstance(source, PlainInstance) else PlainInstance("", source)
-    meter = metered(progress, options or {})
+    meter = metered(progress, options)
     _refuse_ids_of_parts(instance.problems)
     if instance.packing is not None:
         planner, ends = GIVEN, np.cumsum([len(problem) for problem in instance.problems])
         packings = [Packing(offset) for offset in np.split(instance.packing.offset, ends[:-1])]
     else:
-        packings = [_packed(problem, planner, options or {}, meter) for problem in instance.problems]
+        packings = _packings(instance.problems, planner, options, meter)
     reserved = instance.recorded.reserved_peak_bytes if planner == GIVEN and instance.recorded else None
     arenas = [
         replace(packed, extent=max(packed.extent, reserved or 0))
@@ -57,7 +57,7 @@ def plan_problem(
         if planner != GIVEN:
             check_capacity(problem, summary, of_graph=False)
     birth, death, size = map(np.concatenate, zip(*(packed.live_parts for packed in arenas), strict=True))
-    constraints = constraints_of(instance.problems)
+    constraints = _constraints(instance.problems)
     return assemble(
         columns,
         summaries,
@@ -66,7 +66,7 @@ def plan_problem(
         started,
         reserved_peak_bytes=reserved,
         planner=planner,
-        planner_options=meter.options(options or {}),
+        planner_options=meter.options(options),
         ir_name=instance.name,
         preset="inference",
         places="slots" if arenas[0].packing.slot is not None else "bytes",
@@ -80,7 +80,7 @@ def plan_problem(
 
 
 def _refuse_ids_of_parts(problems: Sequence[Problem]) -> None:
-    """Raise ``InvalidIrShapes`` for an id that is also the id of a live part, if gaps or reuse terms exist."""
+    """Raise ``InvalidIrShapes`` for an id with the form of a live part's id, if there are gaps or reuse terms."""
     if all(problem.reuse is None and problem.gaps is None for problem in problems):
         return
     ids = {name for problem in problems for name in problem.ids}
@@ -100,7 +100,7 @@ def _notes(arenas: Sequence[PackedArena], instance: PlainInstance) -> dict[str, 
     return notes | {packed.problem.arena: dict(packed.packing.notes) for packed in arenas if packed.packing.notes}
 
 
-def constraints_of(problems: Sequence[Problem]) -> Constraints | None:
+def _constraints(problems: Sequence[Problem]) -> Constraints | None:
     """Return the constraints of an instance by tensor id; ``None`` if no arena has reuse terms."""
     if all(problem.reuse is None for problem in problems):
         return None
@@ -122,24 +122,26 @@ def constraints_of(problems: Sequence[Problem]) -> Constraints | None:
     )
 
 
-def _packed(problem: Problem, planner: str, options: Mapping[str, Any], meter: Meter) -> Packing:
+def _packings(problems: Sequence[Problem], planner: str, options: Mapping[str, Any], meter: Meter) -> list[Packing]:
+    """Return the packing of each problem. Raises ``InvalidIrShapes`` for a planner that defines the arenas itself."""
     entry = planner_named(planner)
     if isinstance(entry, MemoryPlannerEntry):
         message = f"planner {planner!r} spreads a graph's tensors over memories; the arenas of an instance are fixed."
         hint = "Choose another planner, or open the graph itself."
         raise InvalidIrShapes(message, reason="planner_needs_graph", node_id="", hint=hint)
-    return entry.pack(problem, entry.checked_options(options), meter)
+    checked = entry.checked_options(options)
+    return [entry.pack(problem, checked, meter) for problem in problems]
 
 
 def arena_settings_of(problems: Sequence[Problem]) -> dict[str, dict[str, int]]:
-    """Return the arena configuration of an instance, which is hashed."""
+    """Return the arena configuration of an instance, in the form that is hashed."""
     return {p.arena: {"capacity_bytes": p.capacity, "alignment_bytes": p.arena_alignment} for p in problems}
 
 
 def _identity(problems: Sequence[Problem], constraints: Constraints | None) -> canonical.Identity:
-    content: Any = _identity_rows(problems[0])
+    content: Any = _hashed_rows(problems[0])
     if len(problems) > 1 or constraints is not None:
-        content = [[[problem.arena, _identity_rows(problem)] for problem in problems], to_builtins(constraints)]
+        content = [[[problem.arena, _hashed_rows(problem)] for problem in problems], to_builtins(constraints)]
     return canonical.Identity(
         ir_hash=H(["tmmu_problem_v1", content]),
         mode="inference",
@@ -151,49 +153,49 @@ def _identity(problems: Sequence[Problem], constraints: Constraints | None) -> c
     )
 
 
-def _identity_rows(problem: Problem) -> list[list[Any]] | Table:
-    """Return the rows of an arena for the hash: one per storage, by id, with the gaps of its live range."""
+def _hashed_rows(problem: Problem) -> list[list[Any]] | Table:
+    """Return ``[[id, birth, death, size, alignment], …]`` by id; a row with gaps in its live range ends with them."""
     order = sorted(range(len(problem)), key=problem.ids.__getitem__)
     columns = (problem.birth, problem.death, problem.size, problem.alignment)
     table = Table((tuple([problem.ids[i] for i in order]), *(column[order] for column in columns)))
     if problem.gaps is None or not any(problem.gaps):
         return table
-    gaps = [problem.gaps[i] for i in order]
-    return [[*row] + [[list(gap) for gap in own]] * bool(own) for row, own in zip(table.rows(), gaps, strict=True)]
+    gaps = [[list(gap) for gap in problem.gaps[i]] for i in order]
+    return [[*row, gaps_of_row] if gaps_of_row else [*row] for row, gaps_of_row in zip(table.rows(), gaps, strict=True)]
 
 
 def _columns(arenas: Sequence[PackedArena], instance: PlainInstance) -> PlanColumns:
-    """Return the rows of all arenas with their in-place reuse, and the categories of an allocator snapshot.
+    """Return the rows of all arenas by id, with their in-place reuse and the categories of an allocator snapshot.
 
     As in the plan of a graph, an in-place reuse that a planner without slots does not use is omitted; its input lives
     one step longer.
     """
     problems, handoffs, taken = [], list[Handoff](), list[bool]()
     for packed in arenas:
-        problem, is_kept = packed.problem, np.ones(len(packed.taken), np.bool_)
+        problem, is_listed = packed.problem, np.ones(len(packed.taken), np.bool_)
         if packed.packing.slot is None:
-            problem, is_kept = replace(problem, death=packed.held_until), packed.taken
+            problem, is_listed = replace(problem, death=packed.held_until), packed.taken
         problems.append(problem)
-        for x, y in packed.handoffs[is_kept].tolist():
-            handoffs.append((int(problem.birth[y]), problem.ids[x], problem.ids[y]))
-        taken += packed.taken[is_kept].tolist()
+        for giver, taker in packed.handoffs[is_listed].tolist():
+            handoffs.append((int(problem.birth[taker]), problem.ids[giver], problem.ids[taker]))
+        taken += packed.taken[is_listed].tolist()
     slot = np.concatenate([packed.slot for packed in arenas])
     offset = np.concatenate([packed.packing.offset for packed in arenas])
     size = np.concatenate([problem.size for problem in problems])
     alignment = np.concatenate([problem.alignment for problem in problems])
-    lives = [live_parts(problem) for problem in problems]
-    count = np.concatenate([np.diff(first) for first, _, _ in lives])
-    owner = np.repeat(np.arange(len(count)), count)
-    part = (np.arange(len(owner)) - np.repeat(np.cumsum(count) - count, count)).tolist()
+    firsts, births, deaths = zip(*map(live_parts, problems), strict=True)
+    part_count = np.concatenate([np.diff(first) for first in firsts])
     names = [name for problem in problems for name in problem.ids]
-    ids = [names[i] + (f"{PART}{k}" if k else "") for i, k in zip(owner.tolist(), part, strict=True)]
+    ids: list[str] = []
+    for name, count in zip(names, part_count.tolist(), strict=True):
+        ids += [f"{name}{PART}{k}" if k else name for k in range(count)]
     order = sorted(range(len(ids)), key=ids.__getitem__)
-    source = owner[order]
-    birth, death = (np.concatenate([each[k] for each in lives])[order] for k in (1, 2))
+    source = np.repeat(np.arange(len(names)), part_count)[order]  # per row, its storage
+    birth, death = np.concatenate(births)[order], np.concatenate(deaths)[order]
     arena = np.repeat(np.arange(len(arenas), dtype=np.int32), [len(problem) for problem in problems])[source]
     roles = [role for problem in problems for role in problem.roles or ("activation",) * len(problem)]
     storage, generation = storage_numbers(arena, slot[source], birth)
-    tensor_ids = tuple([ids[at] for at in order])
+    tensor_ids = tuple([ids[row] for row in order])
     recorded = instance.recorded
     category_of = {} if recorded is None else dict(zip(instance.problem.ids, recorded.categories, strict=True))
     return PlanColumns(

@@ -9,7 +9,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from tmmu_core.plans.making.engine import Solution, solve
 from tmmu_core.plans.making.instance import arena_settings_of, plan_problem
 from tmmu_core.plans.making.placement_order import problems_of
 from tmmu_core.plans.making.ranks import RankPlans, plan_rank, plan_ranks
-from tmmu_core.plans.making.request import DEFAULT_PLANNER, PlanRequest, capacities_by_name, with_arena_settings
+from tmmu_core.plans.making.request import PlanRequest, capacities_by_name, with_arena_settings
 from tmmu_core.plans.making.request_options import json_text
 from tmmu_core.plans.model import Plan
 
@@ -43,7 +43,7 @@ NODES, NODES_UP_TO = 500, 1_000
 
 @dataclass(frozen=True)
 class Better:
-    """A planner that needs less memory than the planner of a plan."""
+    """The planner :data:`BETTER` needs less memory than the planner of a plan."""
 
     planner: str
     extent_bytes: int
@@ -51,17 +51,19 @@ class Better:
     is_least: bool
     """Whether the sum equals the lower bound, so that no planner needs less."""
     saved_percent: int
+    """Saved bytes in percent of the arena sizes of the plan, rounded down; at least 1."""
 
 
 def better_than(plan: Plan, problems: Callable[[], Sequence[Problem]]) -> Better | None:
-    """Return the result of a short deterministic search by ``auto``, or ``None`` if it does not need less memory.
+    """Return the result of a short deterministic search by ``auto``, or ``None`` if it saves less than 1 percent.
 
-    No search runs if the plan is minimal, made by ``auto`` or large. ``problems`` returns one problem per arena.
+    No search runs if the plan is minimal, made by ``auto`` or large, nor for arenas that the planner defines, hashed
+    addresses or constraints. ``problems`` returns one problem per arena.
     """
     extent, bound = (sum(getattr(a, name) for a in plan.arenas) for name in ("extent_bytes", "bound_bytes"))
     storages = sum(arena.storages for arena in plan.arenas)
-    is_packed = not plan.own_arenas and plan.places != "sparse" and plan.constraints is None
-    if plan.planner == BETTER or not is_packed or extent <= bound or storages > MOST_STORAGES:
+    is_comparable = not plan.own_arenas and plan.places != "sparse" and plan.constraints is None
+    if plan.planner == BETTER or not is_comparable or extent <= bound or storages > MOST_STORAGES:
         return None
     meter = Meter(None, NODES if storages <= NODES_UP_TO else 0)
     entry, better_extent = ARENA_PLANNERS[BETTER], 0
@@ -74,42 +76,42 @@ def better_than(plan: Plan, problems: Callable[[], Sequence[Problem]]) -> Better
 
 @dataclass(frozen=True, eq=False)
 class PlanningResult:
-    """A plan with its graph or instance and its liveness."""
+    """A plan, with its graph and liveness or with the problems of its instance."""
 
     request: PlanRequest
-    """The request with explicit mode, preset and planner."""
+    """The request with its defaults (:meth:`.PlanRequest.with_defaults`)."""
     plan: Plan
     solution: Solution | None = None
     """``None`` for an instance, which has no graph."""
     cut_from: bytes | None = None
     """The ir_hash of the whole graph if only one rank is planned; else ``None``."""
     warnings: tuple[str, ...] = ()
-    """A sentence for each part of the request that has no effect, such as a rule without a match."""
+    """A sentence for each part of a request for a graph that has no effect, such as a rule without a match."""
     problems: tuple[Problem, ...] = ()
-    """The problem of each arena of an instance."""
+    """The problem of each arena of an instance, with the settings of the request; empty for a graph."""
 
     @cached_property
     def better(self) -> Better | None:
-        """A planner that needs less memory, found by a short search; ``None`` if none was found."""
+        """The result of :func:`better_than` for this plan."""
         return better_than(self.plan, lambda: problems_of(self.solution) if self.solution else self.problems)
 
 
 def make_plan(source: Graph | PlainInstance, request: PlanRequest, progress: Progress | None = None) -> PlanningResult:
     """Plan ``source`` under ``request``. Raises ``ContractError``; its record has the replay token and the rank."""
     try:
-        return _result(source, request.with_defaults(source), progress)
+        return _planned(source, request.with_defaults(source), progress)
     except ContractError as error:
         error.fill(replay_token=request.replay_token.hex(), rank=request.rank)
         raise
 
 
-def _result(source: Graph | PlainInstance, request: PlanRequest, progress: Progress | None) -> PlanningResult:
+def _planned(source: Graph | PlainInstance, request: PlanRequest, progress: Progress | None) -> PlanningResult:
     if not canonical.is_token(request.replay_token, of_draft=request.addressing != "offsets"):
         message = f"the replay token has {len(request.replay_token)} bytes, not 32."
         hint = "Tokens of 64 bytes or more are valid only with --addressing blake3_sparse."
         raise InvalidIrShapes(message, reason="replay_token", node_id="", hint=hint)
     if isinstance(source, PlainInstance):
-        return _instance_planned(source, request, progress)
+        return _planned_instance(source, request, progress)
     refuse_unused_dims(source, request.dims)
     if request.shard_spec is None:
         solution = solve(source, with_arena_settings(source, request), progress=progress)
@@ -134,14 +136,13 @@ def _warnings(graph: Graph, request: PlanRequest, plan: Plan) -> Iterator[str]:
             yield f"helia rule {number} ({json_text(rule)}) has no effect: no match, or earlier rules match first."
 
 
-def _instance_planned(instance: PlainInstance, request: PlanRequest, progress: Progress | None) -> PlanningResult:
+def _planned_instance(instance: PlainInstance, request: PlanRequest, progress: Progress | None) -> PlanningResult:
     problems = problems_as_requested(instance.problems, request)
-    planner = request.planner or DEFAULT_PLANNER
+    planner, notes = request.planner or "", instance.notes
     packing = instance.packing if planner == GIVEN else None
-    notes = instance.notes
     if instance.packing is not None:
-        what = f"discarded: {planner} places every buffer again" if packing is None else "kept; no planner ran"
-        notes = (*notes, f"all {sum(map(len, instance.problems)):,} offsets of the input are {what}.")
+        effect = f"discarded: {planner} places every buffer again" if packing is None else "kept; no planner ran"
+        notes = (*notes, f"all {sum(map(len, problems)):,} offsets of the input are {effect}.")
     plan = plan_problem(
         replace(instance, problem=problems[0], others=problems[1:], packing=packing, notes=notes),
         planner=planner,
@@ -155,43 +156,42 @@ def _instance_planned(instance: PlainInstance, request: PlanRequest, progress: P
 def problems_as_requested(problems: tuple[Problem, ...], request: PlanRequest) -> tuple[Problem, ...]:
     """Return the problems with the requested alignments and capacities; settings that are not requested are unchanged.
 
-    Raises ``InvalidIrShapes`` (reason ``unknown_arena``) for an arena without a problem, and the errors of
-    ``read_arenas``.
+    Raises ``InvalidIrShapes`` (reason ``unknown_arena``) for an arena without a problem, ``AlignmentViolation`` for an
+    invalid alignment, and the errors of ``read_arenas``.
     """
     names = tuple([problem.arena for problem in problems])
-    config = read_arenas(request.arenas) if request.arenas else {}
+    read_arenas(request.arenas)  # checks the values
+    config = as_given(request.arenas)
     capacities_by_name(dict.fromkeys(config, 0), names)
-    capacities = capacities_by_name(request.capacities, names)
+    capacity_of = {name: arena["capacity_bytes"] for name, arena in config.items() if "capacity_bytes" in arena}
+    capacity_of |= capacities_by_name(request.capacities, names)
+    alignment_of = {name: arena["alignment_bytes"] for name, arena in config.items() if "alignment_bytes" in arena}
     if request.alignment is not None:
         check_alignment(request.alignment, arena=names[0])
+        alignment_of = dict.fromkeys(names, request.alignment)
     changed = []
     for problem in problems:
-        changes: dict[str, Any] = {}
-        alignment = request.alignment
-        if problem.arena in config:
-            changes["capacity"] = config[problem.arena].capacity_bytes
-            if alignment is None and "alignment_bytes" in as_given(request.arenas or {})[problem.arena]:
-                alignment = config[problem.arena].alignment_bytes
-        if problem.arena in capacities:
-            changes["capacity"] = capacities[problem.arena]
-        if alignment is not None:
-            changes |= {"arena_alignment": alignment, "alignment": np.maximum(problem.alignment, np.uint64(alignment))}
-        changed.append(replace(problem, **changes))
+        problem = replace(problem, capacity=capacity_of.get(problem.arena, problem.capacity))
+        if (alignment := alignment_of.get(problem.arena)) is not None:
+            aligned = np.maximum(problem.alignment, np.uint64(alignment))
+            problem = replace(problem, arena_alignment=alignment, alignment=aligned)
+        changed.append(problem)
     return tuple(changed)
 
 
 # --- plans over a limit -------------------------------------------------------------------------------------------
 
-# A plan over a limit keeps the limit: its arenas have the capacities, and the plan has the configuration hash, of the
-# request. So the verifier reports the exceeded capacity, and the plan cannot be applied.
+# A plan over a limit has the capacities and the configuration hash of the request, so that the verifier reports the
+# exceeded capacity and the plan cannot be applied.
 
 
 def make_plan_over_limits(
     source: Graph | PlainInstance, request: PlanRequest, progress: Progress | None = None
 ) -> PlanningResult:
-    """Return the result of :func:`make_plan`; if the plan exceeds a limit, the plan made without limits.
+    """Return the result of :func:`make_plan`; if the plan exceeds a limit, of planning without limits.
 
-    Raises all other errors of planning, and ``ArenaTooSmall`` for an undeclared arena.
+    Raises all other errors of planning, and the error of the limit for an undeclared arena or if planning without
+    limits fails too.
     """
     result, is_over = _with_fallback(lambda changed: make_plan(source, changed, progress), request)
     if not is_over:
@@ -202,9 +202,9 @@ def make_plan_over_limits(
 
 
 def plan_ranks_over_limits(graph: Graph, request: PlanRequest, progress: Progress | None = None) -> RankPlans:
-    """Return the result of :func:`plan_ranks`; if a rank exceeds a limit, the plans made without limits.
+    """Return the result of :func:`plan_ranks`; if a rank exceeds a limit, of planning without limits.
 
-    Raises all other errors of planning and sharding, and ``ArenaTooSmall`` for an undeclared arena.
+    Raises the errors of sharding, and those of :func:`make_plan_over_limits`.
     """
     result, is_over = _with_fallback(lambda changed: plan_ranks(graph, changed, progress), request)
     if not is_over:
@@ -217,7 +217,7 @@ def plan_ranks_over_limits(graph: Graph, request: PlanRequest, progress: Progres
 
 
 def _with_fallback(make: Callable[[PlanRequest], T], request: PlanRequest) -> tuple[T, bool]:
-    """Return ``(result of make, False)``; if it exceeds a limit, ``(result of make without limits, True)``."""
+    """Return ``(result of make, False)``; if it raises the error of a limit, ``(its result without limits, True)``."""
     try:
         return make(request), False
     except (ArenaTooSmall, AllocationFailure) as error:
@@ -231,12 +231,9 @@ def _with_fallback(make: Callable[[PlanRequest], T], request: PlanRequest) -> tu
 
 def without_limits(request: PlanRequest) -> PlanRequest:
     """Return the request without capacities and budget."""
-    arenas = None
-    if request.arenas is not None:
-        arenas = {
-            name: {key: value for key, value in arena.items() if key != "capacity_bytes"}
-            for name, arena in as_given(request.arenas).items()
-        }
+    arenas = None if request.arenas is None else as_given(request.arenas)
+    for arena in (arenas or {}).values():
+        arena.pop("capacity_bytes", None)
     return request.but(arenas=arenas, capacities={}, budget=None, one_memory=request.is_one_memory)
 
 

@@ -1,4 +1,7 @@
-"""Place the storages of a graph in several memories (SRAM, flash …) with ``helia``; each region becomes an arena."""
+"""Place the storages of a graph in several memories (SRAM, flash …) with ``helia``; each region becomes an arena.
+
+A region holds the storages of one role (scratch, persistent, constant) in one memory.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -21,11 +24,12 @@ from tmmu_core.plans.making.plan_rows import arena_problems, without_handoffs
 def spread_over_memories(
     timeline: Timeline, options: Mapping[str, Any], config: ArenaConfig
 ) -> tuple[Liveness, ArenaConfig, list[Problem], list[Packing]]:
-    """Assign every storage to a memory and an offset with ``helia``; return one problem and one packing per region.
+    """Return ``(liveness, configuration, problems, packings)`` with the regions as arenas.
 
     The memories are those of ``options``, else the arenas of the configuration, else one unlimited memory. A tensor
     whose ``arena`` is a memory is placed there. The regions are the arenas of the plan, named ``role@memory``. Raises
-    ``ArenaTooSmall`` (capacity 0) for a tensor whose ``arena`` is neither a memory nor one of the default arenas.
+    ``ArenaTooSmall`` (capacity 0) for a tensor whose ``arena`` is neither a memory nor one of the default arenas, and
+    the errors of ``read_platform`` and ``helia.place``.
     """
     platform = _platform(options, config)
     memory = {m.name: m for m in platform.memories}
@@ -33,36 +37,36 @@ def spread_over_memories(
     # Exported C code uses the alignment of the plan's row, so a storage is aligned at least to its widest element.
     widths = np.array([itemsize(tensor.dtype) for tensor in timeline.graph.tensors], np.uint64)
     members = np.flatnonzero(granted.storage_of >= 0)
-    grids = granted.storages.alignment.copy()
-    np.maximum.at(grids, granted.storage_of[members], widths[members])
-    granted = replace(granted, storages=replace(granted.storages, alignment=grids))
+    alignment = granted.storages.alignment.copy()
+    np.maximum.at(alignment, granted.storage_of[members], widths[members])
+    granted = replace(granted, storages=replace(granted.storages, alignment=alignment))
     liveness = without_handoffs(granted)
-    in_one_arena = replace(liveness.storages, arena=np.zeros(len(grids), np.int32))
-    everything = replace(liveness, arenas=("all",), storages=in_one_arena)
-    (problem,) = arena_problems(everything, {"all": Arena(alignment_bytes=1)})
+    in_one_arena = replace(liveness.storages, arena=np.zeros(len(alignment), np.int32))
+    all_storages = replace(liveness, arenas=("all",), storages=in_one_arena)
+    (problem,) = arena_problems(all_storages, {"all": Arena(alignment_bytes=1)})
     residency = place(problem, [_facts(liveness, s, memory) for s in range(len(problem))], platform)
 
-    number = {region.name: k for k, region in enumerate(residency.regions)}
-    names = sorted(number)
-    arena_of = np.argsort([number[name] for name in names]) if names else np.zeros(0, np.int64)
-    arenas = arena_of[list(residency.region_of)].astype(np.int32)
+    region_ids = sorted(range(len(residency.regions)), key=lambda k: residency.regions[k].name)
+    names = tuple([residency.regions[k].name for k in region_ids])
+    arenas = np.argsort(region_ids)[list(residency.region_of)].astype(np.int32)
     # helia does not reuse in place, but another plan could, so the lower bound assumes reuse inside a region.
-    granted = replace(granted, arenas=tuple(names), storages=replace(granted.storages, arena=arenas))
+    granted = replace(granted, arenas=names, storages=replace(granted.storages, arena=arenas))
     liveness = without_handoffs(granted, across_arenas=True)
     config = {}
     for region in residency.regions:
-        of_region = memory[region.memory]
-        capacity = Arena().capacity_bytes if of_region.max_size is None else of_region.max_size
-        config[region.name] = Arena(capacity, max(platform.min_alignment, of_region.arena_alignment or 1))
+        home = memory[region.memory]
+        capacity = U64_MAX if home.max_size is None else home.max_size
+        config[region.name] = Arena(capacity, max(platform.min_alignment, home.arena_alignment or 1))
     offset = np.array(residency.offset, np.uint64)
     packings = [
-        Packing(offset[arenas == at], notes=_notes(number[name], problem.ids, residency, memory))
-        for at, name in enumerate(names)
+        Packing(offset[arenas == number], notes=_notes(region_id, problem.ids, residency, memory))
+        for number, region_id in enumerate(region_ids)
     ]
     return liveness, config, arena_problems(liveness, config), packings
 
 
 def _platform(options: Mapping[str, Any], config: ArenaConfig) -> Platform:
+    """Return the platform of the options, with the arenas of the configuration as memories if there are any."""
     if options.get("memories") is not None and config:
         message = "planner 'helia' reads the memories from its option or from the arena configuration, not from both."
         hint = "Give alignments and sizes in the option: arena_alignment, max_size."
@@ -82,24 +86,24 @@ def _facts(liveness: Liveness, storage: int, memory: Mapping[str, Memory]) -> Fa
     head = int(liveness.storages.head[storage])
     producer = int(index.producer[head])
     operator = liveness.timeline.graph.nodes[producer].instr if producer >= 0 else ""
-    if not liveness.storages.persistent[storage]:
-        role = "scratch"
-    else:
+    role = "scratch"
+    if liveness.storages.persistent[storage]:
         members = np.flatnonzero(liveness.storage_of == storage).tolist()
-        read_only = all(tensors[m].role in READ_ONLY_ROLES and index.producer[m] < 0 for m in members)
-        role = "constant" if read_only else "persistent"
+        is_read_only = all(tensors[m].role in READ_ONLY_ROLES and index.producer[m] < 0 for m in members)
+        role = "constant" if is_read_only else "persistent"
     arena = tensors[head].arena
     return Facts(role, operator, itemsize(tensors[head].dtype), arena if arena in memory else None)
 
 
 def _notes(region_id: int, ids: Sequence[str], residency: Residency, memory: Mapping[str, Memory]) -> dict[str, Any]:
-    """Return the notes of a region for ``Plan.notes``."""
+    """Return the notes of a region for ``Plan.notes``; ``said_by``: what decided its memory → storages."""
     region = residency.regions[region_id]
-    decided: dict[str, list[str]] = {}
+    home = memory[region.memory]
+    storages_by_decider: dict[str, list[str]] = {}
     for storage in region.members:
         rule = residency.decided_by[storage]
         decider = "tensor" if rule == BY_ITSELF else "order" if rule < 0 else f"rule {rule + 1}"
-        decided.setdefault(decider, []).append(ids[storage])
+        storages_by_decider.setdefault(decider, []).append(ids[storage])
     return {
         "region_id": region_id,
         "role": region.role,
@@ -107,10 +111,10 @@ def _notes(region_id: int, ids: Sequence[str], residency: Residency, memory: Map
         "source_memory": region.source_memory,
         "alignment": region.alignment,
         "is_staged": region.is_staged,
-        "writable": memory[region.memory].writable,
-        "origin": memory[region.memory].origin,
+        "writable": home.writable,
+        "origin": home.origin,
         "source_origin": memory[region.source_memory].origin,
-        "said_by": decided,
+        "said_by": storages_by_decider,
         "spills": [
             {"storage": spill.storage, "wanted": spill.wanted, "reason": spill.reason}
             for spill in residency.spills

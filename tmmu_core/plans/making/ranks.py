@@ -1,4 +1,4 @@
-"""Plan every rank of a sharded graph; ranks that run the same graph are planned once (TMMU v2 II.I).
+"""Plan the ranks of a sharded graph; ranks with equal shares are planned once (TMMU v2 II.I).
 
 A rank's share is a part of the graph *as run*: a backward pass is synthesised first, so that the spec can contain
 gradients. The plans of all ranks have the ``ir_hash`` of the global graph; ``rank``, ``world_size`` and
@@ -25,7 +25,7 @@ from tmmu_core.plans.model import I64, U64, Plan
 
 @dataclass(frozen=True, eq=False)
 class RankClass:
-    """Ranks with the same local graph."""
+    """Ranks with equal shares."""
 
     ranks: tuple[int, ...]
     solution: Solution
@@ -42,7 +42,7 @@ class RankPlans:
     classes: tuple[RankClass, ...]
     """Rank classes, sorted by their first rank."""
     class_of: I64
-    """Shape (world_size,): the class of each rank."""
+    """Shape (world_size,): each rank's index into ``classes``."""
 
     @property
     def world_size(self) -> int:
@@ -58,9 +58,9 @@ class RankPlans:
     def extents(self) -> U64:
         """Shape (world_size, arenas): each rank's extent of each arena, in bytes; 0 for an unused arena."""
         of_class = np.zeros((len(self.classes), len(self.arena_names)), np.uint64)
-        for row, one in enumerate(self.classes):
-            for arena in one.solution.plan.arenas:
-                of_class[row, self.arena_names.index(arena.name)] = arena.extent_bytes
+        for k, rank_class in enumerate(self.classes):
+            for arena in rank_class.solution.plan.arenas:
+                of_class[k, self.arena_names.index(arena.name)] = arena.extent_bytes
         return of_class[self.class_of]
 
     def plan(self, rank: int) -> Plan:
@@ -68,18 +68,18 @@ class RankPlans:
         return replace(self.solution(rank).plan, rank=rank, tmmu_plan_hash=self.plan_hashes[rank])
 
     def solution(self, rank: int) -> Solution:
-        """Return the solution of the rank's class: the local graph, its liveness, and the plan of the first rank."""
+        """Return the solution of the rank's class: the share, its liveness, and the plan of the first rank."""
         return self.classes[self.class_of[rank]].solution
 
     @cached_property
     def plan_hashes(self) -> tuple[bytes, ...]:
         """``tmmu_plan_hash`` of every rank. The tables are encoded once per class and hashed once per rank."""
         hashes = [b""] * self.world_size
-        for one in self.classes:
-            plan = one.solution.plan
+        for rank_class in self.classes:
+            plan = rank_class.solution.plan
             slots, addresses = canonical.encoded_tables(plan, [arena.name for arena in plan.arenas])
             identity = canonical.identity_of(plan)
-            for rank in one.ranks:
+            for rank in rank_class.ranks:
                 hashes[rank] = canonical.plan_hash(identity._replace(rank=rank), plan.replay_token, slots, addresses)
         return tuple(hashes)
 
@@ -87,44 +87,42 @@ class RankPlans:
 def plan_ranks(graph: Graph, request: PlanRequest, progress: Progress | None = None) -> RankPlans:
     """Plan every rank of ``graph`` under the request's shard spec.
 
-    The request's ``world_size`` must be the size of the mesh (the default); its ``rank`` is ignored. Raises the errors
-    of planning and sharding, with the first failing rank in the record.
+    The request's ``world_size`` must be the size of the mesh (the default); its ``rank`` is ignored. The result of
+    ``progress`` is ignored. Raises the errors of planning and sharding, with the first failing rank in the record.
     """
-    sharding, request, order, ir_hash = _sharded(graph, request, 0)
+    sharding, request, ir_hash = _sharded(graph, request, 0)
     members: dict[tuple[int, ...], list[int]] = {}
-    for rank in range(request.world_size or 1):
+    for rank in range(sharding.spec.world_size):
         members.setdefault(sharding.class_of(rank), []).append(rank)
-    class_of = np.zeros(request.world_size or 1, np.int64)
+    class_of = np.zeros(sharding.spec.world_size, np.int64)
     classes = []
     for number, ranks in enumerate(members.values()):
         class_of[ranks] = number
         if progress is not None:
             progress("rank classes", number, len(members))
-        classes.append(RankClass(tuple(ranks), _solved(sharding, request.but(order=order, rank=ranks[0]), ir_hash)))
+        classes.append(RankClass(tuple(ranks), _solved(sharding, request.but(rank=ranks[0]), ir_hash)))
     return RankPlans(graph, sharding.spec, tuple(classes), class_of)
 
 
 def plan_rank(graph: Graph, request: PlanRequest) -> Solution:
-    """Plan the request's rank. The plan equals ``plan_ranks(…).plan(rank)``."""
-    sharding, explicit, order, ir_hash = _sharded(graph, request, request.rank)
-    return _solved(sharding, explicit.but(order=order), ir_hash)
+    """Plan the rank of the request. The plan equals ``plan_ranks(…).plan(rank)``."""
+    return _solved(*_sharded(graph, request, request.rank))
 
 
-def _sharded(graph: Graph, request: PlanRequest, rank: int) -> tuple[Sharding, PlanRequest, tuple[str, ...], bytes]:
-    """Return ``(sharding of the graph as run, request with defaults, execution order, ir_hash of the graph)``."""
+def _sharded(graph: Graph, request: PlanRequest, rank: int) -> tuple[Sharding, PlanRequest, bytes]:
+    """Return ``(sharding of the graph as run, request with defaults and order, ir_hash of the graph)``."""
     spec = read_spec(request.shard_spec or {})
     world = check_world(spec, request.world_size, rank)
     explicit = with_arena_settings(graph, request.with_defaults(graph))
     timeline = build_timeline(graph, explicit.mode, explicit.preset, order=explicit.order, dims=explicit.dims)  # type: ignore[arg-type]
     sharding = shard(timeline.graph, spec, explicit.dims)
-    return sharding, explicit.but(world_size=world), timeline.order, canonical.ir_hash(graph)
+    return sharding, explicit.but(world_size=world, order=timeline.order), canonical.ir_hash(graph)
 
 
 def _solved(sharding: Sharding, request: PlanRequest, ir_hash: bytes) -> Solution:
-    """Return the solution of the request's rank."""
+    """Return the solution of the request's rank. Raises the errors of sharding and planning, with the rank."""
     try:
-        local = local_graph_of(sharding, request.rank)
+        return solve(local_graph_of(sharding, request.rank), request, ir_hash=ir_hash)
     except ContractError as error:
         error.fill(rank=request.rank)
         raise
-    return solve(local, request, ir_hash=ir_hash)

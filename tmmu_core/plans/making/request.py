@@ -1,7 +1,6 @@
 """Define the planning request: all options of a plan, from the command line, a page, a link, a sweep or a report.
 
 A new option is a field here and a row in :mod:`~tmmu_core.plans.making.request_options`.
-:func:`~tmmu_core.plans.making.make.make_plan` makes the plan.
 """
 
 from __future__ import annotations
@@ -22,10 +21,6 @@ from tmmu_core.plans.canonical import token_from_seed
 
 DEFAULT_PLANNER = "slots"
 ADDRESSINGS = ("offsets", "blake3_sparse")
-KEEPS_OFFSETS = "greedy"
-"""The default planner for an instance with fixed offsets, which ``slots`` cannot keep."""
-WEIGHS_REUSE = "reuse"
-"""The default planner for an instance with separations, colocations, reserved bytes or reuse penalties."""
 ANY_ARENA = ""
 """Key of a capacity without an arena name: the limit of one memory, or of the only arena of an instance."""
 
@@ -51,9 +46,9 @@ class PlanRequest:
     """Bytes, for every arena in use."""
     order: tuple[str, ...] | None = None
     token: bytes | None = None
-    """The replay token, 32 bytes; with addresses of the superseded draft also 64 bytes or more."""
+    """The replay token, 32 bytes; with ``blake3_sparse`` addresses also 64 bytes or more."""
     seed: int | None = None
-    """Seed of the token, if no token is given."""
+    """Seed of the token, if no token is given; ``None``: 0."""
     rank: int = 0
     world_size: int | None = None
     """``None``: the size of the mesh with a shard spec, else 1."""
@@ -72,7 +67,7 @@ class PlanRequest:
 
     @property
     def request(self) -> PlanRequest:
-        """The planning request alone, without the fields that a subclass adds."""
+        """The fields of this class as a request, without the fields that a subclass adds."""
         return PlanRequest(**{f.name: getattr(self, f.name) for f in fields(PlanRequest)})
 
     @property
@@ -100,17 +95,19 @@ class PlanRequest:
 
 
 def default_planner(instance: PlainInstance) -> str:
-    """Return the default planner of an instance: ``given`` if all offsets are given, else one that keeps them."""
+    """Return the default planner of an instance, one that observes its offsets and reuse terms.
+
+    ``given`` if all offsets are given, ``reuse`` for reuse terms, ``greedy`` for some fixed offsets, else ``slots``.
+    """
     if instance.packing is not None:
         return GIVEN
     if any(problem.reuse is not None for problem in instance.problems):
-        return WEIGHS_REUSE
-    fixed = instance.problem.fixed
-    return DEFAULT_PLANNER if fixed is None or (fixed < 0).all() else KEEPS_OFFSETS
+        return "reuse"
+    return "greedy" if any(problem.fixed_count for problem in instance.problems) else DEFAULT_PLANNER
 
 
 def refuse_unknown_words(request: PlanRequest) -> None:
-    """Raise ``InvalidIrShapes`` for an unknown mode or preset."""
+    """Raise ``InvalidIrShapes`` for an unknown or missing mode or preset."""
     for what, value, known in (("mode", request.mode, MODES), ("preset", request.preset, PRESETS)):
         if value not in known:
             message = f"there is no {what} {str(value)!r}."
@@ -119,48 +116,53 @@ def refuse_unknown_words(request: PlanRequest) -> None:
 
 
 def with_arena_settings(source: Graph, request: PlanRequest) -> PlanRequest:
-    """Return the request with all arena options merged into ``arenas``, as the engine reads them."""
+    """Return the request with the alignment of the graph and all arena options merged into ``arenas``.
+
+    Raises the errors of :func:`arena_config`, and ``InvalidIrShapes`` (reason ``planner_option``) for a capacity if the
+    planner defines the arenas itself.
+    """
     has_no_options = request.but(arenas=None).has_no_arena_options
     if has_no_options and not source.alignment:
         return request
-    if isinstance(planner_named(request.with_defaults(source).planner or ""), MemoryPlannerEntry):
+    planner = request.with_defaults(source).planner or ""
+    if isinstance(planner_named(planner), MemoryPlannerEntry):
         if has_no_options:
             return request
         if request.capacities or request.one_memory:
-            message = f"planner {request.planner!r} defines the arenas itself; --capacity does not apply to them."
+            message = f"planner {planner!r} defines the arenas itself; --capacity does not apply to them."
             hint = 'Limit its memories: --option memories=[{"name": "SRAM", "max_size": 65536}].'
             raise InvalidIrShapes(message, reason="planner_option", node_id="", hint=hint)
     config = arena_config(source, request)
     return request.but(arenas=config, alignment=None, capacities={}, page_size=None, one_memory=False)
 
 
-def arenas_in_use(source: Graph | PlainInstance, request: PlanRequest) -> tuple[str, ...]:
-    """Return the names of the declared arenas, else of the arenas that the tensors need."""
-    if isinstance(source, PlainInstance):
-        return tuple([problem.arena for problem in source.problems])
+def arenas_in_use(graph: Graph, request: PlanRequest) -> tuple[str, ...]:
+    """Return the arenas of a plan: ``memory`` for one memory, else the declared ones, else those that tensors need.
+
+    Raises ``InvalidIrShapes`` for one memory with other declared arenas, and the errors of the timeline.
+    """
     if request.is_one_memory:
         if request.arenas and set(request.arenas) != {ONE_MEMORY}:
-            message = "the arena configuration declares several arenas, but the memory limit needs one memory for all."
+            message = f"the arena configuration declares arenas other than {ONE_MEMORY!r}, which is one memory for all."
             hint = "Leave the configuration out, or limit its arenas: --capacity ARENA=BYTES."
             raise InvalidIrShapes(message, reason="one_memory", node_id="", hint=hint)
         return (ONE_MEMORY,)
     if request.arenas:
         return tuple(request.arenas)
-    explicit = request.with_defaults(source)
+    explicit = request.with_defaults(graph)
     refuse_unknown_words(explicit)
     assert explicit.mode is not None
     assert explicit.preset is not None
-    return tuple(
-        analyse(build_timeline(source, explicit.mode, explicit.preset, order=explicit.order, dims=explicit.dims)).arenas
-    )
+    timeline = build_timeline(graph, explicit.mode, explicit.preset, order=explicit.order, dims=explicit.dims)
+    return tuple(analyse(timeline).arenas)
 
 
 def arena_config(graph: Graph, request: PlanRequest, in_use: tuple[str, ...] | None = None) -> dict[str, Any] | None:
     """Return the arena configuration of a request, as it is hashed; ``None`` without one.
 
     An alignment, page size or capacity declares every arena in use, because a configuration must be complete.
-    ``in_use``: the names of the arenas in use, if known. Raises ``InvalidIrShapes`` (reason ``unknown_arena``) for a
-    capacity of an arena that is not in use.
+    ``in_use`` is the result of :func:`arenas_in_use`, if known. Raises its errors, and ``InvalidIrShapes`` (reason
+    ``unknown_arena``) for a capacity of an arena that is not in use.
     """
     declared = None if request.arenas is None else as_given(request.arenas)
     if request.but(arenas=None).has_no_arena_options and not graph.alignment:
@@ -168,26 +170,27 @@ def arena_config(graph: Graph, request: PlanRequest, in_use: tuple[str, ...] | N
     names = in_use if in_use is not None else arenas_in_use(graph, request)
     capacities = capacities_by_name(request.capacities, names)
     default = {"alignment_bytes": graph.alignment} if graph.alignment else {}
+    for_all = {"alignment_bytes": request.alignment, "page_size": request.page_size}
     config: dict[str, Any] = {}
     for name in names:
-        requested = {"alignment_bytes": request.alignment, "page_size": request.page_size}
-        requested["capacity_bytes"] = capacities.get(name)
-        config[name] = default | dict((declared or {}).get(name, {}))
-        config[name] |= {key: value for key, value in requested.items() if value is not None}
+        requested = {**for_all, "capacity_bytes": capacities.get(name)}
+        requested = {key: value for key, value in requested.items() if value is not None}
+        config[name] = default | (declared or {}).get(name, {}) | requested
     return config
 
 
 def capacities_by_name(capacities: Mapping[str, int], names: tuple[str, ...]) -> dict[str, int]:
-    """Return the capacities by arena; a capacity without a name belongs to the only arena.
+    """Return the capacities by arena; the one of ``ANY_ARENA`` belongs to the only arena.
 
-    Raises ``InvalidIrShapes`` (reason ``unknown_arena``) for a name that is not among ``names``.
+    Raises ``InvalidIrShapes`` (reason ``unknown_arena``) for a name that is not among ``names``, or for ``ANY_ARENA``
+    if there are several arenas.
     """
-    found = dict(capacities)
-    if ANY_ARENA in found and len(names) == 1:
-        found[names[0]] = found.pop(ANY_ARENA)
-    unknown = next((name for name in found if name not in names), None)
+    capacity_of = dict(capacities)
+    if ANY_ARENA in capacity_of and len(names) == 1:
+        capacity_of[names[0]] = capacity_of.pop(ANY_ARENA)
+    unknown = next((name for name in capacity_of if name not in names), None)
     if unknown is not None:
         message = f"there is no arena {unknown!r}." if unknown else "the capacity names no arena."
         hint = strict.closest_hint(unknown, names) if unknown else f"Write one as {names[0]}=1MiB."
         raise InvalidIrShapes(message, reason="unknown_arena", node_id="", arena=unknown, hint=hint)
-    return found
+    return capacity_of

@@ -1,15 +1,15 @@
-"""Hashed addresses of the superseded draft, ``addressing="blake3_sparse"``, to read and compare its plans.
+"""Compute the hashed addresses of the superseded draft (``addressing="blake3_sparse"``), to compare its plans.
 
 In the draft every slot has the address ``BLAKE3(replay_token ‖ "tmmu_va" ‖ arena ‖ logical_slot_id)`` in one sparse
 virtual space; TMMU v2 (II.F) forbids hashes as addresses. The draft does not define the encoding. Here the arena is
 UTF-8, the slot eight bytes, most significant first, and the address the first ``bits`` bits of the digest, rounded down
 to the slot's alignment. The draft's §0.B has another tag and hashes the mode too; this module follows its operator.
 
-Two slots with overlapping bytes are an ``ADDRESS_COLLISION``: unlikely at 64 bits, common at 8.
+Overlapping bytes of two slots are an ``ADDRESS_COLLISION``: unlikely at 64 bits, common at 8.
 """
 
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,9 +18,8 @@ from tmmu_core.base.extras import need
 from tmmu_core.planners.columns import align_up
 from tmmu_core.plans.canonical import plan_digests
 from tmmu_core.plans.figures.live_bytes import storages_of
-from tmmu_core.plans.model import I64, Plan, group_numbers
+from tmmu_core.plans.model import I64, U64, Plan, group_numbers
 
-ADDRESSING = "blake3_sparse"
 TAG = b"tmmu_va"
 
 
@@ -36,9 +35,10 @@ def sparse_address(token: bytes, arena: str, slot: int, *, bits: int = 64, align
 class _Slots(NamedTuple):
     """The slots of a plan as columns, by (arena, slot)."""
 
-    of_storage: I64
-    """Per storage, the number of its slot."""
+    number_of_storage: I64
+    """Per storage, the index of its slot in the columns."""
     arena: list[int]
+    """Index into ``plan.arenas``."""
     slot: list[int]
     backing: list[int]
     alignment: list[int]
@@ -53,64 +53,59 @@ def _slots_of(plan: Plan) -> _Slots:
     return _Slots(number, *(column[storage].tolist() for column in columns))
 
 
-def _with_offsets(plan: Plan, slots: _Slots, start: list[int], **changes: Any) -> Plan:
-    """Return the plan with its slots at other offsets (bytes)."""
+def _offsets(plan: Plan, slots: _Slots, start: list[int]) -> U64:
+    """Return the offset of each row (bytes) if the slots have the offsets ``start``."""
     offset_in_storage = plan.offset - storages_of(plan).offset[plan.storage]
-    offset = np.array(start, np.uint64)[slots.of_storage][plan.storage] + offset_in_storage
-    return replace(plan, offset=offset, **changes)
+    return np.array(start, np.uint64)[slots.number_of_storage][plan.storage] + offset_in_storage
 
 
 def with_sparse_addresses(plan: Plan, *, bits: int = 64) -> Plan:
     """Return the plan with its slots at the draft's addresses. Both hashes change, the figures of the arenas do not.
 
-    Raises ``AddressCollision`` if the bytes of two slots overlap, or exceed the 64-bit address space.
+    Raises ``AddressCollision`` if the bytes of two slots overlap or exceed the 64-bit address space.
     """
     slots = _slots_of(plan)
     addresses = [
         sparse_address(plan.replay_token, plan.arenas[arena].name, slot, bits=bits, alignment=alignment)
         for arena, slot, alignment in zip(slots.arena, slots.slot, slots.alignment, strict=True)
     ]
-    try:
-        _refuse_collisions(plan, slots, addresses)
-    except AddressCollision as error:
-        error.fill(replay_token=plan.replay_token.hex(), rank=plan.rank)
-        raise
-    notes = {**plan.notes, "addressing": {"kind": ADDRESSING, "bits": bits}}
-    moved = _with_offsets(plan, slots, addresses, places="sparse", notes=notes)
-    whole, layout = plan_digests(moved)
-    return replace(moved, tmmu_plan_hash=whole, layout_hash=layout)
+    _refuse_collisions(plan, slots, addresses)
+    notes = {**plan.notes, "addressing": {"kind": "blake3_sparse", "bits": bits}}
+    moved = replace(plan, offset=_offsets(plan, slots, addresses), places="sparse", notes=notes)
+    plan_hash, layout_hash = plan_digests(moved)
+    return replace(moved, tmmu_plan_hash=plan_hash, layout_hash=layout_hash)
 
 
 def in_memory(plan: Plan) -> Plan:
     """Return the plan with offsets in real memory: slots with hashed addresses are placed one after another, aligned.
 
     In the draft, a driver maps the sparse space to memory; this function applies ``MapToVirtualAddresses_v1`` of TMMU
-    v2. Other plans are returned unchanged. The hashes do not change. Raises ``AllocationOverflow``
-    past 2^64 − 1.
+    v2. Other plans are returned unchanged. The hashes do not change. Raises ``AllocationOverflow`` past 2^64 − 1.
     """
     if plan.places != "sparse":
         return plan
-    slots, start = _slots_of(plan), []
-    ends: dict[int, int] = {}
-    for arena, alignment, size in zip(slots.arena, slots.alignment, slots.backing, strict=True):
-        start.append(align_up(ends.get(arena, 0), max(alignment, plan.arenas[arena].alignment_bytes)))
-        ends[arena] = start[-1] + size
-        if ends[arena] > U64_MAX:
-            message = f"the slots of arena {plan.arenas[arena].name!r}, one after another, end past 2^64 − 1."
-            raise AllocationOverflow(message, arena=plan.arenas[arena].name, offset=start[-1], size=size)
-    arenas = [replace(arena, extent_bytes=ends.get(k, arena.extent_bytes)) for k, arena in enumerate(plan.arenas)]
-    return _with_offsets(plan, slots, start, places="slots", arenas=tuple(arenas))
+    slots, start, arenas = _slots_of(plan), [], plan.arenas
+    ends = [0] * len(arenas)
+    for k, alignment, size in zip(slots.arena, slots.alignment, slots.backing, strict=True):
+        start.append(align_up(ends[k], max(alignment, arenas[k].alignment_bytes)))
+        ends[k] = start[-1] + size
+        if ends[k] > U64_MAX:
+            message = f"the slots of arena {arenas[k].name!r}, one after another, end past 2^64 − 1."
+            raise AllocationOverflow(message, arena=arenas[k].name, offset=start[-1], size=size)
+    arenas = tuple([replace(a, extent_bytes=end or a.extent_bytes) for a, end in zip(arenas, ends, strict=True)])
+    return replace(plan, offset=_offsets(plan, slots, start), places="slots", arenas=arenas)
 
 
 def _refuse_collisions(plan: Plan, slots: _Slots, addresses: list[int]) -> None:
-    end, below = 0, ""
-    hint = "Plan with offsets, which cannot collide, or under another token."
+    end, lower = 0, ""
     for start, arena, slot, backing in sorted(zip(addresses, slots.arena, slots.slot, slots.backing, strict=True)):
         arena_name = plan.arenas[arena].name
-        name = f"slot {slot} of arena {arena_name!r}"
-        message = f"{name} and {below} overlap at address {start:#x}." if below and start < end else ""
-        end, below = start + backing, name
-        if not message and end > U64_MAX + 1:
+        name, message = f"slot {slot} of arena {arena_name!r}", ""
+        if start < end:
+            message = f"{name} and {lower} overlap at address {start:#x}."
+        elif start + backing > U64_MAX + 1:
             message = f"{name} at address {start:#x} exceeds the end of the address space."
         if message:
+            hint = "Plan with offsets, which cannot collide, or under another token."
             raise AddressCollision(message, arena=arena_name, logical_slot=slot, address=start, hint=hint)
+        end, lower = start + backing, name
