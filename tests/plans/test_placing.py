@@ -33,12 +33,12 @@ def test_slot_is_as_large_as_its_largest_tenant() -> None:
     plan = solved("slots").plan
     why = why_here(plan, "x")
     assert why.slot is not None
-    assert (plan.tensor_ids[why.slot.largest], why.slot.backing, why.slot.unused) == ("b", 32, 16)
+    assert (plan.tensor_ids[why.slot.largest], why.slot.backing) == ("b", 32)
     assert why.slot.occupied_below == ()
     of_a = why_here(plan, "a").slot
     assert of_a is not None
     assert [(slot, plan.tensor_ids[row]) for slot, row in of_a.occupied_below] == [(0, "x")]
-    assert (of_a.slot, of_a.backing, of_a.unused) == (1, 64, 0)
+    assert (of_a.slot, of_a.backing) == (1, 64)
 
 
 def test_lower_offsets_are_blocked_by_storages_placed_before() -> None:

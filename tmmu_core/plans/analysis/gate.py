@@ -64,12 +64,15 @@ def gate(plan: Plan, limits: Sequence[Limit], before: Plan | None = None) -> tup
     A growth of the lower bound is not checked if a plan has no rows. Raises ``UnreadableInput`` for a limit, other than
     of a growth, on an arena that the plan does not have.
     """
-    return tuple([check for limit in limits for check in _checks(plan, limit, before)])
-
-
-def common_tensors(plan: Plan, before: Plan) -> int:
-    """Return the number of tensor ids that are in both plans."""
-    return len(before.row_of.keys() & plan.row_of.keys())
+    checks: list[Check] = []
+    for limit in limits:
+        if limit.what not in GROWTH:
+            checks.append(_check(plan, limit))
+            continue
+        assert before is not None, "growth needs a baseline"
+        if limit.what != "lower bound growth" or _bounds_are_known(plan, before):
+            checks += _growth(plan, limit, before)
+    return tuple(checks)
 
 
 def changed_settings(plan: Plan, before: Plan) -> tuple[str, ...]:
@@ -127,36 +130,24 @@ def _option_text(value: Any) -> str:
     return ", ".join(f"{name}={value[name]}" for name in sorted(value)) or "none"
 
 
-def _checks(plan: Plan, limit: Limit, before: Plan | None) -> Iterator[Check]:
-    if limit.what in GROWTH:
-        assert before is not None, "growth needs a baseline"
-        if limit.what != "lower bound growth" or _bounds_are_known(plan, before):
-            yield from _growth(plan, limit, before)
-        return
-    if limit.arena != ALL and limit.arena not in plan.arena_of:
-        raise UnreadableInput(
-            f"the plan has no arena {limit.arena!r}.", hint=strict.closest_hint(limit.arena, plan.arena_of)
-        )
-    value, of = _figure(plan, limit)
+def _check(plan: Plan, limit: Limit) -> Check:
+    chosen = plan.arenas if limit.arena == ALL else [a for a in plan.arenas if a.name == limit.arena]
+    if limit.arena != ALL and not chosen:
+        hint = strict.closest_hint(limit.arena, plan.arena_of)
+        raise UnreadableInput(f"the plan has no arena {limit.arena!r}.", hint=hint)
+    storages = sum(a.storages for a in chosen)
+    figures: dict[Measure, tuple[int, int]] = {
+        "extent": (sum(a.extent_bytes for a in chosen), 1),
+        "peak live bytes": (totals(plan).peak_live_bytes if limit.arena == ALL else chosen[0].peak_live_bytes, 1),
+        "gap": (sum(a.over_bound_bytes for a in chosen), sum(a.bound_bytes for a in chosen)),
+        "reuse cost": (sum(a.reuse_cost or 0 for a in chosen), 1),
+        "reuse": (storages - sum(a.slots for a in chosen), storages),
+    }
+    value, of = figures[limit.what]
     ok = value >= limit.amount * of if limit.what == "reuse" else value <= limit.amount * of
     if limit.what == "gap":  # the gaps of other arenas must not hide an extent below its bound, which is an error
-        ok = ok and not any(a.over_bound_bytes < 0 for a in plan.arenas if limit.arena in (ALL, a.name))
-    yield Check(limit.what, limit.arena, value, of, limit.amount, ok)
-
-
-def _figure(plan: Plan, limit: Limit) -> tuple[int, int]:
-    """Return the fields ``(value, of)`` of a check of any measure but a growth."""
-    chosen = [a for a in plan.arenas if limit.arena in (ALL, a.name)]
-    if limit.what == "extent":
-        return sum(a.extent_bytes for a in chosen), 1
-    if limit.what == "peak live bytes":
-        return (totals(plan).peak_live_bytes if limit.arena == ALL else chosen[0].peak_live_bytes), 1
-    if limit.what == "gap":
-        return sum(a.over_bound_bytes for a in chosen), sum(a.bound_bytes for a in chosen)
-    if limit.what == "reuse cost":
-        return sum(a.reuse_cost or 0 for a in chosen), 1
-    slots, storages = sum(a.slots for a in chosen), sum(a.storages for a in chosen)
-    return storages - slots, storages
+        ok = ok and all(a.over_bound_bytes >= 0 for a in chosen)
+    return Check(limit.what, limit.arena, value, of, limit.amount, ok)
 
 
 def _growth(after: Plan, limit: Limit, before: Plan) -> Iterator[Check]:

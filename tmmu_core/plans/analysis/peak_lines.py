@@ -53,7 +53,7 @@ def changes_at_peak(before: Plan, after: Plan) -> tuple[LineChange, ...]:
         return ()
     old, new = (live_by_line(plan, totals(plan).peak_step) for plan in (before, after))
     changes = []
-    for key in {**old, **new}:
+    for key in old | new:
         (old_bytes, old_count), (new_bytes, new_count) = old.get(key, (0, 0)), new.get(key, (0, 0))
         changes.append(LineChange(*key, old_bytes, new_bytes, old_count, new_count))
     return _sorted(changes)

@@ -34,8 +34,6 @@ class SlotOfStorage:
     backing: int
     largest: int
     """Row of the largest tenant, whose size is the size of the slot; of equal tenants the first-born."""
-    unused: int
-    """Bytes of the slot above the storage."""
     occupied_below: tuple[tuple[int, int], ...]
     """``(slot, row of its tenant)`` of the lower slots that are occupied at the storage's birth, by slot."""
 
@@ -113,12 +111,12 @@ def _live_together(s: PlanStorages, k: int, birth: int, death: int) -> list[tupl
 
 
 def _slot(s: PlanStorages, k: int) -> SlotOfStorage:
-    is_in_arena, birth, backing = s.arena == s.arena[k], s.birth[k], int(s.backing[k])
+    is_in_arena, birth = s.arena == s.arena[k], s.birth[k]
     tenants = np.flatnonzero(is_in_arena & (s.slot == s.slot[k])).tolist()
     largest = min(tenants, key=lambda i: (-int(s.size[i]), int(s.birth[i]), int(s.head[i])))
     below = np.flatnonzero(is_in_arena & (s.slot < s.slot[k]) & (s.birth <= birth) & (birth < s.death))
     occupied = sorted(zip(s.slot[below].tolist(), s.head[below].tolist(), strict=True))
-    return SlotOfStorage(int(s.slot[k]), backing, int(s.head[largest]), backing - int(s.size[k]), tuple(occupied))
+    return SlotOfStorage(int(s.slot[k]), int(s.backing[k]), int(s.head[largest]), tuple(occupied))
 
 
 # --- another offset -----------------------------------------------------------------------------------------------
