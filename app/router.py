@@ -67,7 +67,7 @@ def draw() -> None:
     st.set_page_config(page_title="TMMU Plan Explorer", page_icon=ICON, layout="wide")
     st.html(CSS)
     sources, refused, reviews = files_of_command_line()
-    if any(card.get("code") == TaskNotFinished.CODE for card in refused):
+    if any(card.get("code") == TaskNotFinished.code_id for card in refused):
         files_of_command_line.clear()  # the file is valid, but reading was interrupted: read it again
     if state.begin(sources):
         for refusal in refused:

@@ -18,16 +18,8 @@ from typer.exceptions import Abort, TyperException
 from app.cli.console import BAD_INPUT, INTERNAL_ERROR, STREAM, SUCCESS, UsageError, print_error, print_note
 from app.cli.options import with_options
 from tmmu_core import version_line
+from tmmu_core.base import limits
 from tmmu_core.base.errors import TmmuError
-from tmmu_core.base.limits import (
-    LIMITS,
-    SERVER_WORKERS,
-    TRACE_SECONDS,
-    UNPACKED_BYTES,
-    VALUES,
-    refuse_unknown_settings,
-    whole_number,
-)
 
 FIRST = ("plan", "fit", "compare", "gate", "report", "explore", "export", "measure", "record", "history")
 MORE = ("verify", "lint", "trace", "checkpoint", "restore", "apply", "convert", "sweep", "bisect", "schema")
@@ -103,7 +95,7 @@ class Command(TyperCommand):
         return super().invoke(ctx)
 
 
-SHOWN_LIMITS = (UNPACKED_BYTES, VALUES, TRACE_SECONDS, SERVER_WORKERS)
+SHOWN_LIMITS = (limits.UNPACKED_BYTES, limits.VALUES, limits.TRACE_SECONDS, limits.SERVER_WORKERS)
 """Limits that ``tmmu --help`` shows; ``docs/reference/settings.md`` lists all limits."""
 
 
@@ -157,7 +149,7 @@ def run(arguments: Sequence[str]) -> int:
         LOG.addHandler(_StandardError())
         LOG.setLevel(logging.INFO)
     try:
-        refuse_unknown_settings()
+        limits.refuse_unknown_settings()
         arguments = _apply_limits(arguments)
         first = next(iter(arguments), "")
         tmmu = build((first,) if first in COMMANDS else COMMANDS)  # the import of all commands takes too long
@@ -189,13 +181,13 @@ def _apply_limits(arguments: Sequence[str]) -> list[str]:
 
     Raises ``UnreadableInput`` if N is not a whole number.
     """
-    variables = {f"--max-{limit.name}": limit.variable for limit in LIMITS}
+    variables = {f"--max-{limit.name}": limit.variable for limit in limits.LIMITS}
     others: list[str] = []
     remaining = iter(arguments)
     for argument in remaining:
         option, equals, value = argument.partition("=")
         if option in variables:
-            os.environ[variables[option]] = str(whole_number(value if equals else next(remaining, ""), option))
+            os.environ[variables[option]] = str(limits.whole_number(value if equals else next(remaining, ""), option))
         elif argument not in VERBOSE:
             others.append(argument)
     return others

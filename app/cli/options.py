@@ -97,25 +97,22 @@ def _declared(name: str, kind: Any, declared: Field[Any]) -> inspect.Parameter:
     """Return the typer parameter of an :func:`option` or an :func:`argument`."""
     default = inspect.Parameter.empty if declared.default is MISSING else declared.default
     names, shown = declared.metadata.get("names"), declared.metadata["shown"]
-    if names is None:
-        return _parameter(name, kind, default, typer.Argument(**shown))
-    names = names or [f"--{name.replace('_', '-')}"] * (kind is bool)  # an explicit name adds no --no-NAME
-    return _parameter(name, kind, default, typer.Option(*names, **shown))
-
-
-def _parameter(name: str, kind: Any, default: Any, declaration: Any) -> inspect.Parameter:
+    declaration: Any = typer.Argument(**shown)
+    if names is not None:
+        names = names or [f"--{name.replace('_', '-')}"] * (kind is bool)  # an explicit name adds no --no-NAME
+        declaration = typer.Option(*names, **shown)
     annotation = Annotated[kind, declaration]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
 def _planning_parameter(name: str, spec: OptionSpec) -> inspect.Parameter:
+    names = (spec.option, *spec.alias)
     if spec.flag:
-        return _parameter(name, bool, False, typer.Option(spec.option, *spec.alias, help=spec.about))
-    declaration = typer.Option(spec.option, *spec.alias, metavar=spec.metavar, help=spec.about)
-    return _parameter(name, list[str] | None if spec.many else str | None, None, declaration)
+        return _declared(name, bool, option(spec.about, None, *names, default=False))
+    return _declared(name, list[str] | None if spec.many else str | None, option(spec.about, spec.metavar, *names))
 
 
-NO_RUN = _parameter("no_run", bool, False, typer.Option("--no-run", help="Never run an ONNX model to find its shapes."))
+NO_RUN = _declared("no_run", bool, option("Never run an ONNX model to find its shapes.", default=False))
 
 
 def _call_with_request(command: Callable[..., int], values: dict[str, Any], groups: Mapping[str, Any]) -> int:
@@ -127,7 +124,7 @@ def _call_with_request(command: Callable[..., int], values: dict[str, Any], grou
     inputs = [value if isinstance(value, list) else [value] for name, value in others if name != "output"]
     if sum(files.count(STREAM) for files in inputs) > 1:
         raise UsageError("standard input can be read only once.", "Use - for one file.")
-    request = PlanRequest(**{name: _read(name, text) for name, text in texts.items() if text is not None})
+    request = PlanRequest(**{name: read_option(name, text) for name, text in texts.items() if text is not None})
     if (found := contradiction(request)) is not None:
         raise UsageError(found.message, found.hint)
     changed_limits = {limits.RUN_SECONDS.name: 0} if values.pop("no_run") else {}
@@ -140,15 +137,12 @@ def _call_with_request(command: Callable[..., int], values: dict[str, Any], grou
         raise
 
 
-def _read(name: str, text: str | list[str]) -> Any:
-    """Return the value of a planning option. Raises :class:`UsageError`, ``UnreadableInput``."""
+def read_option(name: str, text: str | list[str]) -> Any:
+    """Return the value of a planning option; ``name``: its field. Raises :class:`UsageError`, ``UnreadableInput``."""
     spec = OPTION_SPECS[name]
     try:
-        if name == "options":
-            assert isinstance(text, list)
-            return option_pairs(text)
         if isinstance(text, list):
-            return spec.read(",".join(text))
+            return option_pairs(text) if name == "options" else spec.read(",".join(text))
         return spec.read(read_input(text).decode("utf-8-sig") if spec.file else text)
     except UnicodeDecodeError as error:
         place = f"byte {error.start}"
@@ -159,12 +153,6 @@ def _read(name: str, text: str | list[str]) -> Any:
         raise
     except ValueError as error:
         raise UsageError(f"{spec.option}: {error}", f"Write {spec.option} {spec.metavar}.") from None
-
-
-def read_token(text: str) -> bytes:
-    """Parse the text of ``--token`` to 32 bytes. Raises :class:`UsageError`."""
-    token: bytes = _read("token", text)
-    return token
 
 
 def read_bytes_option(name: str, text: str) -> int:

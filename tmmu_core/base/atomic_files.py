@@ -16,7 +16,7 @@ from tmmu_core.base.errors import UnwritableOutput
 
 
 def write_output_file(path: Path, data: bytes) -> None:
-    """Write a file that the user named, atomically. Raises ``UnwritableOutput``."""
+    """Write a file that the user named, like :func:`replace_file`. Raises ``UnwritableOutput``."""
     try:
         replace_file(path, data)
     except (OSError, ValueError) as error:  # ValueError: the name contains a null character
@@ -33,7 +33,7 @@ def replace_file(path: Path, data: bytes) -> None:
 
 
 def replace_file_by_parts(path: Path, parts: Iterable[bytes]) -> int:
-    """Replace or create a file with ``parts``; return its size. If ``parts`` raises, a regular file is kept."""
+    """Replace or create a file with ``parts`` and return its size. If ``parts`` raises, a regular file is unchanged."""
     path = Path(os.path.realpath(path))
     try:
         mode = path.stat().st_mode
@@ -55,15 +55,10 @@ def replace_file_by_parts(path: Path, parts: Iterable[bytes]) -> int:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
-    sync_folder(path.parent)
-    return written
-
-
-def sync_folder(folder: Path) -> None:
-    """Sync the entries of a folder to disk, on systems that can open folders."""
-    with contextlib.suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
+    with contextlib.suppress(OSError):  # Windows cannot open folders
+        folder = os.open(path.parent, os.O_RDONLY)
         try:
-            os.fsync(descriptor)
+            os.fsync(folder)
         finally:
-            os.close(descriptor)
+            os.close(folder)
+    return written

@@ -30,17 +30,22 @@ def escaped_surrogates(value: Any) -> Any:
 
 
 class TmmuError(Exception):
-    """Base class of user errors. ``hint`` is the fix in one sentence."""
+    """An error that the user can fix. ``hint``: the fix in one sentence."""
 
-    hint: str = ""
     code_id: ClassVar[str] = "TMMU_ERROR"
     recorded: ClassVar[tuple[str, ...]] = ("message", "hint")
     """Attributes in the record after ``code_id``, in this order."""
 
+    def __init__(self, message: str, hint: str = "") -> None:
+        self.message, self.hint = message, hint
+        super().__init__(message)
+
+    def __str__(self) -> str:
+        return " ".join(filter(None, (self.message, self.hint)))
+
     def record(self) -> dict[str, Any]:
         """Return the error as a JSON-ready mapping, for ``--json``."""
-        record: dict[str, Any] = {name: getattr(self, name, str(self)) for name in ("code_id", *self.recorded)}
-        return {name: escaped_surrogates(value) for name, value in record.items()}
+        return {name: escaped_surrogates(getattr(self, name)) for name in ("code_id", *self.recorded)}
 
 
 class UnreadableInput(TmmuError):
@@ -62,8 +67,8 @@ class UnreadableInput(TmmuError):
         tried: tuple[tuple[str, str], ...] = (),
         hint: str = "",
     ) -> None:
-        self.message, self.source, self.place, self.tried, self.hint = message, source, place, tried, hint
-        super().__init__(message)
+        self.source, self.place, self.tried = source, place, tried
+        super().__init__(message, hint)
 
     def __str__(self) -> str:
         lines = [(f"{self.source}: " if self.source else "") + self.message]
@@ -99,13 +104,6 @@ class Misuse(TmmuError):
 
     code_id = "USAGE"
 
-    def __init__(self, message: str, hint: str = "") -> None:
-        self.message, self.hint = message, hint
-        super().__init__(message)
-
-    def __str__(self) -> str:
-        return " ".join(filter(None, (self.message, self.hint)))
-
 
 class UnwritableOutput(Misuse):
     """An output file cannot be written (no folder, no permission, no space)."""
@@ -121,11 +119,11 @@ class StoreFault(TmmuError):
     recorded = ("message", "store", "hint")
 
     def __init__(self, message: str, *, store: str = "", hint: str = "") -> None:
-        self.message, self.store, self.hint = message, store, hint
-        super().__init__(message)
+        self.store = store
+        super().__init__(message, hint)
 
     def __str__(self) -> str:
-        return (f"{self.store}: " if self.store else "") + " ".join(filter(None, (self.message, self.hint)))
+        return (f"{self.store}: " if self.store else "") + super().__str__()
 
 
 class ContractError(TmmuError):
@@ -138,7 +136,7 @@ class ContractError(TmmuError):
     numeric_code: ClassVar[int]
     severity: ClassVar[str]
     required: ClassVar[tuple[str, ...]] = ()
-    operator: ClassVar[str] = "UML_OS.TMMU.PlanMemory_v2"
+    operator: ClassVar[str] = "UML_OS.TMMU.MapToVirtualAddresses_v1"
     subsystem, retryable = "TMMU", False
     recorded = (
         *("numeric_code", "severity", "subsystem", "t", "rank", "failure_operator", "replay_token"),
@@ -148,15 +146,15 @@ class ContractError(TmmuError):
     def __init__(
         self, message: str, *, t: int = -1, operator: str | None = None, hint: str = "", **diagnostics: Scalar
     ) -> None:
-        self.message, self.t, self.hint = message, t, hint
+        super().__init__(message, hint)
+        self.t = t
         self.failure_operator = operator or type(self).operator
         self.diagnostics: dict[str, Scalar] = diagnostics
         self.replay_token: str | None = None
         self.rank = 0
-        super().__init__(message)
 
     def __str__(self) -> str:
-        return f"{self.code_id}: {self.message}" + (f" {self.hint}" if self.hint else "")
+        return f"{self.code_id}: {super().__str__()}"
 
     def fill(self, *, replay_token: str | None = None, rank: int | None = None, **diagnostics: Scalar) -> None:
         """Add context that the caller knows. A token, and diagnostics other than ``"unknown"``, are kept if set."""
@@ -182,7 +180,6 @@ class AlignmentViolation(ContractError):
 
     code_id, numeric_code, severity = "ALIGNMENT_VIOLATION", 1301, "FATAL"
     required = ("arena", "logical_slot")
-    operator = "UML_OS.TMMU.MapToVirtualAddresses_v1"
 
 
 class AllocationFailure(ContractError):
@@ -198,7 +195,6 @@ class AllocationOverflow(ContractError):
 
     code_id, numeric_code, severity = "ALLOCATION_OVERFLOW", 1303, "FATAL"
     required = ("arena", "offset", "size")
-    operator = "UML_OS.TMMU.MapToVirtualAddresses_v1"
 
 
 class ArenaTooSmall(ContractError):
@@ -206,7 +202,6 @@ class ArenaTooSmall(ContractError):
 
     code_id, numeric_code, severity = "ARENA_TOO_SMALL", 1304, "ERROR"
     required = ("arena", "capacity", "required")
-    operator = "UML_OS.TMMU.MapToVirtualAddresses_v1"
 
     @property
     def undeclared(self) -> bool:
@@ -235,4 +230,3 @@ class AddressCollision(ContractError):
 
     code_id, numeric_code, severity = "ADDRESS_COLLISION", 1307, "FATAL"
     required = ("arena", "logical_slot")
-    operator = "UML_OS.TMMU.MapToVirtualAddresses_v1"

@@ -215,10 +215,8 @@ def _parsed(url: str) -> tuple[URL, str]:
         parsed = parsed.set(drivername=DRIVERS.get(parsed.drivername, parsed.drivername))
         if parsed.get_backend_name() not in ("sqlite", "postgresql"):
             raise StoreFault(f"the database {parsed.get_backend_name()} is not supported.", hint=_FORMS)
-        if parsed.get_backend_name() == "sqlite" and parsed.database in (None, "", ":memory:"):
-            raise StoreFault("a store in memory is lost when the command ends.", hint=_FORMS)
-        if parsed.get_backend_name() == "sqlite" and parsed.query:
-            raise StoreFault("the URL of a SQLite store has no options.", store=name, hint=_FORMS)
+        if parsed.get_backend_name() == "sqlite" and (parsed.query or parsed.database in (None, "", ":memory:")):
+            raise StoreFault("the URL of a SQLite store must name a file, without options.", store=name, hint=_FORMS)
         parsed.get_dialect().import_dbapi()
     except (NoSuchModuleError, ImportError) as error:  # NoSuchModuleError is a subclass of ArgumentError
         raise StoreFault(f"the URL's driver is not installed: {error}.", hint=_FORMS) from error

@@ -16,6 +16,7 @@ import msgspec
 
 from tmmu_core.base.errors import StoreFault
 from tmmu_core.base.escaping import visible
+from tmmu_core.base.strict import shown
 from tmmu_core.plans.figures.metrics import totals
 from tmmu_core.plans.model import Plan
 
@@ -38,12 +39,9 @@ class Label:
     def __post_init__(self) -> None:
         for what in ("model", "commit", "branch"):
             name = getattr(self, what)
-            if not name.strip() or name != name.strip():
-                raise StoreFault(f"the {what} {name!r} is empty, or has blanks around it.", hint="Remove the blanks.")
-            if len(name) > LONGEST:
-                raise StoreFault(f"the {what} has {len(name):,} characters.", hint=f"Use at most {LONGEST}.")
-            if visible(name) != name:
-                raise StoreFault(f"the {what} {visible(name)} has invisible characters.", hint="Remove them.")
+            if name != visible(name).strip() or not 0 < len(name) <= LONGEST:
+                hint = f"Use 1 to {LONGEST} visible characters, without blanks at the start and the end."
+                raise StoreFault(f"the {what} {shown(name)} is not a valid name.", hint=hint)
         if "@" in self.commit:
             raise StoreFault(f"the commit {self.commit!r} contains an @.", hint="Write MODEL@COMMIT.")
         if self.at.tzinfo is None:

@@ -86,20 +86,19 @@ def points_of(
     points: list[Point] = []
     for source, name in enumerate(names):
         axes_of_source = (axes.modes, axes.presets, axes.alignments, axes.planners, sizes[source])
-        for mode, preset, alignment, planner, size in product(*axes_of_source):
-            point_request = request.but(mode=mode, preset=preset, planner=planner)
-            head: dict[str, Any] = {"model": name} if name else {}
-            head |= {"planner": planner, "mode": mode, "preset": preset, "alignment": alignment}
+        further_axes = (axes.shards or (None,), axes.fits or (None,))
+        for mode, preset, alignment, planner, size, shard, fits in product(*axes_of_source, *further_axes):
+            changes: dict[str, Any] = {"planner": planner, "mode": mode, "preset": preset}
+            head = ({"model": name} if name else {}) | changes | {"alignment": alignment}
             if alignment is not None:
-                point_request = point_request.but(alignment=alignment)
+                changes["alignment"] = alignment
             if size is not None:
-                point_request = point_request.but(dims={**request.dims, size[0]: size[1]})
-                head["dims"] = dict(point_request.dims)
-            for shard, fits in product(axes.shards or (None,), axes.fits or (None,)):
-                columns = head | ({} if shard is None else {"shard": shard[0]})
-                columns |= {} if fits is None else {"capacity": dict(fits)}
-                sharded = point_request if shard is None else point_request.but(shard_spec=shard[1])
-                points.append(Point(len(points), source, sharded, axes.ranks, fits, columns))
+                head["dims"] = changes["dims"] = {**request.dims, size[0]: size[1]}
+            if shard is not None:
+                head["shard"], changes["shard_spec"] = shard
+            if fits is not None:
+                head["capacity"] = dict(fits)
+            points.append(Point(len(points), source, request.but(**changes), axes.ranks, fits, head))
     return tuple(points)
 
 

@@ -14,7 +14,7 @@ from app.cli.console import (
     write_json,
     write_output,
 )
-from app.cli.options import OUTPUT, REQUIRED, AsJson, Out, Source, argument, option, read_token
+from app.cli.options import OUTPUT, REQUIRED, AsJson, Out, Source, argument, option, read_option
 from app.cli.plan_text import print_plan
 from app.cli.resolve import OPERATORS, note_input_warnings, resolve
 from app.texts import numbers
@@ -75,7 +75,7 @@ def restore_command(
     json: AsJson = False,
 ) -> int:
     """Read the plan of a checkpoint, and verify it and its plan hash."""
-    plan = restore(read_input(checkpoint), checkpoint, token=None if token is None else read_token(token))
+    plan = restore(read_input(checkpoint), checkpoint, token=None if token is None else read_option("token", token))
     refuse_invalid(plan, OPERATORS["checkpoint"])
     if output is not None:
         write_plan(plan, output)

@@ -41,15 +41,7 @@ CONTEXT.set_forkserver_preload([f"{__package__}.tasks"])
 class TaskNotFinished(TmmuError):
     """Raised if a task with valid input ended without a result. The error is never cached."""
 
-    CODE = "NOT_DONE"
-
-    def __init__(self, message: str, hint: str = "") -> None:
-        self.message, self.hint = message, hint
-        super().__init__(message)
-
-    def record(self) -> dict[str, Any]:
-        """Return the error as a JSON-ready mapping."""
-        return {"code_id": self.CODE, "message": self.message, "hint": self.hint}
+    code_id = "NOT_DONE"
 
 
 @dataclass
