@@ -104,7 +104,7 @@ class ArenaUsage:
 
 @dataclass(frozen=True)
 class MemoryConstraint:
-    """A memory of the platform: at most ``max_size`` bytes [no limit], slots aligned to ``arena_alignment`` bytes."""
+    """A memory of the platform: at most ``max_size`` bytes, slots aligned to ``arena_alignment`` bytes at least."""
 
     name: MemoryType
     max_size: int | None = None
@@ -114,7 +114,7 @@ class MemoryConstraint:
 
 @dataclass(frozen=True)
 class TensorAttributes:
-    """Memory of a tensor; for a constant, the memory that stores it and the one from which it is read [the same]."""
+    """Memory of a tensor, and for a constant optionally the memory to which it is copied before the first run."""
 
     memory: MemoryType
     constant_destination_memory: MemoryType | None = None
@@ -164,7 +164,7 @@ class GreedyMemoryPlanner:
         attributes: Mapping[str, TensorAttributes] | Iterable[Mapping[str, Any]] = (),
         min_alignment: int = 16,
     ) -> None:
-        """``attributes``: arena role → attributes, or a list in the form of ``helia``'s option ``rules``."""
+        """``attributes``: arena role or tensor role → attributes, or a list like the option ``rules`` of ``helia``."""
         memories = [Memory(c.name, c.max_size, c.arena_alignment, c.writable) for c in constraints]
         rules: Iterable[Any] = attributes
         if isinstance(attributes, Mapping):

@@ -166,7 +166,7 @@ def lives_of(run: Run, declared: Iterable[str] | None = ()) -> Lives:
             if name in storage_of and other in storage_of:
                 a, b = storage_of[name], storage_of[other]
                 if a == b:
-                    refuse("must_not_alias_same_storage", tensor=name, node_id="")
+                    refuse("must_not_alias_same_storage", tensor=name)
                 pairs |= {(a, b), (b, a)}
     refuse_misplaced(run, offset)
     return Lives(run, ranges, death, members, storage_of, offset, arena, frozenset(pairs))

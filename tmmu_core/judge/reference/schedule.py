@@ -136,12 +136,10 @@ def sizes_of(graph: Graph, dims: Mapping[str, int] | None = None) -> Sizes:
     return Sizes(dict(zip(index.tensor_ids, index.shapes, strict=True)), nbytes, nbytes | lengths)
 
 
-def refuse(reason: str, *, tensor: str | None = None, node_id: str | None = None) -> NoReturn:
-    """Raise ``InvalidIrShapes`` with a reason, and the tensor and node concerned; ``node_id`` empty: no node."""
-    about = {key: name for key, name in (("tensor", tensor), ("node_id", node_id)) if name is not None}
-    error = InvalidIrShapes(f"{' and '.join(filter(None, about.values()))} ({reason}).", reason=reason)
-    error.diagnostics |= about
-    raise error
+def refuse(reason: str, *, tensor: str = "", node_id: str = "") -> NoReturn:
+    """Raise ``InvalidIrShapes`` with a reason, and the tensor and the node concerned, if any."""
+    subject = " and ".join(filter(None, (tensor, node_id)))
+    raise InvalidIrShapes(f"{subject} ({reason}).", reason=reason, tensor=tensor, node_id=node_id)
 
 
 def roots(graph: Graph) -> tuple[dict[str, str], dict[str, int]]:

@@ -30,7 +30,7 @@ def ranges_of(run: Run) -> Ranges:
             refuse("dangling_input", tensor=name, node_id=run.node_name(run.reads[name][0]))
     for name in sorted(run.graph.outputs):
         if name not in birth and name not in written:
-            refuse("never_produced", tensor=name, node_id="")
+            refuse("never_produced", tensor=name)
     marked = [name for name, tensor in run.tensors.items() if tensor.saved_for_backward and run.retain]
     saved = frozenset([*marked, *(run.root[name] for name in marked)]) & birth.keys()  # saving a view saves its root
     death: dict[str, int] = {}
@@ -80,34 +80,33 @@ class Storage:
 
 
 class Groups:
-    """Disjoint sets of tensors; each set is a storage."""
+    """Disjoint sets of tensors; each set is a storage. The first tensor of a set is its leader."""
 
     def __init__(self, names: Iterable[str]) -> None:
-        self._leader = {name: name for name in names}
-        self._members = {name: [name] for name in self._leader}
+        self._set_of = {name: [name] for name in names}
 
     def leader(self, name: str) -> str:
-        """Return the representative of the set of ``name``."""
-        return self._leader[name]
+        """Return the leader of the set of ``name``."""
+        return self._set_of[name][0]
 
     def leaders(self) -> list[str]:
-        """Return the representatives of all sets."""
-        return list(self._members)
+        """Return the leaders of all sets."""
+        return [name for name, members in self._set_of.items() if members[0] == name]
 
     def members(self, name: str) -> list[str]:
         """Return all tensors of the set of ``name``."""
-        return self._members[self._leader[name]]
+        return self._set_of[name]
 
     def join(self, a: str, b: str) -> None:
-        """Merge two sets, the smaller into the larger."""
-        a, b = self._leader[a], self._leader[b]
-        if a == b:
+        """Merge two sets, the smaller into the larger, whose leader stays."""
+        larger, smaller = self._set_of[a], self._set_of[b]
+        if larger is smaller:
             return
-        if len(self._members[a]) < len(self._members[b]):
-            a, b = b, a
-        for name in self._members[b]:
-            self._leader[name] = a
-        self._members[a] += self._members.pop(b)
+        if len(larger) < len(smaller):
+            larger, smaller = smaller, larger
+        larger += smaller
+        for name in smaller:
+            self._set_of[name] = larger
 
 
 def join_views_and_alias_groups(run: Run, groups: Groups) -> None:

@@ -151,8 +151,11 @@ def overlaps(facts: PlanFacts) -> Iterator[tuple[str, int, int, Box, Box]]:
 
     If storages overlap, at least one pair is yielded, but not always every pair. Excluded pairs may overlap.
     """
-    allowed = excluded_storages(facts.plan)
-    for space, storages in facts.spaces:
+    plan, allowed = facts.plan, excluded_storages(facts.plan)
+    spaces = [(arena.name, np.flatnonzero(facts.arena == k)) for k, arena in enumerate(plan.arenas)]
+    if plan.places == "sparse":
+        spaces = [("the sparse space", np.arange(facts.storages))]
+    for space, storages in spaces:
         boxes, owner = _boxes(facts, storages.tolist())
         for a, b in overlapping(boxes) if not allowed else _all_pairs(boxes):
             if frozenset((owner[a], owner[b])) not in allowed:
@@ -179,7 +182,7 @@ def _boxes(facts: PlanFacts, storages: list[int]) -> tuple[list[Box], list[int]]
     birth, death = facts.birth.tolist(), facts.read_until.tolist()
     start, stop = facts.start.tolist(), facts.stop.tolist()
     for s in storages:
-        reuse = facts.granted.get(s)
+        reuse = facts.reused_by.get(s)
         if reuse and death[s] == reuse[0] + 1 == birth[reuse[1]] + 1 and facts.takes_over(s, reuse[1]):
             step, reusing = reuse
             boxes += [(birth[s], step, start[s], stop[s]), (step, step + 1, max(start[s], stop[reusing]), stop[s])]

@@ -146,25 +146,26 @@ class CostBounds:
                 self.penalties[pair] = self.penalties.get(pair, 0) + cost
 
     def of(self, number: int) -> int:
-        """Return the bound from arena ``number``'s witness and colocations."""
-        arena, found = self.plan.arenas[number], 0
+        """Return the bound of arena ``number``, from its witness and from colocated pairs with a penalty."""
+        arena, bound = self.plan.arenas[number], 0
         reserved = self.terms.reserved.get(arena.name, ())
         for names in arena.reuse_cost_witness or ():
             units = list({unit.names: unit for name in names if (unit := self._unit(name, number))}.values())
             edges: Edges = {}
             for i, j in combinations(range(len(units)), 2):
                 if costs := self._pair_costs(units[i], units[j]):
-                    edges[i, j], edges[j, i] = costs, [(theirs, mine, cost) for mine, theirs, cost in costs]
+                    edges[i, j], edges[j, i] = costs, [(size_b, size_a, cost) for size_a, size_b, cost in costs]
             limits = arena.capacity_bytes, reserved
-            found += max(bound_by_counting(units, edges, *limits), bound_by_search(units, edges, *limits))
+            bound += max(bound_by_counting(units, edges, *limits), bound_by_search(units, edges, *limits))
         for first, second in map(sorted, self.penalties):
             rows = [row for name in (first, second) for row in self.rows.get(name, ())]
             here = all(self.plan.arena[row] == number and self.plan.size[row] for row in rows)
             if here and second in self._colocated(first):
-                found += self.penalties[frozenset((first, second))]
-        return found
+                bound += self.penalties[frozenset((first, second))]
+        return bound
 
     def _unit(self, name: str, number: int) -> Unit | None:
+        """Return the tensor with its colocated tensors; ``None`` without bytes or with a tensor of another arena."""
         names = self._colocated(name)
         if any(other not in self.rows or self.plan.arena[self.rows[other][0]] != number for other in names):
             return None
@@ -188,16 +189,16 @@ class CostBounds:
         """Return ``(bytes in a, bytes in b, cost)`` of each pair of tensors with a cost; each penalty counts once."""
         found: list[tuple[int, int, float]] = []
         birth, death = self.plan.birth, self.plan.death
-        for (x, mine), (y, theirs) in product(zip(a.names, a.sizes, strict=True), zip(b.names, b.sizes, strict=True)):
+        for (x, size_a), (y, size_b) in product(zip(a.names, a.sizes, strict=True), zip(b.names, b.sizes, strict=True)):
             pair = frozenset((x, y))
-            if not (mine and theirs):
+            if not (size_a and size_b):
                 continue
             rows = product(self.rows[x], self.rows[y])
             together = any(birth[i] < death[j] and birth[j] < death[i] for i, j in rows)
             if pair in self.separated or (together and pair not in self.excluded):
-                found.append((mine, theirs, HARD))
+                found.append((size_a, size_b, HARD))
             elif pair in self.penalties:
-                found.append((mine, theirs, self.penalties[pair]))
+                found.append((size_a, size_b, self.penalties[pair]))
                 self.penalties[pair] = 0
         return found
 
@@ -208,11 +209,12 @@ def bound_by_counting(units: list[Unit], edges: Edges, capacity: int, reserved: 
     A cell is the greatest common divisor of rounded sizes, pins and reserved ends. If the units have more cells than
     the memory, cells have several units: a shared cell costs a pair at least penalty / (cells of its smaller unit).
     """
-    costs = {
-        (i, j): sum(cost for mine, theirs, cost in between if (mine, theirs) == (units[i].size, units[j].size))
-        for (i, j), between in edges.items()
-        if i < j and any((mine, theirs) == (units[i].size, units[j].size) for mine, theirs, _ in between)
-    }
+    costs: dict[tuple[int, int], float] = {}
+    for (i, j), pairs in edges.items():
+        sizes = units[i].size, units[j].size
+        of_largest = [cost for size_a, size_b, cost in pairs if (size_a, size_b) == sizes]
+        if i < j and of_largest:
+            costs[i, j] = sum(of_largest)
     if 2 * len(costs) < len(units) * (len(units) - 1) or not units:
         return 0
     grid = min(unit.alignment for unit in units)
@@ -272,7 +274,7 @@ def bound_by_search(units: list[Unit], edges: Edges, capacity: int, reserved: tu
 
 def _paid(edges: Edges, i: int, j: int, a: int, b: int) -> float:
     """Return the cost of two units at the offsets ``a`` and ``b``."""
-    return sum(cost for mine, theirs, cost in edges[i, j] if a < b + theirs and b < a + mine)
+    return sum(cost for size_a, size_b, cost in edges[i, j] if a < b + size_b and b < a + size_a)
 
 
 def _offsets(units: list[Unit], edges: Edges, capacity: int, reserved: tuple[tuple[int, int], ...]) -> list[set[int]]:
@@ -286,7 +288,7 @@ def _offsets(units: list[Unit], edges: Edges, capacity: int, reserved: tuple[tup
         inside = at + unit.size <= capacity and not any(at < high and low < at + unit.size for low, high in reserved)
         if inside and at not in found[i]:
             found[i].add(at)
-            pending += [(j, at + mine) for (k, j), between in edges.items() if k == i for mine, _, _ in between]
+            pending += [(j, at + size_a) for (k, j), between in edges.items() if k == i for size_a, _, _ in between]
         if sum(map(len, found)) > MOST_OFFSETS:
             return []
     return found

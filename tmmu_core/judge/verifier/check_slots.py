@@ -32,7 +32,7 @@ def check_slots(facts: PlanFacts) -> Iterator[Finding]:
         used = slots.number[slots.arena == number]
         if not np.array_equal(used, np.arange(len(used))):
             yield error("slot", f"the slots of {arena.name} are not numbered 0, 1, 2, ….", arena=arena.name)
-    for k in np.flatnonzero(facts.slots_meet).tolist() if plan.has_slots else ():
+    for k in np.flatnonzero(facts.overlaps_slot_below).tolist() if plan.has_slots else ():
         name = plan.arenas[slots.arena[k]].name
         yield error("slot", f"slot {slots.number[k]} of {name} starts inside the slot below it.", arena=name)
 

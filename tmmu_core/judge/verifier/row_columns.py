@@ -68,40 +68,33 @@ class PlanFacts:
         self.slots = Slots(self.arena[opener].astype(np.int64), self.slot[opener], lowest, backing)
 
     @cached_property
-    def spaces(self) -> tuple[tuple[str, I64], ...]:
-        """The address spaces and their storages: each arena, or the single space of hashed addresses."""
-        if self.plan.places == "sparse":
-            return (("the sparse space", np.arange(self.storages)),)
-        return tuple((arena.name, np.flatnonzero(self.arena == k)) for k, arena in enumerate(self.plan.arenas))
-
-    @cached_property
-    def slots_meet(self) -> Mask:
+    def overlaps_slot_below(self) -> Mask:
         """Per slot, whether it starts before the end of the slot at the next lower offset."""
         slots = self.slots
         space = np.zeros_like(slots.arena) if self.plan.places == "sparse" else slots.arena
         order = np.lexsort((slots.number, slots.start, space))
         arena, start, end = space[order], slots.start[order], (slots.start + slots.backing)[order]
-        meet = np.zeros(len(order), np.bool_)
-        meet[order[1:]] = (arena[1:] == arena[:-1]) & (start[1:] < end[:-1])
-        return meet
+        is_overlap = np.zeros(len(order), np.bool_)
+        is_overlap[order[1:]] = (arena[1:] == arena[:-1]) & (start[1:] < end[:-1])
+        return is_overlap
 
     @cached_property
-    def granted(self) -> dict[int, tuple[int, int]]:
+    def reused_by(self) -> dict[int, tuple[int, int]]:
         """Reused storage → (step, storage that reuses it), from the plan's in-place reuse between two storages."""
         row_of, storage = self.plan.row_of, self.plan.storage
-        granted: dict[int, tuple[int, int]] = {}
+        reused_by: dict[int, tuple[int, int]] = {}
         for step, giver, taker in self.plan.handoffs:
             if giver in row_of and taker in row_of:
                 a, b = int(storage[row_of[giver]]), int(storage[row_of[taker]])
                 if a != b:
-                    granted[a] = (step, b)
-        return granted
+                    reused_by[a] = (step, b)
+        return reused_by
 
     @cached_property
     def read_until(self) -> I64:
         """Per storage, the step after its last read. A storage that is reused in place at step k is read at k."""
         until = self.death.copy()
-        for giver, (step, _) in self.granted.items():
+        for giver, (step, _) in self.reused_by.items():
             until[giver] = max(int(until[giver]), min(step + 1, self.end))
         return until
 
@@ -112,7 +105,7 @@ class PlanFacts:
         This is ``read_until``, or the step of the reuse if another storage takes over its bytes.
         """
         until = self.read_until.copy()
-        for giver, (step, taker) in self.granted.items():
+        for giver, (step, taker) in self.reused_by.items():
             if self.takes_over(giver, taker):
                 until[giver] = max(int(self.death[giver]), min(step, self.end))
         return until

@@ -202,7 +202,7 @@ def check_columns(plan: Plan) -> Iterator[Finding]:
 def check_handoffs(facts: PlanFacts) -> Iterator[Finding]:
     """Check rule ``handoff``: the plan's list of in-place reuse against its rows."""
     plan = facts.plan
-    disjoint = not facts.slots_meet.any()
+    disjoint = not facts.overlaps_slot_below.any()
     reused: set[str] = set()
     outputs: set[str] = set()
     for (step, x, y), taken in zip(plan.handoffs, plan.taken, strict=True):

@@ -243,7 +243,10 @@ def _micro_run(model: bytes, arena: int, runs: int) -> tuple[dict[str, int], lis
 
 
 def _random(generator: Any, shape: Any, dtype: Any) -> Any:
-    """Return random values: normal floats, 8 and 16 bits of the whole range, 0 and 1 for wider integers (indices)."""
+    """Return random values: floats of a normal distribution, and integers.
+
+    Integers of 8 and 16 bits have their whole range. Wider ones are 0 or 1, because they may be indices.
+    """
     if dtype.kind == "f":
         return generator.standard_normal(shape).astype(dtype)
     bits = 8 * dtype.itemsize
