@@ -489,7 +489,7 @@ def test_plan_with_reuse_cost_is_identical_to_its_trace(digest: bool) -> None:
 
 def test_instance_with_temporal_exclusions_is_not_written() -> None:
     plan = next(plans(("temporal_exclusions",)))
-    with pytest.raises(UnreadableInput, match="temporal exclusions of arena 'UB'"):
+    with pytest.raises(UnreadableInput, match="the arena 'UB' has temporal exclusions"):
         to_instance(plan)
 
 
