@@ -125,6 +125,11 @@ def test_spellings_of_one_graph_have_one_normal_form(one: dict[str, Any], other:
     assert (normal(**one) == normal(**other)) is same
 
 
+def test_field_of_readers_of_other_formats_is_rejected() -> None:
+    with pytest.raises(InvalidIrShapes, match='unknown field "ranges"'):
+        native_file.decode(b'{"dims": {"B": {"max": 8}}, "ranges": {"B": {"max": 64}}, "tensors": []}')
+
+
 def test_non_finite_number_is_rejected_in_json() -> None:
     with pytest.raises(InvalidIrShapes, match='params of the node "n"'):
         native_file.encode_json(Graph(nodes=(Node("n", params={"scale": [1.0, float("inf")]}),)))

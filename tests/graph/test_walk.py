@@ -64,7 +64,7 @@ def test_selected_parameter_is_a_vertex() -> None:
     weight = index.tensor_of["h.1.up.weight"]
     found = collapse(index, tree, tree.paths, ViewRequest(tensor=weight, radius=1))
     assert [v.kind for v in found.vertices] == ["tensor", "node"]
-    assert (found.middle, found.carrying(weight)) == (0, (0,))
+    assert (found.middle, found.edges[0].tensors) == (0, (weight,))
     assert found.vertices[1].hidden == 2  # the other input and the reader of the node
 
 
@@ -89,13 +89,13 @@ def test_neighbourhood_shows_nodes_and_no_groups() -> None:
 
 
 def test_number_of_hidden_nodes_is_reported() -> None:
-    fan = [tensor("x", role="input"), tensor("t"), *(tensor(f"y{k}") for k in range(MOST_DRAWN))]
-    nodes = [node("n", "x", "t"), *(node(f"m{k}", "t", f"y{k}") for k in range(MOST_DRAWN))]
+    fan = [tensor("x", role="input"), tensor("t"), tensor("z"), *(tensor(f"y{k}") for k in range(MOST_DRAWN))]
+    nodes = [node("n", "x", "t"), node("p", "y0", "z"), *(node(f"m{k}", "t", f"y{k}") for k in range(MOST_DRAWN))]
     index, tree = grown(graph(fan, nodes, "x", "y0"))
-    near = walk(index, tree, ViewRequest(tensor=index.tensor_of["t"], radius=1))
+    near = walk(index, tree, ViewRequest(tensor=index.tensor_of["t"], radius=2))  # radius 1 is too large, too
     assert (near.radius, near.too_many, len(near.collapsed.vertices)) == (0, MOST_DRAWN + 2, 1)
     all_ = walk(index, tree, ViewRequest(opened=tree.paths))
-    assert all_.too_many == MOST_DRAWN + 2
+    assert all_.too_many == MOST_DRAWN + 3
     assert len(all_.collapsed.vertices) <= MOST_NEAR
 
 

@@ -25,7 +25,7 @@ def constants_of(path: Path, graph: Graph) -> Constants:
         with path.open("rb") as file:
             head = file.read(HEAD)
         if graph.sidecar:
-            return sidecar.constants(graph, path, path.name)
+            return sidecar.constants(graph, path)
         if head.startswith(ZIP):
             return _constants(head, graph, path, path.name)  # members are read through its table, not copied
         return _constants(unpacking.mapped_file(path), graph, None if head.startswith(GZIP) else path, path.name)
@@ -36,7 +36,7 @@ def constants_of(path: Path, graph: Graph) -> Constants:
 def constants_in(data: bytes, graph: Graph, name: str = "") -> Constants:
     """Return the constants in ``data``, gzipped or not; constants in other files are refused."""
     if graph.sidecar:
-        return sidecar.constants(graph, None, name)
+        return sidecar.constants(graph, None)
     return _constants(unpacking.unpack(data, name), graph, None, name)
 
 

@@ -1,12 +1,11 @@
-"""Sizes of open dimensions that a reader assumes, and the options that set them.
+"""Sizes that a reader assumes for the open dimensions of a model, and the texts that list them.
 
-A model file can leave dimensions open. Its reader then assumes sizes (:attr:`~tmmu_core.graph.model.Graph.assumed`);
-every output of a plan lists them (:func:`assumed_at`).
+A model file can leave dimensions open. Its reader then assumes sizes (:attr:`~tmmu_core.graph.model.Graph.assumed`),
+which every output of a plan lists (:func:`assumed_text`).
 """
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import get_args
 
 from tmmu_core.base import strict
 from tmmu_core.base.errors import InvalidIrShapes
@@ -14,34 +13,29 @@ from tmmu_core.graph.model import Dim, Graph, ShapeFrom
 from tmmu_core.graph.quantities import pair_texts
 
 
-def assumed_at(graph: Graph, given: Mapping[str, int] | None = None) -> dict[str, int]:
-    """Return the assumed sizes of ``graph`` by name, except those in ``given``."""
-    return {name: size for name, size in sorted(graph.assumed.items()) if name not in (given or {})}
+def assumed_at(graph: Graph, dims: Mapping[str, int] | None = None) -> dict[str, int]:
+    """Return the assumed sizes of ``graph`` by name, without the dimensions whose size ``dims`` sets."""
+    return {name: size for name, size in sorted(graph.assumed.items()) if name not in (dims or {})}
 
 
-MOST = 1 << 24
-"""Largest size that the interface offers for an open dimension."""
+LARGEST_SIZE = 1 << 24
+"""Largest size that a user can choose for an open dimension, unless the model declares a larger one."""
 
 
 def size_range(graph: Graph, dim: str) -> Dim:
     """Return the range of sizes that a user can choose for ``dim``.
 
-    The reader's range limits it if the model can be read again; else the declared envelope, which is widened if the
-    reader assumed the size.
+    If the model can be read again at other sizes, it is the range of :attr:`Graph.ranges` up to ``LARGEST_SIZE``. Else
+    it is the declared range; for an assumed size, it is extended to 1 and ``LARGEST_SIZE``.
     """
     bounds = graph.dims[dim]
     if dim in graph.ranges:
-        return Dim(graph.ranges[dim].min, min(MOST, graph.ranges[dim].max))
-    return Dim(min(1, bounds.min), max(MOST, bounds.max)) if dim in graph.assumed else bounds
+        return Dim(graph.ranges[dim].min, min(LARGEST_SIZE, graph.ranges[dim].max))
+    return Dim(min(1, bounds.min), max(LARGEST_SIZE, bounds.max)) if dim in graph.assumed else bounds
 
 
 def refuse_unused_dims(graph: Graph, names: Iterable[str]) -> None:
-    """Raise ``InvalidIrShapes`` (``unused_dim``) for a dimension whose size changes no tensor of ``graph``.
-
-    A name may also bound the iterations of a loop, so graphs with nested scopes are not checked.
-    """
-    if any(node.scope for node in graph.nodes):
-        return
+    """Raise ``InvalidIrShapes`` (``unused_dim``) for a declared dimension of ``names`` whose size has no effect."""
     used = _used(graph)
     for name in names:
         if name in graph.dims and name not in used:
@@ -51,7 +45,12 @@ def refuse_unused_dims(graph: Graph, names: Iterable[str]) -> None:
 
 
 def _used(graph: Graph) -> set[str]:
-    """Return the dimensions that occur in shapes of ``graph``, or that its reader can set."""
+    """Return the dimensions whose size may have an effect: those in shapes, and those that the reader can set.
+
+    In a graph with nested scopes it returns all dimensions, because one may bound the iterations of a loop.
+    """
+    if any(node.scope for node in graph.nodes):
+        return {*graph.dims}
     return {dim for tensor in graph.tensors for dim in tensor.shape if isinstance(dim, str)} | graph.ranges.keys()
 
 
@@ -60,20 +59,20 @@ def dims_text(sizes: Mapping[str, int]) -> str:
     return ",".join(pair_texts(sorted(sizes.items())))
 
 
-def assumed_text(graph: Graph, given: Mapping[str, int] | None = None) -> str:
-    """Return the assumed sizes and the option that changes them; ``""`` without any.
+def assumed_text(graph: Graph, dims: Mapping[str, int] | None = None) -> str:
+    """Return the assumed sizes that ``dims`` does not set, and the ``--dims`` option to change them; ``""`` for none.
 
-    ``given`` are sizes that the caller sets. The option is omitted for dimensions that occur in no shape.
+    The option omits dimensions whose size has no effect.
     """
-    sizes = assumed_at(graph, given)
+    sizes = assumed_at(graph, dims)
     listed = ", ".join(f"{name} = {size:,}" for name, size in sizes.items())
-    scoped = any(node.scope for node in graph.nodes)
-    free = {name: size for name, size in sizes.items() if scoped or name in _used(graph)}
-    how = f"; for other sizes: --dims {dims_text(free)}" if free else ""
+    used = _used(graph)
+    option = dims_text({name: size for name, size in sizes.items() if name in used})
+    how = f"; for other sizes: --dims {option}" if option else ""
     return f"sizes that the model leaves open, assumed: {listed}{how}" if sizes else ""
 
 
-SHAPE_SOURCES = {
+SHAPE_SOURCES: dict[ShapeFrom, str] = {
     "declared": "declared",
     "onnx": "inferred by onnx",
     "symbolic": "inferred by onnxruntime",
@@ -83,6 +82,6 @@ SHAPE_SOURCES = {
 
 
 def shape_sources_text(graph: Graph) -> str:
-    """Return the number of shapes per source, in the order of the sources; ``""`` if the file declares all shapes."""
+    """Return the number of shapes per source; ``""`` if the model file declares all shapes."""
     counts = Counter(graph.shapes_from.values())
-    return ", ".join(f"{counts[source]:,} {SHAPE_SOURCES[source]}" for source in get_args(ShapeFrom) if counts[source])
+    return ", ".join(f"{counts[source]:,} {text}" for source, text in SHAPE_SOURCES.items() if counts[source])

@@ -1,7 +1,7 @@
 """Lazy access to the bytes of a model's constants.
 
 A plan needs no values of weights, but an export may. A *piece* locates a constant's bytes: a range of a file or of
-bytes in memory, or a function that computes them. Readers return the pieces by tensor id.
+bytes in memory, or a function that computes them. Readers return :class:`Constants`, which maps tensor ids to pieces.
 """
 
 from __future__ import annotations
@@ -17,28 +17,25 @@ CHUNK = 1 << 20
 """Maximum number of bytes per chunk."""
 
 NOT_BESIDE = "Copy it to the folder of the model, with the name in the model."
-"""Hint for a missing file with constants."""
+"""Hint of the error for a file with constants that cannot be opened."""
 
 
 class Piece(Protocol):
-    """The bytes of one constant: ``chunks`` yields them in order, at most ``CHUNK`` at once.
+    """The bytes of one constant."""
 
-    It raises ``UnreadableInput`` for bytes that cannot be read.
-    """
-
-    def chunks(self) -> Iterator[bytes]: ...  # noqa: D102
+    def chunks(self) -> Iterator[bytes]:
+        """Yield the bytes in order, at most ``CHUNK`` at once. Raises ``UnreadableInput`` if they cannot be read."""
 
 
 @dataclass(frozen=True)
 class InMemory:
-    """Bytes in memory: ``data[start : start + length]``."""
+    """Bytes in memory: ``data[start : start + length]``; to the end without a length."""
 
     data: bytes | memoryview
     start: int = 0
     length: int | None = None
 
-    def chunks(self) -> Iterator[bytes]:
-        """Yield the bytes in order."""
+    def chunks(self) -> Iterator[bytes]:  # noqa: D102
         end = len(self.data) if self.length is None else self.start + self.length
         if end > len(self.data):
             raise cut_short("the file", end, len(self.data))
@@ -48,14 +45,13 @@ class InMemory:
 
 @dataclass(frozen=True)
 class InFile:
-    """Bytes ``[start, start + length)`` of a file; to its end without a length."""
+    """Bytes ``[start, start + length)`` of a file; to the end without a length."""
 
     path: Path
     start: int = 0
     length: int | None = None
 
-    def chunks(self) -> Iterator[bytes]:
-        """Yield the bytes in order."""
+    def chunks(self) -> Iterator[bytes]:  # noqa: D102
         try:
             with self.path.open("rb") as file:
                 length = file.seek(0, 2)
@@ -71,13 +67,12 @@ class InFile:
 
 @dataclass(frozen=True)
 class Computed:
-    """Bytes computed on access."""
+    """Bytes that a function computes on each access."""
 
-    make: Callable[[], bytes]
+    compute: Callable[[], bytes]
 
-    def chunks(self) -> Iterator[bytes]:
-        """Return the bytes in order."""
-        return InMemory(self.make()).chunks()
+    def chunks(self) -> Iterator[bytes]:  # noqa: D102
+        return InMemory(self.compute()).chunks()
 
 
 class Constants(Mapping[str, bytes]):
@@ -87,11 +82,11 @@ class Constants(Mapping[str, bytes]):
         self._pieces = dict(pieces)
 
     @classmethod
-    def of(cls, given: Mapping[str, bytes] | None) -> Constants:
-        """Return ``given`` (constants, or bytes by tensor id) as constants."""
-        if isinstance(given, Constants):
-            return given
-        return cls({name: InMemory(data) for name, data in (given or {}).items()})
+    def of(cls, values: Mapping[str, bytes] | None) -> Constants:
+        """Return ``values``, tensor id → bytes, as constants; no constants for ``None``."""
+        if isinstance(values, Constants):
+            return values
+        return cls({name: InMemory(data) for name, data in (values or {}).items()})
 
     def __getitem__(self, tensor_id: str) -> bytes:
         return b"".join(self.chunks(tensor_id))
@@ -116,7 +111,11 @@ class Constants(Mapping[str, bytes]):
 
 
 def path_in_folder(folder: Path | None, location: str, what: str) -> Path:
-    """Return the path of ``location`` in ``folder``. Raises ``UnreadableInput`` if it is outside, also by a link."""
+    """Return the path of the file ``location`` in the model's ``folder`` (``None``: the model is no file).
+
+    Raises ``UnreadableInput`` without a folder, and for a path outside of it, also by a link. ``what`` begins the
+    message.
+    """
     if folder is None:
         message = f'{what} is in another file, "{location[:80]}", and only the model was given.'
         raise UnreadableInput(message, hint="Give the model as a file in its folder, not as a stream or an upload.")
@@ -129,5 +128,5 @@ def path_in_folder(folder: Path | None, location: str, what: str) -> Path:
 
 
 def cut_short(what: str, needed: int, length: int) -> UnreadableInput:
-    """Return the error for a file that ends before the requested bytes."""
+    """Return the error for a file, named ``what``, that has ``length`` of the ``needed`` bytes."""
     return UnreadableInput(f"{what} is cut off: it has {length:,} bytes of {needed:,}.", hint="Copy the file again.")

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 
 from tmmu_core.base import limits
 from tmmu_core.graph import checks
-from tmmu_core.graph.model import PERSISTENT_ROLES, PHASES, ROLES, Graph
+from tmmu_core.graph.model import PERSISTENT_ROLES, PHASES, ROLES, Graph, Tensor
 
 I64 = NDArray[np.int64]
 U64 = NDArray[np.uint64]
@@ -22,7 +23,7 @@ U64 = NDArray[np.uint64]
 
 @dataclass(frozen=True, eq=False)
 class GraphIndex:
-    """Tensors and nodes by number, in the order of the graph's own lists."""
+    """Tensors and nodes by number: their positions in ``graph.tensors`` and ``graph.nodes``."""
 
     graph: Graph
     tensor_ids: tuple[str, ...]
@@ -34,24 +35,25 @@ class GraphIndex:
     role: NDArray[np.int8]
     """Shape (tensors,): index into ``ROLES``."""
     is_forward: NDArray[np.bool_]
-    """Shape (nodes,): whether its phase is ``forward``."""
+    """Shape (nodes,): whether the node's phase is ``forward``."""
     marked: I64
-    """Ascending numbers of the tensors with fields other than id, shape, dtype and role."""
+    """Ascending numbers of the tensors that set a field other than id, shape, dtype and role."""
     nbytes: U64
     """Shape (tensors,): bytes of each tensor with all dimensions resolved, sub-byte dtypes rounded up."""
     shapes: tuple[tuple[int, ...], ...]
-    """Shapes with every named dimension resolved."""
+    """Shape of each tensor with all dimensions resolved."""
     producer: I64
-    """Shape (tensors,): node index that writes it, or −1 (graph input, persistent, unproduced view)."""
+    """Shape (tensors,): number of the node that writes the tensor, or −1."""
     is_input: NDArray[np.bool_]
     is_output: NDArray[np.bool_]
     is_persistent: NDArray[np.bool_]
     base: I64
-    """Shape (tensors,): tensor index of a view's base as declared, or −1."""
+    """Shape (tensors,): number of a view's declared base, or −1."""
     in_ptr: I64
-    """Shape (nodes + 1,): inputs of node k are ``in_idx[in_ptr[k]:in_ptr[k + 1]]``, in order, repeats kept."""
+    """Shape (nodes + 1,): the inputs of node k are ``in_idx[in_ptr[k]:in_ptr[k + 1]]``, in order, with repeats."""
     in_idx: I64
     out_ptr: I64
+    """The same for outputs, with ``out_idx``."""
     out_idx: I64
 
     @cached_property
@@ -63,7 +65,7 @@ class GraphIndex:
 
     @cached_property
     def root(self) -> I64:
-        """Shape (tensors,): for a view that no node writes, the tensor that owns its bytes; else the tensor itself."""
+        """Shape (tensors,): for a view that no node writes, its nearest base that is no such view; else itself."""
         root = np.where((self.producer < 0) & (self.base >= 0), self.base, np.arange(len(self.base)))
         while (root != root[root]).any():
             root = root[root]
@@ -79,32 +81,33 @@ class GraphIndex:
         return ptr, nodes[np.argsort(self.in_idx, kind="stable")]
 
     def inputs_of(self, node: int) -> I64:
-        """Return the tensor numbers that node ``node`` reads."""
+        """Return the numbers of the tensors that node ``node`` reads, in order, with repeats."""
         return self.in_idx[self.in_ptr[node] : self.in_ptr[node + 1]]
 
     def outputs_of(self, node: int) -> I64:
-        """Return the tensor numbers that node ``node`` writes."""
+        """Return the numbers of the tensors that node ``node`` writes, in order."""
         return self.out_idx[self.out_ptr[node] : self.out_ptr[node + 1]]
 
     def readers_of(self, tensor: int) -> I64:
-        """Return the node numbers that read tensor ``tensor``."""
+        """Return the numbers of the nodes that read tensor ``tensor``, ascending; a node occurs once per operand."""
         ptr, idx = self.readers
         return idx[ptr[tensor] : ptr[tensor + 1]]
 
 
 def named(names: Sequence[str], codes: NDArray[np.integer[Any]]) -> tuple[str, ...]:
-    """Return the names of all codes: ``names[codes[i]]`` for every i."""
+    """Return the name of each code, ``names[codes[i]]``."""
     if len(codes) and (codes == codes[0]).all():
         return (names[int(codes[0])],) * len(codes)
     return tuple(map(names.__getitem__, codes.tolist()))
 
 
 def index_graph(graph: Graph, dims: Mapping[str, int] | None = None) -> GraphIndex:
-    """Check ``graph`` and return it as numeric columns. O(tensors + operands).
+    """Check ``graph`` and return it as numeric columns. O(tensors × log views + operands + pairs).
 
     ``dims`` sets named dimensions within their envelopes; other dimensions have their assumed size, else their ``max``.
     Raises ``InvalidIrShapes`` (``diagnostics["reason"]`` is the rule, ``path`` the JSON path), ``AllocationOverflow``,
-    ``AlignmentViolation`` and, for a cycle of views, ``LivenessCycle``. The timeline checks orders and cycles of nodes.
+    ``AlignmentViolation``, ``LivenessCycle`` for a cycle of views, and ``UnreadableInput`` for too many
+    ``must_not_alias`` pairs. The timeline checks orders and cycles of nodes.
     """
     tensors, nodes = graph.tensors, graph.nodes
     tensor_ids, node_ids = tuple([tensor.id for tensor in tensors]), tuple([node.node_id for node in nodes])
@@ -117,7 +120,7 @@ def index_graph(graph: Graph, dims: Mapping[str, int] | None = None) -> GraphInd
         checks.refuse_roles_and_phases(graph)
     role = np.fromiter(map(_ROLE_NUMBER.__getitem__, roles), np.int8, len(roles))
     is_persistent = _IS_PERSISTENT[role]
-    marked = _marked(graph)
+    marked = np.array([i for i, tensor in enumerate(tensors) if _marks(tensor) != _NO_MARKS], np.int64)
 
     shapes, nbytes = _sizes(graph, checks.resolve_dims(graph, dims))
     is_input, is_output = _ends(graph, tensor_of, "inputs"), _ends(graph, tensor_of, "outputs")
@@ -151,7 +154,7 @@ def index_graph(graph: Graph, dims: Mapping[str, int] | None = None) -> GraphInd
 
 
 def _check(index: GraphIndex) -> None:
-    """Check producers, views (which sets ``index.base``), needed tensors, marks and operand pairs, in this order."""
+    """Check producers, views, needed tensors, marks, pairs and safepoints, in this order; set ``index.base``."""
     graph = index.graph
     if len(index.out_idx) and np.bincount(index.out_idx).max() > 1:
         checks.refuse_second_producer(graph)
@@ -161,9 +164,9 @@ def _check(index: GraphIndex) -> None:
     _set_bases(index)
     needed = index.is_output.copy()
     needed[index.in_idx] = True
-    unmade = needed & (index.producer < 0) & ~index.is_input & ~index.is_persistent & (index.base < 0)
-    if unmade.any():
-        checks.refuse_unmade(graph, index.tensor_ids[int(unmade.argmax())])
+    unwritten = needed & (index.producer < 0) & ~index.is_input & ~index.is_persistent & (index.base < 0)
+    if unwritten.any():
+        checks.refuse_unmade(graph, index.tensor_ids[int(unwritten.argmax())])
     pair_count = sum(len(graph.tensors[i].must_not_alias) for i in index.marked.tolist())
     if pair_count > limits.ceiling(limits.PAIRS):  # the planner and the bounds read every pair
         raise limits.past(limits.PAIRS, "the graph", graph.name)
@@ -181,27 +184,14 @@ def _check(index: GraphIndex) -> None:
 
 _ROLE_NUMBER = {role: k for k, role in enumerate(ROLES)}
 _IS_PERSISTENT = np.array([role in PERSISTENT_ROLES for role in ROLES], np.bool_)
-_NO_MARKS = (None, None, None, None)
-
-
-def _marked(graph: Graph) -> I64:
-    """Return the tensors with more fields than id, shape, dtype and role."""
-    found = [
-        i
-        for i, t in enumerate(graph.tensors)
-        if t.view is not None
-        or (t.alias_group_id, t.alignment, t.arena, t.shard) != _NO_MARKS
-        or t.saved_for_backward
-        or t.must_not_alias
-        or t.remat
-    ]
-    return np.array(found, np.int64)
+_marks = attrgetter(*[field for field in Tensor.__struct_fields__ if field not in ("id", "shape", "dtype", "role")])
+_NO_MARKS = _marks(Tensor(""))
 
 
 def _sizes(graph: Graph, point: dict[str, int]) -> tuple[tuple[tuple[int, ...], ...], U64]:
-    """Return the shapes and the bytes of the tensors; ``point`` is the size of each named dimension.
+    """Return the shape and the bytes of each tensor; ``point`` is the size of each named dimension.
 
-    Each distinct (shape, dtype) is computed once, because graphs have few of them.
+    Each distinct pair of shape and dtype is computed once, because graphs have few of them.
     """
     known: dict[tuple[tuple[int | str, ...], str], tuple[tuple[int, ...], int]] = {}
     for i, tensor in enumerate(graph.tensors):
@@ -213,7 +203,7 @@ def _sizes(graph: Graph, point: dict[str, int]) -> tuple[tuple[tuple[int, ...], 
 
 
 def _operands(graph: Graph, tensor_of: dict[str, int], side: str) -> tuple[I64, I64]:
-    """Return the nodes' ``inputs`` or ``outputs`` as CSR ``(ptr, idx)``."""
+    """Return the ``inputs`` or ``outputs`` (``side``) of the nodes as CSR ``(ptr, idx)``."""
     names = [node.inputs for node in graph.nodes] if side == "inputs" else [node.outputs for node in graph.nodes]
     ptr = np.zeros(len(names) + 1, np.int64)
     np.cumsum(np.fromiter(map(len, names), np.int64, len(names)), out=ptr[1:])
@@ -224,7 +214,7 @@ def _operands(graph: Graph, tensor_of: dict[str, int], side: str) -> tuple[I64, 
 
 
 def _ends(graph: Graph, tensor_of: dict[str, int], side: str) -> NDArray[np.bool_]:
-    """Return an array of shape (tensors,): whether each is among the graph's ``inputs`` or ``outputs``."""
+    """Return an array of shape (tensors,): whether each is in the ``inputs`` or ``outputs`` (``side``) of the graph."""
     names = graph.inputs if side == "inputs" else graph.outputs
     if len(set(names)) != len(names):
         checks.refuse_duplicate(names, f"duplicate_{side[:-1]}")
@@ -244,10 +234,11 @@ def _set_bases(index: GraphIndex) -> None:
         return
     for i in views:
         base[i] = checks.check_view(graph, i, index.tensor_of, index.nbytes, index.shapes[i])  # type: ignore[arg-type]
-    # Pointer doubling: after k rounds ``far`` is the base 2^k levels up, which is no view unless there is a cycle.
+    # Pointer doubling: after k rounds ``far`` is the tensor 2^k levels up. With as many levels as views, it is no view
+    # unless there is a cycle.
     far = np.where(base >= 0, base, np.arange(len(base)))
     for _ in range(len(views).bit_length()):
         far = far[far]
-    circling = base[far] >= 0
-    if circling.any():
-        checks.refuse_view_cycle(graph, int(circling.argmax()), index.tensor_of)
+    in_cycle = base[far] >= 0
+    if in_cycle.any():
+        checks.refuse_view_cycle(graph, int(in_cycle.argmax()), index.tensor_of)

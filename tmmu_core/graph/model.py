@@ -1,7 +1,7 @@
 """The types of a graph: tensors, nodes, dimensions and arenas, all frozen.
 
-Field names are those of the native format (contract §8), which ``graph/native`` reads and writes. Small values are not
-tracked by the garbage collector (``gc=False``): they contain no cycles, and a million of them would slow it down.
+Field names are those of the native format (contract §8), which ``graph/native`` reads and writes. The garbage collector
+does not track the small types (``gc=False``): they contain no cycles, and a million of them would slow it down.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ShapeFrom = Literal["declared", "onnx", "symbolic", "measured"]
 """Source of a shape: the file, the onnx package's inference, onnxruntime's symbolic inference, or one run."""
 
 INPUTS_STEP = "@inputs"
-"""Name of step 0 of a graph with ``inputs``, which writes all of them. Orders and hashes do not contain it."""
+"""Name of step 0 of a graph with ``inputs``; the step writes all of them. Orders and hashes do not contain it."""
 
 GRAPH_SCHEMA = "uml_model_ir/1"
 
@@ -40,12 +40,13 @@ class View(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
     base_tensor_uid: str
     byte_offset: int = 0
     byte_length: int | None = None
-    """Bytes; default: the tensor's own size."""
+    """Bytes; default: the size of the view's shape and dtype."""
     stride_desc: tuple[int, ...] | None = None
+    """Strides of the axes. With a stride of 0, ``byte_length`` may be smaller than the view's size."""
 
 
 class Shard(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
-    """This tensor's ``axis`` is split over the mesh axis ``mesh`` (TMMU v2 II.I)."""
+    """The split of a tensor's ``axis`` over the mesh axis ``mesh`` (TMMU v2 II.I)."""
 
     axis: int
     mesh: str
@@ -69,11 +70,12 @@ class Tensor(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
     alignment: int | None = None
     """Bytes, a power of two; default: the arena's."""
     arena: str | None = None
+    """Name of the arena; default: by role (contract §4)."""
     shard: Shard | None = None
 
     @property
     def persistent(self) -> bool:
-        """Whether it is live at every step (contract §1)."""
+        """Whether the tensor is live at every step (contract §1)."""
         return self.role in PERSISTENT_ROLES
 
 
@@ -81,12 +83,12 @@ Inplace = str | tuple[tuple[int, int], ...]
 
 
 class Node(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
-    """One operator: reads all ``inputs``, then writes its ``outputs``, in one step.
+    """One operator call: it reads all ``inputs``, then writes its ``outputs``, in one step.
 
     ``inplace`` permits in-place reuse: ``"any"``, ``"none"`` or ``[input_index, output_index]`` pairs. ``None`` (no
-    value in the file) permits it as ``"any"``, with a lint finding. Pairs of ``in_place_write`` must share a storage.
-    Gradients flow back along the ``[input_index, output_index]`` pairs of ``grad_edges``; without any, from every
-    output to every differentiable input.
+    value in the file) permits it as ``"any"``, with a lint finding. The tensors of an ``in_place_write`` pair share a
+    storage. Gradients flow back along the ``[input_index, output_index]`` pairs of ``grad_edges``; without any, from
+    every output to every differentiable input.
     """
 
     node_id: str
@@ -100,7 +102,7 @@ class Node(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
     """Attributes of the operator, for readers only: no result depends on them."""
     grad_edges: tuple[tuple[int, int], ...] = ()
     unplanned: tuple[str, ...] = ()
-    """Names of the bodies that the operator runs but the graph does not contain; the plan is then incomplete."""
+    """Names of the bodies that the operator runs and the graph lacks; a plan of the graph is then incomplete."""
     scope: str = ""
     """Name of the loop or branch body that contains the node; ``outer/inner`` for a nested body."""
     recomputes: str = ""
@@ -110,16 +112,17 @@ class Node(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
 
 
 SCOPING = ("scope", "recomputes", "offloads")
-"""Fields of a node that do not affect plans. In the hash of the graph they are part of ``params``."""
+"""Fields of a node that are hashed as part of its ``params``."""
 
 
 class Dim(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
-    """Smallest and largest size of a named dimension. Plans use ``max``, unless :attr:`Graph.assumed` or the caller
-    gives a size.
+    """Smallest and largest size of a named dimension.
+
+    Plans use ``max``, unless the caller or :attr:`Graph.assumed` sets a size.
     """
 
     min: int = 0
-    max: int = msgspec.field(default=0)
+    max: int = 0
 
 
 class Origin(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
@@ -128,11 +131,11 @@ class Origin(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
     module: tuple[str, ...] = ()
     """Path of the module: ``("transformer", "h", "0", "mlp")``; empty for the outermost module."""
     source: str = ""
-    """Source line, ``model.py:12``; empty if unknown."""
+    """Source line, ``gpt2/model.py:12``; empty if unknown."""
 
 
 class StorageOrigin(msgspec.Struct, frozen=True, gc=False):
-    """Module, operator and phase that produced a storage, for a plan without a graph; from files beside the plan."""
+    """Origin, operator and phase of the node that writes a storage, for a plan that is read without a graph."""
 
     origin: Origin = Origin()
     operator: str = ""
@@ -152,33 +155,28 @@ class Graph(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
     name: str = ""
     dims: dict[str, Dim] = {}
     assumed: dict[str, int] = {}
-    """Sizes of named dimensions that a reader assumed; used unless other sizes are given."""
+    """Named dimension → size that the reader assumed. Plans use it unless the caller sets a size."""
     ranges: dict[str, Dim] = {}
-    """Named dimension → sizes with which the model file can be read again. Neither hashed nor written."""
+    """Named dimension → sizes with which the model file can be read again. Neither hashed nor in a native file."""
+    notes: tuple[str, ...] = ()
+    """Sentences of the reader, such as how many tensors lack a dtype. Neither hashed nor in a native file."""
     replan_policy: Literal["ABORT", "REPLAN_AT_SAFEPOINT"] = "ABORT"
     safepoints: tuple[str, ...] = ()
     execution_order: tuple[str, ...] | None = None
     sidecar: str = ""
-    """Name of a file in the same folder with the constants' bytes (safetensors, by tensor id). Not hashed."""
+    """Name of the file with the constants' bytes (safetensors, by tensor id), in the same folder. Not hashed."""
     shapes_from: dict[str, ShapeFrom] = {}
-    """Tensor → source of its shape, if the model file lacks shapes. Not hashed."""
+    """Tensor id → source of its shape; empty if the model file declares all shapes. Not hashed."""
     planner: str = ""
-    """Planner with which this graph was fitted; used unless another is named. Empty: the default planner."""
+    """Planner for which the graph was fitted: the default planner of this graph. Empty: the general default."""
     alignment: int = 0
-    """Default alignment of every arena, in bytes, as the runtime of the model requires; 0: 128."""
+    """Default alignment of every arena in bytes, which the runtime of the model requires; 0: 128."""
     origins: dict[str, Origin] = {}
     """Node id → module and source line, if known. Not hashed."""
 
     def __repr__(self) -> str:
         size = f"{len(self.nodes):,} nodes, {len(self.tensors):,} tensors"
         return f"<Graph {self.name[:60]!r}: {size}>"
-
-
-class AnnotatedGraph(Graph, frozen=True, omit_defaults=True, forbid_unknown_fields=True, weakref=True):
-    """A graph with notes of its reader. The notes are neither hashed nor written."""
-
-    notes: tuple[str, ...] = ()
-    """Sentences, such as how many tensors have no data type in the file."""
 
 
 class Arena(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -189,16 +187,15 @@ class Arena(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
     page_size: int = 0
 
 
-register_types(View, Shard, Tensor, Node, Dim, Origin, StorageOrigin, Graph, AnnotatedGraph, Arena)
-
+register_types(View, Shard, Tensor, Node, Dim, Origin, StorageOrigin, Graph, Arena)
 
 ArenaConfig = dict[str, Arena]
-"""Arena name → arena. Empty: the three default arenas without limits."""
+"""Arena name → arena. Empty: the arenas of :data:`DEFAULT_ARENAS` without limits."""
 
 OFFLOAD_ARENA = "offload"
 """Name of the arena that holds offloaded tensors while they are idle. It needs no declaration."""
 
 ONE_MEMORY = "memory"
-"""Name of the arena that holds all tensors, if no other arena is configured (contract §12)."""
+"""Name of the one arena that holds all tensors under a capacity for one memory (contract §12)."""
 
 DEFAULT_ARENAS: tuple[str, ...] = ("activations", "gradients", "parameters")

@@ -1,67 +1,64 @@
-"""The properties of every known operator, as data: one row per set of equal properties.
+"""The properties of every known operator, as data.
 
 A row is ``cost gradient traits: names``: the cost formula (:data:`tmmu_core.graph.flops.FORMULAS`, ``-`` where none is
 known), the operands that the gradient reads (``nothing``, ``inputs``, ``outputs``, ``both`` or ``mask``), any number of
-traits, and the operators' names.
+traits, and the names of the operators with these properties.
 
-Names have no case, hyphens or underscores. ``hlo:`` or ``aten:`` before a name limits a row to that family, because the
-families give one name to different operators. A name with a dot (``loop.open``) is an overload whose properties differ
-from those of its operator.
+Names are in lower case, without hyphens and underscores. ``hlo:`` or ``aten:`` before a name limits the entry to that
+family, because one name denotes different operators in different families. A name with a dot (``loop.open``) is an
+overload whose properties differ from those of its operator.
 
 Traits:
 
-* ``elementwise``: element i of the output depends on element i of each input only, so that an input of the output's
-  shape and dtype may be overwritten.
-* ``random``: draws from a generator; a second run gives another result.
+* ``elementwise``: element i of the output depends on element i of each input only, so that the output may overwrite an
+  input of its shape and dtype.
+* ``random``: draws from a generator; a second run gives another result, unless the generator's state is restored.
 * ``communicates``: exchanges data with other ranks.
 * ``effects``: has an effect outside its outputs (state, control flow with opaque bodies, printing).
 * ``statistics``: overwrites running statistics on which its other outputs do not depend.
 """
 
-ROWS = """
-# Data movement. Index operators need their indices.
+ROWS = """\
+# Data movement. The gradients of index operators need the indices.
 moves nothing: copyout copyin view viewas reshape reshapeas unsafeview reshapealias flatten ravel unflatten squeeze
-  unsqueeze expanddims transpose transposecopy permute t swapaxes swapdims moveaxis movedim expand expandas
-  broadcastto broadcastindim broadcasttensors hlo:broadcast dynamicbroadcastindim dynamicreshape bitcast
-  bitcastconvert alias detach contiguous slice slicescatter slicebackward stridedslice dynamicslice dynamicupdateslice
-  selectbackward selectscatter split splitwithsizes splitv chunk tensorsplit unbind cat concat concatenation
-  concatenate stack pack unpack tile repeat pad padv2 constantpad constantpadnd mirrorpad reflectionpad2d
-  replicationpad2d flip roll reverse reversev2 depthtospace spacetodepth batchtospacend spacetobatchnd pixelshuffle
-  pixelunshuffle channelshuffle narrow asstrided diagonal liftfresh liftfreshcopy unfold col2im upsamplenearest
-  resizenearestneighbor upsamplenearest2d real imag viewasreal viewascomplex resolveconj resolveneg complex identity
-  copy to tocopy todimordercopy convert convertelementtype typeas broadcastargs tuple gettupleelement
-  unsafesplit unsafesplitwithsizes unsafechunk emptypermuted lift sliceinverse negview rot90 diagembed trilindices
-  triuindices linspace logspace pinmemory aliascopy detachcopy viewcopy reshapecopy reshapealiascopy expandcopy
-  permutecopy tcopy squeezecopy unsqueezecopy selectcopy slicecopy narrowcopy splitcopy splitwithsizescopy unbindcopy
-  unfoldcopy diagonalcopy asstridedcopy viewasrealcopy viewascomplexcopy conjcopy negviewcopy im2col reflectionpad1d
-  reflectionpad3d replicationpad1d replicationpad3d upsamplenearest1d upsamplenearest3d upsamplenearestexact1d
-  upsamplenearestexact2d upsamplenearestexact3d
+  unsqueeze expanddims transpose transposecopy permute t swapaxes swapdims moveaxis movedim expand expandas broadcastto
+  broadcastindim broadcasttensors hlo:broadcast dynamicbroadcastindim dynamicreshape bitcast bitcastconvert alias detach
+  contiguous slice slicescatter slicebackward stridedslice dynamicslice dynamicupdateslice selectbackward selectscatter
+  split splitwithsizes splitv chunk tensorsplit unbind cat concat concatenation concatenate stack pack unpack tile
+  repeat pad padv2 constantpad constantpadnd mirrorpad reflectionpad2d replicationpad2d flip roll reverse reversev2
+  depthtospace spacetodepth batchtospacend spacetobatchnd pixelshuffle pixelunshuffle channelshuffle narrow asstrided
+  diagonal liftfresh liftfreshcopy unfold col2im upsamplenearest resizenearestneighbor upsamplenearest2d real imag
+  viewasreal viewascomplex resolveconj resolveneg complex identity copy to tocopy todimordercopy convert
+  convertelementtype typeas broadcastargs tuple gettupleelement unsafesplit unsafesplitwithsizes unsafechunk
+  emptypermuted lift sliceinverse negview rot90 diagembed trilindices triuindices linspace logspace pinmemory aliascopy
+  detachcopy viewcopy reshapecopy reshapealiascopy expandcopy permutecopy tcopy squeezecopy unsqueezecopy selectcopy
+  slicecopy narrowcopy splitcopy splitwithsizescopy unbindcopy unfoldcopy diagonalcopy asstridedcopy viewasrealcopy
+  viewascomplexcopy conjcopy negviewcopy im2col reflectionpad1d reflectionpad3d replicationpad1d replicationpad3d
+  upsamplenearest1d upsamplenearest3d upsamplenearestexact1d upsamplenearestexact2d upsamplenearestexact3d zeros
+  zeroslike ones oneslike full fulllike empty emptylike emptystrided newzeros newones newempty newfull newemptystrided
+  constant constantofshape fill zero scalartensor arange range iota eyelike eye tangent shape size rank varhandle
 moves inputs: gather hlo:gather gathernd gatherelements indexselect index indexput embedding embeddinglookup take
   scatter hlo:scatter scatternd scatterelements hashtablelookup unsafeindex unsafemaskedindex unsafeindexput
-  indexputimpl asstridedscatter diagonalscatter indexcopy indexfill put maskedselect maskedscatterbackward
-  nonzerostatic isin
-moves nothing: zeros zeroslike ones oneslike full fulllike empty emptylike emptystrided newzeros newones newempty
-  newfull newemptystrided constant constantofshape fill zero scalartensor arange range iota eyelike eye tangent shape
-  size rank varhandle
+  indexputimpl asstridedscatter diagonalscatter indexcopy indexfill put maskedselect maskedscatterbackward nonzerostatic
+  isin
 moves nothing elementwise: clone cast castlike
-# One operation for each element that is written.
+# eachN: N operations for each element that is written.
 each1 nothing elementwise: add addv2 iadd sub subtract isub rsub neg negative negate
 each1 outputs elementwise: relu exp hlo:exponential sqrt reciprocal
 each1 inputs elementwise: mul multiply imul div divide truediv truedivide idiv realdiv divnonan abs sign ceil floor
-  round trunc frac roundnearesteven roundnearestafz rsqrt exp2 expm1 exponentialminusone log log2 log10 log1p
-  logplusone sin sine cos cosine tan asin acos atan atan2 sinh cosh asinh acosh atanh erf erfc erfinv pow power square
-  cbrt mod fmod remainder floordivide floordiv floormod truncatediv maximum minimum fmax fmin relu6 relu0to1 threshold
-  eq ne ge gt le lt equal notequal greater greaterequal greaterorequal less lessequal lessorequal compare logicaland
-  logicalor logicalnot logicalxor and or xor not bitwiseand bitwiseor bitwisenot bitwisexor bitshift lshift rshift
+  round trunc frac roundnearesteven roundnearestafz rsqrt exp2 expm1 exponentialminusone log log2 log10 log1p logplusone
+  sin sine cos cosine tan asin acos atan atan2 sinh cosh asinh acosh atanh erf erfc erfinv pow power square cbrt mod
+  fmod remainder floordivide floordiv floormod truncatediv maximum minimum fmax fmin relu6 relu0to1 threshold eq ne ge
+  gt le lt equal notequal greater greaterequal greaterorequal less lessequal lessorequal compare logicaland logicalor
+  logicalnot logicalxor and or xor not bitwiseand bitwiseor bitwisenot bitwisexor bitshift lshift rshift
   bitwiseleftshift bitwiserightshift leftshift rightshift shiftleft shiftrightarithmetic shiftrightlogical isnan isinf
   isfinite isneginf isposinf where hlo:select selectv2 maskedfill maskedfillscalar thresholdbackward reluback
   reluneg1to1 relun1to1 signbit conj hardtanh copysign conjphysical deg2rad rad2deg heaviside sgn positive sinc xlogy
   nantonum floatpower hypot
 each1 inputs: scale bias tril triu trilu quantize dequantize cumsum cumprod onehot outer maskedscatter
 # Two: a product and a sum, two comparisons, a scaled mask.
-each2 inputs elementwise: addcmul addcdiv lerp clamp clip clampmin clampmax leakyrelu prelu
-each2 inputs elementwise: thresholdedrelu shrink hardshrink softshrink hardsigmoid squareddifference
-each2 inputs elementwise: softsign tanhshrink nativedropoutbackward leakyrelubackward
+each2 inputs elementwise: addcmul addcdiv lerp clamp clip clampmin clampmax leakyrelu prelu thresholdedrelu shrink
+  hardshrink softshrink hardsigmoid squareddifference softsign tanhshrink nativedropoutbackward leakyrelubackward
 each2 inputs: affine quantizelinear dequantizelinear hardtanhbackward preluback batchnormalization
 # Functions composed of several elementary ones.
 each4 outputs elementwise: sigmoid logistic
@@ -70,20 +67,19 @@ each4 inputs elementwise: hardswish elu celu selu softplus logit sigmoidbackward
 each3 inputs elementwise: tanhbackward logsigmoid
 each3 inputs: elubackward hardswishbackward hardsigmoidbackward
 each5 inputs elementwise: silu swish mish
-each5 inputs: logsigmoidforward logsigmoidbackward
-each8 inputs elementwise: gelu silubackward fastgelu quickgelu
+each5 inputs: logsigmoidforward logsigmoidbackward softmin hardmax
+each8 inputs elementwise: gelu silubackward fastgelu quickgelu angle digamma i0 ldexp lgamma logaddexp logaddexp2
+  logitbackward hardshrinkbackward softshrinkbackward specialentr specialerfcx speciali0e speciali1 speciali1e
+  speciallogndtr specialndtri specialxlog1py
 each8 inputs: biasgelu softplusbackward
 each14 inputs elementwise: gelubackward geluback
 - inputs elementwise: gcd lcm igamma igammac mvlgamma nextafter polygamma swiglu fakequant
-each8 inputs elementwise: angle digamma i0 ldexp lgamma logaddexp logaddexp2 logitbackward hardshrinkbackward
-  softshrinkbackward specialentr specialerfcx speciali0e speciali1 speciali1e speciallogndtr specialndtri specialxlog1py
 each5 outputs: softmax logsoftmax safesoftmax
-each5 inputs: softmin hardmax
 each4 inputs: softmaxbackwarddata logsoftmaxbackwarddata softmaxback
-# Reductions read each element once.
+# Reductions, pooling and norms. readN: N operations for each element that is read.
 read1 nothing elementwise: mean
-read1 nothing: reducemean reducesum averagepool avgpool avgpool2d averagepool2d globalaveragepool
-read1 nothing: adaptiveavgpool2d avgpool2dbackward adaptiveavgpool2dbackward
+read1 nothing: reducemean reducesum averagepool avgpool avgpool2d averagepool2d globalaveragepool adaptiveavgpool2d
+  avgpool2dbackward adaptiveavgpool2dbackward
 read1 both: amax amin reducemax reducemin maxpool maxpool2d maxpool2dwithindices globalmaxpool
 read1 inputs: prod all any argmax argmin cummax cummin norm logsumexp reduceprod reduceany reduceall reducelogsum
   hlo:reduce countnonzero topk topkv2 sort argsort nonzero unique embeddingdensebackward indexadd scatteradd
@@ -94,7 +90,7 @@ select nothing: select
 read2 inputs: reducel1 reducesumsquare reducel2 linalgvectornorm l2normalization lpnormalization
 read4 inputs: var std varmean stdmean reducelogsumexp
 each8 inputs: lrn localresponsenormalization
-# Normalizations: mean 1, variance 3, normalized 2, scale and shift 2.
+# Normalizations: 1 operation for the mean, 3 for the variance, 2 to normalize, 2 to scale and shift.
 each8 inputs: layernorm layernormalization nativelayernorm groupnorm groupnormalization nativegroupnorm instancenorm
   instancenormalization batchnorm cudnnbatchnorm batchnormwithupdate
 each8 inputs statistics: nativebatchnorm nativebatchnormlegit nativebatchnormlegitfunctional
@@ -103,22 +99,21 @@ read11 inputs: nativelayernormbackward nativebatchnormbackward cudnnbatchnormbac
   batchnormbackward fusedrmsnormbackward
 each5 inputs: rmsnorm fusedrmsnorm simplifiedlayernormalization rmsnormalization
 each9 inputs: skiplayernormalization
-# One for each element that is read or written: PyTorch's pure operators without a formula of their own.
+# touched: one operation for each element that is read or written. PyTorch's pure operators without another formula.
 touched inputs: adaptiveavgpool3d adaptiveavgpool3dbackward adaptivemaxpool2d adaptivemaxpool2dbackward
   adaptivemaxpool3d adaptivemaxpool3dbackward addr affinegridgenerator aminmax avgpool3d avgpool3dbackward
   binarycrossentropy binarycrossentropybackward binarycrossentropywithlogits blockdiag bucketize cdistbackward
-  cdistforward ctcloss ctclossbackward diagonalbackward dist embeddingbag embeddingbagbackward
-  embeddingbagdensebackward embeddingbagforwardonly embeddingbagpersampleweightsbackward
-  fakequantizeperchannelaffinecachemask fakequantizepertensoraffinecachemask fractionalmaxpool2d
-  fractionalmaxpool2dbackward fractionalmaxpool3d fractionalmaxpool3dbackward frexp glu glubackward gridsampler2d
-  gridsampler2dbackward gridsampler3d gridsampler3dbackward histc histogram huberlossbackward indexreduce kthvalue
-  linalgcross logcumsumexp maskedsoftmax maskedsoftmaxbackward maxpool2dbackward maxpool3dwithindices
-  maxpool3dwithindicesbackward maxunpool2d maxunpool3d median mode multilabelmarginlossbackward
-  multilabelmarginlossforward multimarginloss multimarginlossbackward nanmedian nansum nativenorm pdistbackward
-  pdistforward polar prelukernel prelukernelbackward reflectionpad1dbackward reflectionpad2dbackward
-  reflectionpad3dbackward renorm replicationpad1dbackward replicationpad2dbackward replicationpad3dbackward
-  rreluwithnoisebackward scatterreduce searchsorted segmentreduce segmentreducebackward smoothl1lossbackward
-  softmarginloss softmarginlossbackward thnnfusedgrucell thnnfusedgrucellbackward thnnfusedlstmcell
+  cdistforward ctcloss ctclossbackward diagonalbackward dist embeddingbag embeddingbagbackward embeddingbagdensebackward
+  embeddingbagforwardonly embeddingbagpersampleweightsbackward fakequantizeperchannelaffinecachemask
+  fakequantizepertensoraffinecachemask fractionalmaxpool2d fractionalmaxpool2dbackward fractionalmaxpool3d
+  fractionalmaxpool3dbackward frexp glu glubackward gridsampler2d gridsampler2dbackward gridsampler3d
+  gridsampler3dbackward histc histogram huberlossbackward indexreduce kthvalue linalgcross logcumsumexp maskedsoftmax
+  maskedsoftmaxbackward maxpool2dbackward maxpool3dwithindices maxpool3dwithindicesbackward maxunpool2d maxunpool3d
+  median mode multilabelmarginlossbackward multilabelmarginlossforward multimarginloss multimarginlossbackward nanmedian
+  nansum nativenorm pdistbackward pdistforward polar prelukernel prelukernelbackward reflectionpad1dbackward
+  reflectionpad2dbackward reflectionpad3dbackward renorm replicationpad1dbackward replicationpad2dbackward
+  replicationpad3dbackward rreluwithnoisebackward scatterreduce searchsorted segmentreduce segmentreducebackward
+  smoothl1lossbackward softmarginloss softmarginlossbackward thnnfusedgrucell thnnfusedgrucellbackward thnnfusedlstmcell
   thnnfusedlstmcellbackwardimpl trace trilinear unfoldbackward unique2 uniqueconsecutive uniquedim
   unsafemaskedindexputaccumulate upsamplebicubic2d upsamplebicubic2daa upsamplebicubic2daabackward
   upsamplebicubic2dbackward upsamplebilinear2d upsamplebilinear2daa upsamplebilinear2daabackward
@@ -134,12 +129,11 @@ read2 inputs: sgd
 read4 inputs: sgdmomentum
 read14 inputs: adam adamw fusedadam fusedadamw
 # Contractions.
-matmul inputs: matmul mm bmm batchmatmul batchmatmulv2 batchmatmulv3 matmulinteger
+matmul inputs: matmul mm bmm batchmatmul batchmatmulv2 batchmatmulv3 matmulinteger hlo:dot
 addmm inputs: addmm baddbmm
 addbmm inputs: addbmm
 dense inputs: gemm linear fullyconnected fusedmatmul
 matrixvector inputs: mv dot vdot
-matmul inputs: hlo:dot
 addmv inputs: addmv
 gelumatmul inputs: gelumatmul
 convolution inputs: conv convolution conv1d conv3d convinteger mkldnnconvolution convolutionoverrideable
@@ -151,11 +145,11 @@ transposeconv inputs: transposeconv
 convolutionbackward inputs: convolutionbackward convolutionbackwardoverrideable
 qlinearconv inputs: qlinearconv
 attention inputs: attention
-# Operators with a dropout probability: random unless it is 0.
+# Operators with a dropout probability; the table takes it as above 0, so that they are random.
 attention inputs random: scaleddotproductattention scaleddotproductflashattention scaleddotproductflashattentionforcpu
   scaleddotproductefficientattention scaleddotproductcudnnattention flashattentionforward
   scaleddotproductattentionmathformps efficientattentionforward scaleddotproductfusedattentionoverrideable
-- inputs random: aten:multiheadattention
+- inputs random: aten:multiheadattention rnntanh rnnrelu cudnnrnn miopenrnn
 attentionbackward inputs: scaleddotproductflashattentionbackward scaleddotproductflashattentionforcpubackward
   scaleddotproductefficientattentionbackward scaleddotproductcudnnattentionbackward flashattentionbackward
   efficientattentionbackward scaleddotproductfusedattentionoverrideablebackward
@@ -171,7 +165,6 @@ gru inputs: gru
 rnn inputs: rnn
 lstm inputs random: aten:lstm
 gru inputs random: aten:gru
-- inputs random: rnntanh rnnrelu cudnnrnn miopenrnn
 # Random operators.
 dropout mask random: dropout
 each2 mask random: nativedropout
@@ -184,14 +177,13 @@ read1 nothing random: multinomial
   binomial philoxrand standardgamma samplegamma sampledirichlet inductorrandom inductorrandint inductorseeds rng
   rnguniform rngnormal rngbitgenerator rnggetandupdatestate stochasticconvert
 # Collectives and messages.
-- nothing communicates: allreduce allreducestart allreducedone allreducecoalesced allgather allgatherbase
-  allgatherstart allgatherdone allgathercoalesced allgatherintotensor allgatherintotensorout
-  allgatherintotensorcoalesced allgatherv reducescatter reducescatterbase reducescattertensor
-  reducescattertensorcoalesced reducescatterv alltoall alltoallbase alltoallsingle alltoallv raggedalltoall broadcast
-  broadcastcoalesced collectivebroadcast collectivepermute collectivepermutestart collectivepermutedone collective
-  crossreplicasum reduce send recv senddone recvdone isend irecv batchisendirecv recvanysource barrier
-  monitoredbarrier waittensor ncclallreduce ncclallgather ncclreducescatter ncclbroadcast ncclbcast ncclreduce
-  ncclsend ncclrecv ncclalltoall mpiallreduce psum pmean pmax pmin ppermute
+- nothing communicates: allreduce allreducestart allreducedone allreducecoalesced allgather allgatherbase allgatherstart
+  allgatherdone allgathercoalesced allgatherintotensor allgatherintotensorout allgatherintotensorcoalesced allgatherv
+  reducescatter reducescatterbase reducescattertensor reducescattertensorcoalesced reducescatterv alltoall alltoallbase
+  alltoallsingle alltoallv raggedalltoall broadcast broadcastcoalesced collectivebroadcast collectivepermute
+  collectivepermutestart collectivepermutedone collective crossreplicasum reduce send recv senddone recvdone isend irecv
+  batchisendirecv recvanysource barrier monitoredbarrier waittensor ncclallreduce ncclallgather ncclreducescatter
+  ncclbroadcast ncclbcast ncclreduce ncclsend ncclrecv ncclalltoall mpiallreduce psum pmean pmax pmin ppermute
 moves inputs effects: assert assignvariable readvariable
 # Effects outside the outputs, and control flow whose bodies are not part of the graph.
 - inputs effects: print assertasync functionalassertasync assertscalar functionalassertscalar asserttensormetadata

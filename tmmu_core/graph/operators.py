@@ -165,7 +165,7 @@ def _table() -> dict[str, Entry]:
     for line in ROWS.splitlines():
         if not line.startswith((" ", "#")):
             properties, _, line = line.partition(": ")
-            cost, gradient, *traits = properties.split() or ("-", "inputs")
+            cost, gradient, *traits = properties.split()
             entry = Entry(cost.strip("-"), cast(Needs, gradient), frozenset(traits))
         if not line.startswith("#"):
             found.update(dict.fromkeys(line.split(), entry))

@@ -1,4 +1,4 @@
-"""Origin of a node from model files: a module path and a source line."""
+"""Parse the origins of nodes in model files: module paths and source lines."""
 
 import re
 from typing import Any
@@ -10,7 +10,7 @@ _QUOTED = re.compile(r"['\"]([^'\"]*)['\"]")
 _PARTS = re.compile(r"[./]")
 _FOLDERS = re.compile(r"[/\\]")
 LONGEST = 4096
-"""Maximum length of a path or trace; untrusted files may have longer ones."""
+"""Number of characters of a path or trace that are parsed; untrusted files may have longer ones."""
 
 
 def path_of(text: str) -> tuple[str, ...]:
@@ -19,7 +19,7 @@ def path_of(text: str) -> tuple[str, ...]:
 
 
 def source_of(trace: str) -> str:
-    """Return ``model.py:12``, the innermost frame of a Python trace; ``""`` without one."""
+    """Return the file and line of the innermost frame of a Python trace, as :func:`line_of`; ``""`` without frames."""
     frames = _FRAME.findall(trace[-LONGEST:])
     return line_of(*frames[-1]) if frames else ""
 
@@ -30,29 +30,23 @@ def line_of(file: str, line: object) -> str:
 
 
 def stack_path(text: str) -> tuple[str, ...]:
-    """Return the innermost module of a saved PyTorch ``nn_module_stack``: ``key,path,class;key,path,class``.
+    """Return the innermost module of a saved PyTorch ``nn_module_stack``, ``key,path,class;key,path,class``.
 
-    The prefix ``L['self'].``, which paths have inside the ``forward`` of a wrapper, is removed.
+    The prefix ``L['self']`` of a path, which names the traced module, is removed.
     """
     last = text[-LONGEST:].rpartition(";")[2].split(",")
     return path_of(last[1].removeprefix("L['self']")) if len(last) > 2 else ()
 
 
 def saved_origin(metadata: Any) -> Origin:
-    """Return the module and source line of an operator of a saved PyTorch program."""
+    """Return the origin in the ``metadata`` of an operator of a saved PyTorch program; empty fields where unknown."""
     fields = metadata if isinstance(metadata, dict) else {}
-    stack, trace = (fields.get(key) for key in ("nn_module_stack", "stack_trace"))
-    return Origin(
-        stack_path(stack) if isinstance(stack, str) else (), source_of(trace) if isinstance(trace, str) else ""
-    )
+    texts = (fields.get(key) for key in ("nn_module_stack", "stack_trace"))
+    stack, trace = (text if isinstance(text, str) else "" for text in texts)
+    return Origin(stack_path(stack), source_of(trace))
 
 
 def scopes_path(text: str) -> tuple[str, ...]:
-    """Return the module in ``pkg.torch.onnx.name_scopes``: ``h.0`` in ``['', 'h.0', 'linear']``."""
+    """Return the module in ``pkg.torch.onnx.name_scopes``, the last but one: ``h.0`` of ``['', 'h.0', 'linear']``."""
     scopes = _QUOTED.findall(text[:LONGEST])
     return path_of(scopes[-2]) if len(scopes) > 1 else ()
-
-
-def is_known(origin: Origin) -> bool:
-    """Return whether the module or the source line is known."""
-    return bool(origin.module or origin.source)

@@ -9,11 +9,11 @@ from tmmu_core.base import strict
 from tmmu_core.base.errors import U64_MAX
 
 _PERCENT = re.compile(r"\+?(?:\d{1,20}(?:\.\d{0,40})?|\.\d{1,40})(?:[eE][+-]?\d{1,2})?|\d{1,20}/\d{1,20}", re.ASCII)
-"""Pattern of a percentage; a match has a few hundred digits at most."""
+"""Pattern of a percentage. It limits the exponent, because the value of ``1e999999999`` does not fit into memory."""
 
 _SIZE = re.compile(r"0x(?P<hex>[0-9a-f]+)|(?P<whole>\d*)(?:\.(?P<part>\d{0,60}))?(?:(?P<unit>[kmgtpe])i?)?b?", re.ASCII)
 _grouped = re.compile(r"(?:[^,]*\D)?\d{1,3}(?:,\d{3})+(?:[^\d,][^,]*)?", re.ASCII).fullmatch
-"""Match a size with commas between groups of three digits, so that a decimal comma is rejected."""
+"""Match a size in which commas separate groups of three digits, so that a decimal comma is rejected."""
 
 _QUOTED = json.JSONDecoder()
 
@@ -45,16 +45,19 @@ def parse_bytes(text: str) -> int | None:
 
 
 def short_bytes(n: int | None) -> str:
-    """Return bytes with at least three digits: ``1.50 MiB``, ``24.5 KiB``, ``97 B``."""
+    """Return a size in its largest binary unit, with three or four digits from 1 KiB on: ``1.50 MiB``, ``97 B``.
+
+    ``None`` gives ``unknown``.
+    """
     if n is None:
         return "unknown"
     sign, n = "−" if n < 0 else "", abs(int(n))
     unit = min((max(n, 1).bit_length() - 1) // 10, len(_UNITS) - 1)
     if unit == 0:
         return f"{sign}{n} B"
-    if unit < len(_UNITS) - 1 and (n * 100 + 1024**unit // 2) // 1024**unit >= 102_400:  # 1023.999 KiB is 1.00 MiB
-        unit += 1
     hundredths = (n * 100 + 1024**unit // 2) // 1024**unit  # rounded half up
+    if hundredths >= 102_400 and unit < len(_UNITS) - 1:  # 1023.999 KiB is 1.00 MiB
+        unit, hundredths = unit + 1, 100
     if hundredths >= 10_000:
         text = str((hundredths + 50) // 100)
     elif hundredths >= 1_000:
@@ -67,8 +70,7 @@ def short_bytes(n: int | None) -> str:
 def parse_percent(text: str) -> Fraction:
     """Parse a percentage (``5``, ``2.5 %``, ``1/3``) to an exact ratio.
 
-    Raises ``ValueError`` for other texts and negative values. Exponents are limited, because the value of
-    ``1e999999999`` does not fit into memory.
+    Raises ``ValueError`` for other texts, negative values, and more than 2^64 − 1 percent.
     """
     word = text.strip().removesuffix("%").strip()
     try:
@@ -81,10 +83,10 @@ def parse_percent(text: str) -> Fraction:
 
 
 def read_pairs(text: str) -> list[tuple[str | None, str]]:
-    """Parse ``NAME=VALUE,…`` into ``(name, value)`` pairs in order; the name is ``None`` for a value without name.
+    """Parse ``NAME=VALUE,…`` into ``(name, value)`` pairs in order; the name of a value alone is ``None``.
 
-    A name with a comma, a quote or a space at an end is a JSON string: ``"a,b"=8``. Raises ``ValueError`` for a name
-    that occurs twice.
+    A name that begins with a quote is a JSON string: ``"a,b"=8``. Empty parts are skipped. Raises ``ValueError`` for a
+    name that occurs twice, and for a second value without a name.
     """
     pairs: list[tuple[str | None, str]] = []
     rest = text.strip()
@@ -103,7 +105,7 @@ def read_pairs(text: str) -> list[tuple[str | None, str]]:
 
 
 def _quoted(rest: str) -> tuple[str | None, str]:
-    """Return ``(name, text after "=")`` where a part begins with a quoted name, else ``(None, rest)``."""
+    """Return ``(name, text after "=")`` if ``rest`` begins with a quoted name and ``=``, else ``(None, rest)``."""
     if rest.startswith('"'):
         try:
             name, end = _QUOTED.raw_decode(rest)
@@ -116,7 +118,7 @@ def _quoted(rest: str) -> tuple[str | None, str]:
 
 
 def pair_texts(pairs: Iterable[tuple[str | None, int]]) -> list[str]:
-    """Format each pair as :func:`read_pairs` reads it; the value alone if there is no name."""
+    """Format each pair as :func:`read_pairs` parses it: ``NAME=VALUE``, or the value alone for the name ``None``."""
     texts = []
     for name, value in pairs:
         if name is not None and (not name or name != name.strip() or "," in name or name.startswith('"')):

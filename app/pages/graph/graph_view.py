@@ -211,7 +211,7 @@ def _carrying(scene: Scene, tensor: int) -> list[int]:
     storage_of = solution.liveness.storage_of
     storage = int(storage_of[tensor])
     members = np.flatnonzero(storage_of == storage).tolist() if storage >= 0 else [tensor]
-    return sorted({edge for member in members for edge in scene.view.collapsed.carrying(member)})
+    return [k for k, edge in enumerate(scene.view.collapsed.edges) if not set(edge.tensors).isdisjoint(members)]
 
 
 def status_text(scene: Scene) -> str:

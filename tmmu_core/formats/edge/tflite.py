@@ -45,7 +45,7 @@ from tmmu_core.formats.edge.tflite_subgraph import (
     permission,
 )
 from tmmu_core.graph.constants import Constants, InFile, InMemory, Piece
-from tmmu_core.graph.model import GRAPH_SCHEMA, AnnotatedGraph, Graph, Node, Tensor, View
+from tmmu_core.graph.model import GRAPH_SCHEMA, Graph, Node, Tensor, View
 
 BODIES = {
     "IF": ("then", "else"),
@@ -168,7 +168,7 @@ class Reading:
         unplanned = subgraphs - len(self.planned)
         note = f" ({unplanned} of {subgraphs} subgraphs not planned)" if unplanned else ""
         ids = dict.fromkeys([*(main.ids[i] for i in sorted(main.ids)), *self.tensors])
-        return AnnotatedGraph(
+        return Graph(
             ir_schema=GRAPH_SCHEMA,
             name=PurePath(self.file.name).name.removesuffix(".tflite") + note,
             tensors=(*[self.tensors[name] for name in ids], *self.variables.values()),

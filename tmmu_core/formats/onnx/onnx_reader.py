@@ -68,7 +68,7 @@ from tmmu_core.graph import checks, dtypes
 from tmmu_core.graph.assumed_sizes import dims_text
 from tmmu_core.graph.model import GRAPH_SCHEMA, Dim, Graph, Node, Origin, Role, ShapeFrom, Tensor, View
 from tmmu_core.graph.operators import operator_of
-from tmmu_core.graph.origin import is_known, scopes_path, source_of
+from tmmu_core.graph.origin import scopes_path, source_of
 
 LOG = logging.getLogger("tmmu")
 
@@ -300,7 +300,7 @@ class Builder:
             assumed=self.open_sizes.assumed,
             execution_order=tuple(ids),
             shapes_from=self._shapes_from(),
-            origins={node_id: origin for node_id, origin in origins.items() if is_known(origin)},
+            origins={node_id: origin for node_id, origin in origins.items() if origin != Origin()},
         )
 
     def _shapes_from(self) -> dict[str, ShapeFrom]:

@@ -21,7 +21,7 @@ from tmmu_core.formats.pytorch.exported_program.pt2_archive import Program, read
 from tmmu_core.formats.pytorch.exported_program.pt2_document import LARGEST, symbol_in
 from tmmu_core.formats.pytorch.exported_program.pt2_graph import as_saved
 from tmmu_core.formats.pytorch.joint_graph import fx_child
-from tmmu_core.graph.model import AnnotatedGraph, Dim, Graph
+from tmmu_core.graph.model import Dim, Graph
 
 __all__ = ["chosen_sizes", "fake_tensors", "import_torch", "read", "refuses", "with_dims"]
 
@@ -119,7 +119,7 @@ def read(data: bytes, name: str = "", envelopes: Mapping[str, Dim] | None = None
     if found is not None:
         return with_dims(found, program, envelopes)
     why = "PyTorch cannot trace this program" if fx_child.installed() else "PyTorch is not installed"
-    return AnnotatedGraph(**msgspec.structs.asdict(saved), notes=(f"{why}: its forward pass is planned as saved.",))
+    return msgspec.structs.replace(saved, notes=(f"{why}: its forward pass is planned as saved.",))
 
 
 def open_dims(program: Program) -> dict[str, str]:

@@ -1,16 +1,15 @@
 """The visible part of a graph: levels collapsed into one vertex each, or the neighbourhood of one vertex.
 
 A *vertex* is a node, a closed level, all graph inputs (loaded in one step), or a requested tensor without producer. An
-*edge* holds the tensors that one vertex writes and another reads. Tensors inside a closed level are only counted. Two
-levels that read from each other have two edges.
+*edge* holds the tensors that one vertex writes and another reads. Tensors that are written and read inside a closed
+level have no edge; the vertex has their number. Two levels that read from each other have two edges.
 
-Collapsing is a quotient of the graph: paths between nodes remain paths between their vertices.
+Collapsing is a quotient of the graph: each path between two nodes is a path between their vertices.
 """
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -20,18 +19,16 @@ from tmmu_core.graph.modules.module_paths import Path
 from tmmu_core.graph.modules.module_tree import Tree
 
 Kind = Literal["node", "level", "inputs", "tensor"]
-NOWHERE = np.iinfo(np.int64).min
-"""Code of no vertex (−1 is the inputs)."""
 
 
 @dataclass(frozen=True)
 class ViewRequest:
-    """The levels opened and closed by hand, and the neighbourhood to show, if any."""
+    """The levels that the user opened and closed, and the neighbourhood to show, if any."""
 
     opened: Collection[Path] = frozenset()
-    """Levels opened by hand, in addition to those that are open initially. A level below a closed one is hidden."""
+    """Levels that the user opened, in addition to those that are open initially."""
     closed: Collection[Path] = frozenset()
-    """Levels closed by hand."""
+    """Levels that the user closed. They hide the levels below."""
     tensor: int = -1
     """Tensor in the middle of the neighbourhood, or −1. A tensor without producer becomes a vertex."""
     node: int = -1
@@ -48,11 +45,11 @@ class Vertex:
     item: int
     """Number of the node, level or tensor; −1 for the inputs."""
     level: int
-    """The open level that contains the vertex."""
+    """Number of the innermost open level that contains the vertex; 0, the root, for inputs and tensors."""
     members: int
     """Number of nodes that the vertex represents; 0 for inputs and tensors."""
     inside: int
-    """Number of tensors that are written and read inside only."""
+    """Number of tensors that nodes of the vertex write and only nodes of the vertex read."""
     hidden: int
     """Number of neighbours outside of the radius."""
 
@@ -66,9 +63,9 @@ class Edge:
     tensors: tuple[int, ...]
     """Tensor numbers, ascending."""
     nbytes: int
-    """Bytes of these tensors, views included."""
+    """Sum of the sizes of these tensors, views included."""
     largest: int
-    """Number of the largest of these tensors."""
+    """Tensor number of the largest of these tensors; the lowest number among equals."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,27 +73,15 @@ class Collapsed:
     """Vertices, edges and the open levels that contain them."""
 
     vertices: tuple[Vertex, ...]
-    """Vertices, sorted by the position of their first node; inputs and tensors first."""
+    """Vertices, sorted by the lowest number of their nodes; inputs and tensors first."""
     edges: tuple[Edge, ...]
     """Edges, sorted by source, then target."""
     levels: tuple[int, ...]
-    """Open levels with visible content except the root, parents first."""
+    """Numbers of the open levels that contain a vertex, without the root; parents first."""
     of_node: I64
-    """Shape (nodes,): vertex of each node; −1 outside of the radius."""
+    """Shape (nodes,): position of each node's vertex in ``vertices``; −1 outside of the radius."""
     middle: int
-    """Vertex in the middle of the neighbourhood, or −1."""
-
-    def carrying(self, tensor: int) -> tuple[int, ...]:
-        """Return the edges that contain a tensor."""
-        return self._along.get(tensor, ())
-
-    @cached_property
-    def _along(self) -> dict[int, tuple[int, ...]]:
-        found: dict[int, list[int]] = {}
-        for number, edge in enumerate(self.edges):
-            for tensor in edge.tensors:
-                found.setdefault(tensor, []).append(number)
-        return {tensor: tuple(edges) for tensor, edges in found.items()}
+    """Position of the middle of the neighbourhood in ``vertices``, or −1."""
 
     def total(self, per_node: I64 | U64) -> tuple[int, ...]:
         """Return, per vertex, the sum of ``per_node`` (integers, shape (nodes,)) over its nodes."""
@@ -108,21 +93,19 @@ class Collapsed:
 
 
 def writer_of(index: GraphIndex, tensor: int) -> int:
-    """Return the node that writes a tensor (for an unwritten view: its base); −1 for none."""
+    """Return the number of the node that writes a tensor (for an unwritten view: its base); −1 for none."""
     return int(index.producer[index.root[tensor]])
 
 
-WHOLE_GRAPH = ViewRequest()
-
-
-def collapse(index: GraphIndex, tree: Tree, opened: Collection[Path], around: ViewRequest = WHOLE_GRAPH) -> Collapsed:
+def collapse(index: GraphIndex, tree: Tree, opened: Collection[Path], around: ViewRequest | None = None) -> Collapsed:
     """Return the graph with each level outside of ``opened`` as one vertex; with a radius, only the neighbourhood.
 
-    The middle is the vertex that writes the requested tensor, else the vertex of the requested node; without
-    either, the whole graph is returned. O(operands + size of the neighbourhood).
+    The middle is the vertex that writes the requested tensor, or represents a tensor without producer; else the vertex
+    of the requested node. Without a middle, the whole graph is returned. O(operands × log operands).
 
-    Vertices have codes: 2 × node, 2 × level + 1, −1 for the inputs, −2 − tensor.
+    Until they are numbered, vertices have codes: 2 × node, 2 × level + 1, −1 for the inputs, −2 − tensor.
     """
+    around = around or ViewRequest()
     closed = np.zeros(len(tree.paths), np.int64)  # the root is never a vertex
     for level, path in enumerate(tree.paths):
         closed[level] = closed[tree.parent[level]] or (0 if path in opened else level)
@@ -130,19 +113,18 @@ def collapse(index: GraphIndex, tree: Tree, opened: Collection[Path], around: Vi
     code = np.where(level_of_node, 2 * level_of_node + 1, 2 * np.arange(len(level_of_node), dtype=np.int64))
     source, target, tensor = _passages(index, code, around.tensor)
     crosses = source != target
-    middle = NOWHERE
+    middle: set[int] = set()  # the code of the middle, if any
     if around.tensor >= 0 or around.node >= 0:
         producer = writer_of(index, around.tensor) if around.tensor >= 0 else around.node
         unwritten = -1 if index.is_input[index.root[around.tensor]] else -2 - around.tensor
-        middle = int(code[producer]) if producer >= 0 else unwritten
-    middle_codes = {middle} - {NOWHERE}  # the middle may have no edge
-    visible = {*code.tolist(), *source.tolist(), *target.tolist(), *middle_codes}
+        middle.add(int(code[producer]) if producer >= 0 else unwritten)
+    visible = {*code.tolist(), *source.tolist(), *target.tolist(), *middle}  # the middle may have no edge
     neighbours: dict[int, set[int]] = {}
-    if around.radius is not None and middle_codes:
+    if around.radius is not None and middle:
         for one, other in zip(source[crosses].tolist(), target[crosses].tolist(), strict=True):
             neighbours.setdefault(one, set()).add(other)
             neighbours.setdefault(other, set()).add(one)
-        visible = frontier = middle_codes
+        visible = frontier = middle
         for _ in range(around.radius):
             frontier = {other for one in frontier for other in neighbours.get(one, ())} - visible
             visible = visible | frontier
@@ -150,48 +132,44 @@ def collapse(index: GraphIndex, tree: Tree, opened: Collection[Path], around: Vi
     first_node = dict(zip(codes.tolist(), first.tolist(), strict=True))
     order = sorted(visible, key=lambda code: (first_node.get(code, -1), -code))  # vertices without nodes first
     number = {code: k for k, code in enumerate(order)}
-    leaves_vertex = np.zeros(len(index.tensor_ids), np.bool_)
-    leaves_vertex[tensor[crosses]] = True
-    inside = Counter(source[~crosses & ~leaves_vertex[tensor]].tolist())
+    is_on_edge = np.zeros(len(index.tensor_ids), np.bool_)
+    is_on_edge[tensor[crosses]] = True
+    inside = Counter(source[~crosses & ~is_on_edge[tensor]].tolist())
     members = dict(zip(codes.tolist(), counts.tolist(), strict=True))
     vertices = []
     for each in order:
         hidden = sum(1 for other in neighbours.get(each, ()) if other not in number)
         vertices.append(_vertex(tree, each, (members.get(each, 0), inside[each], hidden), around.radius is not None))
-    levels: set[int] = set()
-    for level in {vertex.level for vertex in vertices}:
-        while level:
-            levels.add(level)
-            level = int(tree.parent[level])
+    levels = {level for vertex in vertices for level in tree.to_root(vertex.level)}
     edges = _edges(index.nbytes, number, np.stack([source, target, tensor])[:, crosses].T.tolist())
     of_node = np.array([number.get(each, -1) for each in code.tolist()], np.int64)
-    return Collapsed(tuple(vertices), edges, tuple(sorted(levels)), of_node, number.get(middle, -1))
+    at_middle = next((number[code] for code in middle), -1)
+    return Collapsed(tuple(vertices), edges, tuple(sorted(levels)), of_node, at_middle)
 
 
 def _passages(index: GraphIndex, code: I64, wanted: int) -> tuple[I64, I64, I64]:
-    """Return distinct (source vertex, target vertex, tensor) columns of all reads.
+    """Return three columns, the distinct (source code, target code, tensor) of all reads.
 
-    Tensors without producer are left out, except graph inputs and ``wanted``.
+    Tensors without producer are left out, except graph inputs and the tensor ``wanted``.
     """
     readers = np.repeat(np.arange(len(index.node_ids), dtype=np.int64), np.diff(index.in_ptr))
-    root = index.root
-    maker, tensor = index.producer[root[index.in_idx]], index.in_idx
-    known = (maker >= 0) | index.is_input[root[tensor]] | (tensor == wanted)
-    readers, maker, tensor = readers[known], maker[known], tensor[known]
-    loose = np.where(index.is_input[root[tensor]], -1, -2 - tensor)
-    rows = np.stack([np.where(maker >= 0, code[maker], loose), code[readers], tensor])
+    tensor, root = index.in_idx, index.root[index.in_idx]
+    writer, is_input = index.producer[root], index.is_input[root]
+    unwritten = np.where(is_input, -1, -2 - tensor)
+    rows = np.stack([np.where(writer >= 0, code[writer], unwritten), code[readers], tensor])
+    rows = rows[:, (writer >= 0) | is_input | (tensor == wanted)]
     source, target, tensor = np.unique(rows, axis=1)
     return source, target, tensor
 
 
 def _vertex(tree: Tree, code: int, counts: tuple[int, int, int], is_near: bool) -> Vertex:
-    """Return the vertex of a code; ``counts``: members, inside, hidden."""
+    """Return the vertex of a code; ``counts``: members, inside, hidden; ``is_near``: a neighbourhood is shown."""
     if code < 0:
         return Vertex("inputs" if code == -1 else "tensor", -1 if code == -1 else -2 - code, 0, 0, 0, counts[2])
     item = code // 2
     level = int(tree.parent[item]) if code % 2 else int(tree.of_node[item])
-    while is_near and tree.paths[level] in tree.ranges:  # a neighbourhood has no frames for ranges of nodes
-        level = int(tree.parent[level])
+    if is_near:  # a neighbourhood has no frames for ranges of nodes
+        level = next((each for each in tree.to_root(level) if tree.paths[each] not in tree.ranges), 0)
     return Vertex("level" if code % 2 else "node", item, level, *counts)
 
 
@@ -208,9 +186,9 @@ def _edges(size: U64, number: dict[int, int], passages: Iterable[Sequence[int]])
 
 
 MOST_AT_FIRST = 60
-"""Maximum number of vertices for which levels are open at first."""
+"""Maximum number of vertices up to which levels are open initially."""
 MOST_NEAR = 80
-"""Maximum number of vertices of a neighbourhood of nodes; above, only the levels around the middle are open."""
+"""Maximum number of vertices of a neighbourhood with all levels open; above, only levels around the middle are open."""
 MOST_DRAWN = 3_000
 """Maximum number of vertices that are drawn at once."""
 
@@ -221,16 +199,22 @@ class GraphView:
 
     collapsed: Collapsed
     opened: frozenset[Path]
+    """The open levels."""
     by_level: bool
     """Whether levels without the middle are closed, because the neighbourhood has too many nodes."""
     radius: int | None
-    """The radius shown: as requested, or the largest below it that can be drawn."""
+    """The radius shown: as requested, or the largest below it that can be drawn; ``None`` for the whole graph."""
     too_many: int
-    """Number of requested vertices if they are too many to draw; else 0."""
+    """Number of vertices of the requested whole graph, or of the radius above :attr:`radius`, if they are too many to
+    draw; else 0.
+    """
 
 
 def walk(index: GraphIndex, tree: Tree, view: ViewRequest) -> GraphView:
-    """Return the whole graph or the requested neighbourhood, with at most :data:`MOST_DRAWN` vertices."""
+    """Return the whole graph or the requested neighbourhood.
+
+    Above :data:`MOST_DRAWN` vertices, the whole graph has its initial levels, and the neighbourhood a smaller radius.
+    """
     if view.radius is None:
         first = tree.opened(MOST_AT_FIRST)
         opened = (first | frozenset(view.opened)) - frozenset(view.closed)
@@ -242,13 +226,12 @@ def walk(index: GraphIndex, tree: Tree, view: ViewRequest) -> GraphView:
     found = collapse(index, tree, everything, view)
     if len(found.vertices) <= MOST_NEAR:
         return GraphView(found, everything, False, view.radius, 0)
-    wanted = len(found.vertices)
-    maker = found.vertices[found.middle] if found.middle >= 0 else None
-    around = tree.above(maker.item) if maker is not None and maker.kind == "node" else ()
+    middle = found.vertices[found.middle] if found.middle >= 0 else None
+    around = tree.above(middle.item) if middle is not None and middle.kind == "node" else ()
     opened = (tree.ranges | frozenset(around) | frozenset(view.opened)) - frozenset(view.closed)
-    radius = view.radius
+    radius, too_many = view.radius, 0
     found = collapse(index, tree, opened, view)
     while len(found.vertices) > MOST_DRAWN and radius > 0:
-        radius -= 1
+        radius, too_many = radius - 1, len(found.vertices)
         found = collapse(index, tree, opened, replace(view, radius=radius))
-    return GraphView(found, opened, True, radius, wanted if radius < view.radius else 0)
+    return GraphView(found, opened, True, radius, too_many)

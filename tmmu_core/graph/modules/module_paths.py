@@ -6,45 +6,53 @@ Three sources, the best one first::
     names        block3/expand/op          ONNX scopes, TFLite names: in the name of a node or of its output
     parameters   transformer.h.0.mlp.c_fc.weight    PyTorch: a node that reads a parameter is in its module
 
-Under ``parameters``, a node that reads no parameter is in the common module of its neighbours: between two layers of
-``h.0.mlp`` it is in ``h.0.mlp``; a sum of two blocks is in the later block. A path is a tuple of names, the root is
-``()``; modules are in no hash and no file.
+A node without origin in the file, or, under ``parameters``, one that reads no parameter is in the common module of its
+neighbours: between two layers of ``h.0.mlp`` it is in ``h.0.mlp``; a sum of two blocks is in the block with the higher
+number. A path is a tuple of names, the root is ``()``; modules are in no hash and no file.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import takewhile
 from typing import Literal
 
 import numpy as np
 
 from tmmu_core.graph.index import I64, GraphIndex
+from tmmu_core.graph.origin import path_of
 
 Path = tuple[str, ...]
+KnownBy = Literal["origins", "names", "parameters", ""]
 
 MOST_LAYERS = 24
 """Maximum number of layer names if no block repeats."""
 
-_ENDING = re.compile(r"^(.+?)(?:_bn)?_(?:w|b|s|rm|riv|mean|var|scale|bias|weight)(?:_\d+)?$")
+_PARAMETER = re.compile(r"^(.+?)(?:_bn)?_(?:w|b|s|rm|riv|mean|var|scale|bias|weight)(?:_\d+)?$")
+"""Name of a parameter with its layer as a prefix: ``conv1`` in ``conv1_bn_scale``."""
 _NUMBERED = re.compile(r"\d+$")
-_STEM = re.compile(r"^([A-Za-z]+\d*_\d+)_(.+)$")
+_LAYER_OF_BLOCK = re.compile(r"^([A-Za-z]+\d*_\d+)_(.+)$")
+"""Name of a layer with its block as a prefix: ``res2_0`` in ``res2_0_branch2a``."""
 
 
 @dataclass(frozen=True, eq=False)
 class Modules:
-    """The module tree of a graph, and the modules of its nodes and tensors."""
+    """The modules of a graph, of its nodes and of its tensors."""
 
     paths: tuple[Path, ...]
     """Distinct paths, sorted; the root first."""
     of_node: I64
     """Shape (nodes,): index into ``paths``."""
     of_tensor: I64
-    """Shape (tensors,): the module of the producer; for a parameter, the module that owns it; else the root."""
-    known_by: Literal["origins", "names", "parameters", ""]
-    """Source of the modules; ``""``: the file has no such names."""
+    """Shape (tensors,): index into ``paths`` of the producer's module; for a persistent tensor without producer, of the
+    module in its name; else of the root.
+    """
+    known_by: KnownBy
+    """Source of the modules; ``""`` if no module is known."""
 
     @cached_property
     def _blocks(self) -> tuple[Path, ...]:
@@ -53,7 +61,9 @@ class Modules:
 
     @cached_property
     def layers(self) -> tuple[str, ...]:
-        """The layer of each path: its repeated block, else as many levels as :data:`MOST_LAYERS` allows."""
+        """The layer of each path: the path up to its repeated block, or up to the level at which it leaves the blocks'
+        parents. If no block repeats, all paths are cut to the greatest depth with at most :data:`MOST_LAYERS` layers.
+        """
         blocks = self._blocks
         if any(blocks):
             prefixes = {block[:k] for block in blocks for k in range(1, len(block))}
@@ -65,19 +75,17 @@ class Modules:
 
     @property
     def repeated(self) -> tuple[tuple[str, int], ...]:
-        """Repeated blocks by name, with their number: ``(transformer.h.*, 12)``."""
-        found: dict[str, set[Path]] = {}
-        for block in self._blocks:
-            if block:
-                found.setdefault(".".join([*block[:-1], starred(block[-1])]), set()).add(block)
-        return tuple(sorted((name, len(blocks)) for name, blocks in found.items()))
+        """Names of the families of repeated blocks, with the number of blocks: ``(transformer.h.*, 12)``."""
+        blocks = set(self._blocks) - {()}
+        return tuple(sorted(Counter(".".join([*block[:-1], starred(block[-1])]) for block in blocks).items()))
 
 
 Families = frozenset[tuple[Path, str]]
+"""Families of repeated blocks: (parent, name with a star for its number)."""
 
 
 def families_of(paths: Iterable[Path]) -> Families:
-    """Return the numbered names with several siblings, as (parent, name with a star for its number)."""
+    """Return the families of at least two modules with one parent, whose names differ only in the number at the end."""
     found: dict[tuple[Path, str], set[str]] = {}
     for path in paths:
         for k, part in enumerate(path):
@@ -92,52 +100,50 @@ def block_of(path: Path, families: Families) -> Path:
 
 
 def starred(part: str) -> str:
-    """Return a name with its number replaced by a star: ``block*`` for ``block3``."""
+    """Return a name with the number at its end replaced by a star: ``block*`` for ``block3``."""
     return _NUMBERED.sub("*", part)
 
 
 def modules_of(index: GraphIndex, order: Iterable[int]) -> Modules:
-    """Return the modules of a graph; ``order`` are its nodes as they run. O(operands)."""
+    """Return the modules of a graph; ``order`` are the nodes as they run (−1 for other steps). O(operands)."""
     sequence = [node for node in order if node >= 0]
+    known_by: KnownBy
     named = [_scope(index, node) for node in range(len(index.node_ids))]
-    placed = sum(1 for path in named if path)
+    named_count = sum(1 for path in named if path)
     if any(origin.module for origin in index.graph.origins.values()):
         origins = index.graph.origins  # ``conv@grad`` has the module of ``conv``
         found = [origins.get(name) or origins.get(name.split("@")[0]) for name in index.node_ids]
         of_file = {node: origin.module for node, origin in enumerate(found) if origin is not None}
-        by_node, known = _by_parameters(index, sequence, of_file), "origins"
-    elif 2 * placed >= len(named) and placed:
-        by_node, known = named, "names"
+        by_node, known_by = _by_parameters(index, sequence, of_file), "origins"
+    elif 2 * named_count >= len(named) and named_count:
+        by_node, known_by = named, "names"
     else:
-        by_node = _by_parameters(index, sequence)
-        known = "parameters" if any(by_node) else ""
+        by_node = _by_parameters(index, sequence, {})
+        known_by = "parameters" if any(by_node) else ""
     by_tensor: list[Path] = []
     for tensor in index.root.tolist():
         node = int(index.producer[tensor])
         if node >= 0:
             by_tensor.append(by_node[node])
         else:
-            by_tensor.append(_owner(index.tensor_ids[tensor]) if known and index.is_persistent[tensor] else ())
+            by_tensor.append(_owner(index.tensor_ids[tensor]) if known_by and index.is_persistent[tensor] else ())
+    return _modules(by_node, by_tensor, known_by)
+
+
+def modules_of_rows(by_row: Sequence[Path]) -> Modules:
+    """Return the modules of a plan without a graph, from the module of each row; a row counts as node and as tensor."""
+    return _modules(by_row, by_row, "origins" if any(by_row) else "")
+
+
+def _modules(by_node: Sequence[Path], by_tensor: Sequence[Path], known_by: KnownBy) -> Modules:
     paths = tuple(sorted({(), *by_node, *by_tensor}))
     number = {path: k for k, path in enumerate(paths)}
-    return Modules(
-        paths,
-        np.array([number[path] for path in by_node], np.int64),
-        np.array([number[path] for path in by_tensor], np.int64),
-        known,  # type: ignore[arg-type]
-    )
-
-
-def modules_of_rows(of_rows: Sequence[Path]) -> Modules:
-    """Return the modules of a plan without a graph, from the path of each storage; a storage counts as a node."""
-    paths = tuple(sorted({(), *of_rows}))
-    number = {path: k for k, path in enumerate(paths)}
-    rows = np.array([number[path] for path in of_rows], np.int64)
-    return Modules(paths, rows, rows, "origins" if len(paths) > 1 else "")
+    of_node, of_tensor = (np.array([number[path] for path in by], np.int64) for by in (by_node, by_tensor))
+    return Modules(paths, of_node, of_tensor, known_by)
 
 
 def _scope(index: GraphIndex, node: int) -> Path:
-    """Return the module in the name of a node or of its first output."""
+    """Return the module in the id of a node, else in the id of its first output: ``a/b`` in ``a/b/op``."""
     outputs = index.outputs_of(node)
     for name in (index.node_ids[node], index.tensor_ids[int(outputs[0])] if len(outputs) else ""):
         parts = [part for part in name.split("@")[0].split(";")[0].split("/") if part]
@@ -147,37 +153,36 @@ def _scope(index: GraphIndex, node: int) -> Path:
 
 
 def _owner(parameter: str) -> Path:
-    """Return the module that a parameter belongs to, by its name."""
-    parts = [part for part in re.split(r"[./]", parameter.split("@")[0]) if part]
-    found = _ENDING.match(parts[-1]) if parts else None
-    if found is None:
-        return tuple(parts[:-1])
-    stem = _STEM.match(found[1])  # res2_0_branch2a: a layer of the block res2_0
-    return (*parts[:-1], *(stem.groups() if stem else (found[1],)))
+    """Return the module in the id of a parameter: ``h.0.mlp`` for ``h.0.mlp.weight``; ``conv1`` for ``conv1_w``."""
+    parts = path_of(parameter.split("@")[0])
+    named = _PARAMETER.match(parts[-1]) if parts else None
+    if named is None:
+        return parts[:-1]
+    of_block = _LAYER_OF_BLOCK.match(named[1])
+    return (*parts[:-1], *(of_block.groups() if of_block else (named[1],)))
 
 
-def _by_parameters(index: GraphIndex, order: Sequence[int], known: Mapping[int, Path] | None = None) -> list[Path]:
-    """Return the modules of nodes by their parameters and neighbours; ``known``: node → module from the file."""
-    known = known or {}
+def _by_parameters(index: GraphIndex, order: Sequence[int], known: Mapping[int, Path]) -> list[Path]:
+    """Return the module of each node by its parameters and neighbours; ``known``: node → module from the file."""
     by_node: list[Path] = [()] * len(index.node_ids)
-    reads_own = [False] * len(index.node_ids)
-    weight: dict[int, Path] = {t: _owner(index.tensor_ids[t]) for t in np.flatnonzero(index.is_persistent).tolist()}
-    families = families_of([*weight.values(), *known.values()])
+    is_final = [False] * len(index.node_ids)
+    owner: dict[int, Path] = {t: _owner(index.tensor_ids[t]) for t in np.flatnonzero(index.is_persistent).tolist()}
+    families = families_of([*owner.values(), *known.values()])
     for node in order:
         if node in known:
-            by_node[node], reads_own[node] = known[node], True
+            by_node[node], is_final[node] = known[node], True
             continue
         inputs = index.inputs_of(node).tolist()
-        own = [weight[t] for t in inputs if weight.get(t)]
-        if own:
-            by_node[node], reads_own[node] = _common(own) or max(own, key=lambda path: (len(path), path)), True
-            if all(t in weight for t in inputs):  # a transposed weight belongs to the module of the weight
-                weight.update(dict.fromkeys(index.outputs_of(node).tolist(), by_node[node]))
+        owners = [owner[t] for t in inputs if owner.get(t)]
+        if owners:
+            by_node[node], is_final[node] = _common(owners) or max(owners, key=lambda path: (len(path), path)), True
+            if all(t in owner for t in inputs):  # a transposed weight belongs to the module of the weight
+                owner.update(dict.fromkeys(index.outputs_of(node).tolist(), by_node[node]))
             continue
         writers = [int(index.producer[t]) for t in inputs if index.producer[t] >= 0]
         by_node[node] = _common_of_producers([by_node[w] for w in writers], families)
-    for node in reversed(order):
-        if reads_own[node]:
+    for node in reversed(order):  # readers now have modules: use those of the same block, too
+        if is_final[node]:
             continue
         readers = {int(r) for t in index.outputs_of(node).tolist() for r in index.readers_of(t).tolist()}
         shared = _common([by_node[node], *[by_node[r] for r in sorted(readers) if by_node[r]]])
@@ -187,7 +192,7 @@ def _by_parameters(index: GraphIndex, order: Sequence[int], known: Mapping[int, 
 
 
 def _common_of_producers(paths: Sequence[Path], families: Families) -> Path:
-    """Return the common module of several producers; for different blocks, the block of the last producer."""
+    """Return the common module of several producers; for different blocks, the block with the highest number."""
     paths = [path for path in paths if path]
     if not paths:
         return ()
@@ -205,8 +210,5 @@ def _numbered(path: Path) -> tuple[int, str, int]:
 
 
 def _common(paths: Sequence[Path]) -> Path:
-    shortest = min(paths, key=len)
-    for k, part in enumerate(shortest):
-        if any(path[k] != part for path in paths):
-            return shortest[:k]
-    return shortest
+    parts = takewhile(lambda names: len(set(names)) == 1, zip(*paths, strict=False))
+    return tuple([names[0] for names in parts])

@@ -4,9 +4,10 @@
 
     forward                          a phase, in a graph with several phases
       transformer                    a module
-        h                            a module of blocks only: it represents their family, "12 × h.*"
-          h.0 … h.11
-    block*  17 blocks                the level of a family beside other modules
+        h                            a module that contains only blocks of one family
+          h.0 … h.11                 the blocks
+    block*                           a level for a family beside other modules
+      block1 … block17               the blocks
     nodes 33–64                      a range of the execution order, in a level with too many nodes
 
 A level is omitted if it contains all nodes of its parent, or a single node. Ranges follow the execution order, so that
@@ -14,17 +15,17 @@ they form no cycle.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from tmmu_core.graph.index import I64, GraphIndex
-from tmmu_core.graph.modules.module_paths import Modules, Path, block_of, families_of, starred
+from tmmu_core.graph.modules.module_paths import Families, Modules, Path, block_of, families_of, starred
 
 REPEATED = "×"
-"""Prefix of the level of a family, ``×block*``: neither a separator nor part of module names."""
+"""Prefix of the level of a family, ``×block*``; names of modules do not begin with it."""
 RANGE = "…"
 """Prefix of the level of a range of nodes, ``…nodes 33–64``."""
 MOST_BESIDE = 40
@@ -38,23 +39,25 @@ class Tree:
     """The levels of a graph, the root first, parents before children."""
 
     paths: tuple[Path, ...]
+    """Path of each level, with the levels of families and ranges."""
     parent: I64
-    """Shape (levels,): the level above; the root's is 0."""
+    """Shape (levels,): number of the level above; 0 for the root."""
     members: I64
     """Shape (levels,): number of nodes in the level and below."""
     blocks: I64
-    """Shape (levels,): number of blocks if all children are blocks of one family, else 0."""
+    """Shape (levels,): number of the level's children that are repeated blocks."""
     of_node: I64
-    """Shape (nodes,): the innermost level."""
+    """Shape (nodes,): number of the innermost level that contains the node."""
+
+    def to_root(self, level: int) -> Iterator[int]:
+        """Yield ``level`` and the levels above it, without the root."""
+        while level:
+            yield level
+            level = int(self.parent[level])
 
     def above(self, node: int) -> tuple[Path, ...]:
-        """Return the levels that contain a node, outermost first, without the root. Raises ``IndexError``."""
-        found = []
-        level = int(self.of_node[node])
-        while level:
-            found.append(self.paths[level])
-            level = int(self.parent[level])
-        return tuple(reversed(found))
+        """Return the levels that contain a node, outermost first, without the root."""
+        return tuple([self.paths[level] for level in self.to_root(int(self.of_node[node]))][::-1])
 
     def label(self, level: int) -> str:
         """Return the name of a level relative to its parent: ``h.0`` for ``transformer.h.0`` in ``transformer.h``."""
@@ -66,11 +69,11 @@ class Tree:
 
     @cached_property
     def ranges(self) -> frozenset[Path]:
-        """Return the levels that are ranges of nodes, not modules."""
+        """The levels that are ranges of nodes."""
         return frozenset([path for path in self.paths if _is_range(path)])
 
     def opened(self, most: int) -> frozenset[Path]:
-        """Return the levels that are open initially: all down to the depth at which ``most`` boxes are visible."""
+        """Return all levels down to the greatest depth at which at most ``most`` boxes are visible."""
         count = len(self.paths)
         below: list[list[int]] = [[] for _ in range(count)]
         for level in range(1, count):
@@ -87,35 +90,32 @@ class Tree:
 
 
 def tree_of(index: GraphIndex, modules: Modules, order: Iterable[int]) -> Tree:
-    """Return the tree of a graph by its modules and its nodes' phases; ``order`` are its nodes as they run.
+    """Return the tree of a graph by its modules and the phases of its nodes. O(nodes × depth).
 
-    O(nodes × depth).
+    ``order`` are the nodes as they run (−1 for other steps).
     """
     families = families_of(modules.paths)
     phases = [node.phase for node in index.graph.nodes]
-    several = len(set(phases)) > 1
+    several_phases = len(set(phases)) > 1
     family_parents = _parents_of_one_family(modules.paths, families)
     levelled = [_levels(path, families, family_parents) for path in modules.paths]
     wanted = [
-        ((phase,) if several else ()) + levelled[k] for k, phase in zip(modules.of_node.tolist(), phases, strict=True)
+        ((phase,) if several_phases else ()) + levelled[k]
+        for k, phase in zip(modules.of_node.tolist(), phases, strict=True)
     ]
     levels = _useful_levels(wanted)
     sequence = [node for node in order if node >= 0]
     of_node = _split_into_ranges([_innermost(path, levels) for path in wanted], sequence)
-    levels |= {path[:depth] for path in set(of_node) for depth in range(len(path) + 1) if _is_range(path[:depth])}
-    members: Counter[Path] = Counter({(): 0})
-    for path in of_node:
-        for depth in range(len(path) + 1):
-            if path[:depth] in levels:
-                members[path[:depth]] += 1
-    paths = tuple(sorted(members, key=len))  # paths of one length are in the order of their first nodes
+    members = _members(of_node)
+    levels = {path for path in members if path in levels or _is_range(path)}
+    paths = tuple(sorted([path for path in members if path in levels], key=len))  # then by the number of a first node
     number = {path: k for k, path in enumerate(paths)}
     parent = [number[_innermost(path[:-1], levels)] for path in paths]
     return Tree(
         paths,
         np.array(parent, np.int64),
         np.array([members[path] for path in paths], np.int64),
-        _blocks(paths, parent, families, several),
+        _blocks(paths, parent, families, several_phases),
         np.array([number[path] for path in of_node], np.int64),
     )
 
@@ -126,11 +126,11 @@ def _is_range(path: Path) -> bool:
 
 def _split_into_ranges(of_node: Sequence[Path], order: Sequence[int]) -> list[Path]:
     """Return the innermost level of each node; levels with too many nodes are split into nested ranges."""
-    own: dict[Path, list[int]] = {}
+    nodes_of: dict[Path, list[int]] = {}
     for node in order:
-        own.setdefault(of_node[node], []).append(node)
+        nodes_of.setdefault(of_node[node], []).append(node)
     found = list(of_node)
-    for path, nodes in own.items():
+    for path, nodes in nodes_of.items():
         if len(nodes) <= MOST_BESIDE:
             continue
         outermost = RANGE_SIZE
@@ -146,7 +146,7 @@ def _split_into_ranges(of_node: Sequence[Path], order: Sequence[int]) -> list[Pa
     return found
 
 
-def _parents_of_one_family(paths: Sequence[Path], families: Collection[tuple[Path, str]]) -> set[Path]:
+def _parents_of_one_family(paths: Sequence[Path], families: Families) -> set[Path]:
     """Return the parents whose children are all blocks of one family."""
     below: dict[Path, set[str]] = {}
     for path in paths:
@@ -155,9 +155,10 @@ def _parents_of_one_family(paths: Sequence[Path], families: Collection[tuple[Pat
     return {path for path, names in below.items() if path and len(names) == 1 and (path, next(iter(names))) in families}
 
 
-def _levels(path: Path, families: frozenset[tuple[Path, str]], family_parents: set[Path]) -> Path:
-    """Return a module's path with a level for the family of its outermost block, unless the block's parent contains
-    only this family.
+def _levels(path: Path, families: Families, family_parents: set[Path]) -> Path:
+    """Return a module's path with a level for the family of its outermost block.
+
+    If the block's parent contains only this family, the parent represents it and no level is added.
     """
     block = block_of(path, families)
     if not block or block[:-1] in family_parents:
@@ -168,10 +169,7 @@ def _levels(path: Path, families: frozenset[tuple[Path, str]], family_parents: s
 
 def _useful_levels(wanted: Iterable[Path]) -> set[Path]:
     """Return the levels with more than one node and fewer nodes than the level above."""
-    members: Counter[Path] = Counter()
-    for path, times in Counter(wanted).items():
-        for depth in range(len(path) + 1):
-            members[path[:depth]] += times
+    members = _members(wanted)
     useful: set[Path] = {()}
     for path in sorted(members, key=len):
         if 1 < members[path] < members[_innermost(path[:-1], useful)]:
@@ -179,15 +177,25 @@ def _useful_levels(wanted: Iterable[Path]) -> set[Path]:
     return useful
 
 
+def _members(of_node: Iterable[Path]) -> Counter[Path]:
+    """Return the number of nodes in each level and below, from the innermost level of each node."""
+    members: Counter[Path] = Counter({(): 0})
+    for path, count in Counter(of_node).items():
+        for depth in range(len(path) + 1):
+            members[path[:depth]] += count
+    return members
+
+
 def _innermost(path: Path, levels: set[Path]) -> Path:
     """Return the longest prefix of ``path`` in ``levels``."""
     return next((path[:depth] for depth in range(len(path), 0, -1) if path[:depth] in levels), ())
 
 
-def _blocks(paths: Sequence[Path], parent: Sequence[int], families: Collection[tuple[Path, str]], several: bool) -> I64:
+def _blocks(paths: Sequence[Path], parent: Sequence[int], families: Families, several_phases: bool) -> I64:
+    """Return the number of blocks below each level."""
     found = np.zeros(len(paths), np.int64)
     for level, path in enumerate(paths):
-        plain = tuple([part for part in path[several:] if not part.startswith((REPEATED, RANGE))])
+        plain = tuple([part for part in path[several_phases:] if not part.startswith((REPEATED, RANGE))])
         if plain and (plain[:-1], starred(plain[-1])) in families:
             found[parent[level]] += 1
     return found

@@ -1,8 +1,8 @@
 """The native graph file (contract §8): ``*.tmmu.json`` and ``*.tmmu.cbor``, plain or gzipped, detected by content.
 
-Reading is typed decoding into :class:`~tmmu_core.graph.model.Graph`; other rules are checked by
-:func:`~tmmu_core.graph.index.index_graph`. Writing is deterministic: equal graphs give equal bytes. The published
-schema is ``native.schema.json`` beside this file.
+Reading is typed decoding into :class:`~tmmu_core.graph.model.Graph`; :func:`~tmmu_core.graph.index.index_graph` checks
+all other rules. Writing is deterministic: equal graphs give equal bytes. The published schema is
+``native.schema.json`` in this folder.
 """
 
 import json
@@ -16,7 +16,7 @@ import msgspec
 from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput
 from tmmu_core.base.struct_types import register_types
 from tmmu_core.graph import checks, dtypes
-from tmmu_core.graph.model import GRAPH_SCHEMA, SCOPING, AnnotatedGraph, Graph, Tensor
+from tmmu_core.graph.model import GRAPH_SCHEMA, SCOPING, Graph, Tensor
 from tmmu_core.graph.native import document, unpacking
 
 WRITTEN_ORDER = (
@@ -24,9 +24,14 @@ WRITTEN_ORDER = (
     *("inputs", "outputs", "execution_order", "planner", "alignment", "sidecar", "tensors", "nodes"),
     *("shapes_from", "origins"),
 )
+"""Fields of the file, in the order in which they are written."""
+UNWRITTEN = ("notes", "ranges")
+"""Fields of a graph that only readers of other formats set."""
+NOT_HASHED = ("sidecar", "shapes_from", "origins")
 IDENTIFYING_FIELDS = ("ir_schema", "tensors", "nodes")
-_EMPTY = Graph()
 _DEFAULT_DTYPE = Tensor("").dtype
+DEFAULT_WORDS = {"tensors": (("dtype", "float32"), ("role", "activation")), "nodes": (("phase", "forward"),)}
+"""List of rows → (text field, default) of the fields whose default is not empty."""
 SCHEMA_FILE = Path(__file__).with_name("native.schema.json")
 
 
@@ -43,7 +48,7 @@ register_types(_WrittenTensor, _WrittenTensors)
 
 
 def refuses(data: bytes) -> str:
-    """Return why bytes are not a native graph file (contract §8); ``""`` if they are, or are a damaged document."""
+    """Return why bytes are not a native graph file (contract §8); ``""`` for a native file and a damaged document."""
     if reason := document.no_document(data):
         return reason
     try:
@@ -77,25 +82,29 @@ def is_node_centric(fields: dict[str, Any]) -> bool:
 def decode(data: bytes, name: str = "") -> Graph:
     """Read a graph from the bytes of a native file. ``name`` is the file's name for errors.
 
-    A tensor without a dtype is read as ``float32``, with a note. Raises ``UnreadableInput`` for invalid JSON or
-    CBOR or another schema, ``InvalidIrShapes`` for a wrong field (``path`` is the JSON path), a tensor without
-    shape, or an unknown dtype.
+    In a file of the first version, a tensor without dtype is ``float32`` and one without shape is a scalar, with a
+    note. Raises ``UnreadableInput`` for invalid JSON or CBOR or another schema, ``InvalidIrShapes`` (``path`` is the
+    JSON path) for an invalid, unknown or missing field or an unknown dtype.
     """
     data = unpacking.unpack(data, name)
     document.check_version(document.text_field(data, "ir_schema", name), GRAPH_SCHEMA, name, "$.ir_schema")
     graph = document.decode(data, Graph, name)
+    for field in UNWRITTEN:
+        if getattr(graph, field):
+            hint = "Drop the field: a graph file cannot set it."
+            raise InvalidIrShapes(f'$: unknown field "{field}".', hint=hint, reason="unknown_field", path=f"$.{field}")
     if any(tensor.dtype is _DEFAULT_DTYPE or not tensor.shape for tensor in graph.tensors):
-        # If a field may be missing (its value is the default object), decode again to see which fields are missing.
+        # The value may be the default of a missing field: decode again to see which fields are missing.
         notes = _first_version_notes(graph, document.decode(data, _WrittenTensors, name).tensors)
-        graph = AnnotatedGraph(**msgspec.structs.asdict(graph), notes=notes) if notes else graph
+        graph = msgspec.structs.replace(graph, notes=notes)
     return normalise_dtypes(graph)
 
 
 def _first_version_notes(graph: Graph, tensors: Sequence[_WrittenTensor]) -> tuple[str, ...]:
     """Return notes on tensors without dtype or shape: the first version omitted ``float32`` and the shapes of scalars.
 
-    A file that contains a ``float32`` or an empty shape is of a later version: then a tensor without shape raises
-    ``InvalidIrShapes``.
+    Raises ``InvalidIrShapes`` (``missing_field``) for a tensor without shape in a file that contains a ``float32`` or
+    an empty shape, which later versions write.
     """
     shapeless = [i for i, tensor in enumerate(tensors) if tensor.shape is msgspec.UNSET]
     untyped = sum(tensor.dtype is msgspec.UNSET for tensor in tensors)
@@ -108,9 +117,9 @@ def _first_version_notes(graph: Graph, tensors: Sequence[_WrittenTensor]) -> tup
 
 
 def encode_json(graph: Graph) -> bytes:
-    """Return the graph as JSON, a line per tensor and node. Defaults are omitted, except shapes and dtypes.
+    """Return the graph as JSON, one line per tensor and node. Defaults are omitted, except shapes and dtypes.
 
-    Raises ``InvalidIrShapes`` (reason ``not_json``) if ``params`` have a number that JSON cannot express.
+    Raises ``InvalidIrShapes`` (reason ``not_json``) if the ``params`` of a node contain a NaN or an infinity.
     """
     for k, node in enumerate(graph.nodes):
         try:
@@ -122,10 +131,9 @@ def encode_json(graph: Graph) -> bytes:
     encode = msgspec.json.Encoder().encode
     parts: list[bytes] = []
     for field, value in _complete(graph).items():
-        rows = encode(value)
-        if field in ("tensors", "nodes"):
-            rows = b"[\n  " + b",\n  ".join(map(encode, value)) + b"\n ]"
-        parts.append(encode(field) + b": " + rows)
+        is_table = field in ("tensors", "nodes")
+        text = b"[\n  " + b",\n  ".join(map(encode, value)) + b"\n ]" if is_table else encode(value)
+        parts.append(encode(field) + b": " + text)
     return b"{" + b",\n ".join(parts) + b"}\n"
 
 
@@ -150,58 +158,58 @@ def encode(graph: Graph, name: str) -> bytes:
 def normal_form(graph: Graph) -> dict[str, Any]:
     """Return the canonical values of a graph for its hash: text keys, defaults omitted, one spelling per meaning.
 
-    Dtypes have their canonical name, ``inplace`` ``"any"`` is omitted, and the schema is always included. The sidecar
-    and the origins of shapes and nodes are left out.
+    Dtypes have their canonical name, ``inplace`` ``"any"`` is omitted, the schema is always included, the fields
+    :data:`SCOPING` of a node are in its ``params``, and the fields :data:`NOT_HASHED` are omitted.
     """
     plain = _plain(normalise_dtypes(graph))
-    for field in ("sidecar", "shapes_from", "origins"):
+    for field in NOT_HASHED:
         plain.pop(field, None)
     for node in plain.get("nodes", ()):
         if node.get("inplace") == "any":
             del node["inplace"]
-        if own := {name: node.pop(name) for name in SCOPING if name in node}:
-            node["params"] = {**node.get("params", {}), **own}
+        if scoping := {name: node.pop(name) for name in SCOPING if name in node}:
+            node["params"] = {**node.get("params", {}), **scoping}
     return plain
 
 
 def normalise_dtypes(graph: Graph) -> Graph:
     """Return the graph with canonical dtype names. Raises ``InvalidIrShapes`` (reason ``unknown_dtype``)."""
-    one_name = {dtype: dtypes.canonical(dtype) for dtype in dict.fromkeys([tensor.dtype for tensor in graph.tensors])}
-    if all(dtype == name for dtype, name in one_name.items()):
+    canonical = {dtype: dtypes.canonical(dtype) for dtype in {tensor.dtype for tensor in graph.tensors}}
+    if all(dtype == name for dtype, name in canonical.items()):
         return graph
-
-    def renamed(i: int, tensor: Tensor) -> Tensor:
-        name = one_name[tensor.dtype]
+    tensors = list(graph.tensors)
+    for i, tensor in enumerate(graph.tensors):
+        name = canonical[tensor.dtype]
         if name is None:
             checks.size_of(tensor, (), i)  # raises
-        return tensor if name == tensor.dtype else msgspec.structs.replace(tensor, dtype=name)
-
-    return msgspec.structs.replace(graph, tensors=tuple([renamed(i, t) for i, t in enumerate(graph.tensors)]))
+        elif name != tensor.dtype:
+            tensors[i] = msgspec.structs.replace(tensor, dtype=name)
+    return msgspec.structs.replace(graph, tensors=tuple(tensors))
 
 
 def _plain(graph: Graph) -> dict[str, Any]:
-    """Return the graph as plain values without defaults.
+    """Return the graph as plain values without defaults and :data:`UNWRITTEN` fields.
 
-    msgspec omits a text only if it is the default object itself; equal texts, such as of a dtype in a file, are
-    removed here.
+    msgspec omits a default text only if it is the same object, so equal texts that were read from a file are removed
+    here.
     """
     with document.paused_gc():
         plain: dict[str, Any] = msgspec.to_builtins(graph)
-        plain["ir_schema"] = graph.ir_schema or GRAPH_SCHEMA
-    for field in ("notes", "ranges"):
+    plain["ir_schema"] = graph.ir_schema or GRAPH_SCHEMA
+    for field in UNWRITTEN:
         plain.pop(field, None)
     for field, words in DEFAULT_WORDS.items():
         for row in plain.get(field, ()):
             for key, default in words:
                 if row.get(key) == default:
                     del row[key]
-    if plain.get("replan_policy") == _EMPTY.replan_policy:
-        del plain["replan_policy"]
+    if graph.replan_policy == Graph().replan_policy:
+        plain.pop("replan_policy", None)
     return plain
 
 
 def _complete(graph: Graph) -> dict[str, Any]:
-    """Return the plain values of a graph in the order of the file; shape and dtype of a tensor are always written."""
+    """Return the plain values of a graph in the order of the file, with the shape and dtype of every tensor."""
     plain = _plain(graph)
     if "tensors" in plain:
         plain["tensors"] = [
@@ -209,7 +217,3 @@ def _complete(graph: Graph) -> dict[str, Any]:
             for tensor, row in zip(graph.tensors, plain["tensors"], strict=True)
         ]
     return {field: plain[field] for field in WRITTEN_ORDER if field in plain}
-
-
-DEFAULT_WORDS = {"tensors": (("dtype", "float32"), ("role", "activation")), "nodes": (("phase", "forward"),)}
-"""List of rows → (text field, default) of the fields whose default is not empty."""

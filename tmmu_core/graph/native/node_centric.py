@@ -92,13 +92,7 @@ def refuses(data: bytes) -> str:
         fields = document.fields(data)
     except UnreadableInput:
         return "it begins like a document, and is damaged"
-    if native_file.is_node_centric(fields):
-        return ""
-    if "tensors" in fields:
-        return "the document has a list of tensors"
-    if "nodes" not in fields:
-        return 'the document has no "nodes"'
-    return 'no node has a "shape_out" and no input names a "node_id"'
+    return "" if native_file.is_node_centric(fields) else 'the document has no "nodes" with shapes and ports'
 
 
 def decode(data: bytes, name: str = "") -> Graph:

@@ -13,10 +13,10 @@ from pathlib import Path
 import msgspec
 
 from tmmu_core.base import limits
-from tmmu_core.base.errors import UnreadableInput, unopened
+from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.base.struct_types import register_types
 from tmmu_core.graph import dtypes
-from tmmu_core.graph.constants import NOT_BESIDE, Constants, InFile, path_in_folder
+from tmmu_core.graph.constants import Constants, InFile, path_in_folder
 from tmmu_core.graph.model import Graph
 
 DTYPES = {
@@ -38,31 +38,29 @@ class _Entry(msgspec.Struct, frozen=True):
 register_types(_Entry)
 
 
-def constants(graph: Graph, where: Path | None, name: str = "") -> Constants:
-    """Return the constants in the sidecar of ``graph``, a file next to ``where``; none without a sidecar.
+def constants(graph: Graph, where: Path | None) -> Constants:
+    """Return the constants in the sidecar of ``graph``; none without a sidecar.
 
-    Raises ``UnreadableInput`` for a sidecar that is damaged, missing, or outside the graph's folder.
+    ``where`` is the file of the graph, ``None`` for a stream. Raises ``UnreadableInput`` for a sidecar that is missing,
+    has a damaged head, or is outside the folder of ``where``.
     """
     if not graph.sidecar:
         return Constants({})
     path = path_in_folder(where.parent if where else None, graph.sidecar, "the sidecar")
     head, start = _head(path)
-    try:
-        size = path.stat().st_size - start
-    except OSError as error:  # the file was deleted after its head was read
-        raise unopened(error, path, NOT_BESIDE) from error
     pieces = {}
     for tensor in graph.tensors:
         if tensor.id in head:
             begin, end = head[tensor.id].data_offsets
-            if not 0 <= begin <= end <= size:
-                what = f'the sidecar is cut off, or damaged: "{tensor.id}" is at bytes {begin} to {end} of {size}.'
+            if not 0 <= begin <= end:
+                what = f'the sidecar is damaged: "{tensor.id}" is at bytes {begin} to {end}.'
                 raise UnreadableInput(what, source=str(path), hint="Copy the file again.")
             pieces[tensor.id] = InFile(path, start + begin, end - begin)
     return Constants(pieces)
 
 
 def _head(path: Path) -> tuple[dict[str, _Entry], int]:
+    """Return the entries of a sidecar by tensor id, and the position of the first byte after the head."""
     lead = b"".join(InFile(path, 0, 8).chunks())
     length = int.from_bytes(lead, "little")
     if length > limits.ceiling(limits.UNPACKED_BYTES):
@@ -77,7 +75,7 @@ def _head(path: Path) -> tuple[dict[str, _Entry], int]:
 
 
 def parts(graph: Graph, values: Constants) -> Iterator[bytes]:
-    """Yield the parts of the sidecar of ``graph``, in the order of the tensors; tensors without bytes are omitted."""
+    """Yield the bytes of a sidecar for ``graph``: the head, then the ``values`` of the tensors in their order."""
     head, at = {}, 0
     stored = [tensor for tensor in graph.tensors if tensor.id in values]
     for tensor in stored:

@@ -1,6 +1,7 @@
 """Read the bytes of files, and decompress gzip within limits."""
 
 import errno
+import gzip
 import io
 import mmap
 import os
@@ -13,16 +14,14 @@ from tmmu_core.base import limits
 from tmmu_core.base.errors import UnreadableInput
 
 GZIP_MAGIC = b"\x1f\x8b"
-CHUNK = 1 << 16
-"""Compressed bytes per step."""
-AT_ONCE = 1 << 24
-"""Maximum number of decompressed bytes per step."""
+CHUNK = 1 << 20
+"""Number of bytes that are read or decompressed at once."""
 LONGEST_STREAM = 1 << 29
-"""Maximum number of bytes read from a pipe or a device without a configured limit: /dev/zero has no end."""
+"""Default limit of the bytes of a pipe or a device: /dev/zero has no end."""
 
 
 def read_whole(path: Path) -> bytes:
-    """Return a file's bytes. Raises ``OSError``, and ``UnreadableInput`` for a pipe with more than the limit."""
+    """Return the bytes of a file, a pipe or a device. Raises ``OSError`` and the errors of :func:`read_stream`."""
     try:
         with path.open("rb") as file:
             is_file = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
@@ -34,7 +33,7 @@ def read_whole(path: Path) -> bytes:
 def read_stream(stream: BinaryIO, source: str) -> bytes:
     """Return the bytes of a pipe or a device. Raises ``UnreadableInput`` for more than the limit."""
     most, data = limits.ceiling(limits.UNPACKED_BYTES, LONGEST_STREAM), io.BytesIO()
-    while part := stream.read(1 << 20):
+    while part := stream.read(CHUNK):
         if data.tell() + len(part) > most:
             raise limits.past(limits.UNPACKED_BYTES, "the stream", source, most)
         data.write(part)
@@ -42,32 +41,27 @@ def read_stream(stream: BinaryIO, source: str) -> bytes:
 
 
 def unpack(data: bytes, source: str = "") -> bytes:
-    """Return ``data``, decompressed if it is gzipped. Raises ``UnreadableInput`` for damaged data."""
+    """Return ``data``, decompressed if it is gzipped.
+
+    Raises ``UnreadableInput`` for a damaged stream, and for more bytes than the limit.
+    """
     if not data.startswith(GZIP_MAGIC):
         return data
-    ceiling = limits.ceiling(limits.UNPACKED_BYTES)
-    out, at = bytearray(), 0
-    while data.startswith(GZIP_MAGIC, at):
-        member = zlib.decompressobj(wbits=31)
-        while not member.eof:
-            packed = member.unconsumed_tail or data[at : at + CHUNK]
-            if not packed:
-                place, what = f"byte {len(data)}", "the gzip stream is cut off."
-                raise UnreadableInput(what, source=source, place=place, hint="Copy the file again.")
-            at += 0 if member.unconsumed_tail else len(packed)
-            try:
-                out += member.decompress(packed, min(AT_ONCE, ceiling + 1 - len(out)))
-            except zlib.error as error:
-                what = f"the gzip stream is damaged ({error})."
-                raise UnreadableInput(what, source=source, hint="Copy the file again.") from error
-            if len(out) > ceiling:
-                raise limits.past(limits.UNPACKED_BYTES, "the gzipped file", source)
-        at -= len(member.unused_data)
+    ceiling, out = limits.ceiling(limits.UNPACKED_BYTES), bytearray()
+    try:
+        with gzip.open(io.BytesIO(data)) as stream:
+            while part := stream.read(CHUNK):
+                out += part
+                if len(out) > ceiling:
+                    raise limits.past(limits.UNPACKED_BYTES, "the gzipped file", source)
+    except (EOFError, OSError, zlib.error) as error:
+        what = "cut off" if isinstance(error, EOFError) else f"damaged ({error})"
+        raise UnreadableInput(f"the gzip stream is {what}.", source=source, hint="Copy the file again.") from error
     return bytes(out)
 
 
 def mapped_file(path: Path) -> Any:
-    """Return the bytes of a file: mapped into memory, or decompressed by :func:`unpack` if it is gzipped."""
+    """Return the bytes of a file as a memory map, or decompressed by :func:`unpack` if it is gzipped."""
     with path.open("rb") as file:
         if not os.fstat(file.fileno()).st_size:
             return b""
@@ -76,8 +70,6 @@ def mapped_file(path: Path) -> Any:
 
 
 def pack(data: bytes) -> bytes:
-    """Return gzipped data; the header has no time, name or system, so equal data give equal bytes."""
-    deflate = zlib.compressobj(9, zlib.DEFLATED, -15)
-    body = deflate.compress(data) + deflate.flush()
-    header = GZIP_MAGIC + b"\x08\x00" + bytes(4) + b"\x02\xff"
-    return header + body + zlib.crc32(data).to_bytes(4, "little") + (len(data) & 0xFFFFFFFF).to_bytes(4, "little")
+    """Return gzipped data; the header has no time, name or system, so that equal data give equal bytes."""
+    packed = zlib.compress(data, 9, wbits=31)
+    return packed[:9] + b"\xff" + packed[10:]  # byte 9 is the system

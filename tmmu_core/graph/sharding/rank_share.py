@@ -1,4 +1,4 @@
-"""The part of a graph that one rank holds: tensors are cut by their splits, views stay inside their bases."""
+"""The share of a graph that one rank runs: tensors are cut by their splits, views stay inside their bases."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class Sharding:
 
     @cached_property
     def remainders(self) -> dict[str, tuple[int, ...]]:
-        """Mesh axis → the remainders of the splits over it, ascending: coordinates at which the shares change."""
+        """Mesh axis → the remainders of the splits over it, ascending: the coordinates at which shares change."""
         found: dict[str, set[int]] = {name: set() for name, _ in self.spec.mesh}
         for i, split in enumerate(self.splits):
             if self.follows[i]:
@@ -60,7 +60,7 @@ class Sharding:
 
     @cached_property
     def root(self) -> dict[int, int]:
-        """View → the tensor at the end of its chain of bases, whose split it follows."""
+        """View → the nearest tensor in its chain of bases whose split does not follow from another tensor."""
         found: dict[int, int] = {}
         for i in self.bases_first:
             base = self.base(i)
@@ -110,11 +110,11 @@ def cut_to_share(
 def view_on(
     sharding: Sharding, i: int, base_local: Tensor, base_split: Split, place: Mapping[str, int]
 ) -> tuple[Tensor, Split]:
-    """Return a view inside this rank's part of its base, and its split.
+    """Return the share of view ``i`` at coordinates ``place``, inside the share of its base, and its split.
 
-    Without an explicit split, a view of the whole base is split along an axis with which its part has as many bytes as
-    the part of the base; the axis of the base's split is tried first. A view of a part of the base keeps its relative
-    offset.
+    The share has the same fraction of the view's bytes and offset as the base's share of the base. Without an explicit
+    split, the first axis that gives this number of bytes is split; the axis of the base's split is tried first. Raises
+    ``InvalidIrShapes`` (``shard_view``) if no axis does.
     """
     tensor, shape, base = sharding.graph.tensors[i], sharding.shapes[i], sharding.base(i)
     view = tensor.view
@@ -122,7 +122,7 @@ def view_on(
     if not base_split and not sharding.splits[i]:
         return tensor, ()
     whole = tensor_bytes(sharding.shapes[base], base_local.dtype)
-    share = tensor_bytes(_numbers(base_local, sharding.shapes[base]), base_local.dtype)
+    share = tensor_bytes(_resolved(base_local, sharding.shapes[base]), base_local.dtype)
     length = tensor_bytes(shape, tensor.dtype) if view.byte_length is None else view.byte_length
     offset, wanted = view.byte_offset * share, length * share
     if not whole or offset % whole or wanted % whole:
@@ -141,14 +141,14 @@ def view_on(
         if any(shape[axis] < sharding.spec.sizes[mesh] for axis, mesh in split):
             continue
         cut = cut_to_share(tensor, shape, split, sharding.spec, place)
-        stored = [d for axis, d in enumerate(_numbers(cut, shape)) if strides is None or strides[axis]]
+        stored = [d for axis, d in enumerate(_resolved(cut, shape)) if strides is None or strides[axis]]
         if tensor_bytes(stored, tensor.dtype) == wanted and not offset % itemsize(tensor.dtype):
             return msgspec.structs.replace(cut, view=View(view.base_tensor_uid, offset, wanted, strides)), split
     raise _misfit(tensor, "no axis of it is consistent with its base's split")
 
 
-def _numbers(tensor: Tensor, shape: Sequence[int]) -> tuple[int, ...]:
-    """Return a local shape as integers; the global ``shape`` gives the sizes of named dimensions."""
+def _resolved(tensor: Tensor, shape: Sequence[int]) -> tuple[int, ...]:
+    """Return the shape of a share as integers; the global ``shape`` gives the sizes of named dimensions."""
     return tuple(d if isinstance(d, int) else shape[axis] for axis, d in enumerate(tensor.shape))
 
 

@@ -14,18 +14,17 @@ A spec is a JSON object, which is hashed as given::
 The contract ``"follow"`` of ``activations`` or ``gradients`` derives their split from that of the weights:
 attention heads and the hidden units of an MLP are then split over the ranks.
 
-The first matching entry determines the sharding of a tensor:
+The first of these that applies determines the sharding of a tensor:
 
 1. ``tensors``, by id; ``null``: the whole tensor is on every rank;
 2. ``rules``, the first whose pattern (``*``, ``?``, ``[…]``) matches;
 3. the tensor's own ``shard`` field;
 4. for ``x@grad`` and ``x@remat``, the sharding of ``x``; for a view, the sharding that keeps it inside its base;
 5. the contract of its kind. A contract does not apply to a tensor that lacks the axis, has fewer rows than parts, or
-   has a view that cannot be split in the same way. Entries 1 to 3 raise an error for such a tensor.
+   has a view that cannot be split in the same way; 1 to 3 raise an error for such a tensor.
 
-An axis of d rows is split into p parts: every rank has ``d // p`` rows, the first ``d % p`` ranks have one more. Fewer
-rows than parts are rejected. A tensor can be split along several axes, over different mesh axes: the value is then a
-list of ``{"axis", "mesh"}``.
+An axis of d rows is split into p parts: every part has ``d // p`` rows, the first ``d % p`` parts have one more. A
+tensor can be split along several axes, over different mesh axes: the value is then a list of ``{"axis", "mesh"}``.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,7 +37,7 @@ from tmmu_core.base import limits, strict
 from tmmu_core.base.errors import InvalidIrShapes
 
 Split = tuple[tuple[int, str], ...]
-"""(axis, mesh axis) pairs; empty if every rank has the whole tensor."""
+"""(tensor axis, mesh axis) pairs; empty if every rank has the whole tensor."""
 
 FIELDS = ("mesh", "tensors", "rules", "contracts")
 FOLLOW = "follow"
@@ -53,13 +52,15 @@ class ShardSpec:
     """Mesh axes and their sizes, from the slowest to the fastest."""
     tensors: Mapping[str, Split]
     rules: tuple[tuple[str, Split], ...]
+    """Patterns of tensor ids, with their splits."""
     contracts: Mapping[str, Split]
+    """Kind → split."""
     following: frozenset[str] = frozenset()
-    """Kinds whose splits follow from those of the weights."""
+    """Kinds with the contract ``"follow"``."""
 
     @cached_property
     def sizes(self) -> dict[str, int]:
-        """Return mesh axis → number of parts."""
+        """Mesh axis → number of parts."""
         return dict(self.mesh)
 
     @property
@@ -68,7 +69,7 @@ class ShardSpec:
         return prod(size for _, size in self.mesh)
 
     def place(self, rank: int) -> dict[str, int]:
-        """Return mesh axis → coordinate of ``rank``."""
+        """Return the coordinate of ``rank`` on each mesh axis."""
         place = {}
         for name, size in reversed(self.mesh):
             rank, place[name] = divmod(rank, size)
@@ -81,7 +82,11 @@ def rows_of(rows: int, parts: int, part: int) -> int:
 
 
 def check_world(spec: ShardSpec, world_size: int | None, rank: int = 0) -> int:
-    """Return the number of ranks. Raises ``InvalidIrShapes`` (``shard_world_size``, ``shard_rank``)."""
+    """Return the number of ranks of the mesh.
+
+    Raises ``InvalidIrShapes`` if ``world_size`` is another number (``shard_world_size``), or for a rank that the mesh
+    does not have (``shard_rank``).
+    """
     if world_size is not None and world_size != spec.world_size:
         mesh = " × ".join(f"{name} {size}" for name, size in spec.mesh) or "empty"
         message = f"--world-size is {world_size}, but the mesh ({mesh}) has {spec.world_size} ranks."
@@ -95,24 +100,25 @@ def check_world(spec: ShardSpec, world_size: int | None, rank: int = 0) -> int:
 
 def read_spec(spec: Mapping[str, Any]) -> ShardSpec:
     """Parse and check a spec. Raises ``InvalidIrShapes`` (reasons ``shard_spec``, ``shard_mesh``)."""
-    _object(spec, FIELDS, "$", "shard spec", "Write a JSON object.")
+    _object(spec, FIELDS, "$", "a shard spec", "Write a JSON object.")
     mesh = _mesh(spec.get("mesh", []))
     names = tuple(name for name, _ in mesh)
     rules = []
     for k, rule in enumerate(_list(spec.get("rules", []), "$.rules")):
         path, example = f"$.rules[{k}]", 'Write {"match": "layers.*.w1", "axis": 1, "mesh": "tp"}.'
-        _object(rule, ("match", "axis", "mesh", "split"), path, "rule", example)
+        _object(rule, ("match", "axis", "mesh", "split"), path, "a rule", example)
         if not isinstance(rule.get("match"), str):
-            raise refused(f"{path} is not a rule.", path, example)
+            raise refused(f"{path} has no match.", path, example)
         rest = {key: value for key, value in rule.items() if key != "match"}
         rules.append((rule["match"], _split(rest["split"] if set(rest) == {"split"} else rest, names, path)))
     contracts, following = {}, set()
-    for kind, value in _object(spec.get("contracts", {}), KINDS, "$.contracts", "object", "Write an object.").items():
+    entries = _object(spec.get("contracts", {}), KINDS, "$.contracts", "an object", "Write a JSON object.")
+    for kind, value in entries.items():
         if value == FOLLOW and kind in ("activations", "gradients"):
             following.add(kind)
         else:
             contracts[kind] = _split(value, names, f"$.contracts.{kind}")
-    tensors = _object(spec.get("tensors", {}), (), "$.tensors", "object", "Write an object.")
+    tensors = _object(spec.get("tensors", {}), (), "$.tensors", "an object", "Write a JSON object.")
     splits = {name: _split(value, names, f"$.tensors.{name}") for name, value in tensors.items()}
     return ShardSpec(mesh, splits, tuple(rules), contracts, frozenset(following))
 
@@ -123,12 +129,10 @@ def _mesh(value: Any) -> tuple[tuple[str, int], ...]:
     axes: list[tuple[str, int]] = []
     for k, axis in enumerate(_list(value, "$.mesh")):
         path, example = f"$.mesh[{k}]", 'Write {"name": "tp", "size": 8}.'
-        _object(axis, ("name", "size"), path, "mesh axis", example)
-        if set(axis) != {"name", "size"} or not isinstance(axis["name"], str):
-            raise refused(f"{path} is not a mesh axis.", path, example)
-        name, size = axis["name"], axis["size"]
-        if type(size) is not int or size < 1:
-            raise refused(f"the mesh axis {name!r} has the size {size!r}.", path, "Give a size ≥ 1.")
+        _object(axis, ("name", "size"), path, "a mesh axis", example)
+        name, size = axis.get("name"), axis.get("size")
+        if not isinstance(name, str) or type(size) is not int or size < 1:
+            raise refused(f"{path} has no name and size ≥ 1.", path, example)
         axes.append((name, size))
     if len(dict(axes)) != len(axes):
         raise refused("two mesh axes have the same name.", "$.mesh", "Use a different name for each axis.")
@@ -148,26 +152,24 @@ def _split(value: Any, names: Sequence[str], path: str) -> Split:
     split: list[tuple[int, str]] = []
     for entry in value if isinstance(value, list | tuple) else [value]:
         example = 'Write {"axis": 0, "mesh": "tp"}, a list of these, or null.'
-        _object(entry, ("axis", "mesh"), path, "sharding", example)
-        if set(entry) != {"axis", "mesh"}:
-            raise refused(f"{path} is not a sharding.", path, example)
-        axis, mesh = entry["axis"], entry["mesh"]
-        if type(axis) is not int or axis < 0:
-            raise refused(f"{path}: the axis {axis!r} is not a number ≥ 0.", path, "Count axes from 0.")
+        _object(entry, ("axis", "mesh"), path, "a sharding", example)
+        axis, mesh = entry.get("axis"), entry.get("mesh")
+        if type(axis) is not int or axis < 0 or mesh is None:
+            raise refused(f"{path} has no axis ≥ 0 and mesh.", path, example)
         if mesh not in names:
             message, hint = f"{path}: there is no mesh axis {mesh!r}.", strict.closest_hint(str(mesh), names)
             raise refused(message, path, hint, reason="shard_mesh")
         split.append((axis, mesh))
     if any(len(set(side)) < len(split) for side in zip(*split, strict=True)):
-        hint = "Split each tensor axis over one mesh axis, and use each mesh axis once."
+        hint = "Split each tensor axis over one mesh axis, and use each mesh axis once for a tensor."
         raise refused(f"{path} uses an axis twice.", path, hint)
     return tuple(split)
 
 
 def _object(value: Any, known: Sequence[str], path: str, noun: str, example: str) -> Mapping[str, Any]:
-    """Return ``value``, an object; ``known`` are its possible keys, if not empty. Raises ``InvalidIrShapes``."""
+    """Return ``value``. Raises ``InvalidIrShapes`` unless it is an object with keys in ``known`` (empty: any keys)."""
     if not isinstance(value, Mapping):
-        raise refused(f"{path} is no {noun}.", path, example)
+        raise refused(f"{path} is not {noun}.", path, example)
     for key in value if known else ():
         if key not in known:
             raise refused(f"{path} has the unknown field {key!r}.", f"{path}.{key}", strict.closest_hint(key, known))
@@ -181,5 +183,5 @@ def _list(value: Any, path: str) -> Sequence[Any]:
 
 
 def refused(message: str, path: str, hint: str, reason: str = "shard_spec", **more: Any) -> InvalidIrShapes:
-    """Return the error for a spec, or for a graph with a spec; ``path`` is the JSON path."""
+    """Return the error for a spec, or for a graph that it splits; ``path`` is the JSON path in the spec."""
     return InvalidIrShapes(message, hint=hint, reason=reason, node_id="", path=path, **more)

@@ -15,7 +15,7 @@ from typing import Any
 from tmmu_core.base.errors import U64_MAX, ArenaTooSmall, ContractError, Scalar
 from tmmu_core.graph.arenas import as_given, read_arenas, refuse_unknown_arenas
 from tmmu_core.graph.assumed_sizes import assumed_text
-from tmmu_core.graph.model import DEFAULT_ARENAS, AnnotatedGraph, ArenaConfig, Graph
+from tmmu_core.graph.model import DEFAULT_ARENAS, ArenaConfig, Graph
 from tmmu_core.graph.native.document import paused_gc
 from tmmu_core.liveness.analyse import analyse, arena_of_tensor
 from tmmu_core.liveness.live_model import Liveness, Timeline
@@ -163,7 +163,7 @@ def remarks_on(graph: Graph, dims: Mapping[str, int]) -> dict[str, str]:
     more = f" and {len(parts) - NAMED_PARTS:,} more" if len(parts) > NAMED_PARTS else ""
     found = {
         ASSUMED: assumed_text(graph, dims),
-        READ: " ".join(graph.notes) if isinstance(graph, AnnotatedGraph) else "",
+        READ: " ".join(graph.notes),
         UNPLANNED: f"parts that are not planned: {', '.join(parts[:NAMED_PARTS])}{more}" if parts else "",
     }
     return {key: text for key, text in found.items() if text}

@@ -24,7 +24,7 @@ from tmmu_core.graph import dtypes
 from tmmu_core.graph.constants import Constants
 from tmmu_core.graph.model import GRAPH_SCHEMA, Graph, Inplace, Node, Origin, Role, Tensor
 from tmmu_core.graph.operators import operator_of
-from tmmu_core.graph.origin import is_known, saved_origin
+from tmmu_core.graph.origin import saved_origin
 
 DTYPES: dict[int, str] = {
     **dict(enumerate(("uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64"), 1)),
@@ -224,7 +224,7 @@ class _Reading:
         )
         self.nodes.append(node)
         origin = saved_origin(operation.metadata)
-        if is_known(origin):
+        if origin != Origin():
             self.origins[node_id] = origin
 
     def _declare_result(self, name: str, op: Operator, operation: Operation, operands: Sequence[_Value]) -> list[str]:

@@ -17,7 +17,7 @@ import torch
 from torch.fx.experimental.proxy_tensor import PythonKeyTracer
 
 from tmmu_core.graph.model import Origin
-from tmmu_core.graph.origin import is_known, line_of, path_of
+from tmmu_core.graph.origin import line_of, path_of
 
 WRAPPER = "module."
 """Prefix that the importer's wrapper adds to parameter names."""
@@ -76,7 +76,7 @@ def operator_origins(module: Any) -> Iterator[Callable[[], Origin | None]]:
             origin = Origin(running[-1], _line()) if running else None
             if origin is not None:
                 by_number[torch.autograd._get_sequence_nr() - 1] = origin
-        return origin if origin is not None and is_known(origin) else None
+        return None if origin == Origin() else origin
 
     try:
         yield origin_now
