@@ -71,7 +71,7 @@ def ir_hash(graph: Graph) -> bytes:
 
 
 NOT_HASHED = {"sidecar": "", "shapes_from": {}, "origins": {}, "ranges": {}, "notes": ()}
-"""Field of :class:`Graph` or ``AnnotatedGraph`` that is not hashed → its default."""
+"""Field of :class:`Graph` that is not hashed → its default."""
 
 
 def ir_object(graph: Graph) -> dict[str, Any]:
