@@ -125,7 +125,7 @@ def open_any(name: str, dims: Mapping[str, int] | None = None) -> Opened:
 def input_of(name: str) -> tuple[bytes, str]:
     """Return ``(bytes, name)`` of a file, an XLA dump, or standard input for ``-``. Raises ``UnreadableInput``.
 
-    A folder with a dump of one XLA module counts as this dump, which consists of several files.
+    For a folder with an XLA dump of one module, or a file of such a dump, the bytes are those of all its files.
     """
     if name != STREAM and os.path.isdir(name):
         from tmmu_core.formats import unplannable
@@ -156,9 +156,9 @@ def modules_in(folder: Path) -> tuple[Module, ...]:
 
 def resolve(name: str, request: PlanRequest) -> Resolved:
     """Read a file, return its plan like :func:`resolve_opened`, and write its warnings to standard error."""
-    found = resolve_opened(open_any(name, request.dims), name, request)
-    note_input_warnings(found)
-    return found
+    resolved = resolve_opened(open_any(name, request.dims), name, request)
+    note_input_warnings(resolved)
+    return resolved
 
 
 def resolve_opened(
@@ -188,16 +188,16 @@ def resolve_opened(
         refuse_graph_options(opened, request)
     with progress_on_terminal() as progress:
         result = make_plan(opened, request, progress)
-    found = Resolved(name, result.plan, result, cut_from=result.cut_from)
-    return _verified(found) if result.request.planner == GIVEN else found
+    resolved = Resolved(name, result.plan, result, cut_from=result.cut_from)
+    return _verified(resolved) if result.request.planner == GIVEN else resolved
 
 
-def _verified(found: Resolved, graph: Graph | None = None, **settings: Any) -> Resolved:
+def _verified(resolved: Resolved, graph: Graph | None = None, **settings: Any) -> Resolved:
     """Return a finished plan with its verdict (contract §11) and the recomputed lower bounds (§12)."""
-    is_complete = found.trace is None or found.trace.complete
-    verified = verify_finished(found.plan, graph, complete=is_complete, **settings)
-    trace = found.trace and replace(found.trace, plan=verified.plan)
-    return replace(found, plan=verified.plan, trace=trace, verdict=verified.verdict)
+    is_complete = resolved.trace is None or resolved.trace.complete
+    verified = verify_finished(resolved.plan, graph, complete=is_complete, **settings)
+    trace = resolved.trace and replace(resolved.trace, plan=verified.plan)
+    return replace(resolved, plan=verified.plan, trace=trace, verdict=verified.verdict)
 
 
 def refuse_graph_options(instance: PlainInstance, request: PlanRequest) -> None:
@@ -219,10 +219,10 @@ def warnings_of(*sides: Resolved | None) -> list[str]:
     return list(dict.fromkeys(text for side in sides if side is not None for text in side.warnings))
 
 
-def note_input_warnings(found: Resolved) -> None:
+def note_input_warnings(resolved: Resolved) -> None:
     """Write the warnings to standard error, except warnings about in-place reuse."""
-    about_reuse = reuse_warnings(found.plan)
-    show_warnings([text for text in found.warnings if not text.endswith(about_reuse)], on_stderr=True)
+    about_reuse = reuse_warnings(resolved.plan)
+    show_warnings([text for text in resolved.warnings if not text.endswith(about_reuse)], on_stderr=True)
 
 
 def show_warnings(warnings: Sequence[str], *, on_stderr: bool = False) -> None:
@@ -239,11 +239,11 @@ def write_graph(graph: Graph, name: str, what: str) -> None:
     write_output(name, native_file.encode(graph, file), what)
 
 
-def print_findings(found: Resolved) -> None:
+def print_findings(resolved: Resolved) -> None:
     """Print the first findings of an invalid plan; nothing for a valid one."""
-    if found.findings:
-        print_lines("", f"INVALID: {found.name} has {numbers.count(len(found.findings), 'finding')}:")
-        print_lines(*(f"  {finding.rule}: {finding.message}" for finding in found.findings[:FIRST_FINDINGS]))
+    if resolved.findings:
+        print_lines("", f"INVALID: {resolved.name} has {numbers.count(len(resolved.findings), 'finding')}:")
+        print_lines(*(f"  {finding.rule}: {finding.message}" for finding in resolved.findings[:FIRST_FINDINGS]))
 
 
 def _planning_options(request: PlanRequest) -> tuple[str, ...]:

@@ -1,8 +1,9 @@
 """Middleware that authorizes every request except health checks, and adds the content security policy.
 
-If ``TMMU_PROXY_HEADER`` names a header of an authenticating proxy, a request needs this header; else, if ``TMMU_TOKEN``
-is set, it needs the token or the cookie that replaces it. Without these settings, a server on a loopback address
-accepts only requests to a loopback host name, which prevents DNS rebinding; another server rejects every request.
+A cross-origin request is rejected. If ``TMMU_PROXY_HEADER`` names a header of an authenticating proxy, a request needs
+this header; else, if ``TMMU_TOKEN`` is set, it needs the token or the cookie that replaces it. Without these settings,
+a server on a loopback address accepts only requests to a loopback host name, which prevents DNS rebinding; another
+server rejects every request.
 """
 
 import asyncio

@@ -55,7 +55,7 @@ def csv_text(rows: Iterable[Iterable[Any]]) -> str:
 
 def visible(name: str) -> str:
     """Return a name with escape sequences in place of invisible characters: controls, line ends, direction marks."""
-    return _INVISIBLE.sub(lambda found: _escape_sequence(found[0]), name)
+    return _INVISIBLE.sub(lambda match: _escape_sequence(match[0]), name)
 
 
 def for_log(line: str) -> str:
@@ -63,7 +63,7 @@ def for_log(line: str) -> str:
 
     A name with ``::set-output name=…`` or ``##[add-path]`` could otherwise change later steps.
     """
-    return _COMMAND.sub(lambda found: (found[1] or "") + _escape_sequence(found[0][-1]), visible(line))
+    return _COMMAND.sub(lambda match: (match[1] or "") + _escape_sequence(match[0][-1]), visible(line))
 
 
 def for_annotation(text: str, *, is_property: bool = False) -> str:

@@ -1,4 +1,4 @@
-"""Parts of errors about user input, such as the known name that is closest to an unknown one; parser of integers."""
+"""Hints and values for errors about user input, and a strict parser of whole numbers."""
 
 import re
 from collections.abc import Collection, Iterable, Iterator
@@ -48,14 +48,14 @@ def field_hint(error: msgspec.ValidationError, shape: Any) -> str:
 
     The known names are those of the type at the path in the error.
     """
-    found = _UNKNOWN.fullmatch(str(error))
-    if found is None:
+    match = _UNKNOWN.fullmatch(str(error))
+    if match is None:
         return ""
     kinds = [inspect.type_info(shape)]
-    for step in re.findall(r"\.[^.\[\]]+|\[[^\]]*\]", found[3] or ""):
+    for step in re.findall(r"\.[^.\[\]]+|\[[^\]]*\]", match[3] or ""):
         kinds = [inner for kind in kinds for inner in _types_at(kind, step)]
     names = [name for kind in kinds for name in _types_at(kind)]
-    return closest_hint(found[1] or found[2], names) if names else ""
+    return closest_hint(match[1] or match[2], names) if names else ""
 
 
 def _types_at(kind: inspect.Type, step: str = "") -> Iterator[Any]:

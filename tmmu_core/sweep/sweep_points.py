@@ -29,7 +29,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Point:
-    """A plan or a fit of a source to compute, with one row; with ``ranks``, the plans of all ranks."""
+    """A source and the settings with which it is planned or fitted."""
 
     number: int
     """Position among the points of the sweep."""
@@ -62,16 +62,16 @@ class PointResult:
 
 @dataclass(frozen=True)
 class Axes:
-    """Values of each axis. ``None`` among them: the default mode, preset or planner, and the request's alignment."""
+    """Values of each axis. ``None`` is the default mode, preset or planner, or the alignment of the request."""
 
     modes: tuple[Any, ...] = (None,)
     presets: tuple[Any, ...] = (None,)
     alignments: tuple[int | None, ...] = (None,)
     planners: tuple[str | None, ...] = ("slots", "naive")
     shards: tuple[tuple[str, Mapping[str, Any] | None], ...] | None = None
-    """``(name, spec)`` of shard specs, with the spec ``None`` for none; ``None``: only the spec of the request."""
+    """``(name, spec)``; the spec ``None`` means no sharding. Without this axis, the spec of the request applies."""
     fits: tuple[Mapping[str, int], ...] | None = None
-    """Capacities as in :class:`Point`; ``None``: plan, do not fit."""
+    """Values of :attr:`Point.fits`. Without this axis, points are planned, not fitted."""
     ranks: bool = False
 
 
