@@ -41,7 +41,7 @@ _LAYER_OF_BLOCK = re.compile(r"^([A-Za-z]+\d*_\d+)_(.+)$")
 
 @dataclass(frozen=True, eq=False)
 class Modules:
-    """The modules of a graph, of its nodes and of its tensors."""
+    """The modules of a graph, and the module of each node and tensor."""
 
     paths: tuple[Path, ...]
     """Distinct paths, sorted; the root first."""

@@ -1,4 +1,4 @@
-"""The node-centric dialect (contract §8): nodes contain their outputs, and inputs are named by node and output.
+"""Read the node-centric dialect (contract §8): nodes contain their outputs; an input is an output of a node.
 
 ::
 
@@ -7,9 +7,9 @@
         {"node_id": "h", "instr": "RELU", "inputs": [{"node_id": "x", "output_idx": 0}], "shape_out": [1, 8]}],
      "outputs": [{"node_id": "h", "output_idx": 0}]}
 
-The tensor that node ``h`` writes as its output 0 is named ``h:0``. There are no graph inputs: a loaded tensor is the
-output of a node. A node with several outputs has a ``shape_out`` of several shapes; its ``dtype``, ``role`` and the
-other fields of the tensor are then one value for all outputs, or a list with one each.
+Output 0 of node ``h`` is the tensor ``h:0``. There are no graph inputs: a loaded tensor is the output of a node. A node
+with several outputs has a ``shape_out`` of several shapes; each field of :data:`PER_OUTPUT` is then one value for all
+outputs, or a list with one each.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ from tmmu_core.graph.native import document, native_file
 
 Shape = tuple[int | str, ...]
 PER_OUTPUT = ("dtype", "role", "alias_group_id", "view", "saved_for_backward", "remat", "alignment", "arena", "shard")
-"""Fields of a node that are one value for all outputs, or a list with one each."""
+"""Fields of a node that describe its outputs."""
 SAME = ("node_id", "instr", "phase", "inplace", "in_place_write", "params", "grad_edges")
 """Fields of a node with the same name and meaning in the native format."""
 SAME_OF_GRAPH = ("name", "dims", "replan_policy", "safepoints", "execution_order")
+"""Fields of the file with the same name and meaning in the native format."""
 
 
 class Port(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -46,9 +47,9 @@ class PortNode(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     instr: str = ""
     inputs: tuple[Port, ...] = ()
     shape_out: tuple[int | str | tuple[int | str, ...], ...] | None = None
-    """One shape, or a list of them; absent if nothing is written."""
+    """One shape, or a list of shapes; absent for a node without outputs."""
     dtype: str | tuple[str, ...] | None = None
-    """Absent only if nothing is written."""
+    """Required for a node with outputs."""
     role: Role | tuple[Role, ...] = "activation"
     phase: Phase = "forward"
     inplace: Inplace | None = None
@@ -68,7 +69,7 @@ class PortNode(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PortGraph(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A file of the dialect. ``ir_schema_hash`` is ignored."""
+    """A file of the dialect. The value of ``ir_schema_hash`` is ignored."""
 
     nodes: tuple[PortNode, ...]
     outputs: tuple[Port, ...] = ()
@@ -85,7 +86,7 @@ register_types(Port, PortNode, PortGraph)
 
 
 def refuses(data: bytes) -> str:
-    """Return why bytes are not a graph in this dialect; ``""`` if they are."""
+    """Return why bytes are not a graph in this dialect; ``""`` if they probably are."""
     if reason := document.no_document(data):
         return reason
     try:
@@ -96,7 +97,7 @@ def refuses(data: bytes) -> str:
 
 
 def decode(data: bytes, name: str = "") -> Graph:
-    """Return the graph in the bytes of the dialect (JSON or CBOR). Raises the errors of :func:`.native_file.decode`."""
+    """Read a graph from the bytes of a file (JSON or CBOR). Raises the errors of :func:`.native_file.decode`."""
     document.check_version(document.text_field(data, "ir_schema", name), GRAPH_SCHEMA, name, "$.ir_schema")
     read = document.decode(data, PortGraph, name)
     node_ids = [node.node_id for node in read.nodes]
@@ -130,7 +131,10 @@ def _shapes(node: PortNode) -> tuple[Shape, ...]:
 
 
 def _tensors(node: PortNode, k: int) -> list[Tensor]:
-    """Return the tensors that a node writes. Raises ``InvalidIrShapes`` for mixed shapes or a missing dtype."""
+    """Return the tensors that the ``k``-th node writes.
+
+    Raises ``InvalidIrShapes`` for sizes among shapes, a missing dtype, and a list with too few or too many values.
+    """
     shapes, path, named = _shapes(node), f"$.nodes[{k}]", f'(the node "{node.node_id}")'
     if any(isinstance(dim, tuple) for shape in shapes for dim in shape):
         message, hint = "sizes and shapes are mixed", "Give one shape, or a list of shapes, one for each output."
@@ -166,7 +170,10 @@ def _fault(node: PortNode, path: str, message: str, hint: str, reason: str) -> I
 
 
 def _port(port: Port, widths: dict[str, int], path: str, reader: str) -> str:
-    """Return the tensor id of a port. Raises ``InvalidIrShapes`` (reason ``unknown_tensor``)."""
+    """Return the tensor id of a port that node ``reader`` reads (empty: a graph output).
+
+    ``widths``: node id → number of outputs. Raises ``InvalidIrShapes`` (``unknown_tensor``).
+    """
     width, tensor = widths.get(port.node_id), f"{port.node_id}:{port.output_idx}"
     if width is not None and 0 <= port.output_idx < width:
         return tensor
