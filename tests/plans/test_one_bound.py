@@ -164,3 +164,10 @@ def test_bound_of_many_storages_is_the_peak(monkeypatch: pytest.MonkeyPatch) -> 
     found = certify(problem, Packing(np.array([0, 64, 0, 64], np.uint64)), 72, 5)
     expected = {"lower_bound_bytes": 15, "proven_bytes": None, "witness": ("b", "c"), "witness_step": 2}
     assert found == {**expected, "status": "feasible"}
+
+
+def test_bound_of_many_storages_excludes_gaps_of_live_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arena_summary, "ALL_BOUNDS_UP_TO", 1)
+    problem = problem_with(instance(("a", 0, 5, 9), ("b", 2, 3, 8)), gaps=(((2, 3),), ()))
+    found = certify(problem, Packing(np.array([0, 0], np.uint64)), 9, 5)
+    assert (found["lower_bound_bytes"], found["witness"], found["status"]) == (9, ("a",), "optimal")

@@ -9,7 +9,7 @@ from tmmu_core.base.errors import U64_MAX, AllocationFailure, AllocationOverflow
 from tmmu_core.graph.model import ONE_MEMORY, Arena
 from tmmu_core.planners import ARENA_PLANNERS
 from tmmu_core.planners.bounds import lower_bound
-from tmmu_core.planners.problem import Packing, Problem, packing_extent
+from tmmu_core.planners.problem import Packing, Problem, live_parts, packing_extent
 from tmmu_core.plans.figures import metrics
 from tmmu_core.plans.figures.live_bytes import peak_and_count, peak_of_ranges
 from tmmu_core.plans.making.plan_rows import PackedArena
@@ -84,16 +84,18 @@ def certify(problem: Problem, packing: Packing, extent: int, steps: int) -> dict
 
 
 def _bound(problem: Problem, steps: int) -> tuple[int, tuple[str, ...], int]:
-    """Return ``(lower bound in bytes, witness, step of the witness)``; the step is −1 if there is none."""
+    """Return ``(lower bound in bytes, witness, step of the witness)``; the step is −1 if none proves the bound."""
     if problem.reuse is not None and problem.reuse.exclusions and len(problem):  # live bytes may exceed the extent
         largest = int(np.argmax(problem.size))
         return int(problem.size[largest]), (problem.ids[largest],), -1
     if len(problem) <= ALL_BOUNDS_UP_TO:
         best = lower_bound(problem)
         return best.bytes, tuple([problem.ids[i] for i in best.witness]), best.step
-    step, peak = peak_of_ranges(problem.birth, problem.death, problem.size, steps)
-    alive = np.flatnonzero((problem.birth <= step) & (problem.death > step))
-    return peak, tuple([problem.ids[i] for i in alive.tolist()]), step
+    first, birth, death = live_parts(problem)
+    storage = np.repeat(np.arange(len(problem)), np.diff(first))
+    step, peak = peak_of_ranges(birth, death, problem.size[storage], steps)
+    live = storage[(birth <= step) & (step < death)]
+    return peak, tuple([problem.ids[i] for i in live.tolist()]), step
 
 
 OF_GRAPHS = "Raise the capacity, or use tmmu fit: it reorders nodes, recomputes, offloads or shrinks a dimension."
@@ -137,7 +139,7 @@ def check_totals(summaries: Sequence[ArenaSummary], budget: int | None) -> None:
     """Check the sums over all arenas (contract §4).
 
     Raises ``AllocationFailure`` if the sum of the extents exceeds ``budget`` (the quota in bytes), and
-    ``AllocationOverflow`` if the sum of the committed bytes, the largest sum of a plan, exceeds 2^64 − 1.
+    ``AllocationOverflow`` if the sum of the committed bytes exceeds 2^64 − 1; no other sum of a plan is larger.
     """
     needed, committed = (sum(getattr(a, name) for a in summaries) for name in ("extent_bytes", "committed_bytes"))
     if budget is not None and needed > budget:

@@ -23,7 +23,7 @@ CURVE_POINTS = 33
 
 @dataclass(frozen=True, eq=False)
 class DimCurve:
-    """Figures of one plan per size of a dimension. Both arrays have the shape (values, arenas), in bytes."""
+    """Figures of one plan per size of a dimension; those in bytes are arrays of shape (values, arenas)."""
 
     dim: str
     values: I64
@@ -36,10 +36,11 @@ class DimCurve:
 
 
 def peak_over_dim(graph: Graph, dim: str, request: PlanRequest, progress: Progress | None = None) -> DimCurve:
-    """Return the figures of a plan for each size of :func:`sample_points`; ``request.dims`` has the other sizes.
+    """Return the figures of a plan for each size of ``dim`` in :func:`sample_points`.
 
-    If ``progress`` returns ``False``, the remaining sizes are left out. Raises ``InvalidIrShapes`` if ``request.dims``
-    has an unknown dimension or a size outside of its envelope.
+    The sizes of the other dimensions are those of ``request.dims``, else the defaults. If ``progress`` returns
+    ``False``, the remaining sizes are left out. Raises ``InvalidIrShapes`` if ``request.dims`` has an unknown
+    dimension, or a size outside of its envelope.
     """
     request = with_arena_settings(graph, request)
     sizes = sample_points(graph.dims[dim])
@@ -61,7 +62,7 @@ def peak_over_dim(graph: Graph, dim: str, request: PlanRequest, progress: Progre
 
 
 def sample_points(dim: Dim) -> list[int]:
-    """Return the sizes of an envelope; of a large one, ``CURVE_POINTS`` evenly spaced sizes with both ends."""
+    """Return all sizes of an envelope, or ``CURVE_POINTS`` evenly spaced sizes with both ends."""
     span = dim.max - dim.min
     count = min(span, CURVE_POINTS - 1)
     return sorted({dim.min + span * k // max(count, 1) for k in range(count + 1)})

@@ -9,7 +9,6 @@ Overlapping bytes of two slots are an ``ADDRESS_COLLISION``: unlikely at 64 bits
 """
 
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 
@@ -32,31 +31,23 @@ def sparse_address(token: bytes, arena: str, slot: int, *, bits: int = 64, align
     return address - address % alignment
 
 
-class _Slots(NamedTuple):
-    """The slots of a plan as columns, by (arena, slot)."""
+def _slots_of(plan: Plan) -> tuple[I64, list[tuple[int, int, int, int]]]:
+    """Return ``(number, slots)``: the slot number of each storage, and the slots by number.
 
-    number_of_storage: I64
-    """Per storage, the index of its slot in the columns."""
-    arena: list[int]
-    """Index into ``plan.arenas``."""
-    slot: list[int]
-    backing: list[int]
-    alignment: list[int]
-
-
-def _slots_of(plan: Plan) -> _Slots:
+    A slot is ``(index of its arena, logical slot, backing, alignment)``; numbers follow (arena, logical slot).
+    """
     s = storages_of(plan)
     number, count = group_numbers(s.arena, s.slot)
     storage = np.zeros(count, np.int64)  # any storage of each slot
     storage[number] = np.arange(len(s))
     columns = (s.arena, s.slot, s.backing, s.slot_alignment)
-    return _Slots(number, *(column[storage].tolist() for column in columns))
+    return number, list(zip(*(column[storage].tolist() for column in columns), strict=True))
 
 
-def _offsets(plan: Plan, slots: _Slots, start: list[int]) -> U64:
+def _offsets(plan: Plan, number: I64, start: list[int]) -> U64:
     """Return the offset of each row (bytes) if the slots have the offsets ``start``."""
     offset_in_storage = plan.offset - storages_of(plan).offset[plan.storage]
-    return np.array(start, np.uint64)[slots.number_of_storage][plan.storage] + offset_in_storage
+    return np.array(start, np.uint64)[number][plan.storage] + offset_in_storage
 
 
 def with_sparse_addresses(plan: Plan, *, bits: int = 64) -> Plan:
@@ -64,14 +55,14 @@ def with_sparse_addresses(plan: Plan, *, bits: int = 64) -> Plan:
 
     Raises ``AddressCollision`` if the bytes of two slots overlap or exceed the 64-bit address space.
     """
-    slots = _slots_of(plan)
+    number, slots = _slots_of(plan)
     addresses = [
-        sparse_address(plan.replay_token, plan.arenas[arena].name, slot, bits=bits, alignment=alignment)
-        for arena, slot, alignment in zip(slots.arena, slots.slot, slots.alignment, strict=True)
+        sparse_address(plan.replay_token, plan.arenas[k].name, slot, bits=bits, alignment=alignment)
+        for k, slot, _, alignment in slots
     ]
     _refuse_collisions(plan, slots, addresses)
     notes = {**plan.notes, "addressing": {"kind": "blake3_sparse", "bits": bits}}
-    moved = replace(plan, offset=_offsets(plan, slots, addresses), places="sparse", notes=notes)
+    moved = replace(plan, offset=_offsets(plan, number, addresses), places="sparse", notes=notes)
     plan_hash, layout_hash = plan_digests(moved)
     return replace(moved, tmmu_plan_hash=plan_hash, layout_hash=layout_hash)
 
@@ -84,22 +75,22 @@ def in_memory(plan: Plan) -> Plan:
     """
     if plan.places != "sparse":
         return plan
-    slots, start, arenas = _slots_of(plan), [], plan.arenas
-    ends = [0] * len(arenas)
-    for k, alignment, size in zip(slots.arena, slots.alignment, slots.backing, strict=True):
+    (number, slots), arenas = _slots_of(plan), plan.arenas
+    start, ends = list[int](), [0] * len(arenas)
+    for k, _, size, alignment in slots:
         start.append(align_up(ends[k], max(alignment, arenas[k].alignment_bytes)))
         ends[k] = start[-1] + size
         if ends[k] > U64_MAX:
             message = f"the slots of arena {arenas[k].name!r}, one after another, end past 2^64 − 1."
             raise AllocationOverflow(message, arena=arenas[k].name, offset=start[-1], size=size)
     arenas = tuple([replace(a, extent_bytes=end or a.extent_bytes) for a, end in zip(arenas, ends, strict=True)])
-    return replace(plan, offset=_offsets(plan, slots, start), places="slots", arenas=arenas)
+    return replace(plan, offset=_offsets(plan, number, start), places="slots", arenas=arenas)
 
 
-def _refuse_collisions(plan: Plan, slots: _Slots, addresses: list[int]) -> None:
+def _refuse_collisions(plan: Plan, slots: list[tuple[int, int, int, int]], addresses: list[int]) -> None:
     end, lower = 0, ""
-    for start, arena, slot, backing in sorted(zip(addresses, slots.arena, slots.slot, slots.backing, strict=True)):
-        arena_name = plan.arenas[arena].name
+    for start, (k, slot, backing, _) in sorted(zip(addresses, slots, strict=True)):
+        arena_name = plan.arenas[k].name
         name, message = f"slot {slot} of arena {arena_name!r}", ""
         if start < end:
             message = f"{name} and {lower} overlap at address {start:#x}."
