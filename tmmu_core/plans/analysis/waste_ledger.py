@@ -175,7 +175,7 @@ def resource_ledger(plan: Plan) -> list[dict[str, int | float]]:
 
     ``bytes_allocated``: backing of the slots that are occupied at step ``t``. ``peak_bytes``: the highest end of an
     occupied slot up to step ``t``, summed over the arenas. The ratio is that of the steps up to ``t``; in the last row
-    it is that of ``Plan.metrics``.
+    it is that of ``Plan.metrics``, except for an allocator snapshot, whose extent is the reserved bytes.
     """
     s, points = storages_of(plan), curve_points_of(plan)
     steps = len(points)

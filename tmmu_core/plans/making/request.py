@@ -86,7 +86,7 @@ class PlanRequest:
         return self.one_memory or ANY_ARENA in self.capacities
 
     def with_defaults(self, source: Graph | PlainInstance) -> Self:
-        """Return the request with the defaults of mode, preset and planner filled in (contract §10)."""
+        """Return the request with explicit mode, preset and planner (§10); for an instance, only the planner."""
         if isinstance(source, PlainInstance):
             return self.but(planner=self.planner or default_planner(source))
         mode = self.mode or default_mode(source)
