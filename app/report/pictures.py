@@ -42,12 +42,11 @@ class Look:
     ink: str
     """Colour of lines and marks."""
     text: str
-    soft: str
 
 
 LOOKS: dict[Theme, Look] = {
-    "light": Look("#ffffff", "#f4f6f8", "#111111", "#333c45", "#5b6570"),
-    "dark": Look("#0e1117", "#1a2029", "#f2f4f6", "#d7dde3", "#a4afba"),
+    "light": Look("#ffffff", "#f4f6f8", "#111111", "#333c45"),
+    "dark": Look("#0e1117", "#1a2029", "#f2f4f6", "#d7dde3"),
 }
 
 

@@ -1,7 +1,6 @@
 """``tmmu verify`` and ``tmmu lint``: check a plan, with code that the planners do not use."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
@@ -47,11 +46,11 @@ def verify_command(plan: Source, request: PlanRequest, graph: AgainstGraph = Non
             claimed, bound = numbers.full_bytes(each.claimed_bytes), numbers.full_bytes(each.lower_bound_bytes)
             headlines.append(f"{each.arena}: the file claims a lower bound of {claimed}; recomputed: {bound}")
     record = {
-        "checked": list(verdict.checked),
+        "checked": verdict.checked,
         "not_checked": dict(verdict.left_out),
         "examined": verdict.examined,
         "warnings": found.warnings,
-        "certificates": [asdict(each) for each in verdict.certificates],
+        "certificates": verdict.certificates,
     }
     return report_findings(verdict.findings, headlines, json, **record)
 
@@ -70,7 +69,7 @@ def lint_command(plan: Source, request: PlanRequest, graph: AgainstGraph = None,
     verdict = lint_verdict(found.complete_plan(), against, dims=request.dims, cut_from=found.cut_from)
     errors, warnings = numbers.count(len(verdict.errors), "error"), numbers.count(len(verdict.warnings), "warning")
     headline = f"{errors}, {warnings}; rules: {', '.join(verdict.checked)}"
-    return report_findings(verdict.findings, [headline], json, checked=list(verdict.checked), warnings=found.warnings)
+    return report_findings(verdict.findings, [headline], json, checked=verdict.checked, warnings=found.warnings)
 
 
 def resolve_with_graph(name: str, graph: str | None, request: PlanRequest) -> tuple[Resolved, Graph | None]:
@@ -124,7 +123,7 @@ def report_findings(findings: Sequence[Finding], headlines: Sequence[str], as_js
     """
     has_error = any(finding.severity == "error" for finding in findings)
     if as_json:
-        write_json({"ok": not has_error, **more, "findings": [asdict(finding) for finding in findings]})
+        write_json({"ok": not has_error, **more, "findings": findings})
     else:
         print_lines(*headlines, *[""] * bool(findings))
         rows = [[f.severity, f.rule, f.arena, numbers.step(f.step) if f.step >= 0 else "", f.message] for f in findings]

@@ -1,6 +1,5 @@
 """``tmmu compare``: compare two plans or traces."""
 
-from dataclasses import asdict
 from itertools import islice
 from typing import Any
 
@@ -34,7 +33,7 @@ def compare_command(
     warnings = warnings_of(left, right)
     verdict = compare(left.trace or left.plan, right.trace or right.plan)
     if json:
-        invalid_sides = {"left": _findings(left), "right": _findings(right)}
+        invalid_sides = {"left": left.findings[:FIRST_FINDINGS], "right": right.findings[:FIRST_FINDINGS]}
         write_json({**as_json(verdict, limit), "invalid": invalid_sides, "warnings": warnings})
     else:
         print_comparison(verdict, limit)
@@ -53,10 +52,6 @@ def _sides(a: str, b: str, request: PlanRequest, store: str | None) -> tuple[Res
         return resolve_side(a, request, store, right.plan), right
     left = resolve_side(a, request, store)
     return left, resolve_side(b, request, store, left.plan)
-
-
-def _findings(side: Resolved) -> list[dict[str, Any]]:
-    return [asdict(finding) for finding in side.findings[:FIRST_FINDINGS]]
 
 
 def print_comparison(verdict: Comparison, limit: int) -> None:
@@ -149,24 +144,21 @@ def _place(row: TensorRow | None, plan: Plan) -> str:
 
 
 def as_json(verdict: Comparison, limit: int) -> dict[str, Any]:
-    """Return the JSON record of the comparison."""
+    """Return the JSON record of the comparison, with at most ``limit`` changed tensors."""
     return {
         "comparable": verdict.comparable,
         "identical": verdict.identical,
         "complete": verdict.complete,
-        "incomplete": list(verdict.incomplete),
-        "incomparable": [vars(d) for d in verdict.incomparable],
-        "first_divergence": verdict.first and vars(verdict.first),
-        "divergences": [vars(d) for d in verdict.divergences],
-        "context": [vars(d) for d in verdict.context],
-        "certificates": [vars(d) for d in verdict.certificates],
+        "incomplete": verdict.incomplete,
+        "incomparable": verdict.incomparable,
+        "first_divergence": verdict.first,
+        "divergences": verdict.divergences,
+        "context": verdict.context,
+        "certificates": verdict.certificates,
         "totals": {kind: {"tensors": verdict.totals[kind][0], "bytes": verdict.totals[kind][1]} for kind in KINDS},
         "left_totals": plan_totals(verdict.left).written(),
         "right_totals": plan_totals(verdict.right).written(),
-        "arenas": [
-            {"name": c.name, "left": c.left and vars(c.left), "right": c.right and vars(c.right)}
-            for c in verdict.arenas
-        ],
+        "arenas": verdict.arenas,
         "changed_tensors": int((verdict.kinds != 0).sum()),
         "lines": [
             {"line": change.line, "category": change.category, "growth_bytes": change.growth_bytes}

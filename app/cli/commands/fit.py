@@ -2,8 +2,8 @@
 
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
@@ -163,14 +163,11 @@ def _interruptible() -> Iterator[Progress]:
                 bars(what, done, of)
             return not stopped
 
-        previous = None
-        with suppress(ValueError):  # only the main thread can set a signal handler
-            previous = signal.signal(signal.SIGINT, stop)
+        previous = signal.signal(signal.SIGINT, stop)
         try:
             yield progress
         finally:
-            if previous is not None:
-                signal.signal(signal.SIGINT, previous)
+            signal.signal(signal.SIGINT, previous)
 
 
 def as_json(fitted: Fitted) -> dict[str, Any]:
@@ -182,8 +179,8 @@ def as_json(fitted: Fitted) -> dict[str, Any]:
         "extent_bytes": fitted.best.extent_bytes,
         "lower_bound_bytes": fitted.lower_bound_bytes,
         "over_bytes": fitted.over_bytes,
-        "warnings": list(fitted.warnings),
-        "assumptions": asdict(assumptions(fitted)),
+        "warnings": fitted.warnings,
+        "assumptions": assumptions(fitted),
         "cost": {
             "extra_flops": cost.extra_flops,
             "extra_flops_percent": 100 * cost.extra_flops / fitted.flops if fitted.flops else 0.0,
@@ -195,9 +192,9 @@ def as_json(fitted: Fitted) -> dict[str, Any]:
             | {"extra_flops": move.cost.extra_flops, "moved_bytes": move.cost.moved_bytes}
             for move in fitted.best.moves
         ],
-        "next_steps": list(fitted.next_steps),
-        "unknown_operators": [{"name": each.name, "nodes": each.nodes, "bytes": each.bytes} for each in fitted.unknown],
-        "bound": [asdict(need) for need in fitted.bound.needs],
+        "next_steps": fitted.next_steps,
+        "unknown_operators": fitted.unknown,
+        "bound": fitted.bound.needs,
         "modules": fitted_layers(fitted),
         "peak": {key: value for key, value in fitted_peak(fitted).items() if key != "tensors"},
     }

@@ -1,7 +1,7 @@
 """``tmmu gate``: check a plan against limits in continuous integration."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
@@ -171,15 +171,15 @@ def _json_record(after: Resolved, before: Resolved | None, checks: Sequence[Chec
             }
             for arena in plan.arenas
         },
-        "incomplete": list(unplanned_parts(plan)),
+        "incomplete": unplanned_parts(plan),
         "planner": plan.planner,
         "baseline_planner": before and before.plan.planner,
         "baseline": before and before.name,
         "tensors_in_common": before and len(plan.row_of.keys() & before.plan.row_of.keys()),
         "not_checked": dict(after.verdict.left_out) if after.verdict else {},
         "warnings": _warnings(after, before),
-        "findings": [asdict(finding) for side in invalid for finding in side.findings[:FIRST_FINDINGS]],
-        "checks": [asdict(check) for check in checks],
+        "findings": [finding for side in invalid for finding in side.findings[:FIRST_FINDINGS]],
+        "checks": checks,
     }
 
 

@@ -1,7 +1,5 @@
 """``tmmu measure``: compare a plan with the memory that a runtime uses."""
 
-from dataclasses import asdict
-
 from app.cli.console import FINDING, SUCCESS, UsageError, print_lines, read_input, table, write_json
 from app.cli.options import AsJson, argument, option
 from app.texts import numbers
@@ -12,13 +10,9 @@ from tmmu_core.plans.making.request_options import OPTION_SPECS
 RUNTIMES = ("tflm",)
 FIGURES = {
     "arena": "arena",
-    "head": "head: activations and scratch memory of kernels",
-    "tail": "tail: data that the runtime keeps",
-    "temporary": "temporary: tables used only while the runtime loads the model",
-    "arena_with_plan": "with our plan: arena",
-    "head_with_plan": "with our plan: head",
-    "tail_with_plan": "with our plan: tail",
-    "temporary_with_plan": "with our plan: temporary",
+    "head": "head (activations and scratch memory of kernels)",
+    "tail": "tail (data that the runtime keeps)",
+    "temporary": "temporary (tables used only while the runtime loads the model)",
     "arena_reserved": "arena, reserved",
     "pattern": "memory pattern block, second run",
     "pattern_reserved": "memory pattern block, reserved",
@@ -67,10 +61,13 @@ def measure_command(
     found = measure(read_input(model), model, sizes, runtime, in_order=in_order)
     exit_code = FINDING if found.outputs_equal is False else SUCCESS
     if json:
-        write_json(asdict(found))
+        write_json(found)
         return exit_code
     print_lines(model + (f" at {dims_text(found.sizes)}" if found.sizes else ""), "")
-    rows = [[found.runtime, FIGURES[name], numbers.full_bytes(size)] for name, size in found.figures.items()]
+    rows = []
+    for name, size in found.figures.items():
+        prefix = "with our plan: " if name.endswith("_with_plan") else ""
+        rows.append([found.runtime, prefix + FIGURES[name.removesuffix("_with_plan")], numbers.full_bytes(size)])
     for which, figures in (("graph as run", found.run), ("graph in the file", found.given)):
         if figures is not None:
             rows.append([f"plan, {found.planner}", which, numbers.full_bytes(figures.ours)])
