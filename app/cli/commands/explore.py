@@ -67,7 +67,7 @@ def explore_command(
 
 
 def is_free(address: str, port: int) -> bool:
-    """Return whether a port is free. Raises :class:`UsageError` if the address cannot be used."""
+    """Return whether a port is free. Raises :class:`UsageError` if the address or the port cannot be used."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -75,9 +75,8 @@ def is_free(address: str, port: int) -> bool:
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
                 return False
-            is_low = error.errno == errno.EACCES
-            fix = "Use a --port of 1024 or more." if is_low else "Use another --address."
-            raise UsageError(f"cannot listen on {address}: {error}.", fix) from None
+            hint = "Use another --address, or a --port of 1024 or more."
+            raise UsageError(f"cannot listen on {address}: {error}.", hint) from None
     return True
 
 

@@ -55,6 +55,7 @@ FORMATS = (*EXPORTERS, PROJECT, *MODELS)
 REPORTS = ("html", "pdf", "md", "svg", "png")
 """Formats that ``tmmu export`` does not write; the error names ``tmmu report`` instead."""
 SHOWN_NAMES = 5
+"""Number of tensors that ``tflm`` names as left to the runtime."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ class ExportOptions:
 
     to: str = option(f"Output format: {', '.join(FORMATS)}.", "FORMAT", default=REQUIRED)
     arena: str | None = option("Arena to export, for the format instance [the only arena].", "NAME")
-    model: str | None = option(f"Model file of a plan file, for {PROJECT}, {', '.join(MODELS)}.", "FILE")
+    model: str | None = option(f"Model of a plan or fitted graph, for {PROJECT}, {', '.join(MODELS)}.", "FILE")
     blobs: str | None = option("Constants of c-project: inline, sidecar or auto (inline up to 1 MiB) [auto].", "HOW")
     prefix: str | None = option("Prefix of C names, for c-project [name of the model].", "NAME")
 

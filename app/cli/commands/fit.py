@@ -76,18 +76,18 @@ def fit_command(
     Exit code: 0 fits, 1 cannot (proven), 3 open (no plan found, no proof).
     """
     output, recipe, largest, mesh = options.output, options.recipe, options.largest, options.mesh
+    if largest is not None and mesh is not None:
+        raise UsageError("--largest and --mesh exclude each other.", "Run the command once for each.")
     opened = open_any(graph, request.dims)
     if not isinstance(opened, Graph):
         raise UsageError(f"{graph} does not contain a graph.", "Pass a graph, because fit changes nodes.")
-    if output == STREAM and (json or recipe == STREAM):
+    if json + (output == STREAM) + (recipe == STREAM) > 1:
         raise UsageError("standard output can be used only once.", "Write one of the outputs to a file.")
     capacity = _capacity(request)
     try:
         allowed = allowed_moves(options.allow, options.max_cost, options.keep_phases, ("--allow", "--max-cost"))
     except UnreadableInput as error:
         raise UsageError(error.message, error.hint) from error
-    if largest is not None and mesh is not None:
-        raise UsageError("--largest and --mesh exclude each other.", "Run the command once for each.")
     with _interruptible() as progress:
         fitted, size = _search(graph, opened, request, options, (capacity, allowed), progress)
     if output is not None:

@@ -116,20 +116,21 @@ def apply_command(
             applied.debug_fill(tensor_id, debug_fill)
     zeroed = sum(applied.enter(step) for step in range(found.plan.steps))
     state = commit_execution(applied)
-    sizes = {
-        arena.name: (applied.arenas[arena.name].size_bytes, arena.extent_bytes, arena.alignment_bytes)
-        for arena in found.plan.arenas
-    }
+    mapped = {name: handle.size_bytes for name, handle in applied.arenas.items()}
     if json:
-        names = ("mapped_bytes", "extent_bytes", "alignment_bytes")
-        arenas = [{"name": name, **dict(zip(names, of_arena, strict=True))} for name, of_arena in sizes.items()]
+        arenas = [
+            {"name": a.name, "extent_bytes": a.extent_bytes, "alignment_bytes": a.alignment_bytes}
+            | {"mapped_bytes": mapped[a.name]}
+            for a in found.plan.arenas
+        ]
         hashes = {"tmmu_plan_hash": found.plan.tmmu_plan_hash.hex(), "state_hash": state.state_hash.hex()}
         batch = {"batch": state.batch, "operations": state.operations, "barriers": list(state.barriers)}
         figures = {"zeroed_bytes": zeroed, "tensors_bound": len(found.plan), "arenas": arenas}
         write_json({**hashes, **batch, **figures, "warnings": found.warnings})
         return SUCCESS
     print_lines(f"applied: {numbers.count(len(found.plan), 'tensor')} bound, {numbers.full_bytes(zeroed)} zeroed", "")
-    rows = [[name, *map(numbers.full_bytes, of_arena)] for name, of_arena in sizes.items()]
+    sizes = [(a.name, mapped[a.name], a.extent_bytes, a.alignment_bytes) for a in found.plan.arenas]
+    rows = [[name, *map(numbers.full_bytes, of_arena)] for name, *of_arena in sizes]
     table(("arena", ">mapped", ">arena size", ">alignment"), rows)
     print_lines("", f"state hash {state.state_hash.hex()}")
     return SUCCESS

@@ -81,7 +81,7 @@ def sweep_command(
         fits=tuple({ANY_ARENA: read_bytes_option("--capacities", n)} for n in _commas(options.fits)) or None,
         ranks=options.ranks,
     )
-    sources = [Source(escaped_surrogates(called), data) for data, called in map(input_of, files)]
+    sources = [Source(escaped_surrogates(name), data) for data, name in map(input_of, files)]
     sizes: list[tuple[tuple[str, int] | None, ...]] = []
     for source in sources:
         try:
@@ -111,10 +111,9 @@ def _refuse_invalid_options(opened: Opened, name: str, request: PlanRequest, axe
     """Print the notes of an instance. Raises :class:`UsageError` if the options are invalid for all rows of a file."""
     if not isinstance(opened, Graph | PlainInstance):
         raise UsageError(f"{name} contains a finished plan.", "Pass a graph or an instance.")
-    sharded = request.shard_spec is not None or axes.shards is not None
     if axes.shards is not None and request.shard_spec is not None:
         raise UsageError("--shard and --shards exclude each other.", "Use only --shards.")
-    if axes.ranks and (not isinstance(opened, Graph) or not sharded):
+    if axes.ranks and (not isinstance(opened, Graph) or (request.shard_spec is None and axes.shards is None)):
         raise UsageError("--ranks requires a graph and its shard spec.", "Pass both, the spec with --shard FILE.")
     if axes.ranks and request.rank:
         raise UsageError("--rank has no effect with --ranks.", "All ranks are planned.")
@@ -126,6 +125,7 @@ def _refuse_invalid_options(opened: Opened, name: str, request: PlanRequest, axe
 
 
 def _shard(file: str) -> tuple[str, Mapping[str, Any] | None]:
+    """Return the name and the shard spec of a file; ``None`` for the name ``none``."""
     read = OPTION_SPECS["shard_spec"].read
     return escaped_surrogates(file), None if file == "none" else read(read_input(file).decode("utf-8", "replace"))
 

@@ -200,3 +200,9 @@ def test_plan_is_applied_to_memory(tmmu: Tmmu) -> None:
     found = json.loads(out)
     assert found["tensors_bound"] == len(plan_graph(graph_of(TRAINING)).plan)
     assert tmmu("apply", TRAINING, "--json")[1] == out
+
+
+def test_folder_of_snapshots_is_not_written_as_one_plan(tmmu: Tmmu, tmp_path: Path) -> None:
+    (tmp_path / "job_rank0.json").write_text('{"segments": [], "device_traces": [[]]}')
+    code, _, err = tmmu("plan", str(tmp_path), "-o", str(tmp_path / "out.json"))
+    assert (code, "no single plan" in err) == (2, True)

@@ -132,6 +132,7 @@ def test_history_names_changed_settings(
     [
         (("history", "net"), "no store is given"),
         (("history", "nix", "--store", "STORE"), "no run of the model"),
+        (("history", "--last", "1", "--store", "STORE"), "no effect without a model"),
         (("record", "GRAPH", "--store", "STORE", "--as", "net"), "MODEL@COMMIT"),
         (("record", "GRAPH", "--store", "STORE", "--as", "net@c", "--at", "yesterday"), "not a time"),
         (("record", "GRAPH", "--store", "STORE", "--as", "net@c", "--at", "2026-01-01T00:00:00"), "a time zone"),
