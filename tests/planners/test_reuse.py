@@ -417,10 +417,10 @@ def test_penalty_between_parts_of_two_colocations_is_avoided() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"separations": [[0, 1]], "colocations": [[0, 1]]}, '"1" are at one offset and must not share a byte'),
+        ({"separations": [[0, 1]], "colocations": [[0, 1]]}, '"1" are at the same offset and must not share a byte'),
         ({"separations": [[0, 1]], "pinned": {0: 2, 1: 4}}, '"0" at 2 and "1" at 4 must not share a byte'),
-        ({"colocations": [[0, 1]], "pinned": {0: 2, 1: 4}}, '"1" is at 4 and at one offset with a buffer at 2'),
-        ({"colocations": [[0, 1]], "pinned": {0: 3}}, '"1" is at 3, which is no multiple of its alignment 2'),
+        ({"colocations": [[0, 1]], "pinned": {0: 2, 1: 4}}, '"1" at 4 and a buffer at 2 must be at the same offset'),
+        ({"colocations": [[0, 1]], "pinned": {0: 3}}, '"1" is at 3, which is not a multiple of its alignment 2'),
     ],
 )
 def test_contradicting_constraints_are_named(given: dict[str, Any], message: str) -> None:

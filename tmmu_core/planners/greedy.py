@@ -142,7 +142,7 @@ def place_native(loops: CDLL, cols: Columns, sequence: Sequence[int], tightest: 
     ``cols`` must be :attr:`.Columns.is_small`. When the pool of address ranges is full, it is enlarged.
     """
     n, leaves = len(cols), 1 << max(len(cols.births) - 1, 0).bit_length()
-    odd_of, odd_other, odd_kind = cols.extra_conflict_rows
+    extra_of, extra_other, extra_kind = cols.extra_conflict_rows
     tables = {
         "sequence": np.asarray(sequence, dtype=np.int64),
         "part_of": cols.part_of,
@@ -151,15 +151,15 @@ def place_native(loops: CDLL, cols: Columns, sequence: Sequence[int], tightest: 
         "size": cols.sizes,
         "align": cols.aligns,
         "fixed": np.asarray(cols.fixed, dtype=np.int64),
-        "odd_of": odd_of,
-        "odd_other": odd_other,
-        "odd_kind": odd_kind,
+        "extra_of": extra_of,
+        "extra_other": extra_other,
+        "extra_kind": extra_kind,
         "begin": np.zeros(4 * leaves, np.int64),
         "count": np.zeros(4 * leaves, np.int32),
         "room": np.zeros(4 * leaves, np.int32),
         "blocked": np.empty(200 * int(np.diff(cols.part_of).max(initial=1)), np.int64),
-        "near": np.empty(int(np.diff(odd_of).max(initial=0)) + 1, np.int64),
-        "now": np.array([0, -1, 0], np.int64),
+        "placed": np.empty(int(np.diff(extra_of).max(initial=0)), np.int64),
+        "state": np.array([0, -1, 0], np.int64),
     }
     offset = np.full(n, -1, np.int64)
     pool = np.empty((2, max(1024, 16 * n)), np.int64)
@@ -198,7 +198,7 @@ def _treeless_call(cols: Columns) -> tuple[str, Any]:
             np.cumsum(np.bincount(one, minlength=n) + np.bincount(other, minlength=n), out=first[1:])
             most = int(np.diff(first).max(initial=0))
             tables = {"first": first, "other": table, "spans": np.empty(2 * most, np.int64)}
-            tables["placed"] = np.empty(most + 1, np.int64)
+            tables["placed"] = np.empty(most, np.int64)
         if tables is not None:
             tables |= {"size": cols.sizes, "align": cols.aligns}
             tables |= {"sequence": np.empty(n, np.int64), "offset": np.empty(n, np.int64)}

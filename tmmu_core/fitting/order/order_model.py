@@ -89,11 +89,10 @@ class OrderModel:
         unit_ptr, unit_nodes = csr(self.units)
         touch_ptr, touch_idx = csr(self.touches)
         cand_ptr, cand_idx = csr(self.candidates)
-        names = ("out", "size", "arena", "touched_by")
+        names = ("out", "size", "arena", "touched_by", "stays_live", "starts_live")
         tables: dict[str, Any] = {name: getattr(self, name) for name in names}
         tables |= {"unit_ptr": unit_ptr, "unit_nodes": unit_nodes, "touch_ptr": touch_ptr, "touch_idx": touch_idx}
-        tables |= {"cand_ptr": cand_ptr, "cand_idx": cand_idx, "held": self.stays_live, "initial": self.starts_live}
-        return {**tables, "arenas": len(self.arenas)}
+        return {**tables, "cand_ptr": cand_ptr, "cand_idx": cand_idx, "arenas": len(self.arenas)}
 
     @cached_property
     def variable_arenas(self) -> list[int]:

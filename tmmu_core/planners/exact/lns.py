@@ -87,8 +87,7 @@ class LnsRun:
         limits |= {"mean_destroyed": MEAN_DESTROYED, "stop": self.stop}
         loop: Callable[[], bool] = partial(moves.destroy_and_repair, state, **limits)
         if (loops := library()) is not None:
-            sections = int(state.run.max(initial=0))
-            loop = partial(native.destroy_and_repair, loops, sections, **state._asdict(), **limits)
+            loop = partial(native.destroy_and_repair, loops, **state._asdict(), **limits)
         if not (loop() if watch is None else watched(loop, self.stop, lambda: watch(self.iterations))):
             return None
         offsets = (state.work[moves.OFFSET, :-1] * self.step + self.base).tolist()

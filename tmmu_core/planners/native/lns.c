@@ -1,28 +1,27 @@
-/* Large neighbourhood search (destroy and repair) of the planner `exact`; the method: tmmu_core/planners/exact/lns.py.
-   O3 vectorises its loops. */
+/* Large neighbourhood search (destroy and repair) of the planner `exact` in C; tmmu_core/planners/exact/lns_moves.py
+   describes it. O3 vectorises its loops. */
 #pragma GCC optimize("O3")
 #include "native.h"
 
 typedef int32_t N;
 
-/* Columns of `unit`: sort keys of the reinsertion, greatest first; lifetime, bytes, alignment, fixed offset or −1. */
+/* Columns of `unit`: five sort keys of the reinsertion, lifetime, size, alignment, and fixed offset or −1. */
 enum { AREA, BYTES, LIFE, EARLY, LATE, BORN, DIES, SIZE, ALIGNMENT, FIXED, COLUMNS };
-/* Rows of `work`. Result: offset (−1: omitted). Packing: omitted units, weight of each unit, order of the placed units
-   (each after those below it), their lowest ends and highest offsets; then these three for the repair. RANK, FLOOR,
-   CEILING: see list_gaps. Repair: units without a place, the same sorted, and the sort keys. */
-enum { OFFSET, OMITTED, WEIGHT, PLACED_ORDER, LOW_END, HIGH_OFFSET, NEXT_ORDER, NEXT_LOW_END, NEXT_HIGH_OFFSET, RANK, FLOOR,
-       CEILING, REMOVED, INSERTION_ORDER, KEY };
-/* Rows of `proximity`: lifetime, three times its length, bytes, position (−1: omitted or fixed), distance from the
-   centre (−1: removed). */
+/* Rows of `work`: the result (−1: omitted); omitted units; weight of each unit; the packing: placed units, each after
+   those below it, then the lowest end and the highest offset of each unit; the packing under repair; see list_gaps; units
+   to reinsert, unsorted and sorted; sort keys. */
+enum { OFFSET, OMITTED, WEIGHT, PLACED_ORDER, LOW_END, HIGH_OFFSET, NEXT_ORDER, NEXT_LOW_END, NEXT_HIGH_OFFSET, RANK,
+       FLOOR, CEILING, REMOVED, INSERTION_ORDER, KEY };
+/* Rows of `proximity`, in units of 1 / SCALE of the time or of the capacity: lifetime, three times its length, size,
+   position (BOTTOM −1: omitted or fixed), distance from the centre (−1: removed). */
 enum { FIRST_TIME, LAST_TIME, LENGTH, SPAN, BOTTOM, TOP, DISTANCE };
 enum { RANDOM_STATE, PLACED_COUNT, OMITTED_COUNT, COST, FEWEST_OMITTED, ITERATION };
-/* Cells of `target`: centre (unit, time, bytes), units to remove, units without a place then, and units kept. */
-enum { CENTRE_UNIT, CENTRE_TIME, CENTRE_BOTTOM, CENTRE_TOP, DESTROY_COUNT, UNPLACED_COUNT, KEPT_COUNT };
+/* Cells of `target`: time, bottom and top of the centre, and the numbers of units to remove, to reinsert, to keep. */
+enum { CENTRE_TIME, CENTRE_BOTTOM, CENTRE_TOP, DESTROY_COUNT, UNPLACED_COUNT, KEPT_COUNT };
 enum { LOWEST, TIGHTEST, HIGHEST, WIDEST };
 enum { BY_LOWEST, BY_HIGHEST, BY_MIDDLE, KEEP_ORDER };
-enum { SCALE = 1024, STAGES = 1024, NOISE_PERIOD = 4096, SKIP_ONE_IN = 128, REWEIGHTINGS = 1000, REWEIGHT_DIVISOR = 64 };
-enum { SHORTFALL_SHARE = 384 };
-enum { UNREACHABLE = 0x7FFFFFFF };
+enum { SCALE = 1024, STAGES = 1024, NOISE_PERIOD = 4096, SKIP_ONE_IN = 128, REWEIGHTINGS = 1000, REWEIGHT_DIVISOR = 64,
+       SHORTFALL_SHARE = 384, UNREACHABLE = 0x7FFFFFFF };
 #define INFINITE ((I)1 << 62)
 static const N TIME_FACTORS[3] = {48, 10, 144}, BYTE_FACTORS[3] = {60, 300, 20};
 
@@ -32,6 +31,7 @@ typedef const struct lns *P;
 #define WORK(row) (p->work + (row) * (p->n + 1))
 #define NEAR(row) (p->proximity + (row) * p->n)
 
+/* Return 32 random bits (permuted congruential generator, O'Neill 2014). */
 static inline I draw(I *state)
 {
     const uint32_t s = (uint32_t)*state, word = ((s >> ((s >> 28) + 4)) ^ s) * 277803737u;
@@ -39,7 +39,7 @@ static inline I draw(I *state)
     return (word >> 22) ^ word;
 }
 
-/* Maximum of the skyline in the sections of i. */
+/* The skyline of a packing that grows from the bottom or from the top: the bytes in use in each section, gaps included. */
 static inline N skyline_max(P p, I i)
 {
     const N *const skyline = p->skyline;
@@ -47,16 +47,6 @@ static inline N skyline_max(P p, I i)
     for (I k = p->first_run[i]; k < p->first_run[i + 1]; k++)
         for (I s = p->run[2 * k]; s < p->run[2 * k + 1]; s++)
             found = skyline[s] > found ? skyline[s] : found;
-    return found;
-}
-
-static inline N skyline_min(P p, I i)
-{
-    const N *const skyline = p->skyline;
-    N found = (N)p->capacity;
-    for (I k = p->first_run[i]; k < p->first_run[i + 1]; k++)
-        for (I s = p->run[2 * k]; s < p->run[2 * k + 1]; s++)
-            found = skyline[s] < found ? skyline[s] : found;
     return found;
 }
 
@@ -68,55 +58,47 @@ static inline void raise_skyline(P p, I i, I to)
             skyline[s] = skyline[s] > (N)to ? skyline[s] : (N)to;
 }
 
-static inline void lower_skyline(P p, I i, I to)
-{
-    N *const skyline = p->skyline;
-    for (I k = p->first_run[i]; k < p->first_run[i + 1]; k++)
-        for (I s = p->run[2 * k]; s < p->run[2 * k + 1]; s++)
-            skyline[s] = skyline[s] < (N)to ? skyline[s] : (N)to;
-}
-
-static inline void fill_skyline(P p, I at)
+static inline void clear_skyline(P p)
 {
     for (I s = 0; s < p->sections; s++)
-        p->skyline[s] = (N)at;
+        p->skyline[s] = 0;
 }
 
-/* Lowest offset of i at or above a floor. */
+/* The lowest offset of i at or above a floor; a fixed offset is returned as it is. */
 static inline I lowest_offset(P p, I i, I floor)
 {
-    const I grid = UNIT(i, ALIGNMENT), fixed = UNIT(i, FIXED);
-    return fixed >= 0 ? fixed : (floor + grid - 1) & -grid;
+    const I fixed = UNIT(i, FIXED);
+    return fixed >= 0 ? fixed : align_up(floor, UNIT(i, ALIGNMENT));
 }
 
-/* Highest offset of i that ends at or below a ceiling. */
+/* The highest offset at which i ends at or below a ceiling. */
 static inline I highest_offset(P p, I i, I ceiling)
 {
     const I fixed = UNIT(i, FIXED);
     return fixed >= 0 ? fixed : (ceiling - UNIT(i, SIZE)) & -UNIT(i, ALIGNMENT);
 }
 
-/* Compute the lowest end and the highest offset of every placed unit; `order_row` is PLACED_ORDER or NEXT_ORDER. */
+/* Compute the lowest end and the highest offset of the `rows` units of a packing (PLACED_ORDER or NEXT_ORDER). */
 static void offset_ranges(P p, I order_row, I rows)
 {
     const I *const row = WORK(order_row);
     I *const top = WORK(order_row + 1), *const high = WORK(order_row + 2);
-    fill_skyline(p, 0);
+    clear_skyline(p);
     for (I k = 0; k < rows; k++) {
         const I i = row[k];
         top[i] = lowest_offset(p, i, skyline_max(p, i)) + UNIT(i, SIZE);
         raise_skyline(p, i, top[i]);
     }
-    fill_skyline(p, p->capacity);
+    clear_skyline(p);
     for (I k = rows - 1; k >= 0; k--) {
         const I i = row[k];
-        high[i] = highest_offset(p, i, skyline_min(p, i));
-        lower_skyline(p, i, high[i]);
+        high[i] = highest_offset(p, i, p->capacity - skyline_max(p, i));
+        raise_skyline(p, i, p->capacity - high[i]);
     }
 }
 
-/* Write the units that i conflicts with: rank, floor above those below, ceiling below those from it on. Return their
-   number; one more row is the gap at the top. */
+/* List the gaps for i, one below each unit that it conflicts with and one at the top: RANK of that unit in the order,
+   FLOOR (highest end below the gap) and CEILING (lowest offset above it). Return the number of conflicting units. */
 static I list_gaps(P p, I i, I order_row, I rows)
 {
     const I *const row = WORK(order_row), *const top = WORK(order_row + 1), *const high = WORK(order_row + 2);
@@ -136,35 +118,35 @@ static I list_gaps(P p, I i, I order_row, I rows)
     return count;
 }
 
-/* Bytes of the widest gap for i; negative where units overlap it. */
+/* The size of the widest gap for i; negative if every floor is above its ceiling. */
 static I widest_gap(P p, I i, I order_row, I rows)
 {
     const I *const floor = WORK(FLOOR), *const ceiling = WORK(CEILING), count = list_gaps(p, i, order_row, rows);
-    I room = -INFINITE;
+    I widest = -INFINITE;
     for (I k = 0; k <= count; k++)
-        room = larger(room, ceiling[k] - floor[k]);
-    return room;
+        widest = larger(widest, ceiling[k] - floor[k]);
+    return widest;
 }
 
-/* Cost of omitting i, which lacks so many bytes. */
+/* The cost of omitting i if its widest gap is `lacking` too small. */
 static I omission_cost(P p, I i, I lacking)
 {
-    const I weight = WORK(WEIGHT)[i], size = UNIT(i, SIZE), lacks = larger(lacking < size ? lacking : size, 0);
-    const I share = (lacks * SHORTFALL_SHARE) / larger(size, 1);
+    const I weight = WORK(WEIGHT)[i], size = UNIT(i, SIZE);
+    const I share = larger(smaller(lacking, size), 0) * SHORTFALL_SHARE / larger(size, 1);
     return weight - ((weight * SHORTFALL_SHARE) >> 10) + ((weight * share) >> 10);
 }
 
-/* Cost of omitting the first `count` units of a row. */
-static I total_cost(P p, I which, I count, I order_row, I rows)
+/* The cost of omitting the first `count` units of a row. */
+static I total_cost(P p, I omitted_row, I count, I order_row, I rows)
 {
-    const I *const left = WORK(which);
+    const I *const omitted = WORK(omitted_row);
     I cost = 0;
     for (I k = 0; k < count; k++)
-        cost += omission_cost(p, left[k], UNIT(left[k], SIZE) - widest_gap(p, left[k], order_row, rows));
+        cost += omission_cost(p, omitted[k], UNIT(omitted[k], SIZE) - widest_gap(p, omitted[k], order_row, rows));
     return cost;
 }
 
-/* Sort the placed units by position and write their positions to `proximity`. */
+/* Sort the placed units by position (KEEP_ORDER: do not), and write the positions of those without a fixed offset. */
 static void sort_placed(P p, I by)
 {
     I *const row = WORK(PLACED_ORDER), *const key = WORK(KEY);
@@ -193,7 +175,7 @@ static void sort_placed(P p, I by)
     }
 }
 
-/* Choose the centre of the iteration. */
+/* Draw the centre and the number of units to remove, and sort the placed units. */
 static void choose_target(P p, I *state)
 {
     I r = draw(state);
@@ -203,17 +185,16 @@ static void choose_target(P p, I *state)
     const I centre = r & 7 ? WORK(OMITTED)[(r >> 3) % p->progress[OMITTED_COUNT]] : (r >> 3) % p->n;
     p->target[CENTRE_TIME] = UNIT(centre, BORN) + draw(state) % larger(UNIT(centre, DIES) - UNIT(centre, BORN), 1);
     r = draw(state);
-    const I under = NEAR(BOTTOM)[centre] >= 0 ? NEAR(BOTTOM)[centre] : r % SCALE;
-    p->target[CENTRE_UNIT] = centre;
-    p->target[CENTRE_BOTTOM] = under;
-    p->target[CENTRE_TOP] = under + NEAR(SPAN)[centre];
+    const I bottom = NEAR(BOTTOM)[centre] >= 0 ? NEAR(BOTTOM)[centre] : r % SCALE;
+    p->target[CENTRE_BOTTOM] = bottom;
+    p->target[CENTRE_TOP] = bottom + NEAR(SPAN)[centre];
 }
 
-/* Write the distance of each unit from the centre. */
+/* Write the distance of each unit from the centre; omitted and fixed units are unreachable. */
 static void compute_distances(P p, I *state)
 {
     const I r = draw(state), n = p->n;
-    const N in_time = TIME_FACTORS[r % 3], in_bytes = BYTE_FACTORS[r % 3];
+    const N time_factor = TIME_FACTORS[r % 3], byte_factor = BYTE_FACTORS[r % 3];
     const N *const factor = p->noise + (r >> 4) % NOISE_PERIOD;
     const N *const length_factor = p->noise + p->noise_rows + (r >> 16) % NOISE_PERIOD;
     const N time = (N)p->target[CENTRE_TIME], bottom = (N)p->target[CENTRE_BOTTOM], top = (N)p->target[CENTRE_TOP];
@@ -222,55 +203,55 @@ static void compute_distances(P p, I *state)
     N *const restrict distances = NEAR(DISTANCE);
     for (I j = 0; j < n; j++) {
         const N early = first[j] - time, late = time - last[j], above = low[j] - top, below = bottom - high[j];
-        N steps = early > late ? early : late, places = above > below ? above : below;
+        N steps = early > late ? early : late, bytes = above > below ? above : below;
         steps = steps > 0 ? steps : 0;
-        places = places > 0 ? places : 0;
-        const N distance = (in_time * steps + in_bytes * places) * factor[j] + ((length[j] * length_factor[j]) >> 6);
+        bytes = bytes > 0 ? bytes : 0;
+        const N distance = (time_factor * steps + byte_factor * bytes) * factor[j] + ((length[j] * length_factor[j]) >> 6);
         distances[j] = low[j] < 0 ? UNREACHABLE : distance;
     }
 }
 
-/* Remove the nearest units. */
+/* Remove the units nearest to the centre: list the units to reinsert, omitted ones first, and those that stay. */
 static void destroy(P p, I *state)
 {
-    I *const taken = WORK(REMOVED), *const key = WORK(KEY), *const next = WORK(NEXT_ORDER);
+    I *const removed = WORK(REMOVED), *const key = WORK(KEY), *const next = WORK(NEXT_ORDER);
     const I *const row = WORK(PLACED_ORDER), n = p->n, rows = p->progress[PLACED_COUNT];
-    const I out = p->progress[OMITTED_COUNT], full = out + p->target[DESTROY_COUNT];
-    N *const far = NEAR(DISTANCE), farthest = UNREACHABLE;
-    I count = out, kept = 0;
-    for (I k = 0; k < out; k++)
-        taken[k] = WORK(OMITTED)[k];
+    const I omitted = p->progress[OMITTED_COUNT], most = omitted + p->target[DESTROY_COUNT];
+    N *const distance = NEAR(DISTANCE), farthest = UNREACHABLE;
+    I count = omitted, kept = 0;
+    for (I k = 0; k < omitted; k++)
+        removed[k] = WORK(OMITTED)[k];
     compute_distances(p, state);
     for (I j = 0; j < n; j++) {
-        if (far[j] >= farthest)
+        if (distance[j] >= farthest)
             continue;
-        I k = count < full ? count++ : count - 1;
-        for (; k > out && key[k - 1] > far[j]; k--) {
+        I k = count < most ? count++ : count - 1;
+        for (; k > omitted && key[k - 1] > distance[j]; k--) {
             key[k] = key[k - 1];
-            taken[k] = taken[k - 1];
+            removed[k] = removed[k - 1];
         }
-        key[k] = far[j];
-        taken[k] = j;
-        if (count == full)
+        key[k] = distance[j];
+        removed[k] = j;
+        if (count == most)
             farthest = (N)key[count - 1];
     }
-    for (I k = out; k < count; k++)
-        far[taken[k]] = -1;
+    for (I k = omitted; k < count; k++)
+        distance[removed[k]] = -1;
     for (I k = 0; k < rows; k++) {
         next[kept] = row[k];
-        kept += far[row[k]] >= 0;
+        kept += distance[row[k]] >= 0;
     }
     p->target[UNPLACED_COUNT] = count;
     p->target[KEPT_COUNT] = kept;
 }
 
-/* Sort the units without a place by one of six randomised orders. */
+/* Sort the units to reinsert by one of six randomised orders. */
 static void sort_removed(P p, I *state)
 {
-    const I *const taken = WORK(REMOVED), count = p->target[UNPLACED_COUNT], by = draw(state) % 6;
+    const I *const removed = WORK(REMOVED), count = p->target[UNPLACED_COUNT], by = draw(state) % 6;
     I *const key = WORK(KEY), *const order = WORK(INSERTION_ORDER);
     for (I k = 0; k < count; k++) {
-        const I i = taken[k], r = draw(state);
+        const I i = removed[k], r = draw(state);
         const I value = by == 5 ? -(r & 0xFFFFF) : -UNIT(i, by) * (64 + (r >> 4) % 33);
         I at = k;
         for (; at > 0 && key[at - 1] > value; at--) {
@@ -282,7 +263,7 @@ static void sort_removed(P p, I *state)
     }
 }
 
-/* The gap for i that a rule chooses, as an index into its conflicts, or −1. */
+/* The row of list_gaps that a rule chooses for i; −1 if no gap fits or all are skipped. */
 static I best_gap(P p, I i, I rule, I *state)
 {
     const I *const floor = WORK(FLOOR), *const ceiling = WORK(CEILING), need = UNIT(i, SIZE);
@@ -303,7 +284,7 @@ static I best_gap(P p, I i, I rule, I *state)
     return best;
 }
 
-/* Insert i right below its k-th conflict; units above and below move apart. */
+/* Insert i into its k-th gap; units above and below move apart. */
 static void insert(P p, I i, I k)
 {
     I *const row = WORK(NEXT_ORDER), *const top = WORK(NEXT_LOW_END), *const high = WORK(NEXT_HIGH_OFFSET);
@@ -314,7 +295,7 @@ static void insert(P p, I i, I k)
         row[q] = row[q - 1];
     row[at] = i;
     I highest_end = top[i];
-    fill_skyline(p, 0);
+    clear_skyline(p);
     raise_skyline(p, i, highest_end);
     for (I q = at + 1; q <= rows; q++) {
         const I j = row[q], low = top[j] - UNIT(j, SIZE);
@@ -328,22 +309,22 @@ static void insert(P p, I i, I k)
         }
     }
     I lowest_start = high[i];
-    fill_skyline(p, p->capacity);
-    lower_skyline(p, i, lowest_start);
+    clear_skyline(p);
+    raise_skyline(p, i, p->capacity - lowest_start);
     for (I q = at - 1; q >= 0; q--) {
         const I j = row[q], end = high[j] + UNIT(j, SIZE);
         if (end <= lowest_start)
             continue;
-        const I ceiling = skyline_min(p, j);
+        const I ceiling = p->capacity - skyline_max(p, j);
         if (ceiling < end) {
             high[j] = highest_offset(p, j, ceiling);
-            lower_skyline(p, j, high[j]);
-            lowest_start = high[j] < lowest_start ? high[j] : lowest_start;
+            raise_skyline(p, j, p->capacity - high[j]);
+            lowest_start = smaller(lowest_start, high[j]);
         }
     }
 }
 
-/* Reinsert the units without a place while the cost of those omitted is below the limit; return the cost. */
+/* Reinsert units until the cost of those that do not fit reaches the limit; return the cost. */
 static I repair(P p, I cost_limit, I *omitted, I *state)
 {
     const I count = p->target[UNPLACED_COUNT];
@@ -355,10 +336,10 @@ static I repair(P p, I cost_limit, I *omitted, I *state)
         const I i = order[k], r = draw(state), at = best_gap(p, i, r & 7 ? common & 3 : (r >> 3) & 3, state);
         if (at >= 0) {
             insert(p, i, at);
-            continue;
+        } else {
+            order[(*omitted)++] = i;
+            cost += omission_cost(p, i, 0);
         }
-        order[(*omitted)++] = i;
-        cost += omission_cost(p, i, 0);
     }
     return cost < cost_limit ? total_cost(p, INSERTION_ORDER, *omitted, NEXT_ORDER, p->target[KEPT_COUNT]) : cost;
 }
@@ -375,12 +356,11 @@ static void initialise(P p)
     p->progress[COST] = total_cost(p, OMITTED, p->progress[OMITTED_COUNT], PLACED_ORDER, p->progress[PLACED_COUNT]);
 }
 
-/* Return whether all units are placed after at most so many iterations. The cost limit is drawn before the repair, which
-   ends as soon as it exceeds it. */
+/* Run up to `iterations` iterations; return whether all units are placed. */
 SHARED I tmmu_lns(P p)
 {
     volatile I *const progress = p->progress;
-    I *const left = WORK(OMITTED), *const weight = WORK(WEIGHT);
+    I *const omitted_units = WORK(OMITTED), *const weight = WORK(WEIGHT);
     const I every = larger(p->iterations / REWEIGHTINGS, 1);
     initialise(p);
     while (progress[OMITTED_COUNT] && progress[ITERATION] < p->iterations && !*p->stop) {
@@ -389,29 +369,23 @@ SHARED I tmmu_lns(P p)
         destroy(p, &state);
         sort_removed(p, &state);
         const I temperature = p->temperature[progress[ITERATION] * STAGES / p->iterations];
-        const I more = (temperature * p->log_table[draw(&state) & 1023]) >> 20;
-        const I cost_limit = progress[COST] + larger(more, 0), cost = repair(p, cost_limit, &omitted, &state);
+        const I allowance = (temperature * p->log_table[draw(&state) & 1023]) >> 20;
+        const I cost_limit = progress[COST] + larger(allowance, 0), cost = repair(p, cost_limit, &omitted, &state);
         if (cost < cost_limit) {
-            const I rows = p->target[KEPT_COUNT];
-            for (I k = 0; k < rows; k++)
+            for (I k = 0; k < 3 * (p->n + 1); k++) /* the packing is three rows */
                 WORK(PLACED_ORDER)[k] = WORK(NEXT_ORDER)[k];
-            for (I i = 0; i < p->n; i++) {
-                WORK(LOW_END)[i] = WORK(NEXT_LOW_END)[i];
-                WORK(HIGH_OFFSET)[i] = WORK(NEXT_HIGH_OFFSET)[i];
-            }
             for (I k = 0; k < omitted; k++)
-                left[k] = WORK(INSERTION_ORDER)[k];
-            progress[PLACED_COUNT] = rows;
+                omitted_units[k] = WORK(INSERTION_ORDER)[k];
+            progress[PLACED_COUNT] = p->target[KEPT_COUNT];
             progress[OMITTED_COUNT] = omitted;
             progress[COST] = cost;
-            if (omitted < progress[FEWEST_OMITTED])
-                progress[FEWEST_OMITTED] = omitted;
+            progress[FEWEST_OMITTED] = smaller(progress[FEWEST_OMITTED], omitted);
         }
         progress[RANDOM_STATE] = state;
         progress[ITERATION]++;
         if (progress[ITERATION] % every == 0) {
             for (I k = 0; k < progress[OMITTED_COUNT]; k++)
-                weight[left[k]] += weight[left[k]] / REWEIGHT_DIVISOR + 1;
+                weight[omitted_units[k]] += weight[omitted_units[k]] / REWEIGHT_DIVISOR + 1;
             progress[COST] = total_cost(p, OMITTED, progress[OMITTED_COUNT], PLACED_ORDER, progress[PLACED_COUNT]);
         }
     }

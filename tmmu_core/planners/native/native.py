@@ -1,7 +1,7 @@
 """Call the native library with numpy arrays.
 
 A structure holds the arguments of a call: integers, and arrays by address. Its fields are those of ``native.h``. The
-library does not check its arguments, so this module asserts element types, contiguity and lengths.
+library does not check its arguments: this module asserts element types and contiguity, callers guarantee lengths.
 """
 
 import ctypes
@@ -17,7 +17,7 @@ I64 = NDArray[np.int64]
 
 ELEMENTS = frozenset(map(np.dtype, (np.int64, np.int32, np.uint8, np.uint64, np.bool_)))
 LARGEST = 2**62
-"""Bound of every integer argument: the sum of two stays within 64 bits."""
+"""Largest magnitude of an integer argument."""
 NEIGHBOUR_ROWS = 64
 """Rows per unit allocated at first for its neighbours."""
 _HEADER = re.sub(r"/\*.*?\*/", "", (FOLDER / "native.h").read_text(encoding="utf-8"), flags=re.S)
@@ -52,7 +52,7 @@ _STRUCTURES: dict[str, type[Call]] = {
 
 
 def call_of(structure: str, **fields: Any) -> Call:
-    """Return the arguments of a function that takes this structure of ``native.h``; fields left out are 0."""
+    """Return the arguments of a function as a structure of ``native.h``; fields left out are 0."""
     return _STRUCTURES[structure](**fields)
 
 
@@ -84,23 +84,20 @@ def search(loops: ctypes.CDLL, events: int, levels: int, **fields: Any) -> int:
     ``events`` and ``levels`` are rows of tables. Other threads can read ``nodes`` and set ``stop``.
     """
     n, sections = len(fields["unit"]), len(fields["section"])
-    shapes: dict[str, Any] = {"dirty": sections, "counters": 9, "event": (events, 6)}
+    shapes: dict[str, Any] = {"dirty": sections, "event": (events, 6), "level": (levels, 6), "filled": (levels, 3)}
     shapes |= dict.fromkeys(("changed", "holes", "placed"), n)
-    shapes |= dict.fromkeys(("conflict_levels", "unit_of_level", "offset_of_level", "second_branch"), levels)
-    shapes |= dict.fromkeys(("filled", "trail_marks"), (levels, 3))
-    tables: dict[str, Any] = {name: np.zeros(shape, np.int64) for name, shape in shapes.items()}
-    tables["nogoods"] = np.empty((levels - 1) * levels // 2 + 1, np.uint8)
-    counts = {"n": n, "sections": sections, "events": events, "max_levels": levels - 1}
-    call = call_of("search", **counts, **tables, **fields)
-    return run(loops, "search", call)
+    tables = {name: np.zeros(shape, np.int64) for name, shape in shapes.items()}
+    nogoods = {"nogood": np.zeros(levels, np.uint8), "nogoods": np.empty(levels * (levels - 1) // 2, np.uint8)}
+    counts = {"n": n, "sections": sections, "max_events": events, "max_levels": levels}
+    return run(loops, "search", call_of("search", **counts, **tables, **nogoods, **fields))
 
 
-def destroy_and_repair(loops: ctypes.CDLL, sections: int, **fields: Any) -> bool:
-    """Return whether all units are placed (``lns.c``); the arrays are those of ``struct lns``.
+def destroy_and_repair(loops: ctypes.CDLL, **fields: Any) -> bool:
+    """Return whether all units are placed; see :func:`tmmu_core.planners.exact.lns_moves.destroy_and_repair`.
 
     Other threads can read ``progress`` and set ``stop``.
     """
-    n = len(fields["unit"])
+    n, sections = len(fields["unit"]), int(fields["run"].max(initial=0))
     room = {"proximity": np.zeros((7, n), np.int32), "skyline": np.zeros(sections, np.int32)}
     room["target"] = np.zeros(7, np.int64)
     call = call_of("lns", n=n, sections=sections, noise_rows=fields["noise"].shape[1], **room, **fields)
@@ -114,29 +111,18 @@ def run_for(loops: ctypes.CDLL, name: str, results: tuple[str, ...], **fields: A
     return [int(getattr(call, field)) for field in results]
 
 
-def order(loops: ctypes.CDLL, name: str, given: I64, **fields: Any) -> tuple[I64, I64]:
+def order(loops: ctypes.CDLL, name: str, order: I64, **fields: Any) -> tuple[I64, I64]:
     """Run ``tmmu_order_<name>`` on the tables of an order model; return its two result columns.
 
-    ``given`` (n,) is the order to measure or to change. The results have one row per unit, of ``measure`` one per
+    ``order`` (n,) is the order to measure or to change. The results have one row per unit, of ``measure`` one per
     arena.
     """
     n, storages, arenas = len(fields["unit_ptr"]) - 1, len(fields["size"]), fields["arenas"]
-    assert len(given) == n
+    assert len(order) == n
     one, two = np.zeros((2, arenas if name == "measure" else n), np.int64)
-    call = call_of(
-        "order",
-        n=n,
-        storages=storages,
-        given=given,
-        left=np.empty(storages, np.int64),
-        born=np.empty(storages, np.uint8),
-        live=np.empty(arenas, np.int64),
-        work=np.empty((5, n), np.int64),
-        done=np.empty(n, np.uint8),
-        one=one,
-        two=two,
-        **fields,
-    )
+    room = {"left": np.empty(storages, np.int64), "born": np.empty(storages, np.uint8)}
+    room |= {"live": np.empty(arenas, np.int64), "work": np.empty((5, n), np.int64), "done": np.empty(n, np.uint8)}
+    call = call_of("order", n=n, storages=storages, order=order, one=one, two=two, **room, **fields)
     run(loops, f"order_{name}", call)
     return one, two
 

@@ -1,40 +1,41 @@
-/* Placements of least reuse cost, in integers: local search by ruin and recreate, and exhaustive search. The plain
-   forms are planners/reuse/local_search.py and cost_bound.py. */
+/* Placements of least reuse cost in C: local search by ruin and recreate (tmmu_core/planners/reuse/local_search.py) and
+   exhaustive search (cost_bound.py). */
 #include "native.h"
 
-/* The next pseudo-random number, 31 bits (Knuth's linear congruential generator, upper half). */
+#define INFINITE ((I)1 << 62)
+
+/* Return 31 random bits: the upper half of Knuth's linear congruential generator. */
 static I draw(struct reuse *r)
 {
     r->random = (I)((uint64_t)r->random * 6364136223846793005u + 1442695040888963407u);
     return (I)((uint64_t)r->random >> 33);
 }
 
-/* Weight of the active penalties between unit u at `at` and placed units; −1 where a hard edge forbids the place.
-   Stops at `most`. */
-static I price(const struct reuse *r, I u, I at, I most)
+/* The cost of unit u at an offset, -1 if a hard edge or a reserved range forbids it. Not exact from `limit` on. */
+static I price(const struct reuse *r, I u, I at, I limit)
 {
     I cost = 0;
     for (I k = 0; k < r->reserved_count; k++)
         if (at < r->reserved[2 * k + 1] && r->reserved[2 * k] < at + r->size[u])
             return -1;
     for (I e = r->first[u]; e < r->first[u + 1]; e++) {
-        I there = r->offset[r->other[e]];
-        if (there < 0 || at >= there + r->theirs[e] || there >= at + r->mine[e])
+        const I other_at = r->offset[r->other[e]];
+        if (other_at < 0 || at >= other_at + r->other_size[e] || other_at >= at + r->own_size[e])
             continue;
         if (r->weight[e] < 0)
             return -1;
         cost += r->weight[e];
-        if (cost >= most)
-            return cost;
+        if (cost >= limit)
+            break;
     }
     return cost;
 }
 
-/* Place unit u and keep the two orders of the placed units. */
+/* Place unit u and insert it into the two orders of the placed units. */
 static void place(struct reuse *r, I u, I at)
 {
     r->offset[u] = at;
-    if (!r->swept)
+    if (!r->has_matrix)
         return;
     I i = r->placed, j = r->placed++;
     for (; i && r->offset[r->by_start[i - 1]] > at; i--)
@@ -44,7 +45,7 @@ static void place(struct reuse *r, I u, I at)
     r->by_start[i] = r->by_end[j] = u;
 }
 
-/* Copy both orders to their second halves, without the units that have no offset any more. */
+/* Save both orders to their second rows, and remove the units without an offset from the first ones. */
 static void drop_removed(struct reuse *r)
 {
     I i = 0, j = 0;
@@ -55,66 +56,63 @@ static void drop_removed(struct reuse *r)
         r->by_end[j] = v;
         j += r->offset[v] >= 0;
     }
-    r->placed = r->swept ? i : 0;
+    r->placed = i;
 }
 
-/* The lowest of the cheapest offsets of unit u, by one pass over its placed neighbours; −1 where none fits. */
+/* The lowest of the cheapest offsets of unit u, by one pass over its placed neighbours; -1 if none fits. */
 static I sweep(const struct reuse *r, I u, I *least)
 {
-    const I *row = r->matrix + u * r->n, size = r->size[u], grid = r->align[u], last = r->capacity - size, n = r->n;
-    I *const begin = r->by_start + 2 * n, *const enters = begin + n, *const end = r->by_end + 2 * n, *const leaves = end + n;
-    I starts = 0, ends = 0, hard = 0, cost = 0, entered = 0, left = 0, best = -1;
+    const I *const row = r->matrix + u * r->n, size = r->size[u], last = r->capacity - size, n = r->n;
+    I *const begin = r->by_start + 2 * n, *const begin_weight = begin + n, *const end = r->by_end + 2 * n;
+    I *const end_weight = end + n, begins = 0, ends = 0, hard = 0, cost = 0, entered = 0, left = 0, best = -1;
     for (I k = 0; k < r->placed; k++) {
         const I v = r->by_start[k], w = r->by_end[k];
-        begin[starts] = r->offset[v];
-        enters[starts] = row[v];
-        starts += row[v] != 0;
+        begin[begins] = r->offset[v];
+        begin_weight[begins] = row[v];
+        begins += row[v] != 0;
         end[ends] = r->offset[w] + r->size[w];
-        leaves[ends] = row[w];
+        end_weight[ends] = row[w];
         ends += row[w] != 0;
     }
-    for (I at = 0; at <= last;) {
-        for (; entered < starts && begin[entered] < at + size; entered++) {
-            hard += enters[entered] < 0;
-            cost += enters[entered] > 0 ? enters[entered] : 0;
+    for (I at = 0; at <= last; at = align_up(end[left], r->align[u])) {
+        for (; entered < begins && begin[entered] < at + size; entered++) {
+            hard += begin_weight[entered] < 0;
+            cost += larger(begin_weight[entered], 0);
         }
         for (; left < ends && end[left] <= at; left++) {
-            hard -= leaves[left] < 0;
-            cost -= leaves[left] > 0 ? leaves[left] : 0;
+            hard -= end_weight[left] < 0;
+            cost -= larger(end_weight[left], 0);
         }
         if (!hard && (best < 0 || cost < *least)) {
             best = at;
             *least = cost;
-            if (!cost)
-                break;
         }
-        if (left == ends)
+        if (left == ends || (best >= 0 && !*least))
             break;
-        at = (end[left] + grid - 1) & -grid;
     }
     return best;
 }
 
+/* Try the first aligned offset of unit u from `at` on: it replaces `best` if it costs less, or as much and is lower. */
 static void offer(const struct reuse *r, I u, I at, I *cost, I *best)
 {
-    at = (at + r->align[u] - 1) / r->align[u] * r->align[u];
+    at = align_up(at, r->align[u]);
     if (at > r->capacity - r->size[u])
         return;
-    I found = price(r, u, at, *cost + (at < *best));
+    const I found = price(r, u, at, *cost + (at < *best));
     if (found >= 0 && (found < *cost || (found == *cost && at < *best))) {
         *cost = found;
         *best = at;
     }
 }
 
-/* Place unit u at the lowest of its cheapest offsets; return the cost, or −1 where no offset fits. */
+/* Place unit u at the lowest of its cheapest offsets; return the cost, or -1 if no offset fits. */
 static I put(struct reuse *r, I u)
 {
-    const I none = (I)1 << 62;
-    I cost = none, best = none;
+    I cost = INFINITE, best = INFINITE;
     if (r->pin[u] >= 0) {
         offer(r, u, r->pin[u], &cost, &best);
-    } else if (r->swept) {
+    } else if (r->has_matrix) {
         best = sweep(r, u, &cost);
     } else {
         offer(r, u, 0, &cost, &best);
@@ -122,62 +120,67 @@ static I put(struct reuse *r, I u)
             offer(r, u, r->reserved[2 * k + 1], &cost, &best);
         for (I e = r->first[u]; e < r->first[u + 1]; e++)
             if (r->offset[r->other[e]] >= 0)
-                offer(r, u, r->offset[r->other[e]] + r->theirs[e], &cost, &best);
+                offer(r, u, r->offset[r->other[e]] + r->other_size[e], &cost, &best);
     }
-    if (cost == none)
+    if (cost == INFINITE)
         return -1;
     place(r, u, best);
     return cost;
 }
 
-/* Take `count` related units out, beginning with one that pays; return the cost that they paid. */
-static I ruin(struct reuse *r, I count, I *taken)
+/* Remove unit u from the placement and append it to the removed units; return the cost that this saves. */
+static I remove_unit(struct reuse *r, I u, I *count)
 {
-    I *out = r->work, paid = 0, n = 0, from = 0;
+    const I cost = r->offset[u] < 0 ? 0 : price(r, u, r->offset[u], INFINITE);
+    r->is_removed[u] = 1;
+    r->old[u] = r->offset[u];
+    r->offset[u] = -1;
+    r->removed[(*count)++] = u;
+    return cost;
+}
+
+/* Remove `most` units, mostly connected, if possible around an active penalty, and list all units that are not placed.
+   Return the cost that this saves, and the number of listed units in `count`. */
+static I ruin(struct reuse *r, I most, I *count)
+{
+    I saved = 0, from = 0;
+    *count = 0;
     for (I tries = 0; tries < 6; tries++) {
         from = draw(r) % r->n;
         if (r->offset[from] < 0 || price(r, from, r->offset[from], 1) > 0)
             break;
     }
-    for (I tries = 0; n < count && tries < 4 * count; tries++) {
+    for (I tries = 0; *count < most && tries < 4 * most; tries++) {
         I u = from;
-        if (n > 0) {
-            I near = out[draw(r) % n], edges = r->first[near + 1] - r->first[near];
+        if (*count) {
+            const I near = r->removed[draw(r) % *count], edges = r->first[near + 1] - r->first[near];
             u = edges && draw(r) % 8 ? r->other[r->first[near] + draw(r) % edges] : draw(r) % r->n;
         }
-        if (r->out[u])
-            continue;
-        r->out[u] = 1;
-        r->old[u] = r->offset[u];
-        if (r->offset[u] >= 0)
-            paid += price(r, u, r->offset[u], (I)1 << 62);
-        r->offset[u] = -1;
-        out[n++] = u;
+        if (!r->is_removed[u])
+            saved += remove_unit(r, u, count);
     }
-    for (I u = 0; u < r->n; u++)  /* what has no place is tried again */
-        if (r->offset[u] < 0 && !r->out[u]) {
-            r->out[u] = 1;
-            r->old[u] = -1;
-            out[n++] = u;
-        }
-    *taken = n;
-    return paid;
+    for (I u = 0; u < r->n; u++)
+        if (r->offset[u] < 0 && !r->is_removed[u])
+            remove_unit(r, u, count);
+    return saved;
 }
 
-static void arrange(struct reuse *r, I n)
+static void swap(I *units, I k, I j)
 {
-    I *out = r->work, by_size = draw(r) % 2;
-    for (I k = n - 1; k > 0; k--) {
-        I j = draw(r) % (k + 1), swap = out[k];
-        out[k] = out[j];
-        out[j] = swap;
-    }
-    for (I k = 1; by_size && k < n; k++)
-        for (I j = k; j > 0 && r->size[out[j]] > r->size[out[j - 1]]; j--) {
-            I swap = out[j];
-            out[j] = out[j - 1];
-            out[j - 1] = swap;
-        }
+    const I unit = units[k];
+    units[k] = units[j];
+    units[j] = unit;
+}
+
+/* Shuffle the removed units; half of the time, sort them by size then, largest first. */
+static void arrange(struct reuse *r, I count)
+{
+    const I by_size = draw(r) % 2;
+    for (I k = count - 1; k > 0; k--)
+        swap(r->removed, k, draw(r) % (k + 1));
+    for (I k = 1; by_size && k < count; k++)
+        for (I j = k; j > 0 && r->size[r->removed[j]] > r->size[r->removed[j - 1]]; j--)
+            swap(r->removed, j, j - 1);
 }
 
 SHARED I tmmu_reuse(struct reuse *r)
@@ -191,24 +194,24 @@ SHARED I tmmu_reuse(struct reuse *r)
     }
     r->missing = missing;
     for (I round = 0; round < r->rounds && (r->missing || r->cost > r->bound); round++) {
-        I n, room = r->threshold * (r->rounds - round) / r->rounds;
-        I paid = ruin(r, 1 + draw(r) % r->most_out, &n), now = cost - paid, lost = 0, before = 0;
-        const I placed = r->placed;
+        const I slack = r->threshold * (r->rounds - round) / r->rounds, placed = r->placed;
+        I count, unplaced = 0, unplaced_before = 0, new_cost = cost - ruin(r, 1 + draw(r) % r->most_out, &count);
         drop_removed(r);
-        arrange(r, n);
-        for (I k = 0; k < n; k++) {
-            I found = put(r, r->work[k]);
-            before += r->old[r->work[k]] < 0;
-            lost += found < 0;
-            now += found > 0 ? found : 0;
+        arrange(r, count);
+        for (I k = 0; k < count; k++) {
+            const I found = put(r, r->removed[k]);
+            unplaced_before += r->old[r->removed[k]] < 0;
+            unplaced += found < 0;
+            new_cost += larger(found, 0);
         }
-        int taken = lost < before || (lost == before && now <= cost + (room ? draw(r) % (room + 1) : 0));
-        for (I k = 0; k < n; k++) {
-            if (!taken)
-                r->offset[r->work[k]] = r->old[r->work[k]];
-            r->out[r->work[k]] = 0;
+        const int is_accepted = unplaced < unplaced_before ||
+            (unplaced == unplaced_before && new_cost <= cost + (slack ? draw(r) % (slack + 1) : 0));
+        for (I k = 0; k < count; k++) {
+            if (!is_accepted)
+                r->offset[r->removed[k]] = r->old[r->removed[k]];
+            r->is_removed[r->removed[k]] = 0;
         }
-        if (!taken) {
+        if (!is_accepted) {
             r->placed = placed;
             for (I k = 0; k < placed; k++) {
                 r->by_start[k] = r->by_start[r->n + k];
@@ -216,8 +219,8 @@ SHARED I tmmu_reuse(struct reuse *r)
             }
             continue;
         }
-        cost = now;
-        missing += lost - before;
+        cost = new_cost;
+        missing += unplaced - unplaced_before;
         if (missing < r->missing || (missing == r->missing && cost < r->cost)) {
             r->missing = missing;
             r->cost = cost;
@@ -228,7 +231,7 @@ SHARED I tmmu_reuse(struct reuse *r)
     return DONE;
 }
 
-/* Place unit k and all after it; return 0 where the nodes do not suffice. */
+/* Place unit k and all after it at a cost below `best`; return 0 if the nodes do not suffice. */
 static int descend(struct least_cost *s, I k, I paid)
 {
     if (k == s->n) {
@@ -237,9 +240,9 @@ static int descend(struct least_cost *s, I k, I paid)
     }
     if (--s->nodes < 0)
         return 0;
-    const I *cost = s->cost + k * s->total, twin = s->twin[k];
-    I *ahead = s->cost + (k + 1) * s->total, *order = s->order + s->start[k], count = 0;
-    I from = s->start[k] + (twin >= s->first ? s->trail[twin] - s->start[twin] : 0);
+    const I *const cost = s->cost + k * s->total, twin = s->twin[k];
+    const I from = s->start[k] + (twin >= s->first ? s->trail[twin] - s->start[twin] : 0);
+    I *const cost_ahead = s->cost + (k + 1) * s->total, *const order = s->order + s->start[k], count = 0;
     for (I x = from; x < (k == s->first ? s->limit : s->start[k + 1]); x++) {
         I j = count++;
         for (; j && cost[order[j - 1]] > cost[x]; j--)
@@ -247,15 +250,15 @@ static int descend(struct least_cost *s, I k, I paid)
         order[j] = x;
     }
     for (I i = 0; i < count; i++) {
-        const I *row = s->table + order[i] * s->total;
-        I now = paid + cost[order[i]], bound = now + s->least[k + 1];
+        const I *const row = s->table + order[i] * s->total, now = paid + cost[order[i]];
+        I bound = now + s->least[k + 1];
         if (bound >= s->best)
             break;
         for (I v = k + 1; v < s->n && bound < s->best; v++) {
-            I least = (I)1 << 62;
+            I least = INFINITE;
             for (I y = s->start[v]; y < s->start[v + 1]; y++) {
-                ahead[y] = cost[y] + row[y];
-                least = ahead[y] < least ? ahead[y] : least;
+                cost_ahead[y] = cost[y] + row[y];
+                least = smaller(least, cost_ahead[y]);
             }
             bound += least;
         }

@@ -77,14 +77,13 @@ def repair(
     loops = library()
     if loops is None:
         return _repair(place, rounds, threshold, seed, bound)
-    columns = ("size", "align", "pin", "first", "other", "weight")
-    fields: dict[str, Any] = {name: getattr(model, name) for name in columns}
-    fields |= {"mine": model.own_size, "theirs": model.other_size, "matrix": weight_matrix(model)}
-    fields |= {name: np.zeros(n, np.int64) for name in ("best", "work", "old", "out")}
+    columns = ("size", "align", "pin", "first", "other", "own_size", "other_size", "weight", "reserved")
+    fields: dict[str, Any] = {name: getattr(model, name) for name in columns} | {"matrix": weight_matrix(model)}
+    fields |= {name: np.zeros(n, np.int64) for name in ("best", "removed", "old", "is_removed")}
     fields |= {name: np.zeros(4 * n, np.int64) for name in ("by_start", "by_end")}
     fields |= {"n": n, "capacity": model.capacity, "reserved_count": len(model.reserved), "cost": place.cost()}
     fields |= {"rounds": rounds, "threshold": threshold, "most_out": MOST_OUT, "bound": bound, "random": seed}
-    fields |= {"swept": int(len(fields["matrix"]) > 0), "reserved": np.ascontiguousarray(model.reserved)}
+    fields |= {"has_matrix": len(fields["matrix"]) > 0}
     missing, cost = native.run_for(loops, "reuse", ("missing", "cost"), offset=np.array(start, np.int64), **fields)
     return missing, cost, fields["best"].tolist()
 

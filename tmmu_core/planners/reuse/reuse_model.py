@@ -1,30 +1,29 @@
 """The placement problem with reuse costs as units and edges.
 
-Buffers at one offset (colocations) are one unit. Two units have a hard edge where members must not share a byte (live
-together, or separated), and an edge per reuse penalty between members. An edge has the sizes of both members: it is
-active where ``[a, a + own_size)`` and ``[b, b + other_size)`` overlap, ``a`` and ``b`` being the offsets of the units.
-All pairs of members of two units begin at the same two offsets, so one hard edge with the greatest sizes is enough.
+Colocated buffers (at the same offset) are one unit. Two units have a hard edge if members must not share a byte (live
+together, or separated), and an edge for each reuse penalty between members. An edge has the sizes of both members: it
+is active if ``[a, a + own_size)`` and ``[b, b + other_size)`` overlap; ``a`` and ``b`` are the offsets of the units.
+All members of a unit begin at its offset, so one hard edge with the largest sizes is enough.
 """
 
 from dataclasses import dataclass
-from math import lcm
 
 import numpy as np
 
 from tmmu_core.base.disjoint_sets import DisjointSets
 from tmmu_core.base.errors import AllocationOverflow
-from tmmu_core.planners.problem import I64, UNLIMITED, Problem, ReuseTerms, live_parts
+from tmmu_core.planners.problem import I64, Problem, ReuseTerms, live_parts
 
 Pair = tuple[int, int]
 HARD = -1
 """Weight of an edge that must not be active."""
 LARGEST = 2**61
-"""Capacity of an unlimited arena: above every offset that is tried."""
+"""Upper limit of the capacity and of sums of sizes and costs; the capacity of an unlimited arena."""
 
 
 @dataclass(frozen=True, eq=False)
 class ReuseModel:
-    """Units and edges as columns; an edge is in the lists of both units."""
+    """Units and edges as columns; both units of an edge list it."""
 
     unit_of: I64
     """Unit of each storage of the problem."""
@@ -33,21 +32,22 @@ class ReuseModel:
     """Bytes of the largest member."""
     align: I64
     pin: I64
-    """Fixed offset, or −1."""
+    """Fixed offset, or −1; −1 for a unit without bytes."""
     first: I64
-    """Shape (n + 1,): where the list of edges of each unit begins."""
+    """Shape (n + 1,): first edge of each unit in the columns ``other`` to ``weight``."""
     other: I64
     own_size: I64
     other_size: I64
     weight: I64
+    """Cost, or ``HARD``."""
     empty_at: I64
-    """Offset of each unit that has no bytes, which may lie outside of the capacity; the search places it at 0."""
+    """Final offset of a unit without bytes (its fixed offset, else 0), which may exceed the capacity."""
     reserved: I64
     """Shape (r, 2): byte ranges without storages."""
     unavoidable: int
     """Cost of penalties between colocated storages."""
     contradiction: str = ""
-    """Why no placement exists, if two constraints contradict each other; else empty."""
+    """The constraints that contradict each other, so that no placement exists; else empty."""
 
     def __len__(self) -> int:
         return len(self.size)
@@ -60,14 +60,13 @@ class ReuseModel:
 
 
 def live_together(problem: Problem) -> list[tuple[int, int]]:
-    """Return the pairs of storages that are live at one step, by index; gaps are not live."""
+    """Return the pairs of storages that are live at the same step (not in a gap), by index, sorted."""
     first, begins, ends = live_parts(problem)
     storage = np.repeat(np.arange(len(problem)), np.diff(first)).tolist()
-    last, givers = problem.death.tolist(), set[int]()
-    if problem.handoff_from is not None:  # a giver is read at the step of the reuse, which this planner does not use
-        givers.update(problem.handoff_from.tolist())
-    rows = zip(begins.tolist(), ends.tolist(), storage, strict=True)
-    parts = sorted([(lo, hi + (i in givers and hi == last[i]), i) for lo, hi, i in rows])
+    # This planner does not reuse in place: a storage that an output could take over stays live at its last read.
+    taken_over = set() if problem.handoff_from is None else set(problem.handoff_from.tolist())
+    death, rows = problem.death.tolist(), zip(begins.tolist(), ends.tolist(), storage, strict=True)
+    parts = sorted([(lo, hi + (i in taken_over and hi == death[i]), i) for lo, hi, i in rows])
     pairs: set[tuple[int, int]] = set()
     alive: list[tuple[int, int]] = []
     for lo, hi, i in parts:
@@ -78,40 +77,35 @@ def live_together(problem: Problem) -> list[tuple[int, int]]:
 
 
 def _hard_edges(problem: Problem, terms: ReuseTerms, unit: list[int], pin: list[int]) -> tuple[dict[Pair, Pair], str]:
-    """Return the edge sizes of every two units that must not share a byte, and a contradiction if two of them must."""
+    """Return the edge sizes of each pair of units that must not share a byte, and a contradiction (empty: none)."""
     sizes = problem.size.tolist()
-    free = {(min(pair), max(pair)) for pair in terms.exclusions}
-    apart = () if problem.must_not_alias is None else problem.must_not_alias.tolist()
+    excluded = {(min(pair), max(pair)) for pair in terms.exclusions}
+    separated = () if problem.must_not_alias is None else problem.must_not_alias.tolist()
     hard, contradiction = dict[Pair, Pair](), ""
-    for a, b in [*(pair for pair in live_together(problem) if pair not in free), *map(sorted, apart)]:
+    for a, b in [*(pair for pair in live_together(problem) if pair not in excluded), *map(sorted, separated)]:
         if not (sizes[a] and sizes[b]):
             continue
         if unit[a] == unit[b]:
-            contradiction = f'"{problem.ids[a]}" and "{problem.ids[b]}" are at one offset and must not share a byte'
+            contradiction = (
+                f'"{problem.ids[a]}" and "{problem.ids[b]}" are at the same offset and must not share a byte'
+            )
             continue
         (i, s), (j, t) = sorted([(unit[a], sizes[a]), (unit[b], sizes[b])])
         if min(pin[i], pin[j]) >= 0 and pin[i] < pin[j] + t and pin[j] < pin[i] + s:
-            here, there = pin[unit[a]], pin[unit[b]]
-            contradiction = f'"{problem.ids[a]}" at {here} and "{problem.ids[b]}" at {there} must not share a byte'
-        old = hard.get((i, j), (0, 0))
-        hard[i, j] = max(s, old[0]), max(t, old[1])
+            fixed_a, fixed_b = pin[unit[a]], pin[unit[b]]
+            contradiction = f'"{problem.ids[a]}" at {fixed_a} and "{problem.ids[b]}" at {fixed_b} must not share a byte'
+        first, second = hard.get((i, j), (0, 0))
+        hard[i, j] = max(s, first), max(t, second)
     return hard, contradiction
 
 
-def reuse_model(problem: Problem) -> ReuseModel:
-    """Return the model of a problem. A storage without bytes has no edges; its alignment and fixed offset apply."""
-    terms, n = problem.reuse or ReuseTerms(), len(problem)
-    colocated = DisjointSets(n)
-    for a, b in terms.colocations:
-        colocated.join(a, b)
-    unit = np.unique(colocated.names(), return_inverse=True)[1].tolist()
-    units = max(unit, default=-1) + 1
-    sizes, grids = problem.size.tolist(), problem.alignment.tolist()
-    fixed = [-1] * n if problem.fixed is None else problem.fixed.tolist()
-    reach = sum(sizes) + max(grids, default=0)
-    if problem.capacity > LARGEST:  # the capacity of the model, which must not exclude a placement
+def _check_sums(problem: Problem, terms: ReuseTerms, fixed: list[int]) -> None:
+    """Raise ``AllocationOverflow`` if offsets or costs could exceed :data:`LARGEST`."""
+    sizes, grid = problem.size.tolist(), int(problem.alignment.max(initial=0))
+    reach = sum(sizes) + grid
+    if problem.capacity > LARGEST:  # the capacity of the model is LARGEST, which must not exclude a placement
         ends = [at for at, nbytes in zip(fixed, sizes, strict=True) if nbytes] + [end for _, end in terms.reserved]
-        reach = sum(sizes) + n * max(grids, default=0) + max([0, *ends])
+        reach = sum(sizes) + len(sizes) * grid + max([0, *ends])
     for total, what in (
         (reach, "the sizes, alignments, fixed offsets and reserved ranges"),
         (sum(cost for *_, cost in terms.penalties), "the reuse penalties"),
@@ -124,19 +118,35 @@ def reuse_model(problem: Problem) -> ReuseModel:
                 size=total,
                 hint="Lower the largest value.",
             )
+
+
+def reuse_model(problem: Problem) -> ReuseModel:
+    """Return the model of a problem. A storage without bytes has no edges; its alignment and fixed offset apply.
+
+    Raises ``AllocationOverflow`` for sums over 2^61.
+    """
+    terms, n = problem.reuse or ReuseTerms(), len(problem)
+    colocated = DisjointSets(n)
+    for a, b in terms.colocations:
+        colocated.join(a, b)
+    unit = np.unique(colocated.names(), return_inverse=True)[1].tolist()
+    units = max(unit, default=-1) + 1
+    sizes, alignments = problem.size.tolist(), problem.alignment.tolist()
+    fixed = [-1] * n if problem.fixed is None else problem.fixed.tolist()
+    _check_sums(problem, terms, fixed)
     size, align, pin, pinned = [0] * units, [1] * units, [-1] * units, ""
     for i, u in enumerate(unit):
-        size[u], align[u] = max(size[u], sizes[i]), lcm(align[u], grids[i])
+        size[u], align[u] = max(size[u], sizes[i]), max(align[u], alignments[i])
         if fixed[i] >= 0:
             if pin[u] not in (-1, fixed[i]):
-                pinned = f'"{problem.ids[i]}" is at {fixed[i]} and at one offset with a buffer at {pin[u]}'
+                pinned = f'"{problem.ids[i]}" at {fixed[i]} and a buffer at {pin[u]} must be at the same offset'
             pin[u] = fixed[i]
     for i, at in enumerate(pin[u] for u in unit):
-        if at >= 0 and at % grids[i]:
-            pinned = f'"{problem.ids[i]}" is at {at}, which is no multiple of its alignment {grids[i]}'
+        if at >= 0 and at % alignments[i]:
+            pinned = f'"{problem.ids[i]}" is at {at}, which is not a multiple of its alignment {alignments[i]}'
         for begin, end in terms.reserved:
             if at >= 0 and max(at, begin) < min(at + sizes[i], end):
-                pinned = f'"{problem.ids[i]}" is at {at}, in the reserved range from {begin} to {end}'
+                pinned = f'"{problem.ids[i]}" at {at} overlaps the reserved range from {begin} to {end}'
     hard, together = _hard_edges(problem, terms, unit, pin)
     rows = [(i, j, s, t, HARD) for (i, j), (s, t) in hard.items()]
     unavoidable = 0
@@ -153,7 +163,7 @@ def reuse_model(problem: Problem) -> ReuseModel:
     other, own_size, other_size, weight_of = (np.ascontiguousarray(column) for column in table[:, 1:].T)
     return ReuseModel(
         unit_of=np.array(unit, np.int64),
-        capacity=LARGEST if problem.capacity == UNLIMITED else min(problem.capacity, LARGEST),
+        capacity=min(problem.capacity, LARGEST),
         size=np.array(size, np.int64),
         align=np.array(align, np.int64),
         pin=np.where(np.array(size) > 0, np.array(pin, np.int64), -1),
