@@ -285,10 +285,8 @@ class Propagation:
         if kind == OFFSET_TOO_HIGH:
             self._claim(one, two)
         elif kind == SECTION_TOO_FULL:
-            entries = self.order[self.first[one] : self.first[one] + self.open_units[one]]
-            total = sum(self.height[e] for e in entries)
-            for e in entries:
-                self._claim(self.owner[e], self.capacity - total + 1)
+            for e in self.order[self.first[one] : self.first[one] + self.open_units[one]]:
+                self._claim(self.owner[e], self.capacity - self.open_bytes[one] + 1)
         elif kind == HOLE_UNFILLED:
             self._explain_hole(one, self.hole[one], FAR, len(self.events))
         elif kind == DOMINATED:

@@ -2,8 +2,8 @@
    branch_and_bound.py of tmmu_core/planners/exact/, which describe the algorithms and have the same names. */
 #include "native.h"
 
-/* Columns of the tables (search_tables.py). Further ones belong to the search: PLACED_SINCE is the number of events at the
-   placement, QUEUED_LOW the lower bound before the raises in the queue; conflict analysis uses CLAIM and LOW_THEN. */
+/* Columns of the tables (search_tables.py). Further ones belong to the search: PLACED_SINCE is the number of events at
+   the placement, QUEUED_LOW the lower bound before the raises in the queue; conflict analysis uses CLAIM and LOW_THEN. */
 enum { ENTRIES, NEIGHBOURS, MATES, WALLS, ALIGNMENT, MAX_HEIGHT, FIXED, TWIN, SHAPE_COLUMNS };
 enum { SECTION, HEIGHT, OWNER };
 enum { OTHER, OWN_HEIGHT, OTHER_HEIGHT };

@@ -1,7 +1,7 @@
 """Compile the prebuilt libraries: ``python -m tmmu_core.planners.native.build`` (``make native``).
 
-Builds are reproducible: the same compiler writes the same bytes. Debian's cross compilers build the libraries of other
-machines. A library whose compiler is missing is kept if its sources and flags have not changed.
+The same compiler and linker write the same bytes. Debian's cross compilers build the libraries of other machines. A
+library whose compiler is missing is kept if sources and flags have not changed.
 """
 
 import hashlib
@@ -31,13 +31,13 @@ FLAGS = (
 
 def compiler_of(machine: str) -> str | None:
     """Return the name of the compiler for a machine; ``None`` if it is not installed."""
-    own = MACHINES.get(platform.machine().lower()) == machine
-    names = [f"{machine}-linux-gnu-gcc", *(["gcc"] if own else [])]
+    is_host = MACHINES.get(platform.machine().lower()) == machine
+    names = [f"{machine}-linux-gnu-gcc", *(["gcc"] if is_host else [])]
     return next((name for name in names if shutil.which(name)), None)
 
 
 def version_of(compiler: str) -> str:
-    """Return the versions of a compiler and its linker, on which the output depends."""
+    """Return the versions of a compiler and its linker, which determine the output."""
 
     def first_line(*command: str) -> str:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()[0]
@@ -58,22 +58,22 @@ def sha256(path: Path) -> str:
 
 
 def main() -> None:
-    """Compile every library whose compiler is installed, and write the manifest."""
+    """Compile each library whose compiler is installed, and write the manifest; exit if another one is out of date."""
     sources = {name: sha256(FOLDER / name) for name in SOURCES}
     before = manifest() if MANIFEST.exists() else {}
-    same = before.get("sources") == sources and before.get("flags") == list(FLAGS)
+    is_unchanged = before.get("sources") == sources and before.get("flags") == list(FLAGS)
     libraries: dict[str, Any] = {}
     for machine in sorted(set(MACHINES.values())):
         name, compiler = file_name(machine), compiler_of(machine)
         if compiler is not None:
             compile_for(compiler, FOLDER / name)
             libraries[name] = {"compiler": version_of(compiler), "sha256": sha256(FOLDER / name)}
-        elif same and name in before["libraries"]:
+        elif is_unchanged and name in before["libraries"]:
             libraries[name] = before["libraries"][name]
         else:
-            sys.exit(f"{name} cannot be compiled, and its sources have changed: install gcc for {machine}.")
-    made = {"flags": list(FLAGS), "libraries": libraries, "sources": sources}
-    replace_file(MANIFEST, (json.dumps(made, indent=2, sort_keys=True) + "\n").encode())
+            sys.exit(f"{name} is out of date and there is no compiler for it: install gcc for {machine}.")
+    after = {"flags": list(FLAGS), "libraries": libraries, "sources": sources}
+    replace_file(MANIFEST, (json.dumps(after, indent=2, sort_keys=True) + "\n").encode())
     print("\n".join(f"{name}  {row['sha256']}  {row['compiler']}" for name, row in libraries.items()))
 
 

@@ -112,7 +112,7 @@ static void merge(const struct tree *p, I list, I start, I end)
     I *const starts = p->starts + p->begin[list], *const ends = p->ends + p->begin[list];
     const I n = p->count[list];
     const I i = upper_bound(ends, n, start - 1), j = upper_bound(starts, n, end);
-    const I shift = j - i - 1; /* the ranges i to j - 1 touch the new one */
+    const I shift = j - i - 1; /* the ranges i to j - 1 touch the new one; -1: none does */
     if (shift >= 0) {
         start = smaller(start, starts[i]);
         end = larger(end, ends[j - 1]);

@@ -8,8 +8,8 @@ typedef int32_t N;
 /* Columns of `unit`: five sort keys of the reinsertion, lifetime, size, alignment, and fixed offset or −1. */
 enum { AREA, BYTES, LIFE, EARLY, LATE, BORN, DIES, SIZE, ALIGNMENT, FIXED, COLUMNS };
 /* Rows of `work`: the result (−1: omitted); omitted units; weight of each unit; the packing: placed units, each after
-   those below it, then the lowest end and the highest offset of each unit; the packing under repair; see list_gaps; units
-   to reinsert, unsorted and sorted; sort keys. */
+   those below it, then the lowest end and the highest offset of each unit; the packing under repair; see list_gaps;
+   units to reinsert, unsorted and sorted; sort keys. */
 enum { OFFSET, OMITTED, WEIGHT, PLACED_ORDER, LOW_END, HIGH_OFFSET, NEXT_ORDER, NEXT_LOW_END, NEXT_HIGH_OFFSET, RANK,
        FLOOR, CEILING, REMOVED, INSERTION_ORDER, KEY };
 /* Rows of `proximity`, in units of 1 / SCALE of the time or of the capacity: lifetime, three times its length, size,
@@ -39,7 +39,7 @@ static inline I draw(I *state)
     return (word >> 22) ^ word;
 }
 
-/* The skyline of a packing that grows from the bottom or from the top: the bytes in use in each section, gaps included. */
+/* The skyline is the number of bytes in use in each section, gaps included, from the bottom or from the top. */
 static inline N skyline_max(P p, I i)
 {
     const N *const skyline = p->skyline;
@@ -206,8 +206,8 @@ static void compute_distances(P p, I *state)
         N steps = early > late ? early : late, bytes = above > below ? above : below;
         steps = steps > 0 ? steps : 0;
         bytes = bytes > 0 ? bytes : 0;
-        const N distance = (time_factor * steps + byte_factor * bytes) * factor[j] + ((length[j] * length_factor[j]) >> 6);
-        distances[j] = low[j] < 0 ? UNREACHABLE : distance;
+        const N distance = (time_factor * steps + byte_factor * bytes) * factor[j];
+        distances[j] = low[j] < 0 ? UNREACHABLE : distance + ((length[j] * length_factor[j]) >> 6);
     }
 }
 

@@ -26,13 +26,13 @@ def file_name(machine: str) -> str:
 
 
 def manifest() -> dict[str, Any]:
-    """Return ``sources`` and ``libraries`` by file name, each with its SHA-256, and the compiler flags."""
+    """Return ``flags``, ``sources`` (file name → SHA-256) and ``libraries`` (file name → compiler, SHA-256)."""
     found: dict[str, Any] = json.loads(MANIFEST.read_text(encoding="utf-8"))
     return found
 
 
 def built_file_name() -> str:
-    """Return the file name of the library that is compiled at installation from exactly these sources."""
+    """Return the file name of the library that is compiled at installation; it contains a hash of the sources."""
     sources = json.dumps(manifest()["sources"], sort_keys=True)
     return f"built-{hashlib.sha256(sources.encode()).hexdigest()[:16]}.so"
 
@@ -46,21 +46,21 @@ def library() -> ctypes.CDLL | None:
 
 
 def fits() -> bool:
-    """Return whether this process has the word size and byte order that the library is written for."""
+    """Return whether this process has 64-bit pointers and is little-endian, as the library requires."""
     return ctypes.sizeof(ctypes.c_void_p) == POINTER_BYTES and sys.byteorder == "little"
 
 
 def prebuilt() -> ctypes.CDLL | None:
-    """Load the prebuilt library of this platform; ``None`` without one, or if its hash differs from the manifest."""
+    """Load the prebuilt library of this platform; ``None`` if there is none or its hash differs from the manifest."""
     machine = MACHINES.get(platform.machine().lower())
     if machine is None or not sys.platform.startswith("linux"):
         return None
     path = FOLDER / file_name(machine)
     try:
-        is_ours = hashlib.sha256(path.read_bytes()).hexdigest() == manifest()["libraries"][path.name]["sha256"]
+        is_intact = hashlib.sha256(path.read_bytes()).hexdigest() == manifest()["libraries"][path.name]["sha256"]
     except (OSError, KeyError, ValueError):
         return None
-    return load(path) if is_ours else None
+    return load(path) if is_intact else None
 
 
 def load(path: Path) -> ctypes.CDLL | None:

@@ -1,6 +1,6 @@
-/* Arguments of the library's functions: integers, and tables by address, 8 bytes each. native.py reads the structures
-   from this file. All sources are freestanding: 64-bit integers, no C library, no recursion but a bounded one, no
-   allocation. The callers rule out overflow, and signed arithmetic wraps (-fwrapv), so no behaviour is undefined. */
+/* Arguments of the library's functions: integers, and arrays by address, 8 bytes each. native.py reads the structures
+   from this file. The sources are freestanding: no C library, no allocation, and recursion only in reuse.c (at most
+   MOST_OFFERS of cost_bound.py calls deep). Callers rule out overflow, and -fwrapv defines it. */
 #ifndef TMMU_NATIVE_H
 #define TMMU_NATIVE_H
 #include <stdint.h>
@@ -27,19 +27,19 @@ struct near {
     I *placed; /* near: m */
 };
 
-/* Greedy placement by a segment tree over the compressed steps (Columns), `leaves` of them: a power of two. Node v has two
-   merged lists of address ranges: 2 v of the storages that cover it, 2 v + 1 of those that overlap it. `begin`, `count`
-   and `room` are the first row, the rows in use and the rows of each of the 4 * leaves lists. */
+/* Greedy placement by a segment tree over the compressed steps (Columns), filled up to `leaves`, a power of two. Node v
+   has two merged lists of address ranges: 2 v of the storages that cover it, 2 v + 1 of those that overlap it. `begin`,
+   `count` and `room` are the first row, the rows in use and the rows of each of the 4 * leaves lists. */
 struct tree {
     I n, leaves, tightest, pool;
     const I *sequence, *part_of, *part_lo, *part_hi, *size, *align, *fixed, *extra_of, *extra_other, *extra_kind;
     I *begin;
     int32_t *count, *room;
     I *starts, *ends; /* `pool` rows each: the lists */
-    I *blocked;        /* 200 for each live part, of the storage with the most parts */
-    I *placed;         /* the largest number of extra conflicts of a storage */
-    I *offset;         /* out; -1 before */
-    I *state;          /* 3: step, live part that is being added (-1: none yet), rows of the pool in use */
+    I *blocked;       /* 200 for each live part, of the storage with the most parts */
+    I *placed;        /* the largest number of extra conflicts of a storage */
+    I *offset;        /* out; -1 before */
+    I *state;         /* 3: step, live part that is being added (-1: none yet), rows of the pool in use */
 };
 
 /* Tables and State of planners/exact/search_tables.py: n units, at most `max_events` events and `max_levels` levels. */
@@ -53,7 +53,7 @@ struct search {
     struct level *level;         /* max_levels, as of the two below */
     struct filled *filled;
     uint8_t *nogood;  /* levels that the current conflict depends on */
-    uint8_t *nogoods; /* of level k: k levels from k * (k - 1) / 2, on which the conflict of its first branch depends */
+    uint8_t *nogoods; /* for level k, from k * (k - 1) / 2 on: the k levels below, the same for its first branch */
     volatile I *nodes;
     const volatile I *stop;
     I event_count, placed_count, changed_count, dirty_count, hole_count, filled_count, level_count; /* 0 before */
@@ -77,14 +77,14 @@ struct lns {
 };
 
 /* ReuseModel (planners/reuse/reuse_model.py) of n units, and a placement: `offset` (-1: not placed), of cost `cost`.
-   Results: `best`, its `cost` and `missing`, the number of units that are not placed. Without `matrix` (weight_matrix in
-   local_search.py), `has_matrix` is 0 and the last two arrays are not used. */
+   Results: `best`, its `cost`, and `missing`, the number of units that it does not place. Without `matrix`
+   (weight_matrix in local_search.py), `has_matrix` is 0 and the last two arrays are not used. */
 struct reuse {
     I n, capacity, reserved_count, rounds, threshold, most_out, bound, random, has_matrix, cost, missing, placed;
     const I *size, *align, *pin, *first, *other, *own_size, *other_size, *weight, *reserved, *matrix;
     I *offset, *best;
     I *removed, *old, *is_removed; /* n each: the units that a round removes, their offsets before, and flags */
-    I *by_start, *by_end;          /* 4 n each: the placed units by offset and by end, the same before the round, scratch */
+    I *by_start, *by_end; /* 4 n each: the placed units by offset and by end, the same before the round, scratch */
 };
 
 /* Search (planners/reuse/cost_bound.py): `total` offsets of n units, those of each from `start`. */
@@ -112,7 +112,7 @@ struct order {
     const I *order;                           /* n: the order to measure or to change */
     const I *edge_ptr, *edge_idx, *waits_for; /* successors of each unit, or its predecessors; number of the others */
     I *left;                                  /* storages: nodes that still have to touch each */
-    uint8_t *born;                            /* storages: whether a node has touched it, or it starts live */
+    uint8_t *born;                            /* storages: whether it has become live */
     I *live;                                  /* arenas */
     I *work;                                  /* 5 rows of n */
     uint8_t *done;                            /* n */

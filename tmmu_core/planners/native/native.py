@@ -1,7 +1,8 @@
 """Call the native library with numpy arrays.
 
 A structure holds the arguments of a call: integers, and arrays by address. Its fields are those of ``native.h``. The
-library does not check its arguments: this module asserts element types and contiguity, callers guarantee lengths.
+library does not check its arguments: this module asserts that arrays are contiguous, callers guarantee their types and
+lengths.
 """
 
 import ctypes
@@ -21,8 +22,6 @@ LARGEST = 2**62
 NEIGHBOUR_ROWS = 64
 """Rows per unit allocated at first for its neighbours."""
 _HEADER = re.sub(r"/\*.*?\*/", "", (FOLDER / "native.h").read_text(encoding="utf-8"), flags=re.S)
-_FIELDS = {name: re.findall(r"(\w+)\s*[,;]", body) for name, body in re.findall(r"struct (\w+) {(.*?)}", _HEADER, re.S)}
-"""Structure of ``native.h`` → its fields in order."""
 
 
 class Call(ctypes.Structure):
@@ -46,9 +45,10 @@ def _word(value: Any) -> int:
 
 
 _STRUCTURES: dict[str, type[Call]] = {
-    name: type(name, (Call,), {"_fields_": [(field, ctypes.c_int64) for field in fields]})
-    for name, fields in _FIELDS.items()
+    name: type(name, (Call,), {"_fields_": [(field, ctypes.c_int64) for field in re.findall(r"(\w+)\s*[,;]", body)]})
+    for name, body in re.findall(r"struct (\w+) {(.*?)}", _HEADER, re.S)
 }
+"""Structure of ``native.h`` → a class with its fields in order."""
 
 
 def call_of(structure: str, **fields: Any) -> Call:
@@ -99,7 +99,7 @@ def destroy_and_repair(loops: ctypes.CDLL, **fields: Any) -> bool:
     """
     n, sections = len(fields["unit"]), int(fields["run"].max(initial=0))
     room = {"proximity": np.zeros((7, n), np.int32), "skyline": np.zeros(sections, np.int32)}
-    room["target"] = np.zeros(7, np.int64)
+    room["target"] = np.zeros(6, np.int64)
     call = call_of("lns", n=n, sections=sections, noise_rows=fields["noise"].shape[1], **room, **fields)
     return bool(run(loops, "lns", call))
 

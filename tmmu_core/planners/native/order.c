@@ -1,5 +1,5 @@
-/* Peak memory of execution orders, and orders that lower it, in C: tmmu_core/fitting/order/order_loops.py, which has the
-   same functions. All sums of sizes are below 2^60 (OrderModel). */
+/* Peak memory of execution orders, and orders that lower it, in C: the functions of
+   tmmu_core/fitting/order/order_loops.py. All sums of sizes are below 2^60 (OrderModel). */
 #include "native.h"
 
 /* Set `left` and `born` as before the first node; return the live bytes. */
@@ -70,8 +70,8 @@ static I undo_unit(const struct order *p, I unit)
     return change;
 }
 
-/* one: the peak of each arena; two: the first place in the order that has this peak, -1: before the first unit. Places in
-   [skip_from, skip_to) do not count. */
+/* one: the peak of each arena; two: the first place in the order that has this peak, -1: before the first unit. Places
+   in [skip_from, skip_to) do not count. */
 SHARED I tmmu_order_measure(const struct order *p)
 {
     I *const live = p->live, *const peaks = p->one, *const where = p->two;
@@ -143,7 +143,8 @@ static I first_ready(const struct order *p, I *ready, I *waits)
     return count;
 }
 
-/* Put `unit` at a place of the result. Remove it from `ready`, append those that waited for it alone; return their number. */
+/* Put `unit` at a place of the result; replace it in `ready` by the units that waited for it alone. Return the number
+   of ready units. */
 static I schedule(const struct order *p, I *ready, I *waits, I count, I unit, I place)
 {
     I kept = 0;

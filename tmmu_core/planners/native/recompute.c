@@ -56,8 +56,8 @@ static int copy_in(const struct recompute *p, I s, I k)
     return 1;
 }
 
-/* Run node n again before position k; append to `pending` the storages that are dropped after position k because of this
-   run. Return the new number of pending storages, -1: impossible. */
+/* Run node n again before position k; append to `pending` the storages that are dropped after position k because of
+   this run. Return the new number of pending storages, -1: impossible. */
 static I run_again(const struct recompute *p, I n, I k, I count)
 {
     struct totals *const t = p->totals;
@@ -171,8 +171,8 @@ SHARED I tmmu_recompute_run(const struct recompute *p)
     return VALID;
 }
 
-/* Set `level` to the number of edges with room from the source to each vertex, -1 if there is no path; return whether the
-   sink is reached. */
+/* Set `level` to the number of edges with room from the source to each vertex, -1 if there is no path. Return whether
+   the sink is reached. */
 static int find_levels(const struct cut *p)
 {
     for (I v = 0; v < p->vertices; v++)

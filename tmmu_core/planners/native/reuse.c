@@ -11,7 +11,7 @@ static I draw(struct reuse *r)
     return (I)((uint64_t)r->random >> 33);
 }
 
-/* The cost of unit u at an offset, -1 if a hard edge or a reserved range forbids it. Not exact from `limit` on. */
+/* The cost of unit u at an offset, -1 if a hard edge or a reserved range forbids it. Stops once the cost reaches `limit`. */
 static I price(const struct reuse *r, I u, I at, I limit)
 {
     I cost = 0;
