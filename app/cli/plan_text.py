@@ -31,7 +31,7 @@ def print_plan(plan: Plan) -> None:
     print_lines("", *(f"{name:<21}  {value}" for name, value in totals_text.rows(plan)))
     remarks = [(arena.name, certificate_text.planner_remark(plan, arena.name)) for arena in plan.arenas]
     proven = [arena for arena in plan.arenas if arena.status in (OPTIMAL, CLAIMED)]
-    remarks += [(arena.name, certificate_text.claimed(plan, arena)) for arena in proven]
+    remarks += [(arena.name, certificate_text.status_text(plan, arena)) for arena in proven]
     print_lines(*(f"{name}: {remark}" for name, remark in remarks if remark))
     if plan.places == "sparse":
         print_lines("addresses  hashed (blake3_sparse): each offset is a hash; an arena size is the sum of its slots")

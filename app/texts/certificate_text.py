@@ -19,11 +19,11 @@ from tmmu_core.plans.model import (
 def certificate(plan: Plan, arena: str) -> str:
     """Return the card of an arena's optimality as HTML: status, lower bound and note of the planner."""
     summary = plan.arena_of[arena]
-    sentences = (claimed(plan, summary), held(plan, summary), planner_remark(plan, arena))
+    sentences = (status_text(plan, summary), bound_text(plan, summary), planner_remark(plan, arena))
     return fragment("certificate_card", arena=summary, sentences=sentences)
 
 
-def claimed(plan: Plan, summary: ArenaSummary) -> str:
+def status_text(plan: Plan, summary: ArenaSummary) -> str:
     """Return the optimality status of an arena in one or two sentences."""
     bound, extent = summary.bound_bytes, summary.extent_bytes
     possible = f"At most {numbers.short_bytes(summary.open_bytes)} can still be saved."
@@ -50,32 +50,32 @@ def claimed(plan: Plan, summary: ArenaSummary) -> str:
     return f"Valid, not proven optimal. {possible}"
 
 
-def held(plan: Plan, summary: ArenaSummary) -> str:
-    """Return a sentence about the lower bound and the buffers that prove it; "" if :func:`claimed` has the bound."""
+def bound_text(plan: Plan, summary: ArenaSummary) -> str:
+    """Return a sentence about the lower bound and the buffers that prove it; "" if :func:`status_text` names it."""
     if summary.status == CLAIMED and summary.proven_bytes is not None:
         return ""
     bound = numbers.short_bytes(summary.bound_bytes)
-    beyond = ""
-    if summary.proven_bytes is not None:
-        beyond = f" The planner's search proved a higher bound: {numbers.short_bytes(summary.proven_bytes)}."
-    if not summary.witness:
-        return f"Lower bound: {bound}.{beyond}"
-    witness = numbers.count(len(summary.witness), "buffer")
+    proof = numbers.count(len(summary.witness), "buffer")
     if summary.witness_step < 0:
-        return f"Lower bound: {bound}, {witness} that overlap pairwise in time.{beyond}"
-    at = numbers.step(summary.witness_step, numbers.shortened(plan.node_at(summary.witness_step), 24))
-    return f"Lower bound: {bound}, {witness} live at {at}.{beyond}"
+        proof += " that overlap pairwise in time"
+    else:
+        node = numbers.shortened(plan.node_at(summary.witness_step), 24)
+        proof += f" live at {numbers.step(summary.witness_step, node)}"
+    sentence = f"Lower bound: {bound}{f', {proof}' if summary.witness else ''}."
+    if summary.proven_bytes is not None:
+        sentence += f" The planner's search proved a higher bound: {numbers.short_bytes(summary.proven_bytes)}."
+    return sentence
 
 
 def witness_rows(plan: Plan, summary: ArenaSummary) -> list[int]:
     """Return the rows of the buffers that prove an arena's lower bound, with their parts and views, sorted."""
     rows = [row for name in summary.witness for row in rows_of_parts(plan, name)]
-    found: list[int] = np.flatnonzero(np.isin(plan.storage, plan.storage[rows])).tolist() if rows else []
-    return found
+    sharing: list[int] = np.flatnonzero(np.isin(plan.storage, plan.storage[rows])).tolist() if rows else []
+    return sharing
 
 
 def planner_of(plan: Plan, arena: str) -> str:
-    """Return the planner with its options and, for ``auto``, the chosen planner: ``auto → exact``."""
+    """Return the planner of an arena with its options; for ``auto`` also the planner it chose: ``auto → exact``."""
     options = [
         f"{name}={value}" if isinstance(value, int | str) else name
         for name, value in sorted(plan.planner_options.items())

@@ -7,45 +7,28 @@ from html import escape
 from tmmu_core.base.app_package import project_path
 
 PATH = project_path("docs/glossary.md")
-_ENTRY = re.compile(r"^\s*(?:[-*|]\s*)?\*\*(?P<term>[^*]+?)\*\*\s*(?:\([^)]*\))?\s*(?:[-—–:|.]\s*)?(?P<text>.*)$")
-
-
-def parse(text: str) -> dict[str, str]:
-    """Return term (lower case) → definition. An entry begins with its terms in bold and ends at a blank line."""
-    entries: dict[str, str] = {}
-    terms: list[str] = []
-    for line in text.splitlines():
-        match = _ENTRY.match(line)
-        if match:
-            terms = [part.strip().lower() for part in re.split(r"[,/]", match["term"]) if part.strip()]
-            for term in terms:
-                entries.setdefault(term, match["text"].strip(" |"))
-        elif not line.strip() or line.startswith("#"):
-            terms = []
-        else:
-            for term in terms:
-                entries[term] = f"{entries[term]} {line.strip()}".strip()
-    return {term: re.sub(r"[*`]|\[([^\]]+)\]\([^)]*\)", r"\1", text) for term, text in entries.items()}
+_ENTRY = re.compile(r"^\*\*([^*]+)\*\* — (.+)$", re.M)
+"""An entry is one line: synonyms in bold, separated by commas, and the definition."""
 
 
 @cache
 def definitions() -> dict[str, str]:
-    """Return all definitions; {} if the docs are not installed."""
-    return parse(PATH.read_text(encoding="utf-8")) if PATH.exists() else {}
+    """Return term (lower case) → definition; {} if the docs are not installed."""
+    entries = _ENTRY.findall(PATH.read_text(encoding="utf-8")) if PATH.exists() else []
+    return {term: text.replace("`", "") for terms, text in entries for term in terms.lower().split(", ")}
 
 
 @cache
 def _terms() -> tuple[re.Pattern[str], dict[str, str]]:
-    """Return ``(pattern, term → definition)``; the pattern finds all terms and their plurals, longest first."""
-    known = {form: text for term, text in definitions().items() for form in (term, f"{term}s")}
-    known |= definitions()
+    """Return ``(pattern, term → definition)`` of all terms and their plurals; the pattern prefers longer terms."""
+    known = {f"{term}s": text for term, text in definitions().items()} | definitions()
     longest = "|".join(re.escape(form) for form in sorted(known, key=lambda form: (-len(form), form)))
     # A term inside a tensor's or a file's name is not marked.
     return re.compile(rf"(?<![\w./@:#=-])(?:{longest})(?![\w/@=-]|\.\w)"), known
 
 
 def explained(html: str) -> str:
-    """Return escaped HTML with the definition of each glossary term as hover text of its first occurrence."""
+    """Return ``html``, an escaped text, with each definition as hover text where its term or a synonym first occurs."""
     finds, known = _terms()
     if not known:
         return html
@@ -62,7 +45,7 @@ def explained(html: str) -> str:
 
 
 TERM_OF = {
-    **dict.fromkeys(("tensor live", "memory held", "buffer of", "used by"), "storage"),
+    **dict.fromkeys(("memory held", "buffer of", "used by"), "storage"),
     **dict.fromkeys(("written by", "first write"), "birth"),
     **dict.fromkeys(("last read", "memory freed", "freed"), "death"),
     **dict.fromkeys(("idle", "idle steps", "bytes × idle steps", "longest idle range"), "idle step"),
@@ -75,7 +58,7 @@ TERM_OF = {
     "steps": "step",
     "hex": "offset",
 }
-"""Label of a card or a column → its term, for labels that differ from their term."""
+"""Label of a card, a table or a column → its term, for labels that differ from their term."""
 
 
 def define(label: str) -> str:

@@ -25,14 +25,14 @@ def exact_bytes(n: int) -> str:
 
 
 def full_bytes(n: int | None) -> str:
-    """Return short and exact bytes: ``1.50 MiB (1,572,864 B)``; below 1 KiB ``97 B``."""
+    """Return short and exact bytes: ``1.50 MiB (1,572,864 B)``; below 1 KiB ``97 B``; ``unknown`` for ``None``."""
     if n is None:
         return UNKNOWN
     return exact_bytes(n) if abs(n) < 1024 else f"{short_bytes(n)} ({exact_bytes(n)})"
 
 
 def round_bytes(n: int) -> str:
-    """Return short bytes without trailing zeros, for axes and inputs: ``4 MiB``."""
+    """Return short bytes, without decimals if they are zeros, for axes and inputs: ``4 MiB``."""
     return short_bytes(n).replace(".00 ", " ").replace(".0 ", " ")
 
 
@@ -57,31 +57,30 @@ def count(n: int, noun: str = "", plural: str = "") -> str:
 
 
 def grouped(text: object) -> str:
-    """Return a text with thousands separators in its numbers."""
+    """Return a text with thousands separators in its whole numbers; digits inside of a name are not changed."""
     return re.sub(r"(?<![\w.,^])\d{4,}(?![\w.])", lambda found: f"{int(found[0]):,}", str(text))
 
 
 def percent(part: int, whole: int) -> str:
-    """Return ``part / whole`` in percent with one decimal, rounded half up.
+    """Return ``part / whole`` in percent: ``10.4 %``, ``50 %``; ``<0.1 %`` for a share that rounds to 0 but is not 0.
 
-    A share below 0.05 % that is not 0 is ``<0.1 %``.
+    ``unknown`` if only ``whole`` is 0.
     """
     if whole == 0:
         return "0 %" if part == 0 else UNKNOWN
-    tenths = (abs(part) * 1000 * 2 + whole) // (2 * whole)
-    sign = "−" if part < 0 and tenths else ""
-    if tenths == 0 and part:
-        return f"{sign}<0.1 %"
-    return f"{sign}{tenths // 10} %" if tenths % 10 == 0 else f"{sign}{tenths // 10:,}.{tenths % 10} %"
+    units, tenth = divmod((abs(part) * 2000 + whole) // (2 * whole), 10)
+    if part and not units and not tenth:
+        return "<0.1 %"
+    return ("−" if part < 0 else "") + (f"{units:,}.{tenth} %" if tenth else f"{units:,} %")
 
 
 def ratio(value: float | None) -> str:
-    """Return a ratio (0 … 1) in percent with one decimal."""
+    """Return a ratio in percent with at most one decimal: ``0.25`` is ``25 %``; ``unknown`` for ``None``."""
     return UNKNOWN if value is None else f"{value * 100:.1f} %".replace(".0 %", " %")
 
 
 def step(t: int | None, node: str = "") -> str:
-    """Return a step, with its node if given: ``#104 conv_12``, ``#12,288``."""
+    """Return a step, with its node if given: ``#104 conv_12``; ``unknown`` for ``None`` and negative steps."""
     if t is None or t < 0:
         return UNKNOWN
     return f"#{t:,} {node}".rstrip()
@@ -108,7 +107,7 @@ def takes(arena: str) -> str:
 
 
 def duration(nanoseconds: int | None) -> str:
-    """Return a duration: ``780 µs``, ``12.3 ms``, ``1.42 s``."""
+    """Return a duration: ``780 µs``, ``12.3 ms``, ``1.42 s``; ``unknown`` for ``None``."""
     if nanoseconds is None:
         return UNKNOWN
     micros = nanoseconds / 1e3
@@ -144,7 +143,7 @@ def over_bound(over: int, bound: int) -> str:
 
 
 def runs(ranks: Sequence[int], most: int = 4) -> str:
-    """Return ascending ranks as ranges: ``0–7, 16–23 and 40 more``."""
+    """Return ascending ranks as at most ``most`` ranges: ``0–7, 16–23 and 40 more``; the rest is counted in ranks."""
     ranges: list[list[int]] = []
     for rank in ranks:
         if ranges and rank == ranges[-1][1] + 1:
@@ -157,15 +156,16 @@ def runs(ranks: Sequence[int], most: int = 4) -> str:
 
 
 def unknown_operators(found: Sequence[UnknownOperator]) -> str:
-    """Return a text that lists operators with their nodes and bytes: ``…: my.op (2 nodes, 1.00 KiB).``"""
+    """Return the limits of ``fit`` for unknown operators, with a list of up to 8: ``…: my.op (2 nodes, 1.00 KiB).``"""
     names = [f"{one.name or '(no name)'} ({count(one.nodes, 'node')}, {short_bytes(one.bytes)})" for one in found[:8]]
-    names += [f"{len(found) - 8} more"] * (len(found) > 8)
+    if len(found) > 8:
+        names.append(f"{len(found) - 8} more")
     rule = "Operators of unknown cost are not recomputed; operators of unknown properties are also not reordered"
     return f"{rule}: {', '.join(names)}."
 
 
 def ticks(top: int, most: int = 5) -> list[int]:
-    """Return round byte counts from 0 to about ``top`` for an axis, at most ``most`` intervals."""
+    """Return round byte counts from 0 to at most ``top`` for an axis, in at most ``most`` (≥ 5) intervals."""
     unit = 1
     while unit * 1024 <= top:
         unit *= 1024

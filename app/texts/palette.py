@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 
-from app.texts.markup import PERSISTENT_COLOUR, ROLE_COLOURS
 from tmmu_core.plans.model import Plan
 
 CATEGORIES = (
@@ -16,8 +15,17 @@ HUES = ("#4B99D7", "#E48AB3", "#1EAA8C", "#9DA2F5", "#A0952F", "#2ABFD4", "#AF7A
 They have equal chroma, and leave out hues close to the orange of bytes over a limit. Consecutive hues are 107° apart.
 """
 OTHER = "#8A8F98"
+ROLE_COLOURS = {
+    "activation": "#0072B2",
+    "input": "#56B4E9",
+    "output": "#A3D9B1",
+    "workspace": "#E69F00",
+    "gradient": "#A0276B",
+    **dict.fromkeys(("parameter", "buffer", "constant", "optimizer_state"), OTHER),
+}
+"""Equal to ``ROLE_COLOURS`` in ``colours.js``."""
 CATEGORY_COLOURS = {
-    "parameter": "#8A8F98",
+    "parameter": OTHER,
     "gradient": "#A0276B",
     "optimizer_state": "#E69F00",
     "activation": "#0072B2",
@@ -46,7 +54,10 @@ def ranked(plan: Plan, operators: Sequence[str]) -> list[str]:
 
 
 def layer_colours(plan: Plan, layers: Sequence[str]) -> dict[str, str]:
-    """Return the colour of each layer, sorted by the first write in the layer; ``layers`` has one name per row."""
+    """Return layer → colour, assigned in order of the first write in a layer; ``layers`` has one name per row.
+
+    Tensors that are live from step 0, as inputs and parameters are, do not count as written in their layer.
+    """
     first_write = dict.fromkeys(layers, plan.steps)  # "" counts as a layer, as in the canvas
     for name, base, birth in zip(layers, plan.base_tensor_uids, plan.birth.tolist(), strict=True):
         if base is None and birth:
@@ -68,7 +79,10 @@ def default_scheme(plan: Plan, layers: Sequence[str] | None) -> str:
 def row_colours(
     plan: Plan, scheme: str, operators: Sequence[str] | None = None, layers: Sequence[str] | None = None
 ) -> Callable[[int], str]:
-    """Return row → colour in a scheme of the canvas; colours by role if the plan lacks the data of the scheme."""
+    """Return row → colour in a scheme of the canvas; colours by role if the scheme or its data is missing.
+
+    The schemes ``size``, ``change`` and ``phase`` exist only on the canvas.
+    """
     if scheme == "category" and plan.categories:
         return lambda row: CATEGORY_COLOURS[plan.categories[row]]
     if scheme == "operator" and operators is not None:
@@ -81,4 +95,4 @@ def row_colours(
         return lambda row: HUES[int(plan.logical_slot[row]) % len(HUES)]
     if scheme == "arena":
         return lambda row: CATEGORIES[int(plan.arena[row]) % len(CATEGORIES)]
-    return lambda row: ROLE_COLOURS.get(plan.roles[row], PERSISTENT_COLOUR)
+    return lambda row: ROLE_COLOURS.get(plan.roles[row], OTHER)

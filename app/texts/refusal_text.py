@@ -1,4 +1,4 @@
-"""For the error of an unreadable file: its most likely reader, and why the other readers rejected it."""
+"""The most likely reader of an unreadable file, and the reasons of the readers that rejected it."""
 
 from collections.abc import Sequence
 
@@ -16,17 +16,17 @@ def nearest(tried: Tried, message: str, source: str) -> tuple[str, str] | None:
     The most likely reader is the one whose reason is the error ``message``. Without one, it is a reader of the file's
     extension, graph formats first.
     """
-    took = [row for row in tried if row[1] == message]
-    if took:
-        return took[-1]
+    recognised = [row for row in tried if row[1] == message]
+    if recognised:
+        return recognised[-1]
     name = source.lower().removesuffix(".gz")
-    endings = {reader.name: reader.endings for reader in READERS}
-    named = [row for row in tried if any(name.endswith(end) for end in endings.get(row[0], ()) if end != ".gz")]
-    return min(named, key=lambda row: row[0] not in _GRAPHS, default=None)
+    endings = {reader.name: tuple(end for end in reader.endings if end != ".gz") for reader in READERS}
+    matching = [row for row in tried if name.endswith(endings.get(row[0], ()))]
+    return min(matching, key=lambda row: row[0] not in _GRAPHS, default=None)
 
 
 def others(tried: Tried, near: tuple[str, str] | None) -> list[tuple[str, str]]:
-    """Return all readers except ``near`` as ``(readers, reason)``, grouped by reason."""
+    """Return ``(readers, reason)`` of all readers except that of the row ``near``, grouped by reason."""
     by_reason: dict[str, list[str]] = {}
     for row in tried:
         if row != near:

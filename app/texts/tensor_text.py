@@ -17,12 +17,13 @@ from tmmu_core.liveness.why_live import Explanation, explain
 from tmmu_core.planners.columns import align_up
 from tmmu_core.plans.analysis.peak_lines import line_of
 from tmmu_core.plans.analysis.plan_notes import Residence, residences
-from tmmu_core.plans.analysis.why_offset import Ghost, PlacementDifference, WhyHere
+from tmmu_core.plans.analysis.why_offset import PlacementDifference, WhyHere
 from tmmu_core.plans.making.engine import Solution
 from tmmu_core.plans.making.placement_order import Placed
 from tmmu_core.plans.model import Plan
 
 MOST_AT_PEAK = 12
+"""Maximum number of rows of the card of the largest buffers."""
 MOST = 6
 """Maximum number of names in a list before "and N more"."""
 NAME_LETTERS = 26
@@ -45,15 +46,16 @@ FIT_WORDS = {
 
 @dataclass(frozen=True)
 class Neighbours:
-    """The tensors before and after a tensor in its slot, if there are any, and the number of tensors in the slot."""
+    """The buffers before and after that of a tensor in its slot, named by their first tensors."""
 
     before: str | None
     after: str | None
     tenants: int
+    """Number of buffers that use the slot."""
 
 
 def neighbours(plan: Plan, tensor_id: str) -> Neighbours:
-    """Return the neighbours of a tensor in its slot."""
+    """Return the neighbours of a tensor in its slot. Raises ``KeyError`` for a tensor that is not in the plan."""
     row = plan.row_of[tensor_id]
     name_of: dict[int, str] = {}
     for r in _in_order(plan, (plan.arena == plan.arena[row]) & (plan.logical_slot == plan.logical_slot[row])):
@@ -64,14 +66,12 @@ def neighbours(plan: Plan, tensor_id: str) -> Neighbours:
 
 def _in_order(plan: Plan, mask: Any) -> list[int]:
     """Return the rows in ``mask`` sorted by first write, a base before its views."""
-    rows = np.flatnonzero(mask)
-    views = np.array([plan.base_tensor_uids[r] is not None for r in rows], np.bool_)
-    found: list[int] = rows[np.lexsort((rows, views, plan.birth[rows]))].tolist()
-    return found
+    rows: list[int] = np.flatnonzero(mask).tolist()
+    return sorted(rows, key=lambda row: (plan.birth[row], plan.base_tensor_uids[row] is not None, row))
 
 
 def explanation(solution: Solution | None, tensor_id: str) -> Explanation | None:
-    """Return the reasons for a tensor's live range; ``None`` for a plan without a graph."""
+    """Return the reasons for a tensor's live range; ``None`` without a graph or for a tensor without a live range."""
     if solution is None:
         return None
     try:
@@ -85,29 +85,30 @@ def details(
     solution: Solution | None,
     tensor_id: str,
     idle: Idle | None = None,
-    made: StorageOrigin | None = None,
+    producer: StorageOrigin | None = None,
     colour: str = "",
 ) -> str:
     """Return the card of one tensor.
 
-    ``made``: its producer, for a plan without a graph. ``colour``: colour of its box on the map, or "".
+    ``idle``: idle times of the solution's storages. ``producer``: producer of the tensor, for a plan without a graph.
+    ``colour``: colour of its box on the map, or "".
 
     Raises ``KeyError`` for a tensor that is not in the plan.
     """
-    at, memories = plan.row_of[tensor_id], residences(plan)
-    row, why, memory = plan.row(at), explanation(solution, tensor_id), memories[at] if memories else None
-    who = solution.graph.shapes_from.get(tensor_id) if solution is not None else None
+    number, memories = plan.row_of[tensor_id], residences(plan)
+    row, why, memory = plan.row(number), explanation(solution, tensor_id), memories[number] if memories else None
+    shape_source = solution.graph.shapes_from.get(tensor_id) if solution is not None else None
     return fragment(
         "tensor_card",
         plan=plan,
         row=row,
         why=why,
-        near=neighbours(plan, tensor_id),
+        neighbours=neighbours(plan, tensor_id),
         most=MOST,
         padded=align_up(row.size_bytes, row.alignment),
         colour=colour,
-        shape_from=f" · {SHAPE_SOURCES[who]}" if who else "",
-        origin=_origin(solution, tensor_id, made),
+        shape_from=f" · {SHAPE_SOURCES[shape_source]}" if shape_source else "",
+        origin=_origin(solution, tensor_id, producer),
         reuses=_reuses(plan, why, tensor_id),
         refusals=[(r.target, REFUSAL_WORDS.get(r.condition, r.condition)) for r in why.refusals] if why else [],
         buffer=_buffer(plan, solution, tensor_id),
@@ -117,15 +118,18 @@ def details(
     )
 
 
-def _origin(solution: Solution | None, tensor_id: str, made: StorageOrigin | None) -> list[tuple[str, str]]:
-    """Return ``(label, text)`` of the producer's operator, phase, module and source line; "" for missing data."""
+def _origin(solution: Solution | None, tensor_id: str, producer: StorageOrigin | None) -> list[tuple[str, str]]:
+    """Return ``(label, text)`` of the producer's module and source line; "" for missing data.
+
+    Without a graph, operator and phase of ``producer`` come first.
+    """
     rows, origin = [], Origin()
     if solution is not None:
         index = solution.liveness.timeline.index
         node = int(index.producer[index.tensor_of[tensor_id]]) if tensor_id in index.tensor_of else -1
         origin = index.graph.origins.get(index.node_ids[node], origin) if node >= 0 else origin
-    elif made is not None:
-        rows, origin = [("operator", made.operator), ("phase", made.phase or "")], made.origin
+    elif producer is not None:
+        rows, origin = [("operator", producer.operator), ("phase", producer.phase or "")], producer.origin
     return [*rows, ("module", ".".join(origin.module)), ("source", origin.source)]
 
 
@@ -133,16 +137,17 @@ def _reuses(plan: Plan, why: Explanation | None, tensor_id: str) -> list[tuple[s
     """Return the possible in-place reuses of and by a tensor.
 
     ``(source, None, taken)``: the tensor can reuse the memory of ``source``. ``(None, target, taken)``: ``target`` can
-    reuse the memory of the tensor. ``taken``: whether the plan uses this reuse.
+    reuse the memory of the tensor. ``taken``: whether the plan uses this reuse. With ``why``, a reuse that the tensor
+    takes is left out, because the card has it as "reuses".
     """
-    if why is not None:
-        found: list[tuple[str | None, str | None, bool]] = []
-        if why.handed_to:
-            found.append((None, why.handed_to, why.handed_over))
-        return [*found, (why.granted_by, None, False)] if why.granted_by and not why.takes_over else found
-    rows = list(zip(plan.handoffs, plan.taken, strict=True))
-    given = [(None, to, taken) for (_, source, to), taken in rows if source == tensor_id]
-    return [*given, *((source, None, taken) for (_, source, to), taken in rows if to == tensor_id)]
+    rows: list[tuple[str | None, str | None, bool]]
+    if why is None:
+        rows = [(source, target, taken) for (_, source, target), taken in zip(plan.handoffs, plan.taken, strict=True)]
+    else:
+        not_taken = None if why.takes_over else why.granted_by
+        rows = [(tensor_id, why.handed_to, why.handed_over), (not_taken, tensor_id, False)]
+    by_others = [(None, target, taken) for source, target, taken in rows if source == tensor_id and target]
+    return [*by_others, *((source, None, taken) for source, target, taken in rows if target == tensor_id and source)]
 
 
 def _buffer(plan: Plan, solution: Solution | None, tensor_id: str) -> dict[str, Any] | None:
@@ -160,27 +165,27 @@ def _buffer(plan: Plan, solution: Solution | None, tensor_id: str) -> dict[str, 
 
 
 def _idle(plan: Plan, solution: Solution, tensor_id: str, idle: Idle) -> list[tuple[str, str]]:
-    """Return ``(label, text)`` about the idle steps of a buffer, and about a way to free it earlier."""
+    """Return ``(label, text)`` about the idle steps of a buffer and a way to free it earlier; [] if never idle."""
     liveness = solution.liveness
     k = int(liveness.storage_of[liveness.timeline.index.tensor_of[tensor_id]])
-    steps, held = int(idle.idle[k]), int(idle.live[k])
+    steps, live_steps = int(idle.idle[k]), int(idle.live[k])
     if not steps:
         return []
     longest = numbers.live_range(int(idle.gap_from[k]), int(idle.gap_to[k]))
-    rows = [("idle", f"{steps:,} of {numbers.count(held, 'step')}, longest {longest}")]
+    rows = [("idle", f"{steps:,} of {numbers.count(live_steps, 'step')}, longest {longest}")]
     last, before = int(idle.last[k]), int(idle.before[k])
     if last >= 0 and before >= 0 and last - before > 1 and not bool(liveness.storages.persistent[k]):
         saved = numbers.short_bytes(int(liveness.storages.size[k]))
-        who, then = (numbers.step(t, numbers.shortened(plan.node_at(t), 30)) for t in (last, before))
-        earlier = f"Without the read by {who}, {saved} are free after {then}, {last - before:,} steps earlier"
+        reader, previous = (numbers.step(t, numbers.shortened(plan.node_at(t), 30)) for t in (last, before))
+        earlier = f"Without the read by {reader}, {saved} are free after {previous}, {last - before:,} steps earlier"
         rows.append(("free earlier", f"{earlier}. Recompute the tensor for this read, or offload it until then."))
     return rows
 
 
 def placed_by(residence: Residence | None) -> str:
-    """Return the reason why a tensor is in its memory: ``rule 2``, ``the order of the memories``."""
-    decider = "" if residence is None else residence.decided_by
-    return {"order": "the order of the memories", "tensor": 'the tensor\'s field "arena"'}.get(decider, decider)
+    """Return what placed a tensor in its memory: ``rule 2``, ``the order of the memories``; "" if it is unknown."""
+    rule = "" if residence is None else residence.decided_by
+    return {"order": "the order of the memories", "tensor": 'the tensor\'s field "arena"'}.get(rule, rule)
 
 
 def largest(
@@ -193,23 +198,16 @@ def largest(
     """
     arena, step = where
     groups: dict[object, list[tuple[int, int]]] = {}
-    for row, size in storages:  # equal buffers of one line of a snapshot are one entry
-        alike = (size, line_of(plan.tensor_ids[row])) if plan.categories else row
-        groups.setdefault(alike, []).append((row, size))
+    for row, size in storages:  # buffers of one size and one source line of a snapshot are one entry
+        key = (size, line_of(plan.tensor_ids[row])) if plan.categories else row
+        groups.setdefault(key, []).append((row, size))
     shown = sorted(groups.values(), key=lambda group: -len(group) * group[0][1])[:MOST_AT_PEAK]
     short = shortener(plan.tensor_ids[row] for row, _ in storages)
-    entries = []
-    for group in shown:
-        (row, size), name = group[0], plan.tensor_ids[group[0][0]]
-        entries.append((len(group), size, colour_of(row), name, short(name, NAME_LETTERS)))
+    first = [(group[0], len(group), plan.tensor_ids[group[0][0]]) for group in shown]
+    entries = [(n, size, colour_of(row), name, short(name, NAME_LETTERS)) for (row, size), n, name in first]
     note = numbers.of(sum(map(len, shown)), len(storages), "buffer")
     at = numbers.step(step, numbers.shortened(plan.node_at(step), 20))
     return fragment("peak_card", arena=arena, step=at, note=note, groups=entries)
-
-
-def nothing_selected(*, walking: bool = False) -> str:
-    """Return the card shown without a selected tensor. ``walking``: for the page Graph."""
-    return fragment("nothing_selected", walking=walking)
 
 
 def why_offset(plan: Plan, why: WhyHere, placed: Placed) -> str:
@@ -228,12 +226,7 @@ def why_offset(plan: Plan, why: WhyHere, placed: Placed) -> str:
     )
 
 
-def tried_place(plan: Plan, ghost: Ghost) -> str:
-    """Return the conflicts and the arena size for a tried place, as HTML."""
-    return fragment("tried_place", plan=plan, ghost=ghost, most=MOST)
-
-
 def first_difference(found: PlacementDifference | None, arena: str) -> str:
-    """Return the first placement that is different in two plans, as HTML."""
+    """Return the first placement that is different in two plans, as HTML; ``None``: the plans have equal offsets."""
     order = "" if found is None else ORDER_WORDS.get(found.by, found.by)
     return fragment("parting", found=found, arena=arena, order=order)

@@ -1,10 +1,10 @@
-"""Texts about the totals of all arenas, exceeded limits, and the differences between two plans."""
+"""Texts about the totals of all arenas, and about the differences between two plans."""
 
 from collections.abc import Callable
 
 from app.texts import numbers
 from app.texts.markup import esc
-from tmmu_core.plans.figures.metrics import over_limits, totals
+from tmmu_core.plans.figures.metrics import totals
 from tmmu_core.plans.making.make import Better
 from tmmu_core.plans.model import Plan
 
@@ -12,14 +12,14 @@ PEAK, EXTENT, BOUND, GAP = "peak use, all arenas", "total reserved", "total of l
 COST = "reuse cost"
 
 
-def rows(plan: Plan, name: Callable[[str], str] = str) -> tuple[tuple[str, str], ...]:
-    """Return ``(name, figure)`` of each total. ``name``: function that escapes the name of a node."""
+def rows(plan: Plan, mark_up: Callable[[str], str] = str) -> tuple[tuple[str, str], ...]:
+    """Return ``(name, figure)`` of each total. ``mark_up``: function that escapes or marks up the peak step's text."""
     sums = totals(plan)
     step = numbers.step(sums.peak_step, plan.node_at(sums.peak_step))
     least = sum(arena.reuse_cost_lower_bound or 0 for arena in plan.arenas)
     cost = () if sums.reuse_cost is None else ((COST, reuse_cost(sums.reuse_cost, least)),)
     return (
-        (PEAK, f"{numbers.full_bytes(sums.peak_live_bytes)} at {name(step)}"),
+        (PEAK, f"{numbers.full_bytes(sums.peak_live_bytes)} at {mark_up(step)}"),
         (EXTENT, numbers.full_bytes(sums.extent_bytes)),
         (BOUND, numbers.full_bytes(sums.lower_bound_bytes)),
         (GAP, numbers.over_bound(*sums.gap)),
@@ -28,7 +28,7 @@ def rows(plan: Plan, name: Callable[[str], str] = str) -> tuple[tuple[str, str],
 
 
 def changes(before: Plan, after: Plan) -> list[tuple[str, str]]:
-    """Return ``(name, change)`` of each total of two plans."""
+    """Return ``(name, change)`` of each total of two plans; "–" for a reuse cost that only one plan has."""
     one, two = dict(rows(before)), dict(rows(after))
     names = dict.fromkeys([*one, *two])
     return [(name, numbers.change(one.get(name, "–"), two.get(name, "–"))) for name in names]
@@ -37,17 +37,6 @@ def changes(before: Plan, after: Plan) -> list[tuple[str, str]]:
 def reuse_cost(cost: int, bound: int) -> str:
     """Return a reuse cost with its lower bound: ``5, optimal`` or ``9, lower bound 5``."""
     return f"{cost:,}, optimal" if cost == bound else f"{cost:,}, lower bound {bound:,}"
-
-
-def excess(plan: Plan, budget: int | None) -> list[str]:
-    """Return a text per exceeded limit: ``Over budget by 1.03 GiB (4.53 GiB of 3.50 GiB)``."""
-    texts = []
-    for arena, over in over_limits(plan, budget).items():
-        used = plan.arena_of[arena].extent_bytes if arena else totals(plan).extent_bytes
-        sizes = f"{numbers.short_bytes(used)} of {numbers.short_bytes(used - over)}"
-        subject = f"{arena} over capacity" if arena else "Over budget"
-        texts.append(f"{subject} by {numbers.short_bytes(over)} ({sizes})")
-    return texts
 
 
 def chips(plan: Plan) -> list[str]:
@@ -60,7 +49,7 @@ def chips(plan: Plan) -> list[str]:
 
 
 def better(found: Better | None, option: str = "--planner auto") -> str:
-    """Return a hint about a planner that needs less memory: ``auto needs 7.20 MiB, 25 % less: add --planner auto``."""
+    """Return a hint for a smaller plan: ``auto needs 7.20 MiB, 25 % less: add --planner auto``; "" for ``None``."""
     if found is None:
         return ""
     size = ("" if found.is_least else "at most ") + numbers.short_bytes(found.extent_bytes)
@@ -74,12 +63,12 @@ def handoffs(plan: Plan) -> str:
 
 
 def changed(before: Plan, after: Plan) -> str:
-    """Return the byte changes between two plans as HTML: ``slots → greedy: activations 9 MiB → 7 MiB``."""
-    both = [arena for arena in after.arenas if arena.name in before.arena_of]
-    sizes = [(arena.name, before.arena_of[arena.name].extent_bytes, arena.extent_bytes) for arena in both]
-    sizes = [(name, old, new) for name, old, new in sizes if old != new]
+    """Return the changed arena sizes and the total as HTML: ``slots → greedy: activations 9 MiB → 7 MiB (−2 MiB)``."""
+    old_sizes = {arena.name: arena.extent_bytes for arena in before.arenas}
+    sizes = [(arena.name, old_sizes.get(arena.name, arena.extent_bytes), arena.extent_bytes) for arena in after.arenas]
+    total = (EXTENT, totals(before).extent_bytes, totals(after).extent_bytes)
     parts = []
-    for name, old, new in [*sizes, (EXTENT, totals(before).extent_bytes, totals(after).extent_bytes)]:
+    for name, old, new in [*(size for size in sizes if size[1] != size[2]), total]:
         change = f" unchanged, {numbers.short_bytes(new)}"
         if old != new:
             delta = f'<b class="{"worse" if new > old else "better"}">({numbers.delta_bytes(new - old)})</b>'

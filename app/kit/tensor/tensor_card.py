@@ -18,7 +18,7 @@ def panel(shown: Shown, *, walking: bool = False, colour: str = "") -> None:
     plan, name = shown.plan, state.choice().selected
     colours = row_colours.of_rows(shown, state.choice().view, colour)
     if not name:
-        st.html(tensor_text.nothing_selected(walking=walking))
+        st.html(markup.fragment("nothing_selected", walking=walking))
         arena = arena_focus.arena(shown)
         if arena and plan.arena_of[arena].peak_live_bytes:
             step = arena_focus.peak_step(shown, arena)

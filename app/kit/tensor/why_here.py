@@ -9,7 +9,7 @@ from app.kit import address, arena_focus, controls
 from app.session import plan_rows, state
 from app.session.planning import Shown
 from app.session.view_state import tried_of, tried_text
-from app.texts import numbers, tensor_text
+from app.texts import markup, numbers, tensor_text
 from tmmu_core.base.escaping import for_markdown
 from tmmu_core.plans.analysis.why_offset import Ghost, ghost, on_grid, why_here
 from tmmu_core.plans.model import Plan
@@ -42,7 +42,7 @@ def _place_form(plan: Plan, name: str) -> None:
     if place is None:
         st.caption("Or hold Alt in the arena map and drag the selected box.")
         return
-    st.html(address.linked(tensor_text.tried_place(plan, place)))
+    st.html(address.linked(markup.fragment("tried_place", plan=plan, tried=place, most=tensor_text.MOST)))
     controls.button("Undo", "untried", {"tried": ""})
 
 

@@ -239,8 +239,7 @@ def arenas(comparison: Comparison, left: Plan, right: Plan) -> str:
         size = _figure(a.extent_bytes if a else None, b.extent_bytes if b else None)
         rows.append([f"<b>{markup.esc(change.name)}</b>", bound, size, gap, *others])
     head = ["arena", "lower bound", "arena size", "gap", "optimality", "slots", "max live"]
-    pairs = zip(totals.rows(left), totals.rows(right), strict=True)
-    together = [[markup.esc(name), markup.esc(numbers.change(a, b))] for (name, a), (_, b) in pairs]
+    together = [[markup.esc(name), markup.esc(change)] for name, change in totals.changes(left, right)]
     return markup.table(head, rows, numbers=(1, 2, 3, 5, 6)) + markup.table(["all arenas", ""], together)
 
 

@@ -14,7 +14,7 @@ from app.pages.plan import fragmentation_view, measured, peak_view, reuse_view, 
 from app.session import plan_rows, planning, state
 from app.session.planning import Shown
 from app.session.view_state import span_of
-from app.texts import glossary, markup, numbers
+from app.texts import markup, numbers
 from tmmu_core.planners.problem import GIVEN
 
 ROOM = 300
@@ -51,7 +51,7 @@ def page() -> None:
     _body(shown, plan_drawing.store(shown), view)
     review_panel.draw(shown)
     with st.expander("Arenas"):
-        st.html(markup.strip(shown.plan.arenas, glossary.definitions(), slots=shown.plan.has_slots))
+        st.html(markup.arena_table(shown.plan.arenas, slots=shown.plan.has_slots))
         st.html(markup.chips(verdict.facts(shown)))
     verdict.findings(shown)
     measured.draw(shown)

@@ -12,8 +12,7 @@ from app.kit.tensor import tensor_table
 from app.session import plan_rows, state
 from app.session.planning import Shown
 from app.texts import markup, numbers
-from app.texts.markup import ROLE_COLOURS
-from app.texts.palette import CATEGORIES, CATEGORY_COLOURS, OTHER, ink_on
+from app.texts.palette import CATEGORIES, CATEGORY_COLOURS, OTHER, ROLE_COLOURS, ink_on
 from tmmu_core.plans.analysis.peak_lines import line_of
 from tmmu_core.plans.figures.live_bytes import alive_at, curve_points_of, live_bytes
 from tmmu_core.plans.model import Plan

@@ -14,7 +14,7 @@ from app.session import opening, page_jobs, planning, rank_sets, state
 from app.session.planning import Shown
 from app.session.view_state import Choice
 from app.session.work.jobs import Job, job_table
-from app.texts import glossary, markup, numbers
+from app.texts import markup, numbers
 from tmmu_core.base.errors import TmmuError
 from tmmu_core.base.escaping import for_markdown
 from tmmu_core.graph.model import Graph
@@ -213,7 +213,7 @@ def opened_rank(choice: Choice, ranks: RankPlans) -> None:
             controls.button("Show the whole graph", "use-whole", whole, kind="secondary")
     explained = page_frame.explanation(shown, shown.choice.budget)
     st.html(f'<div class="tm">{markup.esc(str(explained))}</div>')
-    st.html(markup.strip(shown.plan.arenas, glossary.definitions(), slots=shown.plan.has_slots))
+    st.html(markup.arena_table(shown.plan.arenas, slots=shown.plan.has_slots))
     verdict.findings(shown)
     body(choice, shown, plan_drawing.store(shown, key="bytes.rank"))
 

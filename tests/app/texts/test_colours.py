@@ -8,8 +8,7 @@ import pytest
 
 from app.canvas.script import sources
 from app.report.pictures import ACCOUNT_LOOKS
-from app.texts.markup import ROLE_COLOURS
-from app.texts.palette import CATEGORIES, HUES
+from app.texts.palette import CATEGORIES, HUES, ROLE_COLOURS
 
 SIGHT = {
     "everyone": np.eye(3),

@@ -100,8 +100,8 @@ def arena_is_one_value(plan: Plan, arena: ArenaSummary, truth: Counted) -> None:
     assert gate_text(plan, "gap", arena.name) == gap
     assert gate_text(plan, "peak live bytes", arena.name) == numbers.full_bytes(most)
     assert gate_text(plan, "extent", arena.name) == numbers.full_bytes(extent)
-    strip = unescape(markup.strip([arena], {}, slots=plan.has_slots))
-    cells = re.findall(r"<td[^>]*>(.*?)</td>", strip)
+    table = unescape(markup.arena_table([arena], slots=plan.has_slots))
+    cells = re.findall(r"<td[^>]*>(.*?)</td>", table)
     assert numbers.exact_bytes(arena.bound_bytes) in cells[2]
     assert numbers.exact_bytes(extent) in cells[3]
     assert gap in cells

@@ -6,21 +6,18 @@ from app.texts import markup
 from app.texts.glossary import define, explained
 from tmmu_core.plans.model import ArenaSummary
 
-
-def arena(**changes: object) -> ArenaSummary:
-    values: dict[str, object] = {
-        "name": "a",
-        "capacity_bytes": 2**64 - 1,
-        "alignment_bytes": 1,
-        "page_size": 0,
-        "extent_bytes": 150,
-        "committed_bytes": 150,
-        "peak_live_bytes": 100,
-        "slots": 2,
-        "max_live": 2,
-        "storages": 4,
-    }
-    return ArenaSummary(**{**values, **changes})  # type: ignore[arg-type]
+ARENA = ArenaSummary(
+    name="a",
+    capacity_bytes=2**64 - 1,
+    alignment_bytes=1,
+    page_size=0,
+    extent_bytes=150,
+    committed_bytes=150,
+    peak_live_bytes=100,
+    slots=2,
+    max_live=2,
+    storages=4,
+)
 
 
 @given(st.text())
@@ -47,6 +44,13 @@ def test_error_card_has_code_place_readers_and_hint() -> None:
 @pytest.mark.parametrize("term", ["live", "slot rounding", "alignment gaps", "holes", "tail"])
 def test_accounts_of_the_waste_ledger_are_defined(term: str) -> None:
     assert define(term)
+
+
+@pytest.mark.parametrize(
+    ("label", "term"), [("reuse", "reuse ratio"), ("fragmentation", "internal fragmentation ratio"), ("slots", "slot")]
+)
+def test_figures_of_the_arena_table_are_defined(label: str, term: str) -> None:
+    assert f'<abbr title="{define(term)}">{label}</abbr>' in markup.arena_table([ARENA], slots=True)
 
 
 def test_terms_are_explained_and_names_are_not() -> None:

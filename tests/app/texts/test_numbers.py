@@ -35,6 +35,7 @@ def test_offset_is_decimal_and_hexadecimal() -> None:
         (0, 0, "0 %"),
         (1, 0, "unknown"),
         (1, 100_000, "<0.1 %"),
+        (12, 1, "1,200 %"),
     ],
 )
 def test_percentage_has_one_decimal_and_shows_small_rests(part: int, whole: int, text: str) -> None:
