@@ -1,6 +1,6 @@
 // Colour schemes. A scheme assigns a code to each row; a table has the colour of each code.
 
-// Distinct for people with any kind of colour blindness (tests/app/test_colours.py); equal to app/texts/markup.py.
+// Distinct for people with any kind of colour blindness (tests/app/texts/test_colours.py); equal to app/texts/palette.py.
 const ROLE_COLOURS = {
   activation: "#0072B2",
   input: "#56B4E9",

@@ -7,51 +7,52 @@ import { paintGraph, SHADES } from "./graph_picture.js";
 import { GraphInput } from "./graph_input.js";
 import { WORKER } from "./worker.js";
 
-const READABLE = 1; // smallest zoom of the first view: labels have 11 pixels
-const KEPT = 24; // maximum number of cached layouts
-const EDGE = 12; // margin above the drawing in pixels
-const HALF_ROWS = 24, LETTER = 6.3;
+const READABLE = 1; // smallest zoom of the first view and of a jump to a box: labels have 11 pixels
+const MOST_LAYOUTS = 24; // maximum number of cached layouts
+const TOP_MARGIN = 12; // pixels above the drawing
+const LETTER = 6.3; // width of a letter in pixels
 const layouts = new Map(); // shape → layout
-const waiting = new Map(); // number → [resolve, reject]
-const mounted = new WeakMap();
+const waiting = new Map(); // number of a request to the worker → [resolve, reject]
+const mounted = new WeakMap(); // parent element → chart
 let worker = null, requests = 0;
 
 /** Return a promise of the layout of a drawing, computed in the worker. */
-function laidOut(drawing) {
+function layoutOf(drawing) {
   if (!worker) {
     worker = new Worker(URL.createObjectURL(new Blob([WORKER], { type: "text/javascript" })));
     worker.addEventListener("message", ({ data: { number, layout, why } }) => {
-      const [done, failed] = waiting.get(number);
+      const [resolve, reject] = waiting.get(number);
       waiting.delete(number);
-      if (layout) done(layout);
-      else failed(new Error(why));
+      if (layout) resolve(layout);
+      else reject(new Error(why));
     });
   }
   requests += 1;
-  return new Promise((done, failed) => {
-    waiting.set(requests, [done, failed]);
+  return new Promise((resolve, reject) => {
+    waiting.set(requests, [resolve, reject]);
     worker.postMessage({ number: requests, drawing });
   });
 }
 
-/** Return [width, height] of a box by the length of its text. */
+/** Return [width, height] of a box by its text: the name and, if it is not empty, the line `under` it. */
 function sizeOf({ name, under }) {
-  return [Math.min(240, Math.max(64, 26 + LETTER * Math.max(name.length, under.length))), under ? 38 : HALF_ROWS];
+  return [Math.min(240, Math.max(64, 26 + LETTER * Math.max(name.length, under.length))), under ? 38 : 24];
 }
 
 const button = (text, title, onclick) => el("button", { type: "button", title, "aria-label": title, onclick }, text);
-const headOf = (box) => [box[0] + box[2] / 2, box[1]];
+const topOf = ([x, y, w]) => [x + w / 2, y];
 
 class GraphChart {
+  /** `emit(event, value)` sends an event to the server: select (a tensor), open and close (a module). */
   constructor(parent, emit) {
     this.emit = emit;
     this.data = null;
     this.layout = null;
     this.shape = "";
-    this.view = { x: 0, y: 0, scale: 1 };
-    this.anchor = null;
+    this.view = { x: 0, y: 0, scale: 1 }; // position of the drawing on the stage
+    this.anchor = null; // key of the box or open module clicked last
     this.cursor = -1; // vertex of the keyboard cursor
-    this.under = null; // under the pointer
+    this.hovered = null; // item under the pointer, as itemAt() returns it
     this.build();
     parent.append(this.root);
     this.input = new GraphInput(this);
@@ -105,12 +106,12 @@ class GraphChart {
       const levels = data.levels.map(([number, parent]) => [number, parent]);
       const within = data.vertices.map((v) => v.level), edges = data.edges.map(([a, b]) => [a, b]);
       try {
-        layouts.set(shape, await laidOut({ sizes: this.sizes, within, edges, levels, titles }));
+        layouts.set(shape, await layoutOf({ sizes: this.sizes, within, edges, levels, titles }));
       } catch (error) {
         this.showStatus(`layout failed: ${error.message}`);
         return undefined;
       }
-      while (layouts.size > KEPT) layouts.delete(layouts.keys().next().value);
+      while (layouts.size > MOST_LAYOUTS) layouts.delete(layouts.keys().next().value);
     }
     if (this.data.shape !== shape) return undefined; // newer data has arrived
     this.applyLayout(layouts.get(shape), shape);
@@ -120,17 +121,17 @@ class GraphChart {
 
   /** Apply a new layout and keep the clicked box at its place on the screen. */
   applyLayout(layout, shape) {
-    const before = this.anchor && this.before?.get(this.anchor), { x, y, scale } = this.view;
+    const before = this.boxOf?.get(this.anchor), { x, y, scale } = this.view;
     this.layout = layout;
     this.shape = shape;
     this.cursor = -1;
-    this.before = new Map();
-    this.data.vertices.forEach(({ key }, k) => this.before.set(key, layout.boxes[k]));
-    this.data.levels.forEach(([number], k) => this.before.set(`l${number}`, layout.frames[k]));
-    const after = this.anchor && this.before.get(this.anchor);
+    this.boxOf = new Map(); // key of a box or open module → its rectangle
+    this.data.vertices.forEach(({ key }, k) => this.boxOf.set(key, layout.boxes[k]));
+    this.data.levels.forEach(([number], k) => this.boxOf.set(`l${number}`, layout.frames[k]));
+    const after = this.boxOf.get(this.anchor);
     if (before && after) {
-      const [a, b] = [headOf(before), headOf(after)];
-      this.view = { x: x + (a[0] - b[0]) * scale, y: y + (a[1] - b[1]) * scale, scale };
+      const [x0, y0] = topOf(before), [x1, y1] = topOf(after);
+      this.view = { x: x + (x0 - x1) * scale, y: y + (y0 - y1) * scale, scale };
     } else this.begin();
     this.resize();
   }
@@ -140,11 +141,11 @@ class GraphChart {
     this.fit(true);
     if (this.view.scale >= READABLE) return;
     this.view.scale = READABLE;
-    const { selected, peak } = this.data.marks, shown = [selected, peak, 0].find((vertex) => vertex >= 0);
-    const box = this.layout.boxes[shown] ?? [0, 0, 0, 0], fromTop = EDGE + (box[1] + box[3]) * READABLE;
+    const { selected, peak } = this.data.marks, first = [selected, peak, 0].find((vertex) => vertex >= 0);
+    const box = this.layout.boxes[first] ?? [0, 0, 0, 0], bottom = TOP_MARGIN + (box[1] + box[3]) * READABLE;
     this.centre(box);
     // Begin at the top if the box is visible there too; in any case without empty space above the drawing.
-    this.view.y = fromTop < this.stage.clientHeight ? EDGE : Math.min(this.view.y, EDGE);
+    this.view.y = bottom < this.stage.clientHeight ? TOP_MARGIN : Math.min(this.view.y, TOP_MARGIN);
   }
 
   centre([x, y, w, h]) {
@@ -152,18 +153,20 @@ class GraphChart {
     this.view = { scale, x: clientWidth / 2 - (x + w / 2) * scale, y: clientHeight / 2 - (y + h / 2) * scale };
   }
 
+  /** Show the whole drawing. `silent`: do not draw it, because the caller changes the view further. */
   fit(silent = false) {
     if (!this.layout) return;
-    const { width, height } = this.layout, { clientWidth, clientHeight } = this.stage, room = 24;
-    const scale = Math.min(1.2, (clientWidth - room) / Math.max(1, width), (clientHeight - room) / Math.max(1, height));
+    const { width, height } = this.layout, { clientWidth, clientHeight } = this.stage;
+    const scale = Math.min(1.2, (clientWidth - 24) / Math.max(1, width), (clientHeight - 24) / Math.max(1, height));
     this.view = { scale: Math.max(0.004, scale), x: 0, y: 0 };
     this.centre([0, 0, width, height]);
     if (!silent) this.paint();
   }
 
-  zoom(by, x = this.stage.clientWidth / 2, y = this.stage.clientHeight / 2) {
-    const scale = Math.min(3, Math.max(0.004, this.view.scale * by)), real = scale / this.view.scale;
-    this.view = { scale, x: x - (x - this.view.x) * real, y: y - (y - this.view.y) * real };
+  /** Zoom by a factor at a point of the stage. */
+  zoom(factor, x = this.stage.clientWidth / 2, y = this.stage.clientHeight / 2) {
+    const scale = Math.min(3, Math.max(0.004, this.view.scale * factor)), ratio = scale / this.view.scale;
+    this.view = { scale, x: x - (x - this.view.x) * ratio, y: y - (y - this.view.y) * ratio };
     this.paint();
   }
 
@@ -176,15 +179,15 @@ class GraphChart {
   }
 
   /** Return the item at a point of the stage: {vertex}, {frame} (the title of an open module), {edge} or null. */
-  at(x, y) {
+  itemAt(x, y) {
     if (!this.layout) return null;
     const { view, layout, data } = this, px = (x - view.x) / view.scale, py = (y - view.y) / view.scale;
-    const inside = ([left, top, w, h]) => px >= left && px <= left + w && py >= top && py <= top + h;
-    const vertex = layout.boxes.findIndex(inside);
+    const contains = ([left, top, w, h]) => px >= left && px <= left + w && py >= top && py <= top + h;
+    const vertex = layout.boxes.findIndex(contains);
     if (vertex >= 0) return { vertex };
     for (let k = data.levels.length - 1; k >= 0; k--) {
       const [left, top, w] = layout.frames[k];
-      if (inside([left, top, w, 24])) return { frame: k };
+      if (contains([left, top, w, 24])) return { frame: k };
     }
     const reach = 5 / view.scale;
     const edge = data.edges.findIndex((_, k) => distance(this.route(k), px, py) <= reach);
@@ -194,43 +197,44 @@ class GraphChart {
   /** Return the points of an edge: from the layout or, for an edge that crosses a frame, of a curve. */
   route(k) {
     const { routes, boxes } = this.layout, [source, target] = this.data.edges[k];
-    routes[k] ??= across(boxes[source], boxes[target]);
+    routes[k] ??= curve(boxes[source], boxes[target]);
     return routes[k];
   }
 
   /** Handle a click on an item: open or close a module, or select a tensor. */
-  act(found) {
+  act(item) {
     const { vertices, levels, edges } = this.data;
-    if (found?.vertex >= 0) {
-      const { key, path, pick } = vertices[found.vertex];
+    if (item?.vertex >= 0) {
+      const { key, path, pick } = vertices[item.vertex];
       this.anchor = key;
-      this.cursor = found.vertex;
+      this.cursor = item.vertex;
       if (path !== null) this.emit("open", path);
       else if (pick) this.emit("select", pick);
-    } else if (found?.frame >= 0) {
-      this.anchor = `l${levels[found.frame][0]}`;
-      this.emit("close", levels[found.frame][3]);
-    } else if (found?.edge >= 0) {
-      this.anchor = vertices[edges[found.edge][0]].key;
-      this.emit("select", edges[found.edge][2]);
+    } else if (item?.frame >= 0) {
+      this.anchor = `l${levels[item.frame][0]}`;
+      this.emit("close", levels[item.frame][3]);
+    } else if (item?.edge >= 0) {
+      this.anchor = vertices[edges[item.edge][0]].key;
+      this.emit("select", edges[item.edge][2]);
     }
   }
 
   resize() {
     const ratio = window.devicePixelRatio || 1, { clientWidth, clientHeight } = this.stage;
     if (!clientWidth || !clientHeight) return;
-    if (this.wide) this.view.x += (clientWidth - this.wide) / 2; // the middle of the view stays in the middle
-    this.wide = clientWidth;
+    if (this.width) this.view.x += (clientWidth - this.width) / 2; // the middle of the view stays in the middle
+    this.width = clientWidth;
     this.canvas.width = clientWidth * ratio;
     this.canvas.height = clientHeight * ratio;
     this.look = null;
     this.paint();
   }
 
+  /** Draw in the next frame. */
   paint() {
-    if (!this.layout || this.due) return;
-    this.due = requestAnimationFrame(() => {
-      this.due = null;
+    if (!this.layout || this.frame) return;
+    this.frame = requestAnimationFrame(() => {
+      this.frame = null;
       this.look ??= lookOf(this.root, window.devicePixelRatio || 1);
       paintGraph(this);
       this.root.dataset.view = [this.view.x, this.view.y, this.view.scale].map((n) => n.toFixed(3)).join();
@@ -239,6 +243,7 @@ class GraphChart {
     });
   }
 
+  /** Show a text below the drawing. An equal text is not set again, because screen readers would repeat it. */
   showStatus(text) {
     if (this.status.textContent !== text) this.status.textContent = text;
   }
@@ -250,8 +255,8 @@ class GraphChart {
     const vertex = data.vertices.findIndex((v) => v.name === name), frame = data.levels.findIndex((l) => l[2] === name);
     if (vertex < 0 && frame < 0) return null;
     const [x, y, w, h] = vertex >= 0 ? layout.boxes[vertex] : layout.frames[frame];
-    const down = vertex >= 0 ? h / 2 : 11;
-    return { x: rect.x + view.x + (x + w / 2) * view.scale, y: rect.y + view.y + (y + down) * view.scale };
+    const middle = y + (vertex >= 0 ? h / 2 : 11);
+    return { x: rect.x + view.x + (x + w / 2) * view.scale, y: rect.y + view.y + middle * view.scale };
   }
 
   save() {
@@ -261,22 +266,23 @@ class GraphChart {
 
   destroy() {
     this.watch.disconnect();
-    if (this.due) cancelAnimationFrame(this.due);
+    if (this.frame) cancelAnimationFrame(this.frame);
     this.root.remove();
   }
 }
 
-/** Return the points of a curve from the bottom of one box to the top of another box. */
-function across([ax, ay, aw, ah], [bx, by, bw]) {
-  const x0 = ax + aw / 2, y0 = ay + ah, x1 = bx + bw / 2, y1 = by, found = [];
+/** Return the points [x, y, …] of a cubic Bézier curve from the bottom of one box to the top of another box. */
+function curve([ax, ay, aw, ah], [bx, by, bw]) {
+  const x0 = ax + aw / 2, y0 = ay + ah, x1 = bx + bw / 2, y1 = by, points = [];
   const bend = Math.max(24, Math.abs(y1 - y0) / 3);
   for (let k = 0; k <= 12; k++) {
     const t = k / 12, u = 1 - t, [p, q, r, s] = [u * u * u, 3 * u * u * t, 3 * u * t * t, t * t * t];
-    found.push((p + q) * x0 + (r + s) * x1, p * y0 + q * (y0 + bend) + r * (y1 - bend) + s * y1);
+    points.push((p + q) * x0 + (r + s) * x1, p * y0 + q * (y0 + bend) + r * (y1 - bend) + s * y1);
   }
-  return found;
+  return points;
 }
 
+/** Return the distance of a point from a polyline with the points [x, y, …]. */
 function distance(points, x, y) {
   let least = Infinity;
   for (let k = 2; k < points.length; k += 2) {
@@ -288,7 +294,7 @@ function distance(points, x, y) {
 }
 
 /** Entry point of the Streamlit component. */
-function streamlit({ data, parentElement, setTriggerValue }) {
+export function streamlit({ data, parentElement, setTriggerValue }) {
   if (!data) return undefined;
   let chart = mounted.get(parentElement);
   if (!chart?.root.isConnected) {
@@ -306,5 +312,3 @@ function streamlit({ data, parentElement, setTriggerValue }) {
     mounted.delete(parentElement);
   };
 }
-
-export { streamlit };

@@ -2,12 +2,12 @@
 
 import { el } from "../chart/element.js";
 
-const STILL = 4; // pixels of movement that still count as a click
+const CLICK_RADIUS = 4; // pixels that the pointer may move during a click
 
 export class GraphInput {
   constructor(chart) {
     this.chart = chart;
-    this.down = new Map(); // pointer → [x, y]
+    this.down = new Map(); // pressed pointer → [x, y]
     const { stage } = chart;
     const on = (name, action) => stage.addEventListener(name, action.bind(this), { passive: false });
     on("pointerdown", this.press);
@@ -21,6 +21,7 @@ export class GraphInput {
     stage.style.touchAction = "none";
   }
 
+  /** Return the position [x, y] of an event on the stage. */
   point(event) {
     const rect = this.chart.stage.getBoundingClientRect();
     return [event.clientX - rect.x, event.clientY - rect.y];
@@ -35,11 +36,12 @@ export class GraphInput {
     this.chart.root.classList.remove("keyed");
   }
 
+  /** Handle a movement: hover without a pressed pointer, drag with one, pinch with two. */
   move(event) {
     const now = this.point(event), last = this.down.get(event.pointerId), { chart } = this;
-    if (!last) return this.hover(chart.at(...now), now);
+    if (!last) return this.hover(chart.itemAt(...now), now);
     const other = [...this.down].find(([id]) => id !== event.pointerId)?.[1];
-    this.moved ||= other !== undefined || distance(now, this.began) > STILL;
+    this.moved ||= other !== undefined || distance(now, this.began) > CLICK_RADIUS;
     if (!this.moved) return undefined;
     this.down.set(event.pointerId, now);
     if (other) {
@@ -53,7 +55,7 @@ export class GraphInput {
 
   release(event) {
     const wasDown = this.down.delete(event.pointerId);
-    if (wasDown && !this.moved && event.type === "pointerup") this.chart.act(this.chart.at(...this.point(event)));
+    if (wasDown && !this.moved && event.type === "pointerup") this.chart.act(this.chart.itemAt(...this.point(event)));
   }
 
   wheel(event) {
@@ -63,22 +65,22 @@ export class GraphInput {
   }
 
   twice(event) {
-    if (!this.chart.at(...this.point(event))) this.chart.fit();
+    if (!this.chart.itemAt(...this.point(event))) this.chart.fit();
   }
 
-  hover(found, at = [0, 0]) {
-    const { chart } = this, { tip, stage } = chart, same = JSON.stringify(found) === JSON.stringify(chart.under);
-    if (!same) {
-      chart.under = found;
-      tip.hidden = !found;
-      stage.style.cursor = found ? "pointer" : "grab";
-      if (found) tip.replaceChildren(...tipOf(chart.data, found));
+  /** Highlight an item and show its tooltip at the point [x, y]; for null, remove highlight and tooltip. */
+  hover(item, [x, y] = [0, 0]) {
+    const { chart } = this, { tip, stage } = chart;
+    if (JSON.stringify(item) !== JSON.stringify(chart.hovered)) {
+      chart.hovered = item;
+      tip.hidden = !item;
+      stage.style.cursor = item ? "pointer" : "grab";
+      if (item) tip.replaceChildren(...tipOf(chart.data, item));
       chart.paint();
     }
-    if (!found) return;
-    const left = Math.min(at[0] + 14, stage.clientWidth - tip.offsetWidth - 4);
-    tip.style.left = `${Math.max(0, left)}px`;
-    const below = at[1] + 18, above = at[1] - tip.offsetHeight - 10;
+    if (!item) return;
+    tip.style.left = `${Math.max(0, Math.min(x + 14, stage.clientWidth - tip.offsetWidth - 4))}px`;
+    const below = y + 18, above = y - tip.offsetHeight - 10;
     tip.style.top = `${below + tip.offsetHeight > stage.clientHeight ? above : below}px`;
   }
 
@@ -90,8 +92,8 @@ export class GraphInput {
       ArrowUp: () => this.along(1, 0),
       ArrowRight: () => this.beside(1),
       ArrowLeft: () => this.beside(-1),
-      Enter: () => chart.act(chart.cursor >= 0 ? { vertex: chart.cursor } : null),
-      " ": () => chart.act(chart.cursor >= 0 ? { vertex: chart.cursor } : null),
+      Enter: () => chart.act({ vertex: chart.cursor }),
+      " ": () => chart.act({ vertex: chart.cursor }),
       Backspace: () => this.closeAround(),
       Escape: () => chart.emit("select", ""),
       "+": () => chart.zoom(1.3),
@@ -114,34 +116,38 @@ export class GraphInput {
     this.moveCursor(nearest(chart.layout.boxes, here, ends), "no box in this direction");
   }
 
-  /** Move the cursor to the nearest box on the left (way −1) or right (way 1) at about the same height. */
-  beside(way) {
-    const { chart } = this, here = this.here(), { boxes } = chart.layout, [x, y, w, h] = boxes[here];
-    const level = boxes.map((_, k) => k).filter((k) => {
+  /** Move the cursor to the nearest box on the left (direction −1) or right (1) whose range of y overlaps. */
+  beside(direction) {
+    const { boxes } = this.chart.layout, here = this.here(), [x, y, w, h] = boxes[here];
+    const candidates = [...boxes.keys()].filter((k) => {
       const [bx, by, bw, bh] = boxes[k];
-      return k !== here && by < y + h && by + bh > y && way * (bx + bw / 2 - x - w / 2) > 0;
+      return by < y + h && by + bh > y && direction * (bx + bw / 2 - x - w / 2) > 0;
     });
-    this.moveCursor(nearest(boxes, here, level), "no box on this side");
+    this.moveCursor(nearest(boxes, here, candidates), "no box on this side");
   }
 
+  /** Return the box at the cursor; without a cursor, the selection, the peak or the first box. */
   here() {
     const { marks, vertices } = this.chart.data, { cursor } = this.chart;
-    return [cursor, marks.selected, marks.peak, 0].find((k) => k >= 0 && k < vertices.length) ?? 0;
+    return [cursor, marks.selected, marks.peak, 0].find((k) => k >= 0 && k < vertices.length);
   }
 
-  /** Move the cursor to a box; for −1 keep the cursor and announce the text `otherwise`. */
+  /**
+   * Move the cursor to a box and announce the box. For −1, announce the text `otherwise` and keep the cursor; without a
+   * cursor, begin at here().
+   */
   moveCursor(vertex, otherwise) {
-    const { chart } = this, before = chart.cursor;
+    const { chart } = this, isAtEnd = vertex < 0 && chart.cursor >= 0;
     chart.cursor = vertex >= 0 ? vertex : this.here();
-    chart.live.textContent = vertex >= 0 || before < 0 ? describe(chart.data, chart.cursor) : otherwise;
-    const [x, y, w, h] = chart.layout.boxes[chart.cursor], { view, stage } = chart;
-    const left = view.x + x * view.scale, top = view.y + y * view.scale;
-    const right = left + w * view.scale, bottom = top + h * view.scale;
-    const out = left < 0 || top < 0 || right > stage.clientWidth || bottom > stage.clientHeight;
-    if (out) chart.centre(chart.layout.boxes[chart.cursor]);
+    chart.live.textContent = isAtEnd ? otherwise : describe(chart.data, chart.cursor);
+    const box = chart.layout.boxes[chart.cursor], { view, stage } = chart;
+    const left = view.x + box[0] * view.scale, top = view.y + box[1] * view.scale;
+    const right = left + box[2] * view.scale, bottom = top + box[3] * view.scale;
+    if (left < 0 || top < 0 || right > stage.clientWidth || bottom > stage.clientHeight) chart.centre(box);
     chart.paint();
   }
 
+  /** Close the module that contains the cursor. */
   closeAround() {
     const { chart } = this, { vertices, levels } = chart.data;
     const frame = levels.findIndex(([number]) => number === vertices[this.here()].level);
@@ -154,10 +160,11 @@ const middle = ([x, y, w, h]) => [x + w / 2, y + h / 2];
 
 /** Return the box among `candidates` whose middle is nearest to the middle of the box `here`; −1 for no candidate. */
 function nearest(boxes, here, candidates) {
-  const far = (k) => distance(middle(boxes[k]), middle(boxes[here]));
-  return candidates.reduce((best, k) => (best < 0 || far(k) < far(best) ? k : best), -1);
+  const distanceTo = (k) => distance(middle(boxes[k]), middle(boxes[here]));
+  return candidates.reduce((best, k) => (best < 0 || distanceTo(k) < distanceTo(best) ? k : best), -1);
 }
 
+/** Return the text of a box for screen readers. */
 const describe = ({ vertices }, k) => [vertices[k].name, ...vertices[k].tip.map((pair) => pair.join(" "))].join(", ");
 
 /** Return the elements of the tooltip of an item. Names from files become text, never HTML. */

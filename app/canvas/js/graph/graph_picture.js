@@ -4,77 +4,73 @@ import { shortened } from "../base/formats.js";
 
 /** Colours of marks. Each mark also has a shape or a text. */
 export const SHADES = { held: "#0072B2", peak: "#D55E00" };
-const LEGIBLE = 10; // smallest font size of a label in pixels
-const ROUND = 4;
+const FONT_SIZE = 11; // of a label, in units of the layout
+const LEGIBLE = 10; // smallest font size of a label in pixels of the screen
 
+/** Draw the visible part of a chart's graph. The pen draws in the coordinates of the layout. */
 export function paintGraph(chart) {
-  const { canvas, view, cursor, under } = chart;
+  const { canvas, data, layout, look, view, cursor, hovered } = chart, { scale } = view;
   const pen = canvas.getContext("2d"), ratio = window.devicePixelRatio || 1;
   pen.setTransform(1, 0, 0, 1, 0, 0);
   pen.clearRect(0, 0, canvas.width, canvas.height);
-  pen.setTransform(ratio * view.scale, 0, 0, ratio * view.scale, ratio * view.x, ratio * view.y);
-  const seen = {
-    x0: -view.x / view.scale,
-    y0: -view.y / view.scale,
-    x1: (canvas.width / ratio - view.x) / view.scale,
-    y1: (canvas.height / ratio - view.y) / view.scale,
+  pen.setTransform(ratio * scale, 0, 0, ratio * scale, ratio * view.x, ratio * view.y);
+  const visible = {
+    x0: -view.x / scale,
+    y0: -view.y / scale,
+    x1: (canvas.width / ratio - view.x) / scale,
+    y1: (canvas.height / ratio - view.y) / scale,
   };
-  const { data, layout, look } = chart, { scale } = view;
-  const scene = { pen, data, layout, look, seen, scale, font: look.font.slice(look.font.indexOf(" ") + 1) };
-  scene.words = 11 * scale >= LEGIBLE;
-  frames(scene, under);
-  edges(scene, (k) => chart.route(k), under);
-  boxes(scene, cursor, under);
-}
-
-const apart = ([x, y, w, h], { x0, y0, x1, y1 }) => x > x1 || y > y1 || x + w < x0 || y + h < y0;
-
-function frames({ pen, data, layout, look, seen, font, words, scale }, under) {
-  data.levels.forEach(([, , name, , count], k) => {
-    const [x, y, w, h] = layout.frames[k];
-    if (apart(layout.frames[k], seen)) return;
-    pen.beginPath();
-    pen.roundRect(x, y, w, h, 6);
-    pen.fillStyle = look.panel;
-    pen.fill();
-    pen.lineWidth = Math.max(1, 0.8 / scale);
-    pen.strokeStyle = under?.frame === k ? look.ink : look.soft;
-    pen.setLineDash([]);
-    pen.stroke();
-    if (!words) return;
-    pen.fillStyle = look.ink;
-    pen.font = `600 11px ${font}`;
-    pen.textAlign = "left";
-    pen.textBaseline = "middle";
-    pen.fillText(fitted(pen, `⊟ ${name}  ${count}`, w - 16), x + 8, y + 13);
+  const font = look.font.slice(look.font.indexOf(" ") + 1), hasLabels = FONT_SIZE * scale >= LEGIBLE;
+  const scene = { pen, data, layout, look, visible, scale, font, hasLabels, cursor, hovered };
+  drawFrames(scene);
+  drawEdges(scene, (k) => chart.route(k));
+  data.vertices.forEach((vertex, k) => {
+    if (!isOutside(layout.boxes[k], visible)) drawBox(scene, vertex, layout.boxes[k], k);
   });
 }
 
-function edges({ pen, data, look, seen, scale }, route, under) {
-  const carrying = new Set(data.marks.carrying), last = [];
+/** Return whether a box is outside of the visible part. */
+const isOutside = ([x, y, w, h], { x0, y0, x1, y1 }) => x > x1 || y > y1 || x + w < x0 || y + h < y0;
+
+function drawFrames(scene) {
+  const { pen, data, layout, look, visible, hasLabels, scale, hovered } = scene;
+  data.levels.forEach(([, , name, , count], k) => {
+    const frame = layout.frames[k], [x, y, w] = frame;
+    if (isOutside(frame, visible)) return;
+    fill(pen, frame, look.panel, 6);
+    outline(pen, frame, hovered?.frame === k ? look.ink : look.soft, Math.max(1, 0.8 / scale), 6);
+    if (!hasLabels) return;
+    const title = { colour: look.ink, weight: 600, align: "left", width: w - 16 };
+    label(scene, `⊟ ${name}  ${count}`, x + 8, y + 13, title);
+  });
+}
+
+function drawEdges({ pen, data, look, visible, scale, hovered }, route) {
+  const carrying = new Set(data.marks.carrying), highlighted = [];
   data.edges.forEach((edge, k) => {
-    if (carrying.has(k) || under?.edge === k) last.push(k);
+    if (carrying.has(k) || hovered?.edge === k) highlighted.push(k);
     else line(k, look.soft, Math.min(2.6, edge[4]) * Math.max(0.7, Math.min(1, 0.6 / scale)));
   });
-  for (const k of last) line(k, look.ink, Math.max(2.4, 1.6 / scale));
+  for (const k of highlighted) line(k, look.ink, Math.max(2.4, 1.6 / scale));
 
   function line(k, colour, width) {
     const points = route(k), [ax, ay] = points, [bx, by] = points.slice(-2);
-    if (Math.max(ax, bx) < seen.x0 - 400 || Math.min(ax, bx) > seen.x1 + 400) return;
-    if (Math.max(ay, by) < seen.y0 || Math.min(ay, by) > seen.y1) return;
+    // A route may bend 400 units beyond its ends.
+    if (Math.max(ax, bx) < visible.x0 - 400 || Math.min(ax, bx) > visible.x1 + 400) return;
+    if (Math.max(ay, by) < visible.y0 || Math.min(ay, by) > visible.y1) return;
     pen.beginPath();
     pen.moveTo(ax, ay);
     if (points.length <= 6) for (let i = 2; i < points.length; i += 2) pen.lineTo(points[i], points[i + 1]);
-    else smooth(pen, points);
+    else curveThrough(pen, points);
     pen.strokeStyle = pen.fillStyle = colour;
     pen.lineWidth = width;
     pen.stroke();
-    if (scale > 0.3) head(pen, points, 4 + width);
+    if (scale > 0.3) arrowHead(pen, points, 4 + width);
   }
 }
 
 /** Draw a smooth curve through the midpoints of the segments, with the points as control points. */
-function smooth(pen, points) {
+function curveThrough(pen, points) {
   let i = 2;
   for (; i < points.length - 2; i += 2) {
     const [x, y, nextX, nextY] = points.slice(i, i + 4);
@@ -83,7 +79,7 @@ function smooth(pen, points) {
   pen.lineTo(points[i], points[i + 1]);
 }
 
-function head(pen, points, size) {
+function arrowHead(pen, points, size) {
   const [ax, ay, bx, by] = points.slice(-4), angle = Math.atan2(by - ay, bx - ax);
   pen.beginPath();
   pen.moveTo(bx, by);
@@ -92,51 +88,36 @@ function head(pen, points, size) {
   pen.fill();
 }
 
-function boxes(scene, cursor, under) {
-  const { data, layout, seen } = scene;
-  data.vertices.forEach((vertex, k) => {
-    if (apart(layout.boxes[k], seen)) return;
-    box(scene, vertex, layout.boxes[k], { cursor: cursor === k, under: under?.vertex === k, k });
-  });
-}
-
-function box(scene, vertex, [x, y, w, h], { cursor, under, k }) {
-  const { pen, data, look, scale, words } = scene, chosen = data.marks.selected === k, peak = data.marks.peak === k;
-  if (vertex.kind === "level") {
+function drawBox(scene, vertex, box, k) {
+  const { pen, data, look, scale, hasLabels, cursor, hovered } = scene, [x, y, w, h] = box;
+  const isSelected = data.marks.selected === k, isModule = vertex.kind === "level";
+  if (isModule) {
     // A second outline is a sign that the box can be opened.
     outline(pen, [x + 3, y + 3, w, h], look.soft, Math.max(0.8, 0.6 / scale));
     fill(pen, [x + 3, y + 3, w, h], `rgb(${look.solid})`);
   }
-  fill(pen, [x, y, w, h], `rgb(${look.solid})`);
-  if (vertex.kind !== "node") fill(pen, [x, y, w, h], look.grid);
+  fill(pen, box, `rgb(${look.solid})`);
+  if (vertex.kind !== "node") fill(pen, box, look.grid);
   if (vertex.held > 0) {
     pen.fillStyle = SHADES.held;
     pen.fillRect(x + 3, y + h - 5, Math.max(2, (w - 6) * vertex.held), 3);
   }
   pen.setLineDash(vertex.kind === "inputs" || vertex.kind === "tensor" ? [4, 3] : []);
-  const width = Math.max(chosen ? 3 : 1, (chosen ? 2.4 : 0.8) / scale);
-  outline(pen, [x, y, w, h], under || chosen ? look.ink : look.soft, width);
+  const width = Math.max(isSelected ? 3 : 1, (isSelected ? 2.4 : 0.8) / scale);
+  outline(pen, box, hovered?.vertex === k || isSelected ? look.ink : look.soft, width);
   pen.setLineDash([]);
-  if (cursor) outline(pen, [x - 4, y - 4, w + 8, h + 8], look.ink, Math.max(1.2, 1.2 / scale));
-  if (peak) flag(scene, x, y, w);
-  if (!words) return;
-  const two = vertex.under !== "", middle = x + w / 2;
-  pen.textAlign = "center";
-  pen.textBaseline = "middle";
-  pen.fillStyle = look.ink;
-  pen.font = `${vertex.kind === "level" ? "600 " : ""}11px ${scene.font}`;
-  const name = (vertex.kind === "level" ? "⊞ " : "") + vertex.name;
-  pen.fillText(fitted(pen, name, w - 12), middle, y + (two ? 13 : h / 2));
-  pen.font = `11px ${scene.font}`;
-  pen.fillStyle = look.soft;
-  if (two) pen.fillText(fitted(pen, vertex.under, w - 12), middle, y + 25);
-  if (!vertex.hidden) return;
-  pen.textAlign = "right";
-  pen.fillText(`+${vertex.hidden}`, x + w - 4, y + 8);
+  if (cursor === k) outline(pen, [x - 4, y - 4, w + 8, h + 8], look.ink, Math.max(1.2, 1.2 / scale));
+  if (data.marks.peak === k) drawFlag(scene, x, y, w);
+  if (!hasLabels) return;
+  const name = (isModule ? "⊞ " : "") + vertex.name, middle = x + w / 2, line = vertex.under ? 13 : h / 2;
+  label(scene, name, middle, y + line, { colour: look.ink, weight: isModule ? 600 : 400, width: w - 12 });
+  if (vertex.under) label(scene, vertex.under, middle, y + 25, { colour: look.soft, width: w - 12 });
+  if (vertex.hidden) label(scene, `+${vertex.hidden}`, x + w - 4, y + 8, { colour: look.soft, align: "right" });
 }
 
 /** Draw a flag with the text "peak", because a colour alone is not visible to everybody. */
-function flag({ pen, look, scale, words, font }, x, y, w) {
+function drawFlag(scene, x, y, w) {
+  const { pen, look, scale, hasLabels } = scene;
   pen.fillStyle = SHADES.peak;
   pen.fillRect(x, y - 1, w, Math.max(3, 2 / scale));
   pen.beginPath();
@@ -144,28 +125,30 @@ function flag({ pen, look, scale, words, font }, x, y, w) {
   pen.lineTo(x + 12, y - 2);
   pen.lineTo(x, y - 2);
   pen.fill();
-  if (!words) return;
-  pen.fillStyle = look.ink;
-  pen.font = `600 11px ${font}`;
-  pen.textAlign = "right"; // left of the edges that enter the box
-  pen.textBaseline = "middle";
-  pen.fillText("peak", x - 4, y + 2);
+  // The text is on the left of the edges that enter the box.
+  if (hasLabels) label(scene, "peak", x - 4, y + 2, { colour: look.ink, weight: 600, align: "right" });
 }
 
-function fill(pen, [x, y, w, h], colour) {
+function fill(pen, [x, y, w, h], colour, radius = 4) {
   pen.beginPath();
-  pen.roundRect(x, y, w, h, ROUND);
+  pen.roundRect(x, y, w, h, radius);
   pen.fillStyle = colour;
   pen.fill();
 }
 
-function outline(pen, [x, y, w, h], colour, width) {
+function outline(pen, [x, y, w, h], colour, width, radius = 4) {
   pen.beginPath();
-  pen.roundRect(x, y, w, h, ROUND);
+  pen.roundRect(x, y, w, h, radius);
   pen.strokeStyle = colour;
   pen.lineWidth = width;
   pen.stroke();
 }
 
-/** Return a text, shortened if it is wider than `width`. */
-const fitted = (pen, text, width) => shortened(text, Math.floor((text.length * width) / pen.measureText(text).width));
+/** Draw a text with its middle at height y; shorten the text if it is wider than `width`. */
+function label({ pen, font }, text, x, y, { colour, weight = 400, align = "center", width = Infinity }) {
+  pen.fillStyle = colour;
+  pen.font = `${weight} ${FONT_SIZE}px ${font}`;
+  pen.textAlign = align;
+  pen.textBaseline = "middle";
+  pen.fillText(shortened(text, Math.floor((text.length * width) / pen.measureText(text).width)), x, y);
+}

@@ -3,13 +3,13 @@
 export const DECODER = new TextDecoder();
 const KINDS = { u1: Uint8Array, u2: Uint16Array, u4: Uint32Array, u8: BigUint64Array };
 
-/** Gunzip bytes. */
+/** Return a promise of the content of gzipped bytes. */
 export async function inflated(bytes) {
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
   return new Uint8Array(await new Response(stream).arrayBuffer());
 }
 
-/** Parse bytes to {token, plans}. The bytes are copied, because a message may contain them at an unaligned address. */
+/** Return {token, plans} of packed bytes. They are copied, because typed arrays need aligned addresses. */
 export function decode(bytes) {
   const data = bytes.slice();
   if (DECODER.decode(data.subarray(0, 8)) !== "TMMUCANV") throw new Error("these bytes are not a packed plan");
@@ -23,13 +23,13 @@ export function decode(bytes) {
   return { token: header.token, plans };
 }
 
-/** Return the token of packed bytes without decoding their columns. */
+/** Return the token of packed bytes without decoding their columns; undefined for bytes without one. */
 export function tokenOf(bytes) {
   const length = new DataView(bytes.buffer, bytes.byteOffset, 16).getUint32(12, true);
   return /"token":"([0-9a-f]+)"/.exec(DECODER.decode(bytes.subarray(16, 16 + Math.min(length, 80))))?.[1];
 }
 
-/** A list of strings, stored as one blob and the end offset of each string. */
+/** A list of strings, stored as one blob of UTF-8 and the end offset of each string. */
 class Pool {
   constructor(spec, read) {
     this.blob = read(spec.blob);
@@ -37,13 +37,10 @@ class Pool {
     this.length = this.ends.length;
   }
 
-  start(i) {
-    return i ? Number(this.ends[i - 1]) : 0;
-  }
-
+  /** Return the string with an index; "" for an index outside of the list. */
   at(i) {
     if (!(i >= 0 && i < this.length)) return "";
-    return DECODER.decode(this.blob.subarray(this.start(i), Number(this.ends[i])));
+    return DECODER.decode(this.blob.subarray(i ? Number(this.ends[i - 1]) : 0, Number(this.ends[i])));
   }
 
   /** Return the index of a string, or −1. It compares bytes, so that the strings are not decoded. */
@@ -80,7 +77,12 @@ class Pool {
     }
   }
 }
+
+/** Return the byte of a capital letter A to Z as that of the small letter; other bytes are not changed. */
 const fold = (byte) => (byte >= 65 && byte <= 90 ? byte + 32 : byte);
+
+/** Return a column as an array of numbers; values above 2^53 are rounded. */
+const rounded = (values) => (values instanceof BigUint64Array ? Float64Array.from(values, Number) : values);
 
 /** A column of strings: a code per row, and the string of each code. */
 class Table {
@@ -99,22 +101,21 @@ class Table {
 export class Columns {
   /** `spec` has the position of each array; `read(position)` returns an array. */
   constructor(spec, kinds, read) {
-    const numbers = (place) => {
-      const values = read(place);
-      return values instanceof BigUint64Array ? Float64Array.from(values, Number) : values;
-    };
-    const triples = (place) => {
-      const flat = place ? Array.from(read(place), Number) : [];
+    const triples = (position) => {
+      const flat = position ? Array.from(read(position), Number) : [];
       return Array.from({ length: flat.length / 3 }, (_, k) => flat.slice(3 * k, 3 * k + 3));
     };
     const { name, planner, slotted, steps, ranked } = spec;
     Object.assign(this, { name, planner, slotted, steps, ranked }); // ranked: the operators that have a colour
     this.kinds = kinds; // the names of the bits of `changes`
     this.n = spec.rows;
-    this.events = spec.events ? read(spec.events) : null; // the plan's step of each drawn step
-    this.raw = Object.fromEntries(Object.entries(spec.columns).map(([column, triple]) => [column, read(triple)]));
+    this.events = spec.events ? read(spec.events) : null; // the plan's step of each drawn step; null if all are drawn
+    this.raw = {};
     // `death` is the step after the last use of the bytes, because the drawing shows the use of bytes.
-    for (const [column, place] of Object.entries(spec.columns)) this[column] = numbers(place);
+    for (const [column, position] of Object.entries(spec.columns)) {
+      this.raw[column] = read(position);
+      this[column] = rounded(this.raw[column]);
+    }
     this.stillRead = new Set(Array.from(read(spec.still_read), Number)); // rows whose live range ends one step earlier
     this.ids = new Pool(spec.ids, read);
     this.nodes = new Pool(spec.nodes, read);
@@ -123,7 +124,7 @@ export class Columns {
       this[column] = spec[column] ? new Table(spec[column], read) : null;
     }
     this.stretches = spec.stretches ?? []; // [phase, first step, step after the last]
-    this.arenas = spec.arenas.map((arena) => ({ ...arena, live: numbers(arena.live), rawLive: read(arena.live) }));
+    this.arenas = spec.arenas.map((arena) => ({ ...arena, live: rounded(read(arena.live)), rawLive: read(arena.live) }));
     this.viewRows = read(spec.views);
     const bases = read(spec.bases);
     this.baseOf = new Map(Array.from(this.viewRows, (row, k) => [Number(row), Number(bases[k])]));
@@ -192,24 +193,26 @@ export class Columns {
 
   /** Return the tensors that use a row's slot, first to last, without views. */
   tenants(row) {
-    const found = [];
+    const { slot, arena, isView, generation, birth } = this, tenants = [];
     for (let i = 0; i < this.n; i++) {
-      if (this.slot[i] === this.slot[row] && this.arena[i] === this.arena[row] && !this.isView[i]) found.push(i);
+      if (slot[i] === slot[row] && arena[i] === arena[row] && !isView[i]) tenants.push(i);
     }
-    const { generation, birth } = this;
-    return found.sort((a, b) => generation[a] - generation[b] || birth[a] - birth[b] || a - b);
+    return tenants.sort((a, b) => generation[a] - generation[b] || birth[a] - birth[b] || a - b);
   }
 }
 
-/** Return a map from each view to the step from which only this view uses its bytes, because its base is dead. */
+/**
+ * Return a map from each view to the step from which it alone uses its bytes: its base, and the earlier views of the
+ * same bytes, are dead.
+ */
 function viewsBeyondTheirBase({ viewRows, baseOf, birth, death, offset, size }) {
   const alone = new Map(), until = new Map();
   for (const row of Array.from(viewRows, Number).sort((a, b) => birth[a] - birth[b] || a - b)) {
     let root = row;
     while (baseOf.has(root)) root = baseOf.get(root);
-    const bytes = `${root}/${offset[row]}/${size[row]}`, covered = until.get(bytes) ?? death[root];
-    alone.set(row, Math.max(birth[row], covered));
-    until.set(bytes, Math.max(death[row], covered));
+    const bytes = `${root}/${offset[row]}/${size[row]}`, othersEnd = until.get(bytes) ?? death[root];
+    alone.set(row, Math.max(birth[row], othersEnd));
+    until.set(bytes, Math.max(death[row], othersEnd));
   }
   return alone;
 }

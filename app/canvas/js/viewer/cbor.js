@@ -2,46 +2,45 @@
 
 import { DECODER } from "../plan/columns.js";
 
-const INDEFINITE = 31;
-
-/** Return the value of CBOR bytes; integers over 2^53 are BigInts. Throws for other CBOR and for trailing bytes. */
+/** Return the value of CBOR bytes; integers from 2^53 are BigInts. Throws for other CBOR and for trailing bytes. */
 export function cborValue(bytes) {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-  let at = 0;
-  const taken = (count) => {
-    at += count;
-    if (at > bytes.length) throw new Error("the CBOR ends too early");
-    return at - count;
+  let end = 0;
+  const next = (count) => {
+    end += count;
+    if (end > bytes.length) throw new Error("the CBOR ends too early");
+    return end - count;
   };
   const argument = (low) => {
     if (low < 24) return low;
-    if (low === 24) return view.getUint8(taken(1));
-    if (low === 25) return view.getUint16(taken(2));
-    if (low === 26) return view.getUint32(taken(4));
-    if (low !== 27) throw new Error("CBOR of an unknown length");
-    const long = view.getBigUint64(taken(8));
+    if (low === 24) return view.getUint8(next(1));
+    if (low === 25) return view.getUint16(next(2));
+    if (low === 26) return view.getUint32(next(4));
+    if (low !== 27) throw new Error("CBOR with an indefinite or invalid length");
+    const long = view.getBigUint64(next(8));
     return long <= Number.MAX_SAFE_INTEGER ? Number(long) : long;
   };
   const simple = (low) => {
-    if (low === 27) return view.getFloat64(taken(8));
+    if (low === 27) return view.getFloat64(next(8));
     if (low < 20 || low > 23) throw new Error("CBOR of an unknown type");
     return [false, true, null, undefined][low - 20];
   };
   const value = (depth) => {
-    const first = view.getUint8(taken(1)), major = first >> 5, low = first & INDEFINITE;
+    const first = view.getUint8(next(1)), major = first >> 5, low = first & 31;
     if (major === 7) return simple(low);
     const count = argument(low);
     if (major === 0) return count;
     if (major === 1) return typeof count === "bigint" ? -1n - count : -1 - count;
     if (major === 2 || major === 3) {
-      const start = taken(Number(count)), part = bytes.subarray(start, at);
+      const start = next(Number(count)), part = bytes.subarray(start, end);
       return major === 3 ? DECODER.decode(part) : part;
     }
-    if (major === 6 || depth > 64 || count > bytes.length) throw new Error("CBOR of an unknown type");
+    const isReadable = major !== 6 && depth <= 64 && count <= bytes.length;
+    if (!isReadable) throw new Error("CBOR with a tag, a damaged length or too many levels");
     if (major === 4) return Array.from({ length: count }, () => value(depth + 1));
     return Object.fromEntries(Array.from({ length: count }, () => [value(depth + 1), value(depth + 1)]));
   };
-  const found = value(0);
-  if (at !== bytes.length) throw new Error("the CBOR has further bytes");
-  return found;
+  const document = value(0);
+  if (end !== bytes.length) throw new Error("the CBOR has further bytes");
+  return document;
 }

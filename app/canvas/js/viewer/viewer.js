@@ -6,60 +6,62 @@ import { el } from "../chart/element.js";
 import { fullBytes } from "../base/formats.js";
 
 const VIEWS = ["map", "lifetimes", "slots"];
-const at = (id) => document.getElementById(id);
-let opened = 0;
+// Status in the file → text. This page does not check proofs, so an optimal size is only claimed.
+const OPTIMALITY = { optimal: "claimed", feasible: "not proven", unproven: "not proven" };
+const byId = (id) => document.getElementById(id);
+let opened = 0; // number of files opened
 
-/** Show the plan of a file (a Blob) in the page. For an invalid file, show an error and keep the page. */
-async function open(file) {
-  const problem = at("problem");
+/** Show the plan of a File in the page. For an invalid file, show an error and keep the plan shown before. */
+export async function open(file) {
+  const problem = byId("problem");
   try {
     const { plan, review } = await readFile(new Uint8Array(await file.arrayBuffer()));
     const { columns, findings } = columnsOf(plan);
     const token = `file-${++opened}`;
     adopt({ token, plans: [columns], bytes: file.size, began: performance.now() });
     problem.hidden = true;
-    at("facts").replaceChildren(...facts(plan, columns, findings, review));
+    byId("facts").replaceChildren(...facts(plan, columns, findings, review));
     const drawn = {};
     for (const view of VIEWS) {
       const state = { plan: token, link: "viewer", view, height: 440, strip: view === "map" };
-      drawn[view] = show(at(view), state, (event, value) => event === "select" && showSelected(drawn[view], value));
+      drawn[view] = show(byId(view), state, (event, value) => event === "select" && showSelected(drawn[view], value));
     }
-    at("bookmarks").replaceChildren(...bookmarks(drawn, review?.views ?? [], showSelected));
+    byId("bookmarks").replaceChildren(...bookmarks(drawn, review?.views ?? [], showSelected));
   } catch (error) {
     problem.hidden = false;
-    problem.textContent = `${file.name ?? "The file"} cannot be opened: ${error.message}.`;
+    problem.textContent = `${file.name} cannot be opened: ${error.message}.`;
   }
 }
 
 function showSelected(chart, { id, row }) {
   const lines = id === null || row < 0 ? [] : chart.lines(row);
-  at("pinned").textContent = lines.map((line) => line.join(" ").trim()).join(" · ");
+  byId("pinned").textContent = lines.map((line) => line.join(" ").trim()).join(" · ");
 }
 
+/** Return a row of a table; `tag` is th or td. */
 const cells = (tag, values) => el("tr", {}, ...values.map((value) => el(tag, {}, value)));
 
+/** Return the elements above the drawings: title, decision and notes of the review, table of arenas, errors found. */
 function facts(plan, columns, findings, review) {
   const rows = columns.arenas.map((arena) => {
     const capacity = arena.capacity === null ? "unlimited" : fullBytes(arena.capacity);
-    const given = plan.arenas[arena.name].status ?? "unknown", status = given === "optimal" ? "claimed" : given;
-    return cells("td", [arena.name, fullBytes(arena.bound), fullBytes(arena.extent), arena.gap, capacity, status]);
+    const status = plan.arenas[arena.name].status ?? "unknown", optimality = OPTIMALITY[status] ?? status;
+    return cells("td", [arena.name, fullBytes(arena.bound), fullBytes(arena.extent), arena.gap, capacity, optimality]);
   });
   const head = cells("th", ["arena", "lower bound (in the file)", "arena size", "gap", "capacity", "optimality"]);
   const checked = "This page checks overlaps, arena sizes and peaks. Use “tmmu verify” to check the whole plan.";
-  const found = findings.map((text) => el("p", { class: "bad" }, `✗ ${text}`));
+  const errors = findings.map((text) => el("p", { class: "bad" }, `✗ ${text}`));
   const notes = (review?.notes ?? []).map((note) => {
     const place = note.tensor ? `tensor ${note.tensor}` : (note.step ?? null) === null ? "plan" : `step ${note.step}`;
     return el("li", {}, el("b", {}, place), `: ${note.text} ${note.author ?? ""} ${note.date ?? ""}`);
   });
-  const decided = review?.decision;
+  const decision = review?.decision;
   return [
     el("h2", {}, `${plan.ir_name || "a graph"}: ${plan.mode}, planned by ${plan.planner}`),
-    ...(decided ? [el("p", { id: "decision" }, `Decision: ${decided.answer} ${decided.text ?? ""}`)] : []),
+    ...(decision ? [el("p", { id: "decision" }, `Decision: ${decision.answer} ${decision.text ?? ""}`)] : []),
     ...(notes.length ? [el("h3", {}, "Notes"), el("ul", { id: "notes" }, ...notes)] : []),
     el("table", {}, head, ...rows),
-    ...(found.length ? found : [el("p", { class: "good" }, "✓ no overlaps; sizes and peaks are correct")]),
+    ...(errors.length ? errors : [el("p", { class: "good" }, "✓ no overlaps; sizes and peaks are correct")]),
     el("p", { class: "soft" }, checked),
   ];
 }
-
-export { open };
