@@ -20,7 +20,7 @@ def arrange(sheet: Page) -> Any:
     def arranged(**drawing: Any) -> dict[str, Any]:
         found: dict[str, Any] = sheet.evaluate(
             """(drawing) => { const began = performance.now();
-                 const layout = arrange(dagre, { ...drawing, titles: new Map(drawing.levels.map(([n]) => [n, 60])) });
+                 const layout = arrange(dagre, { ...drawing, levels: drawing.levels.map((pair) => [...pair, 60]) });
                  return { ...layout, took: performance.now() - began }; }""",
             drawing,
         )

@@ -41,9 +41,11 @@ const toThousandths = (edge) => Math.round(edge * 1000) / 1000;
 export const charts = new Set();
 
 export class Chart {
-  /** `emit(event, value)` sends an event to the page: select, compare, step, span, search, view, colour, arena, zoom. */
-  constructor(parent, emit) {
-    this.emit = emit;
+  /**
+   * The caller sets `emit(event, value)`, which sends an event to the page: select, compare, step, span, search, view,
+   * colour, arena, zoom.
+   */
+  constructor(parent) {
     this.state = { ...DEFAULTS };
     this.received = {}; // last state from the page, by name
     this.sent = { selected: [], zoom: [] }; // values that were sent to the page and are not confirmed, as JSON

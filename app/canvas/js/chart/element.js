@@ -1,5 +1,6 @@
 // The element of a chart: title, toolbar, a canvas for the picture, a canvas for the overlay, and a legend.
 
+import { STYLE } from "../base/style.js";
 import { VIEWS } from "../plan/scene.js";
 
 /** Return a DOM element with attributes and children. Strings become text, never HTML. */
@@ -13,12 +14,33 @@ export function el(tag, attributes = {}, ...children) {
   return node;
 }
 
+export const button = (text, title, onclick) => {
+  return el("button", { type: "button", title, "aria-label": title, onclick }, text);
+};
+
+const mounted = new WeakMap(); // parent element → chart
+
+/** Return the chart in an element; create the chart and its style sheet if the element has none. */
+export function mount(parent, ChartType) {
+  if (!mounted.get(parent)?.root.isConnected) {
+    const sheet = el("style");
+    sheet.textContent = STYLE;
+    parent.append(sheet);
+    mounted.set(parent, new ChartType(parent));
+  }
+  return mounted.get(parent);
+}
+
+export function unmount(parent) {
+  mounted.get(parent)?.destroy();
+  mounted.delete(parent);
+}
+
 /**
  * Return the elements of one chart by name. `actions` has the functions of its controls: choose(name, value), toPeak(),
  * fit(), swap(), save().
  */
 export function build(actions) {
-  const button = (text, title, onclick) => el("button", { type: "button", title, "aria-label": title, onclick }, text);
   const menu = (label, name) => {
     return el("select", { "aria-label": label, onchange: (e) => actions.choose(name, e.target.value || null) });
   };

@@ -4,11 +4,10 @@
 import { byteLabels, stepTicks } from "../drawing/axes.js";
 import { Chart, charts } from "./chart.js";
 import { decode, inflated, tokenOf } from "../plan/columns.js";
-import { el } from "./element.js";
+import { el, mount, unmount } from "./element.js";
 import { namerOf } from "../plan/short_names.js";
 import { Plane } from "../base/plane.js";
 import { Raster } from "../base/raster.js";
-import { STYLE } from "../base/style.js";
 import { fullBytes, offsetWords, rangeWords, shortBytes, shortened, stepName } from "../base/formats.js";
 
 // A page may send many plans before it shows their charts, so small plans are evicted only above KEPT_PLANS.
@@ -16,7 +15,6 @@ const KEPT_PLANS = 32;
 const KEPT_LARGE = 6;
 const KEPT_BYTES = 256 * 2 ** 20;
 const packs = new Map(); // token → pack
-const mounted = new WeakMap(); // parent element → chart
 
 /** Store packed bytes for all charts of the page and return their token. */
 function keep(bytes) {
@@ -43,14 +41,7 @@ async function unpack(text) {
 
 /** Apply a state to the chart in the element `parent` and return the chart; create the chart on the first call. */
 export function show(parent, state, emit) {
-  let chart = mounted.get(parent);
-  if (!chart?.root.isConnected) {
-    const sheet = el("style");
-    sheet.textContent = STYLE;
-    parent.append(sheet);
-    chart = new Chart(parent, emit);
-    mounted.set(parent, chart);
-  }
+  const chart = mount(parent, Chart);
   chart.emit = emit;
   chart.look = null;
   if ("plan_index" in state) chart.state.plan_index = state.plan_index;
@@ -98,10 +89,7 @@ function streamlit({ data, parentElement, setTriggerValue }) {
     if (wanted.has(event)) setTriggerValue(event, { value });
   });
   chart.wants = (event) => wanted.has(event);
-  return () => {
-    mounted.get(parentElement)?.destroy();
-    mounted.delete(parentElement);
-  };
+  return () => unmount(parentElement);
 }
 
 document.addEventListener("keydown", (event) => {

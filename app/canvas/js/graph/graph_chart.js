@@ -1,8 +1,7 @@
 // The graph drawing. The server sends boxes and edges, and a worker computes their layout.
 
-import { el } from "../chart/element.js";
+import { button, el, mount, unmount } from "../chart/element.js";
 import { lookOf } from "../base/theme.js";
-import { STYLE } from "../base/style.js";
 import { paintGraph, SHADES } from "./graph_picture.js";
 import { GraphInput } from "./graph_input.js";
 import { WORKER } from "./worker.js";
@@ -13,7 +12,6 @@ const TOP_MARGIN = 12; // pixels above the drawing
 const LETTER = 6.3; // width of a letter in pixels
 const layouts = new Map(); // shape → layout
 const waiting = new Map(); // number of a request to the worker → [resolve, reject]
-const mounted = new WeakMap(); // parent element → chart
 let worker = null, requests = 0;
 
 /** Return a promise of the layout of a drawing, computed in the worker. */
@@ -39,13 +37,11 @@ function sizeOf({ name, under }) {
   return [Math.min(240, Math.max(64, 26 + LETTER * Math.max(name.length, under.length))), under ? 38 : 24];
 }
 
-const button = (text, title, onclick) => el("button", { type: "button", title, "aria-label": title, onclick }, text);
 const topOf = ([x, y, w]) => [x + w / 2, y];
 
 class GraphChart {
-  /** `emit(event, value)` sends an event to the server: select (a tensor), open and close (a module). */
-  constructor(parent, emit) {
-    this.emit = emit;
+  /** The caller sets `emit(event, value)`, which sends an event: select (a tensor), open and close (a module). */
+  constructor(parent) {
     this.data = null;
     this.layout = null;
     this.shape = "";
@@ -93,30 +89,30 @@ class GraphChart {
     this.stage.style.height = `${data.height}px`;
     const keys = "Arrow keys follow the edges, Enter selects or opens, Backspace closes.";
     this.stage.setAttribute("aria-label", `${data.title}. ${keys}`);
-    this.sizes = data.vertices.map(sizeOf);
     this.root.dataset.vertices = data.vertices.length;
     this.root.dataset.selected = data.vertices[data.marks.selected]?.name ?? "";
-    if (this.shape === data.shape && this.layout) return this.paint();
+    if (this.shape === data.shape && this.layout) {
+      this.paint();
+      return;
+    }
     const shape = data.shape, began = performance.now();
     if (!layouts.has(shape)) {
       this.showStatus(`computing the layout of ${data.vertices.length.toLocaleString("en")} boxes …`);
-      const titles = new Map(data.levels.map(([number, , name, , count]) => {
-        return [number, 30 + LETTER * Math.min(40, name.length + count.length)];
-      }));
-      const levels = data.levels.map(([number, parent]) => [number, parent]);
-      const within = data.vertices.map((v) => v.level), edges = data.edges.map(([a, b]) => [a, b]);
+      const levels = data.levels.map(([number, parent, name, , count]) => {
+        return [number, parent, 30 + LETTER * Math.min(40, name.length + count.length)];
+      });
+      const { vertices, edges } = data, within = vertices.map(({ level }) => level);
       try {
-        layouts.set(shape, await layoutOf({ sizes: this.sizes, within, edges, levels, titles }));
+        layouts.set(shape, await layoutOf({ sizes: vertices.map(sizeOf), within, edges, levels }));
       } catch (error) {
         this.showStatus(`layout failed: ${error.message}`);
-        return undefined;
+        return;
       }
       while (layouts.size > MOST_LAYOUTS) layouts.delete(layouts.keys().next().value);
     }
-    if (this.data.shape !== shape) return undefined; // newer data has arrived
+    if (this.data.shape !== shape) return; // newer data has arrived
     this.applyLayout(layouts.get(shape), shape);
     this.root.dataset.took = Math.round(performance.now() - began);
-    return undefined;
   }
 
   /** Apply a new layout and keep the clicked box at its place on the screen. */
@@ -138,7 +134,7 @@ class GraphChart {
 
   /** Show the whole graph if its labels are readable; else show the selection, the peak or the first box. */
   begin() {
-    this.fit(true);
+    this.fit();
     if (this.view.scale >= READABLE) return;
     this.view.scale = READABLE;
     const { selected, peak } = this.data.marks, first = [selected, peak, 0].find((vertex) => vertex >= 0);
@@ -153,14 +149,14 @@ class GraphChart {
     this.view = { scale, x: clientWidth / 2 - (x + w / 2) * scale, y: clientHeight / 2 - (y + h / 2) * scale };
   }
 
-  /** Show the whole drawing. `silent`: do not draw it, because the caller changes the view further. */
-  fit(silent = false) {
+  /** Show the whole drawing. */
+  fit() {
     if (!this.layout) return;
     const { width, height } = this.layout, { clientWidth, clientHeight } = this.stage;
     const scale = Math.min(1.2, (clientWidth - 24) / Math.max(1, width), (clientHeight - 24) / Math.max(1, height));
     this.view = { scale: Math.max(0.004, scale), x: 0, y: 0 };
     this.centre([0, 0, width, height]);
-    if (!silent) this.paint();
+    this.paint();
   }
 
   /** Zoom by a factor at a point of the stage. */
@@ -296,19 +292,9 @@ function distance(points, x, y) {
 /** Entry point of the Streamlit component. */
 export function streamlit({ data, parentElement, setTriggerValue }) {
   if (!data) return undefined;
-  let chart = mounted.get(parentElement);
-  if (!chart?.root.isConnected) {
-    const sheet = el("style");
-    sheet.textContent = STYLE;
-    parentElement.append(sheet);
-    chart = new GraphChart(parentElement, () => {});
-    mounted.set(parentElement, chart);
-  }
+  const chart = mount(parentElement, GraphChart);
   chart.emit = (event, value) => setTriggerValue(event, { value });
   chart.look = null;
   chart.update(data);
-  return () => {
-    mounted.get(parentElement)?.destroy();
-    mounted.delete(parentElement);
-  };
+  return () => unmount(parentElement);
 }

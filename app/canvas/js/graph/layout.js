@@ -18,17 +18,16 @@ const BETWEEN = 34; // between ranks of boxes
 /**
  * Return the layout {boxes: [[x, y, w, h]], frames: [[x, y, w, h]], routes: [[x, y, …] or null], width, height}. The
  * route of an edge that crosses a frame is null. Arguments: `sizes`: [w, h] of each vertex; `within`: level of each
- * vertex; `edges`: [source, target]; `levels`: [number, parent] without the root 0, parents first; `titles`: level →
- * width of its title.
+ * vertex; `edges`: [source, target, …]; `levels`: [number, parent, width of the title] without the root 0, parents first.
  */
-export function arrange(dagre, { sizes, within, edges, levels, titles }) {
+export function arrange(dagre, { sizes, within, edges, levels }) {
   const parent = new Map(levels), links = linksByLevel(edges, within, parent), layouts = new Map(), cache = new Map();
   // A vertex k has the name "vk", a level k the name "lk".
   const contents = new Map([[0, []], ...levels.map(([level]) => [level, []])]); // level → names of its boxes
   within.forEach((level, k) => contents.get(level).push(`v${k}`));
   for (const [level, outer] of levels) contents.get(outer).push(`l${level}`);
   const size = new Map(sizes.map((pair, k) => [`v${k}`, pair])); // name → [w, h]
-  for (const level of [...levels.map(([number]) => number).reverse(), 0]) {
+  for (const [level, , titleWidth] of [[0, null, 0], ...levels].reverse()) {
     const names = contents.get(level), boxSizes = names.map((name) => size.get(name));
     const keys = [...(links.ofLevel.get(level)?.keys() ?? [])], number = new Map(names.map((name, k) => [name, k]));
     const pairs = keys.map((key) => key.split(" ").map((name) => number.get(name)));
@@ -36,8 +35,7 @@ export function arrange(dagre, { sizes, within, edges, levels, titles }) {
     if (!cache.has(input)) cache.set(input, layoutOfLevel(dagre, boxSizes, pairs));
     const layout = cache.get(input);
     layouts.set(level, layout);
-    const width = Math.max(layout.width, titles.get(level) ?? 0);
-    size.set(`l${level}`, [width + 2 * PAD, layout.height + TITLE + 2 * PAD]);
+    size.set(`l${level}`, [Math.max(layout.width, titleWidth) + 2 * PAD, layout.height + TITLE + 2 * PAD]);
   }
   return absolute({ edges, levels, contents, size, layouts, links });
 }
