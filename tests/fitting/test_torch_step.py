@@ -292,6 +292,27 @@ def test_optimizer_of_some_parameters_has_states_for_these_only() -> None:
     assert found["planned_peak_bytes"] == found["measured_peak_bytes"]
 
 
+def test_gradients_that_exist_before_a_step_are_planned_or_the_step_warns_once() -> None:
+    module, x = nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 64)).train(), torch.randn(16, 64)
+    without = tmmu.fit(module, "1TiB", example_inputs=x, loss=squared)
+    for each in module.parameters():
+        each.grad = torch.ones_like(each)
+    accumulated = sum(each.nbytes for each in module.parameters())
+    planned = tmmu.fit(module, "1TiB", example_inputs=x, loss=squared)
+    assert isinstance(planned, TorchFit)
+    found = planned.check()
+    assert found["planned_peak_bytes"] == found["measured_peak_bytes"]
+    assert planned.eager_peak_bytes == planned.step.measured(planned.step.module).peak_bytes
+    run = without.compile()
+    with pytest.warns(UserWarning, match=f"needs {accumulated:,} bytes more than planned") as warned:
+        run(x)
+        run(x)
+        found = without.check()
+    assert len(warned) == 2
+    assert found["measured_peak_bytes"] == found["planned_peak_bytes"] + accumulated
+    assert all(torch.equal(each.grad, torch.ones_like(each)) for each in module.parameters())
+
+
 def test_layers_add_up_to_parameters_and_activations() -> None:
     module, x = step("perceptron with dropout")
     fit = fitted(module, x, 85)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -87,6 +88,8 @@ class TorchFit(Fit[Plan]):
 
         ``backend`` is ``"eager"`` (operator by operator, what the plan describes) or a compiler of fx graphs. With a
         loss the function returns the loss. It accepts inputs of the shapes and dtypes of the example inputs only.
+        Gradients that exist before a call (gradient accumulation) are in the plan if they exist at the time of the
+        fit; else the function warns once.
         """
         run: Callable[..., Any] = self.step.compiled(self.partition_fn, backend)
         return run
@@ -101,7 +104,8 @@ class TorchFit(Fit[Plan]):
 
         step = self.step
         with deterministic():
-            plain = step.measured(step.compiled(step.partition(step.graph, lambda graph: graph)))
+            with warnings.catch_warnings(action="ignore"):  # the other step gives the same warnings
+                plain = step.measured(step.compiled(step.partition(step.graph, lambda graph: graph)))
             measured = step.measured(self.compile())
         return {
             "planned_peak_bytes": _peak_bytes(self.fitted.best.plan),

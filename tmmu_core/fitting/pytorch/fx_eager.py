@@ -7,7 +7,8 @@ The recorder observes when a storage is freed, and makes it an input of the last
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
@@ -17,6 +18,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from tmmu_core.fitting.pytorch.fx_engine import ACCUMULATED
 from tmmu_core.fitting.pytorch.fx_optimizer import Optimizer, with_optimizer
 from tmmu_core.formats.pytorch.joint_graph import fx_origins
 from tmmu_core.formats.pytorch.joint_graph.fx_fake_tensors import (
@@ -44,6 +46,7 @@ def eager_step(module: Any, call: Call, name: str, optimizer: Optimizer | None =
     leaves = tree_leaves((call.args, call.kwargs))
     mode = mode_of([*module.parameters(), *module.buffers(), *leaves])
     stand_ins = StandIns(mode, real=True)
+    accumulated = parameters_with_gradients(module)
     with (
         TRACING,
         random_state_kept(module),
@@ -53,11 +56,14 @@ def eager_step(module: Any, call: Call, name: str, optimizer: Optimizer | None =
         as_written(module),
         without_cudnn(module),
         stand_ins.inside(module),
+        gradients_of_zeros(module, accumulated),
         fx_origins.operator_origins(module.module) as origin_now,
     ):
         recorder = EagerRecorder(origin_now)
         for each, value in module.named_parameters():
             recorder.declare(each.removeprefix(WRAPPER), value, "parameter")
+            if value.grad is not None:
+                recorder.declare(each.removeprefix(WRAPPER) + ACCUMULATED, value.grad, "buffer")
         for each, value in module.named_buffers():
             recorder.declare(each.removeprefix(WRAPPER), value, "buffer")
         args, kwargs = stand_ins.among((call.args, call.kwargs))
@@ -79,6 +85,24 @@ def eager_step(module: Any, call: Call, name: str, optimizer: Optimizer | None =
         graph = recorder.graph(name, tuple(dict.fromkeys(inputs)))
         del result  # its tensors are outputs of the step
     return with_optimizer(graph, module, gradients, optimizer)
+
+
+def parameters_with_gradients(module: Any) -> frozenset[str]:
+    """Return the names of the parameters whose ``grad`` exists."""
+    return frozenset(name for name, each in module.named_parameters() if each.grad is not None)
+
+
+@contextmanager
+def gradients_of_zeros(module: Any, names: Collection[str]) -> Iterator[None]:
+    """Context manager: only the parameters ``names`` have a ``grad``, of zeros; gradients are restored on exit."""
+    before = [(each, each.grad) for each in module.parameters()]
+    for name, each in module.named_parameters():
+        each.grad = torch.zeros_like(each) if name in names else None
+    try:
+        yield
+    finally:
+        for each, gradient in before:
+            each.grad = gradient
 
 
 def _run(module: Any, args: Any, kwargs: Any, recorder: EagerRecorder) -> Any:
@@ -198,7 +222,7 @@ class EagerRecorder(TorchDispatchMode):
         """Rename the storage of ``gradient`` after its parameter and return the name."""
         address, name = gradient.untyped_storage()._cdata, f"{parameter}.grad"
         old = self.name_of[address]
-        if old.endswith(".grad"):  # two parameters share one gradient
+        if old.endswith(".grad") or self.tensors[old].persistent:  # shared by two parameters, or accumulated
             return old
         self.tensors[name] = msgspec.structs.replace(self.tensors.pop(old), id=name)
         self.name_of[address] = name

@@ -4,9 +4,10 @@ The caller holds the gradients of results in the backward pass. Results that sha
 their sum: the engine computes it when backward begins. For results that are parameters or inputs, or views of them, the
 sum lives until backward ends, when the engine adds the gradient that backward returns. A returned gradient is copied
 if it is also an input, is returned again, or has other strides than its parameter. Each pairwise sum is a new tensor.
+If ``grad`` exists before the step, it is live during the whole step, and the engine adds the new gradient in place.
 """
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -15,6 +16,8 @@ from tmmu_core.formats.pytorch.joint_graph.fx_joint import TANGENT
 from tmmu_core.graph.dtypes import tensor_bytes
 from tmmu_core.graph.model import Graph, Node, Tensor
 
+ACCUMULATED = ".accumulated_grad"
+"""Ending of the name of a gradient that exists before the step."""
 SCALAR_BYTES = 16
 """Maximum bytes of the gradient of a loss."""
 BEGIN = "backward_begin"
@@ -33,19 +36,26 @@ class LeafGradient:
 
 
 def with_engine(
-    graph: Graph, results: Iterable[tuple[str, int]], gradients: Sequence[LeafGradient], has_optimizer: bool
+    graph: Graph,
+    results: Iterable[tuple[str, int]],
+    gradients: Sequence[LeafGradient],
+    accumulated: Collection[str],
+    has_optimizer: bool,
 ) -> tuple[Graph, dict[str, str]]:
     """Return ``graph`` with the engine's tensors, and the gradient of each parameter and input at the end.
 
-    ``results`` has the tensor of each result and the bytes of its gradient, 0 if it needs none. With an optimizer,
-    gradients of results are freed when backward ends.
+    ``results`` has the tensor of each result and the bytes of its gradient, 0 if it needs none; ``accumulated`` has the
+    parameters whose gradient exists before the step. With an optimizer, gradients of results are freed when backward
+    ends.
     """
     start = _Start(graph, frozenset(each.leaf for each in gradients))
     start.add_results(results)
     graph = start.graph_with_sums()
     end = _End({tensor.id: tensor for tensor in graph.tensors}, dict(start.sum_of_leaf))
     end.add_sums(gradients)
-    end.add_copies({(each.leaf, each.tensor) for each in gradients if each.is_copied} | start.copied)
+    copied = {(each.leaf, each.tensor) for each in gradients if each.is_copied} | start.copied
+    end.add_copies({each for each in copied if each[0] not in accumulated})
+    end.add_accumulation(accumulated)
     held = {name for node in graph.nodes if node.instr == TANGENT for name in node.outputs if name in graph.outputs}
     if has_optimizer:
         end.add_node("backward_end", sorted(held), ())
@@ -57,7 +67,9 @@ def with_engine(
         graph,
         tensors=tuple(end.tensors.values()),
         nodes=nodes,
-        outputs=tuple(dict.fromkeys([*kept, *end.final.values()])),
+        outputs=tuple(
+            dict.fromkeys([*kept, *(each for each in end.final.values() if not end.tensors[each].persistent)])
+        ),
         execution_order=tuple(node.node_id for node in nodes),
     )
     return graph, end.final
@@ -218,6 +230,15 @@ class _End:
         for leaf, gradient in self.final.items():
             if (leaf, gradient) in copied:
                 self._replace(leaf, "grad_copy", ())
+
+    def add_accumulation(self, leaves: Iterable[str]) -> None:
+        """Add the gradients that exist before the step, and a node that adds those of the step to them."""
+        existing = {leaf: f"{leaf}{ACCUMULATED}" for leaf in leaves}
+        for leaf, name in existing.items():
+            self.tensors[name] = msgspec.structs.replace(self.tensors[leaf], id=name, role="buffer", view=None)
+        if existing:
+            self.add_node("accumulate_gradients", existing.values(), ())
+        self.final.update({leaf: name for leaf, name in existing.items() if leaf in self.final})
 
     def _replace(self, leaf: str, ending: str, held: Iterable[str]) -> None:
         name = f"{leaf}.{ending}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from msgspec.structs import replace
 from torch.utils._pytree import tree_leaves
 
 from tmmu_core.base.errors import UnreadableInput
-from tmmu_core.fitting.pytorch.fx_eager import eager_step
+from tmmu_core.fitting.pytorch.fx_eager import eager_step, gradients_of_zeros, parameters_with_gradients
 from tmmu_core.fitting.pytorch.fx_engine import with_engine
 from tmmu_core.fitting.pytorch.fx_equal_nodes import merge_equal_nodes
 from tmmu_core.fitting.pytorch.fx_executed import Executed, attributes_of, read_executed
@@ -24,6 +25,7 @@ from tmmu_core.fitting.pytorch.fx_rebuild import split, state_bytes
 from tmmu_core.fitting.pytorch.fx_runtime import generator_of
 from tmmu_core.fitting.recompute.write_graph import STATE
 from tmmu_core.formats.pytorch.joint_graph.fx_fake_tensors import as_written, state_kept, state_set
+from tmmu_core.formats.pytorch.joint_graph.fx_origins import WRAPPER
 from tmmu_core.formats.pytorch.joint_graph.fx_random_state import FIRST_SEED
 from tmmu_core.formats.pytorch.joint_graph.fx_trace import Call, exported, new_leaves, reads_state
 from tmmu_core.graph.model import Graph
@@ -43,6 +45,8 @@ class TorchStep:
     """Python code of the joint graph, before equal operators are merged."""
     result_bytes: tuple[int, ...]
     """Bytes of the gradient of each result, 0 if it needs none."""
+    accumulated: frozenset[str]
+    """Names of the parameters whose ``grad`` exists before the step."""
 
     @cached_property
     def graph(self) -> Graph:
@@ -51,7 +55,10 @@ class TorchStep:
 
     def _with_engine_and_optimizer(self, executed: Executed) -> Graph:
         results = [(executed.results[k], size) for k, size in enumerate(self.result_bytes) if k in executed.results]
-        graph, final = with_engine(executed.graph, results, executed.leaf_gradients, self.optimizer is not None)
+        accumulated = [each.removeprefix(WRAPPER) for each in sorted(self.accumulated)]
+        graph, final = with_engine(
+            executed.graph, results, executed.leaf_gradients, accumulated, self.optimizer is not None
+        )
         parameters = {tensor.id for tensor in graph.tensors if tensor.role == "parameter"}
         gradients = {leaf: gradient for leaf, gradient in final.items() if leaf in parameters}
         return with_optimizer(graph, self.module, gradients, self.optimizer)
@@ -115,10 +122,13 @@ class TorchStep:
             )
             parameters, buffers = list(joint.params_spec), list(joint.buffers_spec)
         module = self.module
+        has_warned = False
 
         def step(*args: Any, **kwargs: Any) -> Any:
+            nonlocal has_warned
             call = Call.of(module.module, args, kwargs)
             self._refuse_other_inputs(call)
+            has_warned = has_warned or self._warn_of_gradients(call)
             state = [module.get_parameter(name) for name in parameters] + [module.get_buffer(name) for name in buffers]
             return run(*state, *call.args, **call.kwargs)
 
@@ -135,6 +145,19 @@ class TorchStep:
                 "change, such as random.random() or a counter: pass them as tensors.",
             )
 
+    def _warn_of_gradients(self, call: Call) -> bool:
+        """Warn of gradients that exist before the step and are not in the plan; return whether there are any."""
+        leaves = [each for name, each in self.module.named_parameters() if name not in self.accumulated]
+        leaves += [each for each in tree_leaves(call) if isinstance(each, torch.Tensor) and each.is_leaf]
+        unplanned = sum(each.grad.nbytes for each in leaves if each.grad is not None)
+        if unplanned:
+            warnings.warn(
+                f"The step needs {unplanned:,} bytes more than planned, because gradients exist before it. Set them to "
+                "None (optimizer.zero_grad()), or fit the module while its parameters have gradients.",
+                stacklevel=3,
+            )
+        return unplanned > 0
+
     def _refuse_other_inputs(self, call: Call) -> None:
         fitted, actual = _described(self.call), _described(call)
         for name in [*fitted, *actual]:
@@ -149,6 +172,7 @@ class TorchStep:
 
         Two runs of the same operators give the same bits only if both are compiled and run in ``deterministic``.
         """
+        accumulated = self.accumulated | parameters_with_gradients(self.module)
         with self._state_restored():
             torch.manual_seed(0)
             parameters = list(self.module.parameters())
@@ -159,7 +183,10 @@ class TorchStep:
             args, kwargs = new_leaves((self.call.args, self.call.kwargs))
             inputs = [*self.executed.constants, *tree_leaves((args, kwargs))]
             before = (*parameters, *self.module.buffers(), *states, *inputs)
-            with LiveBytes([each for each in before if isinstance(each, torch.Tensor)]) as storages:
+            with (
+                gradients_of_zeros(self.module, accumulated),
+                LiveBytes(filter(torch.is_tensor, (*before, *(each.grad for each in parameters)))) as storages,
+            ):
                 result = step(*args, **kwargs)
                 outputs = [t for t in tree_leaves(result) if isinstance(t, torch.Tensor) and t.requires_grad]
                 torch.autograd.backward(outputs, [torch.ones_like(each) for each in outputs])
@@ -177,19 +204,14 @@ class TorchStep:
         tensors = (*self.module.parameters(), *self.module.buffers(), *inputs)
         storages = {storage._cdata: storage for storage in (tensor.untyped_storage() for tensor in tensors)}.values()
         state = [(storage, storage.clone()) for storage in storages]
-        gradients = [(each, each.grad) for each in self.module.parameters()]
         generators = {generator_of(each) for each in ("cpu", self.device, *self.executed.generators)}
         generator_states = [(each, each.get_state()) for each in generators]
-        for each, _ in gradients:
-            each.grad = None
         try:
-            with state_kept(self.module), as_written(self.module):
+            with state_kept(self.module), as_written(self.module), gradients_of_zeros(self.module, ()):
                 yield
         finally:
             for storage, data in state:
                 storage.copy_(data)
-            for each, gradient in gradients:
-                each.grad = gradient
             for generator, before in generator_states:
                 generator.set_state(before)
 
@@ -219,6 +241,7 @@ def traced(module: Any, call: Call, name: str, optimizer: Optimizer | None) -> T
 
     Raises ``UnreadableInput`` if it cannot be traced, has no backward pass, or depends on state that is not in tensors.
     """
+    accumulated = parameters_with_gradients(module)
     trace = partial(exported, module, call, name, stand_in=_has_no_data(module, call))
     with torch.enable_grad(), trace() as (joint, mode, observed):
         code = joint.graph_module.code
@@ -232,7 +255,7 @@ def traced(module: Any, call: Call, name: str, optimizer: Optimizer | None) -> T
             source=name,
             hint="Create the generator in __init__, and seed it before each step, outside of the module.",
         )
-    return TorchStep(module, call, name, optimizer, executed, code, observed.result_bytes)
+    return TorchStep(module, call, name, optimizer, executed, code, observed.result_bytes, accumulated)
 
 
 def _code_of_next_step(trace: Callable[[], Any], module: Any, changed: dict[str, Any]) -> str | None:
