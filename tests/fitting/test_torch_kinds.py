@@ -580,3 +580,9 @@ def test_saved_generator_states_make_no_false_proof() -> None:
         capacity = fit.fitted.capacity.limit_bytes
         assert fit.answer != "cannot" or fit.lower_bound_bytes > capacity
         assert fit.answer != "open" or fit.extent_bytes > capacity
+
+
+def test_search_counts_saved_generator_states_with_their_size() -> None:
+    """Plans that are close to the capacity without these states exceed it with them."""
+    module, x = Step(checkpointed, body=blocks(nn.Dropout(0.1))).train(), torch.randn(ROWS)
+    assert tmmu.fit(module, 570_297, example_inputs=x)

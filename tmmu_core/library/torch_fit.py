@@ -42,8 +42,6 @@ NODES, NODES_WHERE_CLOSE = 1_000, 20_000
 little from a proof of the last bytes. The second value is used if the live bytes fit the capacity and the packing does
 not."""
 REQUEST = PlanRequest(planner="auto", one_memory=True, options={"max_nodes": NODES})
-ATTEMPTS = 6
-"""Maximum number of fits until one is within the capacity with the real size of saved generator states."""
 GIVE_DIMS = 'Write dims={"batch": (1, 256), "seq": 512}, and largest="batch" for the largest size that fits.'
 
 
@@ -379,43 +377,18 @@ def _fitted(
 
     ``smallest``: after a proof that no plan fits, search for the smallest plan.
     """
-    request = REQUEST.but(alignment=ALIGNMENT if device == "cpu" else DEVICE_ALIGNMENT)
-    found = _fitted_with(request, graph, capacity, allowed, progress, device, smallest)
-    if found.answer == "open" and min(_peak_bytes(each.plan) for each in found.curve) <= (capacity.total or 0):
-        longer = request.but(options={"max_nodes": NODES_WHERE_CLOSE})
-        return _fitted_with(longer, graph, capacity, allowed, progress, device, smallest)
-    return found
-
-
-def _fitted_with(
-    request: PlanRequest,
-    graph: Graph,
-    capacity: Capacity,
-    allowed: Allowed,
-    progress: Progress | None,
-    device: str,
-    smallest: bool,
-) -> Fitted:
-    """Fit a step in one memory; saved generator states count with their real size."""
-    from tmmu_core.fitting.pytorch.fx_step import sized
+    from tmmu_core.fitting.pytorch.fx_rebuild import state_bytes
     from tmmu_core.fitting.search.fit_search import fit
     from tmmu_core.fitting.search.smallest_plan import fit_or_smallest
 
-    start = initial_candidate(graph, request, progress)
-    limit, nearest = capacity, None
-    for _ in range(ATTEMPTS):
-        search = fit_or_smallest if smallest and nearest is None else fit
-        found = search(start, limit, allowed, progress)
-        if found.answer != "fits" and nearest is not None:
-            break
-        graph = sized(found.best.fitted_graph, device)
-        if graph != found.best.fitted_graph:
-            found = replace(found, best=replace(initial_candidate(graph, request), moves=found.best.moves))
-        found = replace(found, capacity=capacity)
-        if found.answer != "fits" or not found.over_bytes:
-            return found
-        if nearest is None or found.over_bytes < nearest.over_bytes:
-            nearest = found
-        limit = Capacity(max(0, (limit.total or 0) - 2 * found.over_bytes))
-    assert nearest is not None
-    return replace(nearest, answer="open")
+    request = REQUEST.but(alignment=ALIGNMENT if device == "cpu" else DEVICE_ALIGNMENT)
+
+    def found_with(nodes: int) -> Fitted:
+        start = initial_candidate(graph, request.but(options={"max_nodes": nodes}), progress)
+        start = replace(start, plan_input=replace(start.plan_input, state_bytes=state_bytes(device)))
+        return (fit_or_smallest if smallest else fit)(start, capacity, allowed, progress)
+
+    found = found_with(NODES)
+    if found.answer == "open" and min(_peak_bytes(each.plan) for each in found.curve) <= (capacity.total or 0):
+        return found_with(NODES_WHERE_CLOSE)
+    return found

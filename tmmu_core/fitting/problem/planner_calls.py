@@ -39,6 +39,8 @@ class PlanInput:
     options: Mapping[str, Any] = field(default_factory=dict)
     arenas: Mapping[str, Arena | Mapping[str, Any]] | None = None
     """The arena configuration as given; its capacities are ignored."""
+    state_bytes: int = 16
+    """Bytes of the saved state of a random generator. Default: those of Philox, a seed and an offset."""
 
     def __post_init__(self) -> None:
         planner = "" if self.planner == DEFAULT_PLANNER else self.planner

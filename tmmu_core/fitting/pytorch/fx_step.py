@@ -11,7 +11,6 @@ from itertools import zip_longest
 from typing import Any, NamedTuple
 
 import torch
-from msgspec.structs import replace
 from torch.utils._pytree import tree_leaves
 
 from tmmu_core.base.errors import UnreadableInput
@@ -21,9 +20,8 @@ from tmmu_core.fitting.pytorch.fx_equal_nodes import merge_equal_nodes
 from tmmu_core.fitting.pytorch.fx_executed import Executed, attributes_of, read_executed
 from tmmu_core.fitting.pytorch.fx_live_bytes import LiveBytes
 from tmmu_core.fitting.pytorch.fx_optimizer import Optimizer, make_optimizer, parameters_of, with_optimizer
-from tmmu_core.fitting.pytorch.fx_rebuild import split, state_bytes
+from tmmu_core.fitting.pytorch.fx_rebuild import split
 from tmmu_core.fitting.pytorch.fx_runtime import generator_of
-from tmmu_core.fitting.recompute.write_graph import STATE
 from tmmu_core.formats.pytorch.joint_graph.fx_fake_tensors import as_written, state_kept, state_set
 from tmmu_core.formats.pytorch.joint_graph.fx_origins import WRAPPER
 from tmmu_core.formats.pytorch.joint_graph.fx_random_state import FIRST_SEED
@@ -285,13 +283,6 @@ def _sets_generators(trace: Callable[[], Any], generators: tuple[torch.Generator
     finally:
         for each, state in zip(generators, states, strict=True):
             each.set_state(state)
-
-
-def sized(graph: Graph, device: str) -> Graph:
-    """Return ``graph`` with saved generator states of the size that they have on ``device``."""
-    shape = (state_bytes(device),)
-    tensors = [replace(each, shape=shape) if each.id.endswith(STATE) else each for each in graph.tensors]
-    return replace(graph, tensors=tuple(tensors))
 
 
 def _has_no_data(module: Any, call: Call) -> bool:

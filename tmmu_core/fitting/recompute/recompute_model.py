@@ -81,6 +81,8 @@ class RecomputeModel:
     """Shape (arenas,): aligned bytes of persistent storages."""
     spare: I64
     """Shape (arenas,): largest padding of a storage, which is not needed at the end of the arena."""
+    state_bytes: int
+    """``PlanInput.state_bytes``."""
 
     @property
     def timeline(self) -> Timeline:
@@ -158,6 +160,7 @@ def recompute_model(plan_input: PlanInput) -> RecomputeModel:
         expires=_first_overwrites(liveness, node_at),
         fixed=fixed,
         spare=spare,
+        state_bytes=plan_input.state_bytes,
     )
 
 

@@ -4,8 +4,8 @@ A repeated node ``n0`` is ``n0@remat`` and writes ``h@remat`` for its output ``h
 keeps one live range. A third run is ``n0@remat.2``. Views of a recomputed storage are repeated where they are read. The
 field ``recomputes`` of a node names the original.
 
-A repeated node that draws random numbers gets another output ``n0@state``: the generator state before its first run
-(Philox: a seed and an offset of 8 bytes each), which the other runs read.
+A repeated node that draws random numbers gets another output ``n0@state``: the generator state before its first run,
+which the other runs read.
 """
 
 from collections import Counter
@@ -21,7 +21,6 @@ from tmmu_core.graph.operators import operator_of
 
 MARK = "@remat"
 STATE = "@state"
-STATE_BYTES = 16
 BACK, OUT, THERE = "@back", "@copy_out", "@offload"
 
 Drop = tuple[str, str]
@@ -292,7 +291,9 @@ class _Writer(DropWalk):
             self.nodes[n] = msgspec.structs.replace(node, outputs=(*node.outputs, state))
             is_saved = node.phase == "forward"
             arena = ONE_MEMORY if any(tensor.arena == ONE_MEMORY for tensor in self.tensors) else None
-            self.new_tensors.append(Tensor(state, (STATE_BYTES,), "uint8", saved_for_backward=is_saved, arena=arena))
+            self.new_tensors.append(
+                Tensor(state, (self.model.state_bytes,), "uint8", saved_for_backward=is_saved, arena=arena)
+            )
         return state
 
     def _current_name(self, n: int, at: int, i: int, k: int) -> str:
