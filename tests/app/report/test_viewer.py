@@ -92,6 +92,13 @@ def test_review_files_show_notes_views_and_decision(viewer: Page, tmp_path: Path
         expect(viewer.locator("#lifetimes .tmmu-canvas")).to_have_attribute("data-window", "1,3")
 
 
+def test_capacity_of_2_to_the_63_is_a_limit(viewer: Page, tmp_path: Path) -> None:
+    plan = tmmu.plan(BLOCK, capacity={"activations": 2**63})
+    viewer.set_input_files("#file", plan.save(tmp_path / "plan.json"))
+    row = viewer.locator("#facts tr", has_text="activations")
+    expect(row).to_contain_text("(9,223,372,036,854,775,808 B)")
+
+
 def test_overlapping_tensors_are_reported(viewer: Page, tmp_path: Path) -> None:
     plan = tmmu.plan(BLOCK)
     path = tmp_path / "plan.json"

@@ -1,8 +1,11 @@
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.texts import markup
+import tmmu
+from app.texts import markup, tensor_text
 from app.texts.glossary import define, explained
 from tmmu_core.plans.model import ArenaSummary
 
@@ -59,3 +62,17 @@ def test_terms_are_explained_and_names_are_not() -> None:
     assert f'title="{define("storage")}">storages</abbr>' in shown_text
     assert "slot/0" in shown_text
     assert "my-slot" in shown_text
+
+
+def test_card_lists_each_tensor_of_a_buffer_once() -> None:
+    views = [f"v{k}" for k in range(7)]
+    tensors = [{"id": "x", "shape": [8], "dtype": "float32"}, {"id": "y", "shape": [8], "dtype": "float32"}]
+    view = {"base_tensor_uid": "x", "byte_offset": 0, "byte_length": 4, "stride_desc": [1]}
+    tensors += [{"id": name, "shape": [1], "dtype": "float32", "view": view} for name in views]
+    nodes = [{"node_id": f"n{name}", "instr": "SLICE", "inputs": ["x"], "outputs": [name]} for name in views]
+    nodes += [{"node_id": "last", "instr": "NEG", "inputs": ["x"], "outputs": ["y"], "inplace": "none"}]
+    graph = {"ir_schema": "uml_model_ir/1", "name": "g", "tensors": tensors, "nodes": nodes, "inputs": ["x"]}
+    plan = tmmu.plan(json.dumps({**graph, "outputs": ["y"]}).encode())
+    listed = tensor_text.details(plan, None, "x").partition("used by")[2].partition("</dd>")[0]
+    assert listed.count("<code>x</code>") == 1
+    assert "and 2 more" in listed

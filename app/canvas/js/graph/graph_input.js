@@ -16,7 +16,7 @@ export class GraphInput {
     on("pointercancel", this.release);
     on("pointerleave", () => this.hover(null));
     on("wheel", this.wheel);
-    on("dblclick", this.twice);
+    on("dblclick", this.doubleClick);
     on("keydown", this.key);
     stage.style.touchAction = "none";
   }
@@ -64,7 +64,7 @@ export class GraphInput {
     this.chart.zoom(Math.exp(-step / 500), ...this.point(event));
   }
 
-  twice(event) {
+  doubleClick(event) {
     if (!this.chart.itemAt(...this.point(event))) this.chart.fit();
   }
 
