@@ -25,17 +25,16 @@ ICON = (
 
 @st.cache_resource(show_spinner=False)
 def files_of_command_line() -> tuple[tuple[str, ...], tuple[dict[str, object], ...], tuple[tuple[str, bytes], ...]]:
-    """Open the files on the command line once; return ``(sources, error cards, review files)``."""
+    """Open the files of the command line; return ``(sources, error cards, review files)``, cached for all sessions."""
     sources: list[str] = []
     cards: list[dict[str, object]] = []
     reviews: list[tuple[str, bytes]] = []
-    names = sys.argv[1:] if Path(sys.argv[0]).resolve() == HERE / "main.py" else []
-    for name in names:
+    for name in sys.argv[1:] if Path(sys.argv[0]).resolve() == HERE / "main.py" else []:
         try:
             files = opening.files_at(Path(name))
         except OSError as error:
-            why = {"message": f"{error.strerror}.", "hint": "Check the name."}
-            cards.append({"title": f"{name} was not opened", **why})
+            message, hint = f"{error.strerror}.", "Check the name and the permissions."
+            cards.append({"title": f"{name} was not opened", "message": message, "hint": hint})
             continue
         except TmmuError as error:
             cards.append(opening.card_of(error, f"{name} was not opened", name))
@@ -51,7 +50,7 @@ def files_of_command_line() -> tuple[tuple[str, ...], tuple[dict[str, object], .
 
 
 def hidden_pages() -> set[str]:
-    """Return the names of the pages that do not apply to the open file; only Scale while the file is read."""
+    """Return the names of the pages that do not apply to the open file; only Scale if the file is not read yet."""
     choice = state.choice()
     job = opening.open_job(choice.source)
     if not job.worked:
@@ -63,15 +62,15 @@ def hidden_pages() -> set[str]:
 
 def draw() -> None:
     """Draw the page of the current address, in one run of the Streamlit script."""
-    sys.setswitchinterval(0.001)  # a planner in a thread must not delay a click
+    sys.setswitchinterval(0.001)  # seconds; a planner in a thread must not delay a click
     st.set_page_config(page_title="TMMU Plan Explorer", page_icon=ICON, layout="wide")
     st.html(CSS)
     sources, refused, reviews = files_of_command_line()
     if any(card.get("code") == TaskNotFinished.code_id for card in refused):
-        files_of_command_line.clear()  # the file is valid, but reading was interrupted: read it again
+        files_of_command_line.clear()  # reading was interrupted: the next session reads the files again
     if state.begin(sources):
-        for refusal in refused:
-            state.refuse(dict(refusal))
+        for card in refused:
+            state.refuse(card)
         for name, data in reviews if "graph" not in st.query_params else ():
             review.open_or_refuse(data, name)
     jobs.job_table().new_page()

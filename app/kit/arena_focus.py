@@ -13,10 +13,10 @@ ALL = "*"
 
 
 def default_arena(plan: Plan) -> ArenaSummary | None:
-    """Return the arena with the most bytes over its limit; without one, the arena with the most bytes over its bound.
+    """Return the arena with the most bytes over its capacity, else the arena with the most bytes that can be saved.
 
-    If every arena is within its limit and at its lower bound, return the largest arena that reuses bytes, else the
-    largest arena. Return ``None`` for a plan without arenas.
+    If every arena is within its capacity and optimal, return the largest arena that reuses bytes, else the largest
+    arena. Return ``None`` for a plan without arenas.
     """
 
     def rank(arena: ArenaSummary) -> tuple[int, int, bool, int, str]:
@@ -27,33 +27,27 @@ def default_arena(plan: Plan) -> ArenaSummary | None:
     return max(plan.arenas, key=rank, default=None)
 
 
-def largest(plan: Plan) -> str:
+def default_name(plan: Plan) -> str:
     """Return the name of the default arena; "" for a plan without arenas."""
-    best = default_arena(plan)
-    return best.name if best else ""
+    default = default_arena(plan)
+    return default.name if default else ""
 
 
-def of_plan(plan: Plan) -> str | None:
-    """Return the chosen arena if the plan has it, else the default arena; ``None`` for a plan without arenas."""
+def arena(shown: Shown) -> str:
+    """Return the chosen arena if the plan has it, else the default arena; "" for a plan without arenas."""
     chosen = state.choice().arena
-    if chosen in plan.arena_of:
-        return chosen
-    return largest(plan) or None
+    return chosen if chosen in shown.plan.arena_of else default_name(shown.plan)
 
 
 def drawn(plan: Plan) -> str | None:
     """Return the arena that drawings and tables show; ``None`` for all arenas."""
-    return None if state.choice().arena == ALL else of_plan(plan)
-
-
-def arena(shown: Shown) -> str:
-    """Return the name of the chosen or default arena; ``""`` for a plan without arenas."""
-    return of_plan(shown.plan) or ""
+    chosen = state.choice().arena
+    return None if chosen == ALL else chosen if chosen in plan.arena_of else default_name(plan) or None
 
 
 @remembered
 def peak_step(shown: Shown, arena_name: str) -> int:
-    """Return the step of an arena's peak."""
+    """Return the first step with the most live bytes of an arena."""
     return peak_step_of(shown.plan, arena_name)[0]
 
 
@@ -67,11 +61,5 @@ def step_of(shown: Shown, arena_name: str) -> int:
 
 def step_controls(shown: Shown, arena_name: str) -> None:
     """Draw the input field of the shown step."""
-    st.number_input(
-        "Step",
-        min_value=0,
-        max_value=max(0, shown.plan.steps - 1),
-        width=210,
-        help=f"0 … {shown.plan.steps - 1:,}",
-        **state.bound("step", step_of(shown, arena_name)),
-    )
+    last = shown.plan.steps - 1
+    st.number_input("Step", 0, last, width=210, help=f"0 … {last:,}", **state.bound("step", step_of(shown, arena_name)))

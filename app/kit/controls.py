@@ -1,14 +1,12 @@
 """Rows of controls, and controls that change the choice of the session."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 import streamlit as st
 
 from app.session import state
 from tmmu_core.base.errors import UnreadableInput
-
-T = TypeVar("T")
 
 
 def row(key: str | None = None) -> Any:
@@ -17,7 +15,7 @@ def row(key: str | None = None) -> Any:
 
 
 def button(label: str, key: str, changes: Mapping[str, Any], *, kind: Any = "tertiary", **options: Any) -> None:
-    """Draw a button that applies ``changes`` to the choice; ``options``: further arguments of ``st.button``."""
+    """Draw a button that sets fields of the choice to ``changes``. ``options``: further arguments of ``st.button``."""
     st.button(label, key=key, type=kind, on_click=state.choose, kwargs=dict(changes), **options)
 
 
@@ -46,19 +44,21 @@ def pick_view(names: Mapping[str, str]) -> str:
 
 
 def choose_size(dim: str, size: int | None, default: int) -> None:
-    """Set the size of a dimension in the choice; ``None`` means the default."""
+    """Set the size of a dimension in the choice; ``None``: the default size."""
     dims = {**state.choice().dims, dim: default if size is None else int(size)}
     state.choose(dims={name: n for name, n in sorted(dims.items()) if (name, n) != (dim, default)})
 
 
-def apply_text(widget: str, read: Callable[[str], T], apply: Callable[[T], None], title: str, hint: str = "") -> None:
-    """Parse the text of a widget and pass the value to ``apply``. For an invalid text, keep it and show an error card.
+def apply_text(
+    widget: str, field: str, read: Callable[[str], Any], title: str, hint: str = "", *, empty: Any = None
+) -> None:
+    """Set ``field`` of the choice to the text of a widget, parsed with ``read``; to ``empty`` for an empty text.
 
-    ``read`` parses a text, also "". ``title`` and ``hint`` are of the error card.
+    An invalid text becomes the draft of the widget, and an error card shows ``title``, the reason and ``hint``.
     """
     text = str(state.widget_value(widget) or "").strip()
     try:
-        value = read(text)
+        value = read(text) if text else empty
     except (ValueError, UnreadableInput) as error:
         state.draft(widget, text)
         message = str(error)
@@ -67,4 +67,4 @@ def apply_text(widget: str, read: Callable[[str], T], apply: Callable[[T], None]
         state.refuse({"title": title, "message": message, "hint": hint})
         return
     state.draft(widget, "")
-    apply(value)
+    state.choose(**{field: value})

@@ -1,4 +1,4 @@
-"""Data tables with a callback for clicked cells, and with cells that are safe in a spreadsheet after a download."""
+"""Tables with a callback for clicked cells. After a download, no spreadsheet reads their texts as formulas."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,10 +12,8 @@ from tmmu_core.graph.model import INPUTS_STEP
 
 HEIGHT = 330
 """Default maximum height of a table in pixels."""
-
-
 Cell = tuple[int, str]
-"""Row and column of a cell."""
+"""Row number and column name of a cell."""
 
 
 def selectable(
@@ -27,10 +25,10 @@ def selectable(
     columns: dict[str, Any],
     height: int = HEIGHT,
 ) -> None:
-    """Draw ``frame`` as a table with selectable cells.
+    """Draw ``frame`` as a table with selectable cells, at most ``height`` pixels high.
 
-    ``on_click`` receives the clicked cell, or ``None`` when the selection is cleared. ``columns``: configuration;
-    ``height``: maximum in pixels.
+    ``on_click`` receives the clicked cell, or ``None`` when the selection is cleared. ``columns``: column name → its
+    configuration.
     """
 
     def changed() -> None:
@@ -44,14 +42,16 @@ def selectable(
 
 
 def show(frame: pd.DataFrame, **options: Any) -> None:
-    """Draw ``frame``; ``options``: further arguments of ``st.dataframe``.
+    """Draw ``frame`` as a table; ``options``: further arguments of ``st.dataframe``.
 
-    Texts that a spreadsheet reads as formulas get an apostrophe (except ``@inputs``), because the download button of
+    Texts that a spreadsheet reads as formulas, except ``@inputs``, get an apostrophe, because the download button of
     ``st.dataframe`` does not escape them.
     """
+
+    def escape(cell: object) -> object:
+        return for_cell(cell) if isinstance(cell, str) and cell != INPUTS_STEP else cell
+
     escaped = frame.copy()
-    for name in escaped.columns[[not pd.api.types.is_numeric_dtype(kind) for kind in escaped.dtypes]]:
-        escaped[name] = [
-            for_cell(cell) if isinstance(cell, str) and cell != INPUTS_STEP else cell for cell in frame[name]
-        ]
+    for name in frame.select_dtypes(exclude="number"):
+        escaped[name] = frame[name].map(escape)
     st.dataframe(escaped, row_height=28, hide_index=True, **options)

@@ -1,4 +1,4 @@
-"""Colours of a plan's rows in the current view."""
+"""Colours of a plan's operators, layers and rows."""
 
 from collections.abc import Callable
 
@@ -23,7 +23,10 @@ def of_layers(shown: Shown) -> dict[str, str]:
 
 
 def of_rows(shown: Shown, view: str, default: str = "") -> Callable[[int], str]:
-    """Return row → colour of its box in ``view``; "" for the schemes phase and size. ``default``: default scheme."""
+    """Return row → colour of its box in ``view``; row → "" for the schemes phase and size, which only the canvas has.
+
+    ``default``: scheme to use if the user has chosen none; "": the default of the view.
+    """
     origins = plan_rows.origins(shown) if plan_rows.has_layers(shown) else None
     layers = None if origins is None else origins.layer
     scheme = state.choice().colour or default or ("slot" if view == "slots" else default_scheme(shown.plan, layers))

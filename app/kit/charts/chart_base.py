@@ -17,19 +17,17 @@ CONFIG = {"displayModeBar": False, "scrollZoom": True}
 """Configuration of a chart. The tool bar of Plotly is hidden, because it would cover labels."""
 LEGEND = {"orientation": "h", "x": 0, "y": 1.0, "yanchor": "bottom"}
 """A legend above the plot."""
+FEW_TICKS = 10
+"""Maximum length of an axis of whole numbers with a tick at each number. Plotly would add ticks at fractions."""
 
 
 class TextFigure(go.Figure):
-    """A figure that escapes HTML tags in its texts, except tags for bold and colour, because Plotly interprets them."""
+    """A figure that escapes the HTML in its texts, such as tensor names. Only tags of text styles remain."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the figure with escaped texts."""
         document: dict[str, Any] = _as_text(super().to_dict())
         return document
-
-    def to_plotly_json(self) -> dict[str, Any]:
-        """Return the figure with escaped texts."""
-        return self.to_dict()
 
 
 _OTHER_TAGS = re.compile(r"<(?!/?(?:b|i|br|sub|sup|extra)/?>|/?span(?: style=\"color:#[0-9A-Fa-f]{6}\")?>)")
@@ -91,41 +89,36 @@ def add_curve(
 
 
 def limit_line(fig: go.Figure, limit: int, value: int | None = None, *, across: bool = False) -> None:
-    """Draw a dashed line with the text of a limit in bytes, at ``value`` (default: the limit), or across the x axis."""
+    """Draw a dashed line with a label for a limit in bytes, at ``value`` (default: the limit) of the y axis.
+
+    ``across``: at ``value`` of the x axis instead.
+    """
     line = {"color": BAD, "width": 1.5, "dash": "dash"}
     label = {"text": f"limit {numbers.short_bytes(limit)}", "font": {"size": 11, "color": BAD}}
     draw = fig.add_vline if across else fig.add_hline
     draw(limit if value is None else value, line=line, annotation=label, annotation_position="top right")
 
 
-def bytes_axis(top: int, **more: Any) -> dict[str, Any]:
+def bytes_axis(top: int) -> dict[str, Any]:
     """Return the settings of a byte axis from 0 to a little above ``top``."""
     values = numbers.ticks(top)
-    return {
-        "tickvals": values,
-        "ticktext": [numbers.round_bytes(value) for value in values],
-        "range": [0, max(1, top + top // 12)],
-        **more,
-    }
-
-
-FEW_STEPS = 10
-"""Maximum number of steps for a tick at each step. Without this setting, Plotly adds ticks at half steps."""
+    labels = [numbers.round_bytes(value) for value in values]
+    return {"tickvals": values, "ticktext": labels, "range": [0, max(1, top + top // 12)]}
 
 
 def steps_axis(end: int) -> dict[str, Any]:
     """Return the settings of a step axis from 0 to ``end`` with the labels ``#0 #1 #2``."""
-    whole = {"dtick": 1} if end <= FEW_STEPS else {}
+    whole = {"dtick": 1} if end <= FEW_TICKS else {}
     return {"range": [0, max(1, end)], "tickprefix": "#", "tickformat": ",~f", "hoverformat": ",d", **whole}
 
 
 PHASE_COLOURS = {"forward": "#0072B2", "backward": "#E69F00", "optimizer": "#8C6BB1"}
-MOST_BANDS, WIDEST_BANDS = 60, 0.2
-"""Maximum number of phases that are drawn; minimum share of the steps of a phase with a label."""
+MOST_BANDS, LABELLED_SHARE = 60, 0.2
+"""Maximum number of bands; minimum share of the steps of a band that has a label."""
 
 
 def phase_bands(fig: go.Figure, bands: Sequence[tuple[str, int, int]]) -> go.Figure:
-    """Add a coloured band per phase to a chart over steps, if there are at most ``MOST_BANDS``; return the chart.
+    """Add a coloured band per phase to a chart over steps, if there are at most :data:`MOST_BANDS`; return the chart.
 
     ``bands``: ``(phase, first step, end)``.
     """
@@ -140,6 +133,6 @@ def phase_bands(fig: go.Figure, bands: Sequence[tuple[str, int, int]]) -> go.Fig
     fig.layout.annotations += tuple(
         go.layout.Annotation(x=start, text=phase, **label)
         for phase, start, end in drawn
-        if end - start >= WIDEST_BANDS * steps
+        if end - start >= LABELLED_SHARE * steps
     )
     return fig

@@ -6,22 +6,20 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from app.kit.charts.chart_base import LEGEND, LINE, LIVE, add_curve, bytes_axis, figure, steps_axis
+from app.kit.charts.chart_base import FEW_TICKS, LEGEND, LINE, LIVE, add_curve, bytes_axis, figure, steps_axis
 from app.texts import numbers
 from tmmu_core.plans.analysis.plan_notes import Moment
 from tmmu_core.plans.figures.live_bytes import change_points, curve_points_of, live_bytes
 from tmmu_core.plans.model import Plan
 
 MOST_POINTS = 20_000
-FEW_NODES = 10
-"""Maximum range of nodes with a tick at each node. Without this setting, Plotly adds ticks at fractions."""
-LABEL = 14
+LABEL_HEIGHT = 14
 """Height of a tick label in pixels."""
 MARGIN = {"l": 70, "r": 14, "t": 28, "b": 40}
 
 
 def thinned(begins: np.ndarray, values: np.ndarray, most: int = MOST_POINTS) -> tuple[np.ndarray, np.ndarray]:
-    """Return ``(steps, values)`` of a curve, reduced to ``most`` points: first step and highest value of each bin."""
+    """Return ``(steps, values)`` of a curve with at most ``most`` points: first step and highest value of each bin."""
     if len(begins) <= most:
         return begins, values
     cuts = np.linspace(0, len(begins), most + 1).astype(np.int64)[:-1]
@@ -29,7 +27,7 @@ def thinned(begins: np.ndarray, values: np.ndarray, most: int = MOST_POINTS) -> 
 
 
 def compared_live_bytes(baseline: Plan, candidate: Plan, arena: str) -> go.Figure:
-    """Return the chart of an arena's live bytes in two plans. The baseline is dashed, the candidate filled."""
+    """Return the chart of an arena's live bytes and size in two plans. The baseline is dashed, the candidate filled."""
     fig = figure(200)
     top = 0
     for plan, name, colour, dash in ((candidate, "candidate", LIVE, "solid"), (baseline, "baseline", LINE, "dash")):
@@ -52,9 +50,9 @@ def compared_live_bytes(baseline: Plan, candidate: Plan, arena: str) -> go.Figur
 
 
 def search_course(moments: Sequence[Moment], nodes: int, *, height: int = 220) -> go.Figure:
-    """Return the chart of arena size and proven bound over search nodes. The axis is logarithmic and ends at ``nodes``.
+    """Return the chart of arena size and proven bound over search nodes, with a logarithmic node axis.
 
-    ``moments`` must not be empty.
+    The axis ends at ``nodes``, or later if a moment is later. ``moments`` must not be empty.
     """
     fig = figure(height)
     first = min((moment.nodes for moment in moments if moment.nodes), default=1)
@@ -69,12 +67,12 @@ def search_course(moments: Sequence[Moment], nodes: int, *, height: int = 220) -
         add_curve(fig, x, [*values, values[-1]], name, colour, dash=dash, hover=hover)
     top, low = moments[0].extent, moments[0].bound
     edge = (top - low) // 12 + 1
-    distance = max(edge, (top - low) * LABEL // (height - MARGIN["t"] - MARGIN["b"]))
+    distance = max(edge, (top - low) * LABEL_HEIGHT // (height - MARGIN["t"] - MARGIN["b"]))
     ticks = [top]
     for size in (moments[-1].extent, moments[-1].bound, low):  # a tick at each size, if its label does not overlap
         if ticks[-1] - size >= distance:
             ticks.append(size)
-    node_ticks = {"tickvals": list(range(begin, last + 1))} if last - begin <= FEW_NODES else {}
+    node_ticks = {"tickvals": list(range(begin, last + 1))} if last - begin <= FEW_TICKS else {}
     fig.update_xaxes(type="log", title_text="search nodes", tickformat="~s", **node_ticks)
     labels = [numbers.short_bytes(size) for size in ticks]
     fig.update_yaxes(tickvals=ticks, ticktext=labels, range=[low - edge, top + edge], fixedrange=True)

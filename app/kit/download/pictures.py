@@ -40,7 +40,7 @@ def section(shown: Shown) -> None:
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="pictures-controls"):
         kind = st.selectbox("Drawing", kinds, format_func=titles.__getitem__, key="w.picture.kind", width=140)
         names = [arena.name for arena in plan.arenas]
-        first = names.index(arena_focus.largest(plan))
+        first = names.index(arena_focus.default_name(plan))
         arena = st.selectbox("Arena", names, index=first, key="w.picture.arena", width=130)
         for label, side in (("Width", "width"), ("Height", "height")):
             st.number_input(

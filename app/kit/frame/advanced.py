@@ -20,21 +20,27 @@ from tmmu_core.planners.platform import BOARDS, options_of
 from tmmu_core.plans.making.request_options import read_arenas_text, read_json
 
 ALIGNMENTS = (1, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096)
-DECLARED = '{"activations": {"capacity_bytes": 1048576, "alignment_bytes": 64}, "parameters": {}}'
+ARENAS_EXAMPLE = '{"activations": {"capacity_bytes": 1048576, "alignment_bytes": 64}, "parameters": {}}'
 CHOICES: dict[str, tuple[str, ...]] = {"order": ORDERS, "fit": FITS}
-OWN = "none (custom memories)"
+NO_BOARD = "none (custom memories)"
 HELP = {
     "order": "Order in which buffers are placed. With the fit `free_list`, it is always the order of first writes.",
     "fit": "Gap in which a buffer is placed: the lowest, the tightest, or the first in a free list.",
-    "budget": "Maximum number of search nodes. The same budget gives the same plan on every machine.",
+    "budget": "Maximum number of search nodes of each arena. The same budget gives the same plan on every machine.",
     "iterations": "Number of changed placement orders to try.",
+    "rounds": "Number of rounds of each local search.",
+    "work": "Maximum number of offset comparisons of the exhaustive search.",
+    "minimise": "Whether to search for a smaller plan when a plan fits the capacity. Default: only without a capacity.",
+    "max_nodes": "Maximum number of search nodes of all arenas together. Default: no limit.",
     "seed": "Seed of the random numbers. The replay token does not depend on it.",
-    "min_alignment": "Smallest alignment of a slot on this platform, in bytes.",
+    "min_alignment": "Minimum alignment of every buffer in bytes, a power of two.",
     "memories": "The memories of the device, in order of preference. Default: one memory per configured arena, or one "
     "unlimited memory if no arena is configured.",
     "rules": "The first matching rule selects the memory of a tensor.",
 }
 EXAMPLES = {
+    "minimise": "true",
+    "max_nodes": "100000",
     "memories": '[{"name": "DTCM", "max_size": 131072}, {"name": "SRAM"}]',
     "rules": '[{"role": "constant", "memory": "SRAM"}]',
 }
@@ -58,16 +64,15 @@ def draw(full: Choice, opened: Opened) -> None:
     st.text_area(
         "Arenas, as JSON",
         key=state.set_widget("arenas", state.draft("arenas") or text),
-        placeholder=DECLARED,
+        placeholder=ARENAS_EXAMPLE,
         help="The content of a file for --arenas. If set, only these arenas exist. A tensor selects one with its field "
         "`arena`.",
         height=100,
-        on_change=_declare,
+        on_change=controls.apply_text,
+        args=("arenas", "arenas", read_arenas_text, "Arenas not changed", f"Example: {ARENAS_EXAMPLE}."),
     )
     _size("Page size", "page_size", full.page_size, "none", "Arenas are rounded up to a multiple of this size.")
-    about = (
-        "Limit of the sum of all arena sizes. Unlike the memory limit above, it does not let two arenas share bytes."
-    )
+    about = "Limit of the sum of all arena sizes. Unlike the memory limit, it does not let two arenas share bytes."
     _size("Budget of all arenas", "budget", full.budget, "unlimited", about)
     defaults = resolve_dims(opened.graph, None)
     for name in sorted(opened.graph.dims):
@@ -82,41 +87,26 @@ def draw(full: Choice, opened: Opened) -> None:
 
 
 def _alignment(current: int | None) -> None:
-    def changed() -> None:
-        def read(text: str) -> int | None:
-            return parse_bytes(text.removesuffix("B"))
-
-        controls.apply_text("alignment", read, lambda n: state.choose(alignment=n), "Alignment not changed")
-
     st.selectbox(
         "Alignment of every arena",
         list(dict.fromkeys((None, *ALIGNMENTS, current))),
         key=state.set_widget("alignment", current),
         format_func=lambda n: "default (128 B)" if n is None else numbers.exact_bytes(n),
-        on_change=changed,
+        on_change=controls.apply_text,
+        args=("alignment", "alignment", parse_bytes, "Alignment not changed"),
         accept_new_options=True,
         placeholder="default (128 B)",
     )
 
 
-def _declare() -> None:
-    def read(text: str) -> dict[str, Any] | None:
-        return read_arenas_text(text) if text else None
-
-    hint = f"Example: {DECLARED}."
-    controls.apply_text("arenas", read, lambda arenas: state.choose(arenas=arenas), "Arenas not changed", hint)
-
-
-def _size(label: str, name: str, value: int | None, if_empty: str, about: str) -> None:
-    def changed() -> None:
-        controls.apply_text(name, parse_bytes, lambda size: state.choose(**{name: size}), f"{label} not changed")
-
+def _size(label: str, field: str, size: int | None, if_empty: str, about: str) -> None:
     st.text_input(
         label,
-        key=state.set_widget(name, "" if value is None else numbers.exact_bytes(value).removesuffix(" B")),
+        key=state.set_widget(field, state.draft(field) or ("" if size is None else numbers.exact_bytes(size))),
         placeholder=if_empty,
         help=f"{about} Write bytes, or a number with KiB, MiB or GiB. Empty: {if_empty}.",
-        on_change=changed,
+        on_change=controls.apply_text,
+        args=(field, field, parse_bytes, f"{label} not changed"),
     )
 
 
@@ -124,10 +114,10 @@ def _planner_options(full: Choice, defaults: dict[str, Any]) -> None:
     options = full.options
     st.html(markup.heading(f"Options of {full.planner}"))
     if "memories" in defaults:  # a board sets the options memories and rules, which the user can edit below
-        board = next((name for name, (_, memories) in BOARDS.items() if memories == options.get("memories")), OWN)
+        board = next((name for name, (_, memories) in BOARDS.items() if memories == options.get("memories")), NO_BOARD)
         st.selectbox(
             "Board",
-            (OWN, *BOARDS),
+            (NO_BOARD, *BOARDS),
             key=state.set_widget("board", board),
             on_change=_set_board,
             help="\n\n".join(f"{name}: {about}." for name, (about, _) in BOARDS.items()),
@@ -148,7 +138,7 @@ def _option(name: str, default: Any, value: Any) -> None:
     title, widget, about = name.replace("_", " ").capitalize(), f"option.{name}", HELP.get(name)
 
     def changed() -> None:
-        _set_option(name, state.widget_value(widget), default)
+        state.choose(options=_options_with(name, state.widget_value(widget), default))
 
     if name in CHOICES:
         options = list(dict.fromkeys((*CHOICES[name], value)))
@@ -165,27 +155,28 @@ def _option(name: str, default: Any, value: Any) -> None:
         )
     else:
         text = "" if value is None else json.dumps(value, indent=1, ensure_ascii=False)
+        example = EXAMPLES[name]
         st.text_area(
             f"{title}, as JSON",
             key=state.set_widget(widget, state.draft(widget) or text),
-            placeholder=EXAMPLES.get(name, ""),
+            placeholder=example,
             height=120,
             help=about,
-            on_change=lambda: _read_option(name, default),
+            on_change=controls.apply_text,
+            args=(
+                widget,
+                "options",
+                lambda text: _options_with(name, read_json(text, f"option {name}"), default),
+                f"{title} not changed",
+                f"Example: {example}.",
+            ),
+            kwargs={"empty": _options_with(name, default, default)},
         )
 
 
-def _set_option(name: str, value: Any, default: Any) -> None:
+def _options_with(name: str, value: Any, default: Any) -> dict[str, Any]:
+    """Return the options of the choice with ``value`` for ``name``. An option with its default is left out."""
     options = {**state.choice().options, name: value}
     if value == default:
         del options[name]
-    state.choose(options=options)
-
-
-def _read_option(name: str, default: Any) -> None:
-    def read(text: str) -> Any:
-        return read_json(text, f"option {name}") if text else None
-
-    hint = f"Example: {EXAMPLES[name]}." if name in EXAMPLES else ""
-    title = f"The option {name} was not changed"
-    controls.apply_text(f"option.{name}", read, lambda value: _set_option(name, value, default), title, hint)
+    return options

@@ -1,4 +1,4 @@
-"""The menu Open: upload, opened files and samples."""
+"""The menu Open: upload field, opened files and samples."""
 
 import streamlit as st
 
@@ -15,11 +15,11 @@ GROUPS = {
     "instance": "Packing problems (live ranges and sizes, no graph)",
     "given": "Plans of other tools",
 }
-"""Group of samples in ``index.json`` → heading."""
+"""Group of samples in the file ``index.json`` → its heading."""
 
 
 def draw() -> None:
-    """Draw the upload, the opened files and the samples by group."""
+    """Draw the upload field, the opened files and the samples by group."""
     _upload("Open files", "upload")
     formats = ", ".join(sorted((reader.title for reader in READERS), key=str.lower))
     st.caption(f"You can also drop files anywhere on the page. Two files open on Compare. Formats: {formats}.")
@@ -40,13 +40,13 @@ def draw() -> None:
 
 
 def drop() -> None:
-    """Add the hidden upload for files that are dropped anywhere on the page."""
+    """Draw the hidden upload field, to which ``address.js`` passes files that are dropped anywhere on the page."""
     with st.container(key="drop"):
         _upload("Dropped files", "drop")
 
 
 def _upload(label: str, name: str) -> None:
-    key = f"{name}.{state.session().uploads}"
+    key = f"{name}.{state.session().uploads}"  # a new key empties the field after an upload
     st.file_uploader(label, accept_multiple_files=True, key=key, on_change=_uploaded, args=(key,))
 
 
@@ -61,6 +61,7 @@ def _open(source: str) -> None:
 
 
 def _uploaded(key: str) -> None:
+    """Open the uploaded files. The settings of a link apply to a file that the link names and the server lacks."""
     files = [(file.name, file.getvalue()) for file in state.raw(key) or []]
     state.session().uploads += 1
     if len(files) == 1 and review.is_review(files[0][1]):
@@ -71,8 +72,8 @@ def _uploaded(key: str) -> None:
     if opened:
         sources = list(dict.fromkeys(opened))
         choice = state.choice()
-        settings = vars(choice) if choice.file == files[0][0] and opening.is_gone(choice.source) else {}
-        state.choose(**{**settings, "source": sources[0]})
+        is_file_of_link = choice.file == files[0][0] and opening.is_gone(choice.source)
+        state.choose(**{**(vars(choice) if is_file_of_link else {}), "source": sources[0]})
         if len(sources) == 2:
             state.choose(baseline=sources[1])
             state.session().redirect = "compare"

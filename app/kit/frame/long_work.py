@@ -1,4 +1,4 @@
-"""Drawing of a running job: title, progress, best result so far, and a stop button."""
+"""Drawing of a running job: title, progress, best result so far, and a stop button. Result or error of a job."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -28,8 +28,8 @@ def progress(
 ) -> None:
     """Draw the progress of a job, its best result, its time and a stop button; rerun the page when the job ends.
 
-    ``follow``: rerun the page also when the job has done a part of its work. ``cancel``: callback of the stop button,
-    for a job that has no best result so far.
+    ``follow``: rerun the page also after each part of the work. ``cancel``: callback of the stop button, for a job
+    whose intermediate results cannot be used (default: stop the job and use its best result).
     """
     state_before = job.done, len(job.found)
 
@@ -59,10 +59,10 @@ def progress(
 
 
 def result(job: Job[T], title: str, failed: str, *, source: str = "", patience: float = PATIENCE) -> T | None:
-    """Return the result of a job. For a running job draw the progress, for a failed job the error; return ``None``.
+    """Return the result of a job. Draw the progress of a running job or the error of a failed job; return ``None``.
 
     ``title``: title of the progress. ``failed``: title of the error. ``source``: file that the error is about.
-    ``patience``: seconds to wait for the job.
+    ``patience``: seconds to wait before the progress is drawn.
     """
     if not job.wait(patience):
         progress(job, title, follow=True)
@@ -75,7 +75,7 @@ def result(job: Job[T], title: str, failed: str, *, source: str = "", patience: 
 
 
 def _course(improvements: Sequence[Improvement], nodes: int) -> None:
-    """Draw the best size so far of the searched arena, its lower bound, and both over the nodes of the search."""
+    """Draw the best size so far of the searched arena, its lower bound, and a chart of both over the search nodes."""
     if not improvements:
         return
     last = improvements[-1]
@@ -90,15 +90,3 @@ def _course(improvements: Sequence[Improvement], nodes: int) -> None:
         unit = 10 ** (len(str(nodes)) - 1)
         fig = search_course(moments, nodes // unit * unit, height=150)
         st.plotly_chart(fig, key="course-so-far", config=CONFIG)
-
-
-def dim() -> None:
-    """Dim everything that the page draws after this call, because it shows the last result."""
-    st.html('<div class="tm-last" aria-hidden="true"></div>')
-
-
-def skeleton() -> None:
-    """Draw the placeholders of a page whose plan is not ready."""
-    left, right = st.columns([0.755, 0.245], gap="small")
-    left.skeleton(height=420)
-    right.skeleton(height=420)

@@ -27,7 +27,7 @@ from tmmu_core.plans.making.request import DEFAULT_PLANNER
 
 
 def draw(*, allows_digest: bool = False, shows_last_plan: bool = False) -> Shown:
-    """Draw the frame and return the plan of the choice; end the run of the page if there is no plan to show.
+    """Draw the frame and return the plan of the choice. If there is no plan to show, end the run of the page.
 
     ``allows_digest``: also return a digest, which has no tensors. ``shows_last_plan``: while a job runs, return the
     last valid plan, and dim everything that the page draws.
@@ -43,7 +43,7 @@ def draw(*, allows_digest: bool = False, shows_last_plan: bool = False) -> Shown
     with toolbar_place:
         toolbar.draw(choice, opened)
     if not is_planned:
-        draw_errors([])
+        draw_errors()
         return _progress(job, f"Planning {opened.name} with {choice.planner or DEFAULT_PLANNER}", shows_last_plan)
     try:
         shown = job.result()
@@ -53,7 +53,7 @@ def draw(*, allows_digest: bool = False, shows_last_plan: bool = False) -> Shown
     if limited is not None:  # the link must repeat the plan of the stopped search
         state.choose(planner=limited.planner, options=limited.options, step=choice.step)
         st.rerun()
-    draw_errors([])
+    draw_errors()
     state.remember_valid(choice)
     if is_digest(shown) and not allows_digest:
         st.html(digest_card(shown))
@@ -65,14 +65,14 @@ def draw(*, allows_digest: bool = False, shows_last_plan: bool = False) -> Shown
 
 
 def _open(choice: Choice, shows_last_plan: bool) -> Opened | Shown:
-    """Return the content of the open file; while the file is read, return the last valid plan, dimmed.
+    """Return the content of the open file; while the file is read, the last valid plan (see :func:`draw`).
 
-    If the file cannot be read, show the previous file with an error card, or the error card alone.
+    If the file cannot be read, show the previous file with an error card, or the error card and the menu Open.
     """
     job = opening.open_job(choice.source)
     if not job.finished:
         name, size = opening.label_of(choice.source)
-        draw_errors([])
+        draw_errors()
         return _progress(job, f"Reading {name}, {numbers.short_bytes(size)}", shows_last_plan, _stop_reading)
     try:
         opened = job.result()
@@ -83,7 +83,7 @@ def _open(choice: Choice, shows_last_plan: bool) -> Opened | Shown:
         card = opening.card_of(error, "The file of this link could not be opened", choice.source)
         if choice.file and opening.is_gone(choice.source):
             again = f"Open {choice.file} again. Then the settings of this link are applied."
-            card = {"title": f"{choice.file} is no longer on this server.", "message": again}
+            card = {"title": f"{choice.file} is no longer on this server", "message": again}
     except OSError as error:
         card = {"title": "The file cannot be read", "message": str(error), "hint": "Open another file."}
     last_valid = state.session().last_valid
@@ -91,7 +91,7 @@ def _open(choice: Choice, shows_last_plan: bool) -> Opened | Shown:
         state.choose(**vars(last_valid))
         state.refuse({**card, "title": f"{opening.label_of(choice.source)[0]} was not opened"})
         st.rerun()
-    draw_errors([card])
+    draw_errors(card)
     with st.container(key="gallery"):
         gallery.draw()
     st.stop()
@@ -106,22 +106,23 @@ def _stop_reading(job: Job[Any]) -> None:
 def _progress(
     job: Job[Any], title: str, shows_last_plan: bool, cancel: Callable[[Job[Any]], None] | None = None
 ) -> Shown:
-    """Draw the progress of a job. Return the last valid plan, dimmed, or draw placeholders and end the run."""
+    """Draw the progress of a job. Return the last valid plan (see :func:`draw`); else draw placeholders and stop."""
     state.write_link()  # a reload of the page continues with this file
     long_work.progress(job, title, cancel=cancel)
     last_valid = state.session().last_valid
     last_job = None if last_valid is None else job_table().known(planning.plan_key(last_valid))
     if shows_last_plan and last_job is not None and last_job.worked:
-        long_work.dim()
+        st.html('<div class="tm-last" aria-hidden="true"></div>')  # dims everything that is drawn after it
         last_plan: Shown = last_job.result()
         return last_plan
-    long_work.skeleton()
+    for column in st.columns([0.755, 0.245], gap="small"):
+        column.skeleton(height=420)
     st.stop()
 
 
 def _failed(error: TmmuError, choice: Choice, opened: Opened) -> Shown:
-    """Draw the error card of a choice that cannot be planned; return the plan that the page shows instead."""
-    draw_errors([opening.card_of(error, "These settings could not be planned", opened.name)])
+    """Draw the error card of a choice that cannot be planned; return the plan that is shown instead."""
+    draw_errors(opening.card_of(error, "These settings could not be planned", opened.name))
     if opening.lacks_arenas(error) and opened.graph is not None:
         declared = {"arenas": opening.arenas_named(opened.graph)}
         about = "The arenas have no limits and default settings. Change them under Advanced, Arenas."
@@ -150,7 +151,7 @@ def _substitute(choice: Choice) -> Shown:
 def limited_choice(job: Job[Shown], choice: Choice) -> Choice | None:
     """Return the choice with the node limit of a stopped search; ``None`` if the search was not stopped.
 
-    If only other visitors stopped the search, run the page again.
+    If only other visitors stopped the search, rerun the page, which starts the search again.
     """
     try:
         return planning.repeatable(job, choice)
@@ -159,7 +160,7 @@ def limited_choice(job: Job[Shown], choice: Choice) -> Choice | None:
 
 
 def _headline(shown: Shown) -> None:
-    """Draw the headline of every page: the memory that the plan needs, the reason, and the next action."""
+    """Draw the headline: the verdict, the memory that the plan needs, the reason, and the next actions."""
     is_over = bool(over_limits(shown.plan, shown.choice.budget))
     explained = explanation(shown, shown.choice.budget)
     with controls.row("headline"):
@@ -182,7 +183,7 @@ def name_of(shown: Shown) -> str:
 
 
 def _actions(shown: Shown, is_over: bool) -> None:
-    """Draw the buttons of the next actions: find the best plan, make it fit, export."""
+    """Draw the buttons of the next actions that are possible: find the best plan, make it fit, export."""
     plan, choice, page = shown.plan, shown.choice, state.session().page
     best = planning.best(choice)
     is_best = choice.planner == best["planner"] and choice.options == best["options"]
@@ -199,7 +200,7 @@ def _actions(shown: Shown, is_over: bool) -> None:
 
 
 def _notes(shown: Shown) -> None:
-    """Draw the notes about a stopped search, unplanned parts, assumed sizes, and the change of the last settings."""
+    """Draw the notes about a stopped search, unplanned parts, assumed sizes, and the effect of the last change."""
     plan, limit = shown.plan, shown.choice.options.get(NODE_LIMIT)
     if limit is not None and any(arena.status == "unproven" for arena in plan.arenas):
         with controls.row("stopped"):
@@ -224,7 +225,7 @@ def _notes(shown: Shown) -> None:
 
 
 def _check_link(shown: Shown) -> None:
-    """If a link was opened, remove from its choice the items that the plan does not have, and draw a notice."""
+    """After a link was opened, remove the items that the plan does not have from the choice, and draw a notice."""
     session = state.session()
     if session.by_link:
         session.by_link = False
@@ -239,21 +240,19 @@ def _check_link(shown: Shown) -> None:
 def missing_items(choice: Choice, shown: Shown) -> tuple[list[str], dict[str, Any]]:
     """Return ``(names, changes)``: the chosen items that the plan does not have, and the fields that remove them."""
     plan, opened = shown.plan, shown.opened
-    name = {field: numbers.shortened(getattr(choice, field), 60) for field in ("dim", "selected", "arena")}
-    missing = [
-        ("mode", opened.problem is not None and choice.mode, f"the mode {choice.mode}"),
-        ("preset", opened.problem is not None and choice.preset, f"the preset {choice.preset}"),
-        (
-            "dim",
-            opened.graph is not None and choice.dim not in ("", *opened.graph.dims),
-            f"the dimension {name['dim']}",
-        ),
-        ("selected", choice.selected and choice.selected not in plan.row_of, f"the tensor {name['selected']}"),
-        ("step", (choice.step or 0) >= max(1, plan.steps), f"step {choice.step or 0:,} of {plan.steps:,}"),
-        ("arena", choice.arena not in ("", arena_focus.ALL, *plan.arena_of), f"the arena {name['arena']}"),
-    ]
-    names = [text for _, is_missing, text in missing if is_missing]
-    changes = {field: getattr(Choice(), field) for field, is_missing, _ in missing if is_missing}
+    missing: dict[str, str] = {}
+    if opened.problem is not None:  # a packing problem has no mode and no preset
+        fields = (field for field in ("mode", "preset") if getattr(choice, field))
+        missing |= {field: f"the {field} {getattr(choice, field)}" for field in fields}
+    if opened.graph is not None and choice.dim not in ("", *opened.graph.dims):
+        missing["dim"] = f"the dimension {numbers.shortened(choice.dim, 60)}"
+    if choice.selected and choice.selected not in plan.row_of:
+        missing["selected"] = f"the tensor {numbers.shortened(choice.selected, 60)}"
+    if choice.step is not None and choice.step >= max(1, plan.steps):
+        missing["step"] = f"step {choice.step:,} of {plan.steps:,}"
+    if choice.arena not in ("", arena_focus.ALL, *plan.arena_of):
+        missing["arena"] = f"the arena {numbers.shortened(choice.arena, 60)}"
+    names, changes = list(missing.values()), {field: getattr(Choice(), field) for field in missing}
     planner = shown.choice.planner or DEFAULT_PLANNER
     if opened.plan is None and planner != GIVEN and not isinstance(PLANNERS[planner], MemoryPlannerEntry):
         unused = [arena for arena in choice.capacities if arena and arena not in plan.arena_of]
@@ -281,7 +280,7 @@ def digest_card(shown: Shown) -> str:
     )
 
 
-def draw_errors(cards: list[dict[str, Any]]) -> None:
+def draw_errors(*cards: dict[str, Any]) -> None:
     """Draw ``cards`` in the page, the error cards of the session in its lower right corner, and the column form."""
     for card in cards:
         st.html(markup.error_card(card))

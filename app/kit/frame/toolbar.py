@@ -1,7 +1,6 @@
 """The toolbar: menu Open, memory limit, variant, planner and menu Advanced."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import streamlit as st
 
@@ -73,20 +72,15 @@ def _memory_limit(full: Choice, fixed: str) -> None:
     """Draw the field of the memory limit: one size for all arenas together, or ``activations=8MiB`` for one arena."""
     pairs = ((None if name == ANY_ARENA else name, size) for name, size in sorted(full.capacities.items()))
     listed = [_short(text) for text in pair_texts(pairs)]
-
-    def changed() -> None:
-        def read(text: str) -> Any:
-            return OPTION_SPECS["capacities"].read(text) if text else {}
-
-        controls.apply_text("limit", read, lambda sizes: state.choose(capacities=sizes), "Memory limit not changed")
-
     st.text_input(
         "Memory limit",
         key=state.set_widget("limit", state.draft("limit") or ", ".join(listed)),
         placeholder="e.g. 512KiB, 8GiB",
         help=fixed
         or "Size of the memory for all arenas, such as 8MiB. Limit of one arena: activations=8MiB. Empty: unlimited.",
-        on_change=changed,
+        on_change=controls.apply_text,
+        args=("limit", "capacities", OPTION_SPECS["capacities"].read, "Memory limit not changed"),
+        kwargs={"empty": {}},
         disabled=bool(fixed),
         width=215,
     )

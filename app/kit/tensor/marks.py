@@ -1,4 +1,7 @@
-"""Marked tensors: the buffers that prove a lower bound (witness), the tensors of a layer, and buffers freed late."""
+"""Marks in the drawing: the buffers that prove a lower bound (witness), a layer, or the buffers freed late."""
+
+from collections.abc import Mapping
+from typing import Any
 
 import streamlit as st
 
@@ -11,7 +14,7 @@ from tmmu_core.plans.model import Plan
 
 WITNESS, LATE, LAYER = "witness", "late", "layer:"
 """Values of ``Choice.marked``; the name of a layer follows ``LAYER``."""
-KNOWN_BY = {
+LAYERS_FROM = {
     "origins": "The file names the module of each node.",
     "names": "Layers come from the node names.",
     "parameters": "Layers come from the parameter names; nodes without parameters belong to the surrounding layer.",
@@ -24,7 +27,7 @@ def layer_of(marked: str) -> str | None:
 
 
 def rows(shown: Shown) -> list[int] | None:
-    """Return the rows of the marked layer or of the buffers freed late; ``None`` without these marks."""
+    """Return the rows of the marked layer or of the marked buffers freed late; ``None`` for another mark or none."""
     marked = state.choice().marked
     if (layer := layer_of(marked)) is not None:
         origins = plan_rows.origins(shown)
@@ -40,16 +43,13 @@ def of_witness(plan: Plan, arena: str | None) -> list[int] | None:
 
 
 def flags(shown: Shown) -> list[tuple[int, str]]:
-    """Return a flag for each node that frees a buffer of the mark "freed late": ``(step, "conv_12 frees x")``."""
+    """Return ``(step, text)`` for each last read of a marked buffer freed late: ``(14, "conv_12 frees x +1")``."""
     plan = shown.plan
     freed: dict[int, list[str]] = {}
     for row, last, _ in _late(shown):
         freed.setdefault(last, []).append(numbers.shortened(plan.tensor_ids[row], 14))
-    found = []
-    for step, names in freed.items():
-        more = f" +{len(names) - 1}" if len(names) > 1 else ""
-        found.append((step, f"{numbers.shortened(plan.node_at(step), 14)} frees {names[0]}{more}"))
-    return found
+    more = {step: f" +{len(names) - 1}" if len(names) > 1 else "" for step, names in freed.items()}
+    return [(t, f"{numbers.shortened(plan.node_at(t), 14)} frees {freed[t][0]}{more[t]}") for t in freed]
 
 
 def _late(shown: Shown) -> list[tuple[int, int, int]]:
@@ -63,34 +63,34 @@ def certificate(shown: Shown) -> None:
         return
     summary = shown.plan.arena_of[name]
     st.html(certificate_text.certificate(shown.plan, name))
-    if not summary.witness:
-        return
-    if state.choice().marked == WITNESS:
-        _clear_button("witness")
+    if summary.witness:
+        focus = {"arena": name} | ({"step": summary.witness_step} if summary.witness_step >= 0 else {})
+        _mark_button(WITNESS, "Mark the buffers of the lower bound", "highlight", focus=focus)
+
+
+def _mark_button(
+    mark: str, label: str, icon: str, about: str | None = None, focus: Mapping[str, Any] | None = None
+) -> None:
+    """Draw a button that sets ``mark`` and the fields ``focus`` of the choice, or that clears the mark if it is set."""
+    if state.choice().marked == mark:
+        controls.button("Clear the marks", mark, {"marked": "", "search": ""}, icon=":material/close:")
     else:
-        goal = {"arena": name} | ({"step": summary.witness_step} if summary.witness_step >= 0 else {})
-        marked = {"marked": WITNESS, "search": "", **goal}
-        controls.button("Mark the buffers of the lower bound", "witness", marked, icon=":material/highlight:")
-
-
-def _clear_button(key: str) -> None:
-    controls.button("Clear the marks", key, {"marked": "", "search": ""}, icon=":material/close:")
+        changes = {"marked": mark, "search": "", **(focus or {})}
+        controls.button(label, mark, changes, icon=f":material/{icon}:", help=about)
 
 
 def late_button(shown: Shown) -> None:
     """Draw the button that marks buffers freed late, if the arena has such buffers."""
-    if not plan_rows.freed_late(shown, arena_focus.arena(shown)):
-        return
-    if state.choice().marked == LATE:
-        _clear_button("late")
-        return
-    about = "Mark the buffers that wait longest for their last use, by bytes × steps. A flag shows the last reader."
-    marked = {"marked": LATE, "search": ""}
-    controls.button("Mark buffers freed late", "late", marked, icon=":material/flag:", help=about)
+    if plan_rows.freed_late(shown, arena_focus.arena(shown)):
+        about = "Mark the buffers that wait longest for their last use, by bytes × steps. A flag shows the last reader."
+        _mark_button(LATE, "Mark buffers freed late", "flag", about)
 
 
 def pick_layer(shown: Shown) -> None:
-    """Draw the menu of layers, if the plan has layers. The map marks the chosen layer; the tables list only it."""
+    """Draw the menu of layers, if the plan has several. The map marks the chosen layer, and the table lists only it.
+
+    For a large plan, draw it only if a layer is already marked.
+    """
     chosen = layer_of(state.choice().marked)
     if len(shown.plan) > plan_rows.MOST_EAGER and chosen is None:
         return
@@ -114,6 +114,6 @@ def pick_layer(shown: Shown) -> None:
         placeholder="all",
         on_change=picked,
         width=300,
-        help=f"Mark a layer in the map and list only its tensors. {KNOWN_BY[origins.modules.known_by]}"
+        help=f"Mark a layer in the map and list only its tensors. {LAYERS_FROM[origins.modules.known_by]}"
         + (f" Repeated: {repeated}." if repeated else ""),
     )

@@ -1,4 +1,4 @@
-"""The canvas of a plan (memory map, slots, lifetimes). It shows the choice of the session, and its events change it."""
+"""The canvas of a plan: memory map, slots and lifetimes. It shows the choice of the session; its events change it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -50,14 +50,14 @@ def _origin(shown: Shown, needs_layers: bool) -> Origin:
 
 
 def end_to_end(plan: Plan) -> tuple[str, ...]:
-    """Return the names of the arenas in the order in which one memory contains them: arenas without reuse first."""
+    """Return the names of the arenas, from the bottom of one memory to its top: arenas without reuse first."""
     return tuple(arena.name for arena in sorted(plan.arenas, key=lambda a: a.max_live < a.storages))
 
 
 def canvas(handle: PlanHandle, *, key: str = "map", height: int = 560, **more: Any) -> None:
-    """Draw a canvas. ``more``: fields of :class:`Picture` that replace the fields of the choice."""
-    chosen = state.choice()
-    _, steps = picture_of(handle.plan, handle.baseline)
+    """Draw a canvas of the choice. ``more``: fields of :class:`Picture` that replace the values of the choice."""
+    chosen, arena = state.choice(), arena_focus.drawn(handle.plan)
+    _, steps = picture_of(handle.plan, handle.baseline)  # first plan step of each drawn step; None if all are drawn
     step = chosen.step if chosen.step is not None and chosen.step < handle.plan.steps else None
     if step is not None and steps is not None:
         step = int(steps.searchsorted(step, side="right")) - 1
@@ -67,10 +67,10 @@ def canvas(handle: PlanHandle, *, key: str = "map", height: int = 560, **more: A
     picture = Picture(
         view=cast(Any, chosen.view),
         colour=cast(Any, chosen.colour or None),
-        arena=arena_focus.drawn(handle.plan),
-        selected=chosen.selected if chosen.selected and chosen.selected in handle.plan.row_of else None,
+        arena=arena,
+        selected=chosen.selected if chosen.selected in handle.plan.row_of else None,
         search=chosen.search,
-        marked=more.pop("marked", None) or marks.of_witness(handle.plan, arena_focus.drawn(handle.plan)),
+        marked=more.pop("marked", None) or marks.of_witness(handle.plan, arena),
         step=step,
         span=span if span is None or steps is None else _drawn(steps, span),
         ghost=why_here.ghost_drawn(handle.plan) if steps is None else None,
@@ -102,11 +102,11 @@ def _of_plan(steps: NDArray[np.int64] | None, span: Sequence[int] | None) -> tup
 
 
 def _drawn(steps: NDArray[np.int64], span: tuple[int, int]) -> tuple[int, int]:
-    """Return the drawn steps of a range of plan steps. A large plan is drawn with fewer steps."""
+    """Return the range of drawn steps that contains a range of plan steps. See :func:`picture_of`."""
     first = int(steps.searchsorted(span[0], side="right")) - 1
     return first, max(first + 1, int(steps.searchsorted(span[1])))
 
 
 def select(event: Mapping[str, Any]) -> None:
-    """Select the tensor that was clicked in a canvas."""
+    """Select the tensor that was clicked in a canvas; a click on the background clears the selection."""
     state.choose(selected=event["id"] or "")

@@ -1,4 +1,4 @@
-"""The panel with the details of the selected tensor."""
+"""The cards of the selected tensor beside the drawing."""
 
 import streamlit as st
 
@@ -11,7 +11,7 @@ from tmmu_core.base.escaping import for_markdown
 
 
 def panel(shown: Shown, *, walking: bool = False, colour: str = "") -> None:
-    """Draw the cards of the selected tensor; without a selected tensor, the largest buffers at the peak.
+    """Draw the cards of the selected tensor; without one, the controls of the drawing and the largest buffers.
 
     ``walking``: whether the panel is on the page Graph. ``colour``: default colour scheme of the drawing.
     """
@@ -22,42 +22,38 @@ def panel(shown: Shown, *, walking: bool = False, colour: str = "") -> None:
         arena = arena_focus.arena(shown)
         if arena and plan.arena_of[arena].peak_live_bytes:
             step = arena_focus.peak_step(shown, arena)
-            alive = plan_rows.storages_alive(shown, step, arena)
-            st.html(address.linked(tensor_text.largest(plan, (arena, step), alive, colours)))
+            live = plan_rows.storages_alive(shown, step, arena)
+            st.html(address.linked(tensor_text.largest(plan, (arena, step), live, colours)))
         marks.certificate(shown)
         why_here.replay_button(shown)
         return
     if name not in plan.row_of:
         st.html(markup.empty("Not in this plan", f"This plan has no tensor {numbers.shortened(name)}."))
         return
-    made, idle = shown.opened.made.get(name), plan_rows.idle(shown)
-    box_colour = colours(plan.row_of[name])
-    st.html(address.linked(tensor_text.details(plan, shown.solution, name, idle, made, box_colour)))
+    producer, idle, box_colour = shown.opened.made.get(name), plan_rows.idle(shown), colours(plan.row_of[name])
+    st.html(address.linked(tensor_text.details(plan, shown.solution, name, idle, producer, box_colour)))
     near = tensor_text.neighbours(plan, name)
     with st.container(horizontal=True, gap="small"):
-        ends = (
+        for label, target, if_none in (
             ("‹ previous in slot", near.before, "This is the first tensor of its slot."),
             ("next in slot ›", near.after, "This is the last tensor of its slot."),
-        )
-        for label, target, end in ends if plan.has_slots else ():
-            how = {"disabled": target is None, "help": for_markdown(target) if target else end}
-            controls.button(label, f"near.{label}", {"selected": target or name}, kind="secondary", **how)
+        ):
+            if plan.has_slots:
+                options = {"disabled": target is None, "help": for_markdown(target) if target else if_none}
+                controls.button(label, f"near.{label}", {"selected": target or name}, kind="secondary", **options)
         controls.button("Clear selection", "clear-selection", {"selected": ""})
-    _elsewhere(shown)
+    _page_buttons(shown)
     why_here.panel(shown, name)
     why_here.replay_button(shown)
     marks.certificate(shown)
 
 
-def _elsewhere(shown: Shown) -> None:
-    """Draw the buttons that show the tensor on the page Plan and on the page Graph."""
+def _page_buttons(shown: Shown) -> None:
+    """Draw the buttons that show the tensor on the page Plan and, for a graph, on the page Graph."""
+    is_plan, has_graph = state.session().page == "plan", shown.solution is not None
     with st.container(horizontal=True, gap="small", key="elsewhere"):
-        if state.session().page != "plan" and st.button(
-            "Show in plan", key="to-plan", type="tertiary", icon=":material/grid_view:"
-        ):
+        if not is_plan and st.button("Show in plan", key="to-plan", type="tertiary", icon=":material/grid_view:"):
             st.switch_page("pages/plan/page.py")
-        if shown.solution is not None and st.button(
-            "Show in graph", key="to-graph", type="tertiary", icon=":material/account_tree:"
-        ):
+        if has_graph and st.button("Show in graph", key="to-graph", type="tertiary", icon=":material/account_tree:"):
             state.choose(walk=graph_levels.AROUND)
             st.switch_page("pages/graph/page.py")

@@ -22,21 +22,20 @@ from tmmu_core.plans.analysis.plan_notes import residences
 from tmmu_core.plans.figures.live_bytes import arena_number
 from tmmu_core.plans.model import Plan
 
-MOST_ROWS, HEIGHT = 5_000, 330
-NUMBERS = {
-    **{name: f"{name} (B)" for name in ("size", "padded", "offset")},
-    **{name: name for name in ("first write", "freed", "steps", "held steps", "idle steps", "bytes × idle steps")},
-    **{name: name for name in ("tensors", "busy steps", "unused bytes × steps", "bytes in", "bytes out")},
-}
-"""Column with numbers → its title."""
-NAMING = ("view of",)
-"""Columns that contain the name of another tensor. A click on a cell selects that tensor."""
+MOST_ROWS = 5_000
+TITLES = {"size": "size (B)", "padded": "padded (B)", "offset": "offset (B)", "hex": "offset (hex)"}
+"""Column → its title, for columns whose title is not their name."""
+GROUPED = (
+    *("size", "padded", "offset", "first write", "freed", "steps", "held steps", "idle steps", "bytes × idle steps"),
+    *("tensors", "busy steps", "unused bytes × steps", "bytes in", "bytes out"),
+)
+"""Columns of numbers that are shown with thousands separators."""
 
 
 def matching(plan: Plan, search: str, arena: str | None = None) -> np.ndarray:
-    """Return the rows of an arena (default: all arenas) whose tensor or node name contains ``search``, largest first.
+    """Return the rows of an arena (default: all arenas) whose tensor or producer name contains ``search``.
 
-    An empty search matches all rows.
+    The rows are sorted by size, largest first. An empty search matches all rows.
     """
     rows = np.flatnonzero(matches(plan, search)) if search else np.arange(len(plan), dtype=np.int64)
     if arena is not None:
@@ -46,14 +45,13 @@ def matching(plan: Plan, search: str, arena: str | None = None) -> np.ndarray:
 
 def frame_of(plan: Plan, rows: np.ndarray, origins: Origins | None = None) -> pd.DataFrame:
     """Return the table of ``rows``; ``origins`` adds the columns producer, module and phase."""
-    arenas = np.array([arena.name for arena in plan.arenas] or [""])
-    ids = rows.tolist()
+    ids, arenas = rows.tolist(), [arena.name for arena in plan.arenas]
     kind, kinds = ("category", plan.categories) if plan.categories else ("role", plan.roles)
     frame = pd.DataFrame(
         {
             "tensor": [plan.tensor_ids[i] for i in ids],
             kind: [kinds[i] for i in ids],
-            "arena": arenas[plan.arena[rows]] if len(rows) else [],
+            "arena": [arenas[k] for k in plan.arena[rows].tolist()],
             "size": plan.size[rows],
             "padded": _padded(plan, rows),
             "offset": plan.offset[rows],
@@ -100,17 +98,15 @@ def _frame(shown: Shown, search: str, arena: str | None, layer: str | None) -> t
     rows = matching(plan, search, arena)
     if layer is not None and origins is not None:
         rows = rows[[origins.layer[i] == layer for i in rows.tolist()]]
-    frame = frame_of(plan, by_size(plan, rows[:MOST_ROWS]), origins)
-    if not len(frame):
-        return frame, 0
-    listed = [(name, plan.row_of[name]) for name in frame["tensor"]]
+    listed = by_size(plan, rows[:MOST_ROWS])
+    frame = frame_of(plan, listed, origins)
     if shown.solution is not None and (sources := shown.solution.graph.shapes_from):
-        texts = [SHAPE_SOURCES[sources[name]] if name in sources else "" for name, _ in listed]
+        texts = [SHAPE_SOURCES[sources[name]] if name in sources else "" for name in frame["tensor"]]
         frame.insert(list(frame.columns).index("shape") + 1, "shape from", texts)
     if (operators := plan_rows.operators(shown)) is not None:
-        frame.insert(1, "operator", [operators[row] for _, row in listed])
+        frame.insert(1, "operator", [operators[row] for row in listed.tolist()])
     if memories := residences(plan):
-        frame["placed by"] = [tensor_text.placed_by(memories[row]) for _, row in listed]
+        frame["placed by"] = [tensor_text.placed_by(memories[row]) for row in listed.tolist()]
     return filled(frame), len(rows)
 
 
@@ -126,20 +122,24 @@ def table(shown: Shown, arena: str | None) -> None:
     notes += ["click a header to sort, a row to select"]
     st.html(markup.heading(f"Tensors of {arena}" if arena else "Tensors", "; ".join(notes)))
     if not len(frame):
-        st.html(markup.empty("No tensor matches", f"No tensor or node name contains “{search}”."))
+        of_layer, in_arena = f" of layer {layer}" if layer else "", f" in {arena}" if arena else ""
+        by_name = f" with “{search}” in its name or node name" if search else ""
+        st.html(markup.empty("No tensor matches", f"There is no tensor{of_layer}{in_arena}{by_name}."))
         return
-    selectable(frame, f"table.{shown.key}.{arena}.{search}.{layer}", chosen.selected, height=HEIGHT)
+    selectable(frame, f"table.{shown.key}.{arena}.{search}.{layer}", chosen.selected)
 
 
 def storages(shown: Shown, arena: str | None) -> None:
-    """Draw the table of buffers with idle steps, most bytes × idle steps first."""
+    """Draw the table of an arena's buffers with idle steps (default: all arenas), most bytes × idle steps first."""
     frame = _storages(shown, arena)
-    note = f"{numbers.count(len(frame), 'buffer')} with idle steps, most bytes × idle steps first; click to select"
+    at_least = "at least " if len(frame) == MOST_ROWS else ""
+    count = numbers.count(len(frame), "buffer")
+    note = f"{at_least}{count} with idle steps, most bytes × idle steps first; click to select"
     st.html(markup.heading(f"Buffers of {arena}" if arena else "Buffers", note))
     if not len(frame):
         st.html(markup.empty("No idle steps", "Every buffer is used at each step of its live range."))
         return
-    selectable(frame, f"storages.{shown.key}.{arena}", state.choice().selected, height=HEIGHT)
+    selectable(frame, f"storages.{shown.key}.{arena}", state.choice().selected)
 
 
 @remembered
@@ -167,36 +167,39 @@ def _storages(shown: Shown, arena: str | None) -> pd.DataFrame:
     )
 
 
-def selectable(frame: pd.DataFrame, key: str, selected: str, *, height: int) -> None:
-    """Draw a table that has a column ``tensor``. A click on a row selects its tensor."""
+def selectable(frame: pd.DataFrame, key: str, selected: str, *, height: int = data_table.HEIGHT) -> None:
+    """Draw a table that has a column ``tensor``. A click on a row selects its tensor; a click on a base, the base."""
     rows = np.flatnonzero(frame["tensor"].to_numpy() == selected).tolist() if selected else []
 
     def select(cell: data_table.Cell | None) -> None:
-        if cell is None:
-            state.choose(selected="")
-            return
-        row, column = cell
-        other = frame[column].iloc[row] if column in NAMING else ""
-        state.choose(selected=str(other or frame["tensor"].iloc[row]))
+        name = ""
+        if cell is not None:
+            row, column = cell
+            name = frame["view of"].iloc[row] if column == "view of" else ""
+            name = name or frame["tensor"].iloc[row]
+        state.choose(selected=str(name))
 
     cell = (rows[0], "tensor") if rows else None
-    data_table.selectable(frame, key, cell, select, columns=explained(frame), height=height)
+    data_table.selectable(frame, key, cell, select, columns=column_config(frame), height=height)
 
 
-def explained(frame: pd.DataFrame) -> dict[str, Any]:
-    """Return the column configuration with glossary definitions as hover texts.
+def column_config(frame: pd.DataFrame) -> dict[str, Any]:
+    """Return the configuration of the columns, with glossary definitions as hover texts.
 
-    A column of numbers that has texts such as ``1 → 2`` becomes a column of texts.
+    A column of :data:`GROUPED` with texts such as ``1 → 2`` is a column of texts.
     """
-    config: dict[str, Any] = {
-        name: st.column_config.NumberColumn(label, format="localized") for name, label in NUMBERS.items()
-    }
-    config["tensor"] = st.column_config.TextColumn(width="medium")
-    config["operator"] = st.column_config.TextColumn(width=130)
-    config["hex"] = st.column_config.TextColumn("offset (hex)")
+    widths: dict[str, Any] = {"tensor": "medium", "operator": 130}
+    config = {}
     for name in frame.columns:
-        if "format" in config.get(name, {}).get("type_config", {}) and not is_numeric_dtype(frame[name].dtype):
-            config[name] = st.column_config.TextColumn(config[name]["label"])
-        if about := glossary.define(name):
-            config[name] = {**config.get(name, st.column_config.Column()), "help": about}
+        options: dict[str, Any] = {
+            "label": TITLES.get(name),
+            "help": glossary.define(name) or None,
+            "width": widths.get(name),
+        }
+        if not is_numeric_dtype(frame[name].dtype):
+            config[name] = st.column_config.TextColumn(**options)
+        elif name in GROUPED:
+            config[name] = st.column_config.NumberColumn(**options, format="localized")
+        else:
+            config[name] = st.column_config.Column(**options)
     return config

@@ -1,4 +1,4 @@
-"""The verification result of a plan: the mark in the headline, and the table of failed checks."""
+"""The verdict on a plan: the mark in the headline, and the table of errors and warnings. The figures of a plan."""
 
 import pandas as pd
 import streamlit as st
@@ -11,7 +11,7 @@ from app.texts import certificate_text, glossary, markup, numbers, totals_text
 from tmmu_core.judge.finding import Finding
 
 SECONDS_TO_WAIT = 0.5
-"""Seconds that a page waits for the verdict of a small plan; a page does not wait for the verdict of a large plan."""
+"""Seconds that a page waits for the verdict on a small plan. It does not wait for the verdict on a large plan."""
 TENSORS_DRAWN_PER_SECOND = 250_000
 """Number of tensors that a browser draws in a second."""
 
@@ -19,7 +19,8 @@ TENSORS_DRAWN_PER_SECOND = 250_000
 def mark(shown: Shown) -> str:
     """Return the verdict as HTML; "" if the only errors are exceeded capacities.
 
-    Before the verdict is ready, return a placeholder; the page runs again when the verdict is ready.
+    Until the verdict is ready, return the verdict that was made when the file was read, or a placeholder, and rerun the
+    page when the verdict is ready.
     """
     is_small = len(shown.plan) < planning.JUDGED_HERE_UP_TO
     job = planning.judgement(shown) if is_small else planning.known_judgement(shown)
@@ -42,8 +43,7 @@ def mark(shown: Shown) -> str:
 
 def facts(shown: Shown) -> list[str]:
     """Return planner, totals, counts and hash of a plan as HTML texts."""
-    plan = shown.plan
-    arena = arena_focus.arena(shown)
+    plan, arena = shown.plan, arena_focus.arena(shown)
     remark = markup.esc(certificate_text.planner_remark(plan, arena))
     return [
         f'<abbr title="{remark}">planner {markup.esc(certificate_text.planner_of(plan, arena))}</abbr>',
@@ -54,14 +54,17 @@ def facts(shown: Shown) -> list[str]:
 
 
 def _only_over(judged: Judgement) -> bool:
-    """Return whether there are errors and each is an exceeded capacity. The headline shows those."""
+    """Return whether there are errors and all are exceeded capacities, which the headline shows."""
     errors = judged.verified.errors
     over = {error.message for error in errors if error.rule == "capacity"}
     return bool(errors) and all(error.message in over for error in (*errors, *judged.lint.errors))
 
 
 def findings(shown: Shown) -> None:
-    """Draw the table of all findings if the verdict is ready. The table is open if a check failed, else folded."""
+    """Draw the table of errors and warnings, if there are any and the verdict is ready.
+
+    It is folded if there are only warnings and exceeded capacities.
+    """
     job = planning.known_judgement(shown)
     if job is None or not job.finished:
         return
@@ -72,10 +75,9 @@ def findings(shown: Shown) -> None:
     if not unique:
         return
     listed = list(unique.values())
-    failed = sum(f.severity == "error" for f in listed)
+    failed = sum(finding.severity == "error" for finding in listed)
     title = f"{numbers.count(failed, 'check')} failed" if failed else numbers.count(len(listed), "warning")
-    bad = not (judged.verified.ok and judged.lint.ok) and not _only_over(judged)
-    with st.expander(title, expanded=bad):
+    with st.expander(title, expanded=failed > 0 and not _only_over(judged)):
         columns = ["severity", "rule", "message", "tensor", "other"]
         frame = pd.DataFrame([[getattr(finding, name) for name in columns] for finding in listed], columns=columns)
         data_table.show(frame, height=min(280, 38 + 28 * len(listed)))

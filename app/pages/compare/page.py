@@ -274,8 +274,8 @@ def body(left: Shown, right: Shown, comparison: Comparison, handle: Any) -> None
         plan_drawing.canvas(handle, key="compare-over", height=480, show_baseline=True, strip=False)
     else:
         _side_by_side(left, right, None if layout == "Graphs" else handle)
-    arena = arena_focus.of_plan(right.plan)
-    if arena is not None:
+    arena = arena_focus.arena(right)
+    if arena:
         if arena in left.plan.arena_of:
             st.html(address.linked(tensor_text.first_difference(plan_rows.first_difference(left, right, arena), arena)))
         st.html(markup.heading(f"Live bytes of {arena}, baseline → candidate"))

@@ -83,7 +83,7 @@ def _arena(shown: Shown, curve: DimCurve) -> str:
         (int(column.max()) - int(column.min()) if len(column) else 0, name)
         for name, column in zip(curve.arena_names, curve.extent_bytes.T, strict=True)
     ]
-    return max(grows, default=(0, arena_focus.largest(shown.plan)))[1]
+    return max(grows, default=(0, arena_focus.default_name(shown.plan)))[1]
 
 
 def size_controls(graph: Graph, dim: str, current: int) -> None:

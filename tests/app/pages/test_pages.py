@@ -44,11 +44,13 @@ def test_page_has_its_claim_and_only_plan_links_a_tried_place(page: str, shown_t
     assert "tried=" not in html(at)
 
 
-def test_malformed_size_is_reported_and_changes_nothing() -> None:
+@pytest.mark.parametrize(("field", "query_key"), [("limit", "capacity"), ("page_size", "page")])
+def test_malformed_size_is_reported_and_kept_in_its_field(field: str, query_key: str) -> None:
     at = opened(graph="sample:resnet50")
-    at.text_input(key="w.limit").input("a lot").run()
+    at.text_input(key=f"w.{field}").input("a lot").run()
     assert "is not a size" in html(at)
-    assert "capacity" not in at.query_params
+    assert query_key not in at.query_params
+    assert at.text_input(key=f"w.{field}").value == "a lot"
 
 
 @pytest.mark.parametrize(

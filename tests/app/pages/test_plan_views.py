@@ -190,6 +190,11 @@ def test_peak_is_grouped_by_operator_layer_and_phase() -> None:
     assert [option.content for option in group.proto.options] == ["layer", "operator", "role", "module", "phase"]
 
 
+def test_empty_table_names_its_filters() -> None:
+    at = opened(graph="sample:residual_block", marked="layer:x")
+    assert "There is no tensor of layer x in activations." in html(at)
+
+
 def test_table_has_the_source_of_each_shape() -> None:
     floats = TensorProto.FLOAT
     body = helper.make_graph(

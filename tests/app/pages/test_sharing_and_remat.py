@@ -58,5 +58,5 @@ def test_card_and_table_show_padded_sizes() -> None:
 
 def test_column_of_differences_is_text() -> None:
     columns = {"tensor": ["a"], "offset": ["0 → 64"], "size": [64]}
-    config = tensor_table.explained(pd.DataFrame(columns))
+    config = tensor_table.column_config(pd.DataFrame(columns))
     assert [config[name]["type_config"]["type"] for name in columns] == ["text", "text", "number"]
