@@ -1,8 +1,8 @@
-"""The view History: memory of each model per commit."""
+"""The view History: the memory of a model per commit, the last changes of all models, and the sweeps."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import plotly.graph_objects as go
@@ -21,25 +21,25 @@ if TYPE_CHECKING:
     from tmmu_core.store.store import Line, Store
     from tmmu_core.store.stored_sweeps import Sweep
 
-MOST_LINES, MOST_RUNS, MOST_ROWS = 200, 2_000, 100
-EVERY_NAME = 24
+MOST_LINES, MOST_RUNS, MOST_SWEEPS, MOST_ROWS = 200, 2_000, 5, 100
+MOST_LABELS = 24
 """Maximum number of labels on the commit axis."""
 REFRESH = 2.0
 """Seconds between updates of a running sweep."""
 
 
 def draw() -> None:
-    """Draw the memory of a model per commit, a table of all models, and the sweeps."""
+    """Draw the view, or the error of a store that cannot be read."""
     try:
         store = history.store()
         assert store is not None, "the view is hidden without a store"
-        _view(store)
+        _runs_and_sweeps(store)
     except TmmuError as error:
         st.html(markup.claim("The store cannot be read"))
         st.html(markup.error_card({**error.record(), "title": "The store cannot be read", "code": "STORE"}))
 
 
-def _view(store: Store) -> None:
+def _runs_and_sweeps(store: Store) -> None:
     lines = store.lines()
     if not lines:
         st.html(markup.claim("No recorded runs"))
@@ -57,7 +57,10 @@ def _view(store: Store) -> None:
 
 
 def _runs(store: Store, model: str) -> tuple[Run, ...]:
-    """Return the runs of the chosen branch that are comparable with its latest run, as in ``tmmu bisect``."""
+    """Return the latest runs of the chosen branch that are comparable with its last run, as in ``tmmu bisect``.
+
+    Without a chosen branch, the branch is ``main``, or the branch of the model's last run if ``main`` has no runs.
+    """
     from tmmu_core.store.find_growth import comparable_runs
     from tmmu_core.store.run_label import MAIN
 
@@ -72,11 +75,11 @@ def _runs(store: Store, model: str) -> tuple[Run, ...]:
 def _claim(store: Store, runs: tuple[Run, ...]) -> str:
     """Return the title: ``resnet50 on main takes 9.19 MiB since 8f1c2ab (+1.00 MiB)``."""
     last = runs[-1]
-    changed = next((k for k in range(len(runs) - 1, 0, -1) if runs[k].extent_bytes != runs[k - 1].extent_bytes), None)
     title = f"{last.model} on {last.branch} takes {numbers.short_bytes(last.extent_bytes)}"
-    if changed is None:
+    changes = [(before, after) for before, after in pairwise(runs) if before.extent_bytes != after.extent_bytes]
+    if not changes:
         return f"{title}, unchanged in all runs"
-    before, after = runs[changed - 1 : changed + 1]
+    before, after = changes[-1]
     growth = numbers.delta_bytes(after.extent_bytes - before.extent_bytes)
     causes = [growth, *changed_settings(store.plan(after), store.plan(before))]
     return f"{title} since {numbers.shortened(after.commit, 12)} ({'; '.join(causes)})"
@@ -91,12 +94,7 @@ def _choose(models: list[str], branches: list[str], runs: tuple[Run, ...]) -> No
             on_change=lambda: state.choose(model=state.widget_value("model"), branch=""),
             width=320,
         )
-        st.selectbox(
-            "Branch",
-            branches,
-            width=280,
-            **state.bound("branch", runs[-1].branch),
-        )
+        st.selectbox("Branch", branches, width=280, **state.bound("branch", runs[-1].branch))
 
 
 def _chart(runs: tuple[Run, ...]) -> None:
@@ -106,21 +104,16 @@ def _chart(runs: tuple[Run, ...]) -> None:
     if picked is not None:
         note = f"{runs[picked].commit} selected: click another commit to compare them"
     st.html(markup.heading("Arena size, peak and lower bound", note))
-    st.plotly_chart(
-        over_commits(runs, picked),
-        key=key,
-        config=CONFIG,
-        on_select=lambda: _click(key, runs),
-        selection_mode="points",
-    )
+    chart = sizes_over_commits(runs, picked)
+    st.plotly_chart(chart, key=key, config=CONFIG, on_select=lambda: _click(key, runs), selection_mode="points")
     if picked is not None:
         with controls.row():
             st.button("Open plan", key="history-open", on_click=lambda: _open(runs[picked]))
             controls.button("Clear selection", "history-clear", {"pick": ""})
 
 
-def over_commits(runs: Sequence[Run], picked: int | None) -> go.Figure:
-    """Return the curves of arena size, peak and lower bound with one point per run; ``picked``: the selected run.
+def sizes_over_commits(runs: tuple[Run, ...], picked: int | None) -> go.Figure:
+    """Return the curves of arena size, peak and lower bound with one point per run; ``picked``: index of the selected.
 
     Only the curve of the arena size has clickable points. Its hover text contains the figures of all three curves.
     """
@@ -141,16 +134,16 @@ def over_commits(runs: Sequence[Run], picked: int | None) -> go.Figure:
         "%{customdata[1]}, %{customdata[2]} UTC<br>size %{customdata[3]}<br>peak %{customdata[4]}"
         "<br>lower bound %{customdata[5]}"
     )
-    how: dict[str, Any] = {"mode": "lines+markers", "marker": marker, "texts": texts, "hover": hover}
-    add_curve(fig, x, [run.extent_bytes for run in runs], "arena size", LIVE, **how)
-    every = max(1, -(-len(runs) // EVERY_NAME))
+    options: dict[str, Any] = {"mode": "lines+markers", "marker": marker, "texts": texts, "hover": hover}
+    add_curve(fig, x, [run.extent_bytes for run in runs], "arena size", LIVE, **options)
+    interval = -(-len(runs) // MOST_LABELS)
     fig.update_xaxes(
-        tickvals=x[::every],
-        ticktext=[numbers.shortened(run.commit, 9) for run in runs[::every]],
+        tickvals=x[::interval],
+        ticktext=[numbers.shortened(run.commit, 9) for run in runs[::interval]],
         title={"text": "commit, oldest first", "standoff": 4},
-        range=[-0.5, max(0.5, len(runs) - 0.5)],
+        range=[-0.5, len(runs) - 0.5],
     )
-    fig.update_yaxes(bytes_axis(max([run.extent_bytes for run in runs], default=0)), fixedrange=True)
+    fig.update_yaxes(bytes_axis(max(run.extent_bytes for run in runs)), fixedrange=True)
     return fig.update_layout(clickmode="event+select", showlegend=True, legend=LEGEND)
 
 
@@ -161,6 +154,7 @@ def _picked(runs: tuple[Run, ...]) -> int | None:
 
 
 def _click(key: str, runs: tuple[Run, ...]) -> None:
+    """Select the clicked run, clear its selection, or compare it with the run that is already selected."""
     point = state.clicked_point(key)
     if point is None:
         return
@@ -183,7 +177,7 @@ def _open(run: Run) -> None:
 
 def _table(lines: tuple[Line, ...]) -> None:
     shown = lines[:MOST_LINES]
-    st.html(markup.heading("All models", numbers.of(len(shown), len(lines), "line")))
+    st.html(markup.heading("All models", numbers.of(len(shown), len(lines), "row")))
     head = ["model", "branch", "planner", "mode", "runs", "size", "lower bound", "last change", "since", "commit"]
     st.html(markup.table(head, [_row(line) for line in shown], numbers=(4, 5, 6, 7)))
 
@@ -204,12 +198,13 @@ def _sweeps(store: Store) -> None:
     sweeps = stored_sweeps.sweeps(store)
     if not sweeps:
         return
-    st.html(markup.heading("Sweeps", "latest first"))
+    listed = numbers.of(min(len(sweeps), MOST_SWEEPS), len(sweeps), "sweep")
+    st.html(markup.heading("Sweeps", f"{listed}, latest first"))
     is_running = any(sweep.done < sweep.points for sweep in sweeps)
 
     @st.fragment(run_every=REFRESH if is_running else None)
     def watch() -> None:
-        for sweep in stored_sweeps.sweeps(store)[:5]:
+        for sweep in stored_sweeps.sweeps(store)[:MOST_SWEEPS]:
             _sweep(store, sweep)
 
     watch()
@@ -224,7 +219,7 @@ def _sweep(store: Store, sweep: Sweep) -> None:
     st.progress(min(1.0, sweep.done / max(1, sweep.points)), text=for_markdown(numbers.shortened(progress, 160)))
     points = stored_sweeps.results_of(store, sweep.name, last=MOST_ROWS)
     rows = [row for point in points for row in point.rows][-MOST_ROWS:]
-    with st.expander(numbers.of(len(rows), sweep.done, "row"), expanded=False):
+    with st.expander(f"Last {numbers.count(len(rows), 'row')}"):
         head = ["model", "planner", "mode", "alignment", "lower bound", "size", "error"]
         st.html(markup.table(head, [_sweep_row(row) for row in rows], numbers=(3, 4, 5)))
 

@@ -1,6 +1,7 @@
 """The page Compare: the differences between a baseline and the current plan."""
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import pandas as pd
@@ -16,22 +17,25 @@ from app.pages.fix import move_tables
 from app.pages.graph import graph_view
 from app.session import history, opening, page_jobs, plan_rows, planning, state
 from app.session.planning import Shown
-from app.texts import markup, numbers, tensor_text
-from app.texts import totals_text as totals
+from app.texts import markup, numbers, tensor_text, totals_text
 from tmmu_core.formats.planfile.compare_plans import KINDS, Comparison, TensorChange
 from tmmu_core.graph.model import MODES, PRESETS
 from tmmu_core.plans.analysis.peak_lines import by_category
-from tmmu_core.plans.model import ArenaSummary, Plan
+from tmmu_core.plans.model import ArenaSummary, Plan, TensorRow
 
 MOST_CHANGES, MOST_LINES = 5_000, 60
-FIRST = 8
-"""Number of baselines that are offered as buttons."""
-KIND_LABELS = {"redescribed": "redescribed (role, dtype, shape, alignment or base)"}
+MOST_BUTTONS = 8
+"""Maximum number of baselines that are offered as buttons."""
+KIND_LABELS = {
+    "retimed": "retimed (first write or freed)",
+    "redescribed": "redescribed (role, dtype, shape, alignment, alias group or base)",
+    "renumbered": "renumbered (slot or generation)",
+}
 """Kinds of changes whose name needs an explanation → label."""
 
 
 def page() -> None:
-    """Draw the differences between the baseline and the current plan, or the choice of a baseline."""
+    """Draw the view History, or the differences between the baseline and the current plan."""
     shown = page_frame.draw(allows_digest=True)
     chosen = state.choice()
     if history.url() and controls.pick_view({"compare": "Compare", "history": "History"}) == "history":
@@ -42,14 +46,14 @@ def page() -> None:
         st.html(markup.claim("Choose a baseline: a planner, mode, preset, commit, sample, trace or file"))
         _pick(options, "")
         with st.container(horizontal=True, gap="small", key="first-baselines"):
-            for value in list(options)[:FIRST]:
+            for value in list(options)[:MOST_BUTTONS]:
                 st.button(options[value], key=f"b.{value}", on_click=state.choose, kwargs={"baseline": value})
         return
-    other = _baseline()
-    left, right = (shown, other) if chosen.swapped and other else (other, shown)
-    if left is None or right is None:
+    baseline = _baseline()
+    if baseline is None:
         _pick(options, chosen.baseline)
         return
+    left, right = (shown, baseline) if chosen.swapped else (baseline, shown)
     comparison = planning.compared(left, right)
     moves = page_jobs.moves_of(chosen)
     notes = [*invalid(left, right), verdict(comparison, len(moves))]
@@ -102,6 +106,7 @@ def baselines(shown: Shown) -> dict[str, str]:
 
 
 def _pick(options: dict[str, str], value: str) -> None:
+    """Draw the choice of the baseline, ``value`` or ``""``, and the button that swaps the two plans."""
     names = list(options) if value in options or not value else [value, *options]
 
     def changed() -> None:
@@ -135,10 +140,10 @@ def _baseline() -> Shown | None:
     target = planning.baseline_of(state.choice())
     assert target is not None
     job = planning.plan_job(target)
-    answer = long_work.result(job, "Planning the baseline", "The baseline could not be planned")
-    if answer is not None and (limited := page_frame.limited_choice(job, target)) is not None:
+    baseline = long_work.result(job, "Planning the baseline", "The baseline could not be planned")
+    if baseline is not None and (limited := page_frame.limited_choice(job, target)) is not None:
         state.choose(baseline=page_jobs.start_of(limited))
-    return answer
+    return baseline
 
 
 def name_of(side: Shown) -> str:
@@ -147,32 +152,32 @@ def name_of(side: Shown) -> str:
 
 
 def claim(left: Shown, right: Shown, comparison: Comparison) -> str:
-    """Return the title: ``baseline → candidate: activations 9.19 MiB → 6.89 MiB``."""
+    """Return the title: ``resnet50, slots → auto: activations 9.19 MiB → 6.89 MiB (−2.30 MiB)``."""
     title, name = f"{name_of(left)} → {name_of(right)}", page_frame.name_of(left)
     if name == page_frame.name_of(right):
-        title = f"{name}, {totals.how(left.plan, right.plan)} → {totals.how(right.plan, left.plan)}"
+        title = f"{name}, {totals_text.how(left.plan, right.plan)} → {totals_text.how(right.plan, left.plan)}"
     if comparison.identical:
         return f"{title}: identical"
-    best = arena_focus.default_arena(right.plan)
-    if best is None or best.name not in left.plan.arena_of:
+    arena = arena_focus.default_arena(right.plan)
+    if arena is None or arena.name not in left.plan.arena_of:
         return f"{title}: different arenas"
-    before, after = left.plan.arena_of[best.name].extent_bytes, best.extent_bytes
+    before, after = left.plan.arena_of[arena.name].extent_bytes, arena.extent_bytes
     if before == after:
-        return f"{title}: {best.name} unchanged, {numbers.short_bytes(after)}"
+        return f"{title}: {arena.name} unchanged, {numbers.short_bytes(after)}"
     sizes = f"{numbers.short_bytes(before)} → {numbers.short_bytes(after)}"
-    return f"{title}: {best.name} {sizes} ({numbers.delta_bytes(after - before)})"
+    return f"{title}: {arena.name} {sizes} ({numbers.delta_bytes(after - before)})"
 
 
 def invalid(left: Shown, right: Shown) -> list[str]:
     """Return a warning for each of the two plans that is invalid or incomplete, as HTML."""
     sides = (("baseline", left), ("candidate", right))
-    bad = [f"{name} is invalid" for name, side in sides if side.verdict is not None and not side.verdict.ok]
-    bad += [f"{name} is incomplete" for name, side in sides if side.plan.incomplete]
-    return [f'<span class="bad">✗ the {text}</span>' for text in bad]
+    faults = [f"{name} is invalid" for name, side in sides if side.verdict is not None and not side.verdict.ok]
+    faults += [f"{name} is incomplete" for name, side in sides if side.plan.incomplete]
+    return [f'<span class="bad">✗ the {fault}</span>' for fault in faults]
 
 
 def verdict(comparison: Comparison, moves: int = 0) -> str:
-    """Return the verdict as HTML; ``moves`` is the number of changes from Fix between the two graphs."""
+    """Return the verdict as HTML; ``moves``: the number of changes of Fix from the baseline to the candidate."""
     if moves:
         return f'<span class="ok">{numbers.count(moves, "change")}</span>'
     if not comparison.comparable:
@@ -217,10 +222,12 @@ def reasons(comparison: Comparison) -> str:
 
 
 def _field_text(path: str) -> str:
-    """Return the path of a field of a plan file as text: ``offset of conv_1``, ``planner``."""
-    of_tensor = re.fullmatch(r"\$\.tensors\['(.*)'\]\.(\w+)", path)
-    name, tensor = (of_tensor[2], f" of {of_tensor[1]}") if of_tensor else (path.removeprefix("$."), "")
-    return name.replace("ir_", "graph ").removesuffix("_bytes").replace("_", " ") + tensor
+    """Return the path of a field of a plan file as text: ``offset of conv_1``, ``tensor conv_1``, ``planner``."""
+    of_tensor = re.fullmatch(r"""\$\.tensors\[(['"])(.*)\1\](?:\.(\w+))?""", path)
+    if of_tensor is not None and of_tensor[3] is None:
+        return f"tensor {of_tensor[2]}"
+    field, tensor = (of_tensor[3], f" of {of_tensor[2]}") if of_tensor else (path.removeprefix("$."), "")
+    return field.replace("ir_", "graph ").removesuffix("_bytes").replace("_", " ") + tensor
 
 
 def _value_text(value: Any) -> str:
@@ -229,7 +236,7 @@ def _value_text(value: Any) -> str:
 
 
 def arenas(comparison: Comparison, left: Plan, right: Plan) -> str:
-    """Return tables of all figures per arena and in total, baseline → candidate."""
+    """Return a table of figures per arena and a table of the totals, baseline → candidate, as HTML."""
     rows = []
     for change in comparison.arenas:
         a, b = change.left, change.right
@@ -239,12 +246,12 @@ def arenas(comparison: Comparison, left: Plan, right: Plan) -> str:
         size = _figure(a.extent_bytes if a else None, b.extent_bytes if b else None)
         rows.append([f"<b>{markup.esc(change.name)}</b>", bound, size, gap, *others])
     head = ["arena", "lower bound", "arena size", "gap", "optimality", "slots", "max live"]
-    together = [[markup.esc(name), markup.esc(change)] for name, change in totals.changes(left, right)]
-    return markup.table(head, rows, numbers=(1, 2, 3, 5, 6)) + markup.table(["all arenas", ""], together)
+    sums = [[*map(markup.esc, total)] for total in totals_text.changes(left, right)]
+    return markup.table(head, rows, numbers=(1, 2, 3, 5, 6)) + markup.table(["all arenas", ""], sums)
 
 
 def _texts(arena: ArenaSummary | None, plan: Plan) -> tuple[str, str, str, str]:
-    """Return gap, status, slots and maximum number of live tensors of an arena as texts."""
+    """Return gap, optimality, slots and maximum number of live buffers of an arena; "none" without the arena."""
     if arena is None:
         return "none", "none", "none", "none"
     slots = f"{arena.slots:,}" if plan.has_slots else numbers.NO_SLOTS
@@ -252,6 +259,7 @@ def _texts(arena: ArenaSummary | None, plan: Plan) -> tuple[str, str, str, str]:
 
 
 def _figure(a: int | None, b: int | None) -> str:
+    """Return ``before → after (growth)`` of a figure in bytes as HTML; ``None``: the plan does not have the arena."""
     change = numbers.change(*("none" if size is None else numbers.short_bytes(size) for size in (a, b)))
     if a is None or b is None or a == b:
         return change
@@ -261,10 +269,10 @@ def _figure(a: int | None, b: int | None) -> str:
 @st.fragment
 def body(left: Shown, right: Shown, comparison: Comparison, handle: Any) -> None:
     """Draw the maps, the live bytes and the changed tensors. A selection reruns only this function."""
-    graphs = left.solution is not None and right.solution is not None
+    have_graphs = left.solution is not None and right.solution is not None
     layout = st.segmented_control(
-        "How",
-        ["Overlaid", "Side by side", *(["Graphs"] if graphs else [])],
+        "Layout",
+        ["Overlaid", "Side by side", *(["Graphs"] if have_graphs else [])],
         default="Overlaid",
         key="w.how",
         label_visibility="collapsed",
@@ -309,8 +317,9 @@ def changes(comparison: Comparison, baseline: Shown, candidate: Shown) -> None:
         if count:
             labels[kind] = f"{KIND_LABELS.get(kind, kind.replace('_', ' '))} {count:,} ({text})"
     if not labels:
-        same = "Every tensor has the same offset, size and live range in both plans."
-        st.html(markup.empty("No tensor changed", same))
+        st.html(
+            markup.empty("No tensor changed", "All tensors have equal offsets, sizes and live ranges in both plans.")
+        )
         return
     picked = st.pills(
         "Changes", list(labels), format_func=labels.__getitem__, key="w.kinds", label_visibility="collapsed"
@@ -319,8 +328,8 @@ def changes(comparison: Comparison, baseline: Shown, candidate: Shown) -> None:
     listed = comparison.largest(picked, MOST_CHANGES)
     note = f"{numbers.of(len(listed), total, 'change')}, largest first; baseline → candidate; click to select"
     st.html(markup.heading("Changes per tensor", note))
-    slots = baseline.plan.has_slots and candidate.plan.has_slots
-    table = pd.DataFrame([_row(c, slots) for c in listed])
+    have_slots = baseline.plan.has_slots and candidate.plan.has_slots
+    table = pd.DataFrame([_row(change, have_slots) for change in listed])
     if not state.choice().selected:
         tensor_table.selectable(table, "changes", "", height=320)
         return
@@ -331,17 +340,15 @@ def changes(comparison: Comparison, baseline: Shown, candidate: Shown) -> None:
         tensor_card.panel(candidate)
 
 
-def _row(change: TensorChange, slots: bool) -> dict[str, str]:
-    a, b = change.left, change.right
-
-    def both(text_of: Any) -> str:
-        return numbers.change(text_of(a) if a else "absent", text_of(b) if b else "absent")
+def _row(change: TensorChange, have_slots: bool) -> dict[str, str]:
+    def both(text_of: Callable[[TensorRow], str]) -> str:
+        return numbers.change(*("absent" if row is None else text_of(row) for row in (change.left, change.right)))
 
     return {
         "tensor": change.tensor_id,
         "change": ", ".join(kind.replace("_", " ") for kind in change.kinds),
         "arena": both(lambda r: r.arena),
-        **({"slot": both(lambda r: f"{r.logical_slot}")} if slots else {}),
+        **({"slot": both(lambda r: f"{r.logical_slot}")} if have_slots else {}),
         "offset": both(lambda r: f"{r.offset_bytes:,}"),
         "size": both(lambda r: f"{r.size_bytes:,}"),
         "live range": both(lambda r: numbers.live_range(r.birth, r.death)),

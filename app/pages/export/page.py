@@ -1,4 +1,4 @@
-"""The page Export: report, pictures, plan files, C code, command line and link of the current plan."""
+"""The page Export: report, pictures, command line, link, hashes, and the files of the current plan."""
 
 from collections.abc import Callable
 from functools import partial
@@ -19,11 +19,11 @@ from tmmu_core.base.extras import installed
 from tmmu_core.runtime.measure.measure_model import MICRO
 
 BEFORE_OPTION = " \\\n  "
-"""A line break: a browser would break a long line after a hyphen of an option."""
+"""Separator of the options of a command. Without line breaks, a browser breaks a long line after a hyphen."""
 
 
 def page() -> None:
-    """Draw the downloads, the command line, the link and the hashes of the current plan."""
+    """Draw the page."""
     shown = page_frame.draw()
     stem = repeat_command.file_stem(shown.opened.name)
     st.html(markup.claim(f"Export {page_frame.name_of(shown)}"))
@@ -36,8 +36,8 @@ def page() -> None:
         st.code(command, language="bash", wrap_lines=True)
         if shown.opened.plan is None:
             st.html(markup.heading("Check in CI", "fails if a later version needs more memory than this plan"))
-            planned, _, written = command.replace("tmmu plan", "tmmu gate", 1).rpartition(f"{BEFORE_OPTION}-o ")
-            st.code(f"{planned}{BEFORE_OPTION}--baseline {written}", language="bash", wrap_lines=True)
+            gate, _, plan_file = command.replace("tmmu plan", "tmmu gate", 1).rpartition(f"{BEFORE_OPTION}-o ")
+            st.code(f"{gate}{BEFORE_OPTION}--baseline {plan_file}", language="bash", wrap_lines=True)
         link(shown)
         hashes(shown)
     with right:
@@ -50,7 +50,7 @@ def page() -> None:
 
 
 def report(shown: Shown, stem: str) -> None:
-    """Draw the download of the HTML report, with a checkbox that adds the baseline of Compare."""
+    """Draw the download of the HTML report, with checkboxes for the baseline of Compare and for the dark theme."""
     st.html(markup.heading("Report", "one HTML file with interactive maps; needs no network"))
     choice = planning.baseline_of(state.choice())
     job = None if choice is None else planning.plan_job(choice)
@@ -73,9 +73,8 @@ def link(shown: Shown) -> None:
     address = downloads.address(st.context.url or "", to_query(state.choice()))
     st.code(address, language=None, wrap_lines=True)
     if shown.opened.source.startswith("file:"):
-        st.caption(
-            "The link works while the file is on this server. On another server, open the link and then the file."
-        )
+        where = "On another server, open the link and then the file."
+        st.caption(f"The link works while the file is on this server. {where}")
 
 
 def _row(label: str, name: str, mime: str, purpose: str, make: Callable[[], bytes | str]) -> None:
@@ -100,7 +99,7 @@ def _download(label: str, name: str, mime: str, make: Callable[[], bytes | str],
 
 
 def measured_by_runtime(shown: Shown, make: Callable[[], bytes | str]) -> None:
-    """Draw a switch; if it is on, measure the memory of TensorFlow Lite Micro without and with the plan.
+    """Draw a switch; if it is on, measure and draw the memory of TensorFlow Lite Micro without and with the plan.
 
     ``make`` returns the model file with the plan.
     """
@@ -118,8 +117,8 @@ def measured_by_runtime(shown: Shown, make: Callable[[], bytes | str]) -> None:
     st.plotly_chart(bars(*heads, measured.given.bound), key="tflm-head", config=CONFIG)
     st.caption(
         f"Bars: bytes of the tensors (head of the arena). Smallest arena that runs on this machine: "
-        f"{numbers.full_bytes(before)} → {numbers.full_bytes(after)}. "
-        f"Outputs {'equal' if measured.outputs_equal else 'DIFFERENT'} on random inputs."
+        f"{numbers.full_bytes(before)} → {numbers.full_bytes(after)}. With this plan, the outputs on random inputs are "
+        f"{'equal' if measured.outputs_equal else 'DIFFERENT'}."
     )
     st.code(f"alignas(16) uint8_t TensorArena[{after}];  // {before} without the plan", language="cpp")
 
@@ -127,7 +126,7 @@ def measured_by_runtime(shown: Shown, make: Callable[[], bytes | str]) -> None:
 def hashes(shown: Shown) -> None:
     """Draw the hashes of the plan."""
     plan = shown.plan
-    named = (
+    digests = (
         ("plan", plan.tmmu_plan_hash),
         ("layout", plan.layout_hash),
         ("graph (ir)", plan.ir_hash),
@@ -136,7 +135,7 @@ def hashes(shown: Shown) -> None:
         ("replay token", plan.replay_token),
     )
     st.html(markup.heading("Hashes"))
-    rows = [[name, f'<span class="mono digest">{digest.hex() or numbers.UNKNOWN}</span>'] for name, digest in named]
+    rows = [[name, f'<span class="mono digest">{digest.hex() or numbers.UNKNOWN}</span>'] for name, digest in digests]
     st.html(markup.table(["name", "SHA-256, except the replay token"], rows))
 
 

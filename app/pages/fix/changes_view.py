@@ -1,4 +1,4 @@
-"""The view Changes: changes with which the plan fits a memory limit, or the proof that it cannot fit."""
+"""The view Changes: changes with which the plan fits a memory limit, or the reason why it does not fit."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -28,26 +28,26 @@ from tmmu_core.graph.assumed_sizes import size_range
 from tmmu_core.graph.model import ONE_MEMORY
 from tmmu_core.plans.figures.live_bytes import change_points
 from tmmu_core.plans.figures.metrics import totals
-from tmmu_core.plans.model import U64, Plan
+from tmmu_core.plans.model import U64
 
 KINDS: dict[Kind, str] = {
     "planner": "another planner",
     "order": "another order",
     "inplace": "in-place reuse",
-    "alignment": "smaller alignment",
+    "alignment": "smaller alignment, if the hardware allows it",
     "recompute": "recompute",
     "offload": "offload",
-    "sizes": "smaller sizes",
+    "sizes": "smaller sizes, which change the results",
 }
+"""Kinds of changes that can be selected → label."""
 
 
 def draw(shown: Shown) -> None:
     """Draw the search for changes with which the plan fits its limit; without a limit, rank single changes."""
     choice, capacity = state.choice(), limit_of(shown)
     if capacity is None:
-        st.html(
-            markup.claim("No memory limit is set. Enter a limit above, and changes are combined until the plan fits")
-        )
+        title = "No memory limit is set. Enter a limit above, and changes are combined until the plan fits"
+        st.html(markup.claim(title))
         move_tables.ranked(page_jobs.ranked(choice, _kinds()), totals(shown.plan).extent_bytes)
         preview = _with_selected_change()
         if preview is not None:
@@ -56,11 +56,11 @@ def draw(shown: Shown) -> None:
         return
     search = page_jobs.search(choice, capacity, _kinds())
     search.wait(planning.PATIENCE)
-    st.html(markup.claim(claim(search, capacity, shown.plan)))
+    st.html(markup.claim(claim(search, capacity, shown)))
     if not search.finished:
         best = search.found[-1] if search.found else None
-        so_far = f" {limit_text(capacity)}: {numbers.short_bytes(capacity.taken(best.plan))} so far" if best else ""
-        long_work.progress(search, f"Making it fit{so_far}", follow=True)
+        best_so_far = f": {numbers.short_bytes(capacity.taken(best.plan))} so far" if best else ""
+        long_work.progress(search, f"Making it fit {limit_text(capacity)}{best_so_far}", follow=True)
         _memory(shown, best, capacity)
         return
     fitted = long_work.result(search, "Making it fit", "The search failed")
@@ -68,18 +68,21 @@ def draw(shown: Shown) -> None:
         body(shown, fitted, capacity)
 
 
-def claim(search: Job[Fitted], capacity: Capacity, today: Plan) -> str:
-    """Return the title: ``Fits 2.00 GiB: 1.98 GiB after 14 changes, +2.2 % FLOPs``, or why it does not fit."""
-    limit = limit_text(capacity)
+def claim(search: Job[Fitted], capacity: Capacity, shown: Shown) -> str:
+    """Return the title: ``Fits 2.00 GiB: 1.98 GiB after 14 changes, +2.2 % FLOPs``, or why it does not fit.
+
+    Without a result of the search, the title is the size of the current plan and the limit.
+    """
+    limit, current_bytes = limit_text(capacity), numbers.short_bytes(capacity.taken(shown.plan))
     if not search.worked:
-        return f"Needs {numbers.short_bytes(capacity.taken(today))}, limit {limit}"
+        return f"Needs {current_bytes}, limit {limit}"
     fitted = search.result()
     best = fitted.best
     if fitted.answer == "fits":
-        taken = numbers.short_bytes(capacity.taken(best.plan if best.moves else today))
         if not best.moves:
-            return f"Fits {limit} without changes: {taken}"
-        return f"Fits {limit}: {taken} after {numbers.count(len(best.moves), 'change')}, {_price(fitted, best)}"
+            return f"Fits {limit} without changes: {current_bytes}"
+        count, size = numbers.count(len(best.moves), "change"), numbers.short_bytes(capacity.taken(best.plan))
+        return f"Fits {limit}: {size} after {count}, {_cost_text(fitted, best)}"
     bound = numbers.short_bytes(fitted.bound_within(capacity))
     if fitted.answer == "cannot":
         return f"Does not fit: needs at least {bound}, limit {limit}"
@@ -96,13 +99,11 @@ def limit_text(capacity: Capacity) -> str:
     return " and ".join(f"{numbers.short_bytes(n)} of {name}" for name, n in sorted(capacity.arenas.items()))
 
 
-def _price(fitted: Fitted, candidate: Candidate) -> str:
+def _cost_text(fitted: Fitted, candidate: Candidate) -> str:
     cost = candidate.cost
-    if not cost.extra_flops and not cost.moved_bytes:
-        return "no extra cost"
     parts = [f"+{numbers.percent(cost.extra_flops, fitted.flops)} FLOPs"] if cost.extra_flops else []
     parts += [f"{numbers.short_bytes(cost.moved_bytes)} transferred"] if cost.moved_bytes else []
-    return ", ".join(parts)
+    return ", ".join(parts) or "no extra cost"
 
 
 def limit_of(shown: Shown) -> Capacity | None:
@@ -114,6 +115,7 @@ def limit_of(shown: Shown) -> Capacity | None:
 
 
 def _kinds() -> frozenset[Kind]:
+    """Return the allowed kinds of changes: the chosen kinds, else the default."""
     chosen = frozenset(kind for kind in KINDS if kind in state.choice().fit_kinds.split(","))
     return chosen or frozenset(ALLOWED)
 
@@ -124,17 +126,15 @@ def pick_kinds() -> None:
         "Allowed changes",
         list(KINDS),
         key=state.set_widget("fit_kinds", [kind for kind in KINDS if kind in _kinds()]),
-        format_func=lambda kind: KINDS[kind],
+        format_func=KINDS.__getitem__,
         on_change=lambda: state.choose(fit_kinds=",".join(state.widget_value("fit_kinds"))),
-        help="Allowed changes. Smaller sizes change the results of the model; all other changes keep them. "
-        "Use a smaller alignment only if the hardware supports it.",
         placeholder="allowed changes",
         label_visibility="collapsed",
     )
 
 
 def body(shown: Shown, fitted: Fitted, capacity: Capacity) -> None:
-    """Draw the result: the changes, bytes against cost, live bytes, memory map, savings of each change."""
+    """Draw the result: the changes and other plans by cost, then memory by module, memory map and single changes."""
     down = page_jobs.whole_curve(state.choice(), _kinds()) if state.raw("fit.down") else None
     is_searching = down is not None and not down.wait(planning.PATIENCE)
     points = pareto([*fitted.curve, *down.result()]) if down is not None and down.worked else fitted.curve
@@ -179,29 +179,32 @@ def _with_selected_change() -> Candidate | None:
 
 
 def _pick(key: str) -> None:
+    """Preview the plan of the clicked point of a curve."""
     if point := state.clicked_point(key):
         state.put("fit.point", (key, int(point["point_index"])))
         state.put(move_tables.CHOSEN, None)
 
 
 def _memory(shown: Shown, preview: Candidate | None, capacity: Capacity) -> None:
-    """Draw the live bytes over the steps and the memory map. Bytes above the limit are red."""
-    plan = preview.plan if preview is not None and preview.moves else shown.plan
-    limit = None if capacity.limit_bytes == numbers.UNLIMITED else capacity.limit_bytes
-    today = capacity.live(shown.plan)
-    after = None if plan is shown.plan else capacity.live(plan)
-    arenas = "all arenas" if capacity.total is not None else " and ".join(capacity.limited(shown.plan))
-    peaks = [numbers.short_bytes(int(live.max(initial=0))) for live in (today, after) if live is not None]
-    st.html(markup.heading(f"Live bytes, {arenas}: peak {' → '.join(peaks)}"))
-    fig = live_bytes_under(limit, today, after)
-    st.plotly_chart(fig, key=f"fit-memory.{shown.key}.{capacity.key}", config=CONFIG)
-    _map(shown, preview, capacity, limit)
+    """Draw the live bytes over the steps and the memory map of the preview; without changes, of the current plan.
 
-
-def _map(shown: Shown, preview: Candidate | None, capacity: Capacity, limit: int | None) -> None:
+    Bytes above the limit are red in the curve of the live bytes.
+    """
     planned = shown
     if preview is not None and preview.moves:
         planned = replace(shown, plan=preview.plan, solution=preview.solution)
+    limit = None if capacity.limit_bytes == numbers.UNLIMITED else capacity.limit_bytes
+    current = capacity.live(shown.plan)
+    changed = None if planned is shown else capacity.live(planned.plan)
+    arenas = "all arenas" if capacity.total is not None else " and ".join(capacity.limited(shown.plan))
+    peaks = [numbers.short_bytes(int(live.max(initial=0))) for live in (current, changed) if live is not None]
+    st.html(markup.heading(f"Live bytes, {arenas}: peak {' → '.join(peaks)}"))
+    fig = live_bytes_under(limit, current, changed)
+    st.plotly_chart(fig, key=f"fit-memory.{shown.key}.{capacity.key}", config=CONFIG)
+    _map(shown, planned, capacity, limit)
+
+
+def _map(shown: Shown, planned: Shown, capacity: Capacity, limit: int | None) -> None:
     has_outlines = planned is not shown and planned.plan.steps == shown.plan.steps
     size, limited = capacity.taken(planned.plan), capacity.limited(planned.plan)
     if limit is None:
@@ -227,7 +230,7 @@ def _map(shown: Shown, preview: Candidate | None, capacity: Capacity, limit: int
 
 
 _BEFORE = "fit.before"
-"""Session key of the choice before a plan of Fix was opened, for the button Undo."""
+"""Session key of the choice from which a plan of Fix was opened, for the button Undo."""
 
 
 def _buttons(shown: Shown, preview: Candidate) -> None:
@@ -261,8 +264,10 @@ def _undo() -> None:
 
 def _needs(fitted: Fitted) -> None:
     st.html(markup.heading(f"Why the lower bound is {numbers.short_bytes(fitted.bound_within(fitted.capacity))}"))
-    counted = fitted.capacity.limited(fitted.start.plan)
-    for need in (need for need in fitted.bound.needs if need.arena in counted):
+    limited = fitted.capacity.limited(fitted.start.plan)
+    for need in fitted.bound.needs:
+        if need.arena not in limited:
+            continue
         step = f" at {need.step}" if need.step else ""
         names = ", ".join(need.tensors[:6]) + ("…" if len(need.tensors) > 6 else "")
         line = f"{need.arena}: {numbers.full_bytes(need.bytes)}{step}: {need.why}" + (f" ({names})" if names else "")
@@ -270,6 +275,7 @@ def _needs(fitted: Fitted) -> None:
 
 
 def _sizes(shown: Shown, capacity: Capacity) -> None:
+    """Draw the search for the largest size of a named dimension that fits; draw nothing without dimensions."""
     graph = shown.opened.graph
     assert graph is not None
     if not graph.dims:
@@ -296,29 +302,29 @@ def _sizes(shown: Shown, capacity: Capacity) -> None:
     st.html(f'<div class="tm"><strong>{markup.esc(chosen.fit_dim)}: {result}</strong> (range up to {dim.max:,})</div>')
 
 
-def live_bytes_under(limit: int | None, today: U64, fitted: U64 | None) -> go.Figure:
-    """Return the curves of the live bytes: current plan dotted, fitted plan filled, bytes above the limit red.
+def live_bytes_under(limit: int | None, current: U64, changed: U64 | None) -> go.Figure:
+    """Return the curves of the live bytes: the changed plan filled, the current plan dotted, bytes above the limit red.
 
-    ``today`` and ``fitted``: live bytes per step, shape (T,). The x axis is in percent of the steps, because the two
-    plans can have different numbers of steps.
+    ``current`` and ``changed``: live bytes per step, shape (T,); without ``changed``, the current plan is filled. The
+    x axis is in percent of the steps, because the two plans can have different numbers of steps.
     """
     fig = figure(260)
     capacity = numbers.UNLIMITED if limit is None else limit
-    how: dict[str, Any] = {"hover": "%{x:.1f} % of the steps<br>%{customdata}"}
-    x, y = _shares(today if fitted is None else fitted)
-    top, name = max(y, default=0), "live" if limit is None else "within the limit"
+    hover = "%{x:.1f} % of the steps<br>%{customdata}"
+    x, y = _points(current if changed is None else changed)
+    top, name = max(y), "live" if limit is None else "within the limit"
     within = [min(value, capacity) for value in y]
-    add_curve(fig, x, within, name, LIVE, fill="tozeroy", fillcolor="rgba(0,114,178,0.22)", **how)
+    add_curve(fig, x, within, name, LIVE, hover=hover, fill="tozeroy", fillcolor="rgba(0,114,178,0.22)")
     if top > capacity:
-        add_curve(fig, x, y, "above the limit", BAD, fill="tonexty", fillcolor="rgba(213,94,0,0.45)", **how)
-        over, hover = fig.data[-1], fig.data[-1].hovertemplate
-        over.line.width = 0  # the other curve draws the line
-        over.hovertemplate = [hover if value > capacity else "" for value in y]
+        add_curve(fig, x, y, "above the limit", BAD, hover=hover, fill="tonexty", fillcolor="rgba(213,94,0,0.45)")
+        over, template = fig.data[-1], fig.data[-1].hovertemplate
+        over.line.width = 0  # the border of the other curve is drawn there
+        over.hovertemplate = [template if value > capacity else "" for value in y]
         over.hoverinfo = ["all" if value > capacity else "skip" for value in y]
-    if fitted is not None:
-        before = _shares(today)
-        top = max(top, *before[1])
-        add_curve(fig, *before, "current plan", LINE, dash="dot", **how)
+    if changed is not None:
+        x, y = _points(current)
+        top = max(top, *y)
+        add_curve(fig, x, y, "current plan", LINE, hover=hover, dash="dot")
     if limit is not None:
         limit_line(fig, limit)
     fig.update_xaxes(range=[0, 100], ticksuffix=" %", title={"text": "step, in percent of all steps", "standoff": 4})
@@ -326,15 +332,14 @@ def live_bytes_under(limit: int | None, today: U64, fitted: U64 | None) -> go.Fi
     return fig.update_layout(showlegend=True, legend={"orientation": "h", "y": 1.14, "x": 0})
 
 
-def _shares(live: U64) -> tuple[list[float], list[int]]:
+def _points(live: U64) -> tuple[list[float], list[int]]:
     """Return ``(x, y)`` of a curve: x in percent of the steps, y in bytes."""
     begins, values = thinned(*change_points(live))
-    y = [int(value) for value in values]
-    return [100 * int(t) / len(live) for t in begins] + [100.0], [*y, y[-1] if y else 0]
+    return [*(100 * begins / len(live)).tolist(), 100.0], [*values.tolist(), int(values[-1])]
 
 
 def bytes_against_cost(curve: Sequence[Candidate], flops: int, capacity: Capacity, chosen: Candidate) -> go.Figure:
-    """Return the curve of bytes against extra FLOPs. Each point is a plan; ``chosen`` is drawn larger."""
+    """Return the curve of bytes against extra FLOPs, in percent of ``flops``. The point of ``chosen`` is larger."""
     fig = figure(260)
     x = [100 * c.cost.extra_flops / flops if flops else 0.0 for c in curve]
     y, limit = [capacity.taken(c.plan) for c in curve], capacity.limit_bytes
@@ -349,8 +354,7 @@ def bytes_against_cost(curve: Sequence[Candidate], flops: int, capacity: Capacit
     ]
     hover = "%{customdata[0]}<br>+%{x:.2f} % FLOPs, %{customdata[1]} transferred<br>%{customdata[2]} changes"
     # The marker of the current plan is on the axis, so it must not be clipped.
-    how: dict[str, Any] = {"mode": "lines+markers", "marker": marker, "cliponaxis": False}
-    add_curve(fig, x, y, "", LINE, texts=texts, hover=hover, **how)
+    add_curve(fig, x, y, "", LINE, texts=texts, hover=hover, mode="lines+markers", marker=marker, cliponaxis=False)
     limit_line(fig, limit)
     fig.update_xaxes(title={"text": "extra FLOPs, %", "standoff": 4}, rangemode="tozero")
     fig.update_yaxes(bytes_axis(max([limit, *y])), fixedrange=True)

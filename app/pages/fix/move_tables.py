@@ -17,9 +17,9 @@ from tmmu_core.fitting.search.what_if import WhatIf
 
 CHOSEN = "fit.move"
 """Session key: ``(kind, text)`` of the selected change; the page previews its plan."""
-LISTED = 40
-WORTH = 1_000
-"""A change that saves less than 1/1000 of the plan's bytes is not listed if another change saves more."""
+MOST_LISTED = 40
+SMALLEST_SHARE = 1_000
+"""Changes that save less than 1/1000 of the plan's bytes are listed only if no change saves more than that."""
 
 
 def in_order(moves: Sequence[Move]) -> None:
@@ -35,7 +35,7 @@ def in_order(moves: Sequence[Move]) -> None:
     rows = [
         [
             markup.esc(move.kind),
-            markup.esc(numbers.short_bytes(move.bytes)),
+            numbers.short_bytes(move.bytes),
             *(cells[k] for cells in costs.values()),
             f'{markup.esc(numbers.shortened(move.what, 90))} · <span class="soft">{markup.esc(move.why)}</span>',
         ]
@@ -46,7 +46,7 @@ def in_order(moves: Sequence[Move]) -> None:
 
 
 def by_module(fitted: Fitted) -> None:
-    """Draw the memory of each module in a training step, and the node at the peak."""
+    """Draw the memory of each module and the node at the peak; draw nothing for a graph without a backward pass."""
     titles, rows = module_table(fitted)
     if not rows:
         return
@@ -70,8 +70,10 @@ def ranked(job: Job[WhatIf], today: int) -> None:
     if not ranking.moves:
         st.html(markup.empty("No single change saves memory", "Set a memory limit to try combinations of changes."))
         return
-    large = [move for move in ranking.moves if move.bytes * WORTH >= today] or list(ranking.moves)
-    listed = tuple(sorted(large, key=lambda move: move.kind != "planner")[:LISTED])  # another planner costs nothing
+    large = [move for move in ranking.moves if move.bytes * SMALLEST_SHARE >= today] or list(ranking.moves)
+    listed = tuple(
+        sorted(large, key=lambda move: move.kind != "planner")[:MOST_LISTED]
+    )  # another planner costs nothing
     if len(listed) < len(ranking.moves):
         count = numbers.of(len(listed), len(ranking.moves), "change")
         st.caption(f"{count} listed: other planners, then the largest savings.")

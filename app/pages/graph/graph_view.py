@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -19,15 +18,10 @@ from tmmu_core.base.escaping import visible
 from tmmu_core.graph.index import GraphIndex
 from tmmu_core.graph.modules.collapsed_graph import MOST_DRAWN, Edge, GraphView, Vertex
 from tmmu_core.graph.modules.module_tree import Tree
-from tmmu_core.liveness.live_model import Timeline
 from tmmu_core.plans.figures.live_bytes import live_bytes
 
 HEIGHT = 600
 PARTS = {graph_levels.MODEL: "Whole model", graph_levels.AROUND: "Around the selection"}
-
-
-Tip = Sequence[tuple[str, str]]
-"""``(label, text)`` of the lines of a tooltip."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,19 +30,19 @@ class Scene:
 
     shown: Shown
     view: GraphView
-    timeline: Timeline
     index: GraphIndex
     """The executed graph by numbers of nodes and tensors."""
     tree: Tree
     arena: str
+    """The chosen or default arena; "" for a plan without arenas."""
     peak: int
     """Step of the arena's peak."""
     peak_node: int
-    """Node of that step; −1 for no node."""
+    """Node of that step; −1 for the step that loads the inputs, and for a plan without steps."""
 
 
 def draw(shown: Shown, key: str = "walk") -> None:
-    """Draw the controls and the graph. The graphs of Compare have other keys and no controls."""
+    """Draw the graph, and for the default ``key`` its controls. The graphs of Compare have other keys."""
     scene = scene_of(shown)
     if key == "walk":
         _controls(scene)
@@ -73,11 +67,11 @@ def scene_of(shown: Shown) -> Scene:
     peak_node = int(timeline.node_at[peak]) if timeline.steps else -1
     first_node = timeline.index.node_of[timeline.order[0]] if len(timeline.order) else -1
     view = graph_levels.visible_graph(shown, state.choice(), peak_node if peak_node >= 0 else first_node)
-    return Scene(shown, view, timeline, timeline.index, graph_levels.tree(shown), arena, peak, peak_node)
+    return Scene(shown, view, timeline.index, graph_levels.tree(shown), arena, peak, peak_node)
 
 
 def _controls(scene: Scene) -> None:
-    """Draw the controls: whole model or neighbourhood, radius, opening of modules."""
+    """Draw the controls: whole model or neighbourhood, search, radius, opening of modules."""
     chosen, part = state.choice(), graph_levels.shown_part(scene.shown, state.choice())
     with controls.row("walk-controls"):
         st.segmented_control(
@@ -103,12 +97,12 @@ def _controls(scene: Scene) -> None:
         label = "Open modules of the selection"
         st.button(label, key="walk-down", disabled=not closed, help=about, on_click=_open_all, args=(closed,))
         if chosen.opened or chosen.closed:
-            about = "Restore the initial open and closed modules."
+            about = "Open and close the modules as at first."
             controls.button("Reset", "walk-reset", {"opened": "", "closed": ""}, help=about)
 
 
 def search(shown: Shown) -> None:
-    """Draw the search over nodes and attributes. Enter selects the next node found."""
+    """Draw the search over nodes and attributes. Enter selects the next match, as its largest tensor."""
     chosen = state.choice()
     matches = [name for name in graph_levels.matching_steps(shown, chosen.search).values() if name]
     st.text_input(
@@ -122,9 +116,9 @@ def search(shown: Shown) -> None:
         width=240,
     )
     if chosen.search:
-        number = f"{matches.index(chosen.selected) + 1:,} of " if chosen.selected in matches else ""
+        position = f"{matches.index(chosen.selected) + 1:,} of " if chosen.selected in matches else ""
         st.button(
-            f"{number}{len(matches):,} found",
+            f"{position}{len(matches):,} found",
             key="next-node",
             icon=":material/keyboard_arrow_down:",
             type="tertiary",
@@ -150,25 +144,26 @@ def _select_next(matches: list[str]) -> None:
 
 
 def closed_modules_containing(scene: Scene, selected: str) -> tuple[str, ...]:
-    """Return the paths of the closed modules that contain a tensor's producer, outermost first."""
-    index = scene.index
-    tensor = index.tensor_of.get(selected, -1)
-    node = int(index.producer[tensor]) if tensor >= 0 else -1
-    if node < 0:
-        return ()
-    return tuple([graph_levels.path_text(p) for p in scene.tree.above(node) if p not in scene.view.opened])
+    """Return the paths of the closed modules that contain the producer of the selected tensor, outermost first."""
+    tensor = scene.index.tensor_of.get(selected, -1)
+    node = int(scene.index.producer[tensor]) if tensor >= 0 else -1
+    modules = scene.tree.above(node) if node >= 0 else ()
+    return tuple([graph_levels.path_text(path) for path in modules if path not in scene.view.opened])
 
 
 def drawing(scene: Scene) -> dict[str, Any]:
-    """Return the input of ``graph_chart.js``: boxes, edges, open modules, marks and texts."""
+    """Return the input of ``graph_chart.js``: boxes, edges, open modules, marks and texts.
+
+    ``shape`` is a digest of everything that determines the layout: the browser lays out the graph again if it changes.
+    """
     graph, plan, arena = scene.view.collapsed, scene.shown.plan, scene.arena
     total = int(live_bytes(plan, arena)[scene.peak]) if arena and plan.steps else 0
     written = graph_levels.live_bytes_written(scene.shown, scene.view, scene.peak, arena)
     boxes = [_box(scene, vertex, size, total) for vertex, size in zip(graph.vertices, written, strict=True)]
     edges = [_edge(scene, edge) for edge in graph.edges]
     levels = [_level(scene.tree, level) for level in graph.levels]
-    drawn = [[box[field] for field in ("key", "name", "under", "level")] for box in boxes]
-    shape = [drawn, levels, [edge[:2] for edge in edges]]
+    box_texts = [[box[field] for field in ("key", "name", "under", "level")] for box in boxes]
+    shape = [box_texts, levels, [edge[:2] for edge in edges]]
     tensor = scene.index.tensor_of.get(state.choice().selected, -1)
     return {
         "shape": hashlib.sha256(json.dumps(shape).encode()).hexdigest()[:16],
@@ -191,22 +186,22 @@ def _vertex_of(scene: Scene, tensor: int) -> int:
     graph, index = scene.view.collapsed, scene.index
     if tensor < 0:
         return -1
-    vertex = int(graph.of_node[index.producer[tensor]]) if index.producer[tensor] >= 0 else -1
-    if vertex >= 0:
-        return vertex
-    own = [k for k, v in enumerate(graph.vertices) if v.kind == "tensor" and v.item == tensor]
-    inputs = [k for k, v in enumerate(graph.vertices) if v.kind == "inputs" and bool(index.is_input[tensor])]
-    return next(iter(own + inputs), -1)
+    if index.producer[tensor] >= 0:
+        return int(graph.of_node[index.producer[tensor]])
+    kind, item = ("inputs", -1) if index.is_input[tensor] else ("tensor", tensor)
+    return next((k for k, v in enumerate(graph.vertices) if v.kind == kind and v.item == item), -1)
 
 
-def _tip(tip: Tip) -> list[tuple[str, str]]:
+def _escaped(tip: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return the lines ``(label, text)`` of a tooltip with visible control characters."""
     return [(label, visible(text)) for label, text in tip]
 
 
 def _carrying(scene: Scene, tensor: int) -> list[int]:
     """Return the edges that carry the tensor or another tensor of its buffer."""
     solution = scene.shown.solution
-    if tensor < 0 or solution is None:
+    assert solution is not None
+    if tensor < 0:
         return []
     storage_of = solution.liveness.storage_of
     storage = int(storage_of[tensor])
@@ -215,7 +210,7 @@ def _carrying(scene: Scene, tensor: int) -> list[int]:
 
 
 def status_text(scene: Scene) -> str:
-    """Return the status line: the number of boxes and edges drawn, and the limit that reduces the drawing."""
+    """Return the status line: the number of boxes and edges drawn, and why not all requested boxes are drawn."""
     view = scene.view
     boxes, edges = len(view.collapsed.vertices), len(view.collapsed.edges)
     nodes = numbers.count(len(scene.index.node_ids), "node")
@@ -226,25 +221,26 @@ def status_text(scene: Scene) -> str:
         line += f"; radius reduced to {numbers.count(view.radius, 'edge')}, because "
         line += f"{view.radius + 1} need {view.too_many:,} boxes"
     elif view.too_many:
-        line += f"; not drawn: {view.too_many:,} boxes exceed the limit of {MOST_DRAWN:,}. Close modules"
+        line += f"; the opened modules need {view.too_many:,} boxes, and the limit is {MOST_DRAWN:,}. Close modules"
     return line
 
 
-def _box(scene: Scene, vertex: Vertex, held: int, total: int) -> dict[str, Any]:
+def _box(scene: Scene, vertex: Vertex, written_bytes: int, total: int) -> dict[str, Any]:
     """Return the box of a node, a tensor, all inputs, or a closed module.
 
-    ``pick``: tensor that a click selects; may be empty. ``path``: module that a click opens; ``None`` for other boxes.
-    ``held``: bytes live at the peak that the nodes of the box wrote, of ``total`` live bytes.
+    ``written_bytes``: bytes that the nodes of the box wrote and that are live at the peak, of ``total`` live bytes. In
+    the result, ``pick`` is the tensor that a click selects, "" for none, ``path`` the module that a click opens,
+    ``None`` for none, ``held`` the share of the live bytes, and ``hidden`` the number of neighbours that are not drawn.
     """
-    index, timeline, tree = scene.index, scene.timeline, scene.tree
-    of_peak = [("at the peak", f"{numbers.short_bytes(held)}, {numbers.percent(held, total)}")] if held else []
+    index, timeline, tree = scene.index, scene.shown.timeline, scene.tree
+    share = f"{numbers.short_bytes(written_bytes)}, {numbers.percent(written_bytes, total)}"
+    of_peak = [("at the peak", share)] if written_bytes else []
     pick, path, level = "", None, 0
     if vertex.kind == "level":
         blocks = int(tree.blocks[vertex.item])
         key, name, level, path = f"l{vertex.item}", tree.label(vertex.item), vertex.level, tree.paths[vertex.item]
         under = numbers.count(vertex.members, "node") + (f" · {blocks:,} blocks" if blocks else "")
-        inside = numbers.count(vertex.inside, "internal tensor")
-        tip = [("nodes", f"{vertex.members:,}"), ("inside", inside), *of_peak]
+        tip = [("nodes", f"{vertex.members:,}"), ("internal tensors", f"{vertex.inside:,}"), *of_peak]
     elif vertex.kind == "inputs":
         names = timeline.graph.inputs
         key, name, under, tip = "i", "inputs", numbers.count(len(names), "tensor"), [("loaded at", "step 0")]
@@ -273,9 +269,9 @@ def _box(scene: Scene, vertex: Vertex, held: int, total: int) -> dict[str, Any]:
         "level": level,
         "path": None if path is None else graph_levels.path_text(path),
         "pick": pick,
-        "tip": _tip(tip),
+        "tip": _escaped(tip),
         "hidden": vertex.hidden,
-        "held": held / total if total else 0.0,
+        "held": written_bytes / total if total else 0.0,
     }
 
 
@@ -289,12 +285,12 @@ def _edge(scene: Scene, edge: Edge) -> list[Any]:
     """Return source, target, the tensor that a click selects, the tooltip and the width of an edge."""
     index = scene.index
     more = [("and", f"{len(edge.tensors) - 1:,} more")] if len(edge.tensors) > 1 else []
-    tip = _tip([*more, ("bytes", numbers.short_bytes(edge.nbytes))])
+    tip = _escaped([*more, ("bytes", numbers.short_bytes(edge.nbytes))])
     return [edge.source, edge.target, index.tensor_ids[edge.largest], tip, 1 + 0.5 * (len(edge.tensors) > 1)]
 
 
 def _level(tree: Tree, level: int) -> list[Any]:
-    """Return number, parent, name, path and node count of an open module. A click on its title closes the module."""
+    """Return number, parent, name, path and text of the node count of an open module."""
     count = numbers.count(int(tree.members[level]), "node")
     path = graph_levels.path_text(tree.paths[level])
     return [level, int(tree.parent[level]), visible(tree.label(level)), path, count]

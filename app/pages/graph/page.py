@@ -1,4 +1,4 @@
-"""The page Graph: modules and nodes, execution order, dimensions, in-place reuse and aliases."""
+"""The page Graph: the drawing, the nodes in execution order, facts, rejected in-place reuses and alias groups."""
 
 from collections import Counter
 
@@ -12,8 +12,7 @@ from app.pages.graph import graph_view
 from app.session import graph_levels, state
 from app.session.planning import Shown
 from app.session.work.jobs import remembered
-from app.texts import markup, totals_text
-from app.texts import numbers as words
+from app.texts import markup, numbers, totals_text
 from tmmu_core.base.escaping import for_markdown
 from tmmu_core.graph.checks import resolve_dims
 from tmmu_core.graph.model import INPUTS_STEP, Node
@@ -21,15 +20,15 @@ from tmmu_core.liveness.live_model import REFUSAL_WORDS, Timeline
 
 MOST_NODES, MOST_GROUPS = 5_000, 200
 DEFAULT_ORDER = "topological; among ready nodes, the lowest id first"
-LARGER_SIZES = {"ABORT": "stop the run", "REPLAN_AT_SAFEPOINT": "plan again at a safepoint"}
-"""Replan policy → action of the runtime when a size exceeds the planned size."""
+OUT_OF_RANGE = {"ABORT": "stop the run", "REPLAN_AT_SAFEPOINT": "plan again at a safepoint"}
+"""Replan policy → action for a size outside of the range of its dimension."""
 
 
 def page() -> None:
-    """Draw the graph, its facts, and the tables of nodes, in-place reuse and alias groups."""
+    """Draw the page, or for a file without a graph the way to open one."""
     shown = page_frame.draw()
     if shown.solution is None:
-        _without(shown)
+        _no_graph(shown)
         return
     st.html(markup.claim(claim(shown)))
     body(shown)
@@ -42,15 +41,15 @@ def claim(shown: Shown) -> str:
     """Return the title: ``resnet50: 176 nodes, 445 tensors, 177 steps in mode inference``."""
     timeline = shown.timeline
     added = len(timeline.graph.nodes) - len(timeline.source.nodes)
-    extra = f" ({added:,} added for this mode)" if added else ""
+    added_text = f" ({added:,} added for this mode)" if added else ""
     return (
-        f"{page_frame.name_of(shown)}: {words.count(len(timeline.graph.nodes), 'node')}{extra}, "
-        f"{words.count(len(timeline.graph.tensors), 'tensor')}, {words.count(timeline.steps, 'step')} "
+        f"{page_frame.name_of(shown)}: {numbers.count(len(timeline.graph.nodes), 'node')}{added_text}, "
+        f"{numbers.count(len(timeline.graph.tensors), 'tensor')}, {numbers.count(timeline.steps, 'step')} "
         f"in mode {timeline.mode}"
     )
 
 
-def _without(shown: Shown) -> None:
+def _no_graph(shown: Shown) -> None:
     st.html(markup.claim(f"{shown.opened.name} has no graph"))
     kind = "plan" if shown.opened.plan is not None else "CSV instance"
     st.html(markup.empty(f"A {kind} has no nodes to draw", "Open the graph of the model."))
@@ -60,18 +59,18 @@ def _without(shown: Shown) -> None:
 
 def facts(shown: Shown) -> str:
     """Return the facts of the graph as HTML: inputs, outputs, dimensions, order and in-place reuse."""
-    graph = shown.graph
+    graph, solution = shown.graph, shown.solution
     assert graph is not None
-    point = resolve_dims(graph, None) | dict(shown.choice.dims)
-    refused = len(shown.solution.liveness.refusals) if shown.solution is not None else 0
-    dims = ", ".join(f"{name} = {point[name]:,} of {d.min:,} … {d.max:,}" for name, d in sorted(graph.dims.items()))
+    assert solution is not None
+    sizes = resolve_dims(graph, None) | dict(shown.choice.dims)
+    dims = ", ".join(f"{name} = {sizes[name]:,} of {d.min:,} … {d.max:,}" for name, d in sorted(graph.dims.items()))
     rows = [
         ("inputs", markup.esc(_some(graph.inputs))),
         ("outputs", markup.esc(_some(graph.outputs))),
         ("dimensions", markup.esc(dims or "no named dimensions")),
-        ("order", "from the file" if graph.execution_order is not None else DEFAULT_ORDER),
-        ("in-place reuse", f"{totals_text.handoffs(shown.plan)}, {refused:,} not allowed"),
-        *([("if a size is larger than planned", LARGER_SIZES[graph.replan_policy])] if graph.dims else []),
+        ("execution order", "from the file" if graph.execution_order is not None else DEFAULT_ORDER),
+        ("in-place reuse", f"{totals_text.handoffs(shown.plan)}, {len(solution.liveness.refusals):,} not allowed"),
+        *([("size out of range", OUT_OF_RANGE[graph.replan_policy])] if graph.dims else []),
     ]
     return markup.heading("Graph") + markup.table(["", ""], rows)
 
@@ -84,8 +83,8 @@ def _some(names: tuple[str, ...]) -> str:
 def nodes(shown: Shown) -> pd.DataFrame:
     """Return the table of nodes with one row per step, up to :data:`MOST_NODES` rows."""
     timeline = shown.timeline
-    numbers = timeline.node_at.tolist()[:MOST_NODES]
-    return pd.DataFrame([_row(timeline, step, node) for step, node in enumerate(numbers)])
+    node_numbers = timeline.node_at.tolist()[:MOST_NODES]
+    return pd.DataFrame([_row(timeline, step, number) for step, number in enumerate(node_numbers)])
 
 
 def _row(timeline: Timeline, step: int, number: int) -> dict[str, object]:
@@ -122,11 +121,10 @@ def body(shown: Shown) -> None:
     with left:
         graph_view.draw(shown)
         table = nodes(shown)
-        steps = shown.timeline.steps
         if chosen.search:
             found = list(graph_levels.matching_steps(shown, chosen.search))
             table = table[table["step"].isin(found)].reset_index(drop=True)
-        note = f"{words.of(len(table), steps, 'step')} listed; click a row to select its output"
+        note = f"{numbers.of(len(table), shown.timeline.steps, 'step')} listed; click a row to select its output"
         st.html(markup.heading("Nodes in execution order", note))
         tensor_table.selectable(table, f"nodes.{shown.key}.{chosen.search}", chosen.selected, height=420)
     with right, st.container(key="beside"):
@@ -148,7 +146,7 @@ def refused_reuses(shown: Shown) -> None:
     plan, size = shown.plan, shown.plan.size
     table = pd.DataFrame(
         {
-            "step": [words.step(r.step, plan.node_at(r.step)) for r in listed],
+            "step": [numbers.step(r.step, plan.node_at(r.step)) for r in listed],
             "tensor": [r.source for r in listed],
             "size": [int(size[plan.row_of[r.source]]) if r.source in plan.row_of else 0 for r in listed],
             "output": [r.target for r in listed],
@@ -157,11 +155,11 @@ def refused_reuses(shown: Shown) -> None:
     )
     tensor_table.selectable(table, f"refused.{shown.key}", state.choice().selected, height=260)
     if len(listed) < len(refusals):
-        st.caption(f"{words.of(len(listed), len(refusals), 'row')} listed, by step.")
+        st.caption(f"{numbers.of(len(listed), len(refusals), 'row')} listed, by step.")
 
 
 def alias_groups(shown: Shown) -> None:
-    """Draw the table of alias groups: members, live range, size and offset of each."""
+    """Draw the table of alias groups: the members of each, and live range, size and offset of their buffer."""
     plan = shown.plan
     groups: dict[str, list[int]] = {}
     for row, group in enumerate(plan.alias_group_ids):
@@ -175,12 +173,12 @@ def alias_groups(shown: Shown) -> None:
         offset, ends = int(plan.offset[in_buffer].min()), plan.offset[in_buffer] + plan.size[in_buffer]
         listed = ", ".join(f"<code>{markup.esc(plan.tensor_ids[row])}</code>" for row in members[:8])
         more = f" and {len(members) - 8:,} more" if len(members) > 8 else ""
-        live = words.live_range(int(plan.birth[in_buffer].min()), int(plan.death[in_buffer].max()))
-        size = words.full_bytes(int(ends.max()) - offset)
-        offset_text = f'<span class="mono">{words.offset(offset)}</span>'
+        live = numbers.live_range(int(plan.birth[in_buffer].min()), int(plan.death[in_buffer].max()))
+        size = numbers.full_bytes(int(ends.max()) - offset)
+        offset_text = f'<span class="mono">{numbers.offset(offset)}</span>'
         rows.append([f"<b>{markup.esc(name)}</b>", listed + more, live, size, offset_text])
-    note = f"{words.of(len(rows), len(groups), 'group')} listed; members share one buffer"
-    st.html(markup.heading(words.count(len(groups), "alias group"), note))
+    note = f"{numbers.of(len(rows), len(groups), 'group')} listed; members share one buffer"
+    st.html(markup.heading(numbers.count(len(groups), "alias group"), note))
     st.html(markup.table(["group", "members", "live range", "size", "offset"], rows, numbers=(3,)))
 
 

@@ -1,4 +1,4 @@
-"""Bars that compare the memory of a runtime with a plan by ``auto`` and the lower bound."""
+"""The memory that a runtime uses for the model: its measurement, and bars that compare it with a plan."""
 
 import plotly.graph_objects as go
 import streamlit as st
@@ -12,7 +12,7 @@ from tmmu_core.runtime.measure.measure_model import PLANNER, Measured
 
 
 def draw(shown: Shown) -> None:
-    """Draw the bars, or the button that starts the measurement; draw nothing if no runtime runs the file."""
+    """Draw the measured memory, or the button that starts the measurement; nothing for a file that no runtime runs."""
     runtime = page_jobs.runtime_of(shown.opened)
     if not runtime:
         return
@@ -26,41 +26,41 @@ def draw(shown: Shown) -> None:
         title, failed = f"Measuring with {runtime}", f"{runtime} could not run the model"
         measured = long_work.result(job, title, failed, source=shown.opened.name, patience=0)
         if measured is not None:
-            _measured(measured, shown.key)
+            _draw_bytes(measured, shown.key)
 
 
-def _measured(measured: Measured, key: str) -> None:
+def _draw_bytes(measured: Measured, key: str) -> None:
     planned = measured.planned
     fig = bars((measured.runtime, measured.theirs), (f"plan by {PLANNER}", planned.ours), planned.bound)
-    st.plotly_chart(fig, key=f"reality.{key}", config=CONFIG)
+    st.plotly_chart(fig, key=f"measured.{key}", config=CONFIG)
     st.caption(
         f"{measured.runtime}: {numbers.full_bytes(measured.theirs)}; a plan by {PLANNER}: "
         f"{numbers.full_bytes(planned.ours)}; lower bound {numbers.full_bytes(planned.bound)}."
     )
-    rows = "".join(
-        f"<li><b>{'−' if size < 0 else '+'}{numbers.full_bytes(abs(size))}</b> {markup.esc(what)}</li>"
-        for what, size in measured.difference()
+    parts = "".join(
+        f"<li><b>{'−' if size < 0 else '+'}{numbers.full_bytes(abs(size))}</b> {markup.esc(part)}</li>"
+        for part, size in measured.difference()
     )
-    st.html(f'<div class="tm">Difference from the lower bound:<ul>{rows}</ul></div>')
+    st.html(f'<div class="tm">Difference from the lower bound:<ul>{parts}</ul></div>')
 
 
 def bars(first: tuple[str, int], second: tuple[str, int], bound: int) -> go.Figure:
-    """Return horizontal bars of the two sizes ``(label, bytes)`` and of the lower bound."""
-    rows = ((*first, LINE), (*second, LIVE), ("lower bound", bound, FAINT))
+    """Return horizontal bars of two sizes ``(label, bytes)`` and of the lower bound."""
+    sizes = dict((first, second, ("lower bound", bound)))
+    hover = [f"{label} {numbers.full_bytes(size)}" for label, size in sizes.items()]
+    texts = [numbers.short_bytes(size) for size in sizes.values()]
     fig = figure(132)
-    fig.add_trace(
-        go.Bar(
-            x=[size for _, size, _ in rows],
-            y=[label for label, _, _ in rows],
-            orientation="h",
-            marker={"color": [colour for _, _, colour in rows]},
-            text=[numbers.short_bytes(size) for _, size, _ in rows],
-            textposition="auto",
-            hovertext=[f"{label} {numbers.full_bytes(size)}" for label, size, _ in rows],
-            hoverinfo="text",
-        )
+    fig.add_bar(
+        x=list(sizes.values()),
+        y=list(sizes),
+        orientation="h",
+        marker={"color": [LINE, LIVE, FAINT]},
+        text=texts,
+        textposition="auto",
+        hovertext=hover,
+        hoverinfo="text",
     )
-    fig.update_xaxes(bytes_axis(max(size for _, size, _ in rows)), rangemode="tozero", fixedrange=True)
+    fig.update_xaxes(bytes_axis(max(sizes.values())), rangemode="tozero", fixedrange=True)
     fig.update_yaxes(autorange="reversed", fixedrange=True)
     fig.update_layout(margin={"l": 110, "r": 14, "t": 4, "b": 24}, bargap=0.3)
     return fig

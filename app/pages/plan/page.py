@@ -19,7 +19,7 @@ from tmmu_core.planners.problem import GIVEN
 
 ROOM = 300
 """Height in pixels of everything above and below the map; the map gets the remaining height of the window."""
-OF_A_STEP: dict[str, Callable[[Shown], None]] = {
+STEP_VIEWS: dict[str, Callable[[Shown], None]] = {
     "peak": peak_view.draw,
     "fragmentation": fragmentation_view.draw,
     "snapshot": snapshot_view.draw,
@@ -29,7 +29,7 @@ OF_A_STEP: dict[str, Callable[[Shown], None]] = {
 
 
 def page() -> None:
-    """Draw the map with the chosen view, the review, the arenas and the findings."""
+    """Draw the map with the chosen view, the review, the arenas, the findings and the measured memory."""
     shown = page_frame.draw(shows_last_plan=True)
     if not shown.plan.arenas or not shown.plan.steps:
         st.html(markup.empty("No tensors", "This plan has no tensors. Open another file."))
@@ -44,7 +44,7 @@ def page() -> None:
         titles["snapshot"] = "Snapshot"
     with controls.row("views"):
         view = controls.pick_view(titles)
-        if view in OF_A_STEP:
+        if view in STEP_VIEWS:
             arena_focus.step_controls(shown, arena_focus.arena(shown))
         if view == "map":
             marks.pick_layer(shown)
@@ -58,7 +58,10 @@ def page() -> None:
 
 
 def given_offsets(shown: Shown) -> None:
-    """Draw a button that compares the offsets of the file with a computed plan, for a file with offsets."""
+    """For a file with offsets, draw a button that opens Compare with these offsets as baseline.
+
+    If the current plan has the offsets of the file, the button also selects the planner of the best plan.
+    """
     if shown.opened.packing is None:
         return
     is_given = shown.choice.planner == GIVEN
@@ -77,13 +80,13 @@ def given_offsets(shown: Shown) -> None:
 
 @st.fragment
 def _body(shown: Shown, handle: PlanHandle, view: str) -> None:
-    """Draw the map, the tensor card and the view. A selection reruns only this function."""
+    """Draw the map, the selected steps, the view and the tensor card. A selection reruns only this function."""
     left, right = st.columns([0.755, 0.245], gap="small")
     with left:
         marked = why_here.turns(shown) or marks.rows(shown)
         flags = [*review_panel.flags(shown), *marks.flags(shown)]
         options: dict[str, Any] = {"height": 400, "room": ROOM}
-        if view in OF_A_STEP:
+        if view in STEP_VIEWS:
             options = {"height": 300, "step": arena_focus.step_of(shown, arena_focus.arena(shown))}
         if view == "device":
             memory = Memory(plan_drawing.end_to_end(shown.plan), device_bytes(shown))
@@ -92,14 +95,15 @@ def _body(shown: Shown, handle: PlanHandle, view: str) -> None:
         _step_range(shown)
         if view == "map":
             _tables(shown)
-        if view in OF_A_STEP:
-            OF_A_STEP[view](shown)
+        if view in STEP_VIEWS:
+            STEP_VIEWS[view](shown)
     with right, st.container(key="beside"):
         tensor_card.panel(shown, colour="arena" if view == "device" else "")
     state.write_link()
 
 
 def _tables(shown: Shown) -> None:
+    """Draw the tables of tensors and of idle buffers; the content of a closed table is not computed."""
     arena = arena_focus.drawn(shown.plan)
     tensors = st.expander("Tensors", key="tensors", on_change="rerun")
     if tensors.open:
@@ -116,10 +120,9 @@ def _tables(shown: Shown) -> None:
 
 
 def _step_range(shown: Shown) -> None:
-    """Draw the sums and the buffers of the range of steps that is selected on the curve, if there is one."""
-    span, plan = span_of(state.choice().span), shown.plan
-    arena = arena_focus.arena(shown)
-    if span is None or span[0] >= plan.steps or not arena:
+    """Draw the figures and the buffers of the range of steps that is selected on the curve, if there is one."""
+    span, plan, arena = span_of(state.choice().span), shown.plan, arena_focus.arena(shown)
+    if span is None or span[0] >= plan.steps:
         return
     buffers = plan_rows.over_steps(shown, span, arena)
     title = (
@@ -146,11 +149,11 @@ def _step_range(shown: Shown) -> None:
 
 
 def device_bytes(shown: Shown) -> int | None:
-    """Return the device size in bytes: the budget, or the sum of all capacities; ``None`` if an arena has none."""
+    """Return the device size in bytes: the budget, else the sum of all capacities; ``None`` if an arena has none."""
     if shown.choice.budget is not None:
         return shown.choice.budget
-    limits = [arena.capacity_bytes for arena in shown.plan.arenas]
-    return sum(limits) if limits and all(limit < numbers.UNLIMITED for limit in limits) else None
+    capacities = [arena.capacity_bytes for arena in shown.plan.arenas]
+    return sum(capacities) if max(capacities) < numbers.UNLIMITED else None
 
 
 page()

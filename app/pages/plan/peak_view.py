@@ -14,18 +14,18 @@ from app.session.planning import Shown
 from app.texts import markup, numbers
 from app.texts.palette import CATEGORIES, CATEGORY_COLOURS, OTHER, ROLE_COLOURS, ink_on
 from tmmu_core.plans.analysis.peak_lines import line_of
-from tmmu_core.plans.figures.live_bytes import alive_at, curve_points_of, live_bytes
+from tmmu_core.plans.figures.live_bytes import alive_at
 from tmmu_core.plans.model import Plan
 
 MOST_BOXES = 600
 """Maximum number of buffers with their own box; all smaller buffers share one box."""
-DEEPEST = 12
-"""Maximum depth of the modules drawn."""
+MOST_LEVELS = 12
+"""Maximum number of nested groups around a box."""
 
 Path = tuple[str, ...]
 Grouping = tuple[Callable[[int], Path], Mapping[str, str] | None]
 """``(function, colours)``: the function returns the groups of a row, outermost first. ``colours`` maps the name of an
-outermost group to its colour; ``None``: :func:`treemap` chooses the colours."""
+outermost group to its colour; ``None``: the colours of roles and phases, else the palette in order of size."""
 
 
 def draw(shown: Shown) -> None:
@@ -40,13 +40,11 @@ def draw(shown: Shown) -> None:
     picked = st.segmented_control(
         "Group by", names, default=names[0], key="w.peak-group", label_visibility="collapsed", required=True
     )
-    name = picked if picked in groupings else names[0]
+    name = picked if picked in groupings else names[0]  # another file can have other groupings
     note = "area = bytes; click a group to enlarge it, or a buffer to select it"
     st.html(markup.heading(f"Live buffers by {name}", note))
     key = f"peak-areas.{shown.key}.{arena}.{step}.{name}"
     st.plotly_chart(treemap(plan, buffers, *groupings[name]), key=key, config=CONFIG)
-    if len(buffers) > MOST_BOXES:
-        st.caption(f"{MOST_BOXES:,} of {numbers.count(len(buffers), 'buffer')} drawn, largest first.")
     rows = alive_at(plan, step, arena)
     listed = numbers.of(min(len(rows), tensor_table.MOST_ROWS), len(rows), "tensor")
     st.html(markup.heading("Live tensors", f"{listed}; tensors of one buffer share its bytes"))
@@ -62,20 +60,18 @@ def claim(shown: Shown, arena: str, step: int, buffers: list[tuple[int, int]]) -
 
     ``buffers``: ``(row of the first tensor, bytes)`` of the live buffers, largest first.
     """
-    plan = shown.plan
-    total = int(live_bytes(plan, arena)[curve_points_of(plan).at(step)])
     peak = "the peak, " if step == arena_focus.peak_step(shown, arena) else ""
-    step_text = f"{peak}{numbers.step(step, numbers.shortened(plan.node_at(step)))}"
+    step_text = f"{peak}{numbers.step(step, numbers.shortened(shown.plan.node_at(step)))}"
     if not buffers:
         return f"No live bytes in {arena} at {step_text}"
+    total = sum(size for _, size in buffers)
     largest, count = numbers.percent(buffers[0][1], total), numbers.count(len(buffers), "live buffer")
     return f"{numbers.short_bytes(total)} of {arena} in {count} at {step_text}; the largest has {largest}"
 
 
 def _groupings(shown: Shown) -> dict[str, Grouping]:
     """Return name → grouping, for each grouping whose data the plan has."""
-    plan = shown.plan
-    operators, origins = plan_rows.operators(shown), plan_rows.origins(shown)
+    plan, operators, origins = shown.plan, plan_rows.operators(shown), plan_rows.origins(shown)
     groupings: dict[str, Grouping] = {}
     if plan.categories:
         groupings["category"] = (lambda i: (plan.categories[i],)), CATEGORY_COLOURS
@@ -103,23 +99,23 @@ def treemap(
 ) -> go.Figure:
     """Return the treemap of buffers, given as ``(row of the first tensor, bytes)``, largest first.
 
-    ``group_of`` returns the groups of a row, outermost first. ``colours``: colours of the outermost groups by name;
-    default: the palette, in order of size. ``customdata`` of a box is ``[tensor, exact size]``; a click selects the
-    tensor (``address.js``). The tensor is URL-quoted, because plotly would read a name as HTML.
+    ``group_of`` and ``colours`` are a :data:`Grouping`. ``customdata`` of a box is ``[tensor, exact size]``; a click
+    selects the tensor (``address.js``). The tensor is URL-quoted, because plotly would read a name as HTML.
     """
     totals: dict[Path, int] = {}
     boxes: list[tuple[Path, str, int, str]] = []
     for row, size in storages[:MOST_BOXES]:
-        group = group_of(row)[:DEEPEST]
+        group = group_of(row)[:MOST_LEVELS]
         for depth in range(1, len(group) + 1):
             totals[group[:depth]] = totals.get(group[:depth], 0) + size
         boxes.append((group, plan.tensor_ids[row], size, quote(plan.tensor_ids[row], safe="")))
     if rest := storages[MOST_BOXES:]:
         boxes.append(((), f"{len(rest):,} smaller buffers", sum(size for _, size in rest), ""))
-    outer = sorted((group[0] for group in totals if len(group) == 1), key=lambda name: (-totals[name,], name))
-    shades = _colours(outer) if colours is None else {name: colours.get(name, OTHER) for name in outer}
+    if colours is None:
+        outermost = sorted((group[0] for group in totals if len(group) == 1), key=lambda name: (-totals[name,], name))
+        colours = _colours(outermost)
     entries = [(group, group[-1], size, "") for group, size in totals.items()] + boxes
-    filled = [shades.get(group[0], OTHER) if group else OTHER for group, *_ in entries]
+    filled = [colours.get(group[0], OTHER) if group else OTHER for group, *_ in entries]
     fig = figure(300)
     fig.add_trace(
         go.Treemap(
@@ -142,6 +138,7 @@ def treemap(
 
 
 def _key(group: Path) -> str:
+    """Return the id of a group; "" for the root, therefore "%" for an empty name."""
     return "/".join(quote(part, safe="") or "%" for part in group)
 
 

@@ -1,4 +1,4 @@
-"""The view Reuse cost: costly reuses of an arena, the proof of their lowest cost, and the savings of more memory."""
+"""The view Reuse cost: costly reuses of an arena, the proof of the lower bound, and the lowest cost per capacity."""
 
 from collections.abc import Sequence
 
@@ -18,7 +18,7 @@ MOST_LISTED = 50
 
 
 def draw(shown: Shown) -> None:
-    """Draw the costly reuses, the proof of the lower bound, and the curve of cost against capacity."""
+    """Draw the view. A finished plan has no curve of cost against capacity, because the curve needs the problem."""
     plan, name = shown.plan, arena_focus.arena(shown)
     arena = plan.arena_of[name]
     st.html(markup.claim(claim(arena)))
@@ -36,16 +36,15 @@ def draw(shown: Shown) -> None:
 
 @remembered
 def points_of(source: str, arena: str, _problem: Problem) -> list[CostPoint]:
-    """Return the lowest cost for each capacity of an arena. Results are cached by ``source`` and ``arena``."""
+    """Return the lowest cost found for each capacity of an arena. Results are cached by ``source`` and ``arena``."""
     del source, arena
     return cost_curve(_problem)
 
 
 def problem_of(shown: Shown, arena: str) -> Problem | None:
     """Return the packing problem of an arena with reuse costs; ``None`` for a finished plan and for a graph."""
-    opened = shown.opened
-    problems = () if opened.problem is None else (opened.problem, *opened.others)
-    return next((problem for problem in problems if problem.arena == arena and problem.reuse), None)
+    problems = (shown.opened.problem, *shown.opened.others)
+    return next((problem for problem in problems if problem and problem.arena == arena and problem.reuse), None)
 
 
 def claim(arena: ArenaSummary) -> str:
@@ -58,14 +57,14 @@ def claim(arena: ArenaSummary) -> str:
 
 
 def reuse_table(plan: Plan, arena: str) -> str:
-    """Return the table of the costly reuses of an arena."""
+    """Return the table of the costly reuses of an arena, highest cost first, as HTML."""
     reuses = [reuse for reuse in costly_reuses(plan) if plan.arenas[plan.arena[reuse.first]].name == arena]
     rows = [
         [
             markup.esc(plan.tensor_ids[reuse.second]),
             markup.esc(plan.tensor_ids[reuse.first]),
             numbers.grouped(reuse.cost),
-            markup.esc(numbers.short_bytes(reuse.high - reuse.low)),
+            numbers.short_bytes(reuse.high - reuse.low),
             numbers.grouped(reuse.low),
         ]
         for reuse in reuses[:MOST_LISTED]
@@ -76,7 +75,7 @@ def reuse_table(plan: Plan, arena: str) -> str:
 
 
 def reasons(plan: Plan, arena: ArenaSummary) -> list[str]:
-    """Return the reasons for the lower bound of the cost: a text for each group of buffers in the proof."""
+    """Return the reasons for the lower bound of the cost: a title, and a text for each group of buffers."""
     groups = arena.reuse_cost_witness or ()
     capacity, bound = numbers.short_bytes(arena.capacity_bytes), numbers.grouped(arena.reuse_cost_lower_bound or 0)
     texts = [f"Every placement of these groups of buffers costs at least {bound}:"] if groups else []
@@ -107,9 +106,9 @@ def savings(points: Sequence[CostPoint], arena: ArenaSummary) -> str:
 def curve(points: Sequence[CostPoint], arena: ArenaSummary) -> go.Figure:
     """Return the figure of the lowest cost found and of the lower bound for each capacity."""
     fig = figure(260)
-    ordered = sorted(points, key=lambda point: point.extent)
+    ordered = points[::-1]
     top = max([point.extent for point in points] + [arena.extent_bytes])
-    x = [point.extent for point in ordered] + [top + top // 12]
+    x = [point.extent for point in ordered] + [top + top // 12]  # the curves continue to the end of the axis
     texts = [numbers.full_bytes(value) for value in x]
     for name, colour, dash, mode, y in (
         ("lowest cost found", LIVE, "solid", "lines+markers", [point.cost for point in ordered]),

@@ -1,4 +1,4 @@
-"""The view Snapshot: live and reserved bytes of a recorded allocator history, by category, line, stream and pool."""
+"""The view Snapshot: the live and reserved bytes of a recorded allocator history, and the live bytes by property."""
 
 from typing import Any
 
@@ -19,13 +19,13 @@ SAMPLES = 4_000
 
 
 def history_of(shown: Shown) -> History | None:
-    """Return the recorded history in the plan's file; ``None`` for a file that is not a snapshot."""
+    """Return the recorded history in the plan's file; ``None`` for a file that is not a PyTorch snapshot."""
     recorded = shown.opened.recorded
     return recorded if isinstance(recorded, History) else None
 
 
 def draw(shown: Shown) -> None:
-    """Draw the curves of live and reserved bytes, and a table of the live bytes at the shown step."""
+    """Draw the curves of live and reserved bytes, and a table of the live bytes at the shown step by a property."""
     history = history_of(shown)
     assert history is not None
     step = arena_focus.step_of(shown, arena_focus.arena(shown))

@@ -1,4 +1,4 @@
-"""The page Scale: memory for each size of a dimension, and for each rank of a mesh."""
+"""The page Scale: memory for the sizes of a dimension, and for each rank of a mesh."""
 
 import streamlit as st
 
@@ -12,12 +12,12 @@ SAMPLE = "sample:dynamic_batch"
 
 
 def page() -> None:
-    """Draw the view Shapes or the view Ranks, or the need of both if neither applies."""
+    """Draw the view Shapes or the view Ranks; if neither applies, what a graph needs for them."""
     shown = page_frame.draw()
     graph = shown.opened.graph
     views = page_jobs.scales(shown.opened, state.choice())
     if not views or graph is None:
-        needs = "Scale needs a graph with a named dimension, or with parameters that can be sharded"
+        needs = "Scale needs a graph with a named dimension, or with parameters to shard"
         how = 'Declare the range of a dimension in the graph: "dims": {"B": {"min": 1, "max": 32}}.'
         st.html(markup.empty(needs, how))
         st.button("Open a sample with a dynamic batch", on_click=state.choose, kwargs={"source": SAMPLE})

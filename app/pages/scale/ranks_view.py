@@ -9,7 +9,7 @@ from app.kit import controls
 from app.kit.charts.chart_base import CONFIG
 from app.kit.frame import long_work, page_frame
 from app.kit.tensor import plan_drawing, tensor_card, verdict
-from app.pages.scale import rank_figures as charts
+from app.pages.scale.rank_figures import heat_map
 from app.session import opening, page_jobs, planning, rank_sets, state
 from app.session.planning import Shown
 from app.session.view_state import Choice
@@ -31,7 +31,8 @@ def draw(graph: Graph) -> None:
     job.wait(planning.PATIENCE)
     ranks = job.result() if job.worked else None
     if ranks is not None:
-        st.html(markup.claim(claim(chosen, ranks), chips(ranks)))
+        spec_hash = numbers.short_hash(ranks.classes[0].solution.plan.shard_spec_hash)
+        st.html(markup.claim(claim(chosen, ranks), [f'spec <span class="mono">{spec_hash}</span>']))
     else:
         st.html(markup.claim("This shard spec cannot be planned" if job.finished else "Planning every rank"))
     left, right = st.columns([0.3, 0.7], gap="medium")
@@ -45,11 +46,11 @@ def draw(graph: Graph) -> None:
         else:
             long_work.progress(job, "Planning the ranks")
     if ranks is not None:
-        opened_rank(chosen, ranks)
+        selected_rank(chosen, ranks)
 
 
 def refused(job: Job[RankPlans], chosen: Choice) -> None:
-    """Draw the error of a shard spec that could not be planned."""
+    """Draw the error of a shard spec that could not be planned, and after a stop the button that starts again."""
     try:
         job.result()
     except TmmuError as error:
@@ -60,30 +61,33 @@ def refused(job: Job[RankPlans], chosen: Choice) -> None:
 
 def editor(graph: Graph, chosen: Choice) -> None:
     """Draw the presets and the text field of the shard spec."""
-    offered = rank_sets.presets(graph)
-    texts = {rank_sets.compact(preset.text): preset for preset in offered}
-    now = texts.get(chosen.shard)
-    text = now.text if now else chosen.shard
-    if not now:
+    presets = {preset.name: preset for preset in rank_sets.presets(graph)}
+    preset = next((each for each in presets.values() if rank_sets.compact(each.text) == chosen.shard), None)
+    text = preset.text if preset else chosen.shard
+    if not preset:
         with suppress(TmmuError):  # invalid JSON is shown as it is
             text = rank_sets.pretty(rank_sets.spec_of(text))
+
+    def apply_preset() -> None:
+        if name := state.widget_value("shard-preset"):
+            _apply(presets[name].text)
+
     st.html(markup.heading("Shard spec", "tensor axes split over mesh axes"))
     st.pills(
         "Presets",
-        [preset.name for preset in offered],
-        key=state.set_widget("shard-preset", now.name if now else None),
-        on_change=lambda: _preset({preset.name: preset.text for preset in offered}),
+        list(presets),
+        key=state.set_widget("shard-preset", preset.name if preset else None),
+        on_change=apply_preset,
         label_visibility="collapsed",
     )
-    if now is not None:
-        st.caption(for_markdown(f"{now.name}: {now.about}."))
+    if preset is not None:
+        st.caption(for_markdown(f"{preset.name}: {preset.about}."))
     st.text_area(
         "Shard spec as JSON",
         key=state.set_widget("shard-text", text),
         height=300,
-        on_change=lambda: _spec(state.widget_value("shard-text") or ""),
+        on_change=lambda: _apply(state.widget_value("shard-text") or ""),
         label_visibility="collapsed",
-        help="Press Ctrl-Enter to plan all ranks.",
     )
     with st.expander("Syntax"):
         st.markdown(
@@ -96,18 +100,13 @@ def editor(graph: Graph, chosen: Choice) -> None:
         )
 
 
-def _preset(texts: dict[str, str]) -> None:
-    name = state.widget_value("shard-preset")
-    if name:
-        _spec(texts[name])
-
-
-def _spec(text: str) -> None:
+def _apply(text: str) -> None:
+    """Set the shard spec in the choice. The rank of another spec is no longer selected or shown on all pages."""
     state.choose(shard=rank_sets.compact(text), look=None, shard_spec=None, rank=0)
 
 
 def claim(chosen: Choice, ranks: RankPlans) -> str:
-    """Return the title: ``gpt2 on 8 ranks: each rank needs 1.2 GiB, 54 % of the 2.2 GiB for the whole graph``."""
+    """Return the title: ``gpt2 on 8 ranks: each rank needs 1.20 GiB, 50 % of the 2.40 GiB for the whole graph``."""
     totals = ranks.extents.sum(axis=1)
     largest, smallest = int(totals.max()), int(totals.min())
     are_equal = numbers.short_bytes(largest) == numbers.short_bytes(smallest)
@@ -121,45 +120,29 @@ def claim(chosen: Choice, ranks: RankPlans) -> str:
     return title
 
 
-def chips(ranks: RankPlans) -> list[str]:
-    """Return the number of ranks and rank classes, and the hash of the shard spec, as HTML."""
-    return [
-        f"{numbers.count(ranks.world_size, 'rank')}, {numbers.count(len(ranks.classes), 'class', 'classes')}",
-        f'spec <span class="mono">{numbers.short_hash(ranks.classes[0].solution.plan.shard_spec_hash)}</span>',
-    ]
-
-
 def heat(chosen: Choice, ranks: RankPlans) -> None:
-    """Draw the heat map and the table of rank classes. A click on a cell shows the plan of a rank."""
-    st.html(
-        markup.heading(
-            "Arena size per rank", "one scale for all arenas, stronger blue is larger; click a rank to show its plan"
-        )
-    )
+    """Draw the heat map and the table of rank classes. A click on a cell shows the plan of its rank."""
+    note = "one scale for all arenas, stronger blue is larger; click a rank to show its plan"
+    st.html(markup.heading("Arena size per rank", note))
     places = [rank_sets.place(ranks.spec, rank) for rank in range(ranks.world_size)]
-    rank = _look(ranks)
+    rank = _selected(ranks)
     key = f"ranks.{chosen.shard}.{chosen.problem}.{rank}"
-    st.plotly_chart(
-        charts.heat_map(ranks, places, look=rank),
-        key=key,
-        config=CONFIG,
-        on_select=lambda: _picked(key),
-        selection_mode="points",
-    )
+    chart = heat_map(ranks, places, look=rank)
+    st.plotly_chart(chart, key=key, config=CONFIG, on_select=lambda: _pick(key), selection_mode="points")
     st.html(_classes(ranks, rank))
 
 
-def _look(ranks: RankPlans) -> int:
-    """Return the rank whose plan is shown: the chosen rank, else the rank with the largest plan."""
+def _selected(ranks: RankPlans) -> int:
+    """Return the rank whose plan is shown: the chosen rank if the mesh has it, else the rank with the largest plan."""
     chosen = state.choice().look
     if chosen is not None and chosen < ranks.world_size:
         return chosen
     return int(ranks.extents.sum(axis=1).argmax())
 
 
-def _picked(key: str) -> None:
+def _pick(key: str) -> None:
     point = state.clicked_point(key)
-    if point is not None and point.get("customdata"):
+    if point is not None:
         state.choose(look=int(point["customdata"][0]))
 
 
@@ -177,19 +160,18 @@ def _classes(ranks: RankPlans, rank: int) -> str:
     return markup.heading("Rank classes", note) + table
 
 
-def opened_rank(choice: Choice, ranks: RankPlans) -> None:
-    """Draw the plan of the chosen rank; ``choice`` is the choice of the whole graph."""
-    rank = _look(ranks)
-    linked = state.choice().look
-    if linked is not None and linked != rank:
-        st.caption(f"This mesh has no rank {linked:,}. The rank with the largest plan is shown.")
+def selected_rank(choice: Choice, ranks: RankPlans) -> None:
+    """Draw the plan of the selected rank; ``choice`` is the choice of the whole graph."""
+    rank, chosen = _selected(ranks), state.choice()
+    if chosen.look not in (None, rank):
+        st.caption(f"This mesh has no rank {chosen.look:,}. The rank with the largest plan is shown.")
     spec = rank_sets.spec_of(choice.shard)
     job = planning.plan_job(choice.but(shard_spec=spec, rank=rank))
     job.wait(60)
     shown = job.result()
     others = len(ranks.classes[int(ranks.class_of[rank])].ranks) - 1
-    alike = numbers.count(others, "other rank has", "other ranks have") if others else "no other rank has"
-    notes = (f"{alike} the same graph", verdict.mark(shown), *verdict.facts(shown))
+    others_have = numbers.count(others, "other rank has", "other ranks have") if others else "no other rank has"
+    notes = (f"{others_have} the same graph", verdict.mark(shown), *verdict.facts(shown))
     st.html(markup.claim(f"Rank {rank:,} ({rank_sets.place(ranks.spec, rank)})", notes))
     with controls.row("rank"):
         st.number_input(
@@ -200,15 +182,13 @@ def opened_rank(choice: Choice, ranks: RankPlans) -> None:
             help=f"0 … {ranks.world_size - 1:,}",
             **state.bound("look", rank),
         )
-        is_rank = state.choice().shard_spec is not None
-        is_current = is_rank and state.choice().rank == rank
+        is_current = chosen.shard_spec == spec and chosen.rank == rank
         icon = ":material/check:" if is_current else ":material/open_in_full:"
         about = "All pages show this plan." if is_current else "Show the plan of this rank on all pages."
         changes = {"shard": choice.shard, "shard_spec": spec, "rank": rank, "look": rank}
-        controls.button(
-            "Use this plan", "use-rank", changes, kind="primary", icon=icon, disabled=is_current, help=about
-        )
-        if is_rank:
+        options = {"icon": icon, "disabled": is_current, "help": about}
+        controls.button("Use this plan", "use-rank", changes, kind="primary", **options)
+        if chosen.shard_spec is not None:
             whole = {"shard_spec": None, "rank": 0}
             controls.button("Show the whole graph", "use-whole", whole, kind="secondary")
     explained = page_frame.explanation(shown, shown.choice.budget)
@@ -227,15 +207,15 @@ def body(whole: Choice, shown: Shown, handle: PlanHandle) -> None:
     with right:
         job = planning.plan_job(whole)
         if job.worked:
-            sizes = {arena.name: arena.extent_bytes for arena in job.result().plan.arenas}
+            before = {arena.name: arena.extent_bytes for arena in job.result().plan.arenas}
+            after = {arena.name: arena.extent_bytes for arena in shown.plan.arenas if arena.name in before}
             rows = [
                 [
-                    markup.esc(arena.name),
-                    f"{numbers.short_bytes(sizes[arena.name])} → {numbers.short_bytes(arena.extent_bytes)}",
-                    numbers.percent(arena.extent_bytes, sizes[arena.name]),
+                    markup.esc(name),
+                    f"{numbers.short_bytes(before[name])} → {numbers.short_bytes(size)}",
+                    numbers.percent(size, before[name]),
                 ]
-                for arena in shown.plan.arenas
-                if arena.name in sizes
+                for name, size in after.items()
             ]
             st.html(markup.heading("Arena sizes", "whole graph → this rank"))
             st.html(markup.table(["arena", "whole → rank", "share"], rows, numbers=(1, 2)))

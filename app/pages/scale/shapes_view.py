@@ -1,4 +1,4 @@
-"""The view Shapes: arena size and peak for each size of a named dimension."""
+"""The view Shapes: arena size and peak for the sizes of a named dimension."""
 
 from typing import Any
 
@@ -20,11 +20,11 @@ from tmmu_core.plans.making.dynamic_shapes import DimCurve
 
 
 def draw(shown: Shown, graph: Graph) -> None:
-    """Draw the curve over the chosen dimension."""
+    """Draw the curves over the chosen dimension; without one, over the first by name."""
     chosen = state.choice()
     dim = chosen.dim if chosen.dim in graph.dims else sorted(graph.dims)[0]
     job = page_jobs.over_dim(chosen, dim)
-    title = f"Planning for every size of {dim}"
+    title = f"Planning for sizes of {dim}"
     curve = long_work.result(job, title, f"No curve over {dim}", source=shown.opened.name)
     if curve is not None:
         envelope(shown, graph, dim, curve)
@@ -32,30 +32,30 @@ def draw(shown: Shown, graph: Graph) -> None:
 
 def claim(curve: DimCurve, arena: str) -> str:
     """Return the title: ``activations take 5.13 KiB at B = 1 and 162 KiB at B = 32``."""
-    if not len(curve.values) or arena not in curve.arena_names:
-        return f"No size of {curve.dim} could be planned"
+    if arena not in curve.arena_names:
+        return f"No size of {curve.dim} was planned"
     column = curve.extent_bytes[:, curve.arena_names.index(arena)]
     first, last = (f"{numbers.short_bytes(int(column[k]))} at {curve.dim} = {int(curve.values[k]):,}" for k in (0, -1))
     if not varies(column):
-        return f"{numbers.takes(arena)} {numbers.short_bytes(int(column[0]))} for every {curve.dim}"
+        return f"{numbers.takes(arena)} {numbers.short_bytes(int(column[0]))} for every planned {curve.dim}"
     return f"{numbers.takes(arena)} {first} and {last}"
 
 
 def envelope(shown: Shown, graph: Graph, dim: str, curve: DimCurve) -> None:
-    """Draw the controls of the current size, the curve over all sizes, and the table of arena sizes."""
+    """Draw the controls of the current size, the curves of at most four arenas, and the table of arena sizes."""
     bounds = graph.dims[dim]
     current = dict(state.choice().dims).get(dim, resolve_dims(graph, None)[dim])
     arena = _arena(shown, curve)
     st.html(markup.claim(claim(curve, arena), [markup.esc(f"{dim} in [{bounds.min:,}, {bounds.max:,}]")]))
     size_controls(graph, dim, current)
     if not len(curve.values):
-        error = curve.refused[0][1]
-        st.html(markup.error_card(opening.card_of(error, f"No size of {dim} could be planned", shown.opened.name)))
+        for _, error in curve.refused[:1]:  # none if the job was stopped before the first size
+            st.html(markup.error_card(opening.card_of(error, f"No size of {dim} could be planned", shown.opened.name)))
         return
-    planned, sizes = len(curve.values) + len(curve.refused), bounds.max - bounds.min + 1
-    growing = [name for k, name in enumerate(curve.arena_names) if varies(curve.extent_bytes[:, k])]
-    drawn = sorted(growing or curve.arena_names, key=lambda name: (name != arena, name))[:4]
-    note = f"{numbers.of(planned, sizes, 'size')} planned; line: arena size; filled area: peak; click to choose a size"
+    tried, sizes = len(curve.values) + len(curve.refused), bounds.max - bounds.min + 1
+    varying = [name for k, name in enumerate(curve.arena_names) if varies(curve.extent_bytes[:, k])]
+    drawn = sorted(varying or curve.arena_names, key=lambda name: (name != arena, name))[:4]
+    note = f"{numbers.of(tried, sizes, 'size')} tried; line: arena size; filled area: peak; click to choose a size"
     columns = st.columns([0.64, 0.36] if len(drawn) == 1 else len(drawn), gap="medium")
     for name, column in zip(drawn, columns, strict=False):
         capacity = shown.plan.arena_of[name].capacity_bytes if name in shown.plan.arena_of else numbers.UNLIMITED
@@ -63,7 +63,7 @@ def envelope(shown: Shown, graph: Graph, dim: str, curve: DimCurve) -> None:
             st.html(markup.heading(f"{name} over {dim}", note))
             key = f"dim.{dim}.{name}.{shown.key}.{current}"
             st.plotly_chart(
-                dim_curve(curve, name, current=current, capacity=capacity, is_complete=planned == sizes),
+                dim_curve(curve, name, current=current, capacity=capacity, is_complete=tried == sizes),
                 key=key,
                 config=CONFIG,
                 on_select=lambda key=key: _picked(key, graph, dim),
@@ -75,19 +75,17 @@ def envelope(shown: Shown, graph: Graph, dim: str, curve: DimCurve) -> None:
 
 
 def _arena(shown: Shown, curve: DimCurve) -> str:
-    """Return the chosen arena, else the arena that grows most."""
+    """Return the chosen arena, else the arena whose size varies most."""
     chosen = state.choice().arena
     if chosen in curve.arena_names:
         return chosen
-    grows = [
-        (int(column.max()) - int(column.min()) if len(column) else 0, name)
-        for name, column in zip(curve.arena_names, curve.extent_bytes.T, strict=True)
-    ]
-    return max(grows, default=(0, arena_focus.default_name(shown.plan)))[1]
+    if not len(curve.values):
+        return arena_focus.default_name(shown.plan)
+    return max(zip(np.ptp(curve.extent_bytes, axis=0).tolist(), curve.arena_names, strict=True))[1]
 
 
 def size_controls(graph: Graph, dim: str, current: int) -> None:
-    """Draw the controls of the dimension and of its size. The size applies to all pages."""
+    """Draw the choice of the dimension and the controls of its size, which applies to all pages."""
     bounds, allowed = graph.dims[dim], size_range(graph, dim)
 
     def choose(size: int | None) -> None:
@@ -111,7 +109,6 @@ def size_controls(graph: Graph, dim: str, current: int) -> None:
             on_change=lambda: choose(state.widget_value("point-number")),
             label_visibility="collapsed",
             width=140,
-            help=f"Size of {for_markdown(dim)} on all pages, {allowed.min:,} … {allowed.max:,}",
         )
         about, is_largest = "A plan for the largest size is valid for every size.", current == bounds.max
         st.button(f"Largest: {bounds.max:,}", disabled=is_largest, help=about, on_click=choose, args=(bounds.max,))
@@ -124,7 +121,10 @@ def _picked(key: str, graph: Graph, dim: str) -> None:
 
 
 def table(curve: DimCurve, current: int) -> str:
-    """Return the table of arena sizes at the smallest, the current and the largest size of the dimension."""
+    """Return the table of arena sizes at the smallest, the current and the largest planned size, as HTML.
+
+    A line below the table counts the sizes that cannot be planned, with the first error.
+    """
     sizes = curve.values.tolist()
     listed = sorted({0, len(sizes) - 1, *([sizes.index(current)] if current in sizes else [])})
     head = ["arena", *(f"{curve.dim} = {sizes[k]:,}" for k in listed), "peak equals arena size"]
@@ -134,32 +134,38 @@ def table(curve: DimCurve, current: int) -> str:
         cells = [markup.size(int(extent[k])) for k in listed]
         equal = int((extent == live).sum())
         rows.append([f"<b>{markup.esc(name)}</b>", *cells, f"at {numbers.of(equal, len(sizes), 'size')}"])
-    more = ""
+    html = markup.table(head, rows, numbers=range(1, 1 + len(listed)))
     if curve.refused:
-        refused = [f"{value:,}" for value, _ in curve.refused]
-        ends = " … ".join(dict.fromkeys((refused[0], refused[-1])))
-        title = f"{numbers.count(len(refused), 'size')} rejected ({curve.dim} = {ends})"
-        text = markup.esc(f"{title}: {curve.refused[0][1].message}")
-        more = f'<div class="tm"><span class="bad">✗</span> {text}</div>'
-    return markup.table(head, rows, numbers=range(1, 1 + len(listed))) + more
+        (first, error), (last, _) = curve.refused[0], curve.refused[-1]
+        ends = " … ".join(dict.fromkeys((f"{first:,}", f"{last:,}")))
+        title = f"{numbers.count(len(curve.refused), 'size')} rejected ({curve.dim} = {ends})"
+        html += f'<div class="tm"><span class="bad">✗</span> {markup.esc(f"{title}: {error.message}")}</div>'
+    return html
 
 
 def dim_curve(curve: DimCurve, arena: str, *, current: int, capacity: int, is_complete: bool) -> go.Figure:
     """Return the figure of arena size (line) and peak (filled area) over a dimension.
 
     The figure also marks the current size, the capacity and rejected sizes. ``is_complete``: whether every size was
-    planned. If so, the curves are continuous; otherwise each planned size is a marker.
+    tried. If so, the curves are step lines; otherwise each planned size is a marker.
     """
     fig = figure(300)
     x, column = curve.values.tolist(), curve.arena_names.index(arena)
     extent, live = curve.extent_bytes[:, column].tolist(), curve.peak_live_bytes[:, column].tolist()
-    _sizes(fig, curve.dim, x, ("peak live bytes", live, LIVE, "tozeroy"), is_complete)
-    _sizes(fig, curve.dim, x, ("arena size", extent, LINE if extent != live else LIVE, None), is_complete)
+    _curve(fig, curve.dim, x, ("peak live bytes", live, LIVE, "tozeroy"), is_complete)
+    _curve(fig, curve.dim, x, ("arena size", extent, LINE if extent != live else LIVE, None), is_complete)
     top = max([1, *extent, *live])
     if capacity < numbers.UNLIMITED:
         top = max(top, capacity) if capacity <= 4 * top else top
         limit_line(fig, capacity, min(capacity, top))
-    refused = _refused(fig, curve)
+    refused = [size for size, _ in curve.refused]
+    if refused:
+        texts, hover = (
+            [error.message for _, error in curve.refused],
+            f"{curve.dim} = %{{x}} rejected<br>%{{customdata}}",
+        )
+        options: dict[str, Any] = {"marker": {"symbol": "x", "size": 8, "color": BAD}, "cliponaxis": False}
+        add_curve(fig, refused, [0] * len(refused), "", BAD, texts=texts, hover=hover, mode="markers", **options)
     fig.add_vline(x=current, line={"color": LINE, "width": 2})
     if current in x:
         is_right = current > (x[0] + x[-1]) / 2
@@ -182,10 +188,10 @@ def dim_curve(curve: DimCurve, arena: str, *, current: int, capacity: int, is_co
     return fig.update_layout(margin=margin, clickmode="event+select", hovermode="closest", dragmode=False)
 
 
-def _sizes(fig: go.Figure, dim: str, x: list[int], curve: tuple[str, list[int], str, str | None], steps: bool) -> None:
-    """Draw one curve, given as ``(name, bytes, colour, fill)``: a step line if ``steps``, and clickable markers."""
+def _curve(fig: go.Figure, dim: str, x: list[int], curve: tuple[str, list[int], str, str | None], steps: bool) -> None:
+    """Draw one curve, given as ``(name, bytes, colour, fill)``: clickable markers, and a step line if ``steps``."""
     name, values, colour, fill = curve
-    if steps:
+    if steps:  # the line replaces the markers, which stay clickable
         edges = [size - 0.5 for size in [*x, x[-1] + 1]]  # each size has the width 1, also the last
         dash, ground = "solid" if fill is None else "dot", "rgba(0,114,178,0.14)"
         add_curve(fig, edges, [*values, values[-1]], "", colour, dash=dash, fill=fill, fillcolor=ground)
@@ -201,18 +207,6 @@ def _sizes(fig: go.Figure, dim: str, x: list[int], curve: tuple[str, list[int], 
     add_curve(fig, x, values, name, colour, hover=hover, mode="markers", marker=marker, selected=same, unselected=same)
 
 
-def _refused(fig: go.Figure, curve: DimCurve) -> list[int]:
-    """Mark the sizes that cannot be planned, and return these sizes."""
-    refused = [value for value, _ in curve.refused]
-    if refused:
-        texts = [error.message for _, error in curve.refused]
-        hover = f"{curve.dim} = %{{x}} rejected<br>%{{customdata}}"
-        marker = {"symbol": "x", "size": 8, "color": BAD}
-        options: dict[str, Any] = {"mode": "markers", "marker": marker, "cliponaxis": False}
-        add_curve(fig, refused, [0] * len(refused), "rejected", BAD, texts=texts, hover=hover, **options)
-    return refused
-
-
 def varies(values: np.ndarray) -> bool:
-    """Return whether a column has more than one value."""
-    return bool(len(values)) and bool((values != values[0]).any())
+    """Return whether the values differ."""
+    return len(np.unique(values)) > 1

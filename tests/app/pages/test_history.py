@@ -48,7 +48,7 @@ def test_empty_store_explains_how_to_record(store: Store) -> None:
 def test_page_shows_when_the_extent_changed(runs: tuple[Run, ...]) -> None:
     at = opened("history")
     assert claim(at) == "net on main takes 640 B since c2 (+256 B)"
-    assert "all 2 lines" in html(at)
+    assert "all 2 rows" in html(at)
 
 
 def test_branches_are_separate_lines(runs: tuple[Run, ...]) -> None:
@@ -70,11 +70,12 @@ def test_plan_missing_in_the_store_is_rejected(store: Store) -> None:
 def test_sweep_shows_progress_and_failures(store: Store, runs: tuple[Run, ...]) -> None:
     stored_sweeps.begin(store, "5weeb", NEW_YEAR, {"sources": ["net.onnx"]}, 4)
     bad = {**swept("48 is not a power of two"), "alignment": 48}
-    stored_sweeps.add(store, "5weeb", [PointResult(0, (bad,), failed=True)])
+    stored_sweeps.add(store, "5weeb", [PointResult(0, (bad, bad), failed=True)])
     at = opened("history")
     (bar,) = [element.proto.text for element in at.get("progress")]
     assert "1 of 4 points, 1 failed" in bar.replace("\\", "")
     assert "ALIGNMENT_VIOLATION: 48 is not a power of two" in html(at)
+    assert [expander.label for expander in at.expander if "row" in expander.label] == ["Last 2 rows"]
 
 
 def add_note(at: AppTest, text: str) -> None:

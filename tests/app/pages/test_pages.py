@@ -108,6 +108,12 @@ def test_compare_names_baseline_and_candidate_and_swaps() -> None:
     assert claim(at) == "resnet50, slots → naive: activations 9.19 MiB → 144 MiB (+135 MiB)"
 
 
+def test_first_difference_names_a_tensor_of_one_plan_only() -> None:
+    names = ("ir_buffer", "other")
+    files = [opening.shelf().put(f"{name}.csv", f"id,lower,upper,size\n{name},0,1,8\n".encode()) for name in names]
+    assert "<td>tensor ir_buffer</td>" in html(opened("compare", graph=files[1], baseline=files[0]))
+
+
 def test_finished_plan_explains_why_it_cannot_change() -> None:
     at = opened(graph=opening.shelf().put("p.json", plan_file.to_json(plan_graph(chain(3)).plan)))
     mode = at.selectbox(key="w.variant")

@@ -45,6 +45,10 @@ def test_view_shows_costs_reasons_and_curve() -> None:
     assert " more capacity lowers the reuse cost by " in html(at)
 
 
+def test_plan_without_reuse_cost_is_compared_with_a_plan_that_has_one() -> None:
+    assert "reuse cost" in html(opened("compare", graph="sample:linear_chain", baseline=kernel()))
+
+
 def test_costly_reuses_add_up_to_the_cost_of_the_plan() -> None:
     rng = Random(7)
     for _ in range(20):

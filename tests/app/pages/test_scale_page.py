@@ -8,14 +8,15 @@ import pytest
 
 from app.pages.scale.rank_figures import heat_map
 from app.pages.scale.shapes_view import dim_curve
-from app.session import opening, planning, rank_sets
+from app.session import opening, page_jobs, planning, rank_sets
 from app.session.view_state import Choice
+from app.session.work.jobs import Job, job_table
 from tests.app.pages.run_page import claim, html, opened
 from tests.support.build import graph, node, tensor
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.graph.sharding.shard_spec import read_spec
 from tmmu_core.graph.sharding.splits import shard
-from tmmu_core.plans.making.dynamic_shapes import peak_over_dim
+from tmmu_core.plans.making.dynamic_shapes import DimCurve, peak_over_dim
 from tmmu_core.plans.making.ranks import plan_ranks
 from tmmu_core.plans.making.request import PlanRequest
 
@@ -87,6 +88,15 @@ def test_chosen_size_is_used_by_all_pages() -> None:
     assert at.query_params["dims"] == "B=8"
     at.switch_page("pages/plan/page.py").run()
     assert "needs 1.59 MiB" in claim(at)
+
+
+def test_stopped_job_without_a_planned_size_has_no_curve(monkeypatch: pytest.MonkeyPatch) -> None:
+    dynamic = opening.open_source(DYNAMIC).graph
+    assert dynamic is not None
+    curve = peak_over_dim(dynamic, "B", PlanRequest(), lambda *_: False)
+    job: Job[DimCurve] = job_table().job("stopped", "planning the sizes", lambda _: curve)
+    monkeypatch.setattr(page_jobs, "over_dim", lambda *_: job)
+    assert claim(opened("shapes", graph=DYNAMIC)) == "No size of B was planned"
 
 
 def test_sizes_over_the_capacity_are_listed() -> None:
