@@ -15,8 +15,8 @@ from app.session.rank_sets import MOST_RANKS, spec_of
 from app.session.view_state import Choice, to_query
 from app.session.work import tasks
 from app.session.work.jobs import Job, job_table
-from app.session.work.workers import Task, TaskCall, TaskNotFinished
-from tmmu_core.base.errors import TmmuError
+from app.session.work.workers import Task, TaskCall
+from tmmu_core.base.errors import Misuse, TmmuError
 from tmmu_core.fitting.move import Kind, Move
 from tmmu_core.fitting.moves.sizes import FittedSize
 from tmmu_core.fitting.problem.answer import Fitted
@@ -142,7 +142,7 @@ def all_ranks(choice: Choice) -> Job[RankPlans]:
         spec = spec_of(choice.shard)
         world = read_spec(spec).world_size
         if world > MOST_RANKS:
-            raise TaskNotFinished(
+            raise Misuse(
                 f"the mesh has {world:,} ranks; this page shows up to {MOST_RANKS:,}.",
                 "Plan single ranks with tmmu plan --shard FILE --rank R, or use a smaller mesh.",
             )

@@ -338,7 +338,7 @@ def go_on(choice: Choice) -> None:
     job_table().forget(_all_key(choice))
     for name in planners_for(open_source(choice.source)):
         key = plan_key(compared_under(choice, name))
-        if (job := job_table().known(key)) is not None and job.stopping:
+        if (job := job_table().known(key)) is not None and (job.stopping or job.error is not None):
             job_table().forget(key)
 
 

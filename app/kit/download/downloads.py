@@ -167,7 +167,7 @@ def report(
     file as JSON that the report contains.
     """
     job = planning.judgement(shown)
-    judged = job.result() if job.wait(60) else None
+    judged = job.result() if job.wait(60) and job.worked else None
     return build_report(
         shown.solution or shown.plan,
         baseline=(baseline.solution or baseline.plan) if baseline else None,

@@ -11,8 +11,9 @@ from app.kit.charts.chart_base import CONFIG
 from app.kit.charts.curves import search_course
 from app.session.opening import card_of
 from app.session.planning import PATIENCE
-from app.session.work.jobs import Job
+from app.session.work.jobs import Job, job_table
 from app.session.work.tasks import Improvement
+from app.session.work.workers import TaskNotFinished
 from app.texts import markup, numbers
 from tmmu_core.base.errors import TmmuError
 from tmmu_core.base.escaping import for_markdown
@@ -71,7 +72,14 @@ def result(job: Job[T], title: str, failed: str, *, source: str = "", patience: 
         return job.result()
     except TmmuError as error:
         st.html(markup.error_card(card_of(error, failed, source)))
+        restart(job)
         return None
+
+
+def restart(job: Job[Any]) -> None:
+    """Draw a button that starts a job again, if the job ended without a result although its input may be valid."""
+    if isinstance(job.error, TaskNotFinished):
+        st.button("Start again", key=f"restart.{hash(job.key)}", on_click=job_table().forget, args=(job.key,))
 
 
 def _course(improvements: Sequence[Improvement], nodes: int) -> None:

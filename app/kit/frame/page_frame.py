@@ -49,7 +49,7 @@ def draw(*, allows_digest: bool = False, shows_last_plan: bool = False) -> Shown
         shown = job.result()
         limited = limited_choice(job, choice)
     except TmmuError as error:
-        return _failed(error, choice, opened)
+        return _failed(error, job, choice, opened)
     if limited is not None:  # the link must repeat the plan of the stopped search
         state.choose(planner=limited.planner, options=limited.options, step=choice.step)
         st.rerun()
@@ -88,10 +88,12 @@ def _open(choice: Choice, shows_last_plan: bool) -> Opened | Shown:
         card = {"title": "The file cannot be read", "message": str(error), "hint": "Open another file."}
     last_valid = state.session().last_valid
     if last_valid is not None and last_valid.source != choice.source:  # show the previous file again
+        job_table().forget(job.key)
         state.choose(**vars(last_valid))
         state.refuse({**card, "title": f"{opening.label_of(choice.source)[0]} was not opened"})
         st.rerun()
     draw_errors(card)
+    long_work.restart(job)
     with st.container(key="gallery"):
         gallery.draw()
     st.stop()
@@ -99,7 +101,7 @@ def _open(choice: Choice, shows_last_plan: bool) -> Opened | Shown:
 
 def _stop_reading(job: Job[Any]) -> None:
     """Stop reading a file, and show the last valid plan or the first sample."""
-    job.abandon()
+    job_table().leave(job)
     state.choose(**vars(state.session().last_valid or Choice()))
 
 
@@ -120,13 +122,14 @@ def _progress(
     st.stop()
 
 
-def _failed(error: TmmuError, choice: Choice, opened: Opened) -> Shown:
+def _failed(error: TmmuError, job: Job[Shown], choice: Choice, opened: Opened) -> Shown:
     """Draw the error card of a choice that cannot be planned; return the plan that is shown instead."""
     draw_errors(opening.card_of(error, "These settings could not be planned", opened.name))
     if opening.lacks_arenas(error) and opened.graph is not None:
         declared = {"arenas": opening.arenas_named(opened.graph)}
         about = "The arenas have no limits and default settings. Change them under Advanced, Arenas."
         controls.button("Declare the arenas of the graph", "declare", declared, kind="primary", help=about)
+    long_work.restart(job)
     shown = _substitute(choice)
     _headline(shown)
     return shown

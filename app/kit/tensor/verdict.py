@@ -7,6 +7,7 @@ from app.kit import arena_focus, data_table
 from app.session import planning
 from app.session.planning import Shown
 from app.session.work.tasks import Judgement
+from app.session.work.workers import TaskNotFinished
 from app.texts import certificate_text, glossary, markup, numbers, totals_text
 from tmmu_core.judge.finding import Finding
 
@@ -29,7 +30,10 @@ def mark(shown: Shown) -> str:
         if shown.verdict is None or shown.verdict.ok:
             return '<span class="soft">verifying …</span>'
         return f'<span class="bad">✗ invalid: {numbers.count(len(shown.verdict.errors), "error")}</span>'
-    judged = job.result()
+    try:
+        judged = job.result()
+    except TaskNotFinished as error:
+        return f'<span class="bad" title="{markup.esc(error.message)}">✗ not verified</span>'
     if _only_over(judged):
         return ""
     failed = len(judged.verified.errors) or len(judged.lint.errors)
@@ -66,7 +70,7 @@ def findings(shown: Shown) -> None:
     It is folded if there are only warnings and exceeded capacities.
     """
     job = planning.known_judgement(shown)
-    if job is None or not job.finished:
+    if job is None or not job.worked:
         return
     judged = job.result()
     unique: dict[tuple[str, ...], Finding] = {}

@@ -136,8 +136,8 @@ def pick_kinds() -> None:
 def body(shown: Shown, fitted: Fitted, capacity: Capacity) -> None:
     """Draw the result: the changes and other plans by cost, then memory by module, memory map and single changes."""
     down = page_jobs.whole_curve(state.choice(), _kinds()) if state.raw("fit.down") else None
-    is_searching = down is not None and not down.wait(planning.PATIENCE)
-    points = pareto([*fitted.curve, *down.result()]) if down is not None and down.worked else fitted.curve
+    is_searched = down is not None and down.wait(planning.PATIENCE) and down.worked
+    points = pareto([*fitted.curve, *down.result()]) if down is not None and is_searched else fitted.curve
     key = f"fit-curve.{shown.key}.{capacity.key}.{state.choice().fit_kinds}.{len(points)}"
     curve_key, point = state.raw("fit.point") or ("", -1)
     clicked = points[point] if curve_key == key and 0 <= point < len(points) else fitted.best
@@ -161,8 +161,8 @@ def body(shown: Shown, fitted: Fitted, capacity: Capacity) -> None:
             about, icon = "Plan for eight lower limits, down to the lower bound.", ":material/trending_down:"
             find = partial(state.put, "fit.down", True)
             st.button("Find the minimum", key="fit-down", icon=icon, help=about, on_click=find)
-        elif is_searching:
-            long_work.progress(down, "Searching for the minimum", follow=True)
+        elif not is_searched:
+            long_work.result(down, "Searching for the minimum", "The search failed", patience=0)
     move_tables.by_module(replace(fitted, best=preview))
     _memory(shown, preview, capacity)
     move_tables.ranked(page_jobs.ranked(state.choice(), _kinds()), fitted.start.extent_bytes)

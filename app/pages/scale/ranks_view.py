@@ -10,10 +10,9 @@ from app.kit.charts.chart_base import CONFIG
 from app.kit.frame import long_work, page_frame
 from app.kit.tensor import plan_drawing, tensor_card, verdict
 from app.pages.scale.rank_figures import heat_map
-from app.session import opening, page_jobs, planning, rank_sets, state
+from app.session import page_jobs, planning, rank_sets, state
 from app.session.planning import Shown
 from app.session.view_state import Choice
-from app.session.work.jobs import Job, job_table
 from app.texts import markup, numbers
 from tmmu_core.base.errors import TmmuError
 from tmmu_core.base.escaping import for_markdown
@@ -42,21 +41,11 @@ def draw(graph: Graph) -> None:
         if ranks is not None:
             heat(chosen, ranks)
         elif job.finished:
-            refused(job, chosen)
+            long_work.result(job, "", "The ranks could not be planned", source="shard spec")
         else:
             long_work.progress(job, "Planning the ranks")
     if ranks is not None:
         selected_rank(chosen, ranks)
-
-
-def refused(job: Job[RankPlans], chosen: Choice) -> None:
-    """Draw the error of a shard spec that could not be planned, and after a stop the button that starts again."""
-    try:
-        job.result()
-    except TmmuError as error:
-        st.html(markup.error_card(opening.card_of(error, "The ranks could not be planned", "shard spec")))
-    if job.stopping:
-        st.button("Start again", on_click=job_table().forget, args=(planning.ranks_key(chosen),))
 
 
 def editor(graph: Graph, chosen: Choice) -> None:

@@ -1,8 +1,8 @@
 """Background jobs with progress, stop, owners and cached results.
 
-The key of a job contains all its inputs, so equal requests share one job. A job without visitors is abandoned, and its
-process ends. Long jobs run in worker processes. The number of workers is limited per visitor and per server; further
-jobs wait for a free worker. The cache of results is limited in bytes.
+The key of a job contains all its inputs, so equal requests share one job. A job is abandoned, and its process ends,
+soon after its last visitor has left. Long jobs run in worker processes. The number of workers is limited per visitor
+and per server; further jobs wait for a free worker. The cache of results is limited in bytes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ T = TypeVar("T")
 GRACE = 5.0
 """Seconds that a job continues without visitors, so that a reloaded tab finds the job."""
 FAIR_SHARE = 60.0
-"""Seconds after which a search is stopped if another job waits for its worker. It returns its best result."""
+"""Seconds after which a job is stopped if another job waits for its worker. A search returns its best result."""
 FORGOTTEN = 60.0
 """Seconds after which a tab without a connection counts as closed; a broken connection is restored sooner."""
 CHECK_EVERY = 0.5
@@ -48,20 +48,20 @@ class Job(Generic[T]):
     ``work`` receives a progress callback. The callback returns ``False`` when ``work`` should stop.
     """
 
-    def __init__(self, what: str, work: Callable[[Progress], T]) -> None:
-        self.what = what
+    def __init__(self, what: str, work: Callable[[Progress], T], key: Hashable = None) -> None:
+        self.what, self.key = what, key
         self.doing, self.done, self.of = what, 0, 0
         self.began = time.monotonic()
         self.found: list[Any] = []
         """Intermediate results, the best one last."""
         self.waiters: dict[str | Job[Any], int] = {}
-        """Visitor or job that requested this job → number of the visitor's page at the latest request."""
+        """Visitor → number of the visitor's page at the latest request; job that requested this job → 0."""
         self.left_at: float | None = None
-        """Time when the last visitor left; ``None`` while a visitor is connected."""
+        """Time when the job table found no connected visitor; ``None`` while a visitor is connected."""
         self.stopped_for: set[str] = set()
         """Visitors who stopped the job. Only these visitors see its result."""
         self.error: BaseException | None = None
-        self._abandoned, self._finished = False, threading.Event()
+        self.abandoned, self._finished = False, threading.Event()
         self._result: T | None = None
         self._work: Callable[[Progress], T] | None = work
         self._thread = threading.Thread(target=self._run, name=f"job: {what}", daemon=True)
@@ -76,7 +76,7 @@ class Job(Generic[T]):
             assert self._work is not None
             self._result = self._work(self._progress)
         except Abandoned:
-            self.error = TaskNotFinished(f"{self.what}: cancelled, because its page was closed.", "Start it again.")
+            self.error = TaskNotFinished(f"{self.what}: cancelled, because no page waited for it.", "Start it again.")
         except BaseException as error:  # raised when the result is read
             self.error = error
         finally:
@@ -85,7 +85,7 @@ class Job(Generic[T]):
 
     def _progress(self, doing: str, done: int, of: int) -> bool:
         self.doing, self.done, self.of = doing or self.what, done, of
-        if self._abandoned:
+        if self.abandoned:
             raise Abandoned
         return not self.stopped_for
 
@@ -94,13 +94,21 @@ class Job(Generic[T]):
         self.stopped_for |= {visitors.visitor()} if visitors_ is None else set(visitors_)
 
     def abandon(self) -> None:
-        """End the job without a result; kill its process."""
-        self._abandoned = True
+        """End the job, and the jobs that requested it, without a result; kill their processes."""
+        self.abandoned = True
+        for waiter in list(self.waiters):
+            if isinstance(waiter, Job):
+                waiter.abandon()
 
     @property
     def stopping(self) -> bool:
-        """Whether a visitor stopped the job."""
+        """Whether the job was stopped."""
         return bool(self.stopped_for)
+
+    @property
+    def ending(self) -> bool:
+        """Whether the job was stopped or abandoned."""
+        return self.stopping or self.abandoned
 
     @property
     def finished(self) -> bool:
@@ -128,9 +136,9 @@ class Job(Generic[T]):
         pages: dict[str, int] = {}
         for waiter, page in list(self.waiters.items()):
             if not isinstance(waiter, Job):
-                pages[waiter] = page
-            elif not waiter.finished:
-                pages |= waiter.visitors()
+                pages[waiter] = max(page, pages.get(waiter, 0))
+            elif not waiter.abandoned:
+                pages |= {visitor: max(n, pages.get(visitor, 0)) for visitor, n in waiter.visitors().items()}
         return pages
 
 
@@ -173,7 +181,7 @@ class JobTable:
         visitor = visitors.visitor()
         with self._lock:
             known_job = self.known(key)
-            job = known_job or Job(what, work)
+            job = known_job or Job(what, work, key)
             job.waiters[running_job() or visitor] = self._pages.get(visitor, 0)
             job.left_at = None
             self.cache.add_owners(("job", key), job.visitors())
@@ -186,21 +194,26 @@ class JobTable:
             return job
 
     def known(self, key: Hashable) -> Job[Any] | None:
-        """Return the job with this key, running or finished, or ``None``; first a job that this visitor stopped."""
+        """Return the job with this key, running or finished, or ``None``. A job that ended early hides other jobs."""
         with self._lock:
-            job = self._jobs.get(key)
-            if job is not None and job.finished:
-                self._settle(key, job)
-            stopped = self.cache.get(("stopped", visitors.visitor(), key))
-            return stopped or self._jobs.get(key) or self.cache.get(("job", key))
+            self._settle(key)
+            ended_early = self.cache.get(("ended early", visitors.visitor(), key))
+            return ended_early or self._jobs.get(key) or self.cache.get(("job", key))
 
-    def _settle(self, key: Hashable, job: Job[Any]) -> None:
-        """Cache a finished job for all visitors; cache a stopped job only for the visitors who stopped it."""
+    def _settle(self, key: Hashable) -> None:
+        """Move a finished job to the cache.
+
+        A stopped job is cached only for the visitors who stopped it, a job without a result only for its visitors: it
+        is not started again until they call :meth:`forget`.
+        """
+        job = self._jobs.get(key)
+        if job is None or not job.finished:
+            return
         del self._jobs[key]
-        if job.stopping and job.worked:
-            for visitor in job.stopped_for:
-                self.cache.put(("stopped", visitor, key), job, owners={visitor})
-        elif not isinstance(job.error, TaskNotFinished):
+        if (job.stopping and job.worked) or isinstance(job.error, TaskNotFinished):
+            for visitor in job.stopped_for or job.visitors():
+                self.cache.put(("ended early", visitor, key), job, owners={visitor})
+        else:
             self.share(key, job)
 
     def share(self, key: Hashable, job: Job[Any]) -> None:
@@ -208,30 +221,41 @@ class JobTable:
         self.cache.put(("job", key), job, owners=set(job.visitors()))
 
     def forget(self, key: Hashable) -> None:
-        """Remove a finished job, so that the next request runs it again."""
+        """Remove the finished job that :meth:`known` returns, so that the visitor's next request runs it again."""
         with self._lock:
-            if (job := self._jobs.get(key)) is not None and job.finished:
-                del self._jobs[key]
-            self.cache.drop(("job", key))
-            self.cache.drop(("stopped", visitors.visitor(), key))
+            self._settle(key)
+            ended_early = ("ended early", visitors.visitor(), key)
+            self.cache.drop(("job", key) if self.cache.get(ended_early) is None else ended_early)
+
+    def leave(self, job: Job[Any]) -> None:
+        """Remove this visitor from a job; abandon the job if it has no other visitor."""
+        with self._lock:
+            job.waiters.pop(visitors.visitor(), None)
+            if not job.visitors():
+                self._abandon(job)
+
+    def _abandon(self, job: Job[Any]) -> None:
+        """Abandon a job and remove the abandoned jobs, so that the next request starts them again."""
+        job.abandon()
+        self._jobs = {key: other for key, other in self._jobs.items() if not other.abandoned}
 
     def remembered(self, key: Hashable, make: Callable[[], T]) -> T:
         """Return ``make()``, computed once and cached while its visitors are connected and the cache has space."""
         job = running_job()
-        return self.cache.get_or_make(key, make, {visitors.visitor()} if job is None else set(job.visitors()))
+        return self.cache.get_or_make(key, make, lambda: {visitors.visitor()} if job is None else job.visitors())
 
     # --- workers ---------------------------------------------------------------------------------------------------
 
     def run_task(self, call: TaskCall, progress: Progress | None = None) -> Any:
         """Wait for a free worker, run a task in it, and return the result of the task.
 
-        ``progress`` defaults to a callback that raises :class:`TaskNotFinished` when the visitor leaves the page.
+        ``progress`` defaults to a callback that raises :class:`TaskNotFinished` when the visitor has closed the tab.
         """
         job, visitor = running_job(), visitors.visitor()
 
         def while_connected(*_: Any) -> bool:
             if not self._is_connected(visitor):
-                raise TaskNotFinished("cancelled, because its page was closed.", "Start it again.")
+                raise TaskNotFinished("cancelled, because no page waited for it.", "Start it again.")
             return True
 
         with self._reserved_worker(progress or while_connected, job):
@@ -244,14 +268,14 @@ class JobTable:
         worker: _UsedWorker | None = None
         while worker is None:
             with self._lock:
-                own = sum(worker.visitor == visitor for worker in self._used_workers)
-                if own < ceiling(SESSION_WORKERS) and len(self._used_workers) < ceiling(SERVER_WORKERS):
+                of_visitor = [worker for worker in self._used_workers if worker.visitor == visitor]
+                if len(of_visitor) >= ceiling(SESSION_WORKERS):
+                    self._end_hidden(visitor, of_visitor)
+                elif len(self._used_workers) >= ceiling(SERVER_WORKERS):
+                    self._stop_longest()
+                else:
                     worker = _UsedWorker(visitor, job, time.monotonic())
                     self._used_workers.append(worker)
-                elif own >= ceiling(SESSION_WORKERS):
-                    self._end_hidden(visitor)
-                else:
-                    self._stop_longest()
             if worker is None:
                 if not progress("waiting for a free worker", 0, 0):
                     raise TaskNotFinished("the task was stopped before it began.", "Start it again.")
@@ -262,22 +286,22 @@ class JobTable:
             with self._lock:
                 self._used_workers.remove(worker)
 
-    def _end_hidden(self, visitor: str) -> None:
-        """Abandon the visitor's oldest running job that the visitor's current page does not show."""
-        running = {id(worker.job) for worker in self._used_workers}
-        for key, job in list(self._jobs.items()):
+    def _end_hidden(self, visitor: str, used_workers: list[_UsedWorker]) -> None:
+        """Abandon the visitor's oldest running job that no page shows, unless another job of the visitor is ending."""
+        jobs = [worker.job for worker in used_workers if worker.job is not None]
+        for job in jobs if not any(job.ending for job in jobs) else ():
             pages = job.visitors()
-            if id(job) in running and set(pages) == {visitor} and pages[visitor] < self._pages.get(visitor, 0):
-                job.abandon()
-                del self._jobs[key]
+            if set(pages) == {visitor} and pages[visitor] < self._pages.get(visitor, 0):
+                self._abandon(job)
                 return
 
     def _stop_longest(self) -> None:
-        """Stop the oldest job that has run longer than :data:`FAIR_SHARE`. The job returns its best result."""
-        for worker in self._used_workers:
-            if worker.job is not None and not worker.job.stopping and time.monotonic() - worker.since > FAIR_SHARE:
-                worker.job.stop(worker.job.visitors())
-                return
+        """Stop the oldest job if it has run longer than :data:`FAIR_SHARE`, unless another job is ending."""
+        workers_ = [(worker.since, worker.job) for worker in self._used_workers if worker.job is not None]
+        if workers_ and not any(job.ending for _, job in workers_):
+            since, job = workers_[0]
+            if time.monotonic() - since > FAIR_SHARE:
+                job.stop(job.visitors())
 
     # --- visitors --------------------------------------------------------------------------------------------------
 
@@ -289,14 +313,13 @@ class JobTable:
             with self._lock:
                 for key, job in list(self._jobs.items()):
                     if job.finished:
-                        self._settle(key, job)
+                        self._settle(key)
                     elif any(map(self._is_connected, job.visitors())):
                         job.left_at = None
                     elif job.left_at is None:
                         job.left_at = now
                     elif now - job.left_at > self._grace:
-                        job.abandon()
-                        del self._jobs[key]
+                        self._abandon(job)
                 self._left = {tab: self._left.get(tab, now) for tab in self._pages if not self._is_connected(tab)}
                 closed = [tab for tab, since in self._left.items() if now - since > FORGOTTEN]
                 for tab in closed:

@@ -1,7 +1,7 @@
 """Cache for graphs, plans and derived values, limited in bytes.
 
 The least recently used entry is evicted first. An entry that belongs to visitors is evicted soon after its last visitor
-has left, because no other visitor may see it.
+has left, because other visitors rarely request it.
 """
 
 import ctypes
@@ -21,7 +21,7 @@ import pandas as pd
 
 T = TypeVar("T")
 AFTER = 10.0
-"""Seconds that an entry is kept after its last visitor has left."""
+"""Minimum seconds that an entry is kept after its last visitor has left."""
 _SAMPLED = 64
 """Maximum number of members of a collection whose size is measured; their mean is used for the other members."""
 
@@ -30,7 +30,7 @@ def weight_of(value: Any, seen: set[int]) -> float:
     """Return the approximate size of a value in bytes, with all values that it refers to.
 
     Large collections are measured by a sample of their members. ``seen``: ids of values that were counted before and
-    count as 0 bytes.
+    count as 0 bytes; the function adds the ids of the values that it counts.
     """
     if value is None or isinstance(value, bool | type) or id(value) in seen:
         return 0
@@ -77,11 +77,14 @@ class MemoryCache:
 
     def get(self, key: Hashable) -> Any:
         """Return the value of a key; ``None`` for an unknown key."""
+        entry = self._entry(key)
+        return None if entry is None else entry.value
+
+    def _entry(self, key: Hashable) -> _Entry | None:
         with self._lock:
-            if (entry := self._entries.get(key)) is None:
-                return None
-            self._entries.move_to_end(key)
-            return entry.value
+            if key in self._entries:
+                self._entries.move_to_end(key)
+            return self._entries.get(key)
 
     def put(self, key: Hashable, value: Any, owners: Iterable[str] = ()) -> None:
         """Store a value, and evict the least recently used values while the cache exceeds its limit.
@@ -96,24 +99,27 @@ class MemoryCache:
             while weight > self._most and len(self._entries) > 1:
                 weight -= self._entries.popitem(last=False)[1].weight
 
-    def get_or_make(self, key: Hashable, make: Callable[[], T], owners: Iterable[str] = ()) -> T:
-        """Return the value of a key; a missing value is computed once, even for concurrent callers."""
-        value = self.get(key)
-        if value is not None:
-            self.add_owners(key, owners)
-            return value
-        with self._lock:
-            lock = self._locks.setdefault(key, threading.Lock())
-        with lock:
-            value = self.get(key)
-            if value is None:
-                try:
-                    value = make()
-                    self.put(key, value, owners)
-                finally:
-                    with self._lock:
-                        self._locks.pop(key, None)
-            return value
+    def get_or_make(self, key: Hashable, make: Callable[[], T], owners: Callable[[], Iterable[str]]) -> T:
+        """Return the value of a key; a missing value is computed once, even for concurrent callers.
+
+        ``owners`` is called after the computation, because visitors may request the value meanwhile.
+        """
+        entry = self._entry(key)
+        if entry is None:
+            with self._lock:
+                lock = self._locks.setdefault(key, threading.Lock())
+            with lock:
+                entry = self._entry(key)
+                if entry is None:
+                    try:
+                        value = make()
+                        self.put(key, value, owners())
+                        return value
+                    finally:
+                        with self._lock:
+                            self._locks.pop(key, None)
+        self.add_owners(key, owners())
+        return entry.value
 
     def add_owners(self, key: Hashable, owners: Iterable[str]) -> None:
         """Add owners of a value; no effect for a missing or public value."""
@@ -129,7 +135,7 @@ class MemoryCache:
             self._entries.pop(key, None)
 
     def evict_left(self) -> None:
-        """Evict the values whose visitors have all left."""
+        """Evict the values whose visitors have all left at least :data:`AFTER` seconds ago."""
         evicted_bytes = 0
         with self._lock:
             for key, entry in list(self._entries.items()):

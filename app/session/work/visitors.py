@@ -18,7 +18,7 @@ _server = threading.local()
 
 
 def visitor() -> str:
-    """Return the session id of the browser tab that runs the current page. Outside of a page, return :data:`SERVER`."""
+    """Return the session id of the browser tab that runs the current page; outside of a page :data:`SERVER`."""
     context = get_script_run_ctx(suppress_warning=True)
     return SERVER if context is None or getattr(_server, "works", False) else context.session_id
 
@@ -34,7 +34,7 @@ def as_server() -> Iterator[None]:
 
 
 def is_connected(visitor_: str) -> bool:
-    """Return whether a tab is still open."""
+    """Return whether a tab is connected; always true for :data:`SERVER`, and outside of a server."""
     if visitor_ == SERVER:
         return True
     try:

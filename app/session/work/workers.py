@@ -30,7 +30,7 @@ NICENESS = 10
 ENV_RENICE = "TMMU_STAND_BACK"
 """Environment variable; with the value ``0`` workers run at normal priority."""
 TICK = 0.05
-"""Minimum seconds between two progress messages."""
+"""Minimum seconds between two progress messages, and maximum seconds that the server waits for a message."""
 STOP_TIMEOUT = 20.0
 """Seconds after which a stopped task that still runs is killed."""
 CAN_FORK = hasattr(os, "fork")
@@ -39,7 +39,7 @@ CONTEXT.set_forkserver_preload([f"{__package__}.tasks"])
 
 
 class TaskNotFinished(TmmuError):
-    """Raised if a task with valid input ended without a result. The error is never cached."""
+    """Raised if a task ended without a result although its input may be valid: it can be started again."""
 
     code_id = "NOT_DONE"
 
@@ -102,7 +102,8 @@ def run(call: TaskCall, progress: Progress, found: Callable[[Any], None] = lambd
     """Run a task in a worker and return its result, or raise its error.
 
     ``progress`` is called repeatedly. If it returns ``False``, the task is stopped and returns its best result. If it
-    raises an error, the task is killed. Raises :class:`TaskNotFinished` if the worker ends without a result.
+    raises an error, or the task does not stop within :data:`STOP_TIMEOUT`, the task is killed. Raises
+    :class:`TaskNotFinished` if there is no result.
     """
     connection, worker_end = CONTEXT.Pipe()
     process = CONTEXT.Process(target=work, args=(worker_end, call.task, call.arguments), daemon=True)

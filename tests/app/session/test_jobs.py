@@ -185,6 +185,61 @@ def test_search_that_had_its_time_yields_its_place(monkeypatch: pytest.MonkeyPat
     assert second.wait(60)
 
 
+def test_waiting_job_stops_one_job_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(SERVER_WORKERS.variable, "2")
+    monkeypatch.setattr(jobs, "FAIR_SHARE", 0.2)
+    table = JobTable()
+    first, second = (
+        table.job(key, key, lambda progress: table.run_task(TaskCall(count, (0.5,)), progress)) for key in "ab"
+    )
+    assert until(lambda: first.done > 0 and second.done > 0)
+    third = endless(table)
+    assert first.wait(60) or second.wait(60)
+    assert first.stopping != second.stopping
+    for job in (first, second, third):
+        table.leave(job)
+        assert job.wait(60)
+
+
+def test_job_that_one_visitor_leaves_continues_for_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = JobTable(lambda _: True)
+    for one in ("ann", "bob"):
+        visiting(monkeypatch, one)
+        job = endless(table)
+    table.leave(job)
+    assert not job.abandoned
+    visiting(monkeypatch, "ann")
+    table.leave(job)
+    assert endless(table) is not job
+    assert job.wait(60)
+
+
+def test_visitors_of_a_part_count_the_latest_page() -> None:
+    whole, part = Job("whole", lambda _: 1), Job("part", lambda _: 1)
+    whole.waiters = {"ann": 1}
+    part.waiters = {"ann": 2, whole: 0}
+    assert part.visitors() == {"ann": 2}
+    part.abandon()
+    assert whole.abandoned
+
+
+def test_result_of_a_part_is_evicted_after_its_visitor_has_left(
+    monkeypatch: pytest.MonkeyPatch, existing: set[str]
+) -> None:
+    table = JobTable(existing.__contains__)
+    visiting(monkeypatch, "ann")
+    whole = table.job("whole", "whole", lambda _: table.job("part", "part", lambda _: "result").wait(5))
+    assert whole.wait(5)
+    part = table.known("part")
+    assert part is not None
+    existing.clear()
+    table.cache.evict_left()
+    later = time.monotonic() + 3600
+    monkeypatch.setattr(time, "monotonic", lambda: later)
+    table.cache.evict_left()
+    assert table.known("part") is None
+
+
 @pytest.mark.slow
 def test_workers_end_with_the_server() -> None:
     code = (
@@ -228,12 +283,34 @@ def test_error_of_a_worker_is_raised_unchanged() -> None:
     assert raised.value.record() == here.value.record()
 
 
-def test_worker_over_its_memory_limit_is_reported() -> None:
+def test_worker_over_its_memory_limit_is_reported_until_the_job_is_forgotten() -> None:
     table = JobTable()
-    job = table.job("a", "eating", lambda progress: table.run_task(TaskCall(eat, ()), progress))
+
+    def eating() -> Job[None]:
+        return table.job("a", "eating", lambda progress: table.run_task(TaskCall(eat, ()), progress))
+
+    job = eating()
     assert job.wait(60)
     with pytest.raises(TaskNotFinished, match="more memory"):
         job.result()
+    assert eating() is job
+    table.forget("a")
+    assert eating() is not job
+
+
+def test_stop_without_a_result_lasts_for_the_visitor_who_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(SESSION_WORKERS.variable, "0")
+    table = JobTable(lambda _: True)
+    visiting(monkeypatch, "ann")
+    job = endless(table)
+    job.stop()
+    assert job.wait(60)
+    assert endless(table) is job
+    visiting(monkeypatch, "bob")
+    other = endless(table)
+    assert other is not job
+    table.leave(other)
+    assert other.wait(60)
 
 
 def test_cache_is_limited_by_bytes_and_visitors(existing: set[str]) -> None:
@@ -247,6 +324,14 @@ def test_cache_is_limited_by_bytes_and_visitors(existing: set[str]) -> None:
         cache.evict_left()
         time.sleep(0.01)
     assert [key for key in "abc" if cache.get(key)] == ["b"]
+
+
+def test_missing_result_is_computed_once() -> None:
+    calls: list[int] = []
+    cache = MemoryCache(1000, lambda _: True)
+    for _ in range(2):
+        assert cache.get_or_make("none", lambda: calls.append(1), list) is None
+    assert calls == [1]
 
 
 def test_derived_values_do_not_evict_a_value_above_the_limit(existing: set[str]) -> None:
