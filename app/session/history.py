@@ -28,7 +28,7 @@ def url() -> str:
 
 
 def store() -> Store | None:
-    """Return the open store; ``None`` without a store. Raises ``StoreFault``."""
+    """Return the open store; ``None`` without a store. Raises ``TmmuError`` if it or its package is not usable."""
     if not url():
         return None
     require("sqlalchemy", "a store")
@@ -53,7 +53,7 @@ def source_of(run: Run) -> str:
 
 
 def content(name: str) -> tuple[bytes, str]:
-    """Return ``(plan file, its name)`` of a content hash in hex. Raises ``UnreadableInput`` for an unknown hash."""
+    """Return ``(plan file, its name)`` of a content hash in hex. Raises ``UnreadableInput`` without that plan."""
     try:
         server_store, digest = store(), bytes.fromhex(name)
         if server_store is None:
@@ -79,17 +79,17 @@ def _of_store(read: Callable[[Store], T]) -> T | None:
 
 
 def store_file(key: str, name: str, data: bytes) -> None:
-    """Store an opened file, so that its link still works after a restart of the server."""
+    """Store an opened file, if there is a store, so that its link still works after a restart of the server."""
     _of_store(lambda store_: store_.keep_file(key, (name, data), datetime.now(UTC)))
 
 
 def stored_file(key: str) -> tuple[str, bytes] | None:
-    """Return ``(name, bytes)`` of a file that a server with this store opened; ``None`` for an unknown key."""
+    """Return ``(name, bytes)`` of a stored file or review; ``None`` for an unknown key."""
     return _of_store(lambda store_: store_.file(key))
 
 
 def change_file(key: str, name: str, edit: Callable[[bytes], bytes]) -> bytes | None:
-    """Replace a file by ``edit(its bytes)`` in one transaction; return the result, or ``None`` without a store."""
+    """Replace a file by ``edit(its bytes)`` in a transaction; return the result, or ``None`` without a usable store."""
     return _of_store(lambda store_: store_.change_file(key, name, edit, datetime.now(UTC)))
 
 

@@ -8,8 +8,8 @@ PAGES: tuple[tuple[str, str], ...] = (
     ("scale", "Scale"),
     ("export", "Export"),
 )
-"""``(name, title)`` of each page. ``name`` is its folder in ``app/pages/`` and its address. A session begins with the
-first page."""
+"""``(name, title)`` of each page. ``name`` is its folder in ``app/pages/`` and its address, except that the address of
+the first page is ``/``."""
 
 FIRST = PAGES[0][0]
 MOVED = {
@@ -23,4 +23,4 @@ MOVED = {
     "ranks": ("scale", "ranks"),
     "report": ("export", ""),
 }
-"""Address of an earlier version → page and view."""
+"""Address of an earlier version → page and view; "" for the first view."""

@@ -23,21 +23,22 @@ class Session:
 
     choice: Choice = field(default_factory=Choice)
     refusals: list[dict[str, Any]] = field(default_factory=list)
-    """Error cards, oldest first; each stays until it is dismissed or another file is opened."""
+    """Error cards, oldest first; each stays until it is dismissed, or the file or the planning request changes."""
     notice: str = ""
     drafts: dict[str, str] = field(default_factory=dict)
     """Name of an input → its invalid text, which the user can correct."""
     page: str = ""
     redirect: str = ""
-    """Page to switch to after the callbacks of this run."""
+    """Page to switch to after the callbacks of this run; "" for no switch."""
     by_link: bool = False
     """Whether a link started the session; false once the page has reported the missing items of the link."""
     last_valid: Choice | None = None
     """The last choice that could be planned."""
     previous: Choice | None = None
-    """The valid choice before ``last_valid``; ``None`` if it was about another file."""
+    """The latest choice with another request before ``last_valid``; ``None`` if it was about another file."""
     uploads: int = 0
-    """Number of uploads. It is part of the key of the upload widget, so that the widget is empty after an upload."""
+    """Number of times that the user opened files. The keys of the upload widgets contain it, so that they are empty
+    afterwards."""
 
 
 def session() -> Session:
@@ -76,7 +77,7 @@ def choice() -> Choice:
 
 
 def choose(**changes: Any) -> None:
-    """Change fields of the choice, and reset the fields that depend on the graph or plan if that changes."""
+    """Change fields of the choice. If the file or the request changes, reset the other fields that depend on it."""
     current, old = session(), choice()
     if "baseline" in changes:
         changes = {"moves": "", **changes}
@@ -87,7 +88,8 @@ def choose(**changes: Any) -> None:
         new = Choice(**{"view": old.view, "colour": old.colour, **changes})
         current.refusals, current.notice = [], ""
     elif new.problem != old.problem:
-        new = new.but(step=changes.get("step"), turn=None, tried="", span="")
+        of_plan = {"step": None, "turn": None, "tried": "", "span": ""}
+        new = new.but(**{name: value for name, value in of_plan.items() if name not in changes})
         current.refusals = []
     if new.selected != old.selected and "tried" not in changes:
         new = new.but(tried="")
@@ -120,11 +122,11 @@ def show_page(page: str) -> None:
 
 
 def remember_valid(chosen: Choice) -> None:
-    """Store a choice that could be planned; the choice before it becomes ``previous`` if it has the same file."""
+    """Store a choice that could be planned as ``last_valid``, and the one that it replaces as ``previous``."""
     current = session()
-    before = current.last_valid
-    if before is not None and before.problem != chosen.problem:
-        current.previous = before if before.source == chosen.source else None
+    replaced = current.last_valid
+    if replaced is not None and replaced.problem != chosen.problem:
+        current.previous = replaced if replaced.source == chosen.source else None
     current.last_valid = chosen
 
 
@@ -139,7 +141,7 @@ def dismiss(n: int | None = None) -> None:
 
 
 def draft(name: str, text: str | None = None) -> str:
-    """Return the invalid text of an input; store ``text`` first if it is given."""
+    """Return the invalid text of an input, "" for none; store ``text`` first if it is given."""
     if text is not None:
         session().drafts[name] = text
     return session().drafts.get(name, "")

@@ -47,13 +47,16 @@ class Choice(PlanRequest):
     moves: str = ""
     """Source of the file with the changes from the baseline's graph to this graph. Set when a plan of Fix is opened."""
     swapped: bool = False
+    """Whether Compare shows the baseline as the candidate and vice versa."""
     tab: str = ""
     """The view of a page; empty or a view of another page: the first view."""
     view: str = "map"
     colour: str = ""
     """Colour scheme; empty: slots in the slot view, roles in the other views."""
     selected: str = ""
+    """Id of the selected tensor."""
     search: str = ""
+    """Search text of Graph and of the table of tensors."""
     marked: str = ""
     """Marked tensors: ``witness`` (of the lower bound), ``late`` (freed late) or ``layer:<name>`` (of a layer)."""
     step: int | None = None
@@ -134,7 +137,10 @@ def to_query(choice: Choice) -> dict[str, str]:
 
 
 def from_query(query: Mapping[str, str]) -> tuple[Choice, tuple[str, ...]]:
-    """Return ``(choice, warnings)`` of a link. Invalid values are replaced by the default and reported."""
+    """Return ``(choice, warnings)`` of a link. Unknown keys are ignored, invalid values replaced by the default.
+
+    ``warnings`` names both.
+    """
     values: dict[str, Any] = {}
     warnings: list[str] = []
     field_of = {NAMES.get(field.name, field.name): field.name for field in fields(Choice)}
@@ -178,7 +184,7 @@ def _read(name: str, text: str) -> Any:
         return zoom_text(zoom_of(text))
     if name == "span":
         return span_text(span_of(text))
-    return _count(text) if name in _NUMBERS else text
+    return strict.whole_number(text) if name in _NUMBERS else text
 
 
 _LAST_EDGE = float(1 << 64)
@@ -186,12 +192,14 @@ _LAST_EDGE = float(1 << 64)
 
 
 def zoom_of(text: str) -> tuple[float, ...] | None:
-    """Parse the zoom of a choice to ``(t0, t1, v0, v1)``; ``None`` for the whole drawing. Raises ``ValueError``."""
+    """Parse the zoom of a choice to ``(t0, t1, v0, v1)``; ``None`` for "", the whole drawing. Raises ``ValueError``."""
     if not text:
         return None
-    numbers = (part for part in text.split("~") if part.replace(".", "", 1).isdigit() and part.isascii())
+    parts = text.split("~")
+    numbers = [part for part in parts if part.replace(".", "", 1).isdigit() and part.isascii()]
     edges = tuple(round(float(number), 3) for number in numbers)  # with the precision of a link
-    if len(edges) != 4 or edges[0] >= edges[1] or edges[2] >= edges[3] or max(edges) > _LAST_EDGE:
+    valid = len(parts) == len(edges) == 4 and edges[0] < edges[1] and edges[2] < edges[3]
+    if not valid or max(edges) > _LAST_EDGE:
         raise ValueError("write four numbers t0~t1~v0~v1 with t0 < t1 and v0 < v1.")
     return edges
 
@@ -199,22 +207,23 @@ def zoom_of(text: str) -> tuple[float, ...] | None:
 def tried_of(text: str) -> tuple[int, int]:
     """Parse the tried place of a choice to ``(offset, birth)``. Raises ``ValueError``."""
     offset, _, birth = text.partition("~")
-    return _count(offset), _count(birth)
+    return strict.whole_number(offset), strict.whole_number(birth)
 
 
 def tried_text(offset: int, birth: int) -> str:
-    """Return a tried place as the text of a choice."""
+    """Return a tried place as the text of a choice. Negative numbers become 0."""
     return f"{max(0, offset)}~{max(0, birth)}"
 
 
 def span_of(text: str) -> tuple[int, int] | None:
-    """Parse the range of steps of a choice to ``(first, end)``; ``None`` without one. Raises ``ValueError``."""
+    """Parse the range of steps of a choice to ``(first, end)``; ``None`` for "", no range. Raises ``ValueError``."""
     if not text:
         return None
     first, _, end = text.partition("~")
-    if _count(first) >= _count(end):
+    steps = strict.whole_number(first), strict.whole_number(end)
+    if steps[0] >= steps[1]:
         raise ValueError("write two whole numbers first~end with first < end.")
-    return _count(first), _count(end)
+    return steps
 
 
 def span_text(ends: Sequence[int] | None) -> str:
@@ -225,7 +234,3 @@ def span_text(ends: Sequence[int] | None) -> str:
 def zoom_text(edges: Sequence[float] | None) -> str:
     """Return a zoom as the text of a choice, with at most three decimals; "" for the whole drawing."""
     return "~".join(f"{max(0.0, edge):.3f}".rstrip("0").rstrip(".") for edge in edges) if edges else ""
-
-
-def _count(text: str) -> int:
-    return strict.whole_number(text)

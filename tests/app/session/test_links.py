@@ -53,7 +53,17 @@ def test_zoom_round_trips() -> None:
     assert from_query(to_query(chosen)) == (chosen, ())
 
 
-@pytest.mark.parametrize("zoom", ["1~2~3", "2~1~0~8", "a~b~c~d", "nan~1~0~1", "-1~2~0~4"])
+def test_view_of_another_request_keeps_its_range_of_steps() -> None:
+    state.choose(source="sample:A", planner="greedy")
+    state.choose(span="1~9")
+    view = vars(state.choice())
+    state.choose(planner="slots")
+    assert state.choice().span == ""
+    state.choose(**view)
+    assert (state.choice().planner, state.choice().span) == ("greedy", "1~9")
+
+
+@pytest.mark.parametrize("zoom", ["1~2~3", "1~2~3~4~x", "2~1~0~8", "a~b~c~d", "nan~1~0~1", "-1~2~0~4"])
 def test_malformed_zoom_is_reported(zoom: str) -> None:
     choice, complaints = from_query({"zoom": zoom})
     assert (choice.zoom, len(complaints)) == ("", 1)
