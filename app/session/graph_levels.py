@@ -5,7 +5,7 @@ from urllib.parse import quote, unquote
 
 from app.session import plan_rows
 from app.session.planning import Shown
-from app.session.view_state import Choice
+from app.session.view_state import WALKS, Choice
 from app.session.work.jobs import job_table, remembered
 from tmmu_core.graph.model import Origin
 from tmmu_core.graph.modules.collapsed_graph import GraphView, ViewRequest, walk
@@ -13,8 +13,9 @@ from tmmu_core.graph.modules.module_paths import Path
 from tmmu_core.graph.modules.module_tree import Tree, tree_of
 from tmmu_core.plans.figures.live_bytes import live_bytes_by_writer
 
-AROUND, MODEL = "around", "model"
+MODEL, AROUND = WALKS
 RADIUS = 2
+"""Default distance from the selection in edges."""
 MOST_RADIUS = 9
 MOST_WITHOUT = 200
 """Maximum number of nodes of a graph without modules that is first shown completely."""
@@ -30,14 +31,14 @@ def paths_of(text: str) -> frozenset[Path]:
     return frozenset([tuple([unquote(part) for part in path.split("/")]) for path in text.split(",") if path])
 
 
-def removed(paths: str, path: str) -> str:
+def without_path(paths: str, path: str) -> str:
     """Return the comma-separated ``paths`` without ``path``."""
     return ",".join([other for other in paths.split(",") if other and other != path])
 
 
-def added(paths: str, path: str) -> str:
+def with_path(paths: str, path: str) -> str:
     """Return the comma-separated ``paths`` with ``path`` at the end."""
-    return f"{removed(paths, path)},{path}".lstrip(",")
+    return f"{without_path(paths, path)},{path}".lstrip(",")
 
 
 @remembered
@@ -48,7 +49,7 @@ def tree(shown: Shown) -> Tree:
 
 
 def shown_part(shown: Shown, chosen: Choice) -> str:
-    """Return the part of the graph to show: :data:`MODEL`, or the nodes :data:`AROUND` the selection."""
+    """Return the chosen part of the graph: :data:`MODEL`, or :data:`AROUND` for the neighbourhood of the selection."""
     if chosen.walk:
         return chosen.walk
     nodes = len(shown.timeline.index.node_ids)
@@ -56,7 +57,7 @@ def shown_part(shown: Shown, chosen: Choice) -> str:
 
 
 def visible_graph(shown: Shown, chosen: Choice, peak_node: int) -> GraphView:
-    """Return the visible part of the graph. Without a selection, the neighbourhood of ``peak_node`` is shown."""
+    """Return the visible part of the graph; for :data:`AROUND` without a selection, around ``peak_node``."""
     index = shown.timeline.index
     tensor, node, radius = index.tensor_of.get(chosen.selected, -1), -1, None
     if shown_part(shown, chosen) == AROUND:
@@ -71,7 +72,7 @@ def visible_graph(shown: Shown, chosen: Choice, peak_node: int) -> GraphView:
 
 @remembered
 def _node_texts(shown: Shown) -> list[tuple[str, str]]:
-    """Return ``(tensor, text)`` per step: the node's largest tensor, and its searchable text in lower case."""
+    """Return ``(tensor, text)`` per step: the node's largest output (input if it has none), and its text to search."""
     timeline = shown.timeline
     index, graph, rows = timeline.index, timeline.graph, []
     for number in timeline.node_at.tolist():
@@ -89,7 +90,7 @@ def _node_texts(shown: Shown) -> list[tuple[str, str]]:
 
 
 def matching_steps(shown: Shown, text: str) -> dict[int, str]:
-    """Return step → tensor to select, for each node whose name, operator, attributes or origin contain ``text``."""
+    """Return step → tensor to select, for each node with ``text`` in its name, operator, attributes or origin."""
     needle = text.strip().lower()
     if not needle:
         return {}
@@ -97,7 +98,7 @@ def matching_steps(shown: Shown, text: str) -> dict[int, str]:
 
 
 def live_bytes_written(shown: Shown, view: GraphView, step: int, arena: str) -> tuple[int, ...]:
-    """Return, per vertex, the bytes that its nodes wrote to an arena and that are live at a step."""
+    """Return, per vertex, the bytes that its nodes wrote to an arena and that are live at a step; 0 for arena ""."""
     if not arena:
         return (0,) * len(view.collapsed.vertices)
     return view.collapsed.total(live_bytes_by_writer(shown.plan, shown.timeline.index, step, arena)[0])

@@ -1,4 +1,4 @@
-"""Read samples and uploaded files, keep uploaded files, and make the error card of a rejected file."""
+"""Read samples and opened files, keep opened files, and make the error card of a rejected file."""
 
 import functools
 import hashlib
@@ -36,7 +36,7 @@ from tmmu_core.plans.model import Plan
 READ_APART_FROM = 1 << 23
 """Minimum size in bytes of a file that is read in a worker process, where reading can be cancelled."""
 SHARED = "TMMU_GALLERY"
-"""Environment variable; with the value ``shared``, every visitor sees the files of all visitors."""
+"""Environment variable; with the value ``shared``, the list of opened files shows the files of all visitors."""
 SAMPLES = project_path("sample_graphs")
 
 
@@ -80,16 +80,16 @@ class Opened:
 
 
 def open_source(source: str, progress: Progress | None = None) -> Opened:
-    """Read a sample or an uploaded file. Raises the reader's errors, and ``UnreadableInput`` for an unknown source."""
+    """Read a source. Raises the reader's errors, and ``UnreadableInput`` for an unknown source."""
     return job_table().remembered(("opened", source), lambda: read_bytes(*content_of(source), source, progress))
 
 
 PATIENCE = 0.4
-"""Seconds that a page waits for a file before the page shows the progress."""
+"""Seconds that a page waits for a file before it shows the progress."""
 
 
 def open_job(source: str) -> Job[Opened]:
-    """Return the job that runs :func:`open_source`; wait for it up to :data:`PATIENCE` after its start."""
+    """Return the job that runs :func:`open_source`; wait until its end, at most :data:`PATIENCE` after its start."""
     job = job_table().job(("open", source), "reading", functools.partial(open_source, source))
     job.wait(max(0.0, job.began + PATIENCE - time.monotonic()))
     return job
@@ -110,7 +110,7 @@ def is_gone(source: str) -> bool:
 
 
 def content_of(source: str) -> tuple[bytes, str]:
-    """Return ``(bytes, name)`` of a sample, golden trace or uploaded file. Raises ``UnreadableInput``."""
+    """Return ``(bytes, name)`` of a sample, golden trace, opened file or stored plan. Raises ``UnreadableInput``."""
     kind, _, name = source.partition(":")
     if kind == history.KIND:
         return history.content(name)
@@ -209,9 +209,9 @@ class _File(NamedTuple):
 
 
 class Shelf:
-    """Opened files by key. The key of an uploaded file is secret; anyone with the link of a file can open it.
+    """Opened files by key, limited in bytes. The key of an uploaded file is secret; anyone with its link can open it.
 
-    The key of a file on the server's command line is the digest of its content, so its link works after a restart.
+    The key of a file on the server's command line is a digest of its content, so its link works after a restart.
     With a store, uploaded files are stored too, and their links work after a restart.
     """
 
@@ -241,7 +241,7 @@ class Shelf:
                 self._files.popitem(last=False)
 
     def get(self, source: str) -> tuple[str, bytes] | None:
-        """Return ``(name, bytes)`` of a source."""
+        """Return ``(name, bytes)`` of an opened file, also of one in the store only; ``None`` if it is unknown."""
         key = source.removeprefix("file:")
         if key not in self._files and (stored := history.stored_file(key)) is not None:
             self._add(key, *stored, visitors.visitor())
@@ -249,13 +249,13 @@ class Shelf:
         return None if file is None else (file.name, file.content)
 
     def drop(self, source: str) -> None:
-        """Remove a file that could not be opened."""
+        """Remove a file, also from the store."""
         with self._lock:
             self._files.pop(source.removeprefix("file:"), None)
         history.drop_file(source.removeprefix("file:"))
 
     def names(self) -> list[tuple[str, str]]:
-        """Return ``(source, name)`` of the files that this visitor may see, newest first."""
+        """Return ``(source, name)`` of the opened files to list for this visitor, newest first."""
         owners = {visitors.SERVER, visitors.visitor()}
         is_shared = os.environ.get(SHARED) == "shared"
         with self._lock:
@@ -278,7 +278,7 @@ def lacks_arenas(error: TmmuError) -> bool:
 
 
 def arenas_named(graph: Graph) -> dict[str, dict[str, Any]]:
-    """Return an arena configuration without capacities, with an entry for each arena that the graph's tensors use."""
+    """Return an arena configuration without capacities for the graph's arenas, also those of its backward pass."""
     by_role = {"gradient": "gradients"} | dict.fromkeys(PERSISTENT_ROLES, "parameters")
     roles = {by_role.get(tensor.role, "activations") for tensor in graph.tensors if tensor.arena is None}
     named = {tensor.arena for tensor in graph.tensors if tensor.arena is not None}

@@ -75,16 +75,15 @@ def _fit_job(
 
 
 def moves_of(choice: Choice) -> tuple[Move, ...]:
-    """Return the moves from the baseline's graph to the current graph; () if the graph was not opened from a fit."""
-    if not choice.moves:
-        return ()
-    with suppress(TmmuError, msgspec.DecodeError):  # the server no longer has the file
-        return msgspec.json.decode(content_of(choice.moves)[0], type=tuple[Move, ...])
+    """Return the moves from the baseline's graph to the current graph; () if they are unknown."""
+    if choice.moves:
+        with suppress(TmmuError, msgspec.DecodeError):  # a link may name any file, also one that was evicted
+            return msgspec.json.decode(content_of(choice.moves)[0], type=tuple[Move, ...])
     return ()
 
 
 def start_of(choice: Choice) -> str:
-    """Return the source of a baseline: a link with the whole request of ``choice``."""
+    """Return ``choice`` as the source of a baseline: a link with its file and its request."""
     request = {name: getattr(choice, name) for name in ("source", *OPTION_SPECS)}
     return f"link:?{urlencode(to_query(Choice(**request)))}"
 
@@ -111,7 +110,7 @@ def applied_changes(candidate: Candidate, choice: Choice, name: str) -> dict[str
 
 
 def _with_capacities_of(choice: Choice, arenas: Mapping[str, Arena | Mapping[str, Any]] | None) -> dict[str, Any]:
-    """Return the arena configuration with the capacities of the choice."""
+    """Return the arena configuration ``arenas`` with the capacities of the choice's arenas."""
     config, limited = as_given(arenas or {}), as_given(choice.arenas or {})
     for name, settings in config.items():
         if "capacity_bytes" in limited.get(name, {}):
@@ -164,7 +163,7 @@ def over_dim(choice: Choice, dim: str) -> Job[DimCurve]:
 
 
 def runtime_of(opened: Opened) -> str:
-    """Return the name of the runtime that can run a model file; ``""`` for other files."""
+    """Return the name of the runtime that can run the open file; ``""`` for none."""
     return measure_model.runtime_of(content_of(opened.source)[0]) if opened.graph is not None else ""
 
 

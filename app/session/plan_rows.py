@@ -39,7 +39,7 @@ MOST_EAGER = 12_000
 
 @dataclass(frozen=True, eq=False)
 class Origins:
-    """Producer, layer, module and phase of each row of a plan; ``""`` for a row without a producer."""
+    """Producer, layer, module and phase of each row of a plan; ``""`` where it is unknown."""
 
     producer: list[str]
     layer: list[str]
@@ -77,7 +77,7 @@ def origins(shown: Shown) -> Origins | None:
 
 
 def has_layers(shown: Shown) -> bool:
-    """Return whether the rows of a plan of at most :data:`MOST_EAGER` tensors belong to several layers."""
+    """Return whether the rows of a plan belong to several layers; false for more than :data:`MOST_EAGER` tensors."""
     found = origins(shown) if len(shown.plan) <= MOST_EAGER else None
     return found is not None and bool(found.modules.known_by) and len({layer for layer in found.layer if layer}) > 1
 
@@ -129,18 +129,19 @@ MOST_LATE = 8
 
 @remembered
 def freed_late(shown: Shown, arena: str) -> list[tuple[int, int, int]]:
-    """Return ``(row of the first tensor, last read, previous use)`` of the buffers that wait for their last read.
+    """Return ``(row of the first tensor, last use, previous use)`` of the buffers that are idle before their last use.
 
-    Sorted by bytes × steps of the wait, at most :data:`MOST_LATE`; [] for a plan without a graph.
+    At most :data:`MOST_LATE`, most bytes × idle steps first; [] for a plan without a graph. Persistent buffers are
+    left out.
     """
     if shown.solution is None or arena not in shown.solution.liveness.arenas:
         return []
     liveness, plan = shown.solution.liveness, shown.plan
-    idle, own, names = idle_of(liveness), liveness.storages, liveness.timeline.index.tensor_ids
-    wait = np.where((idle.before >= 0) & (own.persistent == 0), idle.last - idle.before - 1, 0)
-    kept = np.flatnonzero((wait > 0) & (own.size > 0) & (own.arena == liveness.arenas.index(arena)))
-    by = sorted(kept.tolist(), key=lambda k: (-int(own.size[k]) * int(wait[k]), k))[:MOST_LATE]
-    return [(plan.row_of[names[own.head[k]]], int(idle.last[k]), int(idle.before[k])) for k in by]
+    uses, s, names = idle_of(liveness), liveness.storages, liveness.timeline.index.tensor_ids
+    wait = np.where((uses.before >= 0) & (s.persistent == 0), uses.last - uses.before - 1, 0)
+    late = np.flatnonzero((wait > 0) & (s.size > 0) & (s.arena == liveness.arenas.index(arena))).tolist()
+    late.sort(key=lambda k: (-int(s.size[k]) * int(wait[k]), k))
+    return [(plan.row_of[names[s.head[k]]], int(uses.last[k]), int(uses.before[k])) for k in late[:MOST_LATE]]
 
 
 @dataclass(frozen=True)
@@ -150,14 +151,17 @@ class OverSteps:
     rows: list[tuple[int, int, int]]
     """``(row of the first tensor, bytes, live steps in the range)``, most bytes × steps first."""
     byte_steps: int
+    """Sum of bytes × live steps of the buffers."""
     peak: int
+    """Most live bytes at one step of the range."""
     peak_step: int
+    """First step of the range with the most live bytes."""
     mean: int
     """Mean of the live bytes, rounded down."""
 
 
 def over_steps(shown: Shown, span: tuple[int, int], arena: str) -> OverSteps:
-    """Return the buffers of an arena that are live in steps ``[first, end)``, with their bytes."""
+    """Return the buffers of an arena that are live in ``span``, steps ``[first, end)`` with ``first`` in the plan."""
     s, first, end = storages(shown), span[0], min(span[1], shown.plan.steps)
     live_steps = np.minimum(s.death, end) - np.maximum(s.birth, first)
     live = np.flatnonzero((s.arena == arena_number(shown.plan, arena)) & (live_steps > 0))
@@ -180,17 +184,17 @@ def placement_order(shown: Shown, arena: str) -> Placed:
 
 @remembered
 def first_difference(left: Shown, right: Shown, arena: str) -> PlacementDifference | None:
-    """Return the first different placement of two plans.
+    """Return the first different placement of two plans; ``None`` if all placements are equal.
 
     Placements are compared in placement order if both planners use the same rule, else in order of the first write.
     """
     one, two = placement_order(left, arena), placement_order(right, arena)
-    alike = one.by == two.by and one.own and two.own
-    orders = (one.storages, two.storages) if alike else None
+    have_same_rule = one.by == two.by and one.own and two.own
+    orders = (one.storages, two.storages) if have_same_rule else None
     return first_different_placement(left.plan, right.plan, arena, orders, one.by)
 
 
 @remembered
 def idle(shown: Shown) -> Idle | None:
-    """Return the longest idle time of each storage in steps; ``None`` without a graph."""
+    """Return the idle steps of each storage; ``None`` without a graph."""
     return None if shown.solution is None else idle_of(shown.solution.liveness)

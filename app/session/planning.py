@@ -42,9 +42,9 @@ PATIENCE = 2.5
 LINEAR = ("slots", "naive", GIVEN)
 """Planners whose time is linear in the number of tensors."""
 HERE_UP_TO = 40_000
-"""Maximum number of tensors of a plan that is computed in the server process instead of a worker process."""
+"""Maximum number of tensors for which a planner of :data:`LINEAR` runs in the server process, not in a worker."""
 JUDGED_HERE_UP_TO = 5_000
-"""Maximum number of tensors of a plan that is verified in the server process, faster than a new process starts."""
+"""Minimum number of tensors of a plan that is verified in a worker. Smaller plans are verified before one starts."""
 BY_FILE_FROM = 2_000
 """Minimum number of tensors of a graph that a worker reads from its file instead of receiving it pickled."""
 
@@ -180,7 +180,7 @@ def repeatable(job: Job[Shown], choice: Choice) -> Choice | None:
 
 
 def _computed(full: Choice, opened: Opened, progress: Progress) -> PlanningResult:
-    """Plan small problems in this process, and other problems in a worker process, which can be killed."""
+    """Plan in this process if that takes little time, else in a worker process, which can be killed."""
     subject, request = planning_input(opened), requested(full, opened)
     count = len(subject.tensors) if isinstance(subject, Graph) else len(subject.problem)
     if full.planner in LINEAR and full.shard_spec is None and count <= HERE_UP_TO:
@@ -334,7 +334,7 @@ def every_planner(choice: Choice) -> Job[list[str]]:
 
 
 def go_on(choice: Choice) -> None:
-    """Forget the plans of stopped planners, so that the planners run again."""
+    """Forget the plans of stopped and failed planners, so that the planners run again."""
     job_table().forget(_all_key(choice))
     for name in planners_for(open_source(choice.source)):
         key = plan_key(compared_under(choice, name))
@@ -347,7 +347,10 @@ def _all_key(choice: Choice) -> tuple[Any, ...]:
 
 
 def arenas_in_use(choice: Choice, opened: Opened) -> tuple[str, ...]:
-    """Return the names of the arenas that the tensors of the choice use, sorted."""
+    """Return the names of the declared arenas, or else of the arenas that the choice uses.
+
+    () if the graph needs an arena that is not declared.
+    """
     if opened.problem is not None:
         return tuple(sorted(problem.arena for problem in (opened.problem, *opened.others)))
     if opened.plan is not None:
@@ -379,7 +382,7 @@ def planners_for(opened: Opened) -> list[str]:
 
 
 def judgement(shown: Shown) -> Job[tasks.Judgement]:
-    """Return the job that verifies a plan."""
+    """Return the job that verifies and lints a plan."""
     dims = dict(shown.choice.dims) or None
     cut_from = shown.plan.ir_hash if shown.choice.shard_spec is not None else None
 

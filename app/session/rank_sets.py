@@ -24,7 +24,6 @@ MEGATRON: tuple[tuple[str, int], ...] = (
     ("*.gate_proj.weight", 0),
     ("*.up_proj.weight", 0),
     ("*.down_proj.weight", 1),
-    ("*.attention.output.dense.weight", 1),
     ("*.output.dense.weight", 1),
 )
 """``(pattern of the weight's id, axis to split)`` of tensor parallelism (Shoeybi et al., 2019): the first matrix of a
@@ -46,12 +45,12 @@ class Preset:
 
 
 def presets(graph: Graph) -> tuple[Preset, ...]:
-    """Return shard specs for a graph. Each mesh has the mesh axes that the graph's tensors name."""
-    own_axes = sorted({tensor.shard.mesh for tensor in graph.tensors if tensor.shard is not None})
+    """Return shard specs for a graph. Each mesh also has the axes that the graph's tensors name, with size 1."""
+    graph_axes = sorted({tensor.shard.mesh for tensor in graph.tensors if tensor.shard is not None})
     ids = [tensor.id for tensor in graph.tensors if tensor.role == "parameter"]
 
     def mesh(**axes: int) -> list[dict[str, Any]]:
-        sizes = {name: 1 for name in own_axes if name not in axes} | axes
+        sizes = {name: 1 for name in graph_axes if name not in axes} | axes
         return [{"name": name, "size": size} for name, size in sizes.items()]
 
     def split(mesh_axis: str, axis: int = 0) -> dict[str, Any]:
@@ -63,8 +62,8 @@ def presets(graph: Graph) -> tuple[Preset, ...]:
         if any(fnmatchcase(name, pattern) for name in ids)
     ]
     tensors: dict[str, Any] = {"rules": rules} if rules else {}
-    weights = {"parameters": split("tp"), "optimizer_state": split("tp")}
-    followed = {"activations": "follow", "gradients": "follow"}
+    by_tensor = {kind: split("tp") for kind in ("parameters", "optimizer_state")}
+    by_tensor |= {"activations": "follow", "gradients": "follow"}
     sharded = {kind: split("dp") for kind in ("parameters", "gradients", "optimizer_state")}
     both = sharded | {"parameters": split("tp"), "activations": "follow"}
     return (
@@ -72,7 +71,7 @@ def presets(graph: Graph) -> tuple[Preset, ...]:
             "Tensor parallel 8",
             "weights, optimizer state, heads and MLP activations are split over 8 ranks; each rank has the whole "
             "residual stream",
-            {"mesh": mesh(tp=8), **tensors, "contracts": weights | followed},
+            {"mesh": mesh(tp=8), **tensors, "contracts": by_tensor},
         ),
         Preset(
             "Fully sharded 8",
@@ -124,6 +123,6 @@ def compact(text: str) -> str:
 
 
 def place(spec: ShardSpec, rank: int) -> str:
-    """Return the coordinates of a rank in the mesh: ``dp 3 · tp 1``."""
+    """Return the coordinates of a rank along the axes with several ranks, ``dp 3 · tp 1``; ``alone`` without one."""
     coordinates = spec.place(rank)
     return " · ".join(f"{name} {coordinates[name]}" for name, size in spec.mesh if size > 1) or "alone"

@@ -110,6 +110,7 @@ LANDING = Choice(capacities={"activations": 8 << 20}, colour="operator")
 
 _VIEWED = tuple(field for field in fields(Choice) if field.name not in OPTION_SPECS)
 _NUMBERS = ("step", "look", "turn", "radius")
+"""Fields with a whole number, at least 0."""
 NAMES = {"source": "graph", "selected": "tensor", "search": "q"} | {
     name: spec.link for name, spec in OPTION_SPECS.items() if spec.link
 }
@@ -123,6 +124,7 @@ _ALLOWED: dict[str, tuple[str, ...]] = {
     "tab": TABS,
     "colour": COLOURS,
     "walk": WALKS,
+    "swapped": ("0", "1"),
 }
 
 
@@ -173,8 +175,6 @@ def _read(name: str, text: str) -> Any:
     if name in OPTION_SPECS:
         return OPTION_SPECS[name].read(text)
     if name == "swapped":
-        if text not in ("0", "1"):
-            raise ValueError("write 1 or 0.")
         return text == "1"
     if name == "marked" and text not in ("witness", "late") and not text.startswith("layer:"):
         raise ValueError("choose witness, late or a layer, such as layer:encoder.0.")

@@ -300,10 +300,12 @@ def _open_all(paths: tuple[str, ...]) -> None:
     chosen = state.choice()
     opened, closed = chosen.opened, chosen.closed
     for path in paths:
-        opened, closed = graph_levels.added(opened, path), graph_levels.removed(closed, path)
+        opened, closed = graph_levels.with_path(opened, path), graph_levels.without_path(closed, path)
     state.choose(opened=opened, closed=closed)
 
 
 def _close(path: str) -> None:
     chosen = state.choice()
-    state.choose(opened=graph_levels.removed(chosen.opened, path), closed=graph_levels.added(chosen.closed, path))
+    state.choose(
+        opened=graph_levels.without_path(chosen.opened, path), closed=graph_levels.with_path(chosen.closed, path)
+    )
