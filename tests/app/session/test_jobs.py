@@ -194,7 +194,7 @@ def test_waiting_job_stops_one_job_at_a_time(monkeypatch: pytest.MonkeyPatch) ->
     )
     assert until(lambda: first.done > 0 and second.done > 0)
     third = endless(table)
-    assert first.wait(60) or second.wait(60)
+    assert until(lambda: first.finished or second.finished)
     assert first.stopping != second.stopping
     for job in (first, second, third):
         table.leave(job)
