@@ -62,7 +62,7 @@ def presets(graph: Graph) -> tuple[Preset, ...]:
         if any(fnmatchcase(name, pattern) for name in ids)
     ]
     tensors: dict[str, Any] = {"rules": rules} if rules else {}
-    by_tensor = {kind: split("tp") for kind in ("parameters", "optimizer_state")}
+    by_tensor: dict[str, Any] = {kind: split("tp") for kind in ("parameters", "optimizer_state")}
     by_tensor |= {"activations": "follow", "gradients": "follow"}
     sharded = {kind: split("dp") for kind in ("parameters", "gradients", "optimizer_state")}
     both = sharded | {"parameters": split("tp"), "activations": "follow"}
