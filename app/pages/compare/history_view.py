@@ -50,7 +50,16 @@ def _runs_and_sweeps(store: Store) -> None:
         model = state.choice().model if state.choice().model in models else models[0]
         runs = _runs(store, model)
         st.html(markup.claim(_claim(store, runs), [numbers.count(len(runs), "run")]))
-        _choose(models, sorted({line.branch for line in lines if line.model == model}), runs)
+        with controls.row("history"):
+            st.selectbox(
+                "Model",
+                models,
+                key=state.set_widget("model", model),
+                on_change=lambda: state.choose(model=state.widget_value("model"), branch=""),
+                width=320,
+            )
+            branches = sorted({line.branch for line in lines if line.model == model})
+            st.selectbox("Branch", branches, width=280, **state.bound("branch", runs[-1].branch))
         _chart(runs)
         _table(lines)
     _sweeps(store)
@@ -85,18 +94,6 @@ def _claim(store: Store, runs: tuple[Run, ...]) -> str:
     return f"{title} since {numbers.shortened(after.commit, 12)} ({'; '.join(causes)})"
 
 
-def _choose(models: list[str], branches: list[str], runs: tuple[Run, ...]) -> None:
-    with controls.row("history"):
-        st.selectbox(
-            "Model",
-            models,
-            key=state.set_widget("model", runs[-1].model),
-            on_change=lambda: state.choose(model=state.widget_value("model"), branch=""),
-            width=320,
-        )
-        st.selectbox("Branch", branches, width=280, **state.bound("branch", runs[-1].branch))
-
-
 def _chart(runs: tuple[Run, ...]) -> None:
     picked = _picked(runs)
     key = f"history.{runs[-1].model}.{runs[-1].branch}.{len(runs)}.{picked}"
@@ -108,24 +105,21 @@ def _chart(runs: tuple[Run, ...]) -> None:
     st.plotly_chart(chart, key=key, config=CONFIG, on_select=lambda: _click(key, runs), selection_mode="points")
     if picked is not None:
         with controls.row():
-            st.button("Open plan", key="history-open", on_click=lambda: _open(runs[picked]))
+            st.button("Open plan", key="history-open", on_click=lambda: _show_plan(runs[picked]))
             controls.button("Clear selection", "history-clear", {"pick": ""})
 
 
 def sizes_over_commits(runs: tuple[Run, ...], picked: int | None) -> go.Figure:
-    """Return the curves of arena size, peak and lower bound with one point per run; ``picked``: index of the selected.
+    """Return the curves of arena size, peak and lower bound with one point per run.
 
-    Only the curve of the arena size has clickable points. Its hover text contains the figures of all three curves.
+    ``picked``: index of the selected run, whose point is larger. Only the curve of the arena size has clickable points.
+    Its hover text contains the figures of all three curves.
     """
     fig = figure(320)
     x = list(range(len(runs)))
     add_curve(fig, x, [run.lower_bound_bytes for run in runs], "lower bound", LINE, dash="dot")
     add_curve(fig, x, [run.peak_live_bytes for run in runs], "peak", LINE)
-    marker = {
-        "size": [16 if k == picked else 9 for k in x],
-        "color": LIVE,
-        "symbol": ["square" if k == picked else "circle" for k in x],
-    }
+    marker = {"color": LIVE, "size": [16 if k == picked else 9 for k in x]}
     texts = []
     for k, run in enumerate(runs):
         sizes = (run.extent_bytes, run.peak_live_bytes, run.lower_bound_bytes)
@@ -162,16 +156,18 @@ def _click(key: str, runs: tuple[Run, ...]) -> None:
     if picked is None or picked == clicked:
         state.choose(pick="" if picked == clicked else runs[clicked].commit)
         return
-    before, after = sorted((picked, clicked))
-    choice = state.choice()
-    state.choose(source=history.source_of(runs[after]), baseline=history.source_of(runs[before]))
-    state.choose(model=choice.model, branch=choice.branch, pick="", tab="")
+    before, after = (history.source_of(runs[k]) for k in sorted((picked, clicked)))
+    _open(after, baseline=before, pick="", tab="")
 
 
-def _open(run: Run) -> None:
+def _open(source: str, **changes: str) -> None:
+    """Open the plan of a run. A new source resets the other fields, so model, branch and selection are set again."""
     choice = state.choice()
-    state.choose(source=history.source_of(run))
-    state.choose(model=choice.model, branch=choice.branch, pick=choice.pick)
+    state.choose(**{"source": source, "model": choice.model, "branch": choice.branch, "pick": choice.pick, **changes})
+
+
+def _show_plan(run: Run) -> None:
+    _open(history.source_of(run))
     state.session().redirect = "plan"
 
 

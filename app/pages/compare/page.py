@@ -70,8 +70,8 @@ def page() -> None:
         body(left, right, comparison, plan_drawing.store(right, left, key="compare-bytes"))
     else:
         st.html(page_frame.digest_card(left if page_frame.is_digest(left) else right))
-    where = "" if comparison.incomparable else reasons(comparison)
-    st.html(markup.heading("Arenas", "baseline → candidate") + arenas(comparison, left.plan, right.plan) + where)
+    differences = "" if comparison.incomparable else reasons(comparison)  # else they are above
+    st.html(markup.heading("Arenas", "baseline → candidate") + arenas(comparison, left.plan, right.plan) + differences)
 
 
 def baselines(shown: Shown) -> dict[str, str]:
@@ -317,9 +317,7 @@ def changes(comparison: Comparison, baseline: Shown, candidate: Shown) -> None:
         if count:
             labels[kind] = f"{KIND_LABELS.get(kind, kind.replace('_', ' '))} {count:,} ({text})"
     if not labels:
-        st.html(
-            markup.empty("No tensor changed", "All tensors have equal offsets, sizes and live ranges in both plans.")
-        )
+        st.html(markup.empty("No tensor changed", "Offsets, sizes and live ranges are equal in both plans."))
         return
     picked = st.pills(
         "Changes", list(labels), format_func=labels.__getitem__, key="w.kinds", label_visibility="collapsed"

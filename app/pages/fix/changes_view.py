@@ -147,8 +147,7 @@ def body(shown: Shown, fitted: Fitted, capacity: Capacity) -> None:
         st.html(f'<div class="tm soft">{markup.esc(numbers.unknown_operators(fitted.unknown))}</div>')
     left, right = st.columns([0.56, 0.44], gap="medium") if len(points) > 1 else (st.container(), st.container())
     with left:
-        note = "saved: bytes that the change removes from the whole plan"
-        st.html(markup.heading("Changes in order", note))
+        st.html(markup.heading("Changes in order", "saved: bytes that the change removes from the whole plan"))
         move_tables.in_order(preview.moves)
         if fitted.answer != "fits":
             _needs(fitted)
@@ -197,7 +196,7 @@ def _memory(shown: Shown, preview: Candidate | None, capacity: Capacity) -> None
     current = capacity.live(shown.plan)
     changed = None if planned is shown else capacity.live(planned.plan)
     arenas = "all arenas" if capacity.total is not None else " and ".join(capacity.limited(shown.plan))
-    peaks = [numbers.short_bytes(int(live.max(initial=0))) for live in (current, changed) if live is not None]
+    peaks = [numbers.short_bytes(int(live.max())) for live in (current, changed) if live is not None]
     st.html(markup.heading(f"Live bytes, {arenas}: peak {' → '.join(peaks)}"))
     fig = live_bytes_under(limit, current, changed)
     st.plotly_chart(fig, key=f"fit-memory.{shown.key}.{capacity.key}", config=CONFIG)
@@ -283,14 +282,8 @@ def _sizes(shown: Shown, capacity: Capacity) -> None:
     chosen = state.choice()
     names = sorted(graph.dims)
     st.html(markup.heading("Largest size that fits", "bisection over a named dimension"))
-    with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="fit-sizes"):
-        st.selectbox(
-            "Dimension",
-            ["", *names],
-            format_func=lambda name: name or "choose",
-            width=200,
-            **state.bound("fit_dim", chosen.fit_dim if chosen.fit_dim in names else ""),
-        )
+    widget = state.bound("fit_dim", chosen.fit_dim if chosen.fit_dim in names else "")
+    st.selectbox("Dimension", ["", *names], format_func=lambda name: name or "choose", width=200, **widget)
     if chosen.fit_dim not in names:
         return
     job = page_jobs.largest(chosen, chosen.fit_dim, capacity, _kinds())

@@ -56,10 +56,10 @@ def by_module(fitted: Fitted) -> None:
     st.html(markup.table(titles, cells, numbers=range(1, len(titles))))
 
 
-def ranked(job: Job[WhatIf], today: int) -> None:
-    """Draw the table of single changes, the largest saving first. A click previews the plan with one change.
+def ranked(job: Job[WhatIf], current_bytes: int) -> None:
+    """Draw the table of single changes: other planners, then the largest savings. A click previews the plan.
 
-    ``today``: bytes of the current plan.
+    ``current_bytes``: size of the current plan, all arenas together.
     """
     ranking = long_work.result(job, "Ranking changes", "The changes could not be ranked")
     if ranking is None:
@@ -70,18 +70,17 @@ def ranked(job: Job[WhatIf], today: int) -> None:
     if not ranking.moves:
         st.html(markup.empty("No single change saves memory", "Set a memory limit to try combinations of changes."))
         return
-    large = [move for move in ranking.moves if move.bytes * SMALLEST_SHARE >= today] or list(ranking.moves)
+    large = [move for move in ranking.moves if move.bytes * SMALLEST_SHARE >= current_bytes] or list(ranking.moves)
     listed = tuple(
         sorted(large, key=lambda move: move.kind != "planner")[:MOST_LISTED]
     )  # another planner costs nothing
     if len(listed) < len(ranking.moves):
-        count = numbers.of(len(listed), len(ranking.moves), "change")
-        st.caption(f"{count} listed: other planners, then the largest savings.")
+        st.caption(f"{numbers.of(len(listed), len(ranking.moves), 'change')} listed: those with the largest savings.")
     table = pd.DataFrame(
         {
             "change": [move.kind for move in listed],
             "saved": [move.bytes for move in listed],
-            "share": [numbers.percent(move.bytes, today) for move in listed],
+            "share of plan": [numbers.percent(move.bytes, current_bytes) for move in listed],
             "details": [move.what for move in listed],
             "extra FLOPs": [move.cost.extra_flops for move in listed],
             "transferred": [move.cost.moved_bytes for move in listed],
@@ -93,7 +92,7 @@ def ranked(job: Job[WhatIf], today: int) -> None:
     row = next((k for k, move in enumerate(listed) if (move.kind, move.what) == state.raw(CHOSEN)), None)
     columns = {
         "change": st.column_config.TextColumn(width=90),
-        "share": st.column_config.TextColumn("share of plan", width=105),
+        "share of plan": st.column_config.TextColumn(width=105),
         "details": st.column_config.TextColumn(width="large"),
         "saved": st.column_config.NumberColumn("saved (B)", format="localized"),
         "extra FLOPs": st.column_config.NumberColumn(format="localized"),
@@ -105,10 +104,8 @@ def ranked(job: Job[WhatIf], today: int) -> None:
 
 def chosen(job: Job[WhatIf]) -> Move | None:
     """Return the selected change if this ranking contains it; else ``None``."""
-    wanted = state.raw(CHOSEN)
-    if not wanted or not job.worked:
-        return None
-    return next((move for move in job.result().moves if (move.kind, move.what) == wanted), None)
+    moves = job.result().moves if job.worked else ()
+    return next((move for move in moves if (move.kind, move.what) == state.raw(CHOSEN)), None)
 
 
 def _choose(listed: tuple[Move, ...], cell: data_table.Cell | None) -> None:

@@ -80,11 +80,12 @@ def _some(names: tuple[str, ...]) -> str:
 
 
 @remembered
-def nodes(shown: Shown) -> pd.DataFrame:
-    """Return the table of nodes with one row per step, up to :data:`MOST_NODES` rows."""
+def nodes(shown: Shown, search: str) -> pd.DataFrame:
+    """Return the table of nodes with one row per step that matches a search, up to :data:`MOST_NODES` rows."""
     timeline = shown.timeline
-    node_numbers = timeline.node_at.tolist()[:MOST_NODES]
-    return pd.DataFrame([_row(timeline, step, number) for step, number in enumerate(node_numbers)])
+    steps = list(graph_levels.matching_steps(shown, search) if search else range(timeline.steps))
+    rows = [_row(timeline, step, int(timeline.node_at[step])) for step in steps[:MOST_NODES]]
+    return pd.DataFrame(rows or [_row(timeline, 0, -1)]).head(len(rows))  # without rows, only the columns
 
 
 def _row(timeline: Timeline, step: int, number: int) -> dict[str, object]:
@@ -120,10 +121,7 @@ def body(shown: Shown) -> None:
     chosen = state.choice()
     with left:
         graph_view.draw(shown)
-        table = nodes(shown)
-        if chosen.search:
-            found = list(graph_levels.matching_steps(shown, chosen.search))
-            table = table[table["step"].isin(found)].reset_index(drop=True)
+        table = nodes(shown, chosen.search)
         note = f"{numbers.of(len(table), shown.timeline.steps, 'step')} listed; click a row to select its output"
         st.html(markup.heading("Nodes in execution order", note))
         tensor_table.selectable(table, f"nodes.{shown.key}.{chosen.search}", chosen.selected, height=420)
@@ -141,9 +139,10 @@ def refused_reuses(shown: Shown) -> None:
     listed = refusals[: tensor_table.MOST_ROWS]
     counts = Counter(refusal.condition for refusal in refusals).most_common()
     reasons = ", ".join(f"{REFUSAL_WORDS.get(name, name)} ({count:,})" for name, count in counts)
-    title = f"In-place reuse: {len(shown.plan.handoffs):,} possible, {len(refusals):,} not allowed"
-    st.html(markup.heading(title, reasons))
     plan, size = shown.plan, shown.plan.size
+    title = f"In-place reuse: {len(plan.handoffs):,} possible, {len(refusals):,} not allowed"
+    count = numbers.of(len(listed), len(refusals), "row")
+    st.html(markup.heading(title, f"{reasons}; {count} listed, by step"))
     table = pd.DataFrame(
         {
             "step": [numbers.step(r.step, plan.node_at(r.step)) for r in listed],
@@ -154,8 +153,6 @@ def refused_reuses(shown: Shown) -> None:
         }
     )
     tensor_table.selectable(table, f"refused.{shown.key}", state.choice().selected, height=260)
-    if len(listed) < len(refusals):
-        st.caption(f"{numbers.of(len(listed), len(refusals), 'row')} listed, by step.")
 
 
 def alias_groups(shown: Shown) -> None:

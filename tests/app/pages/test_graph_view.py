@@ -11,7 +11,7 @@ from app.session import graph_levels, opening, planning
 from app.session.graph_levels import path_text, paths_of, with_path, without_path
 from app.session.view_state import Choice
 from tests.app.pages.run_page import html, opened
-from tests.support.build import graph, node, tensor
+from tests.support.build import chain, graph, node, tensor
 from tmmu_core.graph.native import native_file
 
 
@@ -103,3 +103,8 @@ def test_search_covers_attributes_of_nodes() -> None:
     source = opening.shelf().put("g.tmmu.json", native_file.encode_json(one))
     found = graph_levels.matching_steps(planning.make_plan(Choice(source=source)), "KERNEL_shape=[3, 3]")
     assert list(found.values()) == ["a"]
+
+
+def test_search_lists_steps_beyond_the_longest_table() -> None:
+    source = opening.shelf().put("chain.tmmu.json", native_file.encode_json(chain(5_001)))
+    assert "1 of 5,002 steps listed" in html(opened("graph", graph=source, q="n5000"))
