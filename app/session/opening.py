@@ -8,7 +8,7 @@ import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple
@@ -30,7 +30,7 @@ from tmmu_core.formats.pytorch.snapshot.rank_table import snapshot_files
 from tmmu_core.formats.xla import xla_dump
 from tmmu_core.graph.model import PERSISTENT_ROLES, Graph, StorageOrigin
 from tmmu_core.graph.native.unpacking import read_whole
-from tmmu_core.planners.problem import Packing, Problem, Progress, Recorded
+from tmmu_core.planners.problem import PlainInstance, Problem, Progress
 from tmmu_core.plans.model import Plan
 
 READ_APART_FROM = 1 << 23
@@ -61,19 +61,20 @@ class Opened:
     kind: str
     """``graph``, ``problem``, ``plan`` or ``trace``."""
     graph: Graph | None = None
-    problem: Problem | None = None
-    others: tuple[Problem, ...] = ()
-    """Further arenas of a plain problem."""
+    instance: PlainInstance | None = None
+    """The problem, with the problems of further arenas."""
     plan: Plan | None = None
-    packing: Packing | None = None
-    """Offsets that came with a plain problem."""
     trace: Trace | None = None
-    notes: tuple[str, ...] = ()
-    """Notes of the reader."""
-    made: Mapping[str, StorageOrigin] = field(default_factory=dict)
-    """Storage of a packing instance → its producer, if the file has one."""
-    recorded: Recorded | None = None
-    """The allocator history of a packing instance."""
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """The problems of the instance; () without one."""
+        return () if self.instance is None else self.instance.problems
+
+    @property
+    def producers(self) -> Mapping[str, StorageOrigin]:
+        """Storage of the instance → its producer, if the file has one."""
+        return {} if self.instance is None else self.instance.made
 
 
 # --- reading -----------------------------------------------------------------------------------------------------
@@ -156,8 +157,7 @@ def read_bytes(data: bytes, name: str, source: str, progress: Progress | None = 
         return Opened(source, name, "trace", plan=content.plan, trace=content)
     if isinstance(content, Plan):
         return Opened(source, content.ir_name or name, "plan", plan=content)
-    shared = ("problem", "others", "packing", "notes", "made", "recorded")
-    return Opened(source, content.name, "problem", **{name: getattr(content, name) for name in shared})
+    return Opened(source, content.name, "problem", instance=content)
 
 
 # --- the samples -------------------------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ def operators(shown: Shown) -> list[str] | None:
     """Return the operator that writes each row, ``""`` for none; ``None`` if the plan's file names no operators."""
     if shown.solution is not None:
         return shown.solution.operators
-    producers = shown.opened.made
+    producers = shown.opened.producers
     names = [producers[name].operator if name in producers else "" for name in shown.plan.tensor_ids]
     return names if any(names) else None
 
@@ -51,10 +51,10 @@ class Origins:
 @remembered
 def origins(shown: Shown) -> Origins | None:
     """Return producer, layer, module and phase of each row; ``None`` without a graph and without names in the file."""
-    if shown.solution is None and not shown.opened.made:
+    if shown.solution is None and not shown.opened.producers:
         return None
     if shown.solution is None:
-        rows = [shown.opened.made.get(name, StorageOrigin()) for name in shown.plan.tensor_ids]
+        rows = [shown.opened.producers.get(name, StorageOrigin()) for name in shown.plan.tensor_ids]
         tree = modules_of_rows([row.origin.module for row in rows])
         return Origins(
             producer=[""] * len(rows),
@@ -94,7 +94,7 @@ def phases(shown: Shown) -> tuple[Stretch, ...]:
     if shown.solution is not None:
         stretches = phases_of(shown.timeline)
     else:
-        plan, producers = shown.plan, shown.opened.made
+        plan, producers = shown.plan, shown.opened.producers
         births = zip(plan.birth.tolist(), plan.tensor_ids, strict=True)
         phase_at = ((step, producers[name].phase) for step, name in births if name in producers)
         stretches = phases_from_known(plan.steps, phase_at)
@@ -177,9 +177,9 @@ def over_steps(shown: Shown, span: tuple[int, int], arena: str) -> OverSteps:
 @remembered
 def placement_order(shown: Shown, arena: str) -> Placed:
     """Return the order in which an arena's storages were placed."""
-    problems = {problem.arena: problem for problem in (shown.opened.problem, *shown.opened.others) if problem}
-    problem = problems.get(arena) if shown.solution is None else problem_of(shown.solution, arena)
-    return placed_in(shown.plan, arena, problem)
+    if shown.solution is not None:
+        return placed_in(shown.plan, arena, problem_of(shown.solution, arena))
+    return placed_in(shown.plan, arena, next((p for p in shown.opened.problems if p.arena == arena), None))
 
 
 @remembered

@@ -112,11 +112,9 @@ def open_files(files: list[tuple[str, bytes]], owner: str | None = None) -> tupl
 
 def planning_input(opened: Opened) -> Graph | PlainInstance:
     """Return the graph or instance to plan."""
-    if opened.problem is not None:
-        rest = (opened.packing, opened.notes, opened.made, opened.recorded, opened.others)
-        return PlainInstance(opened.name, opened.problem, *rest)
-    assert opened.graph is not None
-    return opened.graph
+    content = opened.instance or opened.graph
+    assert content is not None
+    return content
 
 
 def opened_at(choice: Choice) -> tuple[Choice, Opened]:
@@ -218,10 +216,10 @@ def _finished(full: Choice, opened: Opened, plan: Plan) -> Shown:
 def requested(full: Choice, opened: Opened) -> PlanRequest:
     """Return the request for the planner. Capacities of arenas that the graph does not use are left out."""
     request = full.request
-    if opened.problem is not None:
-        names = [problem.arena for problem in (opened.problem, *opened.others)]
-        fitting = {name: n for name, n in request.capacities.items() if name in (*names, "")}
-        return request.but(**_NOT_OF_INSTANCES, capacities=fitting)
+    if opened.instance is not None:
+        names = (*arenas_in_use(full, opened), ANY_ARENA)
+        capacities = {name: n for name, n in request.capacities.items() if name in names}
+        return request.but(**_NOT_OF_INSTANCES, capacities=capacities)
     assert opened.graph is not None
     if request.has_no_arena_options:
         return request
@@ -351,8 +349,8 @@ def arenas_in_use(choice: Choice, opened: Opened) -> tuple[str, ...]:
 
     () if the graph needs an arena that is not declared.
     """
-    if opened.problem is not None:
-        return tuple(sorted(problem.arena for problem in (opened.problem, *opened.others)))
+    if opened.instance is not None:
+        return tuple(problem.arena for problem in opened.problems)
     if opened.plan is not None:
         return tuple(arena.name for arena in opened.plan.arenas)
     if choice.is_one_memory:
@@ -375,7 +373,8 @@ def planners_for(opened: Opened) -> list[str]:
     """Return the planners that apply to the open file."""
     if opened.plan is not None:
         return [opened.plan.planner]
-    return [GIVEN, *PLANNERS] if opened.packing is not None else list(PLANNERS)
+    has_offsets = opened.instance is not None and opened.instance.packing is not None
+    return [GIVEN, *PLANNERS] if has_offsets else list(PLANNERS)
 
 
 # --- judging and comparing ---------------------------------------------------------------------------------------

@@ -244,7 +244,7 @@ def missing_items(choice: Choice, shown: Shown) -> tuple[list[str], dict[str, An
     """Return ``(names, changes)``: the chosen items that the plan does not have, and the fields that remove them."""
     plan, opened = shown.plan, shown.opened
     missing: dict[str, str] = {}
-    if opened.problem is not None:  # a packing problem has no mode and no preset
+    if opened.instance is not None:  # a packing problem has no mode and no preset
         fields = (field for field in ("mode", "preset") if getattr(choice, field))
         missing |= {field: f"the {field} {getattr(choice, field)}" for field in fields}
     if opened.graph is not None and choice.dim not in ("", *opened.graph.dims):

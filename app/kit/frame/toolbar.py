@@ -38,7 +38,7 @@ def draw(chosen: Choice, opened: Opened) -> None:
         ):
             gallery.draw()
         _memory_limit(full, fixed)
-        if opened.problem is None:  # a packing problem has no mode and no preset
+        if opened.instance is None:  # a packing problem has no mode and no preset
             _variant(full, fixed)
         about = "\n\n".join(f"**{name}**: {entry.summary}" for name, entry in PLANNERS.items())
         planners = planning.planners_for(opened)

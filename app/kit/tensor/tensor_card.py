@@ -30,7 +30,7 @@ def panel(shown: Shown, *, walking: bool = False, colour: str = "") -> None:
     if name not in plan.row_of:
         st.html(markup.empty("Not in this plan", f"This plan has no tensor {numbers.shortened(name)}."))
         return
-    producer, idle, box_colour = shown.opened.made.get(name), plan_rows.idle(shown), colours(plan.row_of[name])
+    producer, idle, box_colour = shown.opened.producers.get(name), plan_rows.idle(shown), colours(plan.row_of[name])
     st.html(address.linked(tensor_text.details(plan, shown.solution, name, idle, producer, box_colour)))
     near = tensor_text.neighbours(plan, name)
     with st.container(horizontal=True, gap="small"):

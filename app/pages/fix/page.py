@@ -134,7 +134,7 @@ def _row(name: str, plan: Plan, arena: str) -> list[str]:
 
 def _reason(shown: Shown, name: str, error: TmmuError) -> str:
     """Return the reason why a planner has no plan."""
-    if shown.opened.problem is not None and _selects_memories(name):
+    if shown.opened.instance is not None and _selects_memories(name):
         return "needs a graph: it selects memories by tensor role"
     return " ".join(filter(None, (f"failed: {getattr(error, 'message', error)}", error.hint)))
 

@@ -53,7 +53,7 @@ def _no_graph(shown: Shown) -> None:
     st.html(markup.claim(f"{shown.opened.name} has no graph"))
     kind = "plan" if shown.opened.plan is not None else "CSV instance"
     st.html(markup.empty(f"A {kind} has no nodes to draw", "Open the graph of the model."))
-    for line in shown.opened.notes:
+    for line in shown.opened.instance.notes if shown.opened.instance is not None else ():
         st.caption(for_markdown(line))
 
 

@@ -62,14 +62,15 @@ def given_offsets(shown: Shown) -> None:
 
     If the current plan has the offsets of the file, the button also selects the planner of the best plan.
     """
-    if shown.opened.packing is None:
+    instance = shown.opened.instance
+    if instance is None or instance.packing is None:
         return
     is_given = shown.choice.planner == GIVEN
     with controls.row("given"):
         text = "These offsets are from the file." if is_given else "The file also has offsets."
         label = "Plan again and compare" if is_given else f"Compare the file's offsets with {shown.choice.planner}"
         clicked = st.button(label, key="again", type="primary" if is_given else "secondary")
-        notes = "; ".join(shown.opened.notes)
+        notes = "; ".join(instance.notes)
         st.html(f'<div class="tm">{text} <span class="soft">{markup.esc(notes[:1].upper() + notes[1:])}</span></div>')
     if clicked:
         if is_given:

@@ -43,8 +43,7 @@ def points_of(source: str, arena: str, _problem: Problem) -> list[CostPoint]:
 
 def problem_of(shown: Shown, arena: str) -> Problem | None:
     """Return the packing problem of an arena with reuse costs; ``None`` for a finished plan and for a graph."""
-    problems = (shown.opened.problem, *shown.opened.others)
-    return next((problem for problem in problems if problem and problem.arena == arena and problem.reuse), None)
+    return next((problem for problem in shown.opened.problems if problem.arena == arena and problem.reuse), None)
 
 
 def claim(arena: ArenaSummary) -> str:

@@ -20,7 +20,7 @@ SAMPLES = 4_000
 
 def history_of(shown: Shown) -> History | None:
     """Return the recorded history in the plan's file; ``None`` for a file that is not a PyTorch snapshot."""
-    recorded = shown.opened.recorded
+    recorded = shown.opened.instance.recorded if shown.opened.instance is not None else None
     return recorded if isinstance(recorded, History) else None
 
 
