@@ -189,7 +189,7 @@ def first_difference(left: Shown, right: Shown, arena: str) -> PlacementDifferen
     Placements are compared in placement order if both planners use the same rule, else in order of the first write.
     """
     one, two = placement_order(left, arena), placement_order(right, arena)
-    have_same_rule = one.by == two.by and one.own and two.own
+    have_same_rule = one.by == two.by and one.is_known and two.is_known
     orders = (one.storages, two.storages) if have_same_rule else None
     return first_different_placement(left.plan, right.plan, arena, orders, one.by)
 

@@ -281,6 +281,15 @@ def test_offset_past_the_range_of_the_search_is_no_proof(offset: int) -> None:
         tmmu.pack([0, 0], [4, 4], [4, 4], pinned={0: offset}, colocations=[[0, 1]], separations=[[0, 1]])
 
 
+def test_reserved_range_past_the_capacity_proves_no_extent() -> None:
+    found = document(Random(0), (), 2)
+    found["problem"]["pools"][0]["reserved_ranges"] = [{"begin": 100, "end": 200}]
+    for row in found["problem"]["buffers"]:
+        row |= {"size": 4, "alignment": 1, "live_intervals": [{"lower": 0, "upper": 4}]}
+    with pytest.raises(ContractError, match="of 7 B: at least 8 B are needed at alignment 1 B"):
+        plan_problem(instance_of(found), planner="reuse")
+
+
 def test_search_proves_a_cost_above_the_bound_of_cliques() -> None:
     """Five equal buffers in a cycle, neighbours with penalty 1: in two slots one pair of neighbours shares bytes."""
     penalties = [[k, (k + 1) % 5, 1] for k in range(5)]
@@ -302,6 +311,15 @@ def test_placement_of_the_exhaustive_search_is_used() -> None:
         reuse_penalties=[[0, 4, 2], [1, 2, 1], [1, 3, 2], [1, 4, 2], [2, 3, 2], [2, 4, 2], [3, 4, 4]],
     )
     assert packed.reuse_cost == packed.reuse_cost_lower_bound == 4
+
+
+def test_stopped_search_is_repeated_by_its_node_limit() -> None:
+    found, options = instance_of(document(Random(22), (), 9)), {"rounds": 2, "work": 0}
+    stopped = plan_problem(found, planner="reuse", options=options, progress=lambda *_: False)
+    again = plan_problem(found, planner="reuse", options=stopped.planner_options)
+    assert (stopped.arenas[0].reuse_cost, stopped.arenas[0].status) == (21, "unproven")
+    assert (again.arenas, again.layout_hash) == (stopped.arenas, stopped.layout_hash)
+    assert plan_problem(found, planner="reuse", options=options).arenas[0].reuse_cost == 13
 
 
 def test_penalties_of_one_pair_add_up() -> None:

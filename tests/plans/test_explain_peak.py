@@ -1,5 +1,7 @@
 """The two sentences that explain a plan: its need against the limit, and the cause of its gap."""
 
+import json
+
 import pytest
 
 import tmmu_core as tmmu
@@ -62,3 +64,12 @@ def test_arena_over_its_limit_is_named() -> None:
     assert explain_peak(plan).headline == (
         "resnet50 does not fit: activations need 9.19 MiB, 1.19 MiB over the limit of 8.00 MiB."
     )
+
+
+def test_arena_names_are_escaped() -> None:
+    arenas = {name: {"capacity_bytes": 1024} for name in ("a\nb", "c")}
+    tensors = [{"id": name[0], "shape": [8], "dtype": "int8", "arena": name} for name in arenas]
+    node = {"node_id": "n", "instr": "F", "inputs": ["a"], "outputs": ["c"]}
+    graph = {"ir_schema": "uml_model_ir/1", "name": "g", "tensors": tensors, "nodes": [node], "inputs": ["a"]}
+    plan = tmmu.plan(json.dumps(graph).encode(), arenas=arenas)
+    assert plan.explanation.headline == r"g needs 16 B, within the limits (a\x0ab 1.00 KiB, c 1.00 KiB)."

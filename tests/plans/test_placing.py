@@ -46,7 +46,7 @@ def test_lower_offsets_are_blocked_by_storages_placed_before() -> None:
     plan = solution.plan
     placed = placed_in(plan, "activations", problem_of(solution, "activations"))
     ids = [plan.tensor_ids[storages_of(plan).head[i]] for i in placed.storages]
-    assert (ids, placed.by, placed.fit, placed.own) == (["a", "b", "x", "y"], "size", "lowest", True)
+    assert (ids, placed.by, placed.fit, placed.is_known) == (["a", "b", "x", "y"], "size", "lowest", True)
     why = why_here(plan, "b", placed.storages)
     assert (why.position, why.storages, why.offset) == (1, 4, 64)
     assert [(plan.tensor_ids[b.row], b.start, b.end, b.step) for b in why.blockers] == [("a", 0, 64, 2)]

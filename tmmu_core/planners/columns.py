@@ -22,7 +22,7 @@ SAFE = 2**62
 """Sums of aligned sizes below this keep all offsets within int64."""
 
 NEVER, HANDOFF = 0, 1
-"""Kinds of conflict without overlap in time: no common byte; common bytes only at the same offset."""
+"""Kinds of conflict that need no overlap in time: no common byte; common bytes only at the same offset."""
 
 
 class ConflictTable:
@@ -59,7 +59,7 @@ class Columns:
     births: I64
     """Shape (k,): the original step of each compressed step."""
     extra_conflicts: ConflictTable
-    """Per storage, ``(other, NEVER | HANDOFF)``: conflicts without overlap in time."""
+    """Per storage, ``(other, NEVER | HANDOFF)``: conflicts that need no overlap in time."""
     memo: dict[str, Any] = field(default_factory=dict)
     """Values that bounds and planners cache."""
 
@@ -149,7 +149,7 @@ def _distinct(ascending: I64) -> I64:
 
 
 def _extra_conflicts(problem: Problem) -> ConflictTable:
-    """Return the conflicts without overlap in time, in both directions; ``NEVER`` overrides ``HANDOFF``."""
+    """Return the conflicts that need no overlap in time, in both directions; ``NEVER`` overrides ``HANDOFF``."""
     n = len(problem)
     pairs = [np.zeros(0, np.int64)]
     if problem.handoff_from is not None:

@@ -1,8 +1,9 @@
 """``slots``: the normative planner (TMMU v2 §5, ``AssignLogicalSlots_v1`` and ``MapToVirtualAddresses_v1``).
 
-Interval graph colouring: visit the storages by birth, free the slots of dead ones, take the lowest free slot. Without
-``must_not_alias``, the number of slots is minimal: the maximum number of storages that are live together (interval
-graphs are perfect). A slot is as large as its largest storage; slots follow each other::
+Interval graph colouring: visit the storages by birth, free the slots of dead ones, take the lowest free slot. A
+storage keeps its slot in its gaps. Without gaps and ``must_not_alias``, the number of slots is minimal: the maximum
+number of storages that are live together (interval graphs are perfect). A slot is as large as its largest storage;
+slots follow each other::
 
     slot 2          ┌────┐                 offset 2 = align_up(offset 1 + size 1, alignment 2)
     slot 1     ┌────┴┬───┤

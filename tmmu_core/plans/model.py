@@ -36,12 +36,12 @@ GIVEN_OFFSETS = "given_offsets"
 """The offsets of the input that the plan, its bounds and its proofs keep."""
 READ = "read"
 """The remarks of the reader of a finished plan or an instance."""
-PART = "@part"
-"""The infix in the row ids of an instance's live parts, from the second part of a storage on."""
 REMARKS = (PLACES_DERIVED, CHANGED, NO_CONTENT_HASH, ASSUMED, UNPLANNED, GIVEN_OFFSETS, READ)
 
 PLACES: tuple[Places, ...] = get_args(Places)
 
+PART = "@part"
+"""The infix in the row ids of an instance's live parts, from the second part of a storage on."""
 
 Category = Literal["parameter", "gradient", "optimizer_state", "activation", "other"]
 CATEGORIES: tuple[Category, ...] = get_args(Category)
@@ -325,7 +325,7 @@ class Plan(PlanColumns):
         return zip(*(lists if self.categories else lists[:-1]), strict=True)
 
     def node_at(self, step: int) -> str:
-        """Return the node id run at ``step`` (``@inputs`` for the loading step); ``""`` if the plan has no order."""
+        """Return the node id run at ``step`` (``@inputs`` for the loading step); ``""`` if no node is known."""
         if self.has_inputs_step:
             if step == 0:
                 return "@inputs"

@@ -218,3 +218,5 @@ def test_option_needs_a_name_and_a_value(text: str) -> None:
     with pytest.raises(ValueError, match="is not of the form KEY=VALUE"):
         option_pairs([text])
     assert option_pairs(["a=1", "b=x=y", " c = [2] "]) == {"a": 1, "b": "x=y", "c": [2]}
+    with pytest.raises(ValueError, match="'a' occurs twice"):
+        option_pairs(["a=1", "a=2"])

@@ -2,7 +2,7 @@
 
 Without the graph, only the plan is checked: no two live storages share a byte, offsets are aligned and inside the
 arena, and slots, figures and hashes follow from the rows. With the graph (:mod:`.against_graph`), live ranges, sharing,
-in-place reuse and every access are checked too. Near-linear in rows.
+in-place reuse and every access are checked too. Near-linear in rows; quadratic with temporal exclusions.
 """
 
 from collections.abc import Iterator, Mapping

@@ -50,8 +50,8 @@ def plan_reuse(problem: Problem, options: Mapping[str, Any], progress: Progress 
     """Return the placement of least reuse cost found, with the proven lower bound of the cost.
 
     Options: ``rounds`` of each local search (ten times as many for over 100 units), ``work`` of the exhaustive search,
-    ``max_nodes`` (:mod:`..meter`). Raises ``ArenaTooSmall`` if no placement was found that fits, ``InvalidIrShapes``
-    (reason ``constraints``) for constraints that contradict each other.
+    ``max_nodes`` (:mod:`..meter`; a local search counts as one). Raises ``ArenaTooSmall`` if no placement was found
+    that fits, ``InvalidIrShapes`` (reason ``constraints``) for constraints that contradict each other.
     """
     model, meter = reuse_model(problem), metered(progress, options)
     if model.contradiction:
@@ -77,11 +77,17 @@ def plan_reuse(problem: Problem, options: Mapping[str, Any], progress: Progress 
     runs = [(starts[0], seed) for seed in range(RESTARTS)] if is_small else [(start, 0) for start in starts]
     for k, (start, seed) in enumerate(runs):
         bound = sum(cost for cost, _ in cost_groups)
-        if best[:2] > (0, bound) and (k == 0 or meter("reuse", k, len(runs))):
-            best = min(best, repair(model, start, rounds, 3 + seed, seed, bound), key=lambda found: found[:2])
-            if k == 0 and not best[0]:
-                cost_groups = with_search_bounds(model, cost_groups, best[2], work)
-                best = 0, Placement(model, best[2]).cost(), best[2]
+        if best[:2] <= (0, bound):
+            break
+        if k and not meter("reuse", k, len(runs)):
+            meter.halt()
+        if k and meter.ended():
+            break
+        meter.spend(1)
+        best = min(best, repair(model, start, rounds, 3 + seed, seed, bound), key=lambda found: found[:2])
+        if k == 0 and not best[0]:
+            cost_groups = with_search_bounds(model, cost_groups, best[2], work)
+            best = 0, Placement(model, best[2]).cost(), best[2]
     bound = sum(cost for cost, _ in cost_groups) + model.unavoidable
     missing, cost, offset = best
     if missing:
@@ -96,7 +102,7 @@ def plan_reuse(problem: Problem, options: Mapping[str, Any], progress: Progress 
     units = reversed([*enumerate(model.unit_of.tolist())])
     largest = {u: problem.ids[i] for i, u in units if problem.size[i] == model.size[u]}  # names the unit
     witness = tuple([tuple([largest[u] for u in group]) for _, group in cost_groups]) or None
-    return Packing(at, cost_bound=bound, cost_witness=witness, notes={"reuse_cost": cost})
+    return Packing(at, stopped=meter.ended(), cost_bound=bound, cost_witness=witness, notes={"reuse_cost": cost})
 
 
 def observed_by_all(problem: Problem) -> bool:
@@ -115,13 +121,13 @@ def _proven_extent(problem: Problem, meter: Meter) -> int | None:
 
 
 def relaxed(problem: Problem) -> Problem:
-    """Return a relaxed problem without reuse terms: it fits in every capacity in which ``problem`` fits.
+    """Return a relaxed problem without reuse terms: in its capacity, or a larger one, it fits if ``problem`` does.
 
     It drops the colocations, the storages without bytes, and one buffer of each exclusion unless the pair must not
-    alias. A reserved range becomes a buffer with a fixed offset.
+    alias. The part of a reserved range below the capacity becomes a buffer with a fixed offset.
     """
     terms, n = problem.reuse or ReuseTerms(), len(problem)
-    reserved = merged_ranges([[*row] for row in terms.reserved], 1, 1)
+    reserved = merged_ranges([[begin, min(end, problem.capacity)] for begin, end in terms.reserved], 1, 1)
     size: list[int] = [*problem.size.tolist(), *(end - begin for begin, end in reserved)]
     dropped: set[int] = set()
     apart = set() if problem.must_not_alias is None else {frozenset(pair) for pair in problem.must_not_alias.tolist()}
@@ -170,7 +176,11 @@ def _with_smaller_extent(problem: Problem, model: ReuseModel, offset: list[int],
             apart.append([a, b])
     pairs = np.array(apart, np.int64).reshape(-1, 2)
     free = replace(problem, must_not_alias=pairs, reuse=None, capacity=UNLIMITED)
-    found = auto(free, {"max_nodes": EXTENT_NODES}, lambda *done: meter(*done))  # with its own node limit
+    limited = Meter(meter.__call__, meter.left(EXTENT_NODES))
+    found = auto(free, {}, limited)
+    meter.spend(limited.used)
+    if limited.halted and not meter.halted:
+        meter.halt(limited.left(EXTENT_NODES))
     lower = packing_extent(found.offset, problem.size) < max(end, default=0)
     return _unit_offsets(model, found.offset) if lower else offset
 
@@ -203,7 +213,7 @@ def _too_small(problem: Problem, bound: int | None = None) -> ArenaTooSmall:
     where = f"arena {problem.arena!r} of {problem.capacity:,} B"
     message = f"no placement was found that keeps every constraint of {where}."
     if bound is not None:
-        message = f"no placement fits {where}: at least {bound:,} B are needed (proven)."
+        message = f"no placement fits {where}: at least {bound:,} B are needed {problem.assumptions} (proven)."
     penalty_hint = "" if problem.must_not_alias is None else ", or turn separations into reuse penalties"
     return ArenaTooSmall(
         message,

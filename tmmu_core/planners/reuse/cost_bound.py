@@ -17,6 +17,7 @@ units after a position bounds every larger problem. The C form is ``native/reuse
 from collections.abc import Iterable, Iterator
 from itertools import accumulate
 from math import gcd
+from typing import Any
 
 import numpy as np
 
@@ -45,7 +46,10 @@ Parts = tuple[tuple[int, list[int]], ...]
 
 
 def bounding_cliques(model: ReuseModel) -> Parts:
-    """Return cliques that bound the cost of any placement within the capacity. O(n⁴) for n units with penalties."""
+    """Return cliques that bound the cost of any placement within the capacity.
+
+    O(p n³ log n) for n units and p pairs with penalties.
+    """
     size = model.size.tolist()
     soft: dict[Pair, int] = {}
     near: list[set[int]] = [set() for _ in size]
@@ -67,8 +71,8 @@ def bounding_cliques(model: ReuseModel) -> Parts:
         if not best[0]:
             return parts
         parts += (best,)
-        inside = set(best[1])
-        soft = {pair: 0 if inside.issuperset(pair) else weight for pair, weight in soft.items()}
+        clique = set(best[1])
+        soft = {pair: 0 if clique.issuperset(pair) else weight for pair, weight in soft.items()}
 
 
 def with_search_bounds(model: ReuseModel, parts: Parts, offset: list[int], work: int) -> Parts:
@@ -82,14 +86,14 @@ def with_search_bounds(model: ReuseModel, parts: Parts, offset: list[int], work:
     paying = [u for u, edges in enumerate(place.edges) if any(weight != HARD for *_, weight in edges)]
     for component in _components(place, paying):
         upper = sum(place.price(u, offset[u]) for u in component) // 2
-        inside = tuple([part for part in parts if not component.isdisjoint(part[1])])
-        bound = sum(cost for cost, _ in inside)
+        replaced = tuple([part for part in parts if not component.isdisjoint(part[1])])
+        bound = sum(cost for cost, _ in replaced)
         for units in ([u for u in paying if u in component], sorted(component)):
             if bound < upper:
                 found, work = least_cost(model, units, upper, work, offset if len(units) == len(component) else None)
                 if found > bound:
-                    bound, parts = found, (*(part for part in parts if part not in inside), (found, units))
-                    inside = parts[-1:]
+                    bound, parts = found, (*(part for part in parts if part not in replaced), (found, units))
+                    replaced = parts[-1:]
     return parts
 
 
@@ -179,7 +183,7 @@ def merged_ranges(ranges: list[list[int]], grid: int, cell: int) -> list[tuple[i
 
 def support_offsets(model: ReuseModel, units: list[int]) -> list[list[int]]:
     """Return the offsets to try for each unit, ascending; empty if there are more than ``MOST_OFFERS``."""
-    place, inside = Placement(model), {unit: k for k, unit in enumerate(units)}
+    place, position = Placement(model), {unit: k for k, unit in enumerate(units)}
     found: list[set[int]] = [set() for _ in units]
     pending = [(k, end) for k in range(len(units)) for end in (0, *model.reserved[:, 1].tolist())]
     total = 0
@@ -191,15 +195,15 @@ def support_offsets(model: ReuseModel, units: list[int]) -> list[list[int]]:
             continue
         found[k].add(at)
         total += 1
-        pending += [(inside[v], at + own_size) for v, own_size, _, _ in place.edges[u] if v in inside]
+        pending += [(position[v], at + own_size) for v, own_size, _, _ in place.edges[u] if v in position]
     return [sorted(offers) for offers in found] if total <= MOST_OFFERS else []
 
 
 def edges_between(model: ReuseModel, units: list[int]) -> Edges:
     """Return the edges between the units, in both directions."""
-    inside, found = set(units), Edges()
+    chosen, found = set(units), Edges()
     for a, b, own_size, other_size, weight in model.edges():
-        if a in inside and b in inside:
+        if a in chosen and b in chosen:
             cost = FORBIDDEN if weight == HARD else weight
             found.setdefault((a, b), []).append((own_size, other_size, cost))
             found.setdefault((b, a), []).append((other_size, own_size, cost))
@@ -280,17 +284,12 @@ class Search:
             self._search(first, upper, nodes)
             self.least[first], nodes = self.best, self.nodes
         else:
-            arrays = {name: np.array(getattr(self, name), np.int64) for name in ("start", "twin", "least")}
+            columns = ("start", "twin", "least")
+            fields: dict[str, Any] = {name: np.array(getattr(self, name), np.int64) for name in columns}
             room = {"cost": self.total * (self.units + 1), "order": self.total, "trail": self.units}
-            arrays |= {name: np.zeros(count, np.int64) for name, count in room.items()}
-            integers = {
-                "n": self.units,
-                "total": self.total,
-                "first": first,
-                "limit": self._limit(first),
-                "nodes": nodes,
-            }
-            fields = {**integers, **arrays, "best": upper, "table": self.table}
+            fields |= {name: np.zeros(count, np.int64) for name, count in room.items()}
+            fields |= {"n": self.units, "total": self.total, "first": first, "limit": self._limit(first)}
+            fields |= {"nodes": nodes, "best": upper, "table": self.table}
             self.least[first], nodes = native.run_for(loops, "least_cost", ("best", "nodes"), **fields)
         return nodes
 

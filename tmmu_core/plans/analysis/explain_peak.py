@@ -70,7 +70,7 @@ def explain_peak(plan: Plan, budget: int | None = None, name: str = "") -> Expla
     if explained in gaps:
         gap = gap_of(plan, explained.name)
         return Explanation(headline, _reason(plan, gap, is_named=limited is not None), gap)
-    of = "" if limited is None or len(plan.arenas) == 1 else f" of {limited.name}"
+    of = "" if limited is None or len(plan.arenas) == 1 else f" of {_short(limited.name)}"
     step, live = peak_step_of(plan, explained.name) if of else (totals(plan).peak_step, totals(plan).peak_live_bytes)
     scope = "with the given offsets" if plan.remark(GIVEN_OFFSETS) else "of this execution order"
     where = f"{short_bytes(live)}{of} are live at {_step(plan, step)}"
@@ -105,12 +105,12 @@ def _need(plan: Plan, budget: int | None, name: str) -> tuple[str, ArenaSummary 
         if arena is None:  # the budget
             limit = short_bytes(budget)
             return f"{name} does not fit: it needs {total}, {excess} over the budget of {limit}.", None
-        subject = "it needs" if only else f"{where} {'need' if where.endswith('s') else 'needs'}"
+        subject = "it needs" if only else f"{_short(where)} {'need' if where.endswith('s') else 'needs'}"
         need, limit = short_bytes(arena.extent_bytes), short_bytes(arena.capacity_bytes)
         return f"{name} does not fit: {subject} {need}, {excess} over the limit of {limit}.", arena
     if budget is not None:
         return f"{name} needs {total}, within the budget of {short_bytes(budget)}.", None
-    listed = ", ".join(f"{arena.name} {short_bytes(arena.capacity_bytes)}" for arena in limited)
+    listed = ", ".join(f"{_short(arena.name)} {short_bytes(arena.capacity_bytes)}" for arena in limited)
     within = f"limit of {short_bytes(only.capacity_bytes)}" if only else f"limits ({listed})"
     return f"{name} needs {total}, within the {within}." if limited else f"{name} needs {total}.", only
 
@@ -148,7 +148,8 @@ def _reason(plan: Plan, gap: Gap, *, is_named: bool) -> str:
     }
     subject = "the size is "
     if not is_named and len(plan.arenas) > 1:
-        subject = f"{gap.arena} {'take' if gap.arena.endswith('s') else 'takes'} {short_bytes(arena.extent_bytes)}, "
+        verb = "take" if gap.arena.endswith("s") else "takes"
+        subject = f"{_short(gap.arena)} {verb} {short_bytes(arena.extent_bytes)}, "
     bound = short_bytes(arena.extent_bytes - gap.bytes)
     text = f"{subject}{short_bytes(gap.bytes)} above the lower bound of {bound}: {causes[gap.cause]}."
     return text[0].upper() + text[1:]

@@ -64,7 +64,7 @@ def solve(
     """Plan ``graph`` without sharding it: shard spec and rank change only the hash.
 
     ``ir_hash``: the hash of the graph, if known. Use :func:`~tmmu_core.plans.making.make.make_plan` for a request with
-    a shard spec, capacities, alignment, page size or addressing, which this function ignores.
+    a shard spec, capacities, one memory, alignment, page size or addressing, which this function ignores.
 
     Raises a ``ContractError`` with every field of its record filled: ``InvalidIrShapes``, ``LivenessCycle``,
     ``AlignmentViolation``, ``AllocationOverflow``, ``ArenaTooSmall``, ``AllocationFailure``.

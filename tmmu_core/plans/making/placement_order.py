@@ -34,7 +34,7 @@ class Placed:
     """Placement rule: ``slot`` (lowest free slot), ``lowest`` or ``tightest`` (offset); ``""`` if not known."""
 
     @property
-    def own(self) -> bool:
+    def is_known(self) -> bool:
         """Whether the planner placed the storages in this order."""
         return self.by != BOTTOM_UP
 

@@ -243,8 +243,8 @@ def storage_numbers(arena: I32, slot: I64, birth: I64) -> tuple[I64, I64]:
 def _alignments(liveness: Liveness, rows: I64, arenas: Sequence[ArenaSummary], own_arenas: bool) -> U64:
     """Return the alignment of each row's offset.
 
-    A row at the start of a storage has the alignment of the arena. Another row has the smaller of its element size and
-    the alignment of the start.
+    A tensor at the start of its storage has the alignment of the arena. A view, or a tensor at another offset, has the
+    smaller of its element size and the alignment of the start. A greater alignment that the tensor declares applies.
     """
     tensors, index = liveness.timeline.graph.tensors, liveness.timeline.index
     arena_alignment = np.array([arena.alignment_bytes for arena in arenas], np.uint64)

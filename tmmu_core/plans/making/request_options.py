@@ -123,15 +123,15 @@ def read_arenas_text(text: str) -> dict[str, Any]:
 
 
 def _order(text: str) -> tuple[str, ...]:
+    hint = "Write a JSON list of node ids, or one id per line."
     if text.lstrip()[:1] == "{":
-        hint = "Write a JSON list of node ids, or one id per line."
         raise UnreadableInput("the order is a JSON object.", place="$", hint=hint)
     if text.lstrip()[:1] != "[":
         return tuple(line.strip() for line in text.splitlines() if line.strip())
     listed = read_json(text, "order")
     for i, node in enumerate(listed):
         if not isinstance(node, str):
-            raise UnreadableInput("the order is not a JSON list of node ids.", place=f"$[{i}]")
+            raise UnreadableInput("a node id of the order is not a string.", place=f"$[{i}]", hint=hint)
     return tuple(listed)
 
 
@@ -147,6 +147,8 @@ def option_pairs(texts: list[str]) -> dict[str, Any]:
         key, separator, value = (part.strip() for part in text.partition("="))
         if not separator or not key:
             raise ValueError(f"{text[:80]!r} is not of the form KEY=VALUE. Example: budget=100.")
+        if key in options:
+            raise ValueError(f"{key!r} occurs twice.")
         data, what = value.encode("utf-8", "replace"), f"option {key}"
         refuse_many_values(data, what)
         refuse_long_numbers(data, what)
