@@ -98,5 +98,7 @@ def _refuse_collisions(plan: Plan, slots: list[tuple[int, int, int, int]], addre
             message = f"{name} at address {start:#x} exceeds the end of the address space."
         if message:
             hint = "Plan with offsets, which cannot collide, or under another token."
-            raise AddressCollision(message, arena=arena_name, logical_slot=slot, address=start, hint=hint)
+            error = AddressCollision(message, arena=arena_name, logical_slot=slot, address=start, hint=hint)
+            error.fill(replay_token=plan.replay_token.hex(), rank=plan.rank)
+            raise error
         end, lower = start + backing, name
