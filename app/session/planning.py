@@ -257,6 +257,7 @@ def keep_reviewed(choice: Choice, plan: Plan) -> bool:
     plan = verify_finished(plan).plan
     found = replace(found, request=full, plan=plan, solution=found.solution and replace(found.solution, plan=plan))
     job_table().cache.put(("reviewed", *full.problem), found, owners={visitors.visitor()})
+    job_table().forget(plan_key(full))  # the visitor may have planned the file before
     return True
 
 

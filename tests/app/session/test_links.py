@@ -63,6 +63,17 @@ def test_view_of_another_request_keeps_its_range_of_steps() -> None:
     assert (state.choice().planner, state.choice().span) == ("greedy", "1~9")
 
 
+def test_reviewed_plan_replaces_an_earlier_plan_of_the_file() -> None:
+    data, name = opening.content_of("sample:linear_chain")
+    choice = Choice(source=opening.shelf().put(name, data + b"\n\n"), planner="slots")
+    assert planning.plan_job(choice).wait(60)
+    reviewed = planning.make_plan(choice.but(planner="naive")).plan
+    assert planning.keep_reviewed(choice, reviewed)
+    job = planning.plan_job(choice)
+    assert job.wait(60)
+    assert job.result().plan.layout_hash == reviewed.layout_hash
+
+
 @pytest.mark.parametrize("zoom", ["1~2~3", "1~2~3~4~x", "2~1~0~8", "a~b~c~d", "nan~1~0~1", "-1~2~0~4"])
 def test_malformed_zoom_is_reported(zoom: str) -> None:
     choice, complaints = from_query({"zoom": zoom})
