@@ -176,7 +176,7 @@ def invalid(left: Shown, right: Shown) -> list[str]:
     return [f'<span class="bad">✗ the {fault}</span>' for fault in faults]
 
 
-def verdict(comparison: Comparison, moves: int = 0) -> str:
+def verdict(comparison: Comparison, moves: int) -> str:
     """Return the verdict as HTML; ``moves``: the number of changes of Fix from the baseline to the candidate."""
     if moves:
         return f'<span class="ok">{numbers.count(moves, "change")}</span>'

@@ -23,7 +23,7 @@ BEFORE_OPTION = " \\\n  "
 
 
 def page() -> None:
-    """Draw the page."""
+    """Draw the page: on the left the report, pictures, texts to copy and hashes, on the right the other files."""
     shown = page_frame.draw()
     stem = repeat_command.file_stem(shown.opened.name)
     st.html(markup.claim(f"Export {page_frame.name_of(shown)}"))
@@ -53,8 +53,8 @@ def report(shown: Shown, stem: str) -> None:
     """Draw the download of the HTML report, with checkboxes for the baseline of Compare and for the dark theme."""
     st.html(markup.heading("Report", "one HTML file with interactive maps; needs no network"))
     choice = planning.baseline_of(state.choice())
-    job = None if choice is None else planning.plan_job(choice)
-    baseline = job.result() if job is not None and job.wait(planning.PATIENCE) and job.worked else None
+    job = planning.plan_job(choice) if choice else None
+    baseline = job.result() if job and job.wait(planning.PATIENCE) and job.worked else None
     name = f"{baseline.opened.name} · {baseline.plan.planner}" if baseline else "a baseline"
     with_baseline = st.checkbox(
         for_markdown(f"Compare with {name}"),

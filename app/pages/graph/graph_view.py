@@ -18,7 +18,6 @@ from tmmu_core.base.escaping import visible
 from tmmu_core.graph.index import GraphIndex
 from tmmu_core.graph.modules.collapsed_graph import MOST_DRAWN, Edge, GraphView, Vertex
 from tmmu_core.graph.modules.module_tree import Tree
-from tmmu_core.plans.figures.live_bytes import live_bytes
 
 HEIGHT = 600
 PARTS = {graph_levels.MODEL: "Whole model", graph_levels.AROUND: "Around the selection"}
@@ -104,7 +103,7 @@ def _controls(scene: Scene) -> None:
 def search(shown: Shown) -> None:
     """Draw the search over nodes and attributes. Enter selects the next match, as its largest tensor."""
     chosen = state.choice()
-    matches = [name for name in graph_levels.matching_steps(shown, chosen.search).values() if name]
+    matches = _matches(shown, chosen.search)
     st.text_input(
         "Search nodes and attributes",
         key=state.set_widget("node-search", chosen.search),
@@ -133,7 +132,12 @@ def search(shown: Shown) -> None:
 def _searched(shown: Shown) -> None:
     text = str(state.widget_value("node-search") or "").strip()
     state.choose(search=text, marked="")
-    _select_next([name for name in graph_levels.matching_steps(shown, text).values() if name])
+    _select_next(_matches(shown, text))
+
+
+def _matches(shown: Shown, text: str) -> list[str]:
+    """Return the tensors of the nodes found, each once: nodes without outputs can share a tensor."""
+    return [name for name in dict.fromkeys(graph_levels.matching_steps(shown, text).values()) if name]
 
 
 def _select_next(matches: list[str]) -> None:
@@ -157,7 +161,7 @@ def drawing(scene: Scene) -> dict[str, Any]:
     ``shape`` is a digest of everything that determines the layout: the browser lays out the graph again if it changes.
     """
     graph, plan, arena = scene.view.collapsed, scene.shown.plan, scene.arena
-    total = int(live_bytes(plan, arena)[scene.peak]) if arena and plan.steps else 0
+    total = plan.arena_of[arena].peak_live_bytes if arena else 0
     written = graph_levels.live_bytes_written(scene.shown, scene.view, scene.peak, arena)
     boxes = [_box(scene, vertex, size, total) for vertex, size in zip(graph.vertices, written, strict=True)]
     edges = [_edge(scene, edge) for edge in graph.edges]
@@ -220,7 +224,7 @@ def status_text(scene: Scene) -> str:
     if view.too_many and view.radius is not None:
         line += f"; radius reduced to {numbers.count(view.radius, 'edge')}, because "
         line += f"{view.radius + 1} need {view.too_many:,} boxes"
-    elif view.too_many:
+    elif view.too_many:  # the initial modules are open instead
         line += f"; the opened modules need {view.too_many:,} boxes, and the limit is {MOST_DRAWN:,}. Close modules"
     return line
 

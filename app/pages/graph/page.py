@@ -25,7 +25,7 @@ OUT_OF_RANGE = {"ABORT": "stop the run", "REPLAN_AT_SAFEPOINT": "plan again at a
 
 
 def page() -> None:
-    """Draw the page, or for a file without a graph the way to open one."""
+    """Draw the page, or the reason why the file has no graph to draw."""
     shown = page_frame.draw()
     if shown.solution is None:
         _no_graph(shown)

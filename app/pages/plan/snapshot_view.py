@@ -71,6 +71,7 @@ def _live_by_category(shown: Shown) -> tuple[list[int], dict[str, list[int]]]:
 
 
 def _totals(history: History, key: str, step: int) -> str:
+    """Return the table of the live bytes at a step by a property, largest first, as HTML."""
     groups = history.totals(key, step)
     live = sum(group.size for group in groups)
     rows = []
@@ -79,4 +80,5 @@ def _totals(history: History, key: str, step: int) -> str:
         swatch = f'<span class="swatch" style="background:{colour}"></span> ' if colour else ""
         name = swatch + markup.esc(numbers.shortened(group.name, 60))
         rows.append([name, markup.size(group.size), markup.esc(numbers.percent(group.size, live)), f"{group.count:,}"])
-    return markup.table([key, "live", "share", "buffers"], rows, numbers=(1, 2, 3))
+    heading = markup.heading(f"Live bytes by {key}", f"{numbers.of(len(rows), len(groups), 'row')}, largest first")
+    return heading + markup.table([key, "live", "share", "buffers"], rows, numbers=(1, 2, 3))

@@ -108,3 +108,12 @@ def test_search_covers_attributes_of_nodes() -> None:
 def test_search_lists_steps_beyond_the_longest_table() -> None:
     source = opening.shelf().put("chain.tmmu.json", native_file.encode_json(chain(5_001)))
     assert "1 of 5,002 steps listed" in html(opened("graph", graph=source, q="n5000"))
+
+
+def test_next_match_passes_nodes_with_the_same_tensor() -> None:
+    tensors = [tensor("x", role="input"), tensor("a"), tensor("y")]
+    nodes = [node("n0", "x", "a"), node("n1", "a", ""), node("n2", "a", ""), node("n3", "a", "y")]
+    source = opening.shelf().put("shared.tmmu.json", native_file.encode_json(graph(tensors, nodes, "x", "y")))
+    at = opened("graph", graph=source, q="n", tensor="a")
+    at.button(key="next-node").click().run()
+    assert at.query_params["tensor"] == "y"
