@@ -2,28 +2,27 @@
 //
 // Streamlit 1.67 always uses pushState to write st.query_params, and always replaceState for widgets bound to the query.
 // The explorer needs another rule: Back undoes a selection but not a zoom, and a page that is opened without its query
-// gets the query in the same history entry. Therefore this script selects pushState or replaceState for each change of
-// the address. It also adds the query to Streamlit's navigation links, so that a page in a new tab shows the same graph.
+// gets the query in the same history entry. Therefore this script makes pushState replace the entry in these two cases.
+// It also adds the query to Streamlit's navigation links, so that a page in a new tab shows the same graph.
 
-const QUIET = "zoom";
 const LINKS = ["stTopNavLink", "stSidebarNavLink", "stTopNavDropdownLink", "stPageLink-NavLink"];
 const NAVIGATION = LINKS.map((name) => `[data-testid="${name}"]`).join();
 
-/** Return the query without the zoom, whose changes create no history entry. */
-function withoutQuiet(search) {
+function withoutZoom(search) {
   const query = new URLSearchParams(search);
-  query.delete(QUIET);
+  query.delete("zoom");
   return query.toString();
 }
 
-/** Return whether a change of the address to `url` creates no history entry. */
-function sameStep(url) {
+/** Return whether a change of the address to `url` replaces the history entry. */
+function replacesEntry(url) {
   const now = window.location, next = new URL(url, now.href);
   if (next.pathname !== now.pathname) return false;
-  return !now.search || !next.search || withoutQuiet(now.search) === withoutQuiet(next.search);
+  return !now.search || !next.search || withoutZoom(now.search) === withoutZoom(next.search);
 }
 
-function follow() {
+/** Add the query of the page to the navigation links. */
+function updateLinks() {
   for (const link of document.querySelectorAll(NAVIGATION)) {
     const [path] = (link.getAttribute("href") ?? "").split("?");
     const wanted = `${path}${window.location.search}`;
@@ -31,6 +30,7 @@ function follow() {
   }
 }
 
+/** Send an event to the server; `begin` sets it. */
 let report = () => {};
 
 /** Select the tensor of a link in a card without leaving the page. */
@@ -50,37 +50,35 @@ function listen(plot) {
   plot.on("plotly_treemapclick", ({ points: [box] }) => {
     const tensor = box?.customdata?.[0];
     if (tensor) report("select", { value: decodeURIComponent(tensor) });
-    return !tensor;
+    return !tensor; // false: Plotly does not zoom into the box
   });
 }
-
-const FILES = '.st-key-drop input[type="file"]';
 
 const hasFiles = (event) => event.dataTransfer?.types.includes("Files");
 
 /** Open files that are dropped outside of an upload field. */
 function onDrop(event) {
   document.body.classList.remove("tm-dropping");
-  const input = document.querySelector(FILES);
+  const input = document.querySelector('.st-key-drop input[type="file"]');
   if (!input || !hasFiles(event) || event.target.closest?.('[data-testid="stFileUploaderDropzone"]')) return;
   event.preventDefault();
   input.files = event.dataTransfer.files;
   input.dispatchEvent(new Event("change", { bubbles: true }));
 }
 
-let chosen = null;
+let usedInput = null;
 
 /** Show the names of the chosen files at once, because sending a large file takes seconds. */
 function onChange({ target }) {
   if (target.type !== "file" || !target.files.length) return;
-  chosen = target;
+  usedInput = target;
   document.body.dataset.opening = `Opening ${Array.from(target.files, (file) => file.name).join(", ")} …`;
 }
 
 /** Remove the names of the files after the server has received them and replaced the upload field. */
 function clearOpening() {
-  if (!chosen || chosen.isConnected) return;
-  chosen = null;
+  if (!usedInput || usedInput.isConnected) return;
+  usedInput = null;
   delete document.body.dataset.opening;
 }
 
@@ -90,35 +88,33 @@ function onDrag(event) {
   document.body.classList.toggle("tm-dropping", event.type === "dragover");
 }
 
-function begin({ setTriggerValue }) {
+export default function begin({ setTriggerValue }) {
   report = setTriggerValue;
   if (window.history.tmmuSteps) return;
   window.history.tmmuSteps = true;
   const push = window.history.pushState.bind(window.history), replace = window.history.replaceState.bind(window.history);
-  let waiting = null;
-  const soon = () => {
-    waiting ??= requestAnimationFrame(() => {
-      waiting = null;
-      follow();
+  let update = null;
+  const scheduleUpdate = () => {
+    update ??= requestAnimationFrame(() => {
+      update = null;
+      updateLinks();
       clearOpening();
-      for (const plot of document.querySelectorAll(".js-plotly-plot")) listen(plot);
+      document.querySelectorAll(".js-plotly-plot").forEach(listen);
     });
   };
   window.history.pushState = (state, title, url) => {
-    (url && sameStep(url) ? replace : push)(state, title, url);
-    soon();
+    (url && replacesEntry(url) ? replace : push)(state, title, url);
+    scheduleUpdate();
   };
   window.history.replaceState = (state, title, url) => {
     replace(state, title, url);
-    soon();
+    scheduleUpdate();
   };
-  window.addEventListener("popstate", soon);
+  window.addEventListener("popstate", scheduleUpdate);
   document.addEventListener("click", onClick);
-  for (const kind of ["dragover", "dragleave"]) document.addEventListener(kind, onDrag);
+  for (const type of ["dragover", "dragleave"]) document.addEventListener(type, onDrag);
   document.addEventListener("drop", onDrop);
   document.addEventListener("change", onChange, { capture: true });
-  new MutationObserver(soon).observe(document.body, { childList: true, subtree: true });
-  soon();
+  new MutationObserver(scheduleUpdate).observe(document.body, { childList: true, subtree: true });
+  scheduleUpdate();
 }
-
-export default begin;

@@ -20,14 +20,14 @@ def _component() -> Any:
 
 
 def follow() -> None:
-    """Load the script ``address.js`` on the page. It draws nothing."""
-    select = state.listener(KEY, "select", lambda name: state.choose(selected=str(name)))
-    _component()(key=KEY, height="content", on_select_change=select)
+    """Load the script ``address.js`` on the page. It draws nothing; its links select tensors."""
+    on_select = state.listener(KEY, "select", lambda name: state.choose(selected=str(name)))
+    _component()(key=KEY, height="content", on_select_change=on_select)
 
 
 def linked(html: str) -> str:
-    """Return HTML in which the tensor links have the query of the current view.
+    """Return HTML in which the tensor links have the query of the current view, so that they work in a new tab.
 
-    The script handles clicks on these links. In a new tab, or before the script is loaded, the query opens the view.
+    A plain click on a link is handled by the script.
     """
     return complete_links(html, to_query(state.choice()))

@@ -1,4 +1,7 @@
-"""The files for download of a plan, and the link to the current view. A file is written when it is downloaded."""
+"""The files that a visitor can download of a plan, and the link to the current view.
+
+A file is made when it is downloaded, except a model with the plan, which is made when the page is drawn.
+"""
 
 import mimetypes
 from collections.abc import Callable
@@ -32,19 +35,18 @@ from tmmu_core.plans.analysis.waste_ledger import waste_ledger
 from tmmu_core.plans.making.request_options import OPTION_SPECS
 from tmmu_core.plans.model import Plan
 
-ARENAS = repeat_command.FILES["arenas"]
 MOST_TENSORS = 2_000
-"""Maximum number of tensors of a model that is written while the page is drawn."""
+"""Maximum number of tensors of a plan that is written into its model file."""
 
 
 def address(here: str, query: dict[str, str]) -> str:
-    """Return the URL of the first page on the same server with ``query``; ``here`` is this page's URL."""
+    """Return the URL of the first page on the same server with ``query``; ``here`` is the URL of the page Export."""
     base = here.partition("?")[0].rstrip("/").removesuffix("/export")
     return f"{base}/" + (f"?{urlencode(query, quote_via=quote, safe=':,*')}" if query else "")
 
 
 class Entry(NamedTuple):
-    """A file for download."""
+    """A file for download: label of its button, file name, media type, purpose, and function that makes its content."""
 
     label: str
     name: str
@@ -59,7 +61,7 @@ def _entry(label: str, name: str, purpose: str, make: Callable[..., bytes | str]
 
 
 def entries(shown: Shown, stem: str) -> dict[tuple[str, str], list[Entry]]:
-    """Return ``(heading, note) → files``: the formats of ``tmmu export`` and the inputs of a planning command."""
+    """Return ``(heading, note) → files``: all formats of ``tmmu export`` but ONNX, and the inputs of ``tmmu plan``."""
     plan, solution = shown.plan, shown.solution
     prefix = c_prefix(plan.ir_name or "model")
     records = [
@@ -78,9 +80,7 @@ def entries(shown: Shown, stem: str) -> dict[tuple[str, str], list[Entry]]:
             _entry("CSV", f"{stem}.plan.csv", "rows for spreadsheets", plan_file.to_csv, plan),
             _entry("Parquet", f"{stem}.plan.parquet", "rows for notebooks", plan_file.to_parquet, plan),
         ],
-        ("Summary", "for a pull request"): [
-            _entry("Summary", f"{stem}.md", "figures as Markdown", _summary, shown),
-        ],
+        ("Summary", "for a pull request"): [_entry("Summary", f"{stem}.md", "figures as Markdown", _summary, shown)],
         ("Trace and checkpoint", "records of this plan"): records,
         ("C code", "a region per tensor role and memory"): [
             _entry("C header", f"{prefix}_memory.h", "offsets and sizes, statically checked", _c_file, shown, c_header),
@@ -107,11 +107,11 @@ def _c_file(shown: Shown, write: Callable[[RenderMemoryPlan], str | bytes]) -> s
 
 
 def _instances(plan: Plan, stem: str) -> list[Entry]:
-    """Return a CSV file per arena, for the arenas that a CSV can hold."""
+    """Return a CSV file per arena, for the arenas whose buffers can be rows of an instance."""
     files = []
     for arena, name in zip(plan.arenas, _file_names([arena.name for arena in plan.arenas]), strict=True):
         with suppress(TmmuError):
-            plan_file.rows_of_instance(plan, arena.name)
+            plan_file.rows_of_instance(plan, arena.name)  # raises for other arenas
             purpose = f"{numbers.count(arena.storages, 'buffer')}, {numbers.short_bytes(arena.extent_bytes)}"
             label = numbers.shortened(arena.name, 16)
             files.append(_entry(label, f"{stem}.{name}.csv", purpose, plan_file.to_instance, plan, arena.name))
@@ -119,31 +119,35 @@ def _instances(plan: Plan, stem: str) -> list[Entry]:
 
 
 def _models(shown: Shown, stem: str) -> list[Entry]:
-    """Return the model file that contains the plan, as a list; [] if no runtime can use the plan."""
+    """Return the opened TensorFlow Lite file with the plan in it.
+
+    Return [] if the file cannot contain the plan, and for a plan of more than :data:`MOST_TENSORS` tensors.
+    """
     if shown.opened.graph is None or len(shown.plan) > MOST_TENSORS:
         return []
     with suppress(TmmuError):
         data, name = content_of(shown.opened.source)
         if not tflite.refuses(data):
             written = with_plan(MicroModel(data, name), data, shown.plan)
-            about = f"TensorFlow Lite Micro places the tensors in {numbers.short_bytes(written.extent_bytes)}"
-            return [_entry("TFLM model", f"{stem}.tflm.tflite", about, bytes, written.data)]
+            purpose = f"TensorFlow Lite Micro places the tensors in {numbers.short_bytes(written.extent_bytes)}"
+            return [_entry("TFLM model", f"{stem}.tflm.tflite", purpose, bytes, written.data)]
     return []
 
 
 def _inputs(shown: Shown, stem: str) -> list[Entry]:
-    """Return the files that the command line reads: graph, arenas and files of options."""
-    files, inputs = repeat_command.files(shown), []
+    """Return the input files of the command line: the graph, the arenas, and further files of options."""
+    inputs, data_of = [], repeat_command.files(shown)
     if shown.graph is not None:
         share = "" if shown.choice.shard_spec is None else ", this rank's share"
         purpose = f"the graph in the native format{share}"
         inputs.append(_entry("Graph", f"{stem}.tmmu.json", purpose, native_file.encode_json, shown.graph))
-    if ARENAS not in files:
-        purpose = "arena configuration with all defaults, for --arenas"
-        inputs.append(_entry("Arenas", ARENAS, purpose, repeat_command.arenas_spelled_out, shown.plan))
-    for name, data in files.items():
-        option = OPTION_SPECS[next(field for field, file in repeat_command.FILES.items() if file == name)].option
-        inputs.append(_entry(name.removesuffix(".json").capitalize(), name, f"input of {option}", bytes, data))
+    for field, name in repeat_command.FILES.items():
+        label, option = name.removesuffix(".json").capitalize(), OPTION_SPECS[field].option
+        if name in data_of:
+            inputs.append(_entry(label, name, f"input of {option}", bytes, data_of[name]))
+        elif field == "arenas":
+            purpose = f"the arenas with all defaults, a template for {option}"
+            inputs.append(_entry(label, name, purpose, repeat_command.arenas_spelled_out, shown.plan))
     return inputs
 
 
@@ -163,8 +167,8 @@ def report(
 ) -> bytes:
     """Return the HTML report with the findings of the verifier, if these are ready within a minute.
 
-    ``baseline``: plan to compare with. ``review_``: review whose notes and decision are shown. ``embedded``: review
-    file as JSON that the report contains.
+    ``baseline``: plan to compare with. ``review_``: review whose notes, views and decision are shown. ``embedded``:
+    review file as JSON that the report contains.
     """
     job = planning.judgement(shown)
     judged = job.result() if job.wait(60) and job.worked else None
@@ -190,16 +194,16 @@ PICTURES = {"map": "arena map", "slots": "slots", "lifetimes": "lifetimes", "led
 
 
 def picture(shown: Shown, kind: str, arena: str, sheet: Sheet) -> str:
-    """Return a drawing of an arena as SVG, in the colours of the page. Raises ``KeyError`` for an unknown arena."""
+    """Return a drawing of an arena as SVG, in the colours of the page. ``kind``: a key of :data:`PICTURES`."""
     if kind == "ledger":
         return str(ledger_figure(shown.plan, waste_ledger(shown.plan, arena), sheet))
     return str(arena_picture(shown.plan, arena, cast(Kind, kind), sheet, row_colours.of_rows(shown, kind)))
 
 
 def _file_names(arenas: list[str]) -> list[str]:
-    """Return arena names as parts of file names. Names that are equal without case get a number."""
+    """Return arena names as parts of file names. A number makes names distinct that differ only in case."""
     names: list[str] = []
-    used = {"plan"}
+    used = {"plan"}  # the name of the file of the whole plan
     for k, stem in enumerate(map(repeat_command.file_stem, arenas)):
         candidates = chain((stem,), (f"{stem}-{number}" for number in count(k)))
         names.append(next(name for name in candidates if name.lower() not in used))

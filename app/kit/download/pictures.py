@@ -1,4 +1,4 @@
-"""Export of pictures: the drawings of an arena as SVG and PNG, in a chosen size and theme."""
+"""Download of the drawings of an arena as SVG and PNG, in a chosen size and theme."""
 
 from functools import cache
 from importlib.resources import files
@@ -13,18 +13,13 @@ from app.session import repeat_command, state
 from app.session.planning import Shown
 from app.texts import markup
 
-_CHOSEN = "pictures"
+_SHEET = "pictures"
+"""Session key of the chosen size and theme; unset until the user changes them."""
 
 
-def sheet() -> Sheet:
-    """Return the picture size and theme that this session has selected."""
-    chosen: Sheet = state.raw(_CHOSEN) or Sheet(WIDTH, HEIGHT, "light", whole=True)
-    return chosen
-
-
-def saved_as() -> tuple[int, int] | None:
-    """Return width and height for a drawing that the canvas saves; ``None`` for the size on the screen."""
-    chosen = state.raw(_CHOSEN)
+def saved_size() -> tuple[int, int] | None:
+    """Return width and height of a PNG that the canvas saves; ``None`` until the user has chosen a size."""
+    chosen = state.raw(_SHEET)
     return None if chosen is None else (chosen.width, chosen.height)
 
 
@@ -36,31 +31,23 @@ def section(shown: Shown) -> None:
     st.html(markup.heading("Pictures", "of an arena"))
     titles = downloads.PICTURES
     kinds = [kind for kind in titles if kind != "slots" or plan.has_slots]
-    now = sheet()
+    sheet: Sheet = state.raw(_SHEET) or Sheet(WIDTH, HEIGHT, "light", whole=True)
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="pictures-controls"):
         kind = st.selectbox("Drawing", kinds, format_func=titles.__getitem__, key="w.picture.kind", width=140)
         names = [arena.name for arena in plan.arenas]
         first = names.index(arena_focus.default_name(plan))
         arena = st.selectbox("Arena", names, index=first, key="w.picture.arena", width=130)
-        for label, side in (("Width", "width"), ("Height", "height")):
-            st.number_input(
-                label,
-                LEAST,
-                MOST,
-                key=state.set_widget(f"picture.{side}", getattr(now, side)),
-                on_change=_sized,
-                width=115,
-            )
-        themes = ("light", "dark")
-        st.selectbox("Theme", themes, key=state.set_widget("picture.theme", now.theme), on_change=_sized, width=95)
-    if kind not in kinds or arena not in names:
-        return
-    svg = downloads.picture(shown, kind, arena, sheet())
+        for side in ("width", "height"):
+            key = state.set_widget(f"picture.{side}", getattr(sheet, side))
+            st.number_input(side.capitalize(), LEAST, MOST, key=key, on_change=_store_sheet, width=115)
+        key = state.set_widget("picture.theme", sheet.theme)
+        st.selectbox("Theme", ("light", "dark"), key=key, on_change=_store_sheet, width=95)
+    svg = downloads.picture(shown, kind, arena, sheet)
     st.html(markup.picture(svg, f"{titles[kind]} of {arena}"))
     stem = f"{repeat_command.file_stem(shown.opened.name)}.{repeat_command.file_stem(arena)}.{kind}"
     with controls.row("pictures-take"):
         st.download_button(
-            f"SVG, {now.width} × {now.height}",
+            f"SVG, {sheet.width} × {sheet.height}",
             svg,
             file_name=f"{stem}.svg",
             mime="image/svg+xml",
@@ -68,13 +55,13 @@ def section(shown: Shown) -> None:
             on_click="ignore",
             icon=":material/download:",
         )
-        data = {"svg": svg, "width": now.width, "height": now.height, "name": f"{stem}.png"}
+        data = {"svg": svg, "width": sheet.width, "height": sheet.height, "name": f"{stem}.png"}
         _png_button()(key="picture-png", height="content", width="content", data=data)
 
 
-def _sized() -> None:
+def _store_sheet() -> None:
     width, height = (int(state.widget_value(f"picture.{side}")) for side in ("width", "height"))
-    state.put(_CHOSEN, Sheet(width, height, state.widget_value("picture.theme"), whole=True))
+    state.put(_SHEET, Sheet(width, height, state.widget_value("picture.theme"), whole=True))
 
 
 @cache

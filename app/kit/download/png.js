@@ -1,16 +1,17 @@
 // A button that renders an SVG drawing to PNG in the browser and downloads it.
 
-async function paint(svg, width, height) {
+/** Return an SVG drawing as the data URL of a PNG of `width` × `height` pixels. */
+async function toPng(svg, width, height) {
   const picture = new Image();
   picture.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(svg)}`;
   await picture.decode();
-  const sheet = document.createElement("canvas");
-  Object.assign(sheet, { width, height });
-  sheet.getContext("2d").drawImage(picture, 0, 0, width, height);
-  return sheet.toDataURL("image/png");
+  const canvas = document.createElement("canvas");
+  Object.assign(canvas, { width, height });
+  canvas.getContext("2d").drawImage(picture, 0, 0, width, height);
+  return canvas.toDataURL("image/png");
 }
 
-const LOOK =
+const STYLE =
   "font: inherit; font-size: 0.875rem; min-height: 2.5rem; padding: 0.25rem 0.75rem; border-radius: 0.5rem; cursor: pointer; color: inherit; " +
   "display: flex; align-items: center; gap: 0.5rem; " +
   "background: transparent; border: 1px solid color-mix(in srgb, currentColor 25%, transparent);";
@@ -18,12 +19,12 @@ const FONT = "font: 400 1.1rem/1 'Material Symbols Rounded'; user-select: none";
 
 export default function offer({ data: { svg, width, height, name }, parentElement }) {
   const button = document.createElement("button");
-  button.style.cssText = LOOK;
+  button.style.cssText = STYLE;
   button.innerHTML = `<span aria-hidden="true" style="${FONT}">download</span>`;
   button.append(`PNG, ${width} × ${height}`);
   button.addEventListener("click", async () => {
     const link = document.createElement("a");
-    Object.assign(link, { download: name, href: await paint(svg, width, height) });
+    Object.assign(link, { download: name, href: await toPng(svg, width, height) });
     link.click();
   });
   parentElement.querySelector("button")?.remove();

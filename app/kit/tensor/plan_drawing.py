@@ -75,7 +75,7 @@ def canvas(handle: PlanHandle, *, key: str = "map", height: int = 560, **more: A
         span=span if span is None or steps is None else _drawn(steps, span),
         ghost=why_here.ghost_drawn(handle.plan) if steps is None else None,
         zoom=zoom_of(chosen.zoom),
-        saved=pictures.saved_as(),
+        saved=pictures.saved_size(),
         height=height,
     )
     on: dict[str, Any] = {
