@@ -18,7 +18,7 @@ _SHEET = "pictures"
 
 
 def saved_size() -> tuple[int, int] | None:
-    """Return width and height of a PNG that the canvas saves; ``None`` until the user has chosen a size."""
+    """Return width and height of a PNG that the canvas saves; ``None`` until the user changes a picture setting."""
     chosen = state.raw(_SHEET)
     return None if chosen is None else (chosen.width, chosen.height)
 

@@ -44,8 +44,13 @@ def matching(plan: Plan, search: str, arena: str | None = None) -> np.ndarray:
 
 
 def frame_of(plan: Plan, rows: np.ndarray, origins: Origins | None = None) -> pd.DataFrame:
-    """Return the table of ``rows``; ``origins`` adds the columns producer, module and phase."""
+    """Return the table of ``rows``; ``origins`` adds the columns producer, module and phase.
+
+    The column of sizes padded to the alignment is empty if no size has padding.
+    """
     ids, arenas = rows.tolist(), [arena.name for arena in plan.arenas]
+    sizes, alignments = plan.size[rows].tolist(), plan.alignment[rows].tolist()
+    padded = [align_up(size, alignment) for size, alignment in zip(sizes, alignments, strict=True)]
     kind, kinds = ("category", plan.categories) if plan.categories else ("role", plan.roles)
     frame = pd.DataFrame(
         {
@@ -53,7 +58,7 @@ def frame_of(plan: Plan, rows: np.ndarray, origins: Origins | None = None) -> pd
             kind: [kinds[i] for i in ids],
             "arena": [arenas[k] for k in plan.arena[rows].tolist()],
             "size": plan.size[rows],
-            "padded": _padded(plan, rows),
+            "padded": padded if padded != sizes else "",
             "offset": plan.offset[rows],
             "hex": [f"0x{n:X}" for n in plan.offset[rows].tolist()],
             "slot": plan.logical_slot[rows],
@@ -70,13 +75,6 @@ def frame_of(plan: Plan, rows: np.ndarray, origins: Origins | None = None) -> pd
         for name, texts in {"producer": origins.producer, "module": origins.module, "phase": origins.phase}.items():
             frame[name] = [texts[i] for i in ids]
     return frame if plan.has_slots else frame.drop(columns=["slot", "use of slot"])
-
-
-def _padded(plan: Plan, rows: np.ndarray) -> list[int] | str:
-    """Return the sizes with padding to the alignment; "" if no size has padding."""
-    sizes, alignments = plan.size[rows].tolist(), plan.alignment[rows].tolist()
-    padded = [align_up(size, alignment) for size, alignment in zip(sizes, alignments, strict=True)]
-    return "" if padded == sizes else padded
 
 
 def filled(frame: pd.DataFrame) -> pd.DataFrame:

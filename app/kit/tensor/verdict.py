@@ -1,4 +1,4 @@
-"""The verdict on a plan: the mark in the headline, and the table of errors and warnings. The figures of a plan."""
+"""The verdict and the figures of a plan: the mark in the headline, the table of findings, and a line of figures."""
 
 import pandas as pd
 import streamlit as st
