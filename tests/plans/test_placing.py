@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 
+import tmmu
 from tests.support.build import chain, graph, node, tensor
 from tests.support.strategies import Case, plannable_cases
 from tmmu_core.graph.model import Graph
@@ -53,6 +54,18 @@ def test_lower_offsets_are_blocked_by_storages_placed_before() -> None:
     assert (why.free_ranges, why.lowest, why.slot) == ((), 64, None)
     first = why_here(plan, "a", placed.storages)
     assert (first.blockers, first.lowest) == ((), 0)
+
+
+def test_placement_order_has_fixed_offsets_first_and_all_live_parts() -> None:
+    rows = b"id,lower,upper,size,offset,gaps\na,0,6,4,,2-4\nb,2,4,8,,\nc,0,6,2,0,\n"
+    instance = tmmu.read(rows)
+    plan = tmmu.plan(rows, planner="greedy")
+    placed = placed_in(plan, "arena", instance.problem)
+    ids = [plan.tensor_ids[storages_of(plan).head[i]] for i in placed.storages]
+    assert (ids, placed.by) == (["c", "b", "a", "a@part1"], "size")
+    why = why_here(plan, "b", placed.storages)
+    assert [(plan.tensor_ids[b.row], b.start, b.end) for b in why.blockers] == [("c", 0, 2)]
+    assert why_here(plan, "a@part1", placed.storages).position == 3
 
 
 def test_gap_that_is_too_small_is_listed() -> None:

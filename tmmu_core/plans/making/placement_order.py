@@ -17,7 +17,7 @@ from tmmu_core.planners.problem import Problem, without_empty
 from tmmu_core.plans.figures.live_bytes import by_birth, storages_of
 from tmmu_core.plans.making.engine import Solution
 from tmmu_core.plans.making.plan_rows import arena_problems
-from tmmu_core.plans.model import Plan
+from tmmu_core.plans.model import Plan, rows_of_parts
 
 BOTTOM_UP = "offset"
 
@@ -27,7 +27,7 @@ class Placed:
     """The storages of an arena in placement order."""
 
     storages: tuple[int, ...]
-    """Storage numbers of the plan."""
+    """Storage numbers of the plan; the live parts of a buffer with gaps follow each other."""
     by: str
     """Sort key: ``birth``, one of ``greedy.ORDERS``, or ``offset`` if the placement order is not known."""
     fit: str
@@ -64,11 +64,11 @@ def placed_in(plan: Plan, arena: str, problem: Problem | None = None) -> Placed:
     if problem is not None and order in ORDERS:
         nonempty, _ = without_empty(problem)
         cols = columns(nonempty)
-        sequence = sorted_storages(cols, order)
-        rows = np.array([plan.row_of.get(name, -1) for name in nonempty.ids], np.int64)
-        offsets = np.array(place(cols, sequence, fit), np.uint64)
-        if len(rows) and (rows >= 0).all() and (offsets == s.offset[plan.storage[rows]]).all():
-            storages = plan.storage[rows[sequence]].tolist()
+        sequence = sorted(sorted_storages(cols, order), key=lambda i: cols.fixed[i] < 0)  # fixed offsets come first
+        last = None if nonempty.gaps else 1  # without gaps, a storage has one live part
+        parts = [plan.storage[rows_of_parts(plan, name)[:last]] for name in nonempty.ids]
+        if parts and [set(s.offset[part].tolist()) for part in parts] == [{at} for at in place(cols, sequence, fit)]:
+            storages = np.concatenate([parts[i] for i in sequence]).tolist()
             empty = [i for i in by_birth(plan, arena) if not s.size[i]]
             return Placed((*storages, *empty), order, "lowest" if fit == "free_list" else fit)
     by_offset = sorted(by_birth(plan, arena), key=lambda i: int(s.offset[i]))  # stable: at equal offsets, by birth
