@@ -1,10 +1,12 @@
 """Plan files and their other encodings; fields, metrics and notes are checked by type and range."""
 
 import io
+import math
 from collections.abc import Callable
 from dataclasses import fields
 from typing import Any
 
+import cbor2
 import msgspec
 import pyarrow.parquet as pq
 import pytest
@@ -109,6 +111,14 @@ def test_wrong_field_is_rejected_at_its_path(keys: list[str | int], value: objec
         plan_file.from_document(changed(chain_plan(), change), "plan.json")
     assert refused.value.place == place
     assert refused.value.source == "plan.json"
+
+
+def test_cbor_value_that_json_cannot_have_is_rejected() -> None:
+    document = msgspec.json.decode(plan_file.to_json(chain_plan()))
+    for value in (math.nan, -math.inf, b"bytes", {b"key": 1}):
+        with pytest.raises(UnreadableInput) as refused:
+            plan_file.from_document(cbor2.dumps(document | {"notes": {"arena": {"note": value}}}))
+        assert refused.value.place.startswith("$.notes.arena.note")
 
 
 def test_exported_instance_has_the_same_packing() -> None:

@@ -73,6 +73,8 @@ def test_trace_with_a_missing_tensor_is_rejected() -> None:
     [
         (1, b"{", "line 2"),
         (1, b'{"record":"tensor"}', "line 2"),
+        (1, b'{"record":"tensor","record":"tensor"}', "line 2"),
+        (1, b'{"record":"tensor","size":18446744073709551616}', "line 2, $.size"),
         (2, b'{"record":"surprise"}', "line 3"),
         (0, b'{"record":"summary"}', "line 1"),
     ],
@@ -83,6 +85,13 @@ def test_broken_record_is_rejected_at_its_line(line: int, text: bytes, place: st
     with pytest.raises(UnreadableInput) as refused:
         read_trace(b"\n".join(whole))
     assert refused.value.place == place
+
+
+def test_digest_with_a_tensor_record_is_rejected() -> None:
+    first, last = to_json_lines(chain_plan(), digest=True).splitlines()
+    tensor = to_json_lines(chain_plan()).splitlines()[1]
+    with pytest.raises(UnreadableInput, match="is a digest, but"):
+        read_trace(b"\n".join([first, tensor, last]))
 
 
 def test_truncated_sequence_is_rejected_at_its_byte() -> None:
@@ -96,6 +105,7 @@ def test_trace_is_recognised_by_its_first_record() -> None:
     first, *rest = to_json_lines(whole).splitlines()
     later = msgspec.json.encode({"pad": "x" * 5000, **msgspec.json.decode(first)})
     assert refuses(b"\n".join([later, *rest])) == ""
+    assert refuses(b"\n".join([b"", first, *rest])) == ""
     assert refuses(b"\n".join([b'{"a": 1}', first])) != ""
     one = cbor2.dumps({"line\nend": 1, **msgspec.json.decode(first)})
     assert refuses(one + to_cbor_sequence(whole)) == ""

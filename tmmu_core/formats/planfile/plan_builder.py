@@ -12,6 +12,7 @@ import contextlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
+from math import isfinite
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -316,8 +317,8 @@ def check_plain(value: Any, place: str, source: str) -> None:
     elif isinstance(value, list):
         for k, inner in enumerate(value):
             check_plain(inner, f"{place}[{k}]", source)
-    elif not isinstance(value, str | int | float | None):
-        raise UnreadableInput(f"{value!r:.80} is neither text nor a number.", source=source, place=place)
+    elif not isinstance(value, str | int | float | None) or (isinstance(value, float) and not isfinite(value)):
+        raise UnreadableInput(f"{value!r:.80} is neither text nor a finite number.", source=source, place=place)
 
 
 def check_sums(arenas: Iterable[ArenaSummary], source: str) -> None:

@@ -17,14 +17,14 @@ A *digest* (``"rows": "digest"`` in the header) has no tensor and no handoff rec
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import cbor2
 import msgspec
 
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.base.struct_types import register_types
-from tmmu_core.formats.planfile.plan_builder import EDITED, build, with_change_noted, with_missing_hash_noted
+from tmmu_core.formats.planfile.plan_builder import EDITED, Count, build, with_change_noted, with_missing_hash_noted
 from tmmu_core.formats.planfile.plan_document import (
     HandoffDocument,
     HeadDocument,
@@ -164,8 +164,8 @@ class _Header(HeadDocument, kw_only=True, tag_field="record", tag="allocation_he
     trace_schema: str
     metric_schema: str
     schema: str = PLAN_SCHEMA
-    rows: str = "all"
-    tensor_count: int = 0
+    rows: Literal["all", "digest"] = "all"
+    tensor_count: Count = 0
     tensors_hash: str = ""
 
 
@@ -210,10 +210,10 @@ register_types(_Record)
 
 
 def refuses(data: bytes) -> str:
-    """Return why bytes are not a trace (TMMU v2 §7); ``""`` if they are, or are a damaged one."""
+    """Return why bytes are not a trace (TMMU v2 §7); ``""`` for a trace, also for a damaged one."""
     if reason := document.no_document(data):
         return reason
-    begins = data[:4096] if document.kind(data) == "cbor" else data.partition(b"\n")[0]
+    begins = data[:4096] if document.kind(data) == "cbor" else data.lstrip().partition(b"\n")[0]
     no_header = 'its first record is no "allocation_header"'
     if b"allocation_header" not in begins:
         return no_header
@@ -252,10 +252,13 @@ def read_trace(data: bytes, source: str = "") -> Trace:
     tensors = [record for record in records if isinstance(record, _Tensor)]
     replans = tuple([record for record in hashed if record["record"] == "replan"])
     complete = header.rows != "digest"
+    header.handoffs = tuple([record for record in records if isinstance(record, _Handoff)])
     if complete and header.tensor_count != len(tensors):
         what = f"the header has {header.tensor_count} tensors, but {len(tensors)} follow."
         raise UnreadableInput(what, source=source, place=place)
-    header.handoffs = tuple([record for record in records if isinstance(record, _Handoff)])
+    if not complete and (tensors or header.handoffs):  # its hashes do not cover them
+        what = "the trace is a digest, but it has records of tensors or hand-offs."
+        raise UnreadableInput(what, source=source, place=place, hint=WRITE_AGAIN)
     header.metrics, header.notes = summary.metrics, summary.notes
     plan = build(header, [tensor.row() for tensor in tensors], source)
     if header.content_hash is None:
@@ -310,6 +313,9 @@ def _raw_records(data: bytes, source: str) -> Iterator[tuple[Any, str]]:
                     record = msgspec.json.decode(line)
                     document.refuse_repeated_keys(line, source)
                     yield record, f"line {number}"
+                except UnreadableInput as error:
+                    error.place = f"line {number}, {error.place}".removesuffix(", ")
+                    raise
                 except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                     what = f"this line is not JSON: {error}."
                     raise UnreadableInput(what, source=source, place=f"line {number}") from error
