@@ -20,7 +20,7 @@ from tmmu_core.base import limits
 from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput
 from tmmu_core.formats.open_file import read_graph, read_within
 from tmmu_core.formats.pytorch.exported_program import pt2_archive, pt2_document, pt2_operators
-from tmmu_core.formats.pytorch.exported_program.pt2_graph import as_saved
+from tmmu_core.formats.pytorch.exported_program.pt2_graph import as_saved, constants
 from tmmu_core.formats.pytorch.joint_graph import fx_child
 from tmmu_core.formats.pytorch.strides import StridedLayout
 from tmmu_core.graph.model import Dim, Graph, Node, Tensor
@@ -339,6 +339,29 @@ def test_duplicate_member_is_rejected() -> None:
     with zipfile.ZipFile(out, "a") as archive, pytest.warns(UserWarning, match="Duplicate"):
         archive.writestr(MODEL, b"{}")
     assert "twice" in refused(out.getvalue())
+
+
+def test_argument_of_an_unknown_container_has_its_name_in_the_graph(no_torch: None) -> None:
+    def change(document: dict[str, Any]) -> None:
+        signature = document["graph_module"]["module_call_graph"][0]["signature"]
+        signature["in_spec"] = signature["in_spec"].replace('"type": null', '"type": 5')
+
+    assert tensor(read_graph(changed("two_layers", change), "model.pt2"), "x").role == "input"
+
+
+def test_damaged_weight_is_rejected() -> None:
+    out = io.BytesIO()
+    weight = bytes(range(256)) * 2
+    with zipfile.ZipFile(DATA / "two_layers.pt2") as archive, zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as copy:
+        for member in archive.namelist():
+            copy.writestr(member, weight if member == WEIGHT else archive.read(member))
+    begins = len(WEIGHT) + 30
+    data = out.getvalue()
+    values = constants(data[:begins] + b"\xff" * 6 + data[begins + 6 :], saved("two_layers"), None)
+    with pytest.raises(UnreadableInput, match="weight_0"):
+        values["first.weight"]
+    with pytest.raises(UnreadableInput, match="damaged"):
+        constants(data[:1000], saved("two_layers"), None)
 
 
 # --- formulas --------------------------------------------------------------------------------------------------------

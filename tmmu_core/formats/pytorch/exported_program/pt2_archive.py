@@ -194,7 +194,7 @@ def _argument_names(module: Module) -> list[str]:
             for path in _leaves(child, argument_names[k] if k < len(argument_names) else f"input_{k}", 0)
         ]
         return [*found, *_leaves(by_name, "", 0)]
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError, TypeError, KeyError, IndexError):
+    except (RecursionError, ValueError, TypeError, KeyError, IndexError, AttributeError):
         return []  # the inputs keep their names in the graph
 
 
@@ -270,7 +270,7 @@ class InMember:
                         raise cut_short(f'the member "{self.member}"', self.start + self.length, file.tell())
                     remaining -= len(data)
                     yield data
-        except (OSError, KeyError, zipfile.BadZipFile, RuntimeError, EOFError, ValueError) as error:
+        except (KeyError, *_DAMAGE) as error:
             raise UnreadableInput(f'the member "{self.member}" cannot be read: {error}.', hint=COPY) from error
 
 

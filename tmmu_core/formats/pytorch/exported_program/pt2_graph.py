@@ -69,9 +69,9 @@ def constants(data: Any, graph: Graph, where: Path | None, name: str = "") -> Co
     Raises ``UnreadableInput`` if the archive is damaged.
     """
     archive = where or bytes(data)
+    reading = _Reading(read_program(archive, name))
     members = members_of(archive, name)
     ids = {tensor.id for tensor in graph.tensors}
-    reading = _Reading(read_program(archive, name))
     values = {target: reading.values[own] for target, own in reading.own_name.items() if target in members}
     return Constants(
         {
