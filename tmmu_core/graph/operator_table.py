@@ -51,6 +51,7 @@ each1 inputs elementwise: mul multiply imul div divide truediv truedivide idiv r
   fmod remainder floordivide floordiv floormod truncatediv maximum minimum fmax fmin relu6 relu0to1 threshold eq ne ge
   gt le lt equal notequal greater greaterequal greaterorequal less lessequal lessorequal compare logicaland logicalor
   logicalnot logicalxor and or xor not bitwiseand bitwiseor bitwisenot bitwisexor bitshift lshift rshift
+  iand ior ixor ilshift irshift
   bitwiseleftshift bitwiserightshift leftshift rightshift shiftleft shiftrightarithmetic shiftrightlogical isnan isinf
   isfinite isneginf isposinf where hlo:select selectv2 maskedfill maskedfillscalar thresholdbackward reluback
   reluneg1to1 relun1to1 signbit conj hardtanh copysign conjphysical deg2rad rad2deg heaviside sgn positive sinc xlogy

@@ -323,6 +323,19 @@ def test_input_that_the_program_writes_is_kept_to_the_end(reader: str, module: t
     assert plan.death[plan.size == 2 * 8 * 4].max() == plan.steps
 
 
+class Writes(nn.Module):
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        is_small = x > 0
+        is_small &= x < 1
+        doubled = torch.mul(x, 2, out=torch.empty_like(x))
+        return is_small, torch.dropout(doubled, 0.0, True)
+
+
+def test_result_in_an_argument_has_no_memory_of_its_own() -> None:
+    graph = pt2_graph.as_saved(read_program(saved(Writes())), "p")
+    assert [each.id for each in graph.tensors if each.view is None] == ["x", "gt", "lt", "empty_like"]
+
+
 def test_program_in_the_test_data_is_read() -> None:
     assert len(read_graph_file(SAVED_PROGRAM).nodes) == len(step().nodes)
 

@@ -206,13 +206,14 @@ class _Reading:
         bodies = [arg.arg["as_graph"] for arg in operation.inputs if isinstance(arg.arg.get("as_graph"), dict)]
         if bodies and self._flow(node_id, op, operation, results):
             return
+        written = operands[:1] if op.is_in_place else self._out(op, operation)
         ids: list[str] = []
         for k, name in enumerate(results):
             if name in self.values:
                 raise self._broken(f'the value "{name}" is written twice')
-            ids += self._declare_result(name, op, operation, operands[k:] if op.spreads else operands)
-        if op.is_in_place:  # the caller reads an input that the program writes
-            self.outputs += [value.storage for value in operands[:1] if value.storage in self.inputs]
+            ids += self._declare_result(name, op, operation, written or (operands[k:] if op.spreads else operands))
+        # The caller reads an input that the program writes.
+        self.outputs += [value.storage for value in written if value.storage in self.inputs]
         node = Node(
             node_id,
             op.title,
@@ -227,6 +228,11 @@ class _Reading:
         if origin != Origin():
             self.origins[node_id] = origin
 
+    def _out(self, op: Operator, operation: Operation) -> list[_Value]:
+        """Return the argument ``out`` that an operator writes and returns; empty for an operator without one."""
+        outs = [argument.arg for argument in operation.inputs if argument.name == "out"] if op.has_out else []
+        return [self._value(name) for out in outs for name in self._tensors_in(out)]
+
     def _declare_result(self, name: str, op: Operator, operation: Operation, operands: Sequence[_Value]) -> list[str]:
         """Declare a result; return its id, or the ids of its storage and itself."""
         layout, dtype = self._place(name, is_new=op.space == "higher_order")
@@ -238,7 +244,10 @@ class _Reading:
     def _is_in_first_argument(
         self, op: Operator, operation: Operation, first: _Value, layout: StridedLayout, dtype: str
     ) -> bool:
-        """Return whether a result with this layout and dtype is in the storage of the first argument."""
+        """Return whether a result with this layout and dtype is in the storage of ``first``.
+
+        ``first`` is the argument that the operator writes, else its first argument.
+        """
         if op.space not in ("aten", "prims"):
             return False
         if op.name in pt2_operators.VIEWS | pt2_operators.PRIM_VIEWS or op.spreads or op.is_in_place:
@@ -247,8 +256,11 @@ class _Reading:
             return first.layout.viewable_as(layout.shape)
         same = (first.layout.shape, first.layout.strides) == (layout.shape, layout.strides)
         arguments = {argument.name: argument.arg for argument in operation.inputs}
+        if op.has_out and "out" in arguments:
+            return same  # PyTorch gives an argument of another shape new memory
         if op.name in pt2_operators.DROPOUTS:
-            return same and arguments.get("train", {}).get("as_bool") is False
+            is_off = arguments.get("train", {}).get("as_bool") is False or arguments.get("p", {}).get("as_float") == 0
+            return same and is_off
         copies = arguments.get("copy", {}).get("as_bool") is True
         return op.name in pt2_operators.SAME_OR_COPY and same and first.dtype == dtype and not copies
 

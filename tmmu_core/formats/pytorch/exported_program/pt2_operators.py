@@ -44,7 +44,7 @@ SAME_OR_COPY: frozenset[str] = frozenset({"contiguous", "cpu", "pin_memory", "re
 """Operators that return their first argument if it already has the requested property, else a copy."""
 
 DROPOUTS: frozenset[str] = frozenset({"alpha_dropout", "dropout", "feature_alpha_dropout", "feature_dropout"})
-"""Operators that return their first argument unless ``train`` is set."""
+"""Operators that return their first argument if ``train`` is false or the probability ``p`` is 0."""
 
 NO_BYTES: frozenset[str] = _words(
     """
@@ -63,6 +63,8 @@ OVER_FIRST: frozenset[str] = _words(
 """Operators that copy their first argument and change some elements: the result may overwrite only this argument."""
 NOT_POINTWISE_WITH: frozenset[str] = frozenset({"dim", "other_dim", "names_dim", "dim_IntList"})
 """Names of overloads that reduce, although the operator is otherwise element-wise: ``max.dim``."""
+
+_IN_PLACE: frozenset[str] = frozenset({"__iand__", "__ilshift__", "__ior__", "__irshift__", "__ixor__"})
 
 _OPERATOR = re.compile(
     r"(?:torch\.ops\.|torch\._ops\.|executorch\.exir\.dialects\.edge\._ops\.)?(\w+)[.:]{1,2}(\w+)(?:\.(\w+))?"
@@ -85,8 +87,14 @@ class Operator:
 
     @property
     def is_in_place(self) -> bool:
-        """Whether the operator writes its first argument: ``add_``, but not ``__and__``."""
-        return self.space in ("aten", "prims") and self.name.endswith("_") and not self.name.startswith("__")
+        """Whether the operator writes and returns its first argument: ``add_``, ``__iand__``, but not ``__and__``."""
+        is_in_place = self.name in _IN_PLACE or (self.name.endswith("_") and not self.name.startswith("__"))
+        return self.space in ("aten", "prims") and is_in_place
+
+    @property
+    def has_out(self) -> bool:
+        """Whether the operator writes and returns its argument ``out``, if it has one: ``add.out``."""
+        return self.space == "aten" and "out" in self.overload.lower()
 
     @property
     def spreads(self) -> bool:
