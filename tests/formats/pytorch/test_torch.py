@@ -269,6 +269,25 @@ def test_compiled_module_is_unwrapped() -> None:
     assert import_torch(torch.compile(TwoLayers()), (torch.zeros(2, 8),)).nodes == step().nodes
 
 
+class FirstPass(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.sizes: tuple[list[int], ...] = ([],)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.sizes[0].append(len(x))
+        if not hasattr(self, "mean"):
+            self.register_buffer("mean", torch.zeros(8))
+            self.scale = nn.Linear(8, 8)
+        return self.scale(x) + self.mean
+
+
+def test_module_that_registers_parts_in_its_first_pass_is_as_before() -> None:
+    module = FirstPass()
+    import_torch(module, (torch.zeros(2, 8),))
+    assert (dict(module.named_buffers()), list(module.children()), module.sizes) == ({}, [], ([],))
+
+
 def test_error_of_the_model_is_reported() -> None:
     with pytest.raises(UnreadableInput, match="reduction dim") as caught:
         import_torch(TwoLayers(), (torch.zeros(2, 9),))

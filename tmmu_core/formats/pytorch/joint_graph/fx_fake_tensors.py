@@ -213,25 +213,24 @@ def state_kept(module: torch.nn.Module) -> Iterator[dict[str, tuple[Any, Any]]]:
     """Context manager: on exit, the module and its parts have the attributes that they had on entry.
 
     Lists and dicts in attributes get their items back. It yields a dict; on exit, the dict has path → (value on entry,
-    value on exit) of the plain attributes that the module has changed.
+    value on exit) of the plain attributes that the module has changed; ``None`` for an attribute that did not exist.
     """
     before = [
-        (path, part, _attributes(part), dict(part._parameters), dict(part._buffers))
+        (path, part, _attributes(part), [(d, dict(d)) for d in (part._parameters, part._buffers, part._modules)])
         for path, part in module.named_modules()
     ]
     changed: dict[str, tuple[Any, Any]] = {}
     try:
         yield changed
     finally:
-        for path, part, attributes, parameters, buffers in before:
-            for held, values in ((part._parameters, parameters), (part._buffers, buffers)):
-                for name, value in values.items():
-                    if held[name] is not value:
-                        held[name] = value
+        for path, part, attributes, registered in before:
+            for by_name, values in registered:
+                by_name.clear()
+                by_name.update(values)
             now = _attributes(part)
             for name in {**attributes, **now}:
                 old, new = attributes.get(name, (None, None)), now.get(name, (None, None))
-                if _is_same(old[1], new[1]):
+                if _is_same(old[1], new[1]) and (name in attributes) == (name in now):
                     continue
                 changed[f"{path}.{name}".removeprefix(".")] = old[1], new[1]
                 part.__dict__[name] = _restored(*old)
@@ -266,12 +265,14 @@ def _is_same(old: Any, new: Any) -> bool:
 
 
 def _restored(value: Any, items: Any) -> Any:
-    """Return ``value`` with its former items, if it is a list or a dict."""
+    """Return ``value`` with its former ``items`` if it is a list or a dict, else ``items``, its copy."""
     if isinstance(value, list):
         value[:] = items
     elif isinstance(value, dict):
         value.clear()
         value.update(items)
+    else:
+        return items
     return value
 
 
