@@ -251,6 +251,25 @@ def test_hidden_units_follow_the_weights_and_the_residual_is_whole():
     assert shapes(mlp, spec(rules=rules))[0]["h"] == (6, 32)
 
 
+@pytest.mark.parametrize(
+    ("instr", "x", "w", "axis", "result", "share"),
+    [
+        ("FULLY_CONNECTED", (4, 8), (8, 8), 0, (4, 8), (4, 2)),  # the weights are [n, k]
+        ("FULLY_CONNECTED", (4, 8), (8, 8), 1, (4, 8), (4, 8)),  # a partial sum
+        ("Gemm", (4, 8), (12, 8), 0, (4, 12), (4, 3)),
+        ("Gemm", (4, 8), (12, 8), 1, (4, 12), (4, 12)),
+        ("Gemm", (4, 8), (8, 12), 1, (4, 12), (4, 3)),
+        ("Gemm", (4, 8), (8, 8), 1, (4, 8), (4, 8)),  # the shape does not show the transposition
+        ("Conv", (4, 3, 8, 8), (4, 3, 3, 3), 0, (4, 4, 8, 8), (4, 4, 8, 8)),  # four channels, not the batch of four
+    ],
+)
+def test_result_of_a_layer_follows_its_weights(instr, x, w, axis, result, share):
+    tensors = (Tensor("x", x, role="input"), Tensor("w", w, role="parameter"), Tensor("y", result))
+    layer = Graph(tensors, (Node("n", instr, ("x", "w"), ("y",)),), ("x",), ("y",))
+    sharded = spec(tensors={"w": split(axis)}, contracts={"activations": "follow"})
+    assert shapes(layer, sharded)[0]["y"] == share
+
+
 def test_heads_follow_the_weights_through_views():
     """Batch 2, 4 heads of 8: the view that merges batch and heads keeps a head per rank."""
     tensors = [

@@ -14,13 +14,16 @@ from tmmu_core.base import limits, strict
 from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.graph import checks
 from tmmu_core.graph.model import Graph, Tensor
-from tmmu_core.graph.operators import operator_of
+from tmmu_core.graph.operators import Operator, operator_of, plain
 from tmmu_core.graph.sharding.rank_share import Sharding, cut_to_share, view_on
 from tmmu_core.graph.sharding.shard_spec import ShardSpec, Split, refused
 
-PRODUCTS = frozenset({"mm", "bmm", "addmm", "baddbmm", "matmul", "gemm", "dot", "dot_general"})
-TRANSPOSES = frozenset({"t", "transpose", "permute", "numpy_t"})
-LOOKUPS = frozenset({"embedding", "gather", "index_select", "embedding_dense_backward"})
+DENSE = frozenset({"linear", "fullyconnected", "gemm"})
+PRODUCTS = DENSE | {"mm", "bmm", "addmm", "baddbmm", "matmul", "dot", "dotgeneral"}
+CONVOLUTIONS = frozenset({"convolution", "conv2d", "convtranspose", "qlinearconv"})
+"""Cost formulas of the operators that sum over channels."""
+TRANSPOSES = frozenset({"t", "transpose", "permute", "numpyt"})
+LOOKUPS = frozenset({"embedding", "gather", "indexselect", "embeddingdensebackward"})
 
 
 class Read(NamedTuple):
@@ -45,7 +48,7 @@ def following_splits(
         i: Read(shapes[i], *split[0]) for i, split in enumerate(splits) if split and len(split) == 1 < len(shapes[i])
     }
     for node in graph.nodes:
-        operator = operator_of(node.instr).base.lower()
+        operator = operator_of(node.instr)
         reads = [found.get(known[name], Read(shapes[known[name]], -1)) for name in node.inputs]
         for name in node.outputs:
             i = known[name]
@@ -54,15 +57,23 @@ def following_splits(
     return {i: ((read.axis, read.mesh),) for i, read in found.items()}
 
 
-def _written(operator: str, reads: Sequence[Read], shape: tuple[int, ...]) -> Read | None:
-    if operator == "linear" and len(reads) > 1 and len(reads[1].shape) == 2:  # the weight is [n, k]
+def _written(operator: Operator, reads: Sequence[Read], shape: tuple[int, ...]) -> Read | None:
+    """Return the split of an output of this shape; ``None`` if it is whole."""
+    base = plain(operator.base)
+    if base in DENSE and len(reads) > 1 and len(reads[1].shape) == 2 and shape:
         weight = reads[1]
-        turned = weight._replace(shape=weight.shape[::-1], axis=1 - weight.axis if weight.axis >= 0 else -1)
-        reads, operator = [reads[0], turned], "mm"
-    if operator in PRODUCTS:
+        is_square = weight.shape[0] == weight.shape[1]
+        if base == "gemm" and is_square and weight.axis >= 0:
+            return None  # [n, k] or [k, n]: the shape does not show which
+        if base != "gemm" or (weight.shape[0] == shape[-1] and not is_square):  # the weight is [n, k]
+            weight = weight._replace(shape=weight.shape[::-1], axis=1 - weight.axis if weight.axis >= 0 else -1)
+        reads = [reads[0], weight]
+    if base in PRODUCTS:
         return _of_product([read for read in reads if len(read.shape) > 1][-2:], shape)
-    kept = (_carried(operator, read, shape) for read in reads if read.axis >= 0)
-    return next((read for read in kept if read is not None), None)
+    if operator.cost in CONVOLUTIONS:
+        reads = [read for read in reads[:1] if read.axis == 0]  # the batch
+    carried = (_carried(base, read, shape) for read in reads if read.axis >= 0)
+    return next((read for read in carried if read is not None), None)
 
 
 def _of_product(reads: Sequence[Read], shape: tuple[int, ...]) -> Read | None:
@@ -76,14 +87,14 @@ def _of_product(reads: Sequence[Read], shape: tuple[int, ...]) -> Read | None:
     return None
 
 
-def _carried(operator: str, read: Read, shape: tuple[int, ...]) -> Read | None:
+def _carried(base_name: str, read: Read, shape: tuple[int, ...]) -> Read | None:
     """Return the split of an output that has the elements or rows of ``read``; ``None`` for an output that is whole."""
     before, axis, _, inner = read
-    if operator in LOOKUPS and axis == 0:
+    if base_name in LOOKUPS and axis == 0:
         return None
     size, same_rank = before[axis], len(before) == len(shape)
     to: int | None
-    if operator in TRANSPOSES:
+    if base_name in TRANSPOSES:
         to = 1 - axis if len(shape) == 2 else shape.index(size) if shape.count(size) == 1 else axis
     elif same_rank and all(a == b or k == axis for k, (a, b) in enumerate(zip(before, shape, strict=True))):
         to = axis if shape[axis] > 1 else None
