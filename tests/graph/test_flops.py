@@ -40,6 +40,7 @@ def contractions(graph: Graph) -> int:
         ("mm", [(2, 3), (3, 5)], [(2, 5)], 2 * 2 * 3 * 5),
         ("MatMul", [(7, 2, 3), (3, 5)], [(7, 2, 5)], 2 * 7 * 2 * 3 * 5),
         ("MATMUL", [(32, 256), (32, 10)], [(256, 10)], 2 * 256 * 32 * 10),  # transposed, as a native file stores it
+        ("MATMUL", [(8, 4), (4, 8)], [(4, 4)], 2 * 4 * 8 * 4),  # both transposed
         ("addmm", [(5,), (2, 3), (3, 5)], [(2, 5)], 2 * 2 * 3 * 5 + 10),
         ("Gemm", [(2, 3), (5, 3), (5,)], [(2, 5)], 2 * 2 * 3 * 5 + 10),
         ("FULLY_CONNECTED", [(2, 3), (5, 3), (5,)], [(2, 5)], 2 * 2 * 3 * 5 + 10),
@@ -56,6 +57,9 @@ def contractions(graph: Graph) -> int:
         ("Sum", [(4,), (4,), (4,)], [(4,)], 8),
         ("sum.dim_IntList", [(4, 5)], [(4, 1)], 20),
         ("_softmax", [(4, 5)], [(4, 5)], 100),
+        ("mse_loss_backward", [(), (4, 5), (4, 5)], [(4, 5)], 60),  # the gradient of a mean is a scalar
+        # Two batches, 4 heads, 10 queries and keys of 8; the heads are the third axis.
+        ("_flash_attention_forward", [(2, 10, 4, 8)] * 3, [(2, 10, 4, 8)], 2 * 4 * 10 * 10 * (2 * 2 * 8 + 6)),
         ("Transpose", [(4, 5)], [(5, 4)], 0),
         ("view", [(4, 5)], [(20,)], 0),
         ("com.microsoft::Gelu", [(4,)], [(4,)], 32),
@@ -131,6 +135,7 @@ def test_grouped_convolution_backward_costs_twice_its_forward() -> None:
         ("mm", [(2, 3), (4, 5)], [(2, 5)]),  # shapes without a product
         ("add", [(2,)], []),  # nothing is written
         ("LSTM", [(3, 2, 5)], [(3, 1, 2, 4)]),  # one operand of three
+        ("aten::lstm", [(5, 32, 3), (1, 32, 8), (1, 32, 8)], [(5, 32, 8)]),  # the states, not the weights
         ("Max", [], [(4,)]),  # nothing is read
     ],
 )

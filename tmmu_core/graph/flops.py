@@ -112,8 +112,8 @@ def _matmul(call: Call, left: int = 0, added: int = 0) -> int | None:
     """[…, M, K] · […, K, N]: 2·K for every element of the result; a single axis is a vector."""
     a, b = call.inputs[left], call.inputs[left + 1]
     depth = a[-1] if a[-1] == b[max(0, len(b) - 2)] else 0
-    if not depth and len(a) == len(b) == 2 and call.result:
-        # A format may name a transposed operand by its stored shape: M·K · K·N / (M·N) is K² in both cases.
+    if len(a) == len(b) == 2 and call.result:
+        # A format may name transposed operands by their stored shapes: M·K · K·N / (M·N) is K² in all cases.
         depth = isqrt(prod(a) * prod(b) // call.result)
         depth = depth if depth**2 * call.result == prod(a) * prod(b) and depth in a and depth in b else 0
     return (2 * depth + added) * call.result if depth or not call.result else None
@@ -184,17 +184,18 @@ def _quantised_convolution(call: Call) -> int | None:
     return None if found is None else found + 2 * call.result
 
 
-def _attention(first: int, of_keys: int, of_values: int, elementwise: int) -> Formula:
+def _attention(first: int, of_keys: int, of_values: int, elementwise: int, axis: int = -2) -> Formula:
     """Return the formula for inputs q [B, H, S, D], k [B, G, L, D], v [B, G, L, E], which begin at input ``first``.
 
-    Each score costs ``of_keys`` products along D, ``of_values`` products along E and ``elementwise`` operations.
+    ``axis``: the axis of S and L, −3 for [B, S, H, D], [B, L, G, D] and [B, L, G, E]. Each score costs ``of_keys``
+    products along D, ``of_values`` products along E and ``elementwise`` operations.
     """
 
     def formula(call: Call) -> int | None:
         q, k, v = call.inputs[first : first + 3]
-        if not len(q) == len(k) == len(v) > 2 or q[-1] != k[-1]:
+        if not len(q) == len(k) == len(v) > -axis or q[-1] != k[-1]:
             return None
-        return prod(q[:-1]) * k[-2] * (2 * (of_keys * q[-1] + of_values * v[-1]) + elementwise)
+        return prod(q[:-1]) * k[axis] * (2 * (of_keys * q[-1] + of_values * v[-1]) + elementwise)
 
     return formula
 
@@ -262,6 +263,8 @@ FORMULAS: dict[str, Formula] = {
     # the gradients of v, of the scores, of q and of k.
     "attention": _attention(0, 1, 1, 6),
     "attentionbackward": _attention(1, 3, 2, 8),
+    "attentionheadslast": _attention(0, 1, 1, 6, axis=-3),
+    "attentionheadslastbackward": _attention(1, 3, 2, 8, axis=-3),
     "lstm": _recurrent(4),
     "gru": _recurrent(3),
     "rnn": _recurrent(1),

@@ -66,7 +66,7 @@ each4 outputs elementwise: sigmoid logistic
 each1 outputs elementwise: tanh
 each4 inputs elementwise: hardswish elu celu selu softplus logit sigmoidbackward
 each3 inputs elementwise: tanhbackward logsigmoid
-each3 inputs: elubackward hardswishbackward hardsigmoidbackward
+each3 inputs: elubackward hardswishbackward hardsigmoidbackward mselossbackward
 each5 inputs elementwise: silu swish mish
 each5 inputs: logsigmoidforward logsigmoidbackward softmin hardmax
 each8 inputs elementwise: gelu silubackward fastgelu quickgelu angle digamma i0 ldexp lgamma logaddexp logaddexp2
@@ -125,7 +125,7 @@ touched inputs: adaptiveavgpool3d adaptiveavgpool3dbackward adaptivemaxpool2d ad
 # Losses and optimizers.
 loss inputs: nllloss nlllossforward nllloss2dforward nlllossbackward nllloss2dbackward
 read6 inputs: crossentropy softmaxcrossentropyloss crossentropyloss
-read3 inputs: crossentropyback mseloss smoothl1loss l1loss huberloss mselossbackward
+read3 inputs: crossentropyback mseloss smoothl1loss l1loss huberloss
 read2 inputs: sgd
 read4 inputs: sgdmomentum
 read14 inputs: adam adamw fusedadam fusedadamw
@@ -148,12 +148,14 @@ qlinearconv inputs: qlinearconv
 attention inputs: attention
 # Operators with a dropout probability; the table takes it as above 0, so that they are random.
 attention inputs random: scaleddotproductattention scaleddotproductflashattention scaleddotproductflashattentionforcpu
-  scaleddotproductefficientattention scaleddotproductcudnnattention flashattentionforward
-  scaleddotproductattentionmathformps efficientattentionforward scaleddotproductfusedattentionoverrideable
-- inputs random: aten:multiheadattention rnntanh rnnrelu cudnnrnn miopenrnn
+  scaleddotproductefficientattention scaleddotproductcudnnattention scaleddotproductattentionmathformps
+  scaleddotproductfusedattentionoverrideable
+attentionheadslast inputs random: flashattentionforward efficientattentionforward
+- inputs random: aten:multiheadattention aten:lstm aten:gru rnntanh rnnrelu cudnnrnn miopenrnn
 attentionbackward inputs: scaleddotproductflashattentionbackward scaleddotproductflashattentionforcpubackward
-  scaleddotproductefficientattentionbackward scaleddotproductcudnnattentionbackward flashattentionbackward
-  efficientattentionbackward scaleddotproductfusedattentionoverrideablebackward
+  scaleddotproductefficientattentionbackward scaleddotproductcudnnattentionbackward
+  scaleddotproductfusedattentionoverrideablebackward
+attentionheadslastbackward inputs: flashattentionbackward efficientattentionbackward
 fft inputs: fftc2c fftc2r fftr2c
 linalg inputs: linalgdet linalgslogdet linalgeigh linalgeig linalgeigvals linalgsvd linalgqr linalgcholeskyex
   linalginvex linalgsolveex linalglu linalglufactorex linalglusolve linalgsolvetriangular linalgmatrixexp linalglstsq
@@ -164,8 +166,6 @@ rnnlayerbackward inputs: mkldnnrnnlayerbackward
 lstm inputs: lstm
 gru inputs: gru
 rnn inputs: rnn
-lstm inputs random: aten:lstm
-gru inputs random: aten:gru
 # Random operators.
 dropout mask random: dropout
 each2 mask random: nativedropout

@@ -40,7 +40,8 @@ OVERLOADS = (
 )
 """Overloads that a one-word name can end with: ``aten_add_Tensor``."""
 ONE_WORD = re.compile(r"(?:executorch_exir_dialects_edge__ops_)?(aten|prims|dim_order_ops|(?i:stablehlo))_+(\w+)")
-_OBJECT = re.compile(r"<(?:built-in )?(?:function|method|class) '?([\w.]+).*>")
+_OBJECT = re.compile(r"<(?:built-in )?(?:function|method|class) '?([\w.]*\w)(?![\w.]).*>")
+"""The ``repr`` of a Python function or class, except a function that is local to another."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +120,7 @@ def operator_of(instr: str) -> Operator:
     text = instr.strip()
     text, is_gradient = text.removesuffix(GRADIENT), text.endswith(GRADIENT)
     if (match := _OBJECT.fullmatch(text)) is not None:
-        text = match[1].rpartition(".")[2]
+        text = match[1]
     if (match := ONE_WORD.fullmatch(text)) is not None:
         space, base, overload = one_word(match[1], match[2])
     else:
