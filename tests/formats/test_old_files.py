@@ -114,6 +114,7 @@ def test_file_of_a_later_version_is_refused_as_such(kind: str, rename: Callable[
         ("ir_schema", {"name": "uml_model_ir", "version": 2}),
         ("ir_schema", 2),
         ("schema", "uml_model_ir/2"),
+        ("schema", "2"),
         ("ir_schema_version", 2),
         ("version", 2),
     ],
@@ -130,6 +131,11 @@ def test_later_version_may_write_its_schema_otherwise(
             read_any(encode(document), "file")
     with pytest.raises(UnreadableInput, match="Unrecognised file format"):
         read_any(encode({"version": 2, "of": "another tool"}), "file")
+
+
+def test_version_1_0_is_not_reported_as_later() -> None:
+    with pytest.raises(UnreadableInput, match=r'the schema "uml_model_ir/1\.0" is not known'):
+        read_any(b'{"ir_schema": "uml_model_ir/1.0", "tensors": [], "nodes": []}', "file")
 
 
 def test_store_of_a_later_version_is_refused_as_such(tmp_path: Path) -> None:

@@ -126,9 +126,10 @@ def refuse_later(fields: Mapping[str, Any], source: str) -> None:
         if not re.search("schema|version", key):
             continue
         text = bytes(value)[:200].decode("utf-8", "replace") if isinstance(value, msgspec.Raw) else str(value)[:200]
+        text = text.strip('"')
         named = _SCHEMA.search(text)
         version = named[2] if named else text if is_ours and text.isdecimal() else ""
-        if version and [int(part) for part in version.split(".")] > [1]:
+        if version and [int(part) for part in version.split(".")] > [1, 0, 0]:
             hint = f"This version reads version 1{f' of {named[1]}' if named else ''}: install the later version."
             message = f"a later version of TMMU Plan Explorer wrote this file: its schema is {text:.80}."
             raise UnreadableInput(message, source=source, place=f"$.{key}", hint=hint)
