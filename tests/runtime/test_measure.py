@@ -92,6 +92,12 @@ def test_executorch_reports_the_bytes_of_its_program() -> None:
     assert sum(size for _, size in found.difference()) == found.theirs - found.given.bound
 
 
+@pytest.mark.parametrize(("options", "named"), [({"dims": {"B": 3}}, "--dims"), ({"in_order": True}, "--in-order")])
+def test_option_that_the_runtime_ignores_is_rejected(options, named) -> None:
+    with pytest.raises(UnreadableInput, match=f"{named} has no effect in ExecuTorch"):
+        measure((DATA / "given" / "executorch_small.pte").read_bytes(), "small.pte", **options)
+
+
 @pytest.mark.torch
 def test_eager_mode_reports_tensors_and_scratch_per_step() -> None:
     """Six operators of 64, 128, … bytes: two results and nothing else are alive at once."""

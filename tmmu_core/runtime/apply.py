@@ -327,8 +327,7 @@ def commit_execution(applied: Applied) -> TmmuState:
     batch = before.batch + 1 if before else 0
     arenas = [[arena.name, arena.extent_bytes, arena.committed_bytes] for arena in plan.arenas]
     fields = [plan.tmmu_plan_hash, batch, before.state_hash if before else b"", arenas, applied.journal.digest()]
-    barriers = tuple(sorted(handle.arena_id for handle in applied.arenas.values()))
     state_hash = H(["tmmu_state_v1", fields])
-    applied.state = TmmuState(plan.tmmu_plan_hash, batch, barriers, applied.pending, state_hash)
+    applied.state = TmmuState(plan.tmmu_plan_hash, batch, tuple(sorted(applied.arenas)), applied.pending, state_hash)
     applied.pending, applied.journal = 0, hashlib.sha256()
     return applied.state

@@ -112,17 +112,22 @@ def measure(
 
     ``runtime="tflm"`` runs a TensorFlow Lite model in TensorFlow Lite Micro, without and with a plan: the one in the
     model file ``with_own_plan``, else a plan by ``PLANNER``. ``in_order`` runs an ONNX model in the order of its nodes,
-    without optimizations. Raises ``UnreadableInput`` for a model that cannot be read or run.
+    without optimizations. Raises ``UnreadableInput`` for a model that cannot be read or run, and for ``dims`` or
+    ``in_order`` with a runtime that ignores them.
     """
     detected = runtime_of(data)
-    if runtime:
-        if detected != LITERT:
-            message = f"{MICRO} runs TensorFlow Lite models only."
-            raise UnreadableInput(message, source=name, hint="Give a .tflite file, or omit --runtime.")
-        return _micro(data, name, with_own_plan)
+    if runtime and detected != LITERT:
+        message = f"{MICRO} runs TensorFlow Lite models only."
+        raise UnreadableInput(message, source=name, hint="Give a .tflite file, or omit --runtime.")
     if not detected:
         hint = "Give an .onnx, .tflite or .pt2 file. For other files, use tmmu plan."
         raise UnreadableInput(f"no runtime can run it: {signatures.refuses_onnx(data)}.", source=name, hint=hint)
+    if in_order and detected != ONNXRUNTIME:
+        raise UnreadableInput(f"--in-order has no effect in {detected}.", source=name, hint="Omit --in-order.")
+    if dims and detected not in (ONNXRUNTIME, EAGER):
+        raise UnreadableInput(f"--dims has no effect in {detected}.", source=name, hint="Omit --dims.")
+    if runtime:
+        return _micro(data, name, with_own_plan)
     if detected in (LITERT, EXECUTORCH):
         return (_litert if detected == LITERT else _executorch)(data, name)
     return _eager(data, name, dims or {}) if detected == EAGER else _onnxruntime(data, name, dims, in_order)
@@ -219,7 +224,6 @@ def _require_module(module: str, package: str, name: str) -> None:
 
 
 RUN_ALONE = "Check that the model runs in its runtime without tmmu."
-SMALLER = "Choose smaller sizes with --dims."
 CHILDREN = {"onnx": ONNXRUNTIME, "optimised": ONNXRUNTIME, "litert": LITERT, "tflm": MICRO, "torch": "PyTorch"}
 """Task of a child process → the runtime that its errors name."""
 
@@ -234,7 +238,8 @@ def _run_child(task: str, request: dict[str, Any], model: bytes, name: str, hint
     try:
         child = subprocess.run(command, input=data, capture_output=True, timeout=TIMEOUT, env=environment, check=False)
     except subprocess.TimeoutExpired as error:
-        raise UnreadableInput(f"the run took more than {TIMEOUT} seconds.", source=name, hint=SMALLER) from error
+        hint = RUN_ALONE if task in ("litert", "tflm") else "Choose smaller sizes with --dims."
+        raise UnreadableInput(f"the run took more than {TIMEOUT} seconds.", source=name, hint=hint) from error
     if child.returncode or not child.stdout:
         raise UnreadableInput("the run ended without a result.", source=name, hint=RUN_ALONE)
     answer: dict[str, Any] = json.loads(child.stdout)
