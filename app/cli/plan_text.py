@@ -105,8 +105,11 @@ def _two_tables(
 
 
 def print_ranks(found: Sequence[RankSummary]) -> None:
-    """Print a row per group of ranks with equal peaks, highest first, and the highest peak over mean and minimum."""
-    fullest = max(found, key=lambda one: one.peak)
+    """Print a row per group of ranks with equal peaks, highest first, and the highest peak over mean and minimum.
+
+    The difference in a row is that of the first rank of its group. Files that cannot be read have no peak.
+    """
+    fullest = max(found, key=lambda one: (not one.error, one.peak))
     groups: dict[tuple[int, int, str], list[RankSummary]] = {}
     for one in found:
         groups.setdefault((one.peak, one.reserved, one.error), []).append(one)
@@ -118,14 +121,13 @@ def print_ranks(found: Sequence[RankSummary]) -> None:
         rows.append([numbers.runs([one.rank for one in ranks]), numbers.count(len(ranks)), *sizes, differs])
     columns = ("ranks", ">number", ">peak", ">reserved peak")
     table((*columns, "largest difference from the fullest rank"), rows)
-    peaks = [one.peak for one in found if not one.error]
-    least, mean = min(peaks, default=0), sum(peaks) // max(1, len(peaks))
-    print_lines(
-        "",
-        f"{numbers.count(len(found), 'rank')}; fullest: rank {fullest.rank} ({fullest.file}), "
-        f"{numbers.over_bound(fullest.peak - mean, mean)} above the mean, "
-        f"{numbers.over_bound(fullest.peak - least, least)} above the minimum",
-    )
+    summary = numbers.count(len(found), "rank")
+    if peaks := [one.peak for one in found if not one.error]:
+        mean = sum(peaks) // len(peaks)
+        above_mean, above_least = (numbers.over_bound(fullest.peak - size, size) for size in (mean, min(peaks)))
+        summary += f"; fullest: rank {fullest.rank} ({fullest.file}), {above_mean} above the mean, "
+        summary += f"{above_least} above the minimum"
+    print_lines("", summary)
 
 
 def rank_records(ranks: Sequence[RankSummary]) -> list[dict[str, Any]]:

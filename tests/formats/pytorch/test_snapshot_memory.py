@@ -233,3 +233,11 @@ def test_folder_of_ranks_is_one_table(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "cut off" in ranks[4]["error"]
     assert ranks[2]["difference"] is None
     assert ranks[0]["difference"]["growth_bytes"] < 0
+
+
+def test_folder_of_unreadable_ranks_has_no_fullest_rank(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    snapshot = pickle.dumps(transformer_steps(Transformer(**TINY)).document())
+    for rank in range(2):
+        (tmp_path / f"job_rank{rank}.pickle").write_bytes(snapshot[:-100])
+    assert run(["plan", str(tmp_path)]) == 1
+    assert capsys.readouterr().out.splitlines()[-1] == "2 ranks"
