@@ -192,7 +192,7 @@ def check_marks(graph: Graph, i: int, known: dict[str, int]) -> None:
     tensor, name, path = graph.tensors[i], graph.tensors[i].id, f"$.tensors[{i}]"
     alignment = 1 if tensor.alignment is None else tensor.alignment
     if alignment < 1 or alignment & (alignment - 1) or alignment >= 1 << 64:
-        message = f'the tensor "{name}" has the alignment {alignment}, which is not a power of two ≥ 1.'
+        message = f'the tensor "{name}" has the alignment {alignment}, which is not a power of two up to 2^63.'
         raise AlignmentViolation(message, hint="Give 1, 2, 4, … bytes.", tensor=name, path=f"{path}.alignment")
     for j, other in enumerate(tensor.must_not_alias):
         if other not in known:

@@ -1,7 +1,8 @@
 """Run sweep points in this process or in batches on a Dask cluster; both give the same rows. An error becomes a row.
 
-If a worker dies, Dask runs its batches again. If a batch loses its worker twice, its points run one by one after all
-other batches. A point that still kills its worker gets an error row.
+If a worker dies, Dask runs its batches again. If a batch loses its worker twice (with a running scheduler: as often as
+its ``allowed-failures`` permits), its points run one by one after all other batches. A point that still kills its
+workers gets an error row.
 """
 
 import time
