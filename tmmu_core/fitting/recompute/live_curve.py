@@ -406,9 +406,9 @@ def _live(model: RecomputeModel, lives: Lives, tables: Tables, arenas: int) -> I
     held = model.stays_live[lives.storage] & first_life
     end = np.where(held, steps, lives.last + np.where(reused, 0, 1))
     change = np.zeros((arenas, steps + 1), np.int64)
-    arena, size = model.arena[lives.storage], model.size[lives.storage]
-    np.add.at(change, (arena, lives.birth), size)
-    np.subtract.at(change, (arena, end), size)
+    row, size, changes = model.arena[lives.storage] * (steps + 1), model.size[lives.storage], change.ravel()
+    np.add.at(changes, row + lives.birth, size)  # one index is faster than two
+    np.subtract.at(changes, row + end, size)
     return np.cumsum(change, axis=1)[:, :steps]
 
 

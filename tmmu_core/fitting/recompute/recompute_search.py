@@ -35,6 +35,8 @@ EXHAUSTIVE_UP_TO = 12
 """Number of possible drops up to which all subsets are tried."""
 MOST_TRIALS, LEAST_TRIALS = 4_000, 300
 """Maximum number of simulations of one method on a small graph and on a large graph."""
+RECENT = 100
+"""Number of points that are kept, in case their choice is simulated again."""
 SIMULATED_NODES = 16_000_000
 """Maximum number of simulations of one method × number of nodes, on graphs of other sizes."""
 
@@ -71,7 +73,9 @@ class Search:
     def __init__(self, model: RecomputeModel, over: Over, initial: Choice, go_on: GoOn) -> None:
         self.model, self.over, self.initial, self.go_on = model, over, initial, go_on
         self.simulations = 0
-        """Number of simulations so far."""
+        """Number of simulations so far, repeated ones included."""
+        self.recent: dict[bytes, Point] = {}
+        """Drops of a choice → its point, of the last ``RECENT`` choices; half of all simulations repeat one."""
         self.tables = Tables(model)
         self.initial_point = self.simulate(initial)
         self.arena = fullest_arena(model, self.initial_point.run)
@@ -93,7 +97,12 @@ class Search:
     def simulate(self, choice: Choice) -> Point:
         """Return the point of a choice, with all arrays of its simulation."""
         self.simulations += 1
-        return Point(lambda: choice, run(self.model, choice, self.tables))
+        key = choice.drops.tobytes() + choice.away.tobytes()
+        point = self.recent.pop(key, None) or Point(lambda: choice, run(self.model, choice, self.tables))
+        self.recent[key] = point
+        if len(self.recent) > RECENT:
+            del self.recent[next(iter(self.recent))]
+        return point
 
     def excess(self, found: Run) -> int:
         """Return the bytes by which a simulation exceeds the goal at least; planning may need more."""
