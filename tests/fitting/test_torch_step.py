@@ -586,9 +586,17 @@ def test_compiled_step_accepts_every_call_of_the_signature(example: Callable[...
     run = tmmu.fit(module, "1GiB", example_inputs=example(x, y)).compile()
     for loss in (run(x, y), run(x, scale=y), run(scale=y, x=x), run(x, y, power=2)):
         assert torch.equal(loss, module(x, y))
-    for given, words in (((x, y[:1]), r"scale = torch.float32 \(4, 8\), not"), ((x, y, 3), "power = None, not 3")):
+    for given, words in (
+        ((x, y[:1]), r"scale = torch.float32 \(4, 8\) on cpu, not"),
+        ((x, y.to("meta")), r"on cpu, not torch.float32 \(4, 8\) on meta"),
+        ((x, y.clone().requires_grad_()), "on cpu, not .* with a gradient"),
+        ((x, y, 3), "power = None, not 3"),
+    ):
         with pytest.raises(ValueError, match=words):
             run(*given)
+    module.eval()
+    with pytest.raises(ValueError, match="in training mode"):
+        run(x, y)
 
 
 @torch.library.custom_op("tmmu_tests::doubled", mutates_args=())

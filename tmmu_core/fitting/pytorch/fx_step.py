@@ -100,7 +100,7 @@ class TorchStep:
         """Return a function with the module's signature that runs the step as ``partition_fn`` splits it.
 
         Raises ``UnreadableInput`` for a backend that cannot run it, for tensors without data, and if the module's joint
-        graph has changed since the fit. The function raises ``ValueError`` for other shapes, dtypes or numbers.
+        graph has changed since the fit. The function raises ``ValueError`` for other inputs and in eval mode.
         """
         from torch._dynamo.backends.debugging import boxed_nop
         from torch._functorch.aot_autograd import aot_compile_joint_with_descriptors
@@ -120,12 +120,17 @@ class TorchStep:
             )
             parameters, buffers = list(joint.params_spec), list(joint.buffers_spec)
         module = self.module
-        has_warned = False
+        has_warned, modes = False, _modes(module)
 
         def step(*args: Any, **kwargs: Any) -> Any:
             nonlocal has_warned
             call = Call.of(module.module, args, kwargs)
             self._refuse_other_inputs(call)
+            if _modes(module) != modes:
+                raise ValueError(
+                    "The step is fitted for the module in training mode. Call module.train() before it, and the module "
+                    "itself in eval mode."
+                )
             has_warned = has_warned or self._warn_of_gradients(call)
             state = [module.get_parameter(name) for name in parameters] + [module.get_buffer(name) for name in buffers]
             return run(*state, *call.args, **call.kwargs)
@@ -285,6 +290,11 @@ def _sets_generators(trace: Callable[[], Any], generators: tuple[torch.Generator
             each.set_state(state)
 
 
+def _modes(module: Any) -> list[bool]:
+    """Return whether each part of a module of ``fx_trace.with_loss`` is in training mode."""
+    return [part.training for part in module.module.modules()]
+
+
 def _has_no_data(module: Any, call: Call) -> bool:
     tensors = [*module.parameters(), *module.buffers(), *tree_leaves((call.args, call.kwargs))]
     return any(isinstance(t, torch.Tensor) and (t.is_meta or hasattr(t, "fake_mode")) for t in tensors)
@@ -300,10 +310,10 @@ def _refuse_backend(backend: Any) -> None:
 
 
 def _described(call: Call) -> dict[str, str]:
-    """Return the name of each argument → dtype and shape of a tensor, or the value of a number or a text."""
+    """Return the name of each argument → what identifies a tensor, or the value of a number or a text."""
     leaves = zip(call.input_names, tree_leaves((call.args, call.kwargs)), strict=True)
     return {
-        name: f"{each.dtype} {tuple(each.shape)}"
+        name: f"{each.dtype} {tuple(each.shape)} on {each.device}{' with a gradient' * each.requires_grad}"
         if isinstance(each, torch.Tensor)
         else repr(each)
         if isinstance(each, bool | int | float | complex | str | None)
