@@ -14,7 +14,7 @@ from typing import Any, Literal
 import streamlit as st
 
 from app.canvas.pack import NO_ORIGIN, Origin, packed_once
-from app.canvas.script import ENTRY, canvas_script
+from app.canvas.script import PLAN, component_script
 from app.session import state
 from tmmu_core.plans.model import Plan
 
@@ -24,7 +24,7 @@ Colour = Literal["role", "category", "slot", "arena", "operator", "module", "pha
 
 @dataclass(frozen=True)
 class PlanHandle:
-    """A plan whose bytes are in the browser. ``plan_store`` returns it, and ``plan_canvas`` draws it."""
+    """A plan, and a baseline if given, whose bytes are in the browser; ``plan_canvas`` draws them."""
 
     token: str
     plan: Plan
@@ -53,7 +53,7 @@ class Picture:
     """Id of the selected tensor."""
     search: str = ""
     marked: Sequence[int] | None = None
-    """Rows to highlight if there is no search."""
+    """Rows to highlight while ``search`` is empty."""
     step: int | None = None
     """The selected step."""
     span: tuple[int, int] | None = None
@@ -67,9 +67,9 @@ class Picture:
     draw_baseline_itself: bool = False
     """Whether to draw the baseline instead of the plan, for two canvases side by side."""
     height: int = 520
-    """Minimum height of the drawing in pixels."""
+    """Height of the drawing in pixels."""
     room: int = 0
-    """Height in pixels that the drawing leaves free in the window; 0: the drawing is ``height`` pixels high."""
+    """If not 0: the drawing is as high as the window minus ``room`` pixels, and at least ``height`` pixels."""
     toolbar: bool = True
     strip: bool = True
     """Whether the curve of live bytes is shown above the drawing."""
@@ -83,16 +83,16 @@ class Picture:
     ghost: Mapping[str, Any] | None = None
     """A storage at a tried place: ``{id, offset, birth, conflicts, legal, extent}``."""
     link: str = "page"
-    """Name of a group of canvases with the same selection, step and visible range; empty: no group."""
+    """Name of a group of canvases that share selection, step, range of steps and visible steps; empty: no group."""
 
 
 Listeners = Mapping[str, Callable[[Any], None]]
 """Event → function that is called with the value of the event, before the next run of the page.
 
-Values: ``select`` and ``compare``: ``{id, row, how}`` of the tensor, with the ``id`` ``None`` for a cleared selection;
-``step``: the step or ``None``; ``span``: ``[first, end]`` or ``None``; ``search``: the text; ``view``, ``colour`` and
-``arena``: the name or ``None``; ``zoom``: the visible range or ``None``; ``ghost``: ``{id, offset, birth}`` of a box
-that was dragged with Alt.
+Values: ``select``: ``{id, row, how}`` of the tensor, ``id`` ``None`` and ``row`` -1 for a cleared selection;
+``compare``: ``{id, row}``; ``step``: the step or ``None``; ``span``: ``[first, end]`` or ``None``; ``search``: the
+text; ``view``: the name; ``colour`` and ``arena``: the name or ``None``; ``zoom``: the visible range or ``None``;
+``ghost``: ``{id, offset, birth}`` of a box that was dragged: the tried place, or the selected box with Alt.
 """
 
 
@@ -114,16 +114,13 @@ def plan_store(
 
 
 def plan_canvas(plan: PlanHandle, picture: Picture, on: Listeners | None = None, *, key: str) -> None:
-    """Draw a plan. ``on``: callbacks of its events. A canvas with the same ``key`` keeps its zoom and focus."""
+    """Draw a plan and call ``on`` for its events. A canvas with the same ``key`` keeps its zoom and focus."""
     description = asdict(picture) | {"plan": plan.token, "events": sorted(on or {})}
-    description["plan_index"] = 1 if description.pop("draw_baseline_itself") and plan.baseline is not None else 0
-    for name, field in {"baseline": "show_baseline", "picture": "saved"}.items():
-        description[name] = description.pop(field)
+    description["plan_index"] = int(description.pop("draw_baseline_itself") and plan.baseline is not None)
     changes = {f"on_{event}_change": state.listener(key, event, callback) for event, callback in (on or {}).items()}
     _component()(key=key, data=description, height="content", **changes)
 
 
 @cache
 def _component() -> Any:
-    script = f"{canvas_script()}export default globalThis.{ENTRY}.streamlit;\n"
-    return st.components.v2.component("tmmu_plan_canvas", js=script)
+    return st.components.v2.component("tmmu_plan_canvas", js=component_script(PLAN))

@@ -1,4 +1,4 @@
-"""Join the JavaScript modules below ``js/`` into one script for the explorer and for the report.
+"""Join the JavaScript modules below ``js/`` into one script for the explorer, the report and the plan viewer.
 
 Each module becomes the body of a function, so that the script works inline, without loading files. File names of
 modules must be unique across folders.
@@ -10,14 +10,10 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
-ENTRY = "tmmuCanvas"
-"""Name of the global variable with the exports of :data:`PLAN_MODULE`."""
-PLAN_MODULE = "page.js"
-"""The main module of the plan drawing."""
-GRAPH_ENTRY, GRAPH_MODULE = "tmmuGraph", "graph_chart.js"
-"""Name of the global variable and main module of the graph drawing."""
-VIEWER_ENTRY, VIEWER_MODULE = "tmmuViewer", "viewer.js"
-"""Name of the global variable and main module of the page that opens plan files without a server."""
+PLAN, GRAPH, VIEWER = "tmmuCanvas", "tmmuGraph", "tmmuViewer"
+"""Global variables of the plan drawing, the graph drawing and the page that opens plan files without a server."""
+MAIN_MODULES = {PLAN: "page.js", GRAPH: "graph_chart.js", VIEWER: "viewer.js"}
+"""Global variable → the main module, whose exports are the value of the variable."""
 WORKER = "worker.js"
 """Name of a generated module that contains the script of the layout worker as a string."""
 WORKER_MODULE = "layout.js"
@@ -31,26 +27,16 @@ _LIST = re.compile(r"^export \{([^}]*)\};\n", re.M)
 
 
 @cache
-def canvas_script() -> str:
-    """Return JavaScript that defines ``globalThis.tmmuCanvas`` if it is not defined."""
-    return _joined(ENTRY, PLAN_MODULE)
-
-
-@cache
-def graph_script() -> str:
-    """Return JavaScript that defines ``globalThis.tmmuGraph``."""
-    return _joined(GRAPH_ENTRY, GRAPH_MODULE)
-
-
-@cache
-def viewer_script() -> str:
-    """Return JavaScript that defines ``globalThis.tmmuViewer``."""
-    return _joined(VIEWER_ENTRY, VIEWER_MODULE)
-
-
-def _joined(entry: str, module: str) -> str:
+def canvas_script(variable: str = PLAN) -> str:
+    """Return JavaScript that sets a global variable of :data:`MAIN_MODULES` if it is not defined."""
+    module = MAIN_MODULES[variable]
     body = "\n".join(_scoped(name, text) for name, text in ordered(sources(), module))
-    return f'globalThis.{entry} ??= (() => {{\n"use strict";\n{body}\nreturn {_variable(module)};\n}})();\n'
+    return f'globalThis.{variable} ??= (() => {{\n"use strict";\n{body}\nreturn {_variable(module)};\n}})();\n'
+
+
+def component_script(variable: str) -> str:
+    """Return the JavaScript module of a Streamlit component: the function ``streamlit`` of a main module."""
+    return f"{canvas_script(variable)}export default globalThis.{variable}.streamlit;\n"
 
 
 def sources() -> dict[str, str]:
@@ -66,7 +52,7 @@ def library() -> str:
     return (files(__package__) / "vendor" / LIBRARY).read_text(encoding="utf-8")
 
 
-def ordered(modules: dict[str, str], module: str = PLAN_MODULE) -> list[tuple[str, str]]:
+def ordered(modules: dict[str, str], module: str) -> list[tuple[str, str]]:
     """Return ``(name, text)`` of ``module`` and of all modules that it imports, each after its imports."""
     found: dict[str, str] = {}
 
@@ -81,9 +67,10 @@ def ordered(modules: dict[str, str], module: str = PLAN_MODULE) -> list[tuple[st
 
 
 def _scoped(name: str, text: str) -> str:
+    """Return a constant that holds the exports of a module; its imports become reads of other such constants."""
     exported = [*_NAMED.findall(text)]
-    for listed in _LIST.findall(text):
-        exported += [part.strip() for part in listed.split(",") if part.strip()]
+    for names in _LIST.findall(text):
+        exported += [part.strip() for part in names.split(",") if part.strip()]
     body = _IMPORT.sub(lambda found: f"const {{{found[1]}}} = {_variable(found[2])};\n", text)
     body = _LIST.sub("", _NAMED.sub("", body))
     return f"const {_variable(name)} = (() => {{\n{body}\nreturn {{ {', '.join(exported)} }};\n}})();"

@@ -19,7 +19,7 @@ import jinja2
 from markupsafe import Markup, escape
 
 from app.canvas.pack import NO_ORIGIN, Origin, claim, pack_plan
-from app.canvas.script import canvas_script, viewer_script
+from app.canvas.script import VIEWER, canvas_script
 from app.report.pictures import (
     ACCOUNT_LOOKS,
     LEDGER_HEIGHT,
@@ -158,7 +158,7 @@ def _style() -> Markup:
 def viewer_page() -> bytes:
     """Return an HTML page (UTF-8) that opens finished plans and review files in the browser without a server."""
     page = (files(__package__) / "viewer.html").read_text(encoding="utf-8")
-    return page.replace("/* style */", _style()).replace("/* script */", viewer_script()).encode()
+    return page.replace("/* style */", _style()).replace("/* script */", canvas_script(VIEWER)).encode()
 
 
 NOTEBOOK_HEIGHT, NOTEBOOK_MARGIN = 420, 110

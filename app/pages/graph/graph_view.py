@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
-from app.canvas.script import GRAPH_ENTRY, graph_script
+from app.canvas.script import GRAPH, component_script
 from app.kit import arena_focus, controls
 from app.session import graph_levels, state
 from app.session.planning import Shown
@@ -55,8 +55,7 @@ def draw(shown: Shown, key: str = "walk") -> None:
 
 @cache
 def _component() -> Any:
-    script = f"{graph_script()}export default globalThis.{GRAPH_ENTRY}.streamlit;\n"
-    return st.components.v2.component("tmmu_walk", js=script)
+    return st.components.v2.component("tmmu_walk", js=component_script(GRAPH))
 
 
 def scene_of(shown: Shown) -> Scene:

@@ -320,7 +320,7 @@ def test_zoom_ends_at_one_step_and_one_byte(draw: Draw, view: str, transposed: b
 
 
 def test_drag_pans_and_double_click_resets(draw: Draw) -> None:
-    page = draw(plan_of(), view="map", window=None)
+    page = draw(plan_of(), view="map")
     x, y = pixel(page, "b")
     page.mouse.move(x, y)
     page.mouse.wheel(0, -300)
@@ -349,11 +349,21 @@ def test_arrow_keys_change_the_step(draw: Draw) -> None:
     page = draw(plan_of(), view="map", step=1)
     page.locator(".stage").focus()
     page.keyboard.press("ArrowRight")
-    assert page.evaluate("charts[0].step") == 2
+    assert page.evaluate("charts[0].state.step") == 2
     page.keyboard.press("ArrowLeft")
     page.keyboard.press("ArrowLeft")
     page.keyboard.press("ArrowLeft")
-    assert page.evaluate("charts[0].step") == 0
+    assert page.evaluate("charts[0].state.step") == 0
+
+
+def test_hover_works_after_a_change_of_axes_in_the_same_frame(draw: Draw) -> None:
+    page = draw(plan_of(), view="map")
+    settle(page)
+    page.evaluate("() => { charts[0].input.hover(300, 300); charts[0].choose('transposed', true); }")
+    settle(page)
+    page.mouse.move(*pixel(page, "c"))
+    settle(page)
+    assert page.locator(".tip b").inner_text() == "c"
 
 
 def test_vertical_arrow_keys_walk_live_tensors_by_offset(draw: Draw) -> None:
@@ -374,6 +384,15 @@ def test_bracket_keys_walk_the_tenants_of_a_slot(draw: Draw) -> None:
     page.keyboard.press("[")
     settle(page)
     assert data(page)["selected"] == "a"
+
+
+def test_bracket_key_leaves_a_view_of_a_view(draw: Draw) -> None:
+    views = (("u", "activations", 0, 0, 1024, 0, 2), ("v", "activations", 0, 0, 1024, 0, 2))
+    page = draw(plan_of((*FOUR, *views), bases={"v": "a", "u": "v"}), view="slots", selected="u")
+    page.locator(".stage").focus()
+    page.keyboard.press("]")
+    settle(page)
+    assert data(page)["selected"] == "c"
 
 
 def test_slash_searches_and_enter_walks_the_hits(draw: Draw) -> None:

@@ -15,16 +15,7 @@ from playwright.sync_api import Browser, expect
 from streamlit.testing.v1 import AppTest
 
 from app.canvas.pack import Origin, pack_plan
-from app.canvas.script import (
-    GRAPH_MODULE,
-    PLAN_MODULE,
-    VIEWER_MODULE,
-    WORKER,
-    WORKER_MODULE,
-    canvas_script,
-    ordered,
-    sources,
-)
+from app.canvas.script import MAIN_MODULES, WORKER, WORKER_MODULE, canvas_script, ordered, sources
 from benchmarks.canvas_plans import synthetic_plan
 from tests.app.canvas.plans import FOUR, plan_of
 from tests.support.paths import ROOT
@@ -143,7 +134,7 @@ def test_folders_are_small_and_module_names_unique() -> None:
 
 def test_modules_follow_those_they_import() -> None:
     reached = set()
-    for main in (PLAN_MODULE, GRAPH_MODULE, VIEWER_MODULE):
+    for main in MAIN_MODULES.values():
         names = [name for name, _ in ordered(sources(), main)]
         reached |= set(names)
         for name, text in ordered(sources(), main):

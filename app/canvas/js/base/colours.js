@@ -1,6 +1,6 @@
 // Colour schemes. A scheme assigns a code to each row; a table has the colour of each code.
 
-// Distinct for people with any kind of colour blindness (tests/app/texts/test_colours.py); equal to app/texts/palette.py.
+// Equal to app/texts/palette.py. Distinct for people with any kind of colour blindness: tests/app/texts/test_colours.py.
 const ROLE_COLOURS = {
   activation: "#0072B2",
   input: "#56B4E9",
@@ -9,7 +9,7 @@ const ROLE_COLOURS = {
   gradient: "#A0276B",
   persistent: "#8A8F98",
 };
-// Equal to app/texts/palette.py.
+// CATEGORY_COLOURS, CATEGORIES and HUES are equal to app/texts/palette.py.
 const CATEGORY_COLOURS = {
   parameter: "#8A8F98",
   gradient: "#A0276B",
@@ -21,7 +21,8 @@ const PERSISTENT = new Set(["parameter", "buffer", "constant", "optimizer_state"
 const CATEGORIES =
   "#0072B2 #009E73 #CC79A7 #56B4E9 #8C6BB1 #4D9221 #5E7FA3 #E69F00 #B8860B #A6611A".split(" ");
 const OTHER = "#8A8F98";
-// Kinds of changes as in tmmu_core/formats/planfile/compare_plans.py. A row has the colour of its first kind.
+// "unchanged" and the kinds of changes of tmmu_core/formats/planfile/compare_plans.py. A row with several kinds has the
+// colour of the first one in this list.
 const CHANGES = [
   ["unchanged", "#A8ADB5"],
   ["added", "#009E73"],
@@ -34,24 +35,25 @@ const CHANGES = [
   ["renumbered", "#4D9221"],
 ];
 export const CONFLICT = "#D55E00";
-// Colours of layers and slots; equal to app/texts/palette.py.
+// Colours of layers and slots, used in turn.
 const HUES = "#4B99D7 #E48AB3 #1EAA8C #9DA2F5 #A0952F #2ABFD4 #AF7AC3 #84BD71".split(" ");
 const SIZE_SHADES = 32;
 const SIZE_RAMP = [[143, 231, 253], [62, 48, 136]]; // colours of the smallest and of the largest size
+export const PHASE_COLOURS = { forward: "#0072B2", backward: "#E69F00", optimizer: "#8C6BB1" };
 
 /**
- * Return the colours of a plan's rows in a scheme: {codes, table: [[r, g, b]], legend: [[name, css]], ramp, note}.
- * The ramp of sizes covers the arenas in `shown`.
+ * Return the colours of a plan's rows in a scheme: {codes, table: [[r, g, b]], legend: [[name, css]], note}. The scheme
+ * "size" also returns `ramp`: [smallest, largest] size in the arenas `shown`. If the plan lacks the data of a scheme,
+ * return the colours of the roles.
  */
 export function paint(plan, scheme, shown) {
   const paints = painted(plan, scheme, shown);
   return plan.conflict ? withConflicts(plan, paints) : paints;
 }
 
-/** Return the colours with the colour of conflicts for rows that overlap another row in bytes and steps. */
+/** Return `paints` with the colour of conflicts for rows that overlap another row in bytes and steps. */
 function withConflicts(plan, paints) {
-  const codes = Uint16Array.from(paints.codes);
-  for (let i = 0; i < plan.n; i++) if (plan.conflict[i]) codes[i] = paints.table.length;
+  const codes = Uint16Array.from(paints.codes, (code, i) => (plan.conflict[i] ? paints.table.length : code));
   const legend = [["conflict", CONFLICT], ...paints.legend];
   return { ...paints, codes, table: [...paints.table, rgbOf(CONFLICT)], legend };
 }
@@ -75,8 +77,10 @@ function byName({ names, codes }, colours, note, labels = (name) => name) {
 }
 
 function byRole(plan) {
-  const known = (role) => (Object.hasOwn(ROLE_COLOURS, role) ? role : "activation");
-  return byName(plan.role, ROLE_COLOURS, "colour = role", (role) => (PERSISTENT.has(role) ? "persistent" : known(role)));
+  return byName(plan.role, ROLE_COLOURS, "colour = role", (role) => {
+    if (PERSISTENT.has(role)) return "persistent";
+    return Object.hasOwn(ROLE_COLOURS, role) ? role : "activation";
+  });
 }
 
 function bySlot(plan) {
@@ -96,17 +100,16 @@ function byArena(plan) {
   return byName({ names, codes: plan.arena }, colours, "colour = arena");
 }
 
-/** Return a colour for each operator that writes most bytes. A view writes no bytes and has the colour of its base. */
+/** Colour the operators that write the most bytes. A view writes no bytes and has the colour of its base. */
 function byOperator(plan) {
-  const { names, codes } = plan.operator, writes = names.map(() => false), writer = (i) => codes[rootOf(plan, i)];
+  const { names, codes } = plan.operator, writes = names.map(() => false);
   for (let i = 0; i < plan.n; i++) if (!plan.isView[i] && plan.size[i]) writes[codes[i]] = true;
-  const places = names.map((name) => plan.ranked.indexOf(name));
-  const rank = places.map((place) => (place < 0 ? CATEGORIES.length : place));
+  const ranks = names.map((name) => (plan.ranked.includes(name) ? plan.ranked.indexOf(name) : CATEGORIES.length));
   const legend = plan.ranked.map((name, k) => [name, CATEGORIES[k]]);
-  const rest = names.filter((_, code) => writes[code] && places[code] < 0);
+  const rest = names.filter((name, code) => writes[code] && !plan.ranked.includes(name));
   if (rest.length) legend.push([rest.join() ? "other operators" : "no operator", OTHER]);
   return {
-    codes: coded(plan.n, (i) => rank[writer(i)]),
+    codes: coded(plan.n, (i) => ranks[codes[plan.rootOf(i)]]),
     table: [...CATEGORIES, OTHER].map(rgbOf),
     legend,
     note: "colour = operator, for the operators that write the most bytes",
@@ -114,8 +117,8 @@ function byOperator(plan) {
 }
 
 /**
- * Return a colour per layer, in order of the first write in the layer, like `layer_colours` in palette.py. The legend
- * lists the largest layer of each colour.
+ * Give the colours to the layers in order of the first write in the layer, like `layer_colours` in palette.py. The
+ * legend lists the largest layer of each colour.
  */
 function byModule(plan) {
   const { names, codes } = plan.module, bytes = names.map(() => 0), first = names.map(() => Infinity);
@@ -130,30 +133,21 @@ function byModule(plan) {
   const hue = (code) => (names[code] ? place[code] % HUES.length : HUES.length);
   const named = names.map((_, code) => code).filter((code) => names[code] && bytes[code]);
   named.sort((a, b) => bytes[b] - bytes[a] || a - b);
-  const most = named.filter((code, k) => named.findIndex((other) => hue(other) === hue(code)) === k);
-  most.sort((a, b) => place[a] - place[b]);
-  const legend = most.map((code) => [names[code], css(table[hue(code)])]);
-  if (named.length > most.length) legend.push([`${named.length - most.length} more`, "transparent"]);
+  const largest = named.filter((code, k) => named.findIndex((other) => hue(other) === hue(code)) === k);
+  largest.sort((a, b) => place[a] - place[b]);
+  const legend = largest.map((code) => [names[code], css(table[hue(code)])]), rest = named.length - largest.length;
+  if (rest) legend.push([`${rest} more`, "transparent"]);
   return {
-    codes: coded(plan.n, (i) => hue(codes[rootOf(plan, i)])),
+    codes: coded(plan.n, (i) => hue(codes[plan.rootOf(i)])),
     table: [...table, rgbOf(OTHER)],
     legend,
-    note: most.length < named.length ? `colour = layer; ${HUES.length} colours, repeated` : "colour = layer",
+    note: rest ? `colour = layer; ${HUES.length} colours, repeated` : "colour = layer",
   };
 }
 
-export const PHASE_COLOURS = { forward: "#0072B2", backward: "#E69F00", optimizer: "#8C6BB1" };
-
 function byPhase(plan) {
-  const codes = coded(plan.n, (i) => plan.phase.codes[rootOf(plan, i)]);
-  const column = { names: plan.phase.names, codes };
+  const column = { ...plan.phase, codes: coded(plan.n, (i) => plan.phase.codes[plan.rootOf(i)]) };
   return byName(column, PHASE_COLOURS, "colour = phase of the producer", (name) => name || "not written");
-}
-
-function rootOf(plan, row) {
-  let root = row;
-  while (plan.baseOf.has(root)) root = plan.baseOf.get(root);
-  return root;
 }
 
 function bySize(plan, shown) {
@@ -177,20 +171,18 @@ function bySize(plan, shown) {
   };
 }
 
-/** Return colours by kind of change, the first kind in CHANGES that applies to a row. */
 function byChange(plan) {
-  const bits = CHANGES.map(([name]) => 1 << plan.kinds.indexOf(name));
-  const first = (i) => bits.findIndex((bit, k) => k > 0 && plan.changes[i] & bit);
+  const bits = CHANGES.map(([name]) => (name === "unchanged" ? 0 : 1 << plan.kinds.indexOf(name)));
   return {
-    codes: coded(plan.n, (i) => (plan.changes[i] ? first(i) : 0)),
+    codes: coded(plan.n, (i) => (plan.changes[i] ? bits.findIndex((bit) => plan.changes[i] & bit) : 0)),
     table: CHANGES.map(([, hex]) => rgbOf(hex)),
     legend: CHANGES.map(([name, hex]) => [name.replace("_", " "), hex]),
     note: "colour = change, baseline → candidate",
-    whole: true,
+    listsUnusedColours: true, // "removed" occurs in the baseline only, "added" in the candidate only
   };
 }
 
-/** Return the array of code(row) for n rows. */
+/** Return an array with code(row) for each of n rows. */
 function coded(n, code) {
   const codes = new Uint8Array(n);
   for (let i = 0; i < n; i++) codes[i] = code(i);

@@ -2,7 +2,7 @@
 
 export const UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
 
-/** Format a whole number of bytes with at least three digits, rounded half up: "1.50 MiB". */
+/** Format a number of bytes in the largest unit with three or four digits, rounded half up: "1.50 MiB"; "12 B". */
 export function shortBytes(count) {
   const n = BigInt(count);
   let unit = 0;
@@ -18,7 +18,7 @@ export function shortBytes(count) {
   return `${threeDigits(hundredths)} ${UNITS[unit]}`;
 }
 
-/** Format hundredths with at least three digits: 1234n → "12.3". */
+/** Format hundredths with three or, from 1000 on, four digits, rounded half up: 1234n → "12.3". */
 function threeDigits(hundredths) {
   if (hundredths >= 10000n) return `${(hundredths + 50n) / 100n}`;
   if (hundredths >= 1000n) return `${(hundredths + 5n) / 100n}.${((hundredths + 5n) / 10n) % 10n}`;
@@ -28,11 +28,11 @@ function threeDigits(hundredths) {
 export const grouped = (n) => BigInt(n).toLocaleString("en-US");
 export const fullBytes = (n) => (BigInt(n) < 1024n ? `${grouped(n)} B` : `${shortBytes(n)} (${grouped(n)} B)`);
 export const offsetWords = (n) => `${grouped(n)} (0x${BigInt(n).toString(16).toUpperCase()})`;
-/** Format a step and its node: "#104 conv_12". */
+/** Format a step and its node: "#1,104 conv_12". */
 export const stepName = (t, node = "") => `#${grouped(t)} ${node}`.trimEnd();
 export const rangeWords = (a, b) => `[${grouped(a)}, ${grouped(b)})`;
 
-/** Shorten a name to `width` letters by a "…" in its middle, because names differ least there. */
+/** Shorten a name to at most `width` letters, with "…" in its middle because names differ least there. */
 export function shortened(text, width) {
   if (text.length <= width) return text;
   if (width < 3) return text.slice(0, Math.max(0, width));

@@ -1,4 +1,4 @@
-// Conversion between data and pixels. All other modules are independent of the direction of the axes.
+// Conversion between data and pixels, so that most of the drawing is independent of the direction of the axes.
 //
 // `t` is a step; `v` is the other coordinate: a byte, a slot or a row. A drawing has one of three orientations:
 //
@@ -13,7 +13,7 @@ export class Plane {
     this.rect = rect;
     this.win = win;
     this.sideways = sideways;
-    this.up = sideways || falling ? 1 : -1; // direction of v in pixels
+    this.vSign = sideways || falling ? 1 : -1; // 1: a greater v has a greater pixel
     [this.alongSteps, this.alongLevels] = this.turned(rect.w, rect.h); // pixels
     this.perStep = this.alongSteps / (win.t1 - win.t0);
     this.perLevel = this.alongLevels / (win.v1 - win.v0);
@@ -24,16 +24,16 @@ export class Plane {
     return this.sideways ? [ofLevels, ofSteps] : [ofSteps, ofLevels];
   }
 
-  /** Return the pixel of a step. */
+  /** Return the pixel of a step on the step axis. */
   step(t) {
     return (this.sideways ? this.rect.y : this.rect.x) + (t - this.win.t0) * this.perStep;
   }
 
-  /** Return the pixel of a coordinate v. */
+  /** Return the pixel of a coordinate v on the v axis. */
   level(v) {
     const far = (v - this.win.v0) * this.perLevel;
     if (this.sideways) return this.rect.x + far;
-    return this.up > 0 ? this.rect.y + far : this.rect.y + this.rect.h - far;
+    return this.vSign > 0 ? this.rect.y + far : this.rect.y + this.rect.h - far;
   }
 
   point(t, v) {
@@ -42,7 +42,7 @@ export class Plane {
 
   /** Move a point by `pixelsOn` along the steps and `pixelsUp` along v. */
   beside([x, y], pixelsOn, pixelsUp) {
-    const [dx, dy] = this.turned(pixelsOn, pixelsUp * this.up);
+    const [dx, dy] = this.turned(pixelsOn, pixelsUp * this.vSign);
     return [x + dx, y + dy];
   }
 
@@ -51,54 +51,45 @@ export class Plane {
     return [Math.min(x0, x1), Math.min(y0, y1), Math.max(x0, x1), Math.max(y0, y1)];
   }
 
-  /** Return the visible part of a box. */
-  clipped([x0, y0, x1, y1]) {
-    const { x, y, w, h } = this.rect;
+  /** Return the visible part of a box; its width or height is 0 or negative if no part is visible. */
+  seenBox(t0, t1, v0, v1) {
+    const [x0, y0, x1, y1] = this.box(t0, t1, v0, v1), { x, y, w, h } = this.rect;
     return [Math.max(x0, x), Math.max(y0, y), Math.min(x1, x + w), Math.min(y1, y + h)];
   }
 
-  seenBox(t0, t1, v0, v1) {
-    return this.clipped(this.box(t0, t1, v0, v1));
-  }
-
-  /** Return the ends [x0, y0, x1, y1] of a line at coordinate v from step t0 to t1. `snap` aligns the line to pixels. */
+  /** Return the ends [x0, y0, x1, y1] of a line at coordinate v from step t0 to t1. `snap` aligns it to pixels. */
   levelLine(v, t0, t1, snap = sharp) {
     const at = snap(this.level(v));
     return [...this.turned(this.step(t0), at), ...this.turned(this.step(t1), at)];
   }
 
-  /** Return the ends of a line at step t, across the whole rectangle. */
-  stepLine(t, snap = sharp) {
-    return this.acrossSteps(snap(this.step(t)));
-  }
-
   /** Return the ends of a line across the rectangle, at a pixel of the step axis. */
   acrossSteps(px) {
-    return this.sideways ? lyingAt(this.rect, px) : standingAt(this.rect, px);
+    return lineAcross(this.rect, px, this.sideways);
   }
 
   /** Return the ends of a line across the rectangle, at a pixel of the v axis. */
   acrossLevels(px) {
-    return this.sideways ? standingAt(this.rect, px) : lyingAt(this.rect, px);
+    return lineAcross(this.rect, px, !this.sideways);
   }
 
+  /** Return the {t, v} of a pixel. */
   at(x, y) {
     const { rect, win } = this, [on, across] = this.turned(x - rect.x, y - rect.y);
-    const far = this.up > 0 ? across : this.alongLevels - across;
+    const far = this.vSign > 0 ? across : this.alongLevels - across;
     return { t: win.t0 + on / this.perStep, v: win.v0 + far / this.perLevel };
   }
 
   /** Convert a movement in pixels to steps and v. */
   delta(dx, dy) {
     const [on, across] = this.turned(dx, dy);
-    return { t: on / this.perStep, v: (this.up * across) / this.perLevel };
+    return { t: on / this.perStep, v: (this.vSign * across) / this.perLevel };
   }
 }
 
-const lyingAt = ({ x, w }, px) => [x, px, x + w, px];
-const standingAt = ({ y, h }, px) => [px, y, px, y + h];
+const lineAcross = ({ x, y, w, h }, px, isHorizontal) => (isHorizontal ? [x, px, x + w, px] : [px, y, px, y + h]);
 
 /** Return the centre of the nearest pixel, where a thin line is sharp. */
 export const sharp = (px) => Math.round(px) + 0.5;
 
-export const inside = (rect, x, y) => x >= rect.x && x <= rect.x + rect.w && y >= rect.y && y <= rect.y + rect.h;
+export const contains = (rect, x, y) => x >= rect.x && x <= rect.x + rect.w && y >= rect.y && y <= rect.y + rect.h;

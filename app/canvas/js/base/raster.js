@@ -1,8 +1,8 @@
 // Draw boxes into a pixel buffer in O(boxes + pixels), by the exact area that they cover of each pixel.
 //
-// Each box adds ±coverage at its four corners (split over two pixels if an edge is inside a pixel). A running sum over
-// rows and columns then gives the covered share and the mean colour of every pixel. Therefore a box thinner than a
-// pixel is a faint shade, and no box hides another box.
+// Each box adds its colour with weight ±1 at its four corners; a corner inside a pixel is split over two columns and
+// two rows. A running sum over rows and columns then gives the covered share and the mean colour of every pixel.
+// Therefore a box thinner than a pixel is a faint shade, and no box hides another box.
 
 export class Raster {
   resize(width, height) {
@@ -42,7 +42,7 @@ export class Raster {
     sums[at + 3] += weight;
   }
 
-  /** Return the picture as ImageData. Every box has at least an eighth of full strength, so that thin boxes are visible. */
+  /** Return the picture as ImageData. A covered pixel has an opacity of at least 1/8, so that thin boxes are visible. */
   finish() {
     const { sums, above, width, height, stride, pixels } = this;
     above.fill(0);

@@ -6,7 +6,11 @@ export const FONT = "11px ";
 /** Approximate width of a letter of FONT in pixels. */
 export const LETTER = 6.1;
 
-/** Return the colours and the font of an element: {ink, paper, solid, dark, hatch, font, soft, grid, line, panel}. */
+/**
+ * Return the look of an element: its CSS colours `ink` (text) and `paper` (background, may be transparent), the opaque
+ * background `solid` as [r, g, b], whether that is `dark`, the `font`, and colours for the drawing. `ratio`: device
+ * pixels per CSS pixel, for the pattern `hatch`.
+ */
 export function lookOf(element, ratio) {
   const style = getComputedStyle(element), paper = style.backgroundColor;
   const channels = (paper.match(/[\d.]+/g) ?? [255, 255, 255]).map(Number);
@@ -22,7 +26,7 @@ export function lookOf(element, ratio) {
     soft: tone(0.62, 0.6),
     grid: tone(0.1, 0.08),
     line: tone(0.85, 0.85),
-    panel: tone(0.035, 0.018),
+    panel: tone(0.035, 0.018), // background of arenas and of the strip
     live: dark ? "rgba(86,180,233,0.75)" : "rgba(0,114,178,0.70)",
     hatch: hatched(tone(0.2, 0.16), ratio),
   };

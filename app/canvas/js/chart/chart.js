@@ -13,7 +13,7 @@ import { found, nextInOrder, rowAt } from "../plan/picking.js";
 import {
   drawBaseline, drawBoxes, drawGround, drawLines, drawNames, drawOver, drawReuses, drawViews, guarded, within,
 } from "../drawing/picture.js";
-import { inside, Plane } from "../base/plane.js";
+import { contains, Plane } from "../base/plane.js";
 import { Raster } from "../base/raster.js";
 import { liveliest, sceneOf, VIEWS } from "../plan/scene.js";
 import { drawStrip } from "../drawing/live_strip.js";
@@ -26,40 +26,31 @@ const ROWS = {
   slots: "one row per slot",
   map: "offset upwards from 0, same scale for all arenas",
 };
+// The settings of class Picture in app/canvas/plan_component.py, and settings of the user: compared, transposed.
 const DEFAULTS = {
-  plan: null, plan_index: 0, view: "map", colour: null, arena: null, baseline: true, memory: null, reach: 0,
+  plan: null, plan_index: 0, view: "map", colour: null, arena: null, show_baseline: true, memory: null, reach: 0,
   selected: null, compared: null, search: "", marked: null, step: null, span: null, flags: [], ghost: null,
-  toolbar: true, strip: true, title: true, height: 520, room: 0, picture: null,
-  transposed: false, window: null, zoom: null, link: "",
+  toolbar: true, strip: true, title: true, height: 520, room: 0, saved: null,
+  transposed: false, zoom: null, link: "",
 };
-
-const FINEST = 2 ** 40; // the narrowest window is the whole divided by this
-
-const toThousandths = (edge) => Math.round(edge * 1000) / 1000;
 
 /** Every chart of the page. */
 export const charts = new Set();
 
+/**
+ * A chart. Its function `emit(event, value)` sends an event to the page: see Listeners in plan_component.py.
+ * `wants(event)`, if set, returns whether the page uses an event.
+ */
 export class Chart {
-  /**
-   * The caller sets `emit(event, value)`, which sends an event to the page: select, compare, step, span, search, view,
-   * colour, arena, zoom.
-   */
   constructor(parent) {
     this.state = { ...DEFAULTS };
     this.received = {}; // last state from the page, by name
     this.sent = { selected: [], zoom: [] }; // values that were sent to the page and are not confirmed, as JSON
-    this.selected = this.compared = this.hovered = -1;
-    this.step = this.span = null; // a range of steps is [first, after the last]
+    this.selected = this.compared = this.hovered = -1; // rows
+    this.timers = {};
     this.overview = new Overview();
     this.tools = { raster: new Raster(), sheet: document.createElement("canvas") };
-    this.parts = build({
-      choose: (name, value) => this.choose(name, value),
-      swap: () => this.choose("transposed", !this.state.transposed),
-      toPeak: () => this.toPeak(),
-      fit: () => this.fit(),
-      save: () => this.save(),
-    });
+    this.parts = build(this);
     ({ root: this.root, stage: this.stage, find: this.find } = this.parts);
     this.root.tmmuPixelOf = (id) => this.pixelOf(id);
     parent.append(this.root);
@@ -93,8 +84,7 @@ export class Chart {
     const before = this.selected;
     this.apply(fresh);
     // Show a selection that was made outside of this chart.
-    const elsewhere = "selected" in fresh && this.selected >= 0 && this.selected !== before;
-    if (elsewhere && this.scene && this.win) this.reveal(this.selected, true);
+    if (this.win && this.selected >= 0 && this.selected !== before) this.reveal(this.selected, true);
   }
 
   /** Return whether the page confirms a value that this chart sent. It must not undo a newer value. */
@@ -104,6 +94,7 @@ export class Chart {
     return k >= 0;
   }
 
+  /** Draw a plan of a pack. If the previous plan has as many steps, the visible steps stay. */
   setPack(pack) {
     if (this.pack === pack) return;
     const isFirst = !this.pack, steps = pack.plans[this.state.plan_index]?.steps;
@@ -112,9 +103,8 @@ export class Chart {
     this.plan = pack.plans[this.state.plan_index] ?? pack.plans[0];
     this.other = this.plan.twin ? pack.plans[this.candidate ? 1 : 0] : null;
     this.selected = this.compared = this.hovered = -1;
-    this.scene = this.paints = this.hits = this.namer = null;
+    this.currentScene = this.paints = this.hits = this.namer = null;
     if (!keepsSteps) this.win = null;
-    else this.win.v0 = this.win.v1 = NaN; // layout() resets slots and bytes
     this.root.classList.remove("waiting");
     this.fillMenus();
     // The first plan gets the zoom of the page; a later plan shows the full range of v.
@@ -130,54 +120,62 @@ export class Chart {
 
   apply(fresh) {
     const state = Object.assign(this.state, fresh);
-    if ("height" in fresh || "room" in fresh) {
-      const { height, room } = state;
-      this.stage.style.height = room ? `max(${height}px, 100vh - ${room}px)` : `${height}px`;
-    }
-    if ("toolbar" in fresh) this.parts.bar.hidden = !state.toolbar;
-    if ("title" in fresh) this.parts.title.hidden = !state.title;
-    if ("search" in fresh && this.find.value !== (state.search ?? "")) this.find.value = state.search ?? "";
+    const hasAny = (...names) => names.some((name) => name in fresh), { height, room } = state;
+    this.stage.style.height = room ? `max(${height}px, 100vh - ${room}px)` : `${height}px`;
+    this.parts.bar.hidden = !state.toolbar;
+    this.parts.title.hidden = !state.title;
+    if (this.find.value !== state.search) this.find.value = state.search;
     if (!this.plan) return;
-    if (["view", "arena", "transposed", "baseline", "reach", "memory"].some((name) => name in fresh)) this.newScene();
-    if (["view", "colour", "arena"].some((name) => name in fresh)) this.paints = null;
-    if (["search", "marked", "arena"].some((name) => name in fresh)) this.search();
-    if ("selected" in fresh) this.selected = this.rowOf(state.selected);
-    if ("compared" in fresh) this.compared = this.rowOf(state.compared);
-    if ("step" in fresh) this.step = state.step ?? null;
-    if ("span" in fresh) this.span = state.span;
-    if ("ghost" in fresh || "selected" in fresh) this.ghost = this.ghostOf(state.ghost);
-    if ("window" in fresh && state.window && this.win) [this.win.t0, this.win.t1] = state.window;
-    if ("zoom" in fresh) this.wanted = { zoom: state.zoom }; // layout() applies it, when the size of the scene is known
+    if (hasAny("view", "arena", "transposed", "show_baseline", "reach", "memory")) this.newScene();
+    if (hasAny("view", "colour", "arena")) this.paints = null;
+    if (hasAny("search", "marked", "arena")) this.search();
+    if (hasAny("selected")) this.selected = this.rowOf(state.selected);
+    if (hasAny("compared")) this.compared = this.rowOf(state.compared);
+    if (hasAny("ghost", "selected")) this.ghost = this.ghostOf(state.ghost);
+    if (hasAny("zoom")) this.pendingZoom = { zoom: state.zoom }; // layout() applies it
     this.showState();
     this.soon("layout");
   }
 
-  /** Discard the scene. After a change of view or arena, show the full range of v and keep the visible steps. */
+  /** Discard the scene. After a change of plan, view or arena, the window has all of v and keeps its steps. */
   newScene() {
-    const { view, arena } = this.state, isOther = this.scene?.view !== view || this.shownArena !== arena;
-    this.scene = null;
+    const { view, arena } = this.state, isOther = this.currentScene?.view !== view || this.shownArena !== arena;
+    this.currentScene = null;
     this.shownArena = arena;
-    if (this.win && isOther) this.win.v0 = this.win.v1 = NaN;
+    if (this.win && isOther) Object.assign(this.win, { v0: 0, v1: Infinity }); // clamp() limits it
+  }
+
+  /** The positions of the boxes. There must have been a layout. */
+  get scene() {
+    if (this.currentScene) return this.currentScene;
+    const { view, reach, memory, transposed: sideways, show_baseline } = this.state;
+    const other = show_baseline ? this.other : null, pixels = this.plot.h;
+    this.currentScene = sceneOf(this.plan, { view, shown: this.shown, sideways, other, reach, pixels, memory });
+    return this.currentScene;
+  }
+
+  /** The window of the whole plan. */
+  get full() {
+    return { t0: 0, t1: Math.max(1, this.plan.steps), v0: 0, v1: this.scene.top };
   }
 
   rowOf(id) {
     return id === null || id === undefined ? -1 : this.plan.rowOf(id);
   }
 
-  /** Return the tried place of a storage with its row: {row, offset, birth, conflicts, legal, extent}; null if unknown. */
+  /** Return the tried place of a storage with its row: {row, offset, birth, conflicts, legal, extent}; null if none. */
   ghostOf(ghost) {
     const row = ghost ? this.rowOf(ghost.id) : -1;
     return row < 0 ? null : { ...ghost, row };
   }
 
-  /** Return {row, offset, birth} of the box that a drag from a pixel moves: the ghost or, with alt, the selected box. */
-  holdsGhost(x, y, alt) {
+  /** Return {row, offset, birth} of the box that a drag from a pixel moves: the ghost, or with alt the selected box. */
+  draggedBox(x, y, alt) {
     const row = this.ghost?.row ?? (alt ? this.selected : -1);
     if (row < 0 || this.scene.view !== "map" || !this.wants?.("ghost")) return null;
     const { offset, birth } = this.ghost ?? { offset: this.plan.offset[row], birth: this.plan.held(row).birth };
     const [x0, y0, x1, y1] = this.plane.box(...this.ghostBox({ row, offset, birth }));
-    if (x < x0 || x > x1 || y < y0 || y > y1) return null;
-    return { row, offset, birth };
+    return contains({ x: x0, y: y0, w: x1 - x0, h: y1 - y0 }, x, y) ? { row, offset, birth } : null;
   }
 
   /** Return the box of a tried place: [t0, t1, v0, v1]. */
@@ -186,14 +184,16 @@ export class Chart {
     return [birth, birth + held.death - held.birth, v0, v0 + scene.v1[row] - scene.v0[row]];
   }
 
+  /** Move the ghost by `t` steps and `v` bytes from the place `from`. The page then returns its conflicts. */
   moveGhost(from, { t, v }) {
-    const held = this.plan.held(from.row), most = this.plan.steps - (held.death - held.birth);
+    const held = this.plan.held(from.row), last = this.plan.steps - (held.death - held.birth);
     const offset = Math.max(0, Math.round(from.offset + v)), birth = Math.round(from.birth + t);
-    this.ghost = { row: from.row, offset, birth: Math.max(0, Math.min(most, birth)), conflicts: null };
+    this.ghost = { row: from.row, offset, birth: Math.max(0, Math.min(last, birth)), conflicts: null };
     this.emitSoon("ghost", { id: this.plan.ids.at(from.row), offset, birth: this.ghost.birth }, 120);
     this.soon("over");
   }
 
+  /** Apply a setting by the user and send it to the page. */
   choose(name, value) {
     this.apply({ [name]: value });
     this.emit(name, value);
@@ -203,20 +203,21 @@ export class Chart {
   fillMenus() {
     const { plan, parts } = this;
     const columns = ["category", "operator", "module", "phase"].filter((name) => plan[name]);
-    const schemes = ["role", "slot", "arena", ...columns, "size", this.other && "change"];
-    fill(parts.colours, [["", "automatic"], ...schemes.filter(Boolean).map((name) => [name, name === "module" ? "layer" : name])]);
+    const schemes = ["role", "slot", "arena", ...columns, "size", ...(this.other ? ["change"] : [])];
+    fill(parts.colours, [["", "automatic"], ...schemes.map((name) => [name, name === "module" ? "layer" : name])]);
     fill(parts.arenas, [["", "all"], ...plan.arenas.map(({ name }) => [name, name])]);
     parts.arenas.parentElement.hidden = plan.arenas.length < 2;
     parts.overlay.hidden = !this.other;
   }
 
+  /** Show the state in the toolbar, in the title and for screen readers, and choose the arena of the curve. */
   showState() {
     const { state, plan, parts } = this;
     for (const tab of parts.tabs) tab.setAttribute("aria-pressed", String(tab.dataset.view === state.view));
     parts.colours.value = state.colour ?? "";
     if (!parts.colours.value) parts.colours.value = ""; // the new plan may lack the previous scheme
     parts.arenas.value = state.arena ?? "";
-    parts.outlines.checked = state.baseline;
+    parts.outlines.checked = state.show_baseline;
     const chosen = plan.arenas.findIndex((a) => a.name === state.arena);
     this.curve = state.arena === null ? liveliest(plan) : Math.max(0, chosen);
     const arena = plan.arenas[this.curve];
@@ -226,48 +227,36 @@ export class Chart {
     const about = `${VIEWS[state.view]}. ${claim}. Steps against ${ROWS[state.view]}. ${keys}`;
     this.stage.setAttribute("aria-label", about);
     this.root.dataset.view = state.view;
-    this.root.dataset.selected = this.selected >= 0 ? plan.ids.at(this.selected) : "";
   }
 
+  /** Whether each arena is shown. */
   get shown() {
     const { arena } = this.state;
     return this.plan.arenas.map(({ name }) => arena === null || name === arena);
   }
 
+  /** The colour scheme; without a choice the default as in app/texts/palette.py, and "slot" in the view slots. */
   get scheme() {
-    const { plan } = this, layers = new Set(plan.module?.names.filter(Boolean)).size;
-    const own = plan.category ? "category" : layers > 1 ? "module" : "operator";
-    return this.state.colour ?? (this.state.view === "slots" ? "slot" : own);
+    const { plan, state } = this, layers = new Set(plan.module?.names.filter(Boolean)).size;
+    const ofPlan = plan.category ? "category" : layers > 1 ? "module" : "operator";
+    return state.colour ?? (state.view === "slots" ? "slot" : ofPlan);
   }
 
   // --- coordinates -----------------------------------------------------------------------------------------------
 
+  /** Fit canvases, rectangles and window to the size of the stage and to the scene. */
   layout() {
     const width = this.stage.clientWidth, height = this.stage.clientHeight, ratio = window.devicePixelRatio || 1;
     for (const canvas of [this.parts.base, this.parts.over]) {
       const [w, h] = [Math.round(width * ratio), Math.round(height * ratio)];
-      if (canvas.width === w && canvas.height === h) continue;
-      canvas.width = w;
-      canvas.height = h;
+      if (canvas.width !== w || canvas.height !== h) Object.assign(canvas, { width: w, height: h });
     }
-    const { plan, state } = this, sideways = state.transposed;
-    Object.assign(this, { width, height, ratio }, rectangles(width, height, state));
-    this.scene ??= sceneOf(plan, {
-      view: state.view,
-      shown: this.shown,
-      sideways,
-      other: state.baseline ? this.other : null,
-      reach: state.reach,
-      pixels: this.plot.h,
-      memory: state.memory,
-    });
-    this.full = { t0: 0, t1: Math.max(1, plan.steps), v0: 0, v1: this.scene.top };
-    this.win ??= { ...this.full };
-    if (Number.isNaN(this.win.v0)) Object.assign(this.win, { v0: this.full.v0, v1: this.full.v1 });
-    if (this.wanted) {
-      const [t0, t1, v0, v1] = this.wanted.zoom ?? Object.values(this.full);
+    Object.assign(this, { width, height, ratio }, rectangles(width, height, this.state));
+    this.win ??= this.full;
+    if (this.pendingZoom) {
+      const [t0, t1, v0, v1] = this.pendingZoom.zoom ?? Object.values(this.full);
       Object.assign(this.win, { t0, t1, v0, v1 });
-      this.wanted = null;
+      this.pendingZoom = null;
     }
     this.clamp();
     this.emitZoom();
@@ -281,8 +270,8 @@ export class Chart {
 
   /** Send the visible window (null: the whole) to the page after it stops changing, if the page has another window. */
   emitZoom() {
-    const { win: w } = this;
-    const zoom = this.zoomed ? [w.t0, w.t1, w.v0, w.v1].map(toThousandths) : null;
+    const { t0, t1, v0, v1 } = this.win;
+    const zoom = this.zoomed ? [t0, t1, v0, v1].map((edge) => Math.round(edge * 1000) / 1000) : null;
     if (JSON.stringify(zoom) === JSON.stringify(this.state.zoom)) return;
     this.state.zoom = zoom;
     this.sent.zoom.push(JSON.stringify(zoom));
@@ -302,11 +291,12 @@ export class Chart {
     return { plan, other, scene, plane, plot, strip, shown, hits, curve, ratio, width, height, look, paints, namer };
   }
 
+  /** Return the row at a pixel of the stage, or −1. */
   pick(x, y) {
-    return inside(this.plot, x, y) ? rowAt(this, x, y) : -1;
+    return this.win && contains(this.plot, x, y) ? rowAt(this, x, y) : -1;
   }
 
-  /** Return the centre of the visible part of a tensor's box in pixels of the page, or null. For tests. */
+  /** Return the centre of the visible part of a tensor's box in pixels of the browser window, or null. For tests. */
   pixelOf(id) {
     const row = this.plan ? this.plan.rowOf(id) : -1;
     if (row < 0 || !this.win || !this.shown[this.plan.arena[row]]) return null;
@@ -322,9 +312,8 @@ export class Chart {
   /** Draw in the next frame. "over": only the overlay; "base": picture and overlay; "layout": after a new layout. */
   soon(what) {
     const rank = { over: 1, base: 2, layout: 3 };
-    this.due = rank[what] > (rank[this.due] ?? 0) ? what : this.due;
-    if (this.frame) return;
-    this.frame = requestAnimationFrame(() => {
+    if (rank[what] > (rank[this.due] ?? 0)) this.due = what;
+    this.frame ??= requestAnimationFrame(() => {
       const due = this.due;
       this.frame = this.due = null;
       if (!this.plan || !this.stage.clientWidth) return;
@@ -334,6 +323,7 @@ export class Chart {
     });
   }
 
+  /** Return a cleared context of a canvas, in CSS pixels. */
   pen(canvas) {
     const pen = canvas.getContext("2d");
     pen.setTransform(this.ratio, 0, 0, this.ratio, 0, 0);
@@ -347,7 +337,7 @@ export class Chart {
     if (this.zoomed) this.overview.draw(pen, sight, this.full);
     else this.overview.hide();
     guarded(() => this.showFoot(sight, drawn));
-    this.paintings = (this.paintings ?? 0) + 1;
+    // For tests and benchmarks; firstMs is the time from the bytes to their first picture.
     Object.assign(this.root.dataset, {
       overview: this.zoomed ? "shown" : "",
       drawn: drawn.count,
@@ -355,9 +345,8 @@ export class Chart {
       window: [this.win.t0, this.win.t1].join(),
       levels: [this.win.v0, this.win.v1].join(),
       paintMs: (performance.now() - began).toFixed(1),
-      paintings: this.paintings,
+      paintings: Number(this.root.dataset.paintings ?? 0) + 1,
     });
-    // Time from the bytes to their first picture, for benchmarks.
     if (this.painted !== this.pack) this.root.dataset.firstMs = (performance.now() - this.pack.began).toFixed(1);
     this.painted = this.pack;
   }
@@ -376,7 +365,7 @@ export class Chart {
       guarded(() => drawNames(pen, sight, drawn.big));
       guarded(() => drawLines(pen, sight));
       this.root.dataset.reuses = guarded(() => drawReuses(pen, sight), 0);
-      if (this.other && this.state.baseline) outlined = drawBaseline(pen, sight);
+      if (this.other && this.state.show_baseline) outlined = drawBaseline(pen, sight);
     });
     guarded(() => drawPhases(pen, sight));
     guarded(() => drawTicks(pen, sight, ticks));
@@ -392,10 +381,10 @@ export class Chart {
     return { ...drawn, outlined };
   }
 
-  /** Download the visible picture as a PNG, in the size that the page sets or at twice the size on the screen. */
+  /** Download the visible picture as a PNG, in the size that the page sets or at twice its size in CSS pixels. */
   save() {
     if (!this.plan || !this.win) return;
-    const [w, h] = this.state.picture ?? [2 * this.width, 2 * this.height], ratio = w / this.width;
+    const [w, h] = this.state.saved ?? [2 * this.width, 2 * this.height], ratio = w / this.width;
     const { width, height, plot, strip, ratio: shown } = this, high = h / ratio;
     const sheet = document.createElement("canvas"), pen = sheet.getContext("2d");
     Object.assign(sheet, { width: w, height: h });
@@ -430,7 +419,7 @@ export class Chart {
 
   // --- the window ------------------------------------------------------------------------------------------------
 
-  /** Zoom at a point of the data, along the steps, along v or both. */
+  /** Multiply the width of the window along the steps, along v or both; the point (t, v) keeps its pixel. */
   zoom(factor, { t, v }, { steps, levels }) {
     const w = this.win, limited = (a, b) => Math.max(factor, Math.min(1, this.least(b) / (w[b] - w[a])));
     const [along, across] = [limited("t0", "t1"), limited("v0", "v1")];
@@ -439,9 +428,9 @@ export class Chart {
     this.moved();
   }
 
-  /** Return the minimum width of the window along an axis: one step or byte, or more on a very long axis. */
+  /** Return the minimum width of the window along the axis that ends at full[edge]: one unit, or 2^−40 of the axis. */
   least(edge) {
-    return Math.max(1, this.full[edge] / FINEST);
+    return Math.max(1, this.full[edge] / 2 ** 40);
   }
 
   /** Move the window inside the data, and widen it to the minimum width. */
@@ -481,13 +470,14 @@ export class Chart {
     this.moved();
   }
 
+  /** Show the whole plan. */
   fit() {
-    if (!this.full) return;
-    this.win = { ...this.full };
+    if (!this.win) return;
+    this.win = this.full;
     this.moved();
   }
 
-  /** Move the window to a row that is not visible, and keep the zoom. `quiet`: do not change the linked charts. */
+  /** Centre the window on a row along each axis on which it is not visible. `quiet`: do not move the linked charts. */
   reveal(row, quiet = false) {
     const { win: w, plan, scene } = this;
     const steps = ["t0", "t1", plan.birth[row], plan.death[row]];
@@ -506,6 +496,7 @@ export class Chart {
     return guarded(() => linesOf(plan, row, { other, candidate }), [["", plan.ids.at(row)]]);
   }
 
+  /** Select a row, or none for −1. `how`: click, arrow, slot, search or clear, for the page. */
   select(row, how) {
     const id = row >= 0 ? this.plan.ids.at(row) : null;
     this.selected = row;
@@ -521,7 +512,7 @@ export class Chart {
     }
     const lines = row >= 0 ? this.lines(row).map((line) => line.join(" ")).join(", ") : "";
     this.parts.live.textContent = lines || "selection cleared";
-    this.share({ selected: id });
+    this.share({ selected: id, compared: this.state.compared });
     this.emit("select", { id, row, how });
     this.soon("over");
   }
@@ -534,9 +525,10 @@ export class Chart {
     this.soon("over");
   }
 
+  /** Select a step, limited to the plan, and show it. */
   goStep(step) {
     const t = Math.max(0, Math.min(this.plan.steps - 1, step)), w = this.win, span = w.t1 - w.t0;
-    this.step = this.state.step = t;
+    this.state.step = t;
     if (t < w.t0 || t + 1 > w.t1) {
       w.t0 = t + 0.5 - span / 2;
       w.t1 = w.t0 + span;
@@ -549,7 +541,7 @@ export class Chart {
 
   /** Select a range of steps as [first, after the last], or null. */
   goSpan(span) {
-    this.span = this.state.span = span;
+    this.state.span = span;
     this.share({ span });
     this.emitSoon("span", span, 0);
     this.soon("over");
@@ -562,21 +554,23 @@ export class Chart {
 
   /** Clear selection, comparison, step and range of steps. */
   clear() {
-    this.step = this.state.step = null;
+    this.state.step = null;
     this.share({ step: null });
     this.emitSoon("step", null, 0);
-    if (this.span) this.goSpan(null);
+    if (this.state.span) this.goSpan(null);
     this.select(-1, "clear");
   }
 
+  /** Select the next tensor towards a greater v (1) or a smaller v (−1). */
   neighbour(direction) {
-    const row = nextInOrder(this, this.selected, direction, this.step);
+    const row = nextInOrder(this, this.selected, direction, this.state.step);
     if (row >= 0) this.select(row, "arrow");
   }
 
+  /** Select the next (1) or previous (−1) tensor in the slot of the selected tensor. */
   walkSlot(direction) {
     if (this.selected < 0) return;
-    const root = this.plan.baseOf.get(this.selected) ?? this.selected, tenants = this.plan.tenants(root);
+    const root = this.plan.rootOf(this.selected), tenants = this.plan.tenants(root);
     const next = tenants[tenants.indexOf(root) + direction];
     if (next !== undefined) this.select(next, "slot");
   }
@@ -585,66 +579,60 @@ export class Chart {
 
   /** Highlight the tensors that the search finds or that the page marks, and dim all other tensors. */
   search() {
-    const text = this.state.search ?? "", { plan } = this, marked = this.state.marked ?? [];
-    this.hits = null;
-    if (text) this.hits = found(plan, text, this.shown);
-    else if (marked.length) {
+    const { plan } = this, { search: text, marked } = this.state;
+    this.hits = text ? found(plan, text, this.shown) : null;
+    if (!text && marked?.length) {
       this.hits = new Uint8Array(plan.n);
-      for (const row of marked) if (row < plan.n) this.hits[row] = 1;
+      for (const row of marked) this.hits[row] = 1;
     }
     this.hitRows = this.hits && plan.byBirth().filter((row) => this.hits[row]);
-    const count = this.hitRows?.length;
-    // Marks are counted as storages, search results as tensors.
-    const marks = text || !this.hitRows ? 0 : new Set(Array.from(this.hitRows, (row) => plan.head(row))).size;
-    const label = text ? `${grouped(count ?? 0)} found` : `${counted(marks, "buffer")} marked`;
-    this.parts.count.textContent = this.hitRows ? label : "";
-    this.root.dataset.hits = count ?? "";
+    let label = "";
+    if (text) label = `${grouped(this.hitRows.length)} found`; // tensors
+    else if (this.hits) {
+      const buffers = new Set(Array.from(this.hitRows, (row) => plan.head(row)));
+      label = `${counted(buffers.size, "buffer")} marked`;
+    }
+    this.parts.count.textContent = label;
+    this.root.dataset.hits = this.hitRows?.length ?? "";
     this.soon("base");
   }
 
+  /** Select the next (1) or previous (−1) hit; after the last hit the first one. */
   nextHit(direction) {
     const rows = this.hitRows;
     if (!rows?.length) return;
-    const at = rows.indexOf(this.selected), start = direction > 0 ? 0 : rows.length - 1;
-    const next = at < 0 ? start : (at + direction + rows.length) % rows.length;
+    const current = rows.indexOf(this.selected), start = direction > 0 ? 0 : rows.length - 1;
+    const next = current < 0 ? start : (current + direction + rows.length) % rows.length;
     this.select(rows[next], "search");
     this.parts.count.textContent = `${grouped(next + 1)} of ${grouped(rows.length)} found`;
   }
 
   // --- events ----------------------------------------------------------------------------------------------------
 
+  /** Send an event after `wait` milliseconds; a later event of the same name replaces it. */
   emitSoon(event, value, wait) {
-    clearTimeout((this.timers ??= {})[event]);
+    clearTimeout(this.timers[event]);
     this.timers[event] = setTimeout(() => this.emit(event, value), wait);
   }
 
   /** Apply a change of this chart to the linked charts. */
   share(part) {
-    if (!this.state.link) return;
-    for (const chart of charts) {
-      if (chart === this || chart.state.link !== this.state.link || !chart.win) continue;
-      chart.follow(part);
+    const { link } = this.state;
+    for (const chart of link ? charts : []) {
+      if (chart !== this && chart.state.link === link && chart.win) chart.follow(part);
     }
   }
 
-  follow({ window, levels, scene, selected, compared, step, span }) {
-    if (window !== undefined) {
+  follow({ window, levels, scene, ...state }) {
+    Object.assign(this.state, state);
+    if ("selected" in state) this.selected = this.rowOf(state.selected);
+    if ("compared" in state) this.compared = this.rowOf(state.compared);
+    if (window) {
       [this.win.t0, this.win.t1] = window;
       // Only charts with the same view and the same range of v share the visible part of v.
-      const alike = this.scene && scene.view === this.scene.view && scene.top === this.scene.top;
-      if (alike) [this.win.v0, this.win.v1] = levels;
+      if (scene.view === this.scene.view && scene.top === this.scene.top) [this.win.v0, this.win.v1] = levels;
       this.moved(true);
     }
-    if (selected !== undefined) {
-      this.state.selected = selected;
-      this.selected = this.rowOf(selected);
-    }
-    if (compared !== undefined) {
-      this.state.compared = compared;
-      this.compared = this.rowOf(compared);
-    }
-    if (step !== undefined) this.step = this.state.step = step;
-    if (span !== undefined) this.span = this.state.span = span;
     this.soon("over");
   }
 }

@@ -1,13 +1,13 @@
 // Input for a chart: hover, click, drag, pinch, wheel and keys.
 
 import { el } from "./element.js";
-import { inside } from "../base/plane.js";
+import { contains } from "../base/plane.js";
 
-const CLICK = 4; // pixels of movement that still count as a click
+const CLICK = 4; // pixels: a smaller movement counts as a click
 const FINGERS = 20; // pixels: a smaller distance of two fingers counts as this
-const WHEEL = 0.0018; // exponent of the zoom per unit of the wheel (a notch is 100)
+const WHEEL = 0.0018; // exponent of the zoom per unit of the wheel (a notch is about 100)
 
-const holdTwo = (e) => e.touches.length > 1 && e.cancelable && e.preventDefault();
+const preventPageZoom = (e) => e.touches.length > 1 && e.cancelable && e.preventDefault();
 
 /** Return a line of the tooltip as elements. */
 function lineOf([heading, text]) {
@@ -18,7 +18,7 @@ function lineOf([heading, text]) {
 export class ChartInput {
   constructor(chart) {
     this.chart = chart;
-    this.fingers = new Map(); // pointer → [x, y]
+    this.fingers = new Map(); // id of a pressed pointer → [x, y]
     const { stage, find } = chart;
     const on = (type, action, options) => stage.addEventListener(type, action, options);
     on("pointermove", (e) => this.onMove(e));
@@ -26,8 +26,7 @@ export class ChartInput {
     on("pointerdown", (e) => this.onDown(e));
     on("pointerup", (e) => this.onUp(e));
     on("pointercancel", (e) => this.endTouch(e));
-    // The chart handles two fingers. One finger scrolls the page unless the chart can pan.
-    for (const type of ["touchstart", "touchmove"]) on(type, holdTwo, { passive: false });
+    for (const type of ["touchstart", "touchmove"]) on(type, preventPageZoom, { passive: false });
     on("wheel", (e) => this.onWheel(e), { passive: false });
     on("dblclick", () => chart.fit());
     on("keydown", (e) => this.onKey(e));
@@ -35,6 +34,7 @@ export class ChartInput {
     find.addEventListener("keydown", (e) => this.onSearchKey(e));
   }
 
+  /** Return the position of an event on the stage. */
   at(event) {
     const { left, top } = this.chart.stage.getBoundingClientRect();
     return [event.clientX - left, event.clientY - top];
@@ -54,8 +54,8 @@ export class ChartInput {
   hover(x, y) {
     this.pointer = [x, y];
     this.hovering ??= requestAnimationFrame(() => {
-      const { chart } = this, { tip } = chart.parts, row = chart.pick(...this.pointer);
       this.hovering = null;
+      const { chart } = this, { tip } = chart.parts, row = chart.pick(...this.pointer);
       if (row !== chart.hovered || tip.hidden !== row < 0) {
         chart.hovered = row;
         chart.soon("over");
@@ -95,8 +95,8 @@ export class ChartInput {
     chart.stage.setPointerCapture(event.pointerId);
     this.fingers.set(event.pointerId, [x, y]);
     if (this.fingers.size === 2) this.beginPinch();
-    else this.drag = { x, y, win: { ...chart.win }, moved: false, ghost: chart.holdsGhost(x, y, event.altKey) };
-    if (this.drag && chart.strip && inside(chart.strip, x, y)) this.drag.from = chart.plane.at(x, y).t;
+    else this.drag = { x, y, win: { ...chart.win }, moved: false, ghost: chart.draggedBox(x, y, event.altKey) };
+    if (this.drag && chart.strip && contains(chart.strip, x, y)) this.drag.from = chart.plane.at(x, y).t;
   }
 
   onDrag(x, y) {
@@ -105,7 +105,7 @@ export class ChartInput {
     drag.moved = true;
     if (drag.from !== undefined) {
       const ends = [drag.from, chart.plane.at(x, y).t], last = chart.plan.steps;
-      chart.span = [Math.max(0, Math.floor(Math.min(...ends))), Math.min(last, Math.ceil(Math.max(...ends)))];
+      chart.state.span = [Math.max(0, Math.floor(Math.min(...ends))), Math.min(last, Math.ceil(Math.max(...ends)))];
       chart.soon("over");
       return;
     }
@@ -116,16 +116,16 @@ export class ChartInput {
 
   onUp(event) {
     const { chart } = this, [x, y] = this.at(event), drag = this.endTouch(event);
-    if (drag?.moved && drag.from !== undefined) chart.goSpan(chart.span);
+    if (drag?.moved && drag.from !== undefined) chart.goSpan(chart.state.span);
     if (!drag || drag.moved) return;
-    if (chart.strip && inside(chart.strip, x, y)) {
-      if (chart.span) chart.goSpan(null);
+    if (chart.strip && contains(chart.strip, x, y)) {
+      if (chart.state.span) chart.goSpan(null);
       chart.goStep(Math.floor(chart.plane.at(x, y).t));
       return;
     }
-    const there = chart.overview.at(x, y);
-    if (there) {
-      chart.lookAt(there);
+    const target = chart.overview.at(x, y);
+    if (target) {
+      chart.lookAt(target);
       return;
     }
     const row = chart.pick(x, y);
@@ -134,7 +134,7 @@ export class ChartInput {
     else if (row !== chart.selected) chart.compare(row);
   }
 
-  /** Start a pinch. It zooms at the midpoint of two fingers; along one axis only if the fingers are along that axis. */
+  /** Start a pinch. It zooms at the midpoint of two fingers; along one axis only if they are along about that axis. */
   beginPinch() {
     const { middle, apart, across } = this.spread(), { plane, win } = this.chart;
     const [onSteps, onLevels] = plane.turned(...across);
@@ -175,7 +175,7 @@ export class ChartInput {
     return drag;
   }
 
-  /** Zoom at the pointer; along one axis only with shift or alt, or with the pointer over that axis or the strip. */
+  /** Zoom at the pointer. Only steps: with shift, over their axis or the strip. Only v: with alt or over its axis. */
   onWheel(event) {
     const { chart } = this;
     if (!chart.win) return;
@@ -185,11 +185,8 @@ export class ChartInput {
     const factor = Math.exp(Math.max(-300, Math.min(300, delta)) * WHEEL);
     const cx = Math.max(plot.x, Math.min(plot.x + plot.w, x)), cy = Math.max(plot.y, Math.min(plot.y + plot.h, y));
     const [onSteps, onLevels] = plane.turned(y > plot.y + plot.h, x < plot.x);
-    const inStrip = strip && inside(strip, x, y);
-    chart.zoom(factor, plane.at(cx, cy), {
-      steps: !onLevels && !event.altKey,
-      levels: !onSteps && !inStrip && !event.shiftKey,
-    });
+    const levels = !onSteps && !event.shiftKey && !(strip && contains(strip, x, y));
+    chart.zoom(factor, plane.at(cx, cy), { steps: !onLevels && !event.altKey, levels });
   }
 
   onKey(event) {
@@ -200,7 +197,7 @@ export class ChartInput {
     const middle = { t: (win.t0 + win.t1) / 2, v: (win.v0 + win.v1) / 2 };
     const actions = {
       Escape: () => chart.clear(),
-      "/": () => (state.toolbar ? chart.find.focus() : chart.emit("focus_search", true)),
+      ...(state.toolbar && { "/": () => chart.find.focus() }),
       Enter: () => chart.nextHit(event.shiftKey ? -1 : 1),
       p: () => chart.toPeak(),
       t: () => chart.choose("transposed", !state.transposed),
@@ -225,15 +222,16 @@ export class ChartInput {
 
   /** Handle an arrow key: along the axis of steps select a step, else select the neighbouring tensor. */
   walk(dx, dy, far) {
-    const { chart } = this, { t, v } = chart.plane.delta(dx, dy), { win, selected, plan } = chart;
+    const { chart } = this, { t, v } = chart.plane.delta(dx, dy), { win, selected, plan, state } = chart;
     if (v) {
       chart.neighbour(Math.sign(v));
       return;
     }
     const here = selected >= 0 ? plan.birth[selected] : Math.floor((win.t0 + win.t1) / 2);
-    chart.goStep((chart.step ?? here) + Math.sign(t) * far);
+    chart.goStep((state.step ?? here) + Math.sign(t) * far);
   }
 
+  /** Apply the text of the search field; send it to the page after `wait` milliseconds. */
   onSearch(wait) {
     const { chart } = this;
     chart.apply({ search: chart.find.value });

@@ -3,7 +3,26 @@
 import { STYLE } from "../base/style.js";
 import { VIEWS } from "../plan/scene.js";
 
-/** Return a DOM element with attributes and children. Strings become text, never HTML. */
+const mounted = new WeakMap(); // parent element → its chart
+
+/** Return the chart in an element after setting its `emit`; create a chart with the style if there is none. */
+export function mount(parent, Kind, emit) {
+  let chart = mounted.get(parent);
+  if (!chart?.root.isConnected) {
+    parent.append(el("style", {}, STYLE));
+    chart = new Kind(parent);
+    mounted.set(parent, chart);
+  }
+  return Object.assign(chart, { emit, look: null }); // the theme may have changed
+}
+
+/** Remove the chart from an element. */
+export function unmount(parent) {
+  mounted.get(parent)?.destroy();
+  mounted.delete(parent);
+}
+
+/** Return a DOM element with attributes, listeners (`onclick`) and children. Strings become text, never HTML. */
 export function el(tag, attributes = {}, ...children) {
   const node = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
@@ -18,31 +37,10 @@ export const button = (text, title, onclick) => {
   return el("button", { type: "button", title, "aria-label": title, onclick }, text);
 };
 
-const mounted = new WeakMap(); // parent element → chart
-
-/** Return the chart in an element; create the chart and its style sheet if the element has none. */
-export function mount(parent, ChartType) {
-  if (!mounted.get(parent)?.root.isConnected) {
-    const sheet = el("style");
-    sheet.textContent = STYLE;
-    parent.append(sheet);
-    mounted.set(parent, new ChartType(parent));
-  }
-  return mounted.get(parent);
-}
-
-export function unmount(parent) {
-  mounted.get(parent)?.destroy();
-  mounted.delete(parent);
-}
-
-/**
- * Return the elements of one chart by name. `actions` has the functions of its controls: choose(name, value), toPeak(),
- * fit(), swap(), save().
- */
-export function build(actions) {
+/** Return the elements of one chart by name. Its controls call `choose`, `toPeak`, `fit` and `save` of the chart. */
+export function build(chart) {
   const menu = (label, name) => {
-    return el("select", { "aria-label": label, onchange: (e) => actions.choose(name, e.target.value || null) });
+    return el("select", { "aria-label": label, onchange: (e) => chart.choose(name, e.target.value || null) });
   };
   const parts = {
     base: el("canvas", { class: "base" }),
@@ -50,7 +48,7 @@ export function build(actions) {
     tip: el("div", { class: "tip", hidden: "" }),
     title: el("div", { class: "claim" }),
     tabs: Object.entries(VIEWS).map(([view, name]) => {
-      return el("button", { type: "button", "data-view": view, onclick: () => actions.choose("view", view) }, name);
+      return el("button", { type: "button", "data-view": view, onclick: () => chart.choose("view", view) }, name);
     }),
     colours: menu("colour by", "colour"),
     arenas: menu("arena", "arena"),
@@ -61,7 +59,7 @@ export function build(actions) {
       spellcheck: "false",
     }),
     count: el("span", { class: "count" }),
-    outlines: el("input", { type: "checkbox", onchange: (e) => actions.choose("baseline", e.target.checked) }),
+    outlines: el("input", { type: "checkbox", onchange: (e) => chart.choose("show_baseline", e.target.checked) }),
     legend: el("span", { class: "legend" }),
     status: el("span", { class: "status" }),
     live: el("span", { class: "unseen", "aria-live": "polite" }),
@@ -78,10 +76,10 @@ export function build(actions) {
     el("span", { class: "grow" }),
     count,
     find,
-    button("⇄", "swap axes (t)", () => actions.swap()),
-    button("peak", "go to the peak (p)", () => actions.toPeak()),
-    button("show all", "show everything (f, double-click)", () => actions.fit()),
-    button("PNG", "save as PNG, at double size or at the size set on Export", () => actions.save()),
+    button("⇄", "swap axes (t)", () => chart.choose("transposed", !chart.state.transposed)),
+    button("peak", "go to the peak (p)", () => chart.toPeak()),
+    button("show all", "show everything (f, double-click)", () => chart.fit()),
+    button("PNG", "save as PNG, at double size or at the size set on Export", () => chart.save()),
   );
   const foot = el("div", { class: "foot" }, legend, status);
   const root = el("div", { class: "tmmu-canvas" }, title, bar, stage, foot, live);

@@ -33,19 +33,16 @@ export function legendOf({ plan, shown, paints, scene }) {
 /** Return whether the line of a band's capacity is drawn. */
 const hasLine = ({ arena, height }) => arena.capacity !== null && Number(arena.capacity) <= height;
 
-/** Return the entries whose colour occurs; in a comparison all entries, because outlines use the other colours. */
-function inUse({ legend, table, codes, whole }, plan, shown) {
-  if (whole) return legend;
+/** Return the entries of the legend whose colour occurs in the arenas shown. */
+function inUse({ legend, table, codes, listsUnusedColours }, plan, shown) {
+  if (listsUnusedColours) return legend;
   const used = new Set();
   for (let i = 0; i < plan.n; i++) if (shown[plan.arena[i]]) used.add(codes[i]);
   const colours = new Set(Array.from(used, (code) => css(table[code])));
   return legend.filter(([, colour]) => colour === "transparent" || colours.has(css(rgbOf(colour))));
 }
 
-/**
- * Return the text about the drawn tensors. `count`: number of visible tensors; `thin`: number of visible tensors
- * thinner than a pixel; `outlined`: [number of outlined tensors, number of changed tensors] or null.
- */
+/** Return the text about the drawn tensors, from the results of drawBoxes and, in a comparison, drawBaseline. */
 export function statusOf(total, { count, thin, outlined }) {
   const parts = [`${grouped(count)} of ${counted(total, "tensor")} drawn`];
   if (thin) parts.push(`${grouped(thin)} thinner than a pixel, drawn as a shade`);

@@ -1,20 +1,19 @@
-// Create and update the charts of a page. The page receives the bytes of each plan once and stores them by token. A
-// chart refers to a plan by its token, also before the bytes have arrived.
+// Create and update the charts of a page. The page receives the bytes of each plan once and stores the plan by its
+// token. A chart refers to a plan by the token, also before the bytes have arrived.
 
-import { byteLabels, stepTicks } from "../drawing/axes.js";
+import { byteLabels } from "../drawing/axes.js";
 import { Chart, charts } from "./chart.js";
 import { decode, inflated, tokenOf } from "../plan/columns.js";
 import { el, mount, unmount } from "./element.js";
 import { namerOf } from "../plan/short_names.js";
-import { Plane } from "../base/plane.js";
-import { Raster } from "../base/raster.js";
-import { fullBytes, offsetWords, rangeWords, shortBytes, shortened, stepName } from "../base/formats.js";
+import { fullBytes, offsetWords, shortBytes } from "../base/formats.js";
 
-// A page may send many plans before it shows their charts, so small plans are evicted only above KEPT_PLANS.
+// At most KEPT_PLANS plans are stored, because a page may send many plans before it shows their charts; at most
+// KEPT_LARGE if they have more than KEPT_BYTES together.
 const KEPT_PLANS = 32;
 const KEPT_LARGE = 6;
 const KEPT_BYTES = 256 * 2 ** 20;
-const packs = new Map(); // token → pack
+const packs = new Map(); // token → pack, the oldest first
 
 /** Store packed bytes for all charts of the page and return their token. */
 function keep(bytes) {
@@ -22,11 +21,11 @@ function keep(bytes) {
   return adopt({ ...decode(bytes), bytes: bytes.byteLength, began });
 }
 
-/** Store a decoded pack: {token, plans, bytes, began}. */
+/** Store a decoded pack {token, plans, bytes, began}: size in bytes and time of arrival. Return its token. */
 export function adopt(pack) {
   packs.delete(pack.token);
   packs.set(pack.token, pack);
-  const total = () => [...packs.values()].reduce((sum, kept) => sum + kept.bytes, 0);
+  const total = () => [...packs.values()].reduce((sum, { bytes }) => sum + bytes, 0);
   while (packs.size > KEPT_PLANS || (packs.size > KEPT_LARGE && total() > KEPT_BYTES)) {
     packs.delete(packs.keys().next().value);
   }
@@ -41,9 +40,7 @@ async function unpack(text) {
 
 /** Apply a state to the chart in the element `parent` and return the chart; create the chart on the first call. */
 export function show(parent, state, emit) {
-  const chart = mount(parent, Chart);
-  chart.emit = emit;
-  chart.look = null;
+  const chart = mount(parent, Chart, emit);
   if ("plan_index" in state) chart.state.plan_index = state.plan_index;
   chart.update(state);
   const pack = packs.get(state.plan);
@@ -52,7 +49,10 @@ export function show(parent, state, emit) {
   return chart;
 }
 
-/** Return a button per bookmarked view ({name, link}), for a page without a server; `drawn`: view → chart. */
+/**
+ * Return a button per bookmarked view {name, link}, for a page without a server. `drawn`: view → chart. A click
+ * restores the view and calls onSelect(chart, {id, row}).
+ */
 export function bookmarks(drawn, views, onSelect) {
   const restored = (link) => {
     const chart = restore(drawn, new URLSearchParams(link));
@@ -61,17 +61,17 @@ export function bookmarks(drawn, views, onSelect) {
   return views.map(({ name, link }) => el("button", { type: "button", onclick: () => restored(link) }, name));
 }
 
-/** Show the state in the query of an explorer link: its selection in all charts, its window in the chart of its view. */
+/** Apply the query of an explorer link: selection, steps and search to all charts, the rest to one. Return that one. */
 function restore(drawn, query) {
   const numbers = (name, count) => {
     const found = query.get(name)?.split("~").map(Number) ?? [];
     return found.length === count && found.every(Number.isFinite) ? found : null;
   };
-  const chart = drawn[query.get("view")] ?? drawn.map, name = query.get("arena");
+  const chart = drawn[query.get("view")] ?? drawn.map;
   const selected = query.get("tensor"), step = numbers("step", 1)?.[0] ?? null;
   const everywhere = { selected, step, span: numbers("span", 2), search: query.get("q") ?? "" };
   for (const each of Object.values(drawn)) each.apply(everywhere);
-  const arena = chart.plan.arenas.some((each) => each.name === name) ? name : null;
+  const arena = chart.plan.arenas.find(({ name }) => name === query.get("arena"))?.name ?? null;
   chart.apply({ arena, colour: query.get("colour"), zoom: numbers("zoom", 4) });
   chart.root.scrollIntoView({ block: "center" });
   return chart;
@@ -102,6 +102,6 @@ document.addEventListener("keydown", (event) => {
   chart.find.focus();
 });
 
-const words = { byteLabels, stepTicks, namerOf, shortBytes, fullBytes, offsetWords, rangeWords, shortened, stepName };
+const words = { byteLabels, namerOf, shortBytes, fullBytes, offsetWords }; // for tests
 
-export { charts, decode, keep, Plane, Raster, streamlit, unpack, words };
+export { charts, decode, keep, streamlit, unpack, words };

@@ -6,18 +6,18 @@ import { sharp } from "../base/plane.js";
 import { stroke } from "./picture.js";
 import { grouped, shortened, stepName, UNITS } from "../base/formats.js";
 
-/** Return the smallest of 1, 2, 5 × 10^k that is at least `least`. */
+/** Return the smallest of 1, 2, 5, 10, 20, 50, … that is at least `least`. */
 function tens(least) {
   const power = 10 ** Math.floor(Math.log10(Math.max(least, 1)));
-  for (const factor of [1, 2, 5, 10]) if (factor * power >= least) return factor * power;
-  return 10 * power;
+  return power * [1, 2, 5, 10].find((factor) => factor * power >= least);
 }
-/** Return the smallest power of two that is at least `least`. */
+/** Return the smallest of 1, 2, 4, 8, … that is at least `least`. */
 const twos = (least) => 2 ** Math.max(0, Math.ceil(Math.log2(Math.max(least, 1))));
 
 /**
- * Return a function that formats the labels of ticks that are `every` bytes apart, a power of two: all in the largest
- * unit in which they are exact with three decimals; if these are wider than `letters`, in hexadecimal.
+ * Return a function that formats the labels of ticks that are `every` bytes apart, a power of two. All labels up to
+ * `highest` have the same unit, the largest in which they are exact with at most three decimals; labels wider than
+ * `letters` are hexadecimal.
  */
 export function byteLabels(every, highest, letters) {
   let size = 1, unit = 0;
@@ -28,16 +28,16 @@ export function byteLabels(every, highest, letters) {
   return label(Math.ceil(highest / size) * size).length <= letters ? label : (n) => `0x${n.toString(16).toUpperCase()}`;
 }
 
-/** Return the ticks of both axes as {px, text, more}. The text `more` is drawn only if there is space. */
+/** Return the ticks of both axes as {px, text, more}. Only steps have a text `more`; it is drawn if there is space. */
 export function ticksOf(sight) {
   return { steps: stepTicks(sight), levels: levelTicks(sight) };
 }
 
-export function stepTicks({ plan, plane, plot }) {
+function stepTicks({ plan, plane, plot }) {
   const { t0, t1 } = plane.win, ticks = [];
-  let longest = 0;
-  for (let k = 0; k < 24; k++) longest = Math.max(longest, plan.nodes.at(Math.floor(t0 + (k / 24) * (t1 - t0))).length);
-  const words = Math.max(64, plot.w / 14, 6.2 * (longest + grouped(plan.stepAt(plan.steps)).length + 4));
+  const sample = Array.from({ length: 24 }, (_, k) => plan.nodes.at(Math.floor(t0 + (k / 24) * (t1 - t0))).length);
+  const longest = Math.max(...sample);
+  const words = Math.max(64, plot.w / 14, LETTER * (longest + grouped(plan.stepAt(plan.steps)).length + 4));
   const [room] = plane.turned(Math.min(132, words), 22), every = tens(room / plane.perStep);
   const [from, to] = [plane.step(t0), plane.step(t1)], middle = plane.perStep > 30 ? 0.5 : 0;
   for (let t = Math.max(0, Math.floor(t0 / every) * every); t < Math.min(plan.steps, t1); t += every) {
@@ -55,39 +55,35 @@ function levelTicks(sight) {
   return rowTicks(sight);
 }
 
-function byteTicks({ plane, plot }, { base, height }) {
-  const { v0, v1 } = plane.win, [, room] = plane.turned(84, 34), every = twos(room / plane.perLevel), ticks = [];
-  const highest = Math.ceil(Math.min(height, v1 - base)); // the edge of the window may be a fraction of a byte
-  const label = byteLabels(every, highest, Math.floor((plot.x - 8) / LETTER));
-  for (let k = Math.max(0, Math.ceil((v0 - base) / every)); k * every <= height && base + k * every <= v1; k++) {
-    ticks.push({ px: plane.level(base + k * every), text: label(k * every) });
+/** Return the distance along v that a label needs, for pixels between labels below each other or beside each other. */
+const labelRoom = (plane, below, beside) => (plane.sideways ? beside : below) / plane.perLevel;
+
+/** Return ticks at the multiples of `every` in [max(0, first), last]; k is at the coordinate base + k. */
+function multiples(plane, base, [first, last], every, label) {
+  const ticks = [];
+  for (let k = Math.ceil(Math.max(0, first) / every) * every; k <= last; k += every) {
+    ticks.push({ px: plane.level(base + k), text: label(k) });
   }
   return ticks;
+}
+
+function byteTicks({ plane, plot }, { base, height }) {
+  const { v0, v1 } = plane.win, every = twos(labelRoom(plane, 34, 84)), last = Math.min(height, v1 - base);
+  const label = byteLabels(every, Math.ceil(last), Math.floor((plot.x - 8) / LETTER));
+  return multiples(plane, base, [v0 - base, last], every, label);
 }
 
 function slotTicks({ plane }, { base, height }) {
-  const { v0, v1 } = plane.win, [, room] = plane.turned(26, 15), every = tens(room / plane.perLevel), ticks = [];
-  const first = Math.max(0, Math.ceil((v0 - base - 0.5) / every) * every);
-  for (let k = first; k < height && base + k <= v1; k += every) {
-    ticks.push({ px: plane.level(base + k + 0.5), text: grouped(k) });
-  }
-  return ticks;
+  const { v0, v1 } = plane.win, every = tens(labelRoom(plane, 15, 26)), middle = base + 0.5;
+  return multiples(plane, middle, [v0 - middle, Math.min(height - 1, v1 - base)], every, grouped);
 }
 
-/** Return a tick per row with the name of its tensor; if the names do not fit, fewer ticks with row numbers. */
+/** Return a tick per row with the name of its tensor; if the names do not fit, ticks with row numbers. */
 function rowTicks({ plan, plane, plot, scene }) {
-  const { v0, v1 } = plane.win, [, room] = plane.turned(60, 15), every = tens(room / plane.perLevel), ticks = [];
-  const addTick = (lane, text) => ticks.push({ px: plane.level(lane + 0.5), text });
-  if (every > 1 || plane.sideways) {
-    const last = Math.min(scene.top - 1, v1);
-    for (let k = Math.ceil(Math.max(0, v0) / every) * every; k <= last; k += every) addTick(k, grouped(k));
-    return ticks;
-  }
-  const letters = Math.floor((plot.x - 12) / 6.2), rows = plan.byBirth().filter((row) => scene.v1[row]);
-  for (let lane = Math.max(0, Math.floor(v0)); lane <= v1 && lane < rows.length; lane++) {
-    addTick(lane, shortened(plan.ids.at(rows[lane]), letters));
-  }
-  return ticks;
+  const every = tens(labelRoom(plane, 15, 60)), rows = [Math.floor(plane.win.v0), Math.min(scene.top - 1, plane.win.v1)];
+  if (every > 1 || plane.sideways) return multiples(plane, 0.5, rows, every, grouped);
+  const shown = plan.byBirth().filter((row) => scene.v1[row]), letters = Math.floor((plot.x - 12) / LETTER);
+  return multiples(plane, 0.5, rows, 1, (k) => shortened(plan.ids.at(shown[k]), letters));
 }
 
 export function drawGrid(pen, { plane, scene, look }, { steps, levels }) {
@@ -109,7 +105,7 @@ export function drawTicks(pen, sight, { steps, levels }) {
   pen.textAlign = "right";
   pen.fillText(footName, plot.x + plot.w, height - 1);
   pen.textAlign = "left";
-  pen.fillText(`${leftName} ${plane.up > 0 ? "↓" : "↑"}`, 4, height - 1);
+  pen.fillText(`${leftName} ${plane.vSign > 0 ? "↓" : "↑"}`, 4, height - 1);
 }
 
 function drawFoot(pen, { plot, look }, ticks) {
@@ -120,7 +116,7 @@ function drawFoot(pen, { plot, look }, ticks) {
   pen.strokeStyle = look.soft;
   for (const { px, text, more } of [...ticks].sort((a, b) => a.px - b.px)) {
     if (px < plot.x - 1 || px > plot.x + plot.w + 1) continue;
-    const letters = Math.max(text.length, Math.floor((room - 10) / 6.2));
+    const letters = Math.max(text.length, Math.floor((room - 10) / LETTER));
     const label = room >= 70 && more ? shortened(`${text} ${more}`, letters) : text;
     const half = pen.measureText(label).width / 2;
     const x = Math.max(plot.x - 30 + half, Math.min(plot.x + plot.w + 10 - half, px));
@@ -147,7 +143,7 @@ function drawLeft(pen, { plot }, ticks) {
 const BAND = 4; // pixels
 const STEP_NAME = 34; // width of the name of the step axis in pixels
 
-/** Draw a coloured band per phase beside the step axis, and the name of the phase if there is space. */
+/** Draw a coloured band per phase beside the step axis; below a horizontal axis also its name if there is space. */
 export function drawPhases(pen, { plan, plane, plot, look, height }) {
   const { t0, t1 } = plane.win;
   pen.textAlign = "left";

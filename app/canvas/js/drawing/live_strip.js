@@ -1,4 +1,5 @@
-// The strip: the live bytes of one arena over the visible steps. A pixel with several steps shows their maximum.
+// The strip: the live bytes of one arena, or of all arenas of one memory, over the visible steps. A pixel with several
+// steps shows their maximum.
 
 import { CONFLICT } from "../base/colours.js";
 import { Plane } from "../base/plane.js";
@@ -39,7 +40,7 @@ export function drawStrip(pen, sight) {
   drawLabels(pen, sight, bytes, arena);
 }
 
-/** Return one arena with the sums of all arenas of a memory. */
+/** Return one arena with the sums of all arenas of a memory, cached in the scene. */
 function allOf({ plan, scene }) {
   if (scene.sum) return scene.sum;
   const live = new Float64Array(plan.steps);

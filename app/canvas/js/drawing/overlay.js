@@ -1,21 +1,23 @@
-// The overlay: selection, comparison, hover, flags and the selected step. It has a separate canvas, so that a change of
-// the selection does not redraw the picture.
+// The overlay: frames of the selected, compared and hovered tensor, moves from the baseline, a tried place, flags, and
+// the selected step and range. It has a separate canvas, so that a change of the selection does not redraw the picture.
 
+import { CONFLICT } from "../base/colours.js";
 import { stroke, within } from "./picture.js";
 import { Plane } from "../base/plane.js";
 import { LETTER } from "../base/theme.js";
 import { rangeWords, shortBytes, shortened, stepName } from "../base/formats.js";
 
 const SMALLEST = 5; // pixels: the least size of a frame
-const CONFLICT = "#D55E00", LEGAL = "#009E73", FLAG = "#7A3E9D";
+const FLAG_ROWS = 4;
+const MOST_MOVES = 12;
+const LEGAL = "#009E73", FLAG = "#7A3E9D";
 
 /** Draw the overlay of a chart. Its rows `selected`, `compared` and `hovered` are −1 for none. */
 export function drawOverlay(pen, sight, chart) {
-  const { selected, compared, hovered, step, ghost } = chart;
-  const { x, y, w, h } = sight.plot;
+  const { selected, compared, hovered, ghost, state } = chart, { x, y, w, h } = sight.plot;
   within(pen, { x: x - 3, y: y - 3, w: w + 6, h: h + 6 }, () => {
     if (selected >= 0) drawHandoffs(pen, sight, selected);
-    if (chart.other && chart.state.baseline && sight.scene.view === "map") {
+    if (chart.other && state.show_baseline && sight.scene.view === "map") {
       const rows = movedRows(sight.plan, chart);
       chart.root.dataset.moves = rows.size;
       for (const row of rows) drawMove(pen, sight, row, chart.candidate);
@@ -25,9 +27,9 @@ export function drawOverlay(pen, sight, chart) {
     if (selected >= 0) drawFrame(pen, sight, selected, [], 2);
     if (ghost && sight.scene.view === "map") drawGhost(pen, sight, ghost, chart.ghostBox(ghost));
   });
-  if (chart.span) drawSpan(pen, sight, chart.span);
-  drawFlags(pen, sight, chart.state.flags ?? []);
-  if (step !== null) drawStep(pen, sight, step);
+  if (state.span) drawSpan(pen, sight, state.span);
+  drawFlags(pen, sight, state.flags);
+  if (state.step !== null) drawStep(pen, sight, state.step);
 }
 
 /** Shade the selected range of steps in strip and picture, and label its ends. */
@@ -40,9 +42,7 @@ function drawSpan(pen, { plan, plane, plot, strip, look }, [first, end]) {
   label(pen, look, rangeWords(plan.stepAt(first), plan.stepAt(end)), x0 + 3, y0 + 2);
 }
 
-const FLAG_ROWS = 4;
-
-/** Draw flags, given as [step, text]: a line at the step, and the text in the first free row if there is one. */
+/** Draw flags, given as [step, text]: a line at the step, and the text in the first free row of at most FLAG_ROWS. */
 function drawFlags(pen, { plane, plot, strip, look }, flags) {
   if (plane.sideways) return;
   const drawn = [];
@@ -67,6 +67,7 @@ function textWidth(pen, look, text) {
   return pen.measureText(text).width + 10;
 }
 
+/** Draw a text with the upper left corner of its background at a pixel. */
 function label(pen, look, text, x, y, ground = "#111") {
   const width = textWidth(pen, look, text);
   pen.textAlign = "left";
@@ -93,7 +94,7 @@ function drawFrame(pen, { plan, scene, plane, shown }, row, dash, width) {
   pen.setLineDash([]);
 }
 
-/** Draw the selected storage at a tried place, its conflicts in red, and the arena size for that place. */
+/** Draw a storage at a tried place, its conflicts in red, and the arena size that the place needs. */
 function drawGhost(pen, { plan, plane, scene, look }, ghost, box) {
   const [x0, y0, x1, y1] = plane.box(...box).map(Math.round);
   const ink = ghost.conflicts === null ? look.line : ghost.legal ? LEGAL : CONFLICT;
@@ -121,20 +122,19 @@ function drawGhost(pen, { plan, plane, scene, look }, ghost, box) {
   pen.setLineDash([]);
 }
 
-const MOST_MOVES = 12;
-
-/** Return the rows whose move from the baseline is drawn: the selected and hovered row, and all moved rows if few. */
+/** Return the rows whose move is drawn: the selected and the hovered row, and all rows if at most MOST_MOVES moved. */
 function movedRows(plan, chart) {
   if (chart.moves?.plan !== plan) {
     const rows = [];
-    for (let i = 0; i < plan.n && rows.length <= MOST_MOVES; i++) if (elsewhere(plan, chart.other, i)) rows.push(i);
+    for (let i = 0; i < plan.n && rows.length <= MOST_MOVES; i++) if (hasMoved(plan, chart.other, i)) rows.push(i);
     chart.moves = { plan, rows: rows.length > MOST_MOVES ? [] : rows };
   }
-  const looked = [chart.selected, chart.hovered].filter((row) => row >= 0 && elsewhere(plan, chart.other, row));
-  return new Set([...chart.moves.rows, ...looked]);
+  const inFocus = [chart.selected, chart.hovered].filter((row) => row >= 0 && hasMoved(plan, chart.other, row));
+  return new Set([...chart.moves.rows, ...inFocus]);
 }
 
-function elsewhere(plan, other, row) {
+/** Return whether a tensor has another offset in the other plan, in the same arena. */
+function hasMoved(plan, other, row) {
   const twin = plan.twin[row] - 1;
   if (twin < 0 || plan.isView[row]) return false;
   if (plan.arenas[plan.arena[row]].name !== other.arenas[other.arena[twin]].name) return false;
@@ -142,12 +142,12 @@ function elsewhere(plan, other, row) {
 }
 
 /** Draw an arrow from the centre of a tensor's box in the baseline to the centre of its box in the candidate. */
-function drawMove(pen, { plan, other, scene, plane, shown, look }, row, candidate) {
+function drawMove(pen, { plan, other, scene, plane, shown, look }, row, isCandidate) {
   if (!shown[plan.arena[row]]) return;
   const twin = plan.twin[row] - 1, base = scene.v0[row] - plan.offset[row], half = plan.size[row] / 2;
   const here = plane.point((plan.birth[row] + plan.death[row]) / 2, scene.v0[row] + half);
   const there = plane.point((other.birth[twin] + other.death[twin]) / 2, base + other.offset[twin] + half);
-  const [from, to] = candidate ? [there, here] : [here, there];
+  const [from, to] = isCandidate ? [there, here] : [here, there];
   const angle = Math.atan2(to[1] - from[1], to[0] - from[0]);
   for (const [ink, width] of [["rgba(255,255,255,0.9)", 4], [look.dark ? "#fff" : "#000", 1.5]]) {
     pen.strokeStyle = pen.fillStyle = ink;
@@ -160,6 +160,7 @@ function drawMove(pen, { plan, other, scene, plane, shown, look }, row, candidat
   }
 }
 
+/** Widen an interval to at least SMALLEST. */
 function widened(a, b) {
   if (b - a >= SMALLEST) return [a, b];
   const middle = (a + b) / 2;
@@ -186,7 +187,6 @@ function drawHandoffs(pen, { plan, scene, plane, look }, selected) {
 function drawStep(pen, { plan, plane, plot, strip, look, curve }, step) {
   const { t0, t1 } = plane.win, arena = plan.arenas[curve];
   if (step + 0.5 < t0 || step + 0.5 > t1) return;
-  // The line crosses the strip too, which is above the picture or to its right.
   const whole = strip ? around(plot, strip) : plot;
   const [x0, y0, x1, y1] = new Plane(whole, plane.win, plane).acrossSteps(plane.step(step + 0.5));
   for (const [ink, width] of [["#fff", 3], ["#000", 1.5]]) {
@@ -197,10 +197,8 @@ function drawStep(pen, { plan, plane, plot, strip, look, curve }, step) {
   const live = arena ? ` · ${shortBytes(arena.rawLive[step] ?? 0)} live in ${arena.name}` : "";
   const letters = Math.floor(plot.w / LETTER) - live.length - 9; // nine letters for the step number
   const text = `${stepName(plan.stepAt(step), shortened(plan.nodes.at(step), Math.min(30, letters)))}${live}`;
-  pen.font = look.font;
-  const width = pen.measureText(text).width + 10;
-  const x = Math.max(plot.x, Math.min(plot.x + plot.w - width, x0 + 4));
-  label(pen, look, text, x, Math.max(whole.y, y0 - 20) + (y0 === whole.y ? 1 : 0));
+  const x = Math.max(plot.x, Math.min(plot.x + plot.w - textWidth(pen, look, text), x0 + 4));
+  label(pen, look, text, x, Math.max(whole.y + 1, y0 - 20));
 }
 
 /** Return the bounding box of two rectangles. */

@@ -1,13 +1,13 @@
 // The overview after zooming in: a small picture of the whole plan with a frame around the visible part.
 
+import { css } from "../base/colours.js";
 import { drawBoxes } from "./picture.js";
-import { Plane } from "../base/plane.js";
+import { contains, Plane } from "../base/plane.js";
 import { Raster } from "../base/raster.js";
 
-const SHARE = 0.17; // of the plot's width
-const INSET = 8;
+const SHARE = 0.17; // of the plot's width and height
+const INSET = 8; // distance to the edges of the plot in pixels
 
-/** The overview. Its small picture is redrawn only when its content changes. */
 export class Overview {
   constructor() {
     this.tools = { raster: new Raster(), sheet: document.createElement("canvas") };
@@ -21,7 +21,7 @@ export class Overview {
     const rect = { x: plot.x + plot.w - w - INSET, y: plot.y + INSET, w, h };
     this.plane = new Plane(rect, full, { sideways: plane.sideways, falling: sight.scene.falling });
     this.paint(sight, full, w, h);
-    pen.fillStyle = `rgb(${look.solid.join()})`;
+    pen.fillStyle = css(look.solid);
     pen.fillRect(rect.x - 3, rect.y - 3, w + 6, h + 6);
     pen.drawImage(this.canvas, rect.x, rect.y, w, h);
     pen.lineWidth = 1;
@@ -35,10 +35,11 @@ export class Overview {
     }
   }
 
+  /** Draw the small picture if its content has changed. */
   paint(sight, full, w, h) {
-    const { scene, paints, hits, look, ratio } = sight, made = [scene, paints, hits, look, w, h];
-    if (this.made?.every((part, k) => part === made[k])) return;
-    this.made = made;
+    const { scene, paints, hits, look, ratio } = sight, content = [scene, paints, hits, look, w, h];
+    if (this.content?.every((part, k) => part === content[k])) return;
+    this.content = content;
     this.canvas.width = w * ratio;
     this.canvas.height = h * ratio;
     const pen = this.canvas.getContext("2d"), plot = { x: 0, y: 0, w, h };
@@ -54,8 +55,6 @@ export class Overview {
 
   /** Return the {t, v} at a pixel of the overview; null for a pixel outside of it. */
   at(x, y) {
-    const rect = this.plane?.rect;
-    if (!rect || x < rect.x || x > rect.x + rect.w || y < rect.y || y > rect.y + rect.h) return null;
-    return this.plane.at(x, y);
+    return this.plane && contains(this.plane.rect, x, y) ? this.plane.at(x, y) : null;
   }
 }

@@ -1,15 +1,16 @@
-// The picture: background, boxes, views, names, lines, outlines of the baseline.
+// The picture: background, boxes, views, names, lines, costly reuses, outlines of the baseline.
 //
 // Each function takes a `pen` (a 2-D context) and the object that Chart.sight() returns. `plane` converts coordinates,
-// `shown` has a flag per arena, `hits` has a flag per row that is not dimmed (null: no row is dimmed).
+// `shown` has a flag per arena, `hits` is null or has a flag per row: rows without the flag are dimmed.
 
 import { CONFLICT, css, luminance } from "../base/colours.js";
+import { sharp } from "../base/plane.js";
 import { LETTER } from "../base/theme.js";
 import { counted, shortBytes, shortened } from "../base/formats.js";
 
 const MOST_NAMES = 400;
 const MOST_OUTLINES = 2000;
-const LARGE = 900; // square pixels from which a box may carry a name
+const LARGE = 900; // square pixels: only larger boxes may have a name
 
 /** Call `draw`, clipped to a rectangle. */
 export function within(pen, { x, y, w, h }, draw) {
@@ -27,12 +28,12 @@ export function within(pen, { x, y, w, h }, draw) {
 const reported = new Set(); // messages already reported to the console
 
 /**
- * Return the result of `make`, or `otherwise` if it throws. Used for labels, ticks and tooltips, so that the boxes are
- * drawn after an error. An error is reported once.
+ * Return the result of `draw`, or `otherwise` if it throws, so that the boxes are drawn after an error in labels, lines,
+ * tooltip or overlay. Errors with the same message are reported once.
  */
-export function guarded(make, otherwise = undefined) {
+export function guarded(draw, otherwise = undefined) {
   try {
-    return make();
+    return draw();
   } catch (error) {
     if (!reported.has(error.message)) window.reportError(error);
     reported.add(error.message);
@@ -67,15 +68,15 @@ export function drawGround(pen, { plan, scene, plane, look, ratio }) {
 }
 
 /**
- * Draw all boxes. Return {count, thin, big}: the number of visible boxes, the number of visible boxes thinner than a
- * pixel, and the rows of boxes large enough for a name. `tools`: {raster, sheet}, reused between frames.
+ * Draw all boxes. Return {count, thin, big}: the number of visible boxes, of those the number thinner than a pixel,
+ * and the rows of boxes large enough for a name. `tools`: {raster, sheet}, reused between frames.
  */
 export function drawBoxes(pen, sight, tools) {
   const { plan, scene, plane, plot, shown, paints, hits, look, ratio } = sight;
-  // A very large screen uses single resolution, because four doubles per pixel must stay below 100 MB.
+  // More than 3 million device pixels are drawn as CSS pixels: the raster has four doubles (32 bytes) per pixel.
   const scale = plot.w * plot.h * ratio * ratio > 3e6 ? 1 : ratio;
   const W = Math.max(1, Math.round(plot.w * scale)), H = Math.max(1, Math.round(plot.h * scale));
-  const { raster, sheet } = tools, { win, sideways } = plane, flip = plane.up < 0;
+  const { raster, sheet } = tools, { win, sideways } = plane, flip = plane.vSign < 0;
   raster.resize(W, H);
   raster.clear();
   const [along, across] = plane.turned(W, H);
@@ -94,7 +95,7 @@ export function drawBoxes(pen, sight, tools) {
     if (map && isView[i]) {
       if (wide * high > large) big.push(i);
       if (wide >= scale && high >= scale) continue; // drawn by drawViews
-      a = (plan.aloneFrom.get(i) - t0) * perStep; // too thin for an inset: draw the steps after its base is dead
+      a = (plan.aloneFrom.get(i) - t0) * perStep; // too thin for an inset: the box of its base shows the steps before
       if (a >= b) continue;
     }
     if (wide >= 3 && high >= 3) {
@@ -129,7 +130,7 @@ export function drawBoxes(pen, sight, tools) {
   return { count, thin, big };
 }
 
-/** Draw the part of the boxes above a limit in the colour of conflicts. This changes the colours of `sheet`. */
+/** Draw the part of the boxes above a limit again, in the colour of conflicts. This changes the colours of `sheet`. */
 export function drawOver(pen, sight, { sheet }) {
   const { plan, scene, plane, plot, look } = sight;
   const zones = scene.over.map(({ low, high }) => plane.seenBox(0, plan.steps, low, high));
@@ -182,9 +183,9 @@ export function drawViews(pen, { plan, scene, plane, shown, paints, hits }) {
 }
 
 /**
- * Draw names inside the boxes with enough space, the largest box first. A box has the name of the first tensor of its
- * storage and the number of further tensors. In the view lifetimes, every tensor has a row and a name. If two shortened
- * names are equal, only the larger box gets the name.
+ * Draw names inside at most MOST_NAMES boxes with enough space, the largest first: the name of the first tensor of the
+ * storage and the number of further tensors; in the view lifetimes, the name of the tensor. If two shortened names are
+ * equal, only the larger box gets the name.
  */
 export function drawNames(pen, sight, rows) {
   const { plan, scene, paints, hits, look, namer } = sight, places = roomForNames(sight, rows);
@@ -220,14 +221,17 @@ function roomForNames({ plan, scene, plane }, rows) {
   return places.sort((a, b) => b.area - a.area || a.row - b.row);
 }
 
-/** Draw arena size (solid), lower bound (dotted), capacity (dashed), and name and figures of each arena above its band. */
+/**
+ * Draw the peak step (dotted), and for each arena its start and size (solid), lower bound (dotted), capacity (dashed),
+ * name and figures.
+ */
 export function drawLines(pen, sight) {
   const { plan, scene, plane, look, curve } = sight, arena = plan.arenas[curve];
   const level = (v, dash) => stroke(pen, plane.levelLine(v, 0, plan.steps), dash);
   if (arena && plan.steps) {
     pen.strokeStyle = look.line;
     pen.lineWidth = 1;
-    stroke(pen, plane.stepLine(arena.peak_step + 0.5), [1, 4]);
+    stroke(pen, plane.acrossSteps(sharp(plane.step(arena.peak_step + 0.5))), [1, 4]);
   }
   for (const band of scene.bands) {
     const { base, height, extent } = band;
@@ -248,7 +252,7 @@ export function drawLines(pen, sight) {
   if (scene.memory && scene.limit !== null) level(scene.limit, [7, 5]);
 }
 
-/** Draw the names of all arenas above the highest visible arena, because arenas in one memory have no space between. */
+/** Draw the names of the visible arenas above the highest one, because arenas in one memory have no space between. */
 function nameStack(pen, sight) {
   const { plane, plot } = sight, { t0, t1 } = plane.win;
   const seen = sight.scene.bands.filter(({ base, height }) => {
@@ -258,6 +262,7 @@ function nameStack(pen, sight) {
   if (seen.length) bandName(pen, sight, seen[0], seen.slice(1).map(({ arena }) => arena));
 }
 
+/** Draw the name and the figures of an arena above its band, and as much about the arenas `below` as fits. */
 function bandName(pen, { plan, scene, plane, plot, look }, { arena, base, height }, below = []) {
   const { t0, t1 } = plane.win, [left, top, right, bottom] = plane.box(t0, t1, base, base + height);
   const x = Math.max(plot.x, left) + 6, above = top - 9; // beside the line, not on it
@@ -301,10 +306,13 @@ function byteFigures({ bound, extent, capacity }) {
   return `lower bound ${shortBytes(bound)} · arena size ${shortBytes(extent)}${limit}`;
 }
 
-/** Draw a bar over the shared bytes of each costly reuse, at the first write of its second tensor, with the cost. */
+/**
+ * Draw a bar over the shared bytes of each costly reuse, at the first write of its second tensor, with the cost. Costs
+ * of close bars are added. Return the number of drawn costs.
+ */
 export function drawReuses(pen, { plan, scene, plane, plot, shown, look }) {
   if (scene.view !== "map") return 0;
-  const costs = new Map(); // pixel → [x, y, sum of the costs there]
+  const costs = new Map(); // cell of 6 × 14 pixels → [x, y, sum of the costs in it]
   for (const [first, second, cost] of plan.reuses) {
     const low = Math.max(scene.v0[first], scene.v0[second]), high = Math.min(scene.v1[first], scene.v1[second]);
     if (!shown[plan.arena[second]] || low >= high) continue;
@@ -313,8 +321,8 @@ export function drawReuses(pen, { plan, scene, plane, plot, shown, look }) {
     if (x < plot.x || y < plot.y || x > plot.x + plot.w || y > plot.y + plot.h) continue;
     pen.fillStyle = CONFLICT;
     fill(pen, [x0 - 1.5, y0 - 1.5, x1 + 1.5, y1 + 1.5]);
-    const at = `${Math.round(x / 6)}/${Math.round(y / 14)}`, sum = costs.get(at)?.[2] ?? 0;
-    costs.set(at, [x, y, sum + cost]);
+    const cell = `${Math.round(x / 6)}/${Math.round(y / 14)}`, sum = costs.get(cell)?.[2] ?? 0;
+    costs.set(cell, [x, y, sum + cost]);
   }
   pen.font = look.font;
   pen.textAlign = "left";
@@ -330,7 +338,10 @@ export function drawReuses(pen, { plan, scene, plane, plot, shown, look }) {
   return costs.size;
 }
 
-/** Draw dashed outlines of the changed tensors at their place in the baseline. Return [number outlined, changed]. */
+/**
+ * Draw outlines of the changed tensors at their place in the other plan: dashed, or dotted for tensors that only the
+ * other plan has. Return [number of outlined tensors, number of changed tensors].
+ */
 export function drawBaseline(pen, { other, scene, plane, look }) {
   const bands = new Map(scene.bands.map((band) => [band.arena.name, band])), outlines = [];
   const rows = scene.view === "lifetimes", slots = scene.view === "slots";
@@ -343,14 +354,15 @@ export function drawBaseline(pen, { other, scene, plane, look }) {
     const low = rows ? scene.v0[i] : band.otherBase + (slots ? other.slot[j] : other.offset[j]);
     const high = low + (rows || slots ? 1 : Math.max(1, other.size[j]));
     const [x0, y0, x1, y1] = plane.seenBox(other.birth[j], other.death[j], low, high), w = x1 - x0, h = y1 - y0;
-    if (w >= 3 && h >= 3) outlines.push({ area: w * h, j, removed: i < 0, at: [x0 + 0.5, y0 + 0.5, w - 1, h - 1] });
+    if (w < 3 || h < 3) continue;
+    outlines.push({ area: w * h, j, onlyInOther: i < 0, rect: [x0 + 0.5, y0 + 0.5, w - 1, h - 1] });
   }
   outlines.sort((a, b) => b.area - a.area || a.j - b.j);
   pen.lineWidth = 1.2;
   pen.strokeStyle = look.line;
-  for (const { removed, at: [x, y, w, h] } of outlines.slice(0, MOST_OUTLINES)) {
-    pen.setLineDash(removed ? [1, 2] : [4, 3]);
-    pen.strokeRect(x, y, w, h);
+  for (const { onlyInOther, rect } of outlines.slice(0, MOST_OUTLINES)) {
+    pen.setLineDash(onlyInOther ? [1, 2] : [4, 3]);
+    pen.strokeRect(...rect);
   }
   pen.setLineDash([]);
   return [Math.min(MOST_OUTLINES, outlines.length), changed];

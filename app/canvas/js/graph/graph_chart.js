@@ -292,9 +292,7 @@ function distance(points, x, y) {
 /** Entry point of the Streamlit component. */
 export function streamlit({ data, parentElement, setTriggerValue }) {
   if (!data) return undefined;
-  const chart = mount(parentElement, GraphChart);
-  chart.emit = (event, value) => setTriggerValue(event, { value });
-  chart.look = null;
+  const chart = mount(parentElement, GraphChart, (event, value) => setTriggerValue(event, { value }));
   chart.update(data);
   return () => unmount(parentElement);
 }

@@ -160,6 +160,11 @@ export class Columns {
     return this.ids.indexOf(id);
   }
 
+  /** Return the row of the tensor whose bytes a view shows, through all views between them; `row` if it is no view. */
+  rootOf(row) {
+    return this.baseOf.has(row) ? this.rootOf(this.baseOf.get(row)) : row;
+  }
+
   /** Return the row of the first tensor of a row's storage. */
   head(row) {
     return this.headOf.get(row) ?? row;
@@ -205,11 +210,10 @@ export class Columns {
  * Return a map from each view to the step from which it alone uses its bytes: its base, and the earlier views of the
  * same bytes, are dead.
  */
-function viewsBeyondTheirBase({ viewRows, baseOf, birth, death, offset, size }) {
-  const alone = new Map(), until = new Map();
+function viewsBeyondTheirBase(plan) {
+  const { viewRows, birth, death, offset, size } = plan, alone = new Map(), until = new Map();
   for (const row of Array.from(viewRows, Number).sort((a, b) => birth[a] - birth[b] || a - b)) {
-    let root = row;
-    while (baseOf.has(root)) root = baseOf.get(root);
+    const root = plan.rootOf(row);
     const bytes = `${root}/${offset[row]}/${size[row]}`, othersEnd = until.get(bytes) ?? death[root];
     alone.set(row, Math.max(birth[row], othersEnd));
     until.set(bytes, Math.max(death[row], othersEnd));
