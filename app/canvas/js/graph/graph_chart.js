@@ -140,8 +140,9 @@ class GraphChart {
     const { selected, peak } = this.data.marks, first = [selected, peak, 0].find((vertex) => vertex >= 0);
     const box = this.layout.boxes[first] ?? [0, 0, 0, 0], bottom = TOP_MARGIN + (box[1] + box[3]) * READABLE;
     this.centre(box);
-    // Begin at the top if the box is visible there too; in any case without empty space above the drawing.
-    this.view.y = bottom < this.stage.clientHeight ? TOP_MARGIN : Math.min(this.view.y, TOP_MARGIN);
+    // Begin at the top if the box is visible there too; in any case without empty space above or below the drawing.
+    const lowest = this.stage.clientHeight - TOP_MARGIN - this.layout.height * READABLE;
+    this.view.y = bottom < this.stage.clientHeight ? TOP_MARGIN : Math.min(Math.max(this.view.y, lowest), TOP_MARGIN);
   }
 
   centre([x, y, w, h]) {
