@@ -78,7 +78,7 @@ def test_hostile_store_causes_no_request(
     page.goto(f"{team}/history")
     expect(page.locator(".tm-claim h2")).to_contain_text("image.png")
     rest(page)
-    page.get_by_text("1 row").click()
+    page.get_by_text("Last 1 row").click()
     points = page.locator(".scatterlayer .trace").last.locator(".points path")
     for k in range(points.count()):
         points.nth(k).hover(force=True)
