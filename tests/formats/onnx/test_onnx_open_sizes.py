@@ -256,4 +256,4 @@ def test_run_finds_the_size_the_model_was_made_for() -> None:
 def test_unknown_operator_is_rejected_with_the_result_of_the_run() -> None:
     with pytest.raises(InvalidIrShapes) as caught:
         read(model([op("Mystery", "x", "y", domain="own")], [value("x", [2])], [value("y", None)]))
-    assert "A run of the model does not give it either" in caught.value.hint
+    assert "A run of the model does not give the shape either" in caught.value.hint
