@@ -65,13 +65,16 @@ def test_problems_by_seed_are_packed_optimally() -> None:
     [
         ((0, 4, 11), (3, 4, 9), (1, 4, 4), (0, 4, 7), (0, 3, 11), (3, 4, 8), (3, 4, 6)),
         ((0, 6, 4), (4, 5, 1), (2, 3, 12), (4, 6, 9), (2, 5, 11), (1, 4, 8), (0, 2, 12), (3, 5, 3)),
+        # Without the first row, the second is live at every step.
+        ((0, 7, 9), (1, 7, 5), (2, 5, 2), (2, 5, 3), (3, 4, 9), (4, 7, 1), (4, 7, 8), (5, 6, 7), (6, 7, 11)),
     ],
 )
 def test_rows_live_at_every_step_are_packed_beside_the_others(rows: tuple[tuple[int, int, int], ...]) -> None:
     p = problem(*rows, alignment=4)
-    found = exact(p, {})
+    found, least = exact(p, {}), smallest_extent(p)
     assert faults(p, offsets(found)) == []
-    assert (extent(p, offsets(found)), found.optimal) == (smallest_extent(p), True)
+    assert (extent(p, offsets(found)), found.optimal) == (least, True)
+    assert found.notes.get("course", [[0, least, least]])[-1][1:] == [least, least]
 
 
 @pytest.mark.slow

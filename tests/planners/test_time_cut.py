@@ -37,7 +37,9 @@ def test_pieces_find_the_optimum_and_nothing_below() -> None:
     verdicts = []
     for seed in range(60):
         p = plain(seed)
-        cols, least = columns(p), smallest_extent(p)
+        least = smallest_extent(p)
+        gaps = tuple([((birth, birth + 2),) for birth in p.birth.tolist()])
+        cols = columns(problem_with(p, death=p.death + 2, gaps=gaps) if seed % 2 else p)  # the same, two steps later
         for at in range(1, len(cols.births)):
             search = TimeCutSearch(cols, [at])
             verdict, _, lies = search.solve(least, 10**5, None)

@@ -21,7 +21,7 @@ possible are taken first; up to :data:`.driver.MAX_ENUMERATED_HANDOFFS` every ch
 relaxation in which these pairs may overlap raises the bound.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -74,11 +74,12 @@ def exact_from(
     start: Best | None,
     options: Mapping[str, Any],
     progress: Progress | None,
-    below: int = 0,
+    reported: Callable[[int], int] = int,
 ) -> Packing:
     """Return the result of :func:`exact`, given the columns, their bound and the best greedy run if known.
 
-    One more option: ``use_lns`` (:class:`.driver.SearchRequest`). ``below`` is added to the extents that are reported.
+    One more option: ``use_lns`` (:class:`.driver.SearchRequest`). ``reported`` maps an extent or a bound of ``cols`` to
+    the one of the whole arena, for the progress.
     """
     problem = cols.problem
     budget = count_option(options, "budget", DEFAULT_BUDGET)
@@ -88,11 +89,11 @@ def exact_from(
     _reject_if_proven(problem, bound.bytes, bound.max_live)
     start = start or best_greedy(cols, bound, goal=goal)
     if start.extent > max(bound.bytes, goal) and not goal and (always := always_live(cols)).any():
-        return _beside_always_live(cols, bound, always, options, progress)
+        return _beside_always_live(cols, bound, always, options, progress, reported)
     offset, lower, stopped = list(start.offset), bound.bytes, False
     notes: dict[str, Any] = {"start": f"{start.order}/{start.fit}", "nodes": 0, "attempts": 0}
     meter = metered(progress, options)
-    log = ProgressLog(start.extent, lower, lambda *row: meter.improved(problem.arena, *(each + below for each in row)))
+    log = ProgressLog(start.extent, lower, lambda *row: meter.improved(problem.arena, *map(reported, row)))
     if start.extent > max(lower, goal):
         if not cols.is_small:
             notes["why"] = "sizes beyond 2^62: greedy only"
@@ -106,7 +107,7 @@ def exact_from(
             else:
                 offset = found
                 log.record(notes["nodes"], extent_of(cols, offset), lower)
-            notes[PROGRESS_NOTE] = [[nodes, extent + below, least + below] for nodes, extent, least in log.rows]
+            notes[PROGRESS_NOTE] = [[nodes, *map(reported, row)] for nodes, *row in log.rows]
     _reject_if_proven(problem, lower, bound.max_live)
     return Packing(
         finished(cols, offset),
@@ -129,7 +130,12 @@ def always_live(cols: Columns) -> NDArray[np.bool_]:
 
 
 def _beside_always_live(
-    cols: Columns, bound: Bound, always: NDArray[np.bool_], options: Mapping[str, Any], progress: Progress | None
+    cols: Columns,
+    bound: Bound,
+    always: NDArray[np.bool_],
+    options: Mapping[str, Any],
+    progress: Progress | None,
+    reported: Callable[[int], int],
 ) -> Packing:
     """Pack the always live storages below the other storages; one goes to the top if that lowers the extent.
 
@@ -143,20 +149,21 @@ def _beside_always_live(
     others = others[np.argsort(padded[others] - cols.sizes[others], kind="stable")]
     base, top_padding = int(padded[others].sum()), int(padded[others[-1]] - cols.sizes[others[-1]])
     inner = columns(replace(subproblem(cols.problem, rest), capacity=UNLIMITED))
-    packing = exact_from(inner, bound_of(inner), None, {**options, "minimise": True}, progress, base)
-    extent = extent_of(inner, packing.offset.tolist())
 
-    def total_extent(rest_bytes: int) -> tuple[int, bool]:
-        """Return the whole extent if the rest takes ``rest_bytes``, and whether an always live storage is on top."""
+    def whole(rest_bytes: int) -> int:
+        """Return the least extent or the bound of all storages if the rest takes ``rest_bytes``."""
         with_top = -(-rest_bytes // grid) * grid + base - top_padding
-        return min(base + rest_bytes, with_top), with_top < base + rest_bytes
+        return max(bound.bytes, min(base + rest_bytes, with_top))
 
-    lower = max(bound.bytes, total_extent(packing.lower_bound or 0)[0])
-    total, has_top = total_extent(extent)
+    packing = exact_from(
+        inner, bound_of(inner), None, {**options, "minimise": True}, progress, lambda extent: reported(whole(extent))
+    )
+    extent = extent_of(inner, packing.offset.tolist())
+    lower, total = whole(packing.lower_bound or 0), whole(extent)
     offset = np.zeros(len(cols), np.uint64)
     offset[others] = np.cumsum(padded[others]) - padded[others]
     offset[rest] = packing.offset + np.uint64(base)
-    if has_top:
+    if total < base + extent:
         last = others[-1]
         offset[rest] -= np.uint64(padded[last])
         offset[last] = total - cols.size[last]

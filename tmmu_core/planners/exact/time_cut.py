@@ -78,7 +78,9 @@ class TimeCutSearch:
             here = np.flatnonzero((self.cols.part_lo < end) & (self.cols.part_hi > begin))
             low, high = np.maximum(self.cols.part_lo[here], begin), np.minimum(self.cols.part_hi[here], end)
             fixed = offset[here] if (offset[here] >= 0).any() else None
-            piece = columns(replace(subproblem(self.cols.problem, here), birth=low, death=high, fixed=fixed))
+            # ``low`` and ``high`` exclude the gaps, whose steps are not compressed.
+            part = subproblem(self.cols.problem, here)
+            piece = columns(replace(part, birth=low, death=high, gaps=None, fixed=fixed))
             verdict, nodes, found = self._search((k, direction), piece, target, min(share, budget - spent), watch)
             spent += nodes
             if found is None:
