@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from tests.support.build import chain, graph, node, residual, tensor
+from tests.support.build import chain, graph, node, residual, tensor, view
 from tmmu_core.graph.model import MODES, PRESETS, Graph, Mode, Preset
 from tmmu_core.liveness.backward import with_rematerialisation
 from tmmu_core.plans.making.engine import Solution, plan_graph
@@ -185,20 +185,23 @@ def test_every_mode_runs_with_every_preset(g: Graph, mode: Mode, preset: Preset)
     assert all(arena.slots == arena.max_live for arena in plan.arenas)
 
 
-def test_dropped_tensor_is_no_longer_saved() -> None:
+def test_dropped_tensor_is_no_longer_saved_and_its_copy_views_the_copy_of_its_base() -> None:
     tensors = [
         tensor("x", role="input"),
-        tensor("a", remat=True, saved_for_backward=True),
+        tensor("base"),
+        view("a", "base", remat=True, saved_for_backward=True),
         tensor("b", saved_for_backward=True),
         tensor("g"),
     ]
-    nodes = [node("n", "x", "a"), node("m", "a", "b"), node("back", "a b", "g", phase="backward")]
+    nodes = [node("n", "x", "base a"), node("m", "a", "b"), node("back", "a b", "g", phase="backward")]
     expanded, order = with_rematerialisation(graph(tensors, nodes, "x", "g"), ["n", "m", "back"])
     assert order == ["n", "m", "n@remat", "back"]
-    assert {t.id: (t.saved_for_backward, t.remat) for t in expanded.tensors} == {
-        "x": (False, False),
-        "a": (False, True),
-        "b": (True, False),
-        "g": (False, False),
-        "a@remat": (False, False),
+    assert {t.id: (t.saved_for_backward, t.remat, t.view and t.view.base_tensor_uid) for t in expanded.tensors} == {
+        "x": (False, False, None),
+        "base": (False, False, None),
+        "a": (False, True, "base"),
+        "b": (True, False, None),
+        "g": (False, False, None),
+        "base@remat": (False, False, None),
+        "a@remat": (False, False, "base@remat"),
     }

@@ -30,6 +30,11 @@ def test_parameter_is_idle_except_at_its_reads() -> None:
     assert facts(analyse(build_timeline(which, "inference", "inference")))["w"] == (2, 1, 0, 1, 1, -1)
 
 
+def test_graph_without_planned_tensors_has_no_idle_steps() -> None:
+    g = graph([tensor("x"), tensor("y")], [node("n", "", "x", phase="backward"), node("m", "x", "y", phase="backward")])
+    assert facts(analyse(build_timeline(g, "inference", "inference"))) == {}
+
+
 @settings(max_examples=15)
 @given(plannable_cases())
 def test_idle_steps_are_inside_the_live_range(case: Case) -> None:

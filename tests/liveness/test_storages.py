@@ -76,6 +76,12 @@ def in_place(*extra: Tensor, reads: str = "x", later: str = "", gives: str = "z"
     return graph([tensor("x", role="input"), tensor("a", **marks), tensor("b"), tensor("z"), *extra], nodes, "x", gives)
 
 
+def into_part() -> Graph:
+    """Return a graph whose last node writes ``b``, a view of its other output, in place of ``a``."""
+    nodes = [node("n0", "x", "a"), node("n1", "a", "z b", in_place_write=((0, 1),), inplace="none")]
+    return graph([tensor("x", role="input"), tensor("a", 2), tensor("z"), view("b", "z", 2, 8)], nodes, "x", "z")
+
+
 def test_in_place_write_at_the_first_step_has_its_own_step() -> None:
     g = graph(
         [tensor("b", role="buffer"), view("v", "b", 2, 8), tensor("w", 2), tensor("y")],
@@ -103,6 +109,7 @@ def test_in_place_write_has_the_offset_of_its_input() -> None:
         ("saved_for_backward", in_place(saved_for_backward=True), "forward"),
         ("graph_output", in_place(gives="z a"), "inference"),
         ("refcount", in_place(view("v", "a", 2), later="v"), "inference"),
+        ("refcount", into_part(), "inference"),
         ("must_not_alias", in_place(must_not_alias=("b",)), "inference"),
     ],
 )

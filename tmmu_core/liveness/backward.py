@@ -156,7 +156,9 @@ def with_rematerialisation(graph: Graph, order: Sequence[str]) -> tuple[Graph, l
                 if waiting:  # recompute the dropped inputs first
                     pending += [source, *waiting]
                     continue
-                copies |= {_remat(output): _copy(tensors[output], dropped) for output in source.outputs}
+                copies |= {
+                    _remat(output): _copy(tensors[output], dropped.union(source.outputs)) for output in source.outputs
+                }
                 recomputed[source.node_id] = _recomputing(source, dropped)
                 new_order.append(_remat(source.node_id))
             rewritten[node_id] = msgspec.structs.replace(node, inputs=_renamed(node.inputs, dropped))
@@ -196,10 +198,10 @@ def _recomputing(node: Node, dropped: set[str]) -> Node:
     )
 
 
-def _copy(tensor: Tensor, dropped: set[str]) -> Tensor:
-    """Return the recomputed tensor; a view of a dropped base becomes a view of the base's copy."""
+def _copy(tensor: Tensor, copied: set[str]) -> Tensor:
+    """Return the recomputed tensor; a view of a tensor of ``copied`` becomes a view of its copy."""
     view = tensor.view
-    if view is not None and view.base_tensor_uid in dropped:
+    if view is not None and view.base_tensor_uid in copied:
         view = View(_remat(view.base_tensor_uid), view.byte_offset, view.byte_length, view.stride_desc)
     return msgspec.structs.replace(
         tensor, id=_remat(tensor.id), saved_for_backward=False, remat=False, alias_group_id=None, view=view

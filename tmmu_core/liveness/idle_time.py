@@ -38,7 +38,8 @@ def idle_of(liveness: Liveness) -> Idle:
     loaded = np.flatnonzero(index.is_input) if timeline.has_inputs_step else np.zeros(0, np.int64)
     owner = liveness.storage_of[np.concatenate([index.in_idx, index.out_idx, loaded])]
     step = np.concatenate([timeline.step_of[readers], timeline.step_of[writers], np.zeros(len(loaded), np.int64)])
-    is_live = (owner >= 0) & (step >= birth[owner]) & (step >= 0) & (step < death[owner])
+    owner, step = owner[owner >= 0], step[owner >= 0]
+    is_live = (birth[owner] <= step) & (step < death[owner])
     owner, step = np.unique(np.stack([owner[is_live], step[is_live]], axis=1), axis=0).T
     used = np.bincount(owner, minlength=count)
     # With sentinels before the birth and at the death, idle ranges lie between neighbours.

@@ -78,10 +78,10 @@ def _write_in_place(
     for write in writes:
         step, x, y, _ = write
         a, b = groups.find(x), groups.find(y)
-        # One input is overwritten by one output; live storages are not joined.
+        # One input is overwritten by one output; live storages are not joined; y is no part of another storage.
         is_repeated = not written.isdisjoint({(step, x), (step, y)})
         of_x, of_y = (members[group][~np.isin(members[group], (x, y))] for group in (a, b))
-        joins_live_storage = a != b and (began[of_y] < step).any()
+        joins_live_storage = a != b and (index.base[y] >= 0 or (began[of_y] < step).any())
         stays_live = ((began[of_x] < step) & (ranges.death[of_x] > step)).any()
         _check_in_place(timeline, ranges, write, is_alone=not (is_repeated or joins_live_storage or stays_live))
         written |= {(step, x), (step, y)}

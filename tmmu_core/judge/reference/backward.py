@@ -122,9 +122,9 @@ def with_remat(graph: Graph, order: Sequence[str]) -> tuple[Graph, list[str]]:
     def renamed(names: Iterable[str]) -> tuple[str, ...]:
         return tuple(remat_id(name) if name in dropped else name for name in names)
 
-    def copy_of(tensor: Tensor) -> Tensor:
+    def copy_of(tensor: Tensor, source: Node) -> Tensor:
         view = tensor.view
-        if view is not None and view.base_tensor_uid in dropped:
+        if view is not None and (view.base_tensor_uid in dropped or view.base_tensor_uid in source.outputs):
             view = msgspec.structs.replace(view, base_tensor_uid=remat_id(view.base_tensor_uid))
         marks = {"alias_group_id": None, "saved_for_backward": False, "remat": False}
         return msgspec.structs.replace(tensor, id=remat_id(tensor.id), view=view, **marks)
@@ -146,7 +146,7 @@ def with_remat(graph: Graph, order: Sequence[str]) -> tuple[Graph, list[str]]:
                     in_place_write=(),
                     grad_edges=(),
                 )
-                copies |= {output: copy_of(tensors[output]) for output in source.outputs}
+                copies |= {output: copy_of(tensors[output], source) for output in source.outputs}
                 expanded_order.append(remat_id(source.node_id))
             nodes[node_id] = msgspec.structs.replace(node, inputs=renamed(node.inputs))
         expanded_order.append(node_id)

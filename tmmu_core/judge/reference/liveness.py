@@ -211,11 +211,11 @@ def write_in_place(run: Run, groups: Groups, ranges: Ranges, offset: dict[str, i
         x_set, y_set = groups.leader(x), groups.leader(y)
         not_dead[x_set] = [m for m in not_dead[x_set] if ranges.death[m] > step]
         is_shared = any(birth[m] < step for m in not_dead[x_set] if m not in (x, y))
-        is_older = x_set != y_set and any(birth[m] < step for m in groups.members(y) if m != y)
+        is_member = x_set != y_set and (b.view is not None or any(birth[m] < step for m in groups.members(y) if m != y))
         violated = {
-            # alias_group_refcount == 1: no other member of x's storage is live, and no member of y's storage is older.
-            # At one step, an output overwrites one input, and an input is overwritten by one output.
-            "refcount": is_shared or is_older or not overwritten.isdisjoint({(step, x), (step, y)}),
+            # alias_group_refcount == 1: no other member of x's storage is live, y is no view of another storage, and no
+            # member of y's storage is older. At one step, an output overwrites one input, and the reverse.
+            "refcount": is_shared or is_member or not overwritten.isdisjoint({(step, x), (step, y)}),
             "saved_for_backward": x in ranges.saved,
             "read_later": ranges.last_read[x] > step,
             "graph_output": x in run.outputs,
