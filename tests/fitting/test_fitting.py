@@ -10,7 +10,7 @@ from tests.fitting.random_graphs import all_orders, drawn, model_of
 from tests.fitting.test_order import two_branches
 from tests.support.build import chain, graph, node, tensor
 from tmmu_core.base.errors import InvalidIrShapes
-from tmmu_core.fitting.layers import fitted_peak
+from tmmu_core.fitting.layers import fitted_layers, fitted_peak
 from tmmu_core.fitting.move import KINDS
 from tmmu_core.fitting.problem.answer import Allowed, Fitted
 from tmmu_core.fitting.problem.capacity import Capacity
@@ -138,6 +138,24 @@ def test_storage_of_a_live_view_counts_in_full_at_the_peak() -> None:
     nodes = [node("n", "x", "a"), node("m", "a", "v"), node("o", "x", "b"), node("p", "v b", "c", inplace="none")]
     peak = fitted_peak(fit(started(graph(tensors, nodes, "x", "c")), Capacity(10_000)))
     assert [row[:2] for row in peak["tensors"]] == [("a", 400), ("b", 200), ("c", 4)]
+
+
+def test_result_that_is_recomputed_in_the_forward_pass_counts_as_kept() -> None:
+    tensors = [
+        tensor("x", 1, role="input"),
+        Tensor("a", ("B",)),
+        *(tensor(name, 1) for name in "bdeg"),
+        tensor("c", 99),
+    ]
+    nodes = [node("na", "x", "a", instr="RELU"), node("nb", "a", "b"), node("nc", "b", "c"), node("nd", "c", "d")]
+    nodes += [node("ne", "a d", "e"), node("ng", "e a", "g", phase="backward")]
+    ir = graph(tensors, nodes, "x", "g", dims={"B": Dim(1, 50)})
+    fitted = fit(started(ir, alignment=4, planner="auto"), Capacity(450), Allowed(frozenset({"recompute"})))
+    assert (fitted.answer, fitted.best.plan.execution_order[4]) == ("fits", "na@remat")
+    assert {key: size for key, size in fitted_layers(fitted)[""].items() if size and key != "at_peak"} == {
+        "activations": 204,
+        "kept": 204,
+    }
 
 
 def test_peak_of_a_graph_with_many_steps_without_tensors_is_at_its_node() -> None:

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from tmmu_core.fitting.problem.answer import Fitted
-from tmmu_core.graph.dtypes import tensor_bytes
 from tmmu_core.graph.index import index_graph
 from tmmu_core.graph.model import Graph, Tensor
 from tmmu_core.graph.modules.module_paths import modules_of
+from tmmu_core.liveness.live_model import Liveness
 from tmmu_core.plans.figures.live_bytes import storages_of
 
 COLUMNS = ("parameters", "gradients", "optimizer_state", "activations", "kept", "recomputed", "offloaded", "at_peak")
@@ -35,30 +35,26 @@ def fitted_layers(fitted: Fitted, gradients: Mapping[str, str] | None = None) ->
     def add(path: str, column: str, size: int) -> None:
         found.setdefault(path, dict.fromkeys(COLUMNS, 0))[column] += size
 
-    tensors = {tensor.id: tensor for tensor in (*graph_before.tensors, *graph_after.tensors)}
-    liveness = fitted.start.solution.liveness
+    liveness = fitted.start.liveness
+    size_of = _sizes(liveness) | _sizes(fitted.best.liveness)
     first = {liveness.timeline.index.tensor_ids[row] for row in liveness.storages.head.tolist()}
     if gradients is None:
-        gradients = {name.removesuffix(".grad"): name for name in tensors if name.endswith(".grad")}
+        gradients = {name.removesuffix(".grad"): name for name in size_of if name.endswith(".grad")}
     # An update in place has the bytes of the tensor that it updates: only the first tensor of a storage counts.
     for tensor in (each for each in graph_before.tensors if each.id in first):
-        parent = tensor.id.rpartition(".")[0]
+        parent, size = tensor.id.rpartition(".")[0], size_of[tensor.id]
         if tensor.role == "parameter":
-            add(parent, "parameters", _bytes(tensor))
+            add(parent, "parameters", size)
             if tensor.id in gradients:
-                add(parent, "gradients", _bytes(tensor))
+                add(parent, "gradients", size)
         elif tensor.role == "optimizer_state":  # MODULE.PARAMETER.STATE
-            add(parent.rpartition(".")[0], "optimizer_state", _bytes(tensor))
-    kept_names, module = _read_in_backward(graph_after), _module_of_node(graph_before)
+            add(parent.rpartition(".")[0], "optimizer_state", size)
+    kept, module = _results_for_backward(graph_after), _module_of_node(graph_before)
     offloaded = {node.offloads for node in graph_after.nodes if node.offloads}
-    producers = {name: node for node in graph_after.nodes for name in node.outputs}
-    for name in sorted(_read_in_backward(graph_before) | kept_names):
-        node = producers.get(name)
-        if node is None or node.phase != "forward" or node.offloads or tensors[name].persistent:
-            continue
-        size, path = _bytes(tensors[name]), module[node.node_id]
+    for name, node_id in sorted((_results_for_backward(graph_before) | kept).items()):
+        size, path = size_of[name], module[node_id]
         add(path, "activations", size)
-        add(path, "offloaded" if name in offloaded else "kept" if name in kept_names else "recomputed", size)
+        add(path, "offloaded" if name in offloaded else "kept" if name in kept else "recomputed", size)
     for path, size in fitted_peak(fitted)["modules"].items():
         add(path, "at_peak", size)
     return dict(sorted(found.items()))
@@ -141,12 +137,23 @@ def _base(tensors: Mapping[str, Tensor], name: str) -> Tensor:
     return found
 
 
-def _read_in_backward(graph: Graph) -> set[str]:
-    """Return the names of the storages that nodes of the backward pass read."""
+def _results_for_backward(graph: Graph) -> dict[str, str]:
+    """Return result of the forward pass that the backward pass reads → its node, both as in the initial graph."""
     tensors = {tensor.id: tensor for tensor in graph.tensors}
+    nodes = {node.node_id: node for node in graph.nodes}
+    producers = {name: node for node in graph.nodes for name in node.outputs}
     read = [node.inputs for node in graph.nodes if node.phase == "backward" and node.instr != "tangent"]
-    return {_base(tensors, name).id for inputs in read for name in inputs}
+    found: dict[str, str] = {}
+    for name in {_base(tensors, name).id for inputs in read for name in inputs}:
+        node = producers.get(name)
+        if node is None or node.phase != "forward" or node.offloads or tensors[name].persistent:
+            continue
+        initial = nodes.get(node.recomputes, node)
+        found[dict(zip(node.outputs, initial.outputs, strict=False)).get(name, name)] = initial.node_id
+    return found
 
 
-def _bytes(tensor: Tensor) -> int:
-    return tensor_bytes(tuple(map(int, tensor.shape)), tensor.dtype)
+def _sizes(liveness: Liveness) -> dict[str, int]:
+    """Return tensor → bytes."""
+    index = liveness.timeline.index
+    return dict(zip(index.tensor_ids, index.nbytes.tolist(), strict=True))
