@@ -9,6 +9,7 @@ from tests.support.build import graph, node, tensor
 from tests.support.strategies import graphs, orders
 from tmmu_core.base.errors import ContractError
 from tmmu_core.fitting.order import order_model as order_model_room
+from tmmu_core.fitting.order.order_exact import OrderStates, best_first_search
 from tmmu_core.fitting.order.order_loops import measure
 from tmmu_core.fitting.order.order_model import OrderModel, order_model
 from tmmu_core.graph.model import Graph
@@ -119,3 +120,12 @@ def test_first_writer_precedes_the_next_writer_of_the_same_bytes() -> None:
     assert model is not None
     later = model.successors
     assert later == [[1, 2], [2], []]
+
+
+def test_persistent_output_is_not_written_over_an_input() -> None:
+    tensors = [tensor("x", 8, role="input"), tensor("a", 8), tensor("w", role="parameter", arena="activations")]
+    liveness = lived(graph(tensors, [node("n", "x", "a", inplace="none"), node("m", "x a", "w")], "x"))
+    model = order_model(liveness)
+    assert model is not None
+    assert measure(model, np.arange(2)).peaks.tolist() == peaks_of(liveness) == [80]
+    assert best_first_search(OrderStates(model), 81).bound == 80

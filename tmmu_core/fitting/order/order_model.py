@@ -306,9 +306,10 @@ def _candidates(
         if timeline.step_of[k] < 0 or len(node.outputs) != 1 or node.inplace == "none":
             continue
         y = int(index.outputs_of(k)[0])
-        if index.base[y] >= 0:
+        target = int(liveness.storage_of[y])
+        if index.base[y] >= 0 or storages.persistent[target]:
             continue
-        out[k] = target = int(liveness.storage_of[y])
+        out[k] = target
         for x in permitted_inputs(node, index.inputs_of(k).tolist()):
             source = int(liveness.storage_of[x])
             is_permitted = (
