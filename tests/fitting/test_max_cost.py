@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import pytest
 
+from tests.support import build
 from tests.support.build import graph, node, tensor
 from tests.support.paths import SAMPLES
 from tmmu_core.fitting.problem.answer import Allowed, Fitted
@@ -85,6 +86,12 @@ def test_lowest_peak_within_a_cost_is_that_of_the_curve() -> None:
         lowest = fit(chain(), Capacity(1), Allowed(kinds, max_cost=percent)).best
         assert lowest.cost.extra_flops * 100_000 <= percent * flops
         assert lowest.extent_bytes <= 1.005 * point.extent_bytes
+
+
+def test_search_within_a_cost_ends_for_tensors_of_few_bytes() -> None:
+    start = initial_candidate(build.chain(6), PlanRequest(mode="backward", planner="auto", alignment=4))
+    found = fit(start, Capacity(start.extent_bytes - 16), Allowed(frozenset({"recompute"}), max_cost=1))
+    assert (found.answer, found.best.extent_bytes) == ("open", 128)
 
 
 @pytest.mark.parametrize("sizes", [(1024, 972, 8, 228, 24), (64, 64, 1000, 1024, 4040), (4076, 4096, 4068, 980, 200)])

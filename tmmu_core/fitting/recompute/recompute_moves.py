@@ -100,8 +100,8 @@ def lowest_within(
     most = search.initial_point.run.flops + max_flops
     cuts = search.cuts()
     best = min((p for _, p in cuts if p.run.flops <= most), key=lambda p: (search.excess(p.run), p.key))
-    tight, loose = 0, search.excess(best.run)
-    while 500 * (loose - tight) > best.run.total and search.go_on():
+    tight, loose = -1, search.excess(best.run)
+    while loose - tight > max(1, best.run.total // 500) and search.go_on():
         middle = (tight + loose) // 2
 
         def over(bytes_of: Mapping[str, int], slack: int = middle) -> int:
