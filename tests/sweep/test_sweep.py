@@ -17,6 +17,7 @@ import pytest
 
 from tests.app.cli.conftest import tmmu  # noqa: F401 - the fixture
 from tests.support.paths import ROOT, SAMPLES
+from tmmu_core.base import limits
 from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.store import stored_sweeps
 from tmmu_core.store.store import Store
@@ -81,10 +82,12 @@ def client() -> Iterator[Any]:
 
 
 @pytest.mark.slow
-def test_cluster_of_two_processes_gives_the_same_rows(client: Any) -> None:
+@pytest.mark.parametrize("limits_", [{}, {limits.VALUES.name: 1}])
+def test_cluster_of_two_processes_gives_the_same_rows(client: Any, limits_: dict[str, int]) -> None:
     given = sources(CHAIN, BLOCK)
     points = product(12, given)
-    assert rows(run_on(client, given, points)) == rows(run_here(given, points))
+    with limits.raised(limits_):
+        assert rows(run_on(client, given, points)) == rows(run_here(given, points))
 
 
 @pytest.mark.slow

@@ -77,9 +77,8 @@ def ceiling(limit: Limit, default: int | None = None) -> int:
     Raises ``UnreadableInput`` if an environment variable ``TMMU_*`` is unknown or invalid.
     """
     refuse_unknown_settings()
-    raised_limits = _raised.get() or {}
-    if limit.name in raised_limits:
-        return min(raised_limits[limit.name], limit.most)
+    if limit.name in raised_now():
+        return min(raised_now()[limit.name], limit.most)
     text = os.environ.get(limit.variable, "")
     if text:
         return min(whole_number(text, limit.variable), limit.most)
@@ -112,10 +111,15 @@ def refuse_unknown_settings() -> None:
             raise UnreadableInput(what, source=name, hint=strict.closest_hint(value, filter(None, allowed)))
 
 
+def raised_now() -> Mapping[str, int]:
+    """Return the limits that :func:`raised` has set, for a process that does not inherit them."""
+    return _raised.get() or {}
+
+
 @contextmanager
 def raised(to: Mapping[str, int]) -> Iterator[None]:
     """Context manager: set limits by name. Other limits keep their values."""
-    token = _raised.set({**(_raised.get() or {}), **to})
+    token = _raised.set({**raised_now(), **to})
     try:
         yield
     finally:

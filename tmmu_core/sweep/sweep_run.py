@@ -13,6 +13,7 @@ from itertools import groupby
 from typing import Any
 from uuid import uuid4
 
+from tmmu_core.base import limits
 from tmmu_core.base.errors import InvalidIrShapes, TmmuError
 from tmmu_core.fitting.problem.answer import Allowed
 from tmmu_core.fitting.problem.capacity import Capacity
@@ -120,8 +121,8 @@ def figures(plan: Plan, warnings: Sequence[str] = ()) -> dict[str, Any]:
     }
 
 
-_cache: dict[str, Opened | TmmuError] = {}
-"""Digest of a source → its content, or the error of its reader; least recently used first.
+_cache: dict[tuple[object, ...], Opened | TmmuError] = {}
+"""Digest of a source, and limits → its content, or the error of its reader; least recently used first.
 
 A worker may have several threads, so each operation on the dict must be atomic.
 """
@@ -129,13 +130,14 @@ A worker may have several threads, so each operation on the dict must be atomic.
 
 def _read_cached(source: Source) -> Opened:
     """Return the content of a source, from the cache if possible. Raises ``TmmuError``."""
-    content = _cache.pop(source.digest, None)
+    key = source.digest, *sorted(limits.raised_now().items())
+    content = _cache.pop(key, None)
     if content is None:
         try:
             content = read_any(source.data, source.name)
         except TmmuError as error:
             content = error
-    _cache[source.digest] = content
+    _cache[key] = content
     for oldest in list(_cache)[:-CACHED_SOURCES]:
         _cache.pop(oldest, None)
     if isinstance(content, TmmuError):
@@ -235,7 +237,7 @@ def _submit(client: Any, sources: Sequence[Source], key: str, batch: tuple[Point
     """Return the future of a batch. The source is a separate task, which all its batches share."""
     source = sources[batch[0].source]
     shared = client.submit(same_source, source, key=f"tmmu-source-{source.digest}")
-    return client.submit(run_batch, shared, batch, key=key)
+    return client.submit(run_batch, shared, batch, limits.raised_now(), key=key)
 
 
 def _results_of(client: Any, future: Any) -> Results | Exception:
@@ -251,9 +253,10 @@ def _results_of(client: Any, future: Any) -> Results | Exception:
     return results
 
 
-def run_batch(source: Source, points: tuple[Point, ...]) -> Results:
-    """Return the results of a batch; runs on a worker."""
-    return tuple(run_point(source, point) for point in points)
+def run_batch(source: Source, points: tuple[Point, ...], raised: Mapping[str, int]) -> Results:
+    """Return the results of a batch under the limits ``raised``, such as that of ``--no-run``; runs on a worker."""
+    with limits.raised(raised):
+        return tuple(run_point(source, point) for point in points)
 
 
 def same_source(source: Source) -> Source:
