@@ -96,6 +96,7 @@ def test_reference_names_a_commit_its_prefix_or_a_branch(store: Store) -> None:
     plan = plan_of({"a": 1})
     store.record(plan, label("abcdef01", 1))
     store.record(plan, label("abcdef99", 2, branch="topic"))
+    store.record(plan, label("ABCDEF99", 0))
     names = ("store:net@abcdef01", "net@abcdef9", "net@main", "store:net@topic")
     assert [store.resolve(name).commit for name in names] == ["abcdef01", "abcdef99", "abcdef01", "abcdef99"]
 

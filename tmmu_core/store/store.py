@@ -15,7 +15,7 @@ from itertools import groupby
 from typing import Any
 
 import msgspec
-from sqlalchemy import Column, Connection, Engine, Select, and_, or_, select, true
+from sqlalchemy import Column, Connection, Engine, Select, and_, func, or_, select, true
 from sqlalchemy.dialects import postgresql, sqlite
 
 from tmmu_core.base.errors import StoreFault
@@ -163,7 +163,7 @@ class Store:
         model = named or self._model_of(reference, of)
         here = select(*_READ).where(RUNS.c.model == model)
         commit, branch = RUNS.c["commit"], RUNS.c.branch
-        beginning = commit.startswith(point, autoescape=True)
+        beginning = func.substr(commit, 1, len(point)) == point  # LIKE ignores case in SQLite
         settings = () if of is None else ("planner", "mode", "preset")
         alike = and_(true(), *(RUNS.c[name] == getattr(of, name) for name in settings))
         for choice in (commit == point, branch == point, *([beginning] if len(point) >= SHORTEST else [])):
