@@ -264,6 +264,8 @@ def test_show_without_the_explorer_names_the_extra(monkeypatch: pytest.MonkeyPat
         ({"token": "00" * 32, "seed": 3}, "exclude each other"),
         ({"addressing": "sideways"}, "no addressing 'sideways'"),
         ({"seed": -1}, "not a whole number"),
+        ({"seed": 1.5}, "not a whole number"),
+        ({"dims": {"B": 2.5}}, "not a dict from dimension to whole number"),
         ({"budget": 2**64}, "is over 2"),
     ],
 )

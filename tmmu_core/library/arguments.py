@@ -8,6 +8,7 @@ from dataclasses import fields, replace
 from fractions import Fraction
 from functools import wraps
 from numbers import Real
+from operator import index
 from pathlib import Path
 from typing import Any, ParamSpec, TypeAlias, TypeVar
 
@@ -52,6 +53,7 @@ def open_source(source: Source, dims: Mapping[str, int] | None = None, example_i
     ``dims``: sizes of named dimensions, for which the shapes of some formats are inferred again. Raises
     ``UnreadableInput`` for a value of another type, and the errors of the readers.
     """
+    dims = sizes_of(dims or {})
     if isinstance(source, Graph | PlainInstance | Plan | Trace):
         return source
     if isinstance(source, str | os.PathLike):
@@ -133,15 +135,29 @@ def _value(name: str, value: Any) -> Any:
         return amount_of_bytes(name, value)
     if name == "order" and not isinstance(value, str):
         return tuple(value)
-    if name in _COUNTS and isinstance(value, int):
-        value = strict.shown(value)
+    if name in _COUNTS:
+        value = _digits(value)
     if not isinstance(value, str):
-        return value
+        return sizes_of(value) if name == "dims" else value
     spec = OPTION_SPECS[name]
     try:
         return spec.read(value)
     except ValueError as error:
         raise UnreadableInput(f"{name}: {error}", hint=f"Write {spec.metavar or 'True or False'}.") from None
+
+
+def sizes_of(dims: Mapping[str, Any]) -> dict[str, int]:
+    """Return sizes of named dimensions as whole numbers. Raises ``UnreadableInput`` for another value."""
+    try:
+        return {name: index(size) for name, size in dims.items()}
+    except (AttributeError, TypeError):
+        why = f"dims: {strict.shown(dims)} is not a dict from dimension to whole number."
+        raise UnreadableInput(why, hint='Write {"B": 8}.') from None
+
+
+def _digits(value: Any) -> str:
+    """Return a number or a text as the text that is parsed."""
+    return strict.shown(value) if isinstance(value, int) else str(value)
 
 
 def amount_of_bytes(name: str, value: Amount) -> int:
@@ -167,9 +183,8 @@ def amount_of_bytes(name: str, value: Amount) -> int:
 
 def ratio(name: str, value: Share) -> Fraction:
     """Return a percentage, given as a number or a text, as a ratio: 5 is 1/20. Raises ``UnreadableInput``."""
-    text = strict.shown(value) if isinstance(value, int) else str(value)
     try:
-        return parse_percent(text)
+        return parse_percent(_digits(value))
     except ValueError as error:
         raise UnreadableInput(f"{name}: {str(error).partition('. ')[0]}.", hint="Write 5, or '5 %'.") from None
 
