@@ -196,11 +196,11 @@ def write_output(name: str, data: bytes, what: str) -> None:
 def format_by_ending(name: str, endings: Mapping[str, str], fallback: str) -> str:
     """Return the format that ``endings`` (file extension → format) assigns to a file name; ``fallback`` for ``-``.
 
-    A final ``.gz`` is ignored. Raises :class:`UsageError` for an unknown extension.
+    Case and a final ``.gz`` are ignored. Raises :class:`UsageError` for an unknown extension.
     """
     if name == STREAM:
         return fallback
     for ending, format_ in endings.items():
-        if name.removesuffix(".gz").endswith(ending):
+        if name.lower().removesuffix(".gz").endswith(ending):
             return format_
     raise UsageError(f"the file extension of {name} is not a known format.", f"Use one of {', '.join(endings)}.")

@@ -78,7 +78,8 @@ class Command(TyperCommand):
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command. Raises :class:`UsageError` for an empty value, and for an output that is an input."""
-        output = str(ctx.params.get("output"))
+        output = ctx.params.get("output")
+        writes_over = self.name != "convert" and output not in (None, STREAM) and os.path.isfile(output)
         for parameter in self.params:
             value = ctx.params.get(str(parameter.name))
             source = ctx.get_parameter_source(str(parameter.name))
@@ -88,8 +89,7 @@ class Command(TyperCommand):
                 is_option = parameter.param_type_name == "option"
                 name = parameter.opts[0] if is_option else str(parameter.metavar).strip("[].")
                 raise UsageError(f"{name} is empty.", "Set a value, or omit the option. A shell variable may be unset.")
-            is_input = parameter.param_type_name == "argument" and self.name != "convert" and os.path.isfile(output)
-            for file in values if is_input and output != STREAM else ():
+            for file in values if writes_over and parameter.param_type_name == "argument" else ():
                 if isinstance(file, str) and os.path.isfile(file) and os.path.samefile(file, output):
                     raise UsageError(f"the output {output} is the input {file}.", "Write to another file.")
         return super().invoke(ctx)

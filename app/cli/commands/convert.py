@@ -8,6 +8,7 @@ from app.cli.console import STREAM, SUCCESS, UsageError, print_note, read_input,
 from app.cli.options import AsJson, Model, Out, option
 from app.cli.resolve import open_any, write_graph
 from app.texts import numbers
+from tmmu_core.base import strict
 from tmmu_core.base.atomic_files import replace_file_by_parts
 from tmmu_core.formats.csv import csv_table, instance_csv
 from tmmu_core.formats.open_file import read_within
@@ -103,12 +104,15 @@ def _envelopes(text: str) -> dict[str, Dim]:
     except ValueError as error:
         raise UsageError(f"--dims: {error}", "Example: B=1:8,T=512.") from None
     for name, bounds in pairs:
-        part = text if name is None else f"{name}={bounds}"
+        part = strict.shown(text if name is None else f"{name}={bounds}")
         first, _, last = bounds.partition(":")
-        ends = [end.strip() for end in (first, last or first)]
-        if name is None or not all(end.isascii() and end.isdigit() for end in ends):
-            raise UsageError(f"{part!r} is not a range of a dimension.", "Write B=1:8 for a range, or B=8.")
-        ranges[name] = Dim(*map(int, ends))
-        if ranges[name].min > ranges[name].max:
-            raise UsageError(f"{part!r} is an empty range.", "Write the smaller bound first.")
+        try:
+            low, high = strict.whole_number(first), strict.whole_number(last or first)
+        except ValueError as error:
+            raise UsageError(f"--dims: in {part}, {error}", "Write B=1:8 for a range, or B=8.") from None
+        if name is None:
+            raise UsageError(f"--dims: {part} names no dimension.", "Write B=1:8 for a range, or B=8.")
+        if low > high:
+            raise UsageError(f"--dims: {part} is an empty range.", "Write the smaller bound first.")
+        ranges[name] = Dim(low, high)
     return ranges

@@ -1,5 +1,6 @@
 """``tmmu plan``: plan a graph or an instance."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 from app.cli.console import (
@@ -29,9 +30,9 @@ from tmmu_core.plans.model import ASSUMED, UNPLANNED, Plan
 ENDINGS = {".json": "json", ".cbor": "cbor", ".csv": "csv", ".parquet": "parquet"}
 
 
-def write_plan(plan: Plan, name: str) -> None:
-    """Write a plan to the file ``name`` in the format of its extension."""
-    write_output(name, plan_file.WRITERS[format_by_ending(name, ENDINGS, "json")](plan), "the plan")
+def writer_of(name: str) -> Callable[[Plan], bytes]:
+    """Return the function that encodes a plan in the format of a file name. Raises :class:`UsageError`."""
+    return plan_file.WRITERS[format_by_ending(name, ENDINGS, "json")]
 
 
 def plan_command(
@@ -50,6 +51,7 @@ def plan_command(
 
     Exit code: 0 planned, 1 a snapshot of a folder is unreadable, or the offsets are invalid (2 with -o or --json).
     """
+    write = None if output is None else writer_of(output)
     if files := snapshot_files(Path(graph)):
         if output is not None:
             raise UsageError("a folder of snapshots has no single plan to write.", "Omit -o, or pass one snapshot.")
@@ -67,8 +69,8 @@ def plan_command(
         request = request.but(mode=None, preset=None, order=None, dims={}, one_memory=False)
     found = resolve_opened(opened, graph, request, plans_too=False)
     plan = found.valid_plan("export") if output is not None or json else found.plan
-    if output is not None:
-        write_plan(plan, output)
+    if output is not None and write is not None:
+        write_output(output, write(plan), "the plan")
     if json or output == STREAM:
         show_warnings(found.warnings, on_stderr=True)
     if output == STREAM:

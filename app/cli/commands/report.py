@@ -38,7 +38,7 @@ def report_command(
     from tmmu_core.judge.lint import lint_verdict
     from tmmu_core.judge.verifier.verify import verify_plan
 
-    form = "html" if not Path(output).suffix else format_by_ending(output.lower(), FORMS, "html")
+    form = "html" if not Path(output).suffix else format_by_ending(output, FORMS, "html")
     if theme not in LOOKS:
         raise UsageError(f"unknown theme {theme!r}.", strict.closest_hint(theme, LOOKS))
     found = resolve(plan, request)

@@ -1,7 +1,7 @@
 """Commands of the specification: ``trace``, ``checkpoint``, ``restore``, ``apply`` and ``schema``."""
 
 from app.cli.commands.checks import AgainstGraph, resolve_with_graph, solution_of_plan
-from app.cli.commands.plan import write_plan
+from app.cli.commands.plan import writer_of
 from app.cli.console import (
     STREAM,
     SUCCESS,
@@ -35,11 +35,11 @@ def trace_command(
     json: AsJson = False,
 ) -> int:
     """Write the trace of a plan: a header, a record per tensor and a summary."""
+    name = output or STREAM
+    is_cbor = format_by_ending(name, TRACE_ENDINGS, "jsonl") == "cbor"
     found = resolve(graph, request)
     if found.findings:
         found.valid_plan("export")
-    name = output or STREAM
-    is_cbor = format_by_ending(name, TRACE_ENDINGS, "jsonl") == "cbor"
     write = trace.to_cbor_sequence if is_cbor else trace.to_json_lines
     data = write(found.plan, digest=digest, replans=found.trace.replans if found.trace else ())
     write_output(name, data, "the trace")
@@ -75,10 +75,11 @@ def restore_command(
     json: AsJson = False,
 ) -> int:
     """Read the plan of a checkpoint, and verify it and its plan hash."""
+    write = None if output is None else writer_of(output)
     plan = restore(read_input(checkpoint), checkpoint, token=None if token is None else read_option("token", token))
     refuse_invalid(plan, OPERATORS["checkpoint"])
-    if output is not None:
-        write_plan(plan, output)
+    if output is not None and write is not None:
+        write_output(output, write(plan), "the plan")
     if json and output != STREAM:
         write_bytes(plan_file.to_json(plan))
     elif output != STREAM:

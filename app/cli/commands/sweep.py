@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 from os import cpu_count
 from typing import Any
 
-from app.cli.console import BAD_INPUT, SUCCESS, UsageError, print_lines, print_note, read_input, table, write_json
-from app.cli.options import AsJson, StoreUrl, argument, option, read_bytes_option
+from app.cli.console import BAD_INPUT, SUCCESS, UsageError, print_lines, print_note, table, write_json
+from app.cli.options import AsJson, StoreUrl, argument, option, read_bytes_option, read_option
 from app.cli.resolve import input_of, open_store, progress_on_terminal, refuse_graph_options
 from app.texts import numbers
 from tmmu_core.base import strict
@@ -26,7 +26,6 @@ from tmmu_core.planners import PLANNERS
 from tmmu_core.planners.problem import PlainInstance
 from tmmu_core.plans.making.dynamic_shapes import sample_points
 from tmmu_core.plans.making.request import ANY_ARENA, PlanRequest
-from tmmu_core.plans.making.request_options import OPTION_SPECS
 from tmmu_core.sweep.sweep_points import Axes, Point, Source, name_of_sweep, points_of
 from tmmu_core.sweep.sweep_run import Results, cluster, run_here, run_on
 
@@ -126,8 +125,7 @@ def _refuse_invalid_options(opened: Opened, name: str, request: PlanRequest, axe
 
 def _shard(file: str) -> tuple[str, Mapping[str, Any] | None]:
     """Return the name and the shard spec of a file; ``None`` for the name ``none``."""
-    read = OPTION_SPECS["shard_spec"].read
-    return escaped_surrogates(file), None if file == "none" else read(read_input(file).decode("utf-8", "replace"))
+    return escaped_surrogates(file), None if file == "none" else read_option("shard_spec", file)
 
 
 def _run_points(

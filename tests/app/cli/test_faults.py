@@ -209,6 +209,12 @@ def test_output_that_is_the_input_is_rejected(tmmu: Tmmu, tmp_path: Path, comman
     assert tmmu("convert", str(graph), "-o", str(link))[0] == 0
 
 
+def test_graph_with_the_name_none_is_no_output(tmmu: Tmmu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("None").write_bytes(Path(CHAIN).read_bytes())
+    assert tmmu("lint", "None")[0] == 0
+
+
 def test_import_name_runs_as_a_module(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr("sys.argv", ["tmmu", "--version"])
     runpy.run_module("tmmu", run_name="__main__")

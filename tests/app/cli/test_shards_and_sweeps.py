@@ -35,6 +35,12 @@ def test_world_size_that_differs_from_the_mesh_is_rejected(
     assert shown_text in err
 
 
+@pytest.mark.parametrize("command", [("plan", "--shard"), ("sweep", "--shards")])
+def test_damaged_spec_is_named(tmmu: Tmmu, tmp_path: Path, command: tuple[str, str]) -> None:
+    (tmp_path / "bad.json").write_text("{")
+    assert "bad.json: this is not JSON" in tmmu(command[0], DYNAMIC, command[1], str(tmp_path / "bad.json"))[2]
+
+
 def test_plan_of_a_rank_verifies_against_its_share(tmmu: Tmmu, spec: str, tmp_path: Path) -> None:
     path = str(tmp_path / "rank.json")
     assert tmmu("plan", DYNAMIC, "--shard", spec, "--rank", "3", "-o", path)[0] == 0

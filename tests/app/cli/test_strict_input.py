@@ -202,6 +202,7 @@ def test_helia_rejects_the_capacity_of_an_arena(tmp_path: Path, capfd: pytest.Ca
         ("plan", "GRAPH", "--max-arenas", LONG),
         ("gate", "GRAPH", "--max-extent", LONG),
         ("sweep", "GRAPH", "--over", f"batch={LONG}"),
+        ("convert", "GRAPH", "--dims", f"batch=1:{LONG}"),
     ],
 )
 def test_number_of_5000_digits_is_rejected_with_a_record(
