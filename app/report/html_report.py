@@ -50,6 +50,7 @@ from tmmu_core.plans.figures.live_bytes import alive_at, peak_step_of
 from tmmu_core.plans.making.engine import Solution
 from tmmu_core.plans.making.make import better_than
 from tmmu_core.plans.making.placement_order import problems_of
+from tmmu_core.plans.making.sparse_addresses import in_memory
 from tmmu_core.plans.model import PLAN_SCHEMA, ArenaSummary, Plan
 
 ALIVE, LARGEST, HANDOFFS, CHANGED, FINDINGS = 120, 60, 200, 120, 40
@@ -107,7 +108,8 @@ def build_report(
     if any(error.rule != "capacity" for error in verified.errors):  # figures of a plan over its capacity are correct
         plan = with_certificates(plan, verified)
     linted = known.linted if known.linted is not None else lint_verdict(plan, graph)
-    packed = pack_plan(plan, origin, baseline=before, baseline_origin=_origin(baseline))
+    drawn_before = None if before is None else in_memory(before)
+    packed = pack_plan(in_memory(plan), origin, baseline=drawn_before, baseline_origin=_origin(baseline))
     by_size = sorted(range(len(plan)), key=plan.size.tolist().__getitem__, reverse=True)
     picture = ""
     if plan.arenas and plan.steps:

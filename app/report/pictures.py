@@ -14,6 +14,7 @@ from app.texts.palette import ink_on, row_colours
 from app.texts.short_names import shortener
 from tmmu_core.plans.analysis.waste_ledger import ACCOUNTS, WasteLedger
 from tmmu_core.plans.figures.live_bytes import arena_number, peak_of, storages_of
+from tmmu_core.plans.making.sparse_addresses import in_memory
 from tmmu_core.plans.model import ArenaSummary, Plan
 
 Kind = Literal["map", "slots", "lifetimes"]
@@ -136,8 +137,9 @@ def arena_picture(
 
     In a map, bytes above the capacity are orange. ``colour_of``: row → colour; without it, or for "", the colour of the
     role. At most ``MOST_BOXES`` boxes are drawn: those with the most bytes × steps, or for ``lifetimes`` those that are
-    written first. Raises ``KeyError`` for an unknown arena.
+    written first. Slots with hashed addresses are drawn one above the other. Raises ``KeyError`` for an unknown arena.
     """
+    plan = in_memory(plan)
     summary = plan.arena_of[arena]
     boxes = _boxes(plan, summary, kind)
     note = f"{numbers.of(len(boxes.rows), boxes.total, boxes.noun)} drawn"

@@ -62,10 +62,11 @@ def canvas(handle: PlanHandle, *, key: str = "map", height: int = 560, **more: A
     if step is not None and steps is not None:
         step = int(steps.searchsorted(step, side="right")) - 1
     span = span_of(chosen.span)
+    is_hashed = handle.plan.places == "sparse"  # offsets are hashes, so a map would show nothing
     if steps is not None:
         more["flags"] = [(_drawn(steps, (at, at + 1))[0], text) for at, text in more.pop("flags", ())]
     picture = Picture(
-        view=cast(Any, chosen.view),
+        view=cast(Any, "slots" if is_hashed and chosen.view == "map" else chosen.view),
         colour=cast(Any, chosen.colour or None),
         arena=arena,
         selected=chosen.selected if chosen.selected in handle.plan.row_of else None,

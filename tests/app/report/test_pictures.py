@@ -72,8 +72,14 @@ RESNET = str(SAMPLES / "residual_block.tmmu.json")
 
 def test_still_map_has_a_box_per_storage() -> None:
     root = ET.fromstring(arena_picture(plan_of(), "activations", "map", Sheet()))
-    titles = [title.text for title in root.iter("{http://www.w3.org/2000/svg}title")]
+    titles = [title.text for title in root.iter(f"{SVG}title")]
     assert sorted(text.split(",")[0] for text in titles if text) == ["a", "b", "c"]
+
+
+def test_map_of_hashed_addresses_has_all_boxes_in_its_area() -> None:
+    plan = planning.make_plan(Choice(source="sample:mixed_sizes", addressing="blake3_sparse")).plan
+    root = ET.fromstring(arena_picture(plan, "activations", "map", Sheet()))
+    assert all(0 <= float(box.attrib["y"]) < Sheet().height for box in root.iter(f"{SVG}rect"))
 
 
 def test_shortened_names_keep_the_layer_number() -> None:
