@@ -124,14 +124,14 @@ def _with_capacities_of(choice: Choice, arenas: Mapping[str, Arena | Mapping[str
 def scales(opened: Opened, choice: Choice) -> dict[str, str]:
     """Return view → title of the views of Scale that apply.
 
-    The view Shapes needs a dimension. The view Ranks needs a parameter, or a tensor with a shard.
+    Shapes needs a dimension and a tensor, Ranks a parameter or a tensor with a shard.
     """
     graph = opened.graph
     if graph is None:
         return {}
     has_spec = bool(choice.shard or choice.shard_spec)
     can_shard = has_spec or any(t.role == "parameter" or t.shard is not None for t in graph.tensors)
-    return ({"shapes": "Shapes"} if graph.dims else {}) | ({"ranks": "Ranks"} if can_shard else {})
+    return ({"shapes": "Shapes"} if graph.dims and graph.tensors else {}) | ({"ranks": "Ranks"} if can_shard else {})
 
 
 def all_ranks(choice: Choice) -> Job[RankPlans]:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl
 
 from app.session.opening import READ_APART_FROM, Opened, card_of, content_of, lacks_arenas, open_source, shelf
 from app.session.rank_sets import spec_of
@@ -282,8 +282,9 @@ def baseline_of(choice: Choice) -> Choice | None:
         return choice.but(**{kind: value})
     if kind == "order":
         return choice.but(order=None)
-    if kind == "link":
-        return from_query(dict(parse_qsl(urlsplit(value).query or value)))[0]
+    query = dict(parse_qsl(value.partition("#")[0].split("?", 1)[-1]))
+    if kind == "link" and "graph" in query:
+        return from_query(query)[0]
     of_graph = ("arenas", "capacities", "dims", "budget", "shard_spec", "rank")
     return choice.but(source=choice.baseline, **{name: getattr(Choice(), name) for name in of_graph})
 

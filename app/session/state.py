@@ -86,7 +86,7 @@ def choose(**changes: Any) -> None:
     new = old.but(**changes)
     if new.source != old.source:
         new = Choice(**{"view": old.view, "colour": old.colour, **changes})
-        current.refusals, current.notice = [], ""
+        current.refusals, current.notice, current.drafts = [], "", {}
     elif new.problem != old.problem:
         of_plan = {"step": None, "turn": None, "tried": "", "span": ""}
         new = new.but(**{name: value for name, value in of_plan.items() if name not in changes})

@@ -92,11 +92,10 @@ def claim(search: Job[Fitted], capacity: Capacity, shown: Shown) -> str:
 
 def limit_text(capacity: Capacity) -> str:
     """Return the limit as text: ``2.00 GiB``, or ``8.00 MiB of activations``."""
-    if capacity.total is not None:
-        return numbers.short_bytes(capacity.total)
-    if set(capacity.arenas) == {ONE_MEMORY}:
-        return numbers.short_bytes(capacity.arenas[ONE_MEMORY])
-    return " and ".join(f"{numbers.short_bytes(n)} of {name}" for name, n in sorted(capacity.arenas.items()))
+    texts = [] if capacity.total is None else [numbers.short_bytes(capacity.total)]
+    for name, limit in sorted(capacity.arenas.items()):
+        texts.append(numbers.short_bytes(limit) + (f" of {name}" if name != ONE_MEMORY else ""))
+    return " and ".join(texts)
 
 
 def _cost_text(fitted: Fitted, candidate: Candidate) -> str:
@@ -107,11 +106,10 @@ def _cost_text(fitted: Fitted, candidate: Candidate) -> str:
 
 
 def limit_of(shown: Shown) -> Capacity | None:
-    """Return the limits of the plan: the budget, else the capacities of its arenas; ``None`` without a limit."""
-    if shown.choice.budget is not None:
-        return Capacity(shown.choice.budget)
+    """Return the limits of the plan: its budget and the capacities of its arenas; ``None`` without a limit."""
+    budget = shown.choice.budget
     limited = {arena.name: arena.capacity_bytes for arena in shown.plan.arenas if arena.headroom_bytes is not None}
-    return Capacity(arenas=limited) if limited else None
+    return Capacity(budget, limited) if limited or budget is not None else None
 
 
 def _kinds() -> frozenset[Kind]:

@@ -156,8 +156,9 @@ def selected_rank(choice: Choice, ranks: RankPlans) -> None:
         st.caption(f"This mesh has no rank {chosen.look:,}. The rank with the largest plan is shown.")
     spec = rank_sets.spec_of(choice.shard)
     job = planning.plan_job(choice.but(shard_spec=spec, rank=rank))
-    job.wait(60)
-    shown = job.result()
+    shown = long_work.result(job, f"Planning rank {rank:,}", "The rank could not be planned", source="shard spec")
+    if shown is None:
+        return
     others = len(ranks.classes[int(ranks.class_of[rank])].ranks) - 1
     others_have = numbers.count(others, "other rank has", "other ranks have") if others else "no other rank has"
     notes = (f"{others_have} the same graph", verdict.mark(shown), *verdict.facts(shown))

@@ -127,6 +127,18 @@ def test_unknown_choice_in_a_link_is_reported(page: str, query: dict[str, str], 
     assert f"The link selects {shown_text}, which this plan does not have." in html(at)
 
 
+@pytest.mark.parametrize(
+    ("page", "query", "title"),
+    [
+        ("compare", {"baseline": "link:http://[x"}, "The baseline could not be planned"),
+        ("compare", {"baseline": "link:no query"}, "The baseline could not be planned"),
+        ("ranks", {"graph": "sample:dynamic_batch", "token": "ab" * 64}, "The rank could not be planned"),
+    ],
+)
+def test_plan_that_cannot_be_made_is_a_card(page: str, query: dict[str, str], title: str) -> None:
+    assert title in html(opened(page, **query))
+
+
 def test_unknown_rank_is_reported() -> None:
     at = opened("ranks", graph="sample:dynamic_batch", look="99")
     assert any("This mesh has no rank 99" in caption.value for caption in at.caption)

@@ -30,8 +30,9 @@ def test_plan_over_its_capacity_is_drawn_with_the_excess(page: str) -> None:
     assert "over the limit of" in html(at)
 
 
-def test_impossible_fit_shows_its_reason() -> None:
-    at = opened("fit", graph=GRAPH, fit="1")
+@pytest.mark.parametrize("limits", [{"fit": "1"}, {"budget": "1GiB", "capacity": "activations=1"}])
+def test_impossible_fit_shows_its_reason(limits: dict[str, str]) -> None:
+    at = opened("fit", graph=GRAPH, **limits)
     assert "Does not fit: needs at least" in claim(at)
     assert "Why the lower bound is" in html(at)
 

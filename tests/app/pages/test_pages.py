@@ -51,6 +51,8 @@ def test_malformed_size_is_reported_and_kept_in_its_field(field: str, query_key:
     assert "is not a size" in html(at)
     assert query_key not in at.query_params
     assert at.text_input(key=f"w.{field}").value == "a lot"
+    at.button(key="open.sample:mixed_sizes").click().run()
+    assert at.text_input(key=f"w.{field}").value == ""
 
 
 @pytest.mark.parametrize(

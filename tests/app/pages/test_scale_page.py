@@ -14,6 +14,7 @@ from app.session.work.jobs import Job, job_table
 from tests.app.pages.run_page import claim, html, opened
 from tests.support.build import graph, node, tensor
 from tmmu_core.base.errors import UnreadableInput
+from tmmu_core.graph.model import Dim
 from tmmu_core.graph.sharding.shard_spec import read_spec
 from tmmu_core.graph.sharding.splits import shard
 from tmmu_core.plans.making.dynamic_shapes import DimCurve, peak_over_dim
@@ -80,6 +81,8 @@ def test_graph_without_named_dimensions_is_offered_one() -> None:
     assert "Scale needs a graph with a named dimension" in html(at)
     next(button for button in at.button if "dynamic batch" in button.label).click().run()
     assert claim(at) == "activations take 5.13 KiB at B = 1 and 162 KiB at B = 32"
+    empty = opening.Opened("", "", "graph", graph([], [], dims={"B": Dim(1, 4)}))
+    assert not page_jobs.scales(empty, Choice())
 
 
 def test_chosen_size_is_used_by_all_pages() -> None:
