@@ -107,6 +107,13 @@ def fourier(step: Any, x: Tensor) -> Tensor:
     return torch.stft(x, 32, window=window, return_complex=True).mul(2).istft(32, window=window).square().mean()
 
 
+def state_space(step: Any, x: Tensor) -> Tensor:
+    for rate in torch.view_as_complex(step.rates):
+        kernel = (rate[:, None] * torch.arange(256) / 256).exp()
+        x = x + torch.einsum("nk,nk->n", kernel, kernel.cos()).real
+    return x.square().mean()
+
+
 def factorized(step: Any, x: Tensor) -> Tensor:
     made = step.body(x).view(-1, 4, 8)
     return torch.linalg.cholesky(made @ made.transpose(1, 2) + torch.eye(4)).square().mean()
@@ -281,6 +288,10 @@ STEPS: dict[str, tuple[Callable[[], nn.Module], Callable[[], Any]]] = {
     ),
     "complex numbers": (
         lambda: Step(fourier, body=blocks(), filter=nn.Parameter(torch.randn(17, 2))),
+        lambda: torch.randn(ROWS),
+    ),
+    "conjugates of exponentials": (
+        lambda: Step(state_space, rates=nn.Parameter(torch.randn(4, 32, 2))),
         lambda: torch.randn(ROWS),
     ),
     "operator with an effect": (lambda: Step(factorized, body=blocks()), lambda: torch.randn(ROWS)),

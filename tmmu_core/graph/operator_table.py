@@ -28,7 +28,7 @@ moves nothing: copyout copyin view viewas reshape reshapeas unsafeview reshapeal
   repeat pad padv2 constantpad constantpadnd mirrorpad reflectionpad2d replicationpad2d flip roll reverse reversev2
   depthtospace spacetodepth batchtospacend spacetobatchnd pixelshuffle pixelunshuffle channelshuffle narrow asstrided
   diagonal liftfresh liftfreshcopy unfold col2im upsamplenearest resizenearestneighbor upsamplenearest2d real imag
-  viewasreal viewascomplex resolveconj resolveneg complex identity copy to tocopy todimordercopy convert
+  viewasreal viewascomplex conj resolveconj resolveneg complex identity copy to tocopy todimordercopy convert
   convertelementtype typeas broadcastargs tuple gettupleelement unsafesplit unsafesplitwithsizes unsafechunk
   emptypermuted lift sliceinverse negview rot90 diagembed trilindices triuindices linspace logspace pinmemory aliascopy
   detachcopy viewcopy reshapecopy reshapealiascopy expandcopy permutecopy tcopy squeezecopy unsqueezecopy selectcopy
@@ -54,7 +54,7 @@ each1 inputs elementwise: mul multiply imul div divide truediv truedivide idiv r
   iand ior ixor ilshift irshift
   bitwiseleftshift bitwiserightshift leftshift rightshift shiftleft shiftrightarithmetic shiftrightlogical isnan isinf
   isfinite isneginf isposinf where hlo:select selectv2 maskedfill maskedfillscalar thresholdbackward reluback
-  reluneg1to1 relun1to1 signbit conj hardtanh copysign conjphysical deg2rad rad2deg heaviside sgn positive sinc xlogy
+  reluneg1to1 relun1to1 signbit hardtanh copysign conjphysical deg2rad rad2deg heaviside sgn positive sinc xlogy
   nantonum floatpower hypot
 each1 inputs: scale bias tril triu trilu quantize dequantize cumsum cumprod onehot outer maskedscatter
 # Two: a product and a sum, two comparisons, a scaled mask.
