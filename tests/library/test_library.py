@@ -267,6 +267,7 @@ def test_show_without_the_explorer_names_the_extra(monkeypatch: pytest.MonkeyPat
         ({"seed": 1.5}, "not a whole number"),
         ({"dims": {"B": 2.5}}, "not a dict from dimension to whole number"),
         ({"budget": 2**64}, "is over 2"),
+        ({"capacity": True}, "capacity: True is not a number of bytes"),
     ],
 )
 def test_invalid_request_is_rejected(how: dict[str, Any], why: str) -> None:

@@ -172,7 +172,7 @@ def amount_of_bytes(name: str, value: Amount) -> int:
             size = parse_bytes(value)
         except ValueError as error:
             problem = str(error)
-    elif isinstance(value, int | Real):
+    elif isinstance(value, int | Real) and not isinstance(value, bool):
         with suppress(OverflowError, ValueError):  # infinity, NaN
             size = int(value)
             problem = f"{strict.shown(value)} is over 2^64 − 1 bytes." if size > U64_MAX else problem
