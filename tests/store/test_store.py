@@ -97,8 +97,10 @@ def test_reference_names_a_commit_its_prefix_or_a_branch(store: Store) -> None:
     store.record(plan, label("abcdef01", 1))
     store.record(plan, label("abcdef99", 2, branch="topic"))
     store.record(plan, label("ABCDEF99", 0))
-    names = ("store:net@abcdef01", "net@abcdef9", "net@main", "store:net@topic")
-    assert [store.resolve(name).commit for name in names] == ["abcdef01", "abcdef99", "abcdef01", "abcdef99"]
+    store.record(plan, label("abcdef77", 3, branch="fix@2"))
+    names = ("store:net@abcdef01", "net@abcdef9", "net@main", "store:net@topic", "net@fix@2")
+    expected = ["abcdef01", "abcdef99", "abcdef01", "abcdef99", "abcdef77"]
+    assert [store.resolve(name).commit for name in names] == expected
 
 
 def test_reference_without_model_uses_the_model_of_the_graph(store: Store) -> None:

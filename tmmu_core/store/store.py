@@ -160,6 +160,9 @@ class Store:
         preset of ``of`` is preferred. Raises ``StoreFault``.
         """
         named, point = split_reference(reference)
+        while named and "@" in named and not self.runs(named, last=1):  # the name of a branch may contain @
+            named, _, start = named.rpartition("@")
+            point = f"{start}@{point}"
         model = named or self._model_of(reference, of)
         here = select(*_READ).where(RUNS.c.model == model)
         commit, branch = RUNS.c["commit"], RUNS.c.branch

@@ -94,8 +94,9 @@ def history_command(
             _print_models(lines)
         return SUCCESS
     runs = runs_of(opened_store.known(model), branch, planner)
-    runs = runs if last is None else runs[-last:]
-    changes = _changes(opened_store, runs)
+    first = 0 if last is None else max(0, len(runs) - last)
+    changes = _changes(opened_store, runs, first)
+    runs = runs[first:]
     if json:
         pairs = zip(runs, changes, strict=True)
         write_json({"runs": [run.record() | {"planned_differently": settings} for run, (_, settings) in pairs]})
@@ -104,23 +105,23 @@ def history_command(
     return SUCCESS
 
 
-def _changes(store: Store, runs: Sequence[Run]) -> list[tuple[int, str]]:
-    """Return ``(growth in bytes, changed plan settings)`` of each run, compared to the previous run of its series.
+def _changes(store: Store, runs: Sequence[Run], first: int) -> list[tuple[int, str]]:
+    """Return ``(growth in bytes, changed plan settings)`` of the runs from ``first`` on.
 
-    The first run of a series has the growth 0, and its settings are compared to the previous run of the branch.
+    Each run is compared to the previous run of its series, which may come before ``first``. The first run of a series has the growth 0, and its settings are compared to the previous run of the branch.
     """
     latest: dict[tuple[str, ...], Run] = {}
     plan_of = lru_cache(maxsize=8)(store.plan)  # a plan is compared with the plan before and the plan after
     changes = []
-    for run in runs:
+    for position, run in enumerate(runs):
         of_series = latest.get(run.series)
         previous = of_series or latest.get((run.branch,))
         settings = ""
-        if previous is not None and previous.content != run.content:
+        if position >= first and previous is not None and previous.content != run.content:
             settings = "; ".join(changed_settings(plan_of(run.content), plan_of(previous.content)))
         changes.append((run.extent_bytes - of_series.extent_bytes if of_series else 0, settings))
         latest[run.series] = latest[run.branch,] = run
-    return changes
+    return changes[first:]
 
 
 def _print_runs(runs: Sequence[Run], changes: Sequence[tuple[int, str]]) -> None:

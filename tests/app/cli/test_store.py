@@ -124,7 +124,8 @@ def test_history_names_changed_settings(
         record(store, file_of(tmp_path, {"a": 1, "b": 1 + hour}), f"net@c{hour}", hour, *more)
     first, second = json.loads(tmmu("history", "net", "--store", store, "--json")[1])["runs"]
     assert (first["planned_differently"], named in second["planned_differently"]) == ("", True)
-    assert named in tmmu("history", "net", "--store", store)[1]
+    for last in ((), ("--last", "1")):
+        assert named in tmmu("history", "net", "--store", store, *last)[1]
 
 
 @pytest.mark.parametrize(
