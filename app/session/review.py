@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import parse_qsl, urlencode
 
 import msgspec
@@ -32,12 +32,21 @@ DECISIONS = ("approved", "changes requested", "rejected")
 _EMBEDDED = re.compile(rb'<script type="application/json" id="' + ELEMENT.encode() + rb'">(.*?)</script>', re.S)
 
 
-class Note(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A note or a decision."""
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the entry. It marks a deleted entry without its text."""
+        return hashlib.sha256(msgspec.json.encode(self)).hexdigest()
+
+
+class Note(Entry, frozen=True):
     """A note about a tensor, about a step, or about the whole plan."""
 
     text: str
     tensor: str = ""
-    step: int | None = None
+    step: Annotated[int, msgspec.Meta(ge=0)] | None = None
     author: str = ""
     date: str = ""
 
@@ -45,11 +54,6 @@ class Note(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def place(self) -> str:
         """The subject of the note: ``tensor r12``, ``step 14`` or ``plan``."""
         return f"tensor {self.tensor}" if self.tensor else "plan" if self.step is None else f"step {self.step:,}"
-
-    @property
-    def digest(self) -> str:
-        """SHA-256 of the note. It marks a deleted note without its text."""
-        return hashlib.sha256(msgspec.json.encode(self)).hexdigest()
 
 
 class View(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -59,7 +63,7 @@ class View(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     link: str
 
 
-class Decision(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Decision(Entry, frozen=True):
     """The decision about the plan, with its author and its date."""
 
     answer: Literal["approved", "changes requested", "rejected"]
@@ -76,7 +80,7 @@ class Review(msgspec.Struct, frozen=True):
     decision: Decision | None = None
     author: str = ""
     deleted: tuple[str, ...] = ()
-    """Digests of deleted notes: a merge does not bring these notes back."""
+    """Digests of deleted notes and decisions: a merge does not bring them back."""
 
 
 class ReviewFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -131,10 +135,10 @@ def sign(author: str) -> None:
 def merged(first: Review, second: Review) -> Review:
     """Return the notes and views of both reviews, and the later decision; on equal dates, that of ``second``.
 
-    A note that one of them deleted is left out.
+    A note or decision that one of them deleted is left out.
     """
     deleted = tuple(dict.fromkeys((*first.deleted, *second.deleted)))
-    decisions = [decision for decision in (second.decision, first.decision) if decision is not None]
+    decisions = [d for d in (second.decision, first.decision) if d is not None and d.digest not in deleted]
     return Review(
         notes=tuple(n for n in dict.fromkeys((*first.notes, *second.notes)) if n.digest not in deleted),
         views=tuple(dict.fromkeys((*first.views, *second.views))),
@@ -148,30 +152,28 @@ def today() -> str:
     return datetime.now(UTC).date().isoformat()
 
 
+def _marked(review: Review, deleted: Entry | None, added: Entry | None, **changes: Any) -> Review:
+    """Return the review with ``changes``; mark an entry as deleted, and an added one as not deleted."""
+    digests = dict.fromkeys((*review.deleted, *(() if deleted is None else (deleted.digest,))))
+    if added is not None:
+        digests.pop(added.digest, None)
+    return msgspec.structs.replace(review, deleted=tuple(digests), **changes)
+
+
 def add_note(text: str, *, tensor: str = "", step: int | None = None) -> None:
     """Add a note of the current author to the review."""
     note = Note(text, tensor, step, current().author, today())
-
-    def added(review: Review) -> Review:
-        deleted = tuple(digest for digest in review.deleted if digest != note.digest)
-        return msgspec.structs.replace(review, notes=(*review.notes, note), deleted=deleted)
-
-    change(added)
+    change(lambda review: _marked(review, None, note, notes=(*review.notes, note)))
 
 
 def drop_note(note: Note) -> None:
     """Delete a note."""
-
-    def dropped(review: Review) -> Review:
-        notes = tuple(other for other in review.notes if other != note)
-        return msgspec.structs.replace(review, notes=notes, deleted=(*review.deleted, note.digest))
-
-    change(dropped)
+    change(lambda review: _marked(review, note, None, notes=tuple(other for other in review.notes if other != note)))
 
 
 def decide(decision: Decision | None) -> None:
     """Set or clear the decision."""
-    change(lambda review: msgspec.structs.replace(review, decision=decision))
+    change(lambda review: _marked(review, review.decision, decision, decision=decision))
 
 
 def link() -> str:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from app.session import opening, planning, review, state
 from app.session.review import Decision, Note, Review
 from app.session.view_state import COLOURS, VIEWS, Choice, from_query, to_query, zoom_text
+from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.graph.model import Graph
 from tmmu_core.plans.making.request import PlanRequest, arena_config
 from tmmu_core.plans.making.request_options import OPTION_SPECS
@@ -128,6 +129,25 @@ def test_later_decision_is_kept() -> None:
         Review(decision=Decision(answer, date=f"2026-01-0{day}")) for day, answer in ((1, "approved"), (2, "rejected"))
     )
     assert review.merged(early, late).decision == review.merged(late, early).decision == late.decision
+
+
+def test_merge_keeps_a_cleared_or_replaced_decision_deleted() -> None:
+    approved, rejected = Decision("approved", date="2026-01-01"), Decision("rejected", date="2026-01-01")
+    state.choose(source="sample:linear_chain")
+    for later in (None, rejected):
+        review.decide(approved)
+        before = review.current()
+        review.decide(later)
+        assert review.merged(review.current(), before).decision == later
+    review.decide(approved)
+    assert review.merged(before, review.current()).decision == approved
+
+
+def test_review_note_at_a_negative_step_is_rejected() -> None:
+    file = review_of("linear_chain")
+    file["review"]["notes"] = [{"text": "x", "step": -1}]
+    with pytest.raises(UnreadableInput, match=">= 0"):
+        review.open_file(json.dumps(file).encode(), "chain.json")
 
 
 def test_merge_keeps_a_deleted_note_deleted() -> None:
