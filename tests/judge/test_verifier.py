@@ -317,3 +317,4 @@ def test_graph_without_nodes_is_planned_and_verified(mode: str, role: str, hande
         ir = Graph((Tensor("x", (4,), role=role),), (), inputs=inputs, outputs=("x",) if handed_out and inputs else ())
         solution = plan_graph(ir, mode=mode)
         assert verify_plan(solution.plan, ir).findings == ()
+        assert "graph" in rules(replace(solution.plan, has_inputs_step=not inputs), ir)

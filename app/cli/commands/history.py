@@ -108,7 +108,8 @@ def history_command(
 def _changes(store: Store, runs: Sequence[Run], first: int) -> list[tuple[int, str]]:
     """Return ``(growth in bytes, changed plan settings)`` of the runs from ``first`` on.
 
-    Each run is compared to the previous run of its series, which may come before ``first``. The first run of a series has the growth 0, and its settings are compared to the previous run of the branch.
+    Each run is compared to the previous run of its series, which may come before ``first``. The first run of a series
+    has the growth 0, and its settings are compared to the previous run of the branch.
     """
     latest: dict[tuple[str, ...], Run] = {}
     plan_of = lru_cache(maxsize=8)(store.plan)  # a plan is compared with the plan before and the plan after

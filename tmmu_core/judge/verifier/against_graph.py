@@ -7,7 +7,7 @@ compared with them, and every read and write of every step is checked.
 from collections.abc import Iterator, Mapping
 
 from tmmu_core.base.errors import ContractError
-from tmmu_core.graph.model import PRESETS, Graph
+from tmmu_core.graph.model import INPUTS_STEP, PRESETS, Graph
 from tmmu_core.judge.canonical_hashes import hash_of, ir_hash
 from tmmu_core.judge.finding import Finding, error
 from tmmu_core.judge.reference.liveness import Lives, lives_of
@@ -85,6 +85,8 @@ def check_steps(plan: Plan, lives: Lives) -> Iterator[Finding]:
     run = lives.run
     if plan.steps != run.steps:
         yield error("graph", f"the plan has {plan.steps} steps, the graph {run.steps} in mode {plan.mode}.")
+    if plan.has_inputs_step != run.has_inputs_step:
+        yield error("graph", f"the plan and the graph disagree on the step {INPUTS_STEP}.", step=0)
     for found, (step, node) in zip(plan.execution_order, run.timeline(), strict=False):
         if found != node.node_id:
             yield error("graph", f'the plan runs "{found}" where the graph runs "{node.node_id}".', step=step)
