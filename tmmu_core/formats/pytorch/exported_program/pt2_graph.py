@@ -206,12 +206,15 @@ class _Reading:
         bodies = [arg.arg["as_graph"] for arg in operation.inputs if isinstance(arg.arg.get("as_graph"), dict)]
         if bodies and self._flow(node_id, op, operation, results):
             return
-        written = operands[:1] if op.is_in_place else self._out(op, operation)
+        outs = operation.inputs[-max(1, len(results)) :] if op.has_out else []
+        written = [self._value(name) for argument in outs for name in self._tensors_in(argument.arg)]
+        written = operands[:1] if op.is_in_place else written
+        bases = written if op.has_out else operands
         ids: list[str] = []
         for k, name in enumerate(results):
             if name in self.values:
                 raise self._broken(f'the value "{name}" is written twice')
-            ids += self._declare_result(name, op, operation, written or (operands[k:] if op.spreads else operands))
+            ids += self._declare_result(name, op, operation, bases[k:] if op.has_out or op.spreads else bases)
         # The caller reads an input that the program writes.
         self.outputs += [value.storage for value in written if value.storage in self.inputs]
         node = Node(
@@ -227,11 +230,6 @@ class _Reading:
         origin = saved_origin(operation.metadata)
         if origin != Origin():
             self.origins[node_id] = origin
-
-    def _out(self, op: Operator, operation: Operation) -> list[_Value]:
-        """Return the argument ``out`` that an operator writes and returns; empty for an operator without one."""
-        outs = [argument.arg for argument in operation.inputs if argument.name == "out"] if op.has_out else []
-        return [self._value(name) for out in outs for name in self._tensors_in(out)]
 
     def _declare_result(self, name: str, op: Operator, operation: Operation, operands: Sequence[_Value]) -> list[str]:
         """Declare a result; return its id, or the ids of its storage and itself."""
@@ -256,7 +254,7 @@ class _Reading:
             return first.layout.viewable_as(layout.shape)
         same = (first.layout.shape, first.layout.strides) == (layout.shape, layout.strides)
         arguments = {argument.name: argument.arg for argument in operation.inputs}
-        if op.has_out and "out" in arguments:
+        if op.has_out:
             return same  # PyTorch gives an argument of another shape new memory
         if op.name in pt2_operators.DROPOUTS:
             is_off = arguments.get("train", {}).get("as_bool") is False or arguments.get("p", {}).get("as_float") == 0

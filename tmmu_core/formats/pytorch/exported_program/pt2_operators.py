@@ -64,6 +64,14 @@ OVER_FIRST: frozenset[str] = _words(
 NOT_POINTWISE_WITH: frozenset[str] = frozenset({"dim", "other_dim", "names_dim", "dim_IntList"})
 """Names of overloads that reduce, although the operator is otherwise element-wise: ``max.dim``."""
 
+_OUTS: frozenset[str] = _words(
+    """
+    L OutScalar_Other OutScalar_Self OutTensor Q U X dim_max dim_min dim_values eigenvalues eigvals grad_input inverse
+    output result sign values values_stable
+    """
+)
+"""Names of overloads without the word ``out`` that write their last arguments: ``topk.values``."""
+
 _IN_PLACE: frozenset[str] = frozenset({"__iand__", "__ilshift__", "__ior__", "__irshift__", "__ixor__"})
 
 _OPERATOR = re.compile(
@@ -93,8 +101,8 @@ class Operator:
 
     @property
     def has_out(self) -> bool:
-        """Whether the operator writes and returns its argument ``out``, if it has one: ``add.out``."""
-        return self.space == "aten" and "out" in self.overload.lower()
+        """Whether the operator writes and returns its last arguments, one per result: ``add.out``, ``topk.values``."""
+        return self.space == "aten" and ("out" in self.overload.split("_") or self.overload in _OUTS)
 
     @property
     def spreads(self) -> bool:
