@@ -60,6 +60,8 @@ def contractions(graph: Graph) -> int:
         ("mse_loss_backward", [(), (4, 5), (4, 5)], [(4, 5)], 60),  # the gradient of a mean is a scalar
         # Two batches, 4 heads, 10 queries and keys of 8; the heads are the third axis.
         ("_flash_attention_forward", [(2, 10, 4, 8)] * 3, [(2, 10, 4, 8)], 2 * 4 * 10 * 10 * (2 * 2 * 8 + 6)),
+        ("index_add", [(100, 5), (2,), (2, 5)], [(100, 5)], 10),
+        ("scatter_add", [(100,), (7,), (7,)], [(100,)], 7),
         ("Transpose", [(4, 5)], [(5, 4)], 0),
         ("view", [(4, 5)], [(20,)], 0),
         ("com.microsoft::Gelu", [(4,)], [(4,)], 32),

@@ -240,6 +240,8 @@ FORMULAS: dict[str, Formula] = {
     # In training, the second output is a mask.
     "dropout": lambda call: 2 * call.result if len(call.outputs) > 1 else 0,
     "touched": lambda call: sum(map(prod, (*call.inputs, *call.outputs))),
+    # The first input is the target; the index or the source of a broadcast can be smaller.
+    "scattered": lambda call: max(map(prod, call.inputs[1:])),
     "fft": _fft,
     "linalg": _linalg,
     "rnnlayer": _rnn_layer,

@@ -83,8 +83,10 @@ read1 nothing: reducemean reducesum averagepool avgpool avgpool2d averagepool2d 
   avgpool2dbackward adaptiveavgpool2dbackward
 read1 both: amax amin reducemax reducemin maxpool maxpool2d maxpool2dwithindices globalmaxpool
 read1 inputs: prod all any argmax argmin cummax cummin norm logsumexp reduceprod reduceany reduceall reducelogsum
-  hlo:reduce countnonzero topk topkv2 sort argsort nonzero unique embeddingdensebackward indexadd scatteradd
-  indexputaccumulate maxpool2dwithindicesbackward lppool
+  hlo:reduce countnonzero topk topkv2 sort argsort nonzero unique embeddingdensebackward
+  maxpool2dwithindicesbackward lppool
+# scattered: one addition for each element of the source.
+scattered inputs: indexadd scatteradd indexputaccumulate
 fold nothing elementwise: sum
 fold both elementwise: max min
 select nothing: select
