@@ -21,6 +21,7 @@ from tmmu_core.base import limits
 from tmmu_core.plans.making.request import PlanRequest
 from tmmu_core.store import stored_sweeps
 from tmmu_core.store.store import Store
+from tmmu_core.sweep import sweep_run
 from tmmu_core.sweep.sweep_points import Axes, Point, PointResult, Source, name_of_sweep, points_of
 from tmmu_core.sweep.sweep_run import cluster, run_here, run_on, run_point
 
@@ -155,10 +156,17 @@ def scheduler(tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.mark.slow
-def test_external_scheduler_is_used(tmmu: Any, scheduler: str) -> None:  # noqa: F811
+def test_external_scheduler_is_used(
+    tmmu: Any,  # noqa: F811
+    scheduler: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     command = ("sweep", CHAIN, BLOCK, "--alignments", "48,64", "--json")
     here, existing = (json.loads(tmmu(*command, *how)[1]) for how in ((), ("--scheduler", scheduler)))
     assert [*map(_untimed, existing["rows"])] == [*map(_untimed, here["rows"])]
+    monkeypatch.setattr(sweep_run, "NEEDED", "import there_is_no_such_module")
+    code, _, err = tmmu(*command, "--scheduler", scheduler)
+    assert (code, "missing there: No module named" in err) == (2, True)
 
 
 # --- in a store --------------------------------------------------------------------------------------------------

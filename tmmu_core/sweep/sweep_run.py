@@ -158,6 +158,8 @@ DASK_SETTINGS = {
     "distributed.admin.system-monitor.interval": "5s",
 }
 """Dask settings for local workers."""
+NEEDED = "import tmmu_core.sweep.sweep_run"
+"""Statement that a running scheduler and its workers must be able to execute."""
 
 Results = tuple[PointResult, ...]
 
@@ -179,7 +181,7 @@ def run_here(sources: Sequence[Source], points: Sequence[Point]) -> Iterator[Res
 def cluster(scheduler: str | None = None, workers: int = 0) -> Iterator[Any]:
     """Open a Dask client for a running scheduler, or for ``workers`` local processes with one thread each.
 
-    Raises ``OSError`` if the scheduler cannot be reached or has no workers.
+    Raises ``OSError`` if the scheduler cannot be reached, has no workers, or cannot import this package.
     """
     import dask
     from distributed import Client, LocalCluster
@@ -192,6 +194,11 @@ def cluster(scheduler: str | None = None, workers: int = 0) -> Iterator[Any]:
                 raise ConnectionError(f"invalid address: {error}") from error
             with connected as client:
                 client.wait_for_workers(1, timeout=60)
+                try:  # a worker that cannot read its tasks ends, and the sweep waits for another
+                    client.run_on_scheduler(exec, NEEDED)
+                    client.run(exec, NEEDED)
+                except ImportError as error:
+                    raise ConnectionError(f"tmmu-plan-explorer is missing there: {error}") from error
                 yield client
             return
         local = LocalCluster(
