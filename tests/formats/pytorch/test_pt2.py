@@ -242,7 +242,9 @@ def test_unbounded_data_dependent_size_is_rejected_with_the_option(largest: int 
     with pytest.raises(UnreadableInput, match='a size of "nonzero" is not known') as caught:
         opened({}, data)
     assert "--dims u0=" in caught.value.hint
-    assert tensor(opened({"u0": 300}, data), "nonzero").shape == (300, 2)
+    graph = opened({"u0": 300}, data)
+    assert tensor(graph, "nonzero").shape == (300, 2)
+    assert not constants(data, graph, None)
 
 
 def test_program_of_before_2_8_is_read() -> None:
@@ -378,6 +380,7 @@ def test_damaged_weight_is_rejected() -> None:
         ("floor(s0/2)", 2),
         ("Max(1, Min(s0, 3))", 3),
         ("FloorDiv(s0 - 1, 2)", 2),
+        ("TruncToInt(Mul(Float('1.4', precision=53), ToFloat(Symbol('s0', integer=True))))", 7),
     ],
 )
 def test_formula_is_evaluated(formula: str, value: int) -> None:
@@ -388,7 +391,18 @@ def test_formula_is_evaluated(formula: str, value: int) -> None:
     "formula",
     [
         *("s0.__class__", "print(1)", "__import__('os')", "lambda: 1", "[1]", "'a'*9", "1 if 1 else 2", "9**9**9", ""),
-        *("Pow(9, 10**9)", "s1", "1/2", "1/0", "s0 s0", "1" * 5_000, "Symbol(s0", "2**-1"),
+        *(
+            "Pow(9, 10**9)",
+            "s1",
+            "1/2",
+            "1/0",
+            "s0 s0",
+            "1" * 5_000,
+            "Symbol(s0",
+            "2**-1",
+            "Float('nan')",
+            "Float('9e300')**9",
+        ),
     ],
 )
 def test_malformed_formula_is_rejected(formula: str) -> None:

@@ -149,6 +149,7 @@ def test_nothing_in_a_pickle_is_executed(protocol: int, tmp_path: Path, monkeypa
         {"segments": [segment(0, -5)]},
         {"segments": [segment(0, 1 << 70)]},
         {"segments": [segment(k, (1 << 62) - 1) for k in range(3)], "device_traces": [[event("alloc", 0)]]},
+        {"device_traces": [[event("alloc", 0), *(event("segment_free", k, (1 << 62) - 1) for k in range(2))]]},
         {"segments": [], "device_traces": []},
         {"segments": [], "device_traces": [[event("alloc", 0, -1)]]},
         {"segments": [], "device_traces": [[{"addr": 1}]]},

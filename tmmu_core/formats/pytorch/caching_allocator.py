@@ -24,11 +24,11 @@ GRAIN = 512
 SMALL_SIZE = 1 << 20
 """Maximum bytes of a small allocation."""
 LARGE_SIZE = 10 << 20
-"""Minimum bytes of an allocation for which a new segment has the size of the allocation, rounded up."""
+"""From these bytes on, an allocation that fits no block gets a segment of its own size, rounded up."""
 SMALL_SEGMENT, LARGE_SEGMENT = 2 << 20, 20 << 20
 """Bytes of a new segment for a small allocation, and for one between :data:`SMALL_SIZE` and :data:`LARGE_SIZE`."""
 ROUND_LARGE = 2 << 20
-"""The bytes of any other new segment are a multiple of this."""
+"""Any other new segment is a multiple of these bytes."""
 BASE_ADDRESS = 0x7F00_0000_0000
 
 

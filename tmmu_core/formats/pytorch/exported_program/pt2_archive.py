@@ -1,8 +1,8 @@
 """Read the archive of an exported program: find members, unpack them within limits, decode them into typed values.
 
 A ``.pt2`` file is a zip archive. The reader needs its JSON: ``models/model.json`` (PyTorch 2.8 and newer) or
-``serialized_exported_program.json`` (before), and the tables of the weights' names. It opens no other member to plan:
-these are bytes of weights and example inputs in pickles. Loading a pickle, or the program with PyTorch, can run code.
+``serialized_exported_program.json`` (before), and the tables of the weights' names. To plan, it opens no other member:
+the others contain weights, and example inputs in pickles. Loading a pickle, or the program with PyTorch, can run code.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ WEIGHT_TABLES = ("weights/model_weights_config.json", "constants/model_constants
 ARCHIVE_MARK = "archive_format"
 OLDER = "exported_program.json"
 LEAST_UNBOUNDED = 1 << 40
-"""From this upper end, a range is unbounded: PyTorch writes the largest integers for an unknown end."""
+"""A range with this upper bound or a larger one is unbounded: PyTorch writes the largest integers without a bound."""
 COPY = "Copy the file again, or save the program again with torch.export.save."
 _DAMAGE = (
     *(zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, EOFError, OSError),
@@ -63,10 +63,12 @@ class Incoming:
     target: str
     """Its name in the signature."""
     role: Role
-    member: str
-    """Member of the archive with its bytes; empty if unknown."""
     label: str
     """Name of an argument; a tensor in a list or mapping is named by its path: ``x.0``."""
+    member: str = ""
+    """Member of the archive with its bytes; empty if unknown."""
+    is_raw: bool = False
+    """Whether the member has the plain bytes, not a pickle."""
 
 
 @dataclass(frozen=True)
@@ -128,9 +130,15 @@ def refuses(data: bytes) -> str:
 def read_program(data: bytes | Path, source: str = "") -> Program:
     """Read the program of an archive, given as bytes or a file, without executing code. Raises ``UnreadableInput``."""
     try:
-        archive = zipfile.ZipFile(io.BytesIO(data) if isinstance(data, bytes) else data)
+        archive = _opened(data)
     except _DAMAGE as error:
         raise UnreadableInput("the zip archive is cut off or damaged.", source=source, hint=COPY) from error
+    with archive:
+        return _program(*_parts(archive, source), source)
+
+
+def _parts(archive: zipfile.ZipFile, source: str) -> tuple[Document, dict[str, tuple[str, Weight]]]:
+    """Return the program's JSON, and the parameters, buffers and constants: name → ``(member, entry)``."""
     names = archive.namelist()
     twice = next((name for name, after in pairwise(sorted(names)) if name == after), None)
     if twice is not None:  # zip readers differ in which member they open
@@ -142,12 +150,18 @@ def read_program(data: bytes | Path, source: str = "") -> Program:
         what = f"the archive holds {f'{len(own)} programs' if own else 'no program'} under models/."
         raise UnreadableInput(what, source=source, hint="Save one program with torch.export.save.")
     document = _decoded(archive, own[0], Document, source)
-    members = {name: member for name, (member, _) in _weights(archive, source).items()}
-    return _program(document.graph_module, document.range_constraints, members, source)
+    weights: dict[str, tuple[str, Weight]] = {}
+    for table in reversed(WEIGHT_TABLES):  # an entry of the first table replaces one of the second
+        name = next((name for name in names if name.endswith(table)), None)
+        if name is not None:
+            folder, config = name.rpartition("/")[0], _decoded(archive, name, Weights, source).config
+            weights |= {weight: (f"{folder}/{each.path_name}", each) for weight, each in config.items()}
+    return document, weights
 
 
-def _program(module: Module, constraints: Mapping[str, Any], members: Mapping[str, str], source: str) -> Program:
-    ranges = {symbol: _range(bounds) for symbol, bounds in constraints.items()}
+def _program(document: Document, weights: Mapping[str, tuple[str, Weight]], source: str) -> Program:
+    module = document.graph_module
+    ranges = {symbol: _range(bounds) for symbol, bounds in document.range_constraints.items()}
     tensors = module.graph.tensor_values.values()
     sizes = [*module.graph.sym_int_values.values(), *(size for meta in tensors for size in meta.sizes)]
     symbols = dict(pair for size in sizes if (pair := symbol_in(size)))
@@ -156,7 +170,7 @@ def _program(module: Module, constraints: Mapping[str, Any], members: Mapping[st
     largest = {symbol: ranges[symbol][1] for symbol in by_data if symbol in ranges}
     return Program(
         graph=module.graph,
-        inputs=tuple(_inputs(module, members)),
+        inputs=tuple(_inputs(module, weights)),
         outputs=tuple([pair for each in module.signature.output_specs for pair in each.items()]),
         symbols={symbol: high for symbol, high in largest.items() if high < LEAST_UNBOUNDED} | symbols,
         ranges=ranges,
@@ -165,8 +179,8 @@ def _program(module: Module, constraints: Mapping[str, Any], members: Mapping[st
     )
 
 
-def _inputs(module: Module, members: Mapping[str, str]) -> Iterator[Incoming]:
-    """Yield the input tensors of the graph; ``members`` are the archive's members of weights by name."""
+def _inputs(module: Module, weights: Mapping[str, tuple[str, Weight]]) -> Iterator[Incoming]:
+    """Yield the input tensors of the graph."""
     specs = module.signature.input_specs
     paths = _argument_names(module)
     users = [k for k, spec in enumerate(specs) if "user_input" in spec]
@@ -176,8 +190,12 @@ def _inputs(module: Module, members: Mapping[str, str]) -> Iterator[Incoming]:
         if not name:
             continue
         kind, end = next(iter(specs[k].items()), ("", End())) if k < len(specs) else ("", End())
-        target, role = (end.target or name, ROLES[kind]) if kind in ROLES else (name, "input")
-        yield Incoming(name, target, role, members.get(target, "") if kind in ROLES else "", labels.get(k, name))
+        if kind in ROLES:
+            target = end.target or name
+            member, entry = weights.get(target, ("", Weight()))
+            yield Incoming(name, target, ROLES[kind], name, member, bool(member) and not entry.use_pickle)
+        else:
+            yield Incoming(name, name, "input", labels.get(k, name))
 
 
 def _argument_names(module: Module) -> list[str]:
@@ -217,17 +235,6 @@ def _range(bounds: Any) -> tuple[int, int]:
     """Return the lower and upper bound of a size; 0 and ``LARGEST`` if the file has none."""
     low, high = (bounds.get(end) if isinstance(bounds, dict) else None for end in ("min_val", "max_val"))
     return (low if isinstance(low, int) else 0), (high if isinstance(high, int) else LARGEST)
-
-
-def _weights(archive: zipfile.ZipFile, source: str) -> dict[str, tuple[str, Weight]]:
-    """Return name → ``(member, entry)`` of the parameters, buffers and constants in the archive's tables."""
-    found: dict[str, tuple[str, Weight]] = {}
-    for table in reversed(WEIGHT_TABLES):  # an entry of the first table replaces one of the second
-        name = next((name for name in archive.namelist() if name.endswith(table)), None)
-        if name is not None:
-            folder, config = name.rpartition("/")[0], _decoded(archive, name, Weights, source).config
-            found |= {weight: (f"{folder}/{each.path_name}", each) for weight, each in config.items()}
-    return found
 
 
 def _decoded(archive: zipfile.ZipFile, name: str, shape: Any, source: str) -> Any:
@@ -272,12 +279,6 @@ class InMember:
                     yield data
         except (KeyError, *_DAMAGE) as error:
             raise UnreadableInput(f'the member "{self.member}" cannot be read: {error}.', hint=COPY) from error
-
-
-def members_of(archive: Path | bytes, source: str = "") -> dict[str, str]:
-    """Return name → archive member with the raw bytes of each weight or lifted constant, without pickled ones."""
-    with _opened(archive) as opened:
-        return {name: member for name, (member, each) in _weights(opened, source).items() if not each.use_pickle}
 
 
 def _opened(archive: Path | bytes) -> zipfile.ZipFile:

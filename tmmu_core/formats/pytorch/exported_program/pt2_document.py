@@ -1,4 +1,4 @@
-"""The JSON of an exported program as typed values (the part of PyTorch's schema that a plan needs); its sizes.
+"""Types for the JSON of an exported program (the part of PyTorch's schema that a plan needs), and its sizes.
 
 A program writes an open size as a SymPy formula, such as ``Mul(Integer(8), Symbol('s77'))`` or ``8*s77``, with the
 value that the size has in the example. SymPy's own reader evaluates such text as Python. This module parses the text
@@ -18,6 +18,8 @@ from tmmu_core.base.struct_types import register_types
 
 LONGEST_FORMULA = 2_000
 LARGEST = 2**63 - 1
+_Number = Fraction | float
+"""A value in a formula; as in PyTorch, a result that depends on a ``Float`` is rounded to 64 bits."""
 
 
 class SizeUnknown(Exception):
@@ -149,7 +151,7 @@ class Document(msgspec.Struct, frozen=True):
 
 
 class Weight(msgspec.Struct, frozen=True):
-    """Archive member of a weight: two names with one path are one tensor."""
+    """The archive member with the bytes of a weight; tied weights have the same."""
 
     path_name: str = ""
     use_pickle: bool = False
@@ -170,8 +172,8 @@ register_types(Argument, Operation, Meta, Body, End, Signature, CallSignature, C
 def number(size: Size, symbols: Mapping[str, int], ignore_recorded: bool = False) -> int:
     """Return a size: the recorded value of the example, else the value of the formula at ``symbols``.
 
-    With ``ignore_recorded``, the symbols differ from the example.
-    Raises :class:`SizeUnknown`.
+    With ``ignore_recorded``, which is for symbols that differ from the example, the formula takes precedence. Raises
+    :class:`SizeUnknown`.
     """
     if size.as_int is not None:
         found = size.as_int
@@ -209,20 +211,22 @@ def evaluated(formula: str, symbols: Mapping[str, int]) -> int:
         raise SizeUnknown(f"its formula is longer than {LONGEST_FORMULA} characters")
     try:
         value = _value(ast.parse(formula.strip(), mode="eval").body, symbols)
-    except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
+    except (SyntaxError, ValueError, OverflowError, MemoryError, RecursionError) as error:
         raise SizeUnknown(f"{_short(formula)} is not a formula of sizes") from error
     except (TypeError, ZeroDivisionError) as error:
         raise SizeUnknown(f"{_short(formula)} divides by 0, or calls a function with unsupported arguments") from error
-    if value.denominator != 1:
+    if value % 1:
         raise SizeUnknown(f"{_short(formula)} is not a whole number")
-    return value.numerator
+    return int(value)
 
 
-def _value(node: ast.AST, symbols: Mapping[str, int]) -> Fraction:
+def _value(node: ast.AST, symbols: Mapping[str, int]) -> _Number:
     """Return the value of a part of a formula. Every value is bounded, which bounds the time too."""
     match node:
         case ast.Constant(value=int(number)) if not isinstance(number, bool):
-            found = Fraction(number)
+            found: _Number = Fraction(number)
+        case ast.Call(func=ast.Name(id="Float"), args=[ast.Constant(value=str(text))]):
+            found = float(text)
         case ast.Name(id=name) | ast.Call(func=ast.Name(id="Symbol"), args=[ast.Constant(value=str(name))]):
             if name not in symbols:  # a symbol's assumptions (positive=True) are ignored
                 raise SizeUnknown(f'the size "{_short(name)}" is open, and the example has no value for it')
@@ -235,18 +239,18 @@ def _value(node: ast.AST, symbols: Mapping[str, int]) -> Fraction:
             found = FUNCTIONS[name](*[_value(each, symbols) for each in arguments])
         case _:
             raise SizeUnknown(f"{_short(ast.unparse(node))} is not a formula of sizes")
-    if abs(found.numerator) > LARGEST or found.denominator > LARGEST:
+    if not -LARGEST <= found <= LARGEST or (isinstance(found, Fraction) and found.denominator > LARGEST):
         raise SizeUnknown("a value in it exceeds 2^63 − 1")
     return found
 
 
-def _power_of(base: Fraction, exponent: Fraction) -> Fraction:
-    if exponent.denominator != 1 or abs(exponent) > 64 or (not base and exponent < 0):
+def _power_of(base: _Number, exponent: _Number) -> _Number:
+    if exponent % 1 or not -64 <= exponent <= 64 or (not base and exponent < 0):
         raise SizeUnknown("a power in it has an unsupported exponent")
     return base ** int(exponent)
 
 
-_PAIRWISE: dict[type[ast.operator], Callable[[Fraction, Fraction], Fraction]] = {
+_PAIRWISE: dict[type[ast.operator], Callable[[_Number, _Number], _Number]] = {
     ast.Add: lambda a, b: a + b,
     ast.Sub: lambda a, b: a - b,
     ast.Mult: lambda a, b: a * b,
@@ -255,12 +259,13 @@ _PAIRWISE: dict[type[ast.operator], Callable[[Fraction, Fraction], Fraction]] = 
     ast.Mod: lambda a, b: a % b,
     ast.Pow: _power_of,
 }
-FUNCTIONS: dict[str, Callable[..., Fraction]] = {
+FUNCTIONS: dict[str, Callable[..., _Number]] = {
     "Integer": lambda a: a,
     "Rational": lambda a, b: a / b,
     "Add": lambda *a: sum(a, Fraction()),
     "Mul": lambda *a: math.prod(a, start=Fraction(1)),
     "Pow": _power_of,
+    "PowByNatural": _power_of,
     "Max": lambda *a: max(a),
     "Min": lambda *a: min(a),
     "Abs": abs,
@@ -275,6 +280,7 @@ FUNCTIONS: dict[str, Callable[..., Fraction]] = {
     "Mod": lambda a, b: a % b,
     "PythonMod": lambda a, b: a % b,
     "IntTrueDiv": lambda a, b: a / b,
+    "FloatTrueDiv": lambda a, b: a / b,
     "ToFloat": lambda a: a,
     "Identity": lambda a: a,
 }

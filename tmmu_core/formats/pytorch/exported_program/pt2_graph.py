@@ -7,7 +7,7 @@ the values of the example.
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ import msgspec
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.formats import scopes
 from tmmu_core.formats.pytorch.exported_program import pt2_operators
-from tmmu_core.formats.pytorch.exported_program.pt2_archive import InMember, Program, members_of, read_program
+from tmmu_core.formats.pytorch.exported_program.pt2_archive import InMember, Program, read_program
 from tmmu_core.formats.pytorch.exported_program.pt2_document import Body, Operation, Value
 from tmmu_core.formats.pytorch.exported_program.pt2_operators import FLOWS, Operator, operator
 from tmmu_core.formats.pytorch.strides import StridedLayout, as_view, contiguous
@@ -69,14 +69,15 @@ def constants(data: Any, graph: Graph, where: Path | None, name: str = "") -> Co
     Raises ``UnreadableInput`` if the archive is damaged.
     """
     archive = where or bytes(data)
-    reading = _Reading(read_program(archive, name))
-    members = members_of(archive, name)
+    program = read_program(archive, name)
+    # Only the inputs: a size of another tensor may be known in ``graph`` alone.
+    reading = _Reading(replace(program, graph=msgspec.structs.replace(program.graph, nodes=()), outputs=()))
     ids = {tensor.id for tensor in graph.tensors}
-    values = {target: reading.values[own] for target, own in reading.own_name.items() if target in members}
+    raw = [(reading.values[each.name], each.member) for each in program.inputs if each.is_raw]
     return Constants(
         {
-            value.storage: InMember(archive, members[target], value.starts, value.whole)
-            for target, value in values.items()
+            value.storage: InMember(archive, member, value.starts, value.whole)
+            for value, member in raw
             if value.storage in ids
         }
     )
@@ -182,7 +183,7 @@ class _Reading:
             self.inputs += [value.storage] if incoming.role == "input" else []
 
     def _copy_back(self, new: str, target: str) -> None:
-        """Append the copies of new buffer values into the buffers, after all other nodes."""
+        """Append a node that copies the new value of a buffer or input into it."""
         buffer, value = self._value(self.own_name.get(target, target)), self._value(new)
         if buffer.storage == value.storage:
             return
@@ -393,8 +394,8 @@ class _Reading:
     def _place(self, name: str, *, is_new: bool = False) -> tuple[StridedLayout, str]:
         """Return the layout and the dtype of a tensor.
 
-        The result of control flow is new memory (``is_new``): its saved offset can be that of the last row of all
-        iterations, which only autograd keeps.
+        The result of control flow is new memory (``is_new``). Its saved offset can be that of the last iteration's row
+        in a storage of all iterations, which only autograd keeps.
         """
         meta = self.body.tensor_values.get(name)
         if meta is None:

@@ -1,8 +1,8 @@
 """Properties of PyTorch's operators: views, operators that may run in place, and control flow.
 
-A saved program holds shape, strides and offset of each tensor, but not its storage. The tables of views and reshapes
-follow PyTorch's schemas, which mark results that alias the first argument, with few exceptions;
-``tests/formats/pytorch/test_torch.py`` compares them with the installed PyTorch.
+A saved program holds shape, strides and offset of each tensor, but not its storage. PyTorch's schemas mark results
+that alias the first argument. The tables of views and reshapes follow them, with few exceptions, which
+``tests/formats/pytorch/test_torch.py`` lists: it compares the tables with the installed PyTorch.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ def _words(text: str) -> frozenset[str]:
 
 VIEWS: frozenset[str] = _words(
     """
-    _conj _neg_view _reshape_alias _unsafe_view adjoint alias as_strided broadcast_to chunk conj detach detach_
-    diagonal expand expand_as hsplit dsplit vsplit imag lift_fresh linalg_diagonal mH mT matrix_H moveaxis movedim
-    narrow numpy_T permute positive real resolve_neg select slice split split_with_sizes squeeze swapaxes swapdims t
-    tensor_split transpose unbind unfold unsafe_chunk unsafe_split unsafe_split_with_sizes unsqueeze view view_as
-    view_as_complex view_as_real
+    _conj _neg_view _reshape_alias _unsafe_view adjoint alias as_strided atleast_1d atleast_2d atleast_3d broadcast_to
+    chunk conj detach detach_ diagonal expand expand_as hsplit dsplit vsplit imag lift_fresh linalg_diagonal mH mT
+    matrix_H moveaxis movedim narrow numpy_T permute positive real resolve_neg select slice split split_with_sizes
+    squeeze swapaxes swapdims t tensor_split transpose unbind unfold unsafe_chunk unsafe_split unsafe_split_with_sizes
+    unsqueeze view view_as view_as_complex view_as_real
     """
 )
 """Operators whose results are always views of their first argument."""
@@ -40,7 +40,7 @@ SPREADS: frozenset[str] = frozenset({"broadcast_tensors", "meshgrid"})
 RESHAPES: frozenset[str] = frozenset({"flatten", "ravel", "reshape", "reshape_as", "unflatten"})
 """Operators whose result is a view if the strides allow the new shape, else a copy."""
 
-SAME_OR_COPY: frozenset[str] = frozenset({"contiguous", "cpu", "pin_memory", "resolve_conj", "to", "type_as"})
+SAME_OR_COPY: frozenset[str] = _words("contiguous cpu pin_memory resolve_conj sum_to_size to to_dense type_as")
 """Operators that return their first argument if it already has the requested property, else a copy."""
 
 DROPOUTS: frozenset[str] = frozenset({"alpha_dropout", "dropout", "feature_alpha_dropout", "feature_dropout"})
