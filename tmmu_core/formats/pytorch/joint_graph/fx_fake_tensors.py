@@ -1,4 +1,4 @@
-"""Fake tensors: one mode for all tensors of a trace, and patches for code that reads values: they have none.
+"""Fake tensors, which have no values: one mode for all tensors of a trace, and patches for code that reads values.
 
 Tensors on the ``meta`` device, on an accelerator that this machine does not have, or of another fake mode are replaced
 by fake tensors with the same sizes, strides and storage: on the accelerator if this machine has it, else on the CPU. So
@@ -103,7 +103,7 @@ _IN_PYTHON = frozenset({"cudnn_batch_norm", "native_batch_norm"})
 """Operators that keep their Python decomposition: the schema of batch norm does not declare that it writes the running
 mean, so a kernel that returns the mean is traced."""
 _IN_TRAINING = frozenset({"dropout"})
-"""Operators that keep theirs in training: one kernel with a mask of bytes on accelerators, three on the CPU."""
+"""Operators that also keep it in a training step on an accelerator, where it is one kernel with a mask of bytes."""
 _OF_EVERY_MODULE = frozenset(torch.nn.Module().__dict__)
 """Attributes of ``nn.Module``."""
 _mode: FakeTensorMode | None = None
@@ -265,10 +265,10 @@ def _is_same(old: Any, new: Any) -> bool:
 
 
 def _restored(value: Any, items: Any) -> Any:
-    """Return ``value`` with its former ``items`` if it is a list or a dict, else ``items``, its copy."""
+    """Return ``value`` with its former ``items`` if these are a copy of a list or a dict, else ``items``."""
     if isinstance(value, list):
         value[:] = items
-    elif isinstance(value, dict):
+    elif isinstance(value, dict) and items is not value:  # no copy is made of a dict of the user's own class
         value.clear()
         value.update(items)
     else:

@@ -37,7 +37,7 @@ TRACING = threading.RLock()
 
 @dataclass
 class Observed:
-    """What a forward pass leaves besides the operators of its joint graph."""
+    """Effects and sizes of a forward pass that its joint graph does not have."""
 
     changed: dict[str, tuple[Any, Any]] = field(default_factory=dict)
     """Path of a plain attribute → its values before and after the pass (``state_kept``)."""
@@ -181,9 +181,9 @@ def exported(
     """Yield AOTAutograd's joint graph of ``module`` with descriptors, its fake mode, and an ``Observed``.
 
     ``stand_in``: tensors on devices that this machine does not have are traced as if they were on the CPU. ``eager``:
-    the operators are those that eager mode runs on the device of the tensors; dropout on the CPU is three operators
-    with a float mask, on other devices one operator with a mask of bytes. The joint graph can be compiled inside.
-    Raises ``UnreadableInput`` if the module cannot be traced.
+    the operators are those that eager mode runs on the device of the tensors: dropout is three operators with a float
+    mask on the CPU, and one operator with a mask of bytes on other devices. The joint graph can be compiled in the
+    ``with`` block. Raises ``UnreadableInput`` if the module cannot be traced.
     """
     try:
         from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
@@ -231,9 +231,9 @@ def _storages_of_parts(tensors: Iterable[Any]) -> list[torch.Tensor]:
 
 
 def refuse_inputs(module: Any, call: Call, name: str) -> None:
-    """Raise ``UnreadableInput`` for inputs that are all empty, arrays and objects, and sparse tensors.
+    """Raise ``UnreadableInput`` if all input tensors are empty, or for an input that is an array or an unknown object.
 
-    Lazy parameters have no size; sparse and nested tensors of the module or the call have several storages.
+    Also for tensors of the module or the call that are lazy (without a size), sparse or nested (several storages).
     """
     inputs = [*zip(call.input_names, tree_leaves((call.args, call.kwargs)), strict=True)]
     sizes = {path: value.numel() for path, value in inputs if isinstance(value, torch.Tensor)}
@@ -363,7 +363,7 @@ def not_traceable(error: Exception, name: str, module: Any = None) -> Unreadable
 
 
 def _place(files: Sequence[tuple[PurePath, int | None]]) -> str:
-    """Return the innermost of ``files`` with its line: of the model's code; if there is none, a layer of PyTorch."""
+    """Return ``, model.py:12``, the innermost line of the model's code, else of PyTorch's layers, else ``""``."""
     ours, torchs = PurePath(tmmu_core.__file__).parent, PurePath(torch.__file__).parent
     model = [each for each in files if not {ours, torchs} & {*each[0].parents}]
     layers = [each for each in files if torchs / "nn" in each[0].parents and each[0].stem != "module"]

@@ -41,9 +41,10 @@ class Reserved:
 def reserved_over_time(events: Events, segments: Sequence[Segment]) -> Reserved:
     """Return the reserved bytes over the steps; ``segments`` are those at the end. Raises ``UnreadableInput``."""
     action, size = np.frombuffer(events.action, np.uint8), np.frombuffer(events.size, np.int64)
-    refuse_beyond_last_byte(sum([segment.total_size for segment in segments]), sum(size[action == MAP].tolist()))
+    end = sum([segment.total_size for segment in segments])
+    refuse_beyond_last_byte(end + sum(size[(action == MAP) | (action == UNMAP)].tolist()))
     change = np.where(action == MAP, size, 0) - np.where(action == UNMAP, size, 0)
-    start = sum(segment.total_size for segment in segments) - int(change.sum())
+    start = end - int(change.sum())
     curve = start + np.cumsum(change)
     start -= min(0, start, int(curve.min(initial=0)))  # an incomplete list of segments would give negative values
     at = np.flatnonzero(change)
@@ -54,9 +55,9 @@ def reserved_over_time(events: Events, segments: Sequence[Segment]) -> Reserved:
 def layout(blocks: Device, most: int | None) -> tuple[I64, str]:
     """Return ``(offsets of all blocks, note or "")``.
 
-    The offsets are the first of three placements that needs at most ``most`` bytes: the allocator's addresses without
-    gaps between regions; whole segments, each at one offset; single blocks. They are the first placement if none needs
-    so few bytes, or if ``most`` is ``None``.
+    Three placements are tried: the allocator's addresses without gaps between regions; whole segments, each at one
+    offset; single blocks. The result is the first one within ``most`` bytes, else the first of the three, as for a
+    ``most`` of ``None``.
     """
     events = blocks.events
     mapped = np.frombuffer(events.action, np.uint8) == MAP
