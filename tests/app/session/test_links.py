@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from app.session import opening, planning, review, state
 from app.session.review import Decision, Note, Review
 from app.session.view_state import COLOURS, VIEWS, Choice, from_query, to_query, zoom_text
-from tmmu_core.base.errors import UnreadableInput
+from tmmu_core.base.errors import TmmuError
 from tmmu_core.graph.model import Graph
 from tmmu_core.plans.making.request import PlanRequest, arena_config
 from tmmu_core.plans.making.request_options import OPTION_SPECS
@@ -146,7 +146,7 @@ def test_merge_keeps_a_cleared_or_replaced_decision_deleted() -> None:
 def test_review_note_at_a_negative_step_is_rejected() -> None:
     file = review_of("linear_chain")
     file["review"]["notes"] = [{"text": "x", "step": -1}]
-    with pytest.raises(UnreadableInput, match=">= 0"):
+    with pytest.raises(TmmuError, match=">= 0"):
         review.open_file(json.dumps(file).encode(), "chain.json")
 
 
