@@ -383,7 +383,23 @@ def test_random_operator_whose_first_result_nothing_reads_advances_the_generator
         assert torch.equal(one, other)
 
 
+class Saved(torch.autograd.Function):
+    """The sum of ``x * y``, with ``y`` itself as the gradient of ``x``."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, y: Tensor) -> Tensor:
+        ctx.save_for_backward(y)
+        return (x * y).sum()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Any:
+        return ctx.saved_tensors[0], None
+
+
 LEAVES: dict[str, Callable[..., Any]] = {
+    "copies of an input and of a parameter": lambda step, x: (
+        step.body(x).mean() + Saved.apply(step.same, step.other) + Saved.apply(step.row, x)
+    ),
     "copy of an expanded gradient": lambda step, x: step.body(x).mean() + step.table.sum(),
     "copy of the caller's gradient": lambda step, x: step.body(x).mean() + step.table + step.other,
     "a parameter": lambda step, x: (step.body(x), step.table),
@@ -398,6 +414,7 @@ LEAVES: dict[str, Callable[..., Any]] = {
 def test_gradients_of_parameters_and_inputs_that_are_results_count_in_the_plan(name: str) -> None:
     table, other = nn.Parameter(torch.randn(256, 256)), nn.Parameter(torch.randn(256, 256))
     module = Step(LEAVES[name], body=blocks(), table=table, same=table, other=other).train()
+    module.row = nn.Parameter(torch.randn(96, 32))
     x = 1.5 * torch.rand(96, 32, requires_grad="input" in name)
     found = tmmu.fit(module, "1TiB", example_inputs=x).check()
     assert found["planned_peak_bytes"] == found["measured_peak_bytes"]

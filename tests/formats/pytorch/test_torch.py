@@ -17,6 +17,7 @@ pytest.importorskip("torch", reason="PyTorch is not installed: make test-torch")
 import torch
 from torch import nn
 
+from tests.fitting.test_torch_kinds import Saved
 from tests.formats.pytorch.test_pt2 import HOSTILE
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.formats.open_file import read_graph, read_graph_file, read_within
@@ -109,6 +110,21 @@ def test_tied_weights_have_one_gradient() -> None:
     assert node(graph, "embed.weight.grad_sum").instr == "add.Tensor"
 
 
+def test_gradient_that_is_an_input_or_of_another_parameter_is_copied() -> None:
+    class Added(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.b, self.c = (nn.Parameter(torch.zeros(2, 8)) for _ in range(3))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return Saved.apply(self.a, x) + ((self.b + self.c) * x).sum()
+
+    graph = step(Added())
+    assert graph.inputs == ("x",)
+    assert graph.outputs[1:] == ("a.grad", "b.grad", "c.grad")
+    assert {each.outputs for each in graph.nodes if each.instr == "clone"} == {("a.grad",), ("c.grad",)}
+
+
 def test_running_mean_is_written_in_place() -> None:
     graph = import_torch(Normed(), (torch.zeros(3, 4),))
     written = [
@@ -160,6 +176,17 @@ def test_input_slice_is_a_view_of_its_storage() -> None:
     assert tensor(graph, "input.storage").shape == (4 * 8 * 4,)
     assert index_graph(graph).graph is graph
     assert plan_graph(graph).plan.arena_of["activations"].peak_live_bytes == 4 * 8 * 4 + 2 * 8 * 4
+
+
+@pytest.mark.parametrize("reader", ["traced", "as saved"])
+def test_slice_of_an_empty_tensor_is_empty(reader: str) -> None:
+    class Sliced(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.cat([x, x[:0].exp()[:, 4:].reshape(0, 8)])
+
+    data = saved(Sliced())
+    graph = read_graph(data, "p.pt2") if reader == "traced" else pt2_graph.as_saved(read_program(data), "p")
+    assert plan_graph(graph).plan.arena_of["activations"].peak_live_bytes == 2 * 2 * 8 * 4
 
 
 def test_tracing_is_deterministic() -> None:
@@ -307,6 +334,20 @@ def test_saved_program_with_a_loss_is_a_training_step() -> None:
     graph = read_graph(saved(TwoLayers()), "two_layers.pt2")
     assert graph.name == "two_layers"
     assert step_checks.saved_bytes(graph) == step_checks.saved_bytes(step())
+
+
+def test_saved_program_with_parts_of_any_name_is_traced() -> None:
+    class Named(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.example = nn.Linear(8, 8)
+            self.register_buffer("program", torch.zeros(8))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.example(x) + self.program
+
+    graph = read_graph(saved(Named()), "named.pt2")
+    assert (graph.name, graph.notes) == ("named", ())
 
 
 def test_saved_program_without_a_loss_is_inference() -> None:

@@ -59,7 +59,7 @@ def with_engine(
     held = {name for node in graph.nodes if node.instr == TANGENT for name in node.outputs if name in graph.outputs}
     if has_optimizer:
         end.add_node("backward_end", sorted(held), ())
-    returned = {each.tensor for each in gradients}
+    returned = {each.tensor for each in gradients}.difference(graph.inputs)
     freed = returned | held if has_optimizer else returned - held
     kept = [name for name in graph.outputs if name not in freed]
     nodes = (*graph.nodes, *end.nodes)

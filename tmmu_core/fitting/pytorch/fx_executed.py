@@ -15,7 +15,7 @@ from torch._functorch._aot_autograd import descriptors
 
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.fitting.pytorch.fx_engine import LeafGradient
-from tmmu_core.formats.pytorch.joint_graph.fx_joint import Draft, Reading
+from tmmu_core.formats.pytorch.joint_graph.fx_joint import Draft, Reading, has_strides_of
 from tmmu_core.formats.pytorch.joint_graph.fx_origins import layer_of_node
 from tmmu_core.formats.pytorch.joint_graph.fx_patterns import ends_of
 from tmmu_core.formats.pytorch.joint_graph.fx_trace import not_traceable
@@ -185,7 +185,7 @@ class _Executed(Reading):
         gradients = []
         for k, (node, leaf) in enumerate(pairs):
             is_shared = node.op == "placeholder" or node in nodes[k + 1 :]
-            is_copied = is_shared or not _has_strides_of(self.env[node], self.env[leaf])
+            is_copied = is_shared or not has_strides_of(self.env[node], self.env[leaf])
             gradients.append(LeafGradient(self.tensor_of[leaf.name], self.tensor_of[node.name], is_copied))
         return tuple(gradients)
 
@@ -194,17 +194,6 @@ class _Executed(Reading):
         super()._name_gradients()
         names = {before[parameter]: gradient for parameter, gradient in self.gradients.items()}
         self.tensor_of = {node: names.get(tensor, tensor) for node, tensor in self.tensor_of.items()}
-
-
-def _has_strides_of(gradient: Any, leaf: Any) -> bool:
-    """Return whether ``gradient`` has the strides with which the autograd engine uses it as ``leaf.grad``, uncopied.
-
-    They are those of ``leaf``; for a leaf with gaps or overlaps, those of a contiguous tensor.
-    """
-    if not torch.ops.aten.is_non_overlapping_and_dense(leaf):
-        return bool(gradient.is_contiguous())
-    strides = zip(gradient.shape, gradient.stride(), leaf.stride(), strict=True)
-    return all(size == 1 or one == other for size, one, other in strides)
 
 
 def is_batch_norm(n: Any) -> bool:

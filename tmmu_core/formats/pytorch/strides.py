@@ -80,8 +80,10 @@ def as_view(tensor: Tensor, layout: StridedLayout, base: str) -> Tensor:
     """Return ``tensor`` as a view of the bytes of ``base`` at ``layout``.
 
     A layout with overlapping windows becomes a one-dimensional ``uint8`` view of the bytes that it covers.
+    An empty tensor, whose offset may be beyond its storage, is at offset 0.
     """
-    offset, own, covered = layout.offset * layout.itemsize, layout.own, layout.covered
+    own, covered = layout.own, layout.covered
+    offset = layout.offset * layout.itemsize if own else 0
     if layout.repeats:
         view = View(base, offset, min(own, covered), layout.strides)
         return Tensor(tensor.id, tensor.shape, tensor.dtype, tensor.role, view=view)

@@ -272,12 +272,12 @@ def measure_torch(data: bytes, point: dict[str, int]) -> dict[str, Any]:
     torch.set_num_threads(1)
     with torch.no_grad():
         program = _eager_program(data, point)
-        weights = [*program.parameters(), *program.buffers(), *program.constants.values()]
+        weights = [*program.module.parameters(), *program.module.buffers(), *program.constants.values()]
         for tensor in (*program.example, *weights):
             tensor.zero_()
-        program(*program.example)  # a first run fills caches
+        program.forward(*program.example)  # a first run fills caches
         with torch.profiler.profile(profile_memory=True, activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
-            program(*program.example)
+            program.forward(*program.example)
         steps = _live_bytes_by_step(program, weights)
     inputs = sum(tensor.untyped_storage().nbytes() for tensor in program.example)
     events = sorted(profile.profiler.kineto_results.events(), key=lambda event: event.start_ns())
@@ -286,7 +286,7 @@ def measure_torch(data: bytes, point: dict[str, int]) -> dict[str, Any]:
 
 
 def _eager_program(data: bytes, point: dict[str, int]) -> Any:
-    """Return a callable that runs the program and frees each value after its last read."""
+    """Return the program, whose ``forward`` frees each value after its last read."""
     from tmmu_core.formats.pytorch.exported_program.pt2_archive import read_program
     from tmmu_core.formats.pytorch.exported_program.pt2_document import Body
     from tmmu_core.formats.pytorch.joint_graph.fx_program import Rebuilt
@@ -323,7 +323,7 @@ def _live_bytes_by_step(program: Any, weights: list[Any]) -> list[int]:
 
     weight_bytes = LiveBytes(weights).held_bytes
     with Steps([*weights, *program.example]):
-        program(*program.example)
+        program.forward(*program.example)
     return [size - weight_bytes for size in sizes[1:]]  # the first size is that before the run
 
 

@@ -357,7 +357,7 @@ class _Reading:
         """Declare a view in the storage of ``base``; return its id. Raises ``UnreadableInput`` if it exceeds it."""
         dtype, role = kind
         within = base.within(layout)
-        if within.offset < 0 or within.offset * layout.itemsize + layout.covered > base.whole:
+        if layout.own and not 0 <= within.offset * layout.itemsize <= base.whole - layout.covered:
             raise self._broken(f'the view "{name}" reaches past the storage of "{base.id}"')
         tensor_id = self.tensor_names.free(tensor_id)
         self.tensors[tensor_id] = as_view(Tensor(tensor_id, layout.shape, dtype, role), within, base.storage)

@@ -173,7 +173,7 @@ class Reading(torch.fx.Interpreter):
             return [tensor_id]
         ids = [tensor_id]
         if known is None:
-            ids.insert(0, f"{tensor_id}.storage")
+            ids.insert(0, self._free(f"{tensor_id}.storage"))
             self.tensors[ids[0]] = Tensor(ids[0], (nbytes,), "uint8", role)
             known = self.storages[storage._cdata] = _Storage(ids[0], value, None)
             role = "activation" if role == "input" else role
@@ -316,7 +316,8 @@ class Reading(torch.fx.Interpreter):
                 self._rename(value, self.value_of[each])
             return True
         declared = [
-            self.write(own if len(written) == 1 else f"{own}:{k}", value, reads) for k, value in enumerate(written)
+            self.write(own if len(written) == 1 else self._free(f"{own}:{k}"), value, reads)
+            for k, value in enumerate(written)
         ]
         views = tuple([each for ids in declared for each in ids[1:]])
         site = scopes.Site(own, tuple([ids[0] for ids in declared]), views)
@@ -383,7 +384,7 @@ class Reading(torch.fx.Interpreter):
                 continue
             value = self.env[self.ends.node_of[name]]
             new = self.id_of[id(value if item is None else value[item])]
-            after = f"{old}.updated"
+            after = self._free(f"{old}.updated")
             self.tensors[after] = msgspec.structs.replace(self.tensors[old], id=after, view=None)
             at = 1 + max((k for k, draft in enumerate(self.nodes) if new in draft.outputs), default=-1)
             phase: Phase = self.nodes[at - 1].phase if at else "forward"
@@ -398,29 +399,41 @@ class Reading(torch.fx.Interpreter):
             elif tensor_id is not None and tensor_id not in self.outputs and not self.tensors[tensor_id].persistent:
                 self.outputs.append(tensor_id)
         for parameter, gradients in shares.items():
-            gradient = gradients[0][0] if len(gradients) == 1 else self._sum(parameter, gradients)
-            self.gradients[parameter] = gradient
-            if gradient not in self.outputs:
-                self.outputs.append(gradient)
+            self.gradients[parameter] = self._gradient_of(parameter, gradients)
+            self.outputs.append(self.gradients[parameter])
         of_user = [new for new in self.mutated.values() if not self.tensors[new].persistent]
         self.outputs = list(dict.fromkeys([*self.outputs, *of_user]))  # a program may return an input that it writes
 
-    def _sum(self, parameter: str, gradients: list[tuple[str, Any]]) -> str:
-        """Append the nodes that sum the gradients of a tied parameter, one per name, in the order of eager mode."""
-        total, first = gradients[0]
-        for name, value in gradients[1:]:
-            added = self._free(f"{parameter}.grad_sum")
-            self.tensors[added] = msgspec.structs.replace(self.tensors[parameter], id=added, role="gradient", view=None)
+    def _gradient_of(self, parameter: str, gradients: list[tuple[str, Any]]) -> str:
+        """Return the gradient of a parameter, after appending the nodes with which eager mode computes it.
+
+        A tied parameter has a gradient per name, and eager mode sums them in order. It copies a gradient that is also
+        used elsewhere, and one with other strides than the parameter.
+        """
+        (total, first), *others = gradients
+        written = {name for draft in self.nodes if draft.phase == "backward" for name in draft.outputs}
+        is_shared = total not in written or total in self.gradients.values()
+        if not others and (is_shared or not has_strides_of(first, self.value_of[parameter])):
+            return self._add_gradient(f"{parameter}.grad_copy", "clone", parameter, [total], "none")
+        for name, value in others:
             pairs = tuple(
                 (i, 0)
                 for i, each in enumerate((first, value))
                 if each.is_contiguous() and int(each.untyped_storage().nbytes()) == _layout_of(each).own
             )
-            written = max(k for k, draft in enumerate(self.nodes) if {total, name} & set(draft.outputs))
-            add = Draft(added, "add.Tensor", [total, name], [added], "backward", pairs or "none")
-            self.nodes.insert(written + 1, add)
-            total = added
+            reads = [total, name]
+            total = self._add_gradient(f"{parameter}.grad_sum", "add.Tensor", parameter, reads, pairs or "none")
         return total
+
+    def _add_gradient(self, name: str, instr: str, parameter: str, reads: list[str], inplace: Any) -> str:
+        """Insert a node that computes a gradient of ``parameter`` from ``reads``; return the id of the gradient."""
+        added = self._free(name)
+        self.tensors[added] = msgspec.structs.replace(self.tensors[parameter], id=added, role="gradient", view=None)
+        backward = [k for k, draft in enumerate(self.nodes) if draft.phase == "backward"]
+        writers = [k for k in backward if not set(reads).isdisjoint(self.nodes[k].outputs)]
+        at = max(writers, default=len(self.nodes) - 1)
+        self.nodes.insert(at + 1, Draft(added, instr, reads, [added], "backward", inplace))
+        return added
 
     def native(self, name: str) -> Graph:
         """Return the recorded graph."""
@@ -429,9 +442,7 @@ class Reading(torch.fx.Interpreter):
             draft.inputs = [self.mutated[each] if each in written else each for each in draft.inputs]
             written.update(draft.inputs[i] for i, _ in draft.in_place_write)
         self._name_gradients()
-        persistent = {tensor.id for tensor in self.tensors.values() if tensor.persistent}
-        saved = _saved(self.nodes) - persistent
-        saved = {each for each in saved if self.root(each) not in persistent}
+        saved = {each for each in _saved(self.nodes) if not self.tensors[self.root(each)].persistent}
         nodes = tuple(draft.node() for draft in self.nodes)
         return Graph(
             ir_schema=GRAPH_SCHEMA,
@@ -448,15 +459,17 @@ class Reading(torch.fx.Interpreter):
         )
 
     def _name_gradients(self) -> None:
-        """Rename each gradient of a parameter to ``PARAMETER.grad``."""
+        """Rename each gradient that a node computes for a parameter to ``PARAMETER.grad``."""
         names: dict[str, str] = {}
+        written = {name for draft in self.nodes for name in draft.outputs}
         for parameter, gradient in self.gradients.items():
-            names.setdefault(gradient, self._free(f"{parameter}.grad"))
+            if gradient in written:
+                names.setdefault(gradient, self._free(f"{parameter}.grad"))
 
         def named(ids: Sequence[str]) -> list[str]:
             return [names.get(name, name) for name in ids]
 
-        self.gradients = {parameter: names[gradient] for parameter, gradient in self.gradients.items()}
+        self.gradients = {parameter: names.get(gradient, gradient) for parameter, gradient in self.gradients.items()}
         self.outputs = named(self.outputs)
         for draft in self.nodes:
             draft.inputs, draft.outputs = named(draft.inputs), named(draft.outputs)
@@ -491,6 +504,17 @@ def _layout_of(value: Any) -> StridedLayout:
     """Return shape, strides, offset and element bytes of ``value``."""
     shape, strides = (tuple(map(int, side)) for side in (value.shape, value.stride()))
     return StridedLayout(shape, strides, int(value.storage_offset()), int(value.element_size()))
+
+
+def has_strides_of(gradient: Any, leaf: Any) -> bool:
+    """Return whether ``gradient`` has the strides with which the autograd engine uses it as ``leaf.grad``, uncopied.
+
+    They are those of ``leaf``; for a leaf with gaps or overlaps, those of a contiguous tensor.
+    """
+    if not torch.ops.aten.is_non_overlapping_and_dense(leaf):
+        return bool(gradient.is_contiguous())
+    strides = zip(gradient.shape, gradient.stride(), leaf.stride(), strict=True)
+    return all(size == 1 or one == other for size, one, other in strides)
 
 
 def operator_name(target: Any) -> str:

@@ -1,9 +1,9 @@
-"""A saved program as a module that can be traced: built from its serialised graph, one operator call after another.
+"""Build a module that can be traced from a saved program, without loading the program with PyTorch.
 
-Loading it with PyTorch would unpickle its example inputs and evaluate its formulas. Here a call is an operator of
-PyTorch's own two namespaces, found by name, on fake tensors, numbers and strings; no code is created or loaded. An
-operator without a rule for fake tensors is rejected, because it would run on real ones. The file still controls much
-code of PyTorch, so the program is built in a separate process with limits (``fx_child``).
+Loading it would unpickle its example inputs and evaluate its formulas. Here each call in the serialised graph runs an
+operator of the namespaces ``aten`` and ``prims``, found by name, on fake tensors, numbers and strings; no code is
+created or loaded. An operator without a rule for fake tensors is rejected, because it would run on real ones. The file
+still selects which code of PyTorch runs, so the program is built in a separate process with limits (``fx_child``).
 """
 
 import re
@@ -38,11 +38,13 @@ class CannotTrace(Exception):
     """The program cannot be rebuilt; ``str`` is the reason."""
 
 
-class Rebuilt(torch.nn.Module):
-    """The program as a module; its arguments are the input tensors, in the order of the graph's inputs."""
+class Rebuilt:
+    """The program with fake tensors. ``module`` runs it: its arguments are the input tensors in the graph's order."""
 
     def __init__(self, program: Program) -> None:
-        super().__init__()
+        self.module = torch.nn.Module()
+        """Has the program's parameters and buffers, under their names, and no attribute with a name of its own."""
+        self.module.forward = self.forward
         self.program = program
         self.graph_names: list[str] = []
         """Graph names of the program's input tensors, in order."""
@@ -72,7 +74,7 @@ class Rebuilt(torch.nn.Module):
 
     def _register(self, role: str, path: str, value: torch.Tensor) -> None:
         """Register ``value`` under its dotted name, in empty modules."""
-        module: torch.nn.Module = self
+        module = self.module
         *way, name = path.split(".")
         for step in way:
             if step not in module._modules:
@@ -81,9 +83,9 @@ class Rebuilt(torch.nn.Module):
         (module.register_parameter if role == "parameter" else module.register_buffer)(name, value)
 
     def forward(self, *tensors: torch.Tensor) -> list[torch.Tensor]:
-        """Return the flat outputs of the program. Buffers are overwritten as declared."""
+        """Run the program; return its results that are tensors. Buffers and inputs are overwritten as it declares."""
         values = dict(self.constants)
-        values.update({name: attrgetter(path)(self) for name, path in self.paths.items()})
+        values.update({name: attrgetter(path)(self.module) for name, path in self.paths.items()})
         values.update(zip(self.graph_names, tensors, strict=True))
         self._run(self.program.graph, values)
         returned = []
@@ -97,9 +99,9 @@ class Rebuilt(torch.nn.Module):
 
     @property
     def is_loss(self) -> bool:
-        """Whether the program's only result is a floating-point scalar, and it has a trainable parameter."""
+        """Whether the only result is a floating-point scalar, and a parameter needs a gradient."""
         returned = [end.tensor for kind, end in self.program.outputs if kind in ("user_output", "loss_output")]
-        if len(returned) != 1 or not returned[0] or not any(each.requires_grad for each in self.parameters()):
+        if len(returned) != 1 or not returned[0] or not any(each.requires_grad for each in self.module.parameters()):
             return False
         meta = self.program.graph.tensor_values[returned[0]]
         return not meta.sizes and _dtype(meta.dtype).is_floating_point
@@ -184,7 +186,7 @@ class Rebuilt(torch.nn.Module):
 
 
 def rebuilt(program: Program) -> Rebuilt:
-    """Return the program as a module of fake tensors. Raises ``CannotTrace``, ``UnreadableInput``."""
+    """Return the program with fake tensors. Raises ``CannotTrace``, ``UnreadableInput``, or errors of damaged files."""
     mode = shared_mode()
     mode.allow_fallback_kernels = False  # an operator without a rule for fake tensors would run on real tensors
     with mode:
@@ -205,7 +207,7 @@ def _callable(op: pt2_operators.Operator) -> Callable[..., Any]:
 
 
 def _checked(value: Any) -> Any:
-    """Return a 64-bit integer, a bool or a string."""
+    """Return ``value``, a 64-bit integer, a bool or a string. Raises ``CannotTrace`` for any other."""
     if not isinstance(value, (bool, int, str)) or (isinstance(value, int) and not -(2**63) <= value < 2**63):
         raise CannotTrace("an argument is neither a 64-bit integer nor a string")
     return value
