@@ -220,6 +220,16 @@ def test_variable_behind_a_handle_is_a_buffer_of_its_size() -> None:
 VARIABLE_READERS = ("READ_VARIABLE", "ASSIGN_VARIABLE")
 
 
+def test_variables_of_one_name_in_two_containers_are_two_buffers() -> None:
+    ops = []
+    for k, container in enumerate(("", "a")):
+        name = ("VarHandleOptions", {"Container": container, "SharedName": "state"})
+        ops += [Op("VAR_HANDLE", (), (2 + k,), name), Op("READ_VARIABLE", (2 + k,), (k,))]
+    handles = [T(name, (1,), "RESOURCE") for name in ("h", "i")]
+    graph = read(model([X, Y, *handles], ops, ends=((), (0, 1))))
+    assert [tensor.id for tensor in graph.tensors if tensor.persistent] == ["variable state", "variable a/state"]
+
+
 def test_variable_tensor_is_persistent() -> None:
     graph = read(model([X, Y, T("state", variable=True)], [Op("SVDF", (0, 2), (1,))]))
     assert plan_graph(graph).plan.arena_of["parameters"].peak_live_bytes == 16

@@ -56,6 +56,13 @@ def test_existing_plan_is_replaced() -> None:
     assert wider != once
 
 
+def test_metadata_of_a_buffer_that_does_not_exist_are_replaced() -> None:
+    found = tflite.Model.GetRootAs(with_metadata(ISOLATED, b"plan", b"1"), 0)
+    data, entry = bytearray(found._tab.Bytes), found.Metadata(0)._tab
+    struct.pack_into("<I", data, entry.Pos + entry.Offset(6), 999)
+    assert metadata_in(with_metadata(bytes(data), b"plan", b"2")) == {b"plan": b"2"}
+
+
 def test_data_after_the_flatbuffer_are_found_at_their_new_offset() -> None:
     data = model([X, Y, T("w", behind=16)], [Op("FULLY_CONNECTED", (0, 2), (1,))])
     moved = with_metadata(data, b"name", b"value")
@@ -107,7 +114,8 @@ ISOLATED = model([X, Y], [Op("RELU", (0,), (1,))], bodies=[Sub([X, Y], [Op("RELU
         (str(WAKE_WORDS), ["--alignment", "8"], "the alignment 8"),
         (str(WAKE_WORDS), ["--one-memory"], "in one arena of their own"),
         (str(WAKE_WORDS), ["--model", str(WAKE_WORDS)], "--model has no effect"),
-        ("isolated.tflite", [], "the subgraph 'subgraph_1' of"),
+        ("isolated.tflite", [], "has a part that is not planned: subgraph_1"),
+        ("open.tflite", [], "has a part that is not planned: y: its size depends on data"),
         ("compiled.tflite", [], "compiled by Vela"),
         ("large.tflite", [], "32-bit integers and reach 2 GiB"),
         ("plan.json", ["--model", "plan.json"], "is not a .tflite model"),
@@ -124,6 +132,7 @@ def test_model_that_the_runtime_cannot_use_is_rejected_before_writing(
     monkeypatch.chdir(tmp_path)
     Path("isolated.tflite").write_bytes(ISOLATED)
     Path("compiled.tflite").write_bytes(COMPILED)
+    Path("open.tflite").write_bytes(model([X, T("y", (1,), signature=(-1,))], [Op("WHERE", (0,), (1,))]))
     wide = [T("a", (1 << 29,)), T("b", (1 << 29,))]
     Path("large.tflite").write_bytes(
         model([X, *wide], [Op("TILE", (0,), (1,)), Op("NEG", (1,), (2,))], ends=((0,), (2,)))

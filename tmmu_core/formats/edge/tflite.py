@@ -3,14 +3,15 @@
 * A tensor with data in the file is a ``constant``; the size of a sparse one is that of its data. Data in other
   files (``external_buffer``) are not read. Constants that share a buffer are one storage. A variable tensor,
   which keeps its value from run to run, is a ``buffer``.
-* ``inplace`` has the operands that the kernels of TensorFlow Lite and of its Micro runtime may overwrite: those of
-  element-wise kernels and of reshapes, as large as the result. Scratch buffers of kernels are not in the file.
+* Element-wise kernels and reshapes of TensorFlow Lite and of its Micro runtime may overwrite operands that are as large
+  as the result (``inplace``). Scratch buffers of kernels are not in the file and not planned.
 * A variable behind a handle (``VAR_HANDLE``) is a ``buffer`` as large as the largest value that is read from it or
-  assigned to it; ``READ_VARIABLE`` and ``ASSIGN_VARIABLE`` read it. One name is one variable in all subgraphs. The
-  handle is a 32-bit number.
-* A plan in the file (``OfflineMemoryAllocation``) is ignored, except for a Vela-compiled operator, whose commands
-  contain the addresses of that plan: tensors that the plan places inside of the operator's scratch tensor are views.
-* An activation that a custom operator of the first subgraph reads and none writes is scratch, live from the start.
+  assigned to it; ``READ_VARIABLE`` and ``ASSIGN_VARIABLE`` read it. Handles with the same container and name are of one
+  variable, in all subgraphs. A handle is a 32-bit number.
+* A plan in the file (``OfflineMemoryAllocation``) is ignored, unless Vela compiled the model: its commands contain
+  addresses of this plan, so tensors that the plan places inside of the scratch tensor are views of it.
+* An activation of the first subgraph that a custom operator reads and no operator writes is scratch memory
+  (``workspace``), live from the start.
 * Arenas are aligned to 16 bytes, as in the Micro runtime, if no alignment is given.
 * A dimension that ``shape_signature`` leaves open has its size in ``shape``. A note lists these sizes of the inputs. If
   no input of the model and no operand is open, the size of an open result depends on data (``Node.unplanned``).
@@ -120,7 +121,7 @@ class Use:
     running: tuple[int, ...] = ()
     """Numbers of the subgraphs that enclose this use."""
     ids: dict[int, str] = field(default_factory=dict)
-    """Number → id of each tensor that is used."""
+    """Number → id of each tensor that the graph has so far."""
     variable_of: dict[int, str] = field(default_factory=dict)
     """Number of a handle → the name of its variable."""
 
@@ -188,7 +189,7 @@ class Reading:
         return (f"sizes that the model leaves open are those in the file: {listed}; {how}.",) if listed else ()
 
     def _scratch(self) -> list[int]:
-        """Set the role of the scratch tensors of custom operators, and views of them; return their numbers."""
+        """Set the role of scratch tensors and the views in them; return the numbers of the scratch tensors."""
         main = self.main.subgraph
         written = {i for operator in main.operators for i in operator.outputs}
         read = {i for operator in main.operators if operator.is_custom for i in operator.inputs if i != ABSENT}
@@ -354,7 +355,7 @@ def _unused(name: str, taken: set[str]) -> str:
 
 
 def _agree(around: Subgraph, operator: Operator, operands: Sequence[int], bodies: Sequence[Subgraph]) -> bool:
-    """Return whether operands and results match those of all bodies in size, and none is absent or repeated."""
+    """Return whether the bodies can be planned: operands and results have their sizes; none is absent or repeated."""
     if ABSENT in (*operator.inputs, *operator.outputs) or len(set(operator.outputs)) < len(operator.outputs):
         return False
     wanted = [_sizes(around, operands), _sizes(around, operator.outputs)]

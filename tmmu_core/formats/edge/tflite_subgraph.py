@@ -48,16 +48,17 @@ ABSENT = -1
 """Number of an omitted optional operand."""
 HANDLE_DTYPE = "int32"
 LATER_TYPES = {19: "INT2", 20: "UINT4", 21: "FLOAT8_E4M3FN", 22: "FLOAT8_E5M2"}
-"""Types of the schema that the parser does not name."""
+"""Types of the schema that the package ``tflite`` does not name."""
 EXTERNAL_BUFFER = 10
-"""Number of the field that locates tensor data in another file; value 0: none."""
+"""Number of the field of a tensor for its data in another file: 0 if it has none."""
 OFFLINE_PLAN = b"OfflineMemoryAllocation"
 """Name of the metadata with a plan for TensorFlow Lite Micro."""
 OFFLINE_HEADER = 3
-"""Count of integers before the offsets: version, subgraphs, count of offsets."""
+"""Number of integers before the offsets: version, number of subgraphs, number of offsets."""
 ELEMENTS_PER_BYTE = 4
-"""Operands, dimensions and letters of names that a model may have per byte: converters share equal vectors."""
+"""Maximum operands, dimensions and letters of names per byte of the file: converters share equal vectors."""
 LETTERS_PER_WORD = 64
+"""Letters of names that count as one word (:attr:`Subgraph.words`)."""
 DAMAGED = "The model is damaged: copy it again, or convert it again."
 SUBGRAPH_FIELDS = {
     "CALL": ("CallOptions", ("Subgraph",)),
@@ -84,7 +85,7 @@ class Operator:
     bodies: tuple[int, ...] = ()
     """Numbers of the subgraphs that the operator runs."""
     variable: str = ""
-    """The shared name of the variable of a ``VAR_HANDLE``."""
+    """Container and shared name of the variable of a ``VAR_HANDLE``."""
     is_custom: bool = False
 
 
@@ -101,11 +102,11 @@ class Subgraph:
     operators: tuple[Operator, ...]
     tensors: tuple[Tensor, ...]
     open_tensors: frozenset[int]
-    """Numbers of the tensors with an open dimension in ``shape_signature``; ``shape`` has 1 or an example for it."""
+    """Numbers of the tensors with an open dimension in ``shape_signature``; ``shape`` has a size for it."""
 
     @property
     def words(self) -> int:
-        """Number of operators, operands and parts of names that one more use of the subgraph adds to a graph."""
+        """Size of one use of the subgraph in a graph: operators, operands, and names by their letters."""
         operands = sum(1 + len(each.inputs) + len(each.outputs) for each in self.operators)
         return 1 + operands + sum(len(tensor.id) for tensor in self.tensors) // LETTERS_PER_WORD
 
@@ -135,7 +136,7 @@ class ModelFile:
         return self.found[number]
 
     def place(self, tensor: Any) -> tuple[int, int]:
-        """Return ``(offset in the file, bytes)`` of a tensor's data; in large models the data follow the flatbuffer."""
+        """Return ``(offset in the file, bytes)`` of a tensor's data, which large models have behind the flatbuffer."""
         at = tensor.Buffer()
         if not 0 < at < self.model.BuffersLength():
             return 0, 0
@@ -149,7 +150,7 @@ class ModelFile:
         return self.place(tensor)[1]
 
     def offline_offsets(self) -> tuple[int, ...]:
-        """Return the offsets of the plan in the file, per tensor of all subgraphs; none without a plan."""
+        """Return the plan in the file: an offset per tensor of each subgraph; empty without a plan."""
         for k in range(length(self.model, "Metadata")):
             entry = self.model.Metadata(k)
             if entry.Name() == OFFLINE_PLAN and entry.Buffer() < self.model.BuffersLength():
@@ -210,7 +211,8 @@ class ModelFile:
             options = getattr(self.tflite, name)()
             options.Init(found.Bytes, found.Pos)
             bodies = tuple([int(getattr(options, field)()) for field in fields])
-            variable = "" if fields else _text(options.SharedName())
+            if not fields:
+                variable = "/".join(filter(None, (_text(options.Container()), _text(options.SharedName()))))
         inputs, outputs = (tuple(numbers(operator, side)) for side in ("Inputs", "Outputs"))
         return Operator(instr, inputs, outputs, bodies, variable, is_custom)
 

@@ -2,18 +2,18 @@
 
 The metadata are 32-bit integers: version, number of subgraphs, number n of offsets, and n offsets in bytes from the
 start of the arena, one per tensor of each subgraph (tflite-micro, ``docs/memory_management.md``, pull request 1195).
-Tensors with the offset −1 are left to the runtime: constants, variables, tensors with several ids in the plan, and
-those that would overlap another in the runtime's live ranges. The runtime also places scratch buffers of kernels.
+The runtime places tensors with the offset −1, and scratch buffers of kernels. These tensors are constants, variables,
+tensors with several ids in the plan, and tensors that would overlap another one in the runtime's live ranges.
 
 Live ranges are those of the runtime's allocator (``micro_allocation_info.cc``): every tensor of every subgraph has one
-place and one live range, however often its subgraph runs. Time is counted in scopes: an operator, or the entry into the
-body of one. A tensor that an operator writes lives from that operator to its last reader; the results of a control-flow
-operator live while its bodies run.
+offset and one live range, even if its subgraph runs several times. The steps of live ranges are scopes: an operator, or
+the entry into a body of an operator. A tensor that an operator writes lives from that operator to its last reader; the
+results of a control-flow operator live while its bodies run.
 
-Other bytes change in two fields only. A flatbuffer refers forward only, and its builder writes from the end to the
-start. So the builder starts with the old bytes, and writes before them a new root table, new lists of buffers and
-metadata, and the new metadata. Two fields count from the start of the file, so the number of inserted bytes is added to
-them: the place of data behind the flatbuffer (``Buffer.offset``), and the place of large custom options.
+The old bytes stay, after a new root table, new lists of buffers and metadata, and the new metadata: references in a
+flatbuffer point forward, and its builder writes from the end to the start. Two fields count from the start of the file,
+so the number of inserted bytes is added to them: ``Buffer.offset`` (data behind the flatbuffer) and
+``Operator.large_custom_options_offset``.
 """
 
 import struct
@@ -38,18 +38,18 @@ LARGEST = 2**31 - 1
 NESTED = ("IF", "WHILE", "CALL_ONCE")
 """Operators whose bodies the runtime enters."""
 BEFORE = -1
-"""First scope of tensors read before any write."""
+"""First scope of tensors that are read before an operator writes them."""
 HEAD = 8
-"""Bytes before the inserted ones: the reference to the root table, and the identifier."""
+"""Bytes at the start of a file: the offset of the root table, and the identifier."""
 FIELDS = 8
 """Number of fields of the schema's table ``Model``: the version, and references."""
 BUFFERS, METADATA = 4, 6
-"""Numbers of two of these fields."""
+"""Numbers of the fields ``buffers`` and ``metadata``."""
 GRID = 64
-"""The number of inserted bytes is a multiple of this, which keeps the alignment of the bytes behind them."""
+"""The number of inserted bytes is a multiple of this, so that the old bytes keep their alignment."""
 DATA_ALIGNMENT = 16
 OFFSET_OF_DATA, OFFSET_OF_OPTIONS = 4 + 2 * 1, 4 + 2 * 9
-"""Positions of ``Buffer.offset`` and ``Operator.large_custom_options_offset`` in their vtables."""
+"""Offsets of ``Buffer.offset`` and ``Operator.large_custom_options_offset`` in the vtables of their tables."""
 
 Key = tuple[int, int]
 """Subgraph and tensor number."""
@@ -68,7 +68,11 @@ class MicroModel:
     """A model for which the Micro runtime can use a plan."""
 
     def __init__(self, data: bytes, name: str = "") -> None:
-        """Raise ``Misuse`` for a model by Vela or with an unplanned part, and the errors of :func:`.tflite.read`."""
+        """Read a model from a file's bytes.
+
+        Raises ``Misuse`` for a model that Vela compiled or with a part that is not planned, and the errors of
+        :func:`.tflite.read`.
+        """
         self.graph, reading = tflite.built(data, name)
         self.file = reading.file
         self.uses = [(use.subgraph.number, use.ids) for use in reading.uses]
@@ -83,8 +87,8 @@ class MicroModel:
         parts = [part for node in self.graph.nodes for part in node.unplanned]
         parts += [self.file.label(number) for number in sorted(set(subgraphs) - {number for number, _ in self.uses})]
         if parts:
-            what = f"the subgraph {parts[0]!r} of {self.name} is not planned: the main subgraph does not run it, or it "
-            raise Misuse(what + "is recursive.", "Export a model in which the main subgraph runs all other subgraphs.")
+            hint = "Export a model with fixed sizes, in which the main subgraph runs all others without recursion."
+            raise Misuse(f"{self.name} has a part that is not planned: {parts[0]}.", hint)
         self.lives: dict[Key, tuple[int, int]] = {}
         """Tensor → its first and last scope, if it is used."""
         self.scopes = [Scope("enter")]
@@ -99,11 +103,11 @@ class MicroModel:
         """The tensors that the runtime places in its arena, with their bytes: all but constants and variables."""
         keys = [(number, i) for number, count in enumerate(self.counts) for i in range(count)]
         rows = {key: self.file.subgraph(key[0]).table.Tensors(key[1]) for key in keys}
-        placed = [key for key in keys if not self.file.data_bytes(rows[key]) and not rows[key].IsVariable()]
+        placed = [key for key in keys if not self.tensor(key).persistent and not self.file.data_bytes(rows[key])]
         return {key: size for key in placed if (size := nbytes(self.tensor(key)))}
 
     def ids_in(self, plan: Plan) -> dict[Key, str]:
-        """Return tensor → its id in a plan of this model; tensors with several ids in the plan are omitted.
+        """Return tensor → its id in a plan of this model, without tensors that have several ids in the plan.
 
         Raises ``Misuse`` for a plan of another model or order.
         """
@@ -111,7 +115,7 @@ class MicroModel:
         found = {(number, i): ids[i] for number, ids in self.uses for i in ids if used[number, i] == 1}
         as_run = {key: _id(key) for key in self.in_arena if key in self.lives}
         for graph, ids in ((self.graph, found), (self.as_run, as_run)):
-            own = canonical.ir_hash(structs.replace(graph, name=plan.ir_name))  # the file may have another name by now
+            own = canonical.ir_hash(structs.replace(graph, name=plan.ir_name))  # the file may have been renamed
             if plan.ir_hash == own and plan.execution_order == graph.execution_order:
                 return ids
         what = (
@@ -187,7 +191,7 @@ class TflmFile:
     offsets: tuple[int, ...]
     """Per tensor of each subgraph, its offset in bytes, or −1."""
     left: tuple[str, ...]
-    """Activations that the runtime places."""
+    """Ids of the activations that the runtime places."""
     extent_bytes: int
     """End of the last tensor with an offset: a lower bound of the head of the runtime's arena."""
 
@@ -259,10 +263,10 @@ def with_metadata(data: bytes, name: bytes, value: bytes, source: str = "") -> b
     model = tflite.Model.GetRootAs(data, 0)
     entries = [model.Metadata(k) for k in range(model.MetadataLength())]
     graphs = [model.Subgraphs(k) for k in range(model.SubgraphsLength())]
-    for entry in entries:
-        buffer = model.Buffers(entry.Buffer())
-        is_shared = any(entry.Buffer() == g.Tensors(i).Buffer() for g in graphs for i in range(g.TensorsLength()))
-        if entry.Name() == name and buffer.DataLength() == len(value) and not is_shared:
+    used = {graph.Tensors(i).Buffer() for graph in graphs for i in range(graph.TensorsLength())}
+    for at in [entry.Buffer() for entry in entries if entry.Name() == name]:
+        buffer = model.Buffers(at) if at < model.BuffersLength() else None
+        if buffer is not None and buffer.DataLength() == len(value) and at not in used:
             start = buffer._tab.Vector(buffer._tab.Offset(4))
             return data[:start] + value + data[start + len(value) :]
     buffers = [model.Buffers(k)._tab for k in range(model.BuffersLength())]
@@ -279,7 +283,7 @@ def with_metadata(data: bytes, name: bytes, value: bytes, source: str = "") -> b
 
 
 def _extended(model: Any, lists: list[list[Any]], name: bytes, value: bytes, source: str) -> bytes:
-    """Return the file with new tables before the old ones; ``lists`` are the buffers and metadata that stay."""
+    """Return the file with new tables before its own; ``lists`` are its buffers and the metadata that stay."""
     import flatbuffers
     import tflite
 
@@ -290,7 +294,7 @@ def _extended(model: Any, lists: list[list[Any]], name: bytes, value: bytes, sou
         what = f"{source or 'the model'} has fields of a newer schema of TensorFlow Lite, which would be lost."
         raise Misuse(what, "Convert the model with an earlier version of the converter.")
     builder = flatbuffers.Builder(0)
-    padding = -(HEAD + len(old)) % GRID  # a builder aligns to the end
+    padding = -(HEAD + len(old)) % GRID  # the builder aligns positions that are counted from the end
     builder.Bytes = bytearray(old + bytes(padding))
     end = HEAD + len(builder.Bytes)
 
