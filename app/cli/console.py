@@ -28,7 +28,7 @@ STREAM = "-"
 """File name of standard input and standard output."""
 
 _LONG_WORD = re.compile(r"(\S{1000})\S{1000,}")
-"""A word that would fill a terminal; a file may contain names of megabytes. In JSON, it is cut in errors only."""
+"""A word to cut, because a name in a file can have megabytes. In JSON, words are cut only in errors."""
 _LONGEST_LINE = 20_000
 
 

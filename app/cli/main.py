@@ -51,9 +51,9 @@ class TolerantFile(io.FileIO):
 
 
 def settle_streams() -> None:
-    """Open missing standard streams, and make the output streams discard data that cannot be written.
+    """Open missing standard streams, and make the output streams ignore errors of writes.
 
-    Standard output discards it only if its pipe is closed. Characters outside a stream's encoding are escaped.
+    Standard output ignores only a closed pipe. Characters outside a stream's encoding are escaped.
     """
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
         pass  # occupy the descriptors 0 to 2, so that no other file gets one of them
@@ -73,7 +73,7 @@ def settle_streams() -> None:
 class Command(TyperCommand):
     """A command that rejects empty values, because an unset shell variable must not silently remove a limit.
 
-    It also rejects an output file that is an input file; only ``convert`` writes a file of the same kind.
+    It also rejects an output file that is one of the arguments, except in ``convert``, which can rewrite a file.
     """
 
     def invoke(self, ctx: Any) -> Any:

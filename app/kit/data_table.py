@@ -1,4 +1,4 @@
-"""Tables with a callback for clicked cells. After a download, no spreadsheet reads their texts as formulas."""
+"""Tables with a callback for clicked cells. Their texts are escaped: a spreadsheet does not read them as formulas."""
 
 from collections.abc import Callable
 from typing import Any

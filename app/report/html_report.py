@@ -245,8 +245,8 @@ def _arena(plan: Plan, summary: ArenaSummary, theme: Theme) -> dict[str, Any]:
 def _first_arena(plan: Plan) -> str | None:
     """Return the arena that a drawing shows first; ``None`` for all arenas.
 
-    It is the only arena of activations or gradients that is not empty, if it is less than a quarter of the largest
-    arena, and so hardly visible beside it.
+    An arena is shown alone if it is the only one of activations and gradients that is not empty, and has less than a
+    quarter of the bytes of the largest arena, so that it would be hardly visible.
     """
     largest = max((arena.extent_bytes for arena in plan.arenas), default=0)
     changing = [a for a in plan.arenas if a.extent_bytes and a.name in ("activations", "gradients")]

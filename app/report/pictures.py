@@ -241,7 +241,7 @@ def patterns() -> Markup:
 
 
 def drawn_steps(ledger: WasteLedger) -> NDArray[np.int64]:
-    """Return the ledger's rows to draw: all, or of each of ``MOST_COLUMNS`` bins the row with the most live bytes."""
+    """Return the ledger's rows to draw: all, or from each of ``MOST_COLUMNS`` bins the row with the most live bytes."""
     count = len(ledger.live)
     if count <= MOST_COLUMNS:
         return np.arange(count, dtype=np.int64)

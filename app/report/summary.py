@@ -41,7 +41,7 @@ def _rendered(template: str, **values: Any) -> str:
 def markdown(plan: Plan, verified: Verdict, title: str = "", better: Better | None = None) -> bytes:
     """Return verdict, totals, arenas and the largest buffers at the peak of one arena as Markdown (UTF-8).
 
-    It is the largest arena whose buffers are not all live at one step, else the largest arena.
+    This arena is the largest one with more buffers than are live at any step; if there is none, the largest arena.
     """
     busiest = max(plan.arenas, key=lambda a: (a.max_live < a.storages, a.extent_bytes, a.name), default=None)
     text = _rendered(

@@ -18,7 +18,7 @@ RADIUS = 2
 """Default distance from the selection in edges."""
 MOST_RADIUS = 9
 MOST_WITHOUT = 200
-"""Maximum number of nodes of a graph without modules that is first shown completely."""
+"""Maximum number of nodes. A larger graph without modules is first shown around the selection, not as a whole."""
 
 
 def path_text(path: Path) -> str:
@@ -64,7 +64,7 @@ def visible_graph(shown: Shown, chosen: Choice, peak_node: int) -> GraphView:
         radius = RADIUS if chosen.radius is None else min(chosen.radius, MOST_RADIUS)
         node = peak_node if tensor < 0 else -1
     elif tensor >= 0 and index.producer[tensor] >= 0:
-        tensor = -1  # a whole model is cached once for all selections, except tensors without a producer
+        tensor = -1  # the view does not depend on this tensor, so one view is cached for all such selections
     request = ViewRequest(paths_of(chosen.opened), paths_of(chosen.closed), tensor, node, radius)
     key = ("visible graph", shown.key, request)
     return job_table().remembered(key, lambda: walk(index, tree(shown), request))
@@ -72,7 +72,7 @@ def visible_graph(shown: Shown, chosen: Choice, peak_node: int) -> GraphView:
 
 @remembered
 def _node_texts(shown: Shown) -> list[tuple[str, str]]:
-    """Return ``(tensor, text)`` per step: the node's largest output (input if it has none), and its text to search."""
+    """Return ``(tensor, text)`` of each step: the largest output (else input) of its node, and the text to search."""
     timeline = shown.timeline
     index, graph, rows = timeline.index, timeline.graph, []
     for number in timeline.node_at.tolist():

@@ -90,7 +90,7 @@ PATIENCE = 0.4
 
 
 def open_job(source: str) -> Job[Opened]:
-    """Return the job that runs :func:`open_source`; wait until its end, at most :data:`PATIENCE` after its start."""
+    """Return the job that runs :func:`open_source`, after it has ended or has run for :data:`PATIENCE`."""
     job = job_table().job(("open", source), "reading", functools.partial(open_source, source))
     job.wait(max(0.0, job.began + PATIENCE - time.monotonic()))
     return job

@@ -96,7 +96,9 @@ def applied_changes(candidate: Candidate, choice: Choice, name: str) -> dict[str
     plan_input = candidate.plan_input
     options = dict(plan_input.options)
     if (choice.capacities or choice.arenas) and "minimise" in planner_named(plan_input.planner).options:
-        options.setdefault("minimise", True)  # the fit minimised, so a capacity must not end this search
+        options.setdefault(
+            "minimise", True
+        )  # the fit also minimised: without this option, the search stops when the plan fits
     limits = {"capacities": choice.capacities, "budget": choice.budget}
     arenas: dict[str, Any] = {name: getattr(choice, name) for name in ("arenas", "alignment", "page_size")}
     if any(move.kind == "alignment" for move in candidate.moves):
@@ -110,7 +112,7 @@ def applied_changes(candidate: Candidate, choice: Choice, name: str) -> dict[str
 
 
 def _with_capacities_of(choice: Choice, arenas: Mapping[str, Arena | Mapping[str, Any]] | None) -> dict[str, Any]:
-    """Return the arena configuration ``arenas`` with the capacities of the choice's arenas."""
+    """Return the arena configuration ``arenas`` with the capacities that the choice sets."""
     config, limited = as_given(arenas or {}), as_given(choice.arenas or {})
     for name, settings in config.items():
         if "capacity_bytes" in limited.get(name, {}):

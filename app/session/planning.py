@@ -44,9 +44,9 @@ LINEAR = ("slots", "naive", GIVEN)
 HERE_UP_TO = 40_000
 """Maximum number of tensors for which a planner of :data:`LINEAR` runs in the server process, not in a worker."""
 JUDGED_HERE_UP_TO = 5_000
-"""Minimum number of tensors of a plan that is verified in a worker. Smaller plans are verified before one starts."""
+"""Number of tensors below which a plan is verified in this process, because starting a worker takes longer."""
 BY_FILE_FROM = 2_000
-"""Minimum number of tensors of a graph that a worker reads from its file instead of receiving it pickled."""
+"""Number of tensors from which a worker reads a graph from its file. A smaller graph is sent to it pickled."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,7 +155,7 @@ def make_plan(choice: Choice, progress: Progress | None = None) -> Shown:
     reviewed: PlanningResult | None = job_table().cache.get(("reviewed", *full.problem))
     result = _known_rank(full) or reviewed or _computed(full, opened, progress or (lambda *_: True))
     if result.plan.planner_options.get(NODE_LIMIT) != full.options.get(NODE_LIMIT):
-        full = full.but(options=dict(result.plan.planner_options))  # the search was stopped
+        full = full.but(options=dict(result.plan.planner_options))  # a stopped search has a node limit
     if full.planner == GIVEN:
         return _finished(full, opened, result.plan)
     return Shown(full, opened, result.plan, result.solution)
@@ -290,7 +290,7 @@ def baseline_of(choice: Choice) -> Choice | None:
 
 
 def picking(full: Choice, planner: str | None) -> dict[str, Any]:
-    """Return the fields to change when ``planner`` is selected. The offsets of the file become the baseline."""
+    """Return the fields to change when ``planner`` is selected: another planner has the file's offsets as baseline."""
     changes: dict[str, Any] = {"planner": planner}
     if full.planner == GIVEN and planner != GIVEN and not full.baseline:
         changes["baseline"] = f"planner:{GIVEN}"

@@ -222,11 +222,11 @@ def limit_of(name: str, what: Measure, value: Any, arena: str = ALL) -> Limit:
 
 
 def growths_of(given: Mapping[str, Any]) -> list[Limit]:
-    """Return the growth limits of live peak, extent and lower bound; a limit without an option is 0.
+    """Return the growth limits of live peak, extent and lower bound.
 
-    ``given`` maps three option names, in this order, to values: for all measures, for the peak, for the extent. Peak
-    and extent use their own option, else the option for all; the lower bound uses the option for all, else that for
-    the peak.
+    ``given`` maps three option names to values, in this order: for all measures, for the peak, for the extent. Peak and
+    extent use their own option, else that for all. The lower bound uses the option for all, else that for the peak.
+    Without either option, the limit is 0.
     """
     overall, peak, extent = given
     options: dict[Measure, tuple[str, str]] = {

@@ -22,8 +22,8 @@ def executorch_pass(
 ) -> Any:
     """Return a memory planning pass for ``ExecutorchBackendConfig(memory_planning_pass=…)``.
 
-    ExecuTorch computes the live ranges, without in-place reuse, in nodes of its graph; the allocation of a tensor is
-    also a node. Each memory is planned separately.
+    The live ranges are those of ExecuTorch: positions of nodes, which include the nodes that allocate tensors, without
+    in-place reuse. Each memory is planned separately.
     Source: https://docs.pytorch.org/executorch/main/compiler-memory-planning.html
 
     Parameters
@@ -81,7 +81,7 @@ def _algorithm(planning: Any, planner: str) -> Callable[..., Any]:
         sizes = body_bytes + [0] * (max(memories, default=ACTIVATIONS) + 1 - len(body_bytes))
         result = planning.MemoryAlgoResult({}, sizes)
         for number, bases in memories.items():
-            # The unit of pack is the alignment: it need not be a power of two, and all sizes are multiples of it.
+            # All sizes are multiples of the alignment. With the alignment as unit, it need not be a power of two.
             packed = pack(
                 [spec.lifetime[0] for spec in bases],
                 [spec.lifetime[1] + 1 for spec in bases],

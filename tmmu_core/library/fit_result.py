@@ -65,7 +65,7 @@ class Fit(Generic[P]):
 
     @property
     def unknown_operators(self) -> tuple[UnknownOperator, ...]:
-        """Operators that limit the answer: unknown ones keep their order and, as those of unknown cost, run once."""
+        """Operators that limit the answer. All run once: unknown ones in the given order, and those of unknown cost."""
         return self.fitted.unknown
 
     @property

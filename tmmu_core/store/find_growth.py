@@ -1,8 +1,8 @@
 """Find the commit that increased an arena, and the tensors responsible (iree-org/iree#15323).
 
-The commit is that of the run after the last run that is at most as large as the first run. The growth of an arena is
-the growth of its peak plus the growth of its slack, which is extent − peak live bytes. The growth of the peak is the
-sum over all storages of the change of their live bytes at the peak.
+From the run of this commit on, all runs are larger than the first run. The growth of an arena is the growth of its peak
+plus the growth of its slack, which is extent − peak live bytes. The growth of the peak is the sum over all storages of
+the change of their live bytes at the peak.
 """
 
 from collections.abc import Sequence
@@ -82,7 +82,7 @@ class GrowthCauses:
 
 
 def comparable_runs(runs: Sequence[Run]) -> tuple[Run, ...]:
-    """Return the runs in the series of the latest run, and the latest run of each commit without a run in that series.
+    """Return the runs in the series of the latest run; of a commit without such a run, return its latest run.
 
     ``runs``: oldest first.
     """

@@ -51,7 +51,7 @@ def add(store: Store, name: str, results: Sequence[PointResult]) -> None:
 
 
 def results_of(store: Store, name: str, *, last: int | None = None) -> tuple[PointResult, ...]:
-    """Return the stored results, sorted by number; ``last``: at most this many, those with the highest numbers."""
+    """Return the stored results, sorted by number. ``last``: return only this many with the highest numbers."""
     columns = SWEEP_POINTS.c.number, SWEEP_POINTS.c.row, SWEEP_POINTS.c.failed
     of_sweep = select(*columns).where(SWEEP_POINTS.c.sweep == name)
     stored = store.rows(of_sweep.order_by(SWEEP_POINTS.c.number.desc()).limit(last))

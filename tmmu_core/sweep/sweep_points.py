@@ -62,7 +62,7 @@ class PointResult:
 
 @dataclass(frozen=True)
 class Axes:
-    """Values of each axis. ``None`` is the default mode, preset or planner, or the alignment of the request."""
+    """Values of each axis. ``None``: the default mode, preset or planner, and the alignment of the request."""
 
     modes: tuple[Any, ...] = (None,)
     presets: tuple[Any, ...] = (None,)

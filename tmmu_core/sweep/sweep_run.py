@@ -1,8 +1,8 @@
 """Run sweep points in this process or in batches on a Dask cluster; both give the same rows. An error becomes a row.
 
-If a worker dies, Dask runs its batches again. If a batch loses its worker twice (with a running scheduler: as often as
-its ``allowed-failures`` permits), its points run one by one after all other batches. A point that still kills its
-workers gets an error row.
+If a worker dies, Dask runs its batches again: once, or as often as ``allowed-failures`` of a running scheduler permits.
+The points of a batch whose workers all died run one by one after all other batches. A point that kills its workers then
+gets an error row.
 """
 
 import time
@@ -149,7 +149,7 @@ def _read_cached(source: Source) -> Opened:
 
 GROUP_SECONDS = 1.0
 BATCH, SHARES = 32, 4
-"""Maximum number of points per batch, and the least number of batches per worker if there are enough points."""
+"""Maximum number of points per batch, and minimum number of batches per worker, if each batch can have a point."""
 DASK_SETTINGS = {
     "distributed.scheduler.allowed-failures": 1,  # Dask drops a batch when its worker dies for the second time
     "distributed.admin.large-graph-warning-threshold": "1GB",

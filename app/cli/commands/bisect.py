@@ -35,9 +35,9 @@ def bisect_command(
 ) -> int:
     """Find the commit that increased a model's memory.
 
-    The runs of one branch are compared (without --branch: main, or the branch of the latest run). For each commit, the
-    runs with planner, mode and preset of the latest run are used, or else the commit's latest run. The output lists
-    changed plan settings, because these also change the size.
+    The runs of one branch are compared (without --branch: main, or the branch of the latest run). A commit is
+    represented by its runs with the planner, mode and preset of the latest run; without such runs, by its latest run.
+    The output lists changed plan settings, because these also change the size.
 
     Exit code: 0 no growth, 1 growth.
     """

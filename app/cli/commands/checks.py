@@ -75,8 +75,8 @@ def lint_command(plan: Source, request: PlanRequest, graph: AgainstGraph = None,
 def resolve_with_graph(name: str, graph: str | None, request: PlanRequest) -> tuple[Resolved, Graph | None]:
     """Return the plan of the file ``name``, and its graph; ``None`` for a finished plan without ``graph``.
 
-    For a finished plan, ``--dims``, ``--arenas`` and, with ``--graph``, ``--shard`` are the settings that its planner
-    used. Raises :class:`UsageError` for other planning options, and for ``graph`` if ``name`` is no finished plan.
+    For a finished plan, ``--dims`` and ``--arenas`` name the settings of its planner, and so does ``--shard`` with
+    ``--graph``. Raises :class:`UsageError` for other planning options, and for ``graph`` without a finished plan.
     """
     opened = open_any(name, request.dims)
     other_options = request

@@ -55,7 +55,7 @@ FORMATS = (*EXPORTERS, PROJECT, *MODELS)
 REPORTS = ("html", "pdf", "md", "svg", "png")
 """Formats that ``tmmu export`` does not write; the error names ``tmmu report`` instead."""
 SHOWN_NAMES = 5
-"""Number of tensors that ``tflm`` names as left to the runtime."""
+"""Maximum number of tensors in the note about tensors that the runtime places (``tflm``)."""
 
 
 @dataclass(frozen=True)

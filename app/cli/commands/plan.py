@@ -49,7 +49,7 @@ def plan_command(
     If an instance file has all offsets, the offsets are verified. For a folder with one PyTorch snapshot per rank, a
     table of the ranks is printed.
 
-    Exit code: 0 planned, 1 a snapshot of a folder is unreadable, or the offsets are invalid (2 with -o or --json).
+    Exit code: 0 planned, 1 invalid offsets (with -o or --json: 2), or an unreadable snapshot in a folder.
     """
     write = None if output is None else writer_of(output)
     if files := snapshot_files(Path(graph)):

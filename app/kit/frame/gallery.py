@@ -61,7 +61,7 @@ def _open(source: str) -> None:
 
 
 def _uploaded(key: str) -> None:
-    """Open the uploaded files. The settings of a link apply to a file that the link names and the server lacks."""
+    """Open the uploaded files. A first file that the link names and the server lacks keeps the settings of the link."""
     files = [(file.name, file.getvalue()) for file in state.raw(key) or []]
     state.session().uploads += 1
     if len(files) == 1 and review.is_review(files[0][1]):

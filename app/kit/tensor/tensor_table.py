@@ -184,7 +184,7 @@ def selectable(frame: pd.DataFrame, key: str, selected: str, *, height: int = da
 def column_config(frame: pd.DataFrame) -> dict[str, Any]:
     """Return the configuration of the columns, with glossary definitions as hover texts.
 
-    A column of :data:`GROUPED` with texts such as ``1 → 2`` is a column of texts.
+    A column of texts such as ``1 → 2`` has no number format, also if :data:`GROUPED` lists it.
     """
     widths: dict[str, Any] = {"tensor": "medium", "operator": 130}
     config = {}

@@ -24,8 +24,8 @@ MOST_LEVELS = 12
 
 Path = tuple[str, ...]
 Grouping = tuple[Callable[[int], Path], Mapping[str, str] | None]
-"""``(function, colours)``: the function returns the groups of a row, outermost first. ``colours`` maps the name of an
-outermost group to its colour; ``None``: the colours of roles and phases, else the palette in order of size."""
+"""``(function, colours)``. The function returns the groups of a row, outermost first. ``colours``: name of an outermost
+group → its colour; ``None``: roles and phases have their own colours, other groups those of the palette by size."""
 
 
 def draw(shown: Shown) -> None:

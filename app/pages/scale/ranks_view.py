@@ -90,7 +90,7 @@ def editor(graph: Graph, chosen: Choice) -> None:
 
 
 def _apply(text: str) -> None:
-    """Set the shard spec in the choice. The rank of another spec is no longer selected or shown on all pages."""
+    """Set the shard spec in the choice, and clear the selected rank and the rank that all pages show."""
     state.choose(shard=rank_sets.compact(text), look=None, shard_spec=None, rank=0)
 
 

@@ -171,7 +171,7 @@ class JobTable:
         """Cached results, and values that pages derive from them."""
 
     def new_page(self) -> None:
-        """Count a new run of the visitor's page. Jobs that the new run does not request count as not visible."""
+        """Count a new run of the visitor's page. A job that the new run does not request is not on the page."""
         visitor = visitors.visitor()
         with self._lock:
             self._pages[visitor] = self._pages.get(visitor, 0) + 1
@@ -194,7 +194,10 @@ class JobTable:
             return job
 
     def known(self, key: Hashable) -> Job[Any] | None:
-        """Return the job with this key, running or finished, or ``None``. A job that ended early hides other jobs."""
+        """Return the job with this key, running or finished, or ``None``.
+
+        A job that ended early for this visitor comes before a job of other visitors.
+        """
         with self._lock:
             self._settle(key)
             ended_early = self.cache.get(("ended early", visitors.visitor(), key))
@@ -203,8 +206,8 @@ class JobTable:
     def _settle(self, key: Hashable) -> None:
         """Move a finished job to the cache.
 
-        A stopped job is cached only for the visitors who stopped it, a job without a result only for its visitors: it
-        is not started again until they call :meth:`forget`.
+        A stopped job is cached only for the visitors who stopped it. A job without a result is cached only for its
+        visitors. Neither is started again for them until they call :meth:`forget`.
         """
         job = self._jobs.get(key)
         if job is None or not job.finished:

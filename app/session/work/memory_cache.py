@@ -89,7 +89,7 @@ class MemoryCache:
     def put(self, key: Hashable, value: Any, owners: Iterable[str] = ()) -> None:
         """Store a value, and evict the least recently used values while the cache exceeds its limit.
 
-        A value counts at most half of the limit, so that a value derived from a large plan does not evict the plan.
+        At most half of the limit is counted for one value. So a large plan and a value derived from it fit together.
         """
         entry = _Entry(value, min(int(weight_of(value, set())), self._most // 2), set(owners))
         with self._lock:

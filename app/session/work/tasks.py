@@ -110,8 +110,8 @@ def measured(
 ) -> Measured:
     """Run a model in its runtime and return the measured memory.
 
-    With ``runtime`` and ``planned``, run the model in that runtime twice: as it is, and as the file ``planned``, which
-    contains a plan.
+    With ``runtime``, run the model twice in that runtime: the file ``data``, and the file ``planned``, which contains
+    a plan.
     """
     context.progress("running the model", 0, 0)
     return measure(data, name, dims, runtime, with_own_plan=planned)

@@ -51,7 +51,7 @@ class TaskContext:
     progress: Progress
     found: Callable[[Any], None] = lambda _: None
     graph: Graph | None = None
-    """The graph that the server has as :attr:`TaskCall.graph`. Results are sent with a reference instead of it."""
+    """The graph that the server has too (:attr:`TaskCall.graph`). Results refer to it, so it is not sent."""
 
 
 Task = Callable[..., Any]
@@ -60,7 +60,7 @@ Task = Callable[..., Any]
 
 @dataclass(frozen=True)
 class TaskCall:
-    """A task with its arguments. ``graph`` is the server's object for the graph that the task stores in its context."""
+    """A task with its arguments. ``graph``: the graph to which results refer as :attr:`TaskContext.graph`."""
 
     task: Task
     arguments: tuple[Any, ...]
@@ -83,7 +83,7 @@ def _known_graph() -> Any:
 
 
 def _dumped(value: Any, known: Graph | None) -> bytes:
-    """Return a value pickled, with a reference instead of the graph ``known``, which the server has too."""
+    """Return a value pickled, with a reference in place of the graph ``known``."""
 
     def reduce_graph(graph: Graph) -> Any:
         return (_known_graph, ()) if graph is known else graph.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
