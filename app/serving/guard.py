@@ -167,6 +167,7 @@ async def lifespan(_app: Any) -> AsyncIterator[None]:
     path, token = str(config.get_option("server.baseUrlPath") or "").strip("/"), os.environ.get(TOKEN)
     rest = (f"/{path}" if path else "") + (f"/?token={token}" if token else "")
     host, port = config.get_option("server.address") or "localhost", config.get_option("server.port")
+    host = f"[{host}]" if ":" in host else host
     print(f"TMMU Plan Explorer: http://{host}:{port}{rest}  (Ctrl-C stops it)", flush=True)
     visitors.loop = asyncio.get_running_loop()
     workers.prepare()

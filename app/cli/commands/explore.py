@@ -68,7 +68,7 @@ def explore_command(
 
 def is_free(address: str, port: int) -> bool:
     """Return whether a port is free. Raises :class:`UsageError` if the address or the port cannot be used."""
-    with socket.socket() as probe:
+    with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((address, port))

@@ -105,6 +105,8 @@ def gate_command(
     for name, text in limits.texts(GROWTH).items():
         if text is not None and limits.baseline is None:
             raise UsageError(f"{name} requires --baseline.", "Set the plan to compare against.")
+    if limits.explorer is not None and limits.out is None:
+        raise UsageError("--explorer has no effect without --out.", "Set the folder of the summary.")
     if not (graph or limits.baseline or any(limits.texts([*LIMITS]).values())):
         hint = f"Set {', '.join(LIMITS)} or --baseline, or verify with --graph."
         raise UsageError("no limit is given.", hint)
@@ -256,7 +258,11 @@ def _link(explorer: str | None, url: str | None, after: Plan, before: Resolved |
     """
     if explorer is None:
         return ""
-    if urlsplit(explorer).scheme not in ("http", "https"):
+    try:
+        is_web = urlsplit(explorer).scheme in ("http", "https")
+    except ValueError:  # a "[" without "]"
+        is_web = False
+    if not is_web:
         raise UsageError(f"--explorer: {explorer!r} is not a web address.", "Example: https://HOST/PATH.")
     store = open_store(url)
     contents = [store.content_of(side) for side in ([after, before.plan] if before else [after])]

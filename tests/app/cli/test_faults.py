@@ -127,6 +127,8 @@ def test_bad_arena_configuration_is_rejected(tmmu: Tmmu, tmp_path: Path, config:
         ("gate", CHAIN),
         ("gate", CHAIN, "--max-growth", "1"),
         ("gate", CHAIN, "--max-extent", "nowhere=5"),
+        ("gate", CHAIN, "--max-extent", "1MiB", "--explorer", "https://host"),
+        ("gate", CHAIN, "--max-extent", "1MiB", "--explorer", "http://[host", "--out", "."),
         ("sweep", CHAIN, "--planner", "slots"),
         ("sweep", CHAIN, "--alignments", "many"),
         ("sweep", str(SAMPLES / "dynamic_batch.tmmu.json"), "--dims", "B=2", "--over", "B=4,8"),
