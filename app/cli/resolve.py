@@ -15,7 +15,7 @@ from app.cli.options import STORE_ENV
 from app.texts import numbers
 from tmmu_core.base.errors import unopened
 from tmmu_core.base.extras import require
-from tmmu_core.formats.open_file import Opened, read_any, read_at, refuse_unplannable
+from tmmu_core.formats.open_file import Opened, read_any_at, refuse_unplannable
 from tmmu_core.formats.planfile.trace import Trace
 from tmmu_core.graph.model import Graph
 from tmmu_core.graph.native import native_file
@@ -118,8 +118,7 @@ def open_any(name: str, dims: Mapping[str, int] | None = None) -> Opened:
     if name != STREAM:
         refuse_unplannable(Path(name))
     data, source = input_of(name)
-    opened = read_any(data, source)
-    return read_at(opened, dims, data, source) if isinstance(opened, Graph) and dims else opened
+    return read_any_at(data, source, dims)
 
 
 def input_of(name: str) -> tuple[bytes, str]:

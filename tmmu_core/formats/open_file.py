@@ -199,6 +199,12 @@ def read_at_sizes(data: bytes, sizes: Mapping[str, int], name: str = "") -> Grap
     return read_within(data, {dim: Dim(size, size) for dim, size in sizes.items()}, name)
 
 
+def read_any_at(data: bytes, name: str, dims: Mapping[str, int] | None) -> Opened:
+    """Return the content of a file's bytes; a graph at the sizes ``dims`` of its named dimensions, if given."""
+    opened = read_any(data, name)
+    return read_at(opened, dims, data, name) if isinstance(opened, Graph) and dims else opened
+
+
 def read_at(graph: Graph, point: Mapping[str, int], data: bytes, name: str = "") -> Graph:
     """Return ``graph``, read again from ``data`` if ``point`` has a size outside of the bounds that its reader assumed.
 

@@ -19,7 +19,7 @@ from tmmu_core.base.errors import U64_MAX, UnreadableInput, unopened
 from tmmu_core.fitting.move import KINDS
 from tmmu_core.fitting.problem.answer import ALLOWED, Allowed
 from tmmu_core.fitting.problem.capacity import Capacity
-from tmmu_core.formats.open_file import Opened, read_any, read_at, refuse_unplannable
+from tmmu_core.formats.open_file import Opened, read_any_at, refuse_unplannable
 from tmmu_core.formats.planfile.trace import Trace
 from tmmu_core.graph.model import Graph
 from tmmu_core.graph.native.unpacking import read_whole
@@ -63,15 +63,15 @@ def open_source(source: Source, dims: Mapping[str, int] | None = None, example_i
             data = read_whole(path)
         except OSError as error:
             raise unopened(error, path) from error
-        return _read(data, path.name, dims)
+        return read_any_at(data, path.name, dims)
     if isinstance(source, bytes | bytearray | memoryview):
-        return _read(bytes(source), "bytes", dims)
+        return read_any_at(bytes(source), "bytes", dims)
     if isinstance(source, Mapping):
         try:
             data = msgspec.json.encode(source)
         except (TypeError, ValueError) as error:
             raise UnreadableInput(f"the dict is not JSON: {error}.", hint="Use texts, numbers and lists.") from error
-        return _read(data, "dict", dims)
+        return read_any_at(data, "dict", dims)
     if _is_of_torch(source):
         from tmmu_core.formats.pytorch.torch_module import import_torch
 
@@ -92,11 +92,6 @@ def is_training_module(source: Any) -> bool:
 def _is_of_torch(value: Any) -> bool:
     """Return whether PyTorch, which need not be imported, defines a value's type or a base class of it."""
     return any(kind.__module__.partition(".")[0] == "torch" for kind in type(value).__mro__)
-
-
-def _read(data: bytes, name: str, dims: Mapping[str, int] | None) -> Opened:
-    opened = read_any(data, name)
-    return read_at(opened, dims, data, name) if isinstance(opened, Graph) and dims else opened
 
 
 def plan_opened(source: Opened, request: PlanRequest, progress: Progress | None = None) -> PlanningResult:
@@ -215,10 +210,13 @@ def limits_of(what: Measure, values: Any) -> list[Limit]:
 
 def limit_of(name: str, what: Measure, value: Any, arena: str = ALL) -> Limit:
     """Return one limit. Raises ``UnreadableInput``, which names the option ``name``."""
-    if what == "reuse cost" and not str(value).isdecimal():
-        raise UnreadableInput(f"{name}: {strict.shown(value)} is not a cost.", hint="Write a whole number, 0 or more.")
-    read = ratio if what in ("gap", "reuse") else amount_of_bytes
-    return Limit(what, Fraction(read(name, value)), arena)
+    if what != "reuse cost":
+        read = ratio if what in ("gap", "reuse") else amount_of_bytes
+        return Limit(what, Fraction(read(name, value)), arena)
+    try:
+        return Limit(what, Fraction(strict.whole_number(_digits(value))), arena)
+    except ValueError as error:
+        raise UnreadableInput(f"{name}: {error}", hint="Write a cost of 0 or more.") from None
 
 
 def growths_of(given: Mapping[str, Any]) -> list[Limit]:

@@ -20,7 +20,7 @@ from tmmu_core.formats.c_project.c_export import Blobs, c_header, c_project, c_s
 from tmmu_core.formats.c_project.render_plan import RenderMemoryPlan, build_render_plan
 from tmmu_core.formats.edge import tflite
 from tmmu_core.formats.edge.tflm_plan import MicroModel, with_plan
-from tmmu_core.formats.open_file import Opened, read_any, read_at, read_graph
+from tmmu_core.formats.open_file import Opened, read_any_at, read_graph
 from tmmu_core.formats.planfile import overlays, plan_file, trace
 from tmmu_core.formats.weights import constants_of
 from tmmu_core.graph.constants import Constants
@@ -104,9 +104,7 @@ def _write_model(name: str, to: str, request: PlanRequest, model_name: str | Non
     ``model_name``: the model file, if ``name`` is a plan or a graph of it.
     """
     data, source = input_of(name)
-    opened = read_any(data, source)
-    if isinstance(opened, Graph) and request.dims:
-        opened = read_at(opened, request.dims, data, source)
+    opened = read_any_at(data, source, request.dims)
     refuses, ending = MODELS[to]
     if model_name is not None:
         if not refuses(data):

@@ -74,7 +74,9 @@ def sweep_command(
     axes = Axes(
         modes=_names(options.modes, MODES) or (None,),
         presets=_names(options.presets, PRESETS) or (None,),
-        alignments=_alignments(options.alignments) if options.alignments else (None,),
+        alignments=_whole_numbers("--alignments", options.alignments, "Write powers of two, such as 64,128.")
+        if options.alignments
+        else (None,),
         planners=_names(options.planners, tuple(PLANNERS)) or ("slots", "naive"),
         shards=tuple(map(_shard, _commas(options.shards))) if options.shards else None,
         fits=tuple({ANY_ARENA: read_bytes_option("--capacities", n)} for n in _commas(options.fits)) or None,
@@ -241,14 +243,11 @@ def _sizes(text: str, opened: Opened, name: str, request: PlanRequest) -> tuple[
         raise UsageError(f"{name} has no dimension {dim!r}.", strict.closest_hint(dim, known))
     if not listed:
         return tuple((dim, value) for value in sample_points(opened.dims[dim]))
-    try:
-        return tuple((dim, strict.whole_number(value)) for value in values.split(","))
-    except ValueError as error:
-        raise UsageError(f"--over: {error}", f"Write {dim}=1,8,32.") from None
+    return tuple((dim, size) for size in _whole_numbers("--over", values, f"Write {dim}=1,8,32."))
 
 
-def _alignments(text: str) -> tuple[int, ...]:
+def _whole_numbers(option_name: str, text: str, hint: str) -> tuple[int, ...]:
     try:
         return tuple(map(strict.whole_number, text.split(",")))
     except ValueError as error:
-        raise UsageError(f"the alignment {error}", "Write powers of two, such as 64,128.") from None
+        raise UsageError(f"{option_name}: {error}", hint) from None

@@ -19,7 +19,7 @@ from tmmu_core.fitting.search.curve import curve
 from tmmu_core.fitting.search.fit_search import fit
 from tmmu_core.fitting.search.largest_size import largest_that_fits, rereading
 from tmmu_core.fitting.search.what_if import WhatIf, what_if
-from tmmu_core.formats.open_file import read_any, read_at, read_at_sizes
+from tmmu_core.formats.open_file import read_any, read_any_at, read_at_sizes
 from tmmu_core.graph.model import Graph
 from tmmu_core.judge.finding import Verdict
 from tmmu_core.judge.lint import lint_verdict
@@ -49,9 +49,7 @@ def read_subject(context: TaskContext, subject: Subject) -> Graph | PlainInstanc
     """Return the graph or instance of ``subject``, and store a graph in the context."""
     content: Any = subject
     if isinstance(subject, File):
-        content = read_any(subject.data, subject.name)
-        if subject.dims:
-            content = read_at(content, subject.dims, subject.data, subject.name)
+        content = read_any_at(subject.data, subject.name, subject.dims)
     if isinstance(content, Graph):
         context.graph = content
     assert isinstance(content, Graph | PlainInstance)

@@ -102,7 +102,7 @@ def test_compare_shows_reuse_costs_and_their_bounds(capsys: pytest.CaptureFixtur
     assert "lower bound of the reuse cost of arena: 0 → 3" in shown
     assert "reuse cost             0, optimal → 3, optimal" in shown
     assert run(["gate", tight, "--max-reuse-cost", "1KiB"]) == 2
-    assert "'1KiB' is not a cost" in capsys.readouterr().err
+    assert "'1KiB' is not a whole number" in capsys.readouterr().err
 
 
 def test_instance_keeps_its_alignment_unless_one_is_given(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
