@@ -1,6 +1,6 @@
 """The graph of the shown plan: its tree of modules, and the part that a choice shows."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from urllib.parse import quote, unquote
 
 from app.session import plan_rows
@@ -84,8 +84,7 @@ def _node_texts(shown: Shown) -> list[tuple[str, str]]:
         written = index.outputs_of(number).tolist() or index.inputs_of(number).tolist()
         parts = [node.node_id, node.instr, node.phase, *node.inputs, *node.outputs, ".".join(origin.module)]
         parts += [origin.source, *(f"{name}={value}" for name, value in node.params.items())]
-        picked = largest_of(shown, written)
-        rows.append((index.tensor_ids[picked] if picked >= 0 else "", "\n".join(parts).lower()))
+        rows.append((largest_of(shown, written), "\n".join(parts).lower()))
     return rows
 
 
@@ -104,7 +103,8 @@ def live_bytes_written(shown: Shown, view: GraphView, step: int, arena: str) -> 
     return view.collapsed.total(live_bytes_by_writer(shown.plan, shown.timeline.index, step, arena)[0])
 
 
-def largest_of(shown: Shown, tensors: Iterable[int]) -> int:
-    """Return the largest tensor; of equally large tensors the first; −1 for no tensor."""
-    size: Sequence[int] = shown.timeline.index.nbytes  # type: ignore[assignment]
-    return max(tensors, key=lambda t: (int(size[t]), -t), default=-1)
+def largest_of(shown: Shown, tensors: Iterable[int]) -> str:
+    """Return the name of the largest tensor; of equally large tensors the first; "" for no tensor."""
+    index = shown.timeline.index
+    largest = max(tensors, key=lambda t: (int(index.nbytes[t]), -t), default=None)
+    return "" if largest is None else index.tensor_ids[largest]

@@ -82,7 +82,7 @@ def canvas(handle: PlanHandle, *, key: str = "map", height: int = 560, **more: A
     on: dict[str, Any] = {
         "select": select,
         "step": lambda at: state.choose(step=at if at is None or steps is None else int(steps[at])),
-        "span": lambda ends: state.choose(span=span_text(_of_plan(steps, ends))),
+        "span": lambda ends: state.choose(span=span_text(ends and _of_plan(steps, ends))),
         "search": lambda text: state.choose(search=(text or "").strip(), marked=""),
         "view": lambda view: state.choose(view=view) if view in VIEWS else None,
         "colour": lambda colour: state.choose(colour=colour if colour in COLOURS else ""),
@@ -94,12 +94,9 @@ def canvas(handle: PlanHandle, *, key: str = "map", height: int = 560, **more: A
     plan_canvas(handle, replace(picture, **more), on, key=key)
 
 
-def _of_plan(steps: NDArray[np.int64] | None, span: Sequence[int] | None) -> tuple[int, int] | None:
+def _of_plan(steps: NDArray[np.int64] | None, ends: Sequence[int]) -> Sequence[int]:
     """Return the plan steps of a range of drawn steps."""
-    if span is None:
-        return None
-    first, end = span
-    return (first, end) if steps is None else (int(steps[first]), int(steps[end]))
+    return ends if steps is None else steps[list(ends)].tolist()
 
 
 def _drawn(steps: NDArray[np.int64], span: tuple[int, int]) -> tuple[int, int]:

@@ -247,7 +247,7 @@ def _box(scene: Scene, vertex: Vertex, written_bytes: int, total: int) -> dict[s
     elif vertex.kind == "inputs":
         names = timeline.graph.inputs
         key, name, under, tip = "i", "inputs", numbers.count(len(names), "tensor"), [("loaded at", "step 0")]
-        pick = _largest(scene, [index.tensor_of[each] for each in names])
+        pick = graph_levels.largest_of(scene.shown, [index.tensor_of[each] for each in names])
     elif vertex.kind == "tensor":
         tensor = timeline.graph.tensors[vertex.item]
         key, name, pick = f"t{vertex.item}", tensor.id, tensor.id
@@ -257,7 +257,7 @@ def _box(scene: Scene, vertex: Vertex, written_bytes: int, total: int) -> dict[s
         node = timeline.graph.nodes[vertex.item]
         key, name, level = f"n{vertex.item}", node.node_id, vertex.level
         written = index.outputs_of(vertex.item).tolist()
-        pick = _largest(scene, written or index.inputs_of(vertex.item).tolist())
+        pick = graph_levels.largest_of(scene.shown, written or index.inputs_of(vertex.item).tolist())
         size, step = numbers.short_bytes(sum(int(index.nbytes[t]) for t in written)), timeline.step_of[vertex.item]
         tip = [("operator", node.instr)] if node.instr not in ("", name) else []
         tip += [("step", numbers.step(int(step)) if step >= 0 else "not in this mode"), ("writes", size), *of_peak]
@@ -276,12 +276,6 @@ def _box(scene: Scene, vertex: Vertex, written_bytes: int, total: int) -> dict[s
         "hidden": vertex.hidden,
         "held": written_bytes / total if total else 0.0,
     }
-
-
-def _largest(scene: Scene, tensors: list[int]) -> str:
-    """Return the name of the largest of ``tensors``; "" for no tensor."""
-    largest = graph_levels.largest_of(scene.shown, tensors)
-    return scene.index.tensor_ids[largest] if largest >= 0 else ""
 
 
 def _edge(scene: Scene, edge: Edge) -> list[Any]:

@@ -1,6 +1,7 @@
 """The view Reuse cost: costly reuses of an arena, the proof of the lower bound, and the lowest cost per capacity."""
 
 from collections.abc import Sequence
+from functools import partial
 
 import plotly.graph_objects as go
 import streamlit as st
@@ -8,7 +9,7 @@ import streamlit as st
 from app.kit import arena_focus
 from app.kit.charts.chart_base import CONFIG, LEGEND, LINE, LIVE, add_curve, bytes_axis, figure, limit_line
 from app.session.planning import Shown
-from app.session.work.jobs import remembered
+from app.session.work.jobs import job_table
 from app.texts import markup, numbers
 from tmmu_core.planners.problem import Problem
 from tmmu_core.plans.analysis.reuse_costs import CostPoint, cost_curve, costly_reuses
@@ -29,16 +30,10 @@ def draw(shown: Shown) -> None:
         st.html(f'<div class="tm">{"<br>".join(map(markup.esc, reasons(plan, arena)))}</div>')
         problem = problem_of(shown, name)
         if problem is not None:
-            points = points_of(shown.opened.source, name, problem)
+            key = ("reuse costs", shown.opened.source, name)
+            points = job_table().remembered(key, partial(cost_curve, problem))
             st.html(markup.heading("Bytes against cost", savings(points, arena)))
             st.plotly_chart(curve(points, arena), key=f"reuse.{shown.key}.{name}", config=CONFIG)
-
-
-@remembered
-def points_of(source: str, arena: str, _problem: Problem) -> list[CostPoint]:
-    """Return the lowest cost found for each capacity of an arena. Results are cached by ``source`` and ``arena``."""
-    del source, arena
-    return cost_curve(_problem)
 
 
 def problem_of(shown: Shown, arena: str) -> Problem | None:

@@ -8,7 +8,6 @@ and per server; further jobs wait for a free worker. The cache of results is lim
 from __future__ import annotations
 
 import functools
-import inspect
 import threading
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator
@@ -339,17 +338,11 @@ def job_table() -> JobTable:
 
 
 def remembered(function: Callable[..., T]) -> Callable[..., T]:
-    """Cache the results of a function by its arguments.
-
-    An argument with an attribute ``key`` (a shown plan) is compared by its key. Arguments whose names begin with ``_``
-    are not compared.
-    """
-    names = list(inspect.signature(function).parameters)
+    """Cache the results of a function by its arguments; one with an attribute ``key`` (a shown plan) by its key."""
 
     @functools.wraps(function)
     def cached(*arguments: Any) -> T:
-        named = zip(names, arguments, strict=True)
-        key = [getattr(value, "key", value) for name, value in named if not name.startswith("_")]
+        key = [getattr(value, "key", value) for value in arguments]
         return job_table().remembered((function.__module__, function.__qualname__, *key), lambda: function(*arguments))
 
     return cached
