@@ -271,7 +271,6 @@ def main() -> None:
     """Measure all steps, or those that are named, and write the page."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--workers", type=int, default=4, help="with --device cuda: processes that plan steps")
     parser.add_argument("steps", nargs="*")
     given = parser.parse_args()
     import torch
@@ -283,7 +282,7 @@ def main() -> None:
     if given.device.startswith("cuda"):
         from benchmarks.real_cuda import measure_all
 
-        measure_all(given.steps, given.device, given.workers)
+        measure_all(given.steps, given.device)
         return
     for name, make in STEPS.items():
         if given.steps and name not in given.steps:

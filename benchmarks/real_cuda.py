@@ -3,7 +3,8 @@
 Runs the steps of ``real_steps``, and the models of ``real_large`` in bf16 with AdamW: in eager mode, with a checkpoint
 around each repeated block, at AOTAutograd's memory budgets, and fitted. A fitted step runs again under
 ``set_per_process_memory_fraction``: it raises an error if the allocator needs more than the capacity and its reserve.
-Steps are planned in parallel and run one at a time. Writes ``docs/measured/real-cuda.md`` and ``found/real-cuda.json``.
+All steps are planned, in parallel, before they run one at a time. Writes ``docs/measured/real-cuda.md`` and
+``found/real-cuda.json``.
 """
 
 import gc
@@ -14,7 +15,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import partial
@@ -95,6 +96,17 @@ class Found:
 
 
 @dataclass(frozen=True)
+class Prepared:
+    """A planned way to run a step."""
+
+    row: Row
+    step: Callable[..., Any] | None = None
+    """``None`` if the row has an error."""
+    context: Callable[[], AbstractContextManager[Any]] = nullcontext
+    """Held while the step runs."""
+
+
+@dataclass(frozen=True)
 class Runner:
     """A step on the GPU that is run in several ways."""
 
@@ -111,10 +123,12 @@ class Runner:
         assert isinstance(found, TorchFit)
         return found
 
-    def row(self, row: Row, step: Callable[..., Any]) -> Row:
-        """Run ``step`` and return ``row`` with its measurements, or with the error that it raised."""
+    def measured(self, way: Prepared) -> Row:
+        """Run a step and return its row with the measurements, or with the error that it raised."""
+        row, step = way.row, way.step
+        assert step is not None
         gc.collect()
-        with self.alone:
+        with self.alone, way.context():
             try:
                 row = self._measured(row, step, REPEATS)
                 if row.capacity and row.answer == "fits":
@@ -194,31 +208,36 @@ class Ways:
             ),
         )
         self.run = Runner(name, self.module, self.inputs, "adamw" if self.is_large else None, alone)
-        self.start = self.run.fit("1PiB")
-        row = Row(name, "compiled without moves", planned=self.start.extent_bytes)
-        plain = self.run.row(row, self.start.compile())
-        self.plain = replace(plain, modelled=self.start.reserved_bytes + plain.workspaces)
+        with alone:  # the trace measures the scratch memory of each operator on the GPU
+            self.start = self.run.fit("1PiB")
+            self.eager_peak_bytes = self.start.eager_peak_bytes
+        way = Prepared(Row(name, "compiled without moves", planned=self.start.extent_bytes), self.start.compile())
+        self.workspaces = self.run.measured(way).workspaces
+        self.plain = replace(way, row=replace(way.row, modelled=self.start.reserved_bytes + self.workspaces))
 
-    def rows(self) -> list[Callable[[], Iterator[Row]]]:
-        """Return the functions that yield the rows."""
+    def rows(self) -> list[Callable[[], Iterator[Prepared]]]:
+        """Return the functions that plan the rows."""
         at_peaks = [partial(self.at_peak, budget) for budget in BUDGETS]
         *percents, last = [partial(self.at_percent, percent) for percent in PERCENTS]
         offload = partial(self.at_percent, PERCENTS[-1], allow="offload")
         return [self.unfitted, self.by_hand, *at_peaks, *percents, last, offload]
 
-    def unfitted(self) -> Iterator[Row]:
-        yield self.run.row(Row(self.name, "eager", planned=self.start.eager_peak_bytes), self.module)
+    def unfitted(self) -> Iterator[Prepared]:
+        yield Prepared(Row(self.name, "eager", planned=self.eager_peak_bytes), self.module)
         yield self.plain
 
-    def by_hand(self) -> Iterator[Row]:
-        with checkpointed(self.module) as count:
-            if count < 2:
-                return
-            found = self.run.row(Row(self.name, f"eager, checkpoint around {count} blocks"), self.module)
-        yield found
+    def by_hand(self) -> Iterator[Prepared]:
+        context = partial(checkpointed, self.module)
+        with context() as count:
+            pass
+        if count < 2:
+            return
+        way = Prepared(Row(self.name, f"eager, checkpoint around {count} blocks"), self.module, context)
+        found = self.run.measured(way)
+        yield way
         yield self.fitted("fit to its peak (checkpoint)", found.allocated - found.workspaces)
 
-    def at_peak(self, budget: float) -> Iterator[Row]:
+    def at_peak(self, budget: float) -> Iterator[Prepared]:
         way, step = f"AOTAutograd {budget}", self.start.step
         with config.patch(activation_memory_budget=budget):
             run = step.compiled(min_cut_rematerialization_partition)
@@ -226,27 +245,28 @@ class Ways:
             with self.run.alone:
                 peak = step.measured(run).peak_bytes
         except RuntimeError as error:
-            yield Row(self.name, way, error=str(error).partition(". ")[0])
+            yield Prepared(Row(self.name, way, error=str(error).partition(". ")[0]))
             return
-        yield self.run.row(Row(self.name, way), run)
+        yield Prepared(Row(self.name, way), run)
         yield self.fitted(f"fit to its peak ({budget})", peak)
 
-    def at_percent(self, percent: int, **options: Any) -> Iterator[Row]:
+    def at_percent(self, percent: int, **options: Any) -> Iterator[Prepared]:
         states = 2 * sum(each.nbytes for each in self.module.parameters()) if self.is_large else 0
         fixed = states + _held_bytes([*self.module.parameters(), *self.module.buffers(), *self.inputs])
-        bytes_of_step = fixed + (self.start.eager_peak_bytes - fixed) * percent // 100
+        bytes_of_step = fixed + (self.eager_peak_bytes - fixed) * percent // 100
         yield self.fitted(f"fit to {percent} %" + ", offload only" * bool(options), bytes_of_step, **options)
 
-    def fitted(self, way: str, bytes_of_step: int, **options: Any) -> Row:
-        """Return the row of a fit to the capacity whose part beside the reserve is ``bytes_of_step``."""
-        capacity = int((bytes_of_step + self.plain.workspaces + SEGMENTS) / (1 - FRAGMENTED))
+    def fitted(self, way: str, bytes_of_step: int, **options: Any) -> Prepared:
+        """Return the fit to the capacity whose part beside the reserve is ``bytes_of_step``."""
+        capacity = int((bytes_of_step + self.workspaces + SEGMENTS) / (1 - FRAGMENTED))
         fit = self.run.fit(capacity, reserve=capacity - bytes_of_step, **options)
-        modelled = fit.reserved_bytes + self.plain.workspaces
+        modelled = fit.reserved_bytes + self.workspaces
         row = Row(self.name, way, fit.answer, capacity, _peak_bytes(fit), modelled)
         if not self.is_large:
-            found = fit.check()
+            with self.run.alone:
+                found = fit.check()
             row = replace(row, equal="equal" if found["gradients_equal"] and found["buffers_equal"] else "differ")
-        return self.run.row(row, fit.compile())
+        return Prepared(row, fit.compile())
 
 
 def _peak_bytes(fit: TorchFit) -> int:
@@ -254,18 +274,24 @@ def _peak_bytes(fit: TorchFit) -> int:
     return next(int(each.peak_live_bytes) for each in fit.fitted.best.plan.arenas if each.name == ONE_MEMORY)
 
 
-def _rows(name: str, device: str, alone: AbstractContextManager[Any], part: int) -> dict[int, list[Row]]:
-    """Return one part of the rows of a step, by their place on the page."""
-    rows: dict[int, list[Row]] = {}
+def _rows(name: str, device: str, alone: AbstractContextManager[Any], planned: Any, part: int) -> dict[int, list[Row]]:
+    """Return one part of the rows of a step, by their place on the page. ``planned``: a barrier before they run."""
+    ways: dict[int, list[Prepared]] = {}
     try:
-        for place, ways in enumerate(Ways(name, device, alone).rows()):
+        found = Ways(name, device, alone)
+        for place, prepare in enumerate(found.rows()):
             if place % _parts(name) == part:
-                rows[place] = list(ways())
-                print(*rows[place], sep="\n", file=sys.stderr, flush=True)
+                ways[place] = list(prepare())
     except Exception as error:  # the other steps still run
         traceback.print_exc()
         line = next(iter(str(error).strip().splitlines()), "")
-        rows[len(rows)] = [Row(name, "", error=f"{type(error).__name__}: {line}")]
+        ways[len(ways)] = [Prepared(Row(name, "", error=f"{type(error).__name__}: {line}"))]
+    print(name, part, "is planned", file=sys.stderr, flush=True)
+    planned.wait()
+    rows = {}
+    for place, each in ways.items():
+        rows[place] = [found.run.measured(way) if way.step is not None else way.row for way in each]
+        print(*rows[place], sep="\n", file=sys.stderr, flush=True)
     return rows
 
 
@@ -274,18 +300,15 @@ def _parts(name: str) -> int:
     return 4 if name in MODELS else 1
 
 
-def measure_all(names: Sequence[str], device: str, workers: int) -> None:
+def measure_all(names: Sequence[str], device: str) -> None:
     """Measure the named steps, or all, and write the page after each."""
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # deterministic, and of the default's size
     context = get_context("spawn")
     found: dict[str, dict[int, list[Row]]] = {}
-    with context.Manager() as manager, ProcessPoolExecutor(workers, mp_context=context) as pool:
-        alone = manager.Lock()
-        waiting = {
-            pool.submit(_rows, name, device, alone, part): name
-            for name in names or (*MODELS, *STEPS)
-            for part in range(_parts(name))
-        }
+    parts = [(name, part) for name in names or (*MODELS, *STEPS) for part in range(_parts(name))]
+    with context.Manager() as manager, ProcessPoolExecutor(len(parts), mp_context=context) as pool:
+        alone, planned = manager.Lock(), manager.Barrier(len(parts))
+        waiting = {pool.submit(_rows, name, device, alone, planned, part): name for name, part in parts}
         for done in as_completed(waiting):
             rows = found.setdefault(waiting[done], {})
             rows.update(done.result())
@@ -334,8 +357,8 @@ def page(found: dict[str, Found]) -> str:
         "GPT-2 medium, Llama 1B, ViT-L and the large U-Net are in bf16 with AdamW. Bytes are those of the allocator.",
         "`set_per_process_memory_fraction` enforces the capacity on the reserved bytes in a second run. Its reserve is",
         "5 %, 22 MiB and the workspaces: what is allocated after a step beside parameters, buffers, inputs and states.",
-        "The difference to the plan leaves workspaces out; the model of the allocator includes them. Neither holds the",
-        "scratch memory of kernels, such as that of cuDNN's convolutions.",
+        "The difference to the plan leaves workspaces out; the model of the allocator includes them. Plans of commits",
+        "a423c5d8 and 870e5be6 do not contain the scratch memory of kernels, such as cuDNN's convolutions.",
         "A percentage is that of what eager mode holds beside parameters, buffers, inputs and states.",
         "",
         "## Summary",

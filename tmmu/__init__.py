@@ -12,6 +12,7 @@
 |---|---|
 | plan a model: a file, a PyTorch module or a graph | ``plan(source)``, ``plan(module, x)`` |
 | change a model until it fits a memory limit | ``fit(source, "8GiB")``, ``fit(module, "8GiB", x)`` |
+| build a PyTorch model without its memory | ``with fake_tensors():`` around the model and its inputs |
 | pack buffers with known live ranges | ``pack(lower, upper, size)`` |
 | compare two plans; check one | ``compare(before, after)``, ``verify(plan)`` |
 | gate a plan in CI | ``plan.gate(max_extent="8MiB", baseline="golden.json")`` |

@@ -13,6 +13,7 @@ from tmmu_core.base.manifest import SPEC_VERSION as SPEC_VERSION
 
 if TYPE_CHECKING:
     from tmmu_core.base.errors import ArenaTooSmall, InvalidIrShapes, MissingExtra, TmmuError, UnreadableInput
+    from tmmu_core.formats.pytorch.torch_module import fake_tensors
     from tmmu_core.graph.model import Graph
     from tmmu_core.library.executorch_pass import executorch_pass
     from tmmu_core.library.functions import compare, fit, pack, plan, read, verify
@@ -21,12 +22,13 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-__all__ = ["compare", "executorch_pass", "fit", "pack", "plan", "read", "verify"]
+__all__ = ["compare", "executorch_pass", "fake_tensors", "fit", "pack", "plan", "read", "verify"]
 __all__ += ["Graph", "Plan", "PlanRequest"]
 __all__ += ["ArenaTooSmall", "InvalidIrShapes", "MissingExtra", "TmmuError", "UnreadableInput"]
 
 _MODULES = {
     "executorch_pass": "library.executorch_pass",
+    "fake_tensors": "formats.pytorch.torch_module",
     "Plan": "library.plan_result",
     "Graph": "graph.model",
     "PlanRequest": "plans.making.request",

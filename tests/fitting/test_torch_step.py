@@ -19,6 +19,7 @@ from torch.nn import functional
 import tmmu_core as tmmu
 from benchmarks.real_steps import STEPS as REAL_STEPS
 from benchmarks.real_steps import Loss, Recurrent
+from tmmu_core.fitting.pytorch import fx_eager, fx_executed
 from tmmu_core.fitting.pytorch.fx_live_bytes import LiveBytes
 from tmmu_core.library.torch_fit import TorchFit
 
@@ -408,6 +409,26 @@ def test_parameter_that_is_frozen_after_a_compile_has_no_gradient() -> None:
     frozen = tmmu.fit(module, "1GiB", example_inputs=x).layers()
     assert (frozen["0"]["gradients"], frozen["2"]["gradients"]) == (0, 4 * (8 * 8 + 8))
     run(x).sum().backward()
+
+
+def test_scratch_memory_of_kernels_on_a_gpu_is_planned_with_each_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stands in for a GPU: each product needs 1 MB beside its result, which live bytes of storages do not contain."""
+    scratch = 1_000_000
+    torch.manual_seed(0)
+    module = nn.Sequential(*[each for _ in range(4) for each in (nn.Linear(32, 32), nn.GELU())])
+    x = torch.randn(128, 32)
+    capacity: dict[str, Any] = {"capacity": scratch + 135_000, "example_inputs": x}
+    without: Any = tmmu.fit(module, **capacity)
+    for user in (fx_executed, fx_eager):
+        monkeypatch.setattr(user, "scratch_bytes", lambda operator, *_: scratch if "mm" in str(operator) else 0)
+    found: Any = tmmu.fit(module, **capacity)
+    assert (found.answer, found.moves[-1].kind) == ("fits", "recompute")
+    assert found.check()["gradients_equal"]
+    assert found.eager_peak_bytes > scratch + without.extent_bytes - 10_000
+    sized: Any = tmmu.fit(module, **capacity, dims={"batch": (1, 400)}, largest="batch")
+    assert sized.answer == "fits"
+    larger = tmmu.fit(module, capacity["capacity"], example_inputs=torch.randn(sized.sizes["batch"] + 1, 32))
+    assert larger.answer != "fits"
 
 
 def test_reserved_bytes_are_segments_of_the_caching_allocator() -> None:

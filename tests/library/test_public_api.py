@@ -23,7 +23,7 @@ ERRORS = ("TmmuError", "ArenaTooSmall", "InvalidIrShapes", "MissingExtra", "Unre
 
 
 def test_dir_lists_the_public_names_only() -> None:
-    assert dir(tmmu) == sorted([*FUNCTIONS, "Plan", "Graph", "PlanRequest", *ERRORS])
+    assert dir(tmmu) == sorted([*FUNCTIONS, "fake_tensors", "Plan", "Graph", "PlanRequest", *ERRORS])
     assert all(getattr(tmmu, name) is getattr(tmmu_core, name) for name in dir(tmmu))
     with pytest.raises(AttributeError):
         tmmu.pln  # type: ignore[attr-defined]  # noqa: B018

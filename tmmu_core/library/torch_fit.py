@@ -95,8 +95,9 @@ class TorchFit(Fit[Plan]):
     def check(self) -> dict[str, Any]:
         """Run one real step and compare it with the plan, and with the same compiled step without moves.
 
-        Returns the planned and the measured peak of live bytes, and whether gradients and buffers are equal bit by
-        bit. Parameters, gradients, buffers and the random generator stay as they are.
+        Returns the planned and the measured peak of live bytes, with the scratch memory of kernels on a GPU, and
+        whether gradients and buffers are equal bit by bit. Parameters, gradients, buffers and the random generator
+        stay as they are.
         """
         from tmmu_core.fitting.pytorch.fx_step import deterministic, equal_bits
 
@@ -105,9 +106,12 @@ class TorchFit(Fit[Plan]):
             with warnings.catch_warnings(action="ignore"):  # the other step gives the same warnings
                 plain = step.measured(step.compiled(step.partition(step.graph, lambda graph: graph)))
             measured = step.measured(self.compile())
+        peak = measured.peak_bytes
+        if step.is_on_gpu:  # deterministic kernels have other scratch memory
+            peak = step.measured(self.compile()).peak_bytes
         return {
             "planned_peak_bytes": _peak_bytes(self.fitted.best.plan),
-            "measured_peak_bytes": measured.peak_bytes,
+            "measured_peak_bytes": peak,
             "gradients_equal": equal_bits(measured.gradients, plain.gradients),
             "buffers_equal": equal_bits(measured.buffers, plain.buffers),
         }
@@ -226,9 +230,9 @@ def largest_size(
 
     Other dimensions are at their upper ends; without ``sought``, all are. To search, the graph is interpolated from
     traces at two sizes, then at three: tensor sizes are linear, then quadratic in the size. The result is traced; if
-    the trace differs from the interpolated graph, the search traces every size. If no size fits, return the fit at the
-    smallest size. Raises ``UnreadableInput`` if ``dims`` does not have ``sought`` or has a size that
-    is not valid.
+    the trace differs from the interpolated graph, the search traces every size. Scratch memory of kernels on a GPU is
+    not interpolated: if there is any, sizes up to the result are traced. If no size fits, return the fit at the
+    smallest size. Raises ``UnreadableInput`` if ``dims`` does not have ``sought`` or has a size that is not valid.
     """
     if sought is not None and sought not in list(dims):
         raise UnreadableInput(f"largest: {sought!r} is not in dims.", hint=GIVE_DIMS)
@@ -241,10 +245,15 @@ def largest_size(
 
     def traced(size: int) -> Graph:
         steps[size] = steps.get(size) or trace_step(_at_sizes(model, {**upper, name: size}))
+        graph: Graph = steps[size].graph_without_scratch
+        return graph
+
+    def with_scratch(size: int) -> Graph:
+        traced(size)
         graph: Graph = steps[size].graph
         return graph
 
-    def search(graph_at: Callable[[int], Graph]) -> int:
+    def search(graph_at: Callable[[int], Graph], high: int = high) -> int:
         def at(size: int) -> Fitted:
             graph = graph_at(size)
             device = next(iter(steps.values())).device
@@ -267,8 +276,10 @@ def largest_size(
             if size is not None and sized_graph(graphs, size - near) != traced(size):
                 size = None
     size = search(traced) if size is None else size
+    if with_scratch(size) != traced(size):
+        size = search(with_scratch, size)
     if found[size].answer == "cannot":
-        found[size] = _fitted(traced(size), *limits, progress, steps[size].device)
+        found[size] = _fitted(with_scratch(size), *limits, progress, steps[size].device)
     return replace(_torch_fit(found[size], steps[size], limits), sizes={**upper, name: size})
 
 

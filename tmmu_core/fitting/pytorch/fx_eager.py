@@ -20,6 +20,7 @@ from torch.utils._pytree import tree_leaves
 
 from tmmu_core.fitting.pytorch.fx_engine import ACCUMULATED
 from tmmu_core.fitting.pytorch.fx_optimizer import Optimizer, with_optimizer
+from tmmu_core.fitting.pytorch.fx_scratch import scratch_bytes, with_scratch
 from tmmu_core.formats.pytorch.joint_graph import fx_origins
 from tmmu_core.formats.pytorch.joint_graph.fx_fake_tensors import (
     StandIns,
@@ -132,6 +133,7 @@ class EagerRecorder(TorchDispatchMode):
         self.tensors: dict[str, Tensor] = {}
         self.nodes: list[Draft] = []
         self.origins: dict[str, Origin] = {}
+        self.scratch: dict[str, int] = {}
         self.name_of: dict[int, str] = {}
         """Address of a storage → the tensor of its latest write."""
         self.alive: dict[int, StorageWeakRef] = {}
@@ -213,6 +215,7 @@ class EagerRecorder(TorchDispatchMode):
         if not outputs:
             return
         self.used[name] += 1
+        self.scratch[node_id] = scratch_bytes(func, args, kwargs)
         origin = self.origin_now()
         if origin is not None:
             self.origins[node_id] = origin
@@ -236,7 +239,7 @@ class EagerRecorder(TorchDispatchMode):
         self._release()
         nodes = tuple(draft.node() for draft in self.nodes)
         alive = [self.name_of[address] for address in self.alive]
-        return Graph(
+        graph = Graph(
             ir_schema=GRAPH_SCHEMA,
             tensors=tuple(self.tensors.values()),
             nodes=nodes,
@@ -246,6 +249,7 @@ class EagerRecorder(TorchDispatchMode):
             execution_order=tuple(node.node_id for node in nodes),
             origins=self.origins,
         )
+        return with_scratch(graph, self.scratch)
 
 
 def _written(func: Any, args: Any, kwargs: Any) -> Iterator[int]:

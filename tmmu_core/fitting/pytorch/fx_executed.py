@@ -15,6 +15,7 @@ from torch._functorch._aot_autograd import descriptors
 
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.fitting.pytorch.fx_engine import LeafGradient
+from tmmu_core.fitting.pytorch.fx_scratch import scratch_bytes
 from tmmu_core.formats.pytorch.joint_graph.fx_joint import Draft, Reading, has_strides_of
 from tmmu_core.formats.pytorch.joint_graph.fx_origins import layer_of_node
 from tmmu_core.formats.pytorch.joint_graph.fx_patterns import ends_of
@@ -41,6 +42,8 @@ class Executed:
     """Gradients that the backward pass returns, in order."""
     generators: tuple[torch.Generator, ...]
     """Random generators that the step names, without the default generators."""
+    scratch: Mapping[str, int]
+    """Node id → bytes of scratch memory on a GPU (``fx_scratch``), which is not in ``graph``."""
 
 
 def read_executed(joint: Any, mode: Any, name: str, input_names: Sequence[str] = ()) -> Executed:
@@ -72,6 +75,7 @@ def read_executed(joint: Any, mode: Any, name: str, input_names: Sequence[str] =
         results={k: tensor_of[node.name] for k, node in reading.ends.plain.items() if node.name in tensor_of},
         leaf_gradients=reading.leaf_gradients(),
         generators=attributes_of(joint, torch.Generator),
+        scratch=reading.scratch,
     )
 
 
@@ -90,6 +94,7 @@ class _Executed(Reading):
         super().__init__(*given)
         self.tensor_of: dict[str, str] = {}
         self.fx_of: dict[str, Any] = {}
+        self.scratch: dict[str, int] = {}
 
     def run_node(self, n: Any) -> Any:
         _refuse(n)
@@ -98,7 +103,9 @@ class _Executed(Reading):
         if isinstance(value, torch.Tensor) and id(value) in self.id_of:
             self.tensor_of[n.name] = self.id_of[id(value)]
         if len(self.nodes) > before and n.op == "call_function":
-            self.fx_of[self.nodes[-1].node_id] = n
+            node_id = self.nodes[-1].node_id
+            self.fx_of[node_id] = n
+            self.scratch[node_id] = scratch_bytes(n.target, self._values_of(n.args), self._values_of(n.kwargs))
             if is_batch_norm(n) or is_batch_norm_backward(n):
                 self._replace_running_statistics(n, self.nodes[-1])
         return value

@@ -1,4 +1,4 @@
-"""Measure the live bytes of all storages while operators run."""
+"""Measure the live bytes of all storages while operators run, and the bytes of PyTorch's allocator on a GPU."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -7,6 +7,11 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
+
+
+def gpu_bytes(device: Any, which: str) -> int:
+    """Return the bytes requested of PyTorch's allocator on a GPU: ``"current"``, or the ``"peak"`` since its reset."""
+    return int(torch.cuda.memory_stats(device).get(f"requested_bytes.all.{which}", 0))
 
 
 class LiveBytes(TorchDispatchMode):

@@ -18,10 +18,11 @@ from tmmu_core.fitting.pytorch.fx_eager import eager_step, gradients_of_zeros, p
 from tmmu_core.fitting.pytorch.fx_engine import with_engine
 from tmmu_core.fitting.pytorch.fx_equal_nodes import merge_equal_nodes
 from tmmu_core.fitting.pytorch.fx_executed import Executed, attributes_of, read_executed
-from tmmu_core.fitting.pytorch.fx_live_bytes import LiveBytes
+from tmmu_core.fitting.pytorch.fx_live_bytes import LiveBytes, gpu_bytes
 from tmmu_core.fitting.pytorch.fx_optimizer import Optimizer, make_optimizer, parameters_of, with_optimizer
 from tmmu_core.fitting.pytorch.fx_rebuild import split
 from tmmu_core.fitting.pytorch.fx_runtime import generator_of
+from tmmu_core.fitting.pytorch.fx_scratch import with_scratch
 from tmmu_core.formats.pytorch.joint_graph.fx_fake_tensors import as_written, state_kept, state_set
 from tmmu_core.formats.pytorch.joint_graph.fx_origins import WRAPPER
 from tmmu_core.formats.pytorch.joint_graph.fx_random_state import FIRST_SEED
@@ -49,6 +50,11 @@ class TorchStep:
     @cached_property
     def graph(self) -> Graph:
         """The step as AOTAutograd runs it, with the autograd engine's, the caller's and the optimizer's tensors."""
+        return with_scratch(self.graph_without_scratch, self.executed.scratch)
+
+    @cached_property
+    def graph_without_scratch(self) -> Graph:
+        """The graph without the scratch memory of kernels."""
         return self._with_engine_and_optimizer(self.executed)
 
     def _with_engine_and_optimizer(self, executed: Executed) -> Graph:
@@ -73,6 +79,11 @@ class TorchStep:
         return next((str(each.device) for each in tensors if isinstance(each, torch.Tensor)), "cpu")
 
     @property
+    def is_on_gpu(self) -> bool:
+        """Whether the step's device is a GPU of CUDA."""
+        return self.device.startswith("cuda")
+
+    @property
     def batch(self) -> int:
         """The largest first dimension of an input; 1 if no input has one."""
         inputs = tree_leaves((self.call.args, self.call.kwargs))
@@ -91,8 +102,9 @@ class TorchStep:
             mode = next((each.fake_mode for each in values if hasattr(each, "fake_mode")), nullcontext())
             executed = read_executed(joint, mode, self.name, self.call.input_names)
             is_this_step = executed.graph == self.executed.graph
-            in_order = fitted if is_this_step else refit(self._with_engine_and_optimizer(executed))
-            return split(joint, executed, in_order, num_fwd_outputs)
+            if not is_this_step:
+                graph = with_scratch(self._with_engine_and_optimizer(executed), executed.scratch)
+            return split(joint, executed, fitted if is_this_step else refit(graph), num_fwd_outputs)
 
         return partition_fn
 
@@ -173,7 +185,8 @@ class TorchStep:
     def measured(self, step: Callable[..., Any]) -> Measured:
         """Run one real step and return its peak, its gradients and its buffers; the module's state is restored.
 
-        Two runs of the same operators give the same bits only if both are compiled and run in ``deterministic``.
+        The peak on a GPU is that of PyTorch's allocator, which holds the scratch memory of kernels too. Two runs of the
+        same operators give the same bits only if both are compiled and run in ``deterministic``.
         """
         accumulated = self.accumulated | parameters_with_gradients(self.module)
         with self._state_restored():
@@ -190,6 +203,9 @@ class TorchStep:
                 gradients_of_zeros(self.module, accumulated),
                 LiveBytes(filter(torch.is_tensor, (*before, *(each.grad for each in parameters)))) as storages,
             ):
+                if self.is_on_gpu:
+                    torch.cuda.reset_peak_memory_stats(self.device)
+                    other_bytes = gpu_bytes(self.device, "current") - storages.held_bytes
                 result = step(*args, **kwargs)
                 outputs = [t for t in tree_leaves(result) if isinstance(t, torch.Tensor) and t.requires_grad]
                 torch.autograd.backward(outputs, [torch.ones_like(each) for each in outputs])
@@ -198,7 +214,8 @@ class TorchStep:
                 if optimizer is not None:
                     optimizer.step()
             buffers = [buffer.detach().clone() for buffer in self.module.buffers()]
-            return Measured(storages.peak_bytes, gradients, buffers)
+            peak = gpu_bytes(self.device, "peak") - other_bytes if self.is_on_gpu else storages.peak_bytes
+            return Measured(peak, gradients, buffers)
 
     @contextmanager
     def _state_restored(self) -> Iterator[None]:

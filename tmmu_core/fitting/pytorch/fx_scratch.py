@@ -1,0 +1,124 @@
+"""Scratch memory of kernels on a GPU: bytes that an operator allocates beside its results, and frees when it returns.
+
+Fake kernels have none, but the workspace of a convolution of cuDNN can be larger than its result. So each operator runs
+on the GPU, with tensors of the shapes and strides of the step, and PyTorch's allocator counts the bytes. Memory that a
+library keeps after its first call, such as the workspace of cuBLAS, is not counted.
+"""
+
+import warnings
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+import torch
+from torch.utils._python_dispatch import _disable_current_modes
+from torch.utils._pytree import tree_leaves, tree_map_only
+
+from tmmu_core.fitting.pytorch.fx_live_bytes import gpu_bytes
+from tmmu_core.graph.model import Graph, Tensor
+
+_aten = torch.ops.aten
+_ROWS = {_aten.embedding_dense_backward.default: 2}
+"""Operator whose scratch memory depends on the number of different indices → its argument with the number of rows."""
+_measured: dict[str, int] = {}
+"""Operator with arguments and settings of PyTorch → bytes."""
+
+
+class _Layout(NamedTuple):
+    """A tensor without its values."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: torch.dtype
+    device: torch.device
+
+    @classmethod
+    def of(cls, value: torch.Tensor) -> "_Layout":
+        return cls(tuple(map(int, value.shape)), tuple(map(int, value.stride())), value.dtype, value.device)
+
+    def tensor(self, rows: int) -> torch.Tensor:
+        """Return a tensor that kernels accept: probabilities of 0.5, ``True``, or indices below ``rows``."""
+        last = sum((size - 1) * stride for size, stride in zip(self.shape, self.strides, strict=True))
+        count = 0 if 0 in self.shape else last + 1
+        if self.dtype.is_floating_point or self.dtype.is_complex or self.dtype == torch.bool:
+            flat = torch.full((count,), 0.5, device=self.device).to(self.dtype)
+        else:
+            flat = torch.arange(count, dtype=self.dtype, device=self.device) % rows
+        return flat.as_strided(self.shape, self.strides)
+
+
+def scratch_bytes(operator: Any, args: Any, kwargs: Any) -> int:
+    """Return the bytes of scratch memory of an operator of PyTorch for these (fake) arguments.
+
+    The operator runs on the GPU, once for each combination of arguments in a process, and resets the allocator's peak
+    statistics. 0 without a GPU, for custom operators, which may have other effects, and, with a warning, where the GPU
+    has too little memory for it.
+    """
+    is_known = isinstance(operator, torch._ops.OpOverload) and operator.namespace in ("aten", "prims")
+    leaves = [each for each in tree_leaves((args, kwargs)) if isinstance(each, torch.Tensor)]
+    device = next((each.device for each in leaves if each.is_cuda), None)
+    has_none = not is_known or operator.is_view or not operator._schema.returns
+    if device is None or has_none or not torch.cuda.is_available():
+        return 0
+    layouts = tree_map_only(torch.Tensor, _Layout.of, (tuple(args), dict(kwargs)))
+    layouts = tree_map_only(torch.Generator, lambda _: None, layouts)
+    backends = torch.backends
+    settings = (
+        torch.are_deterministic_algorithms_enabled(),
+        torch.get_float32_matmul_precision(),
+        *(getattr(backends.cudnn, name) for name in ("enabled", "benchmark", "deterministic", "allow_tf32")),
+    )
+    key = repr((operator, layouts, settings))
+    if key not in _measured:
+        rows = args[_ROWS[operator]] if operator in _ROWS else 1
+        with (
+            _disable_current_modes(),
+            torch.no_grad(),
+            torch.autocast("cuda", enabled=False),
+            torch.random.fork_rng([device]),
+        ):
+            _measured[key] = _measure(operator, layouts, rows, device)
+    return _measured[key]
+
+
+def _measure(operator: Any, layouts: Any, rows: int, device: torch.device) -> int:
+    def is_layout(value: Any) -> bool:
+        return isinstance(value, _Layout)
+
+    try:
+        args, kwargs = torch.utils._pytree.tree_map(
+            lambda each: each.tensor(rows) if is_layout(each) else each, layouts, is_leaf=is_layout
+        )
+        operator(*args, **kwargs)  # a first call also loads kernels and creates handles of libraries
+        torch.cuda.reset_peak_memory_stats(device)
+        result = operator(*args, **kwargs)
+        bytes_after = gpu_bytes(device, "current")
+        del result
+        return gpu_bytes(device, "peak") - bytes_after
+    except torch.OutOfMemoryError:
+        warnings.warn(
+            f"The plan does not contain the scratch memory of {operator}, because the GPU has too little free memory "
+            "to run this operator alone.",
+            stacklevel=2,
+        )
+    except Exception:  # whatever a kernel raises for values that it does not accept
+        pass
+    return 0
+
+
+def with_scratch(graph: Graph, scratch: Mapping[str, int]) -> Graph:
+    """Return ``graph`` with an output for the scratch memory of each node; ``scratch``: id of a node → bytes."""
+    sizes = {node_id: size for node_id, size in scratch.items() if size}
+    return msgspec.structs.replace(
+        graph,
+        tensors=(
+            *graph.tensors,
+            *(Tensor(f"{name}.scratch", (size,), "uint8", "workspace") for name, size in sizes.items()),
+        ),
+        nodes=tuple(
+            msgspec.structs.replace(node, outputs=(*node.outputs, f"{node.node_id}.scratch"))
+            if node.node_id in sizes
+            else node
+            for node in graph.nodes
+        ),
+    )
