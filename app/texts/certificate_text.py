@@ -80,13 +80,13 @@ def planner_of(plan: Plan, arena: str) -> str:
         f"{name}={value}" if isinstance(value, int | str) else name
         for name, value in sorted(plan.planner_options.items())
     ]
-    picked = dict(plan.notes.get(arena) or {}).get("picked")
+    picked = plan.arena_notes(arena).get("picked")
     return plan.planner + (f" ({', '.join(options)})" if options else "") + (f" → {picked}" if picked else "")
 
 
 def planner_remark(plan: Plan, arena: str) -> str:
     """Return the reason for the choice of ``auto``, or the bytes saved by region sharing; "" for other planners."""
-    notes = dict(plan.notes.get(arena) or {})
+    notes = plan.arena_notes(arena)
     if "sharing_pairs" in notes:
         shared, saved = int(notes["sharing_pairs"]), int(notes["saved_bytes"])
         return (

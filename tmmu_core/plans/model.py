@@ -258,6 +258,11 @@ class Plan(PlanColumns):
     def __len__(self) -> int:
         return len(self.tensor_ids)
 
+    def arena_notes(self, arena: str) -> dict[str, Any]:
+        """Return the notes of an arena's planner; empty without any. A text under this name is a remark."""
+        notes = self.notes.get(arena)
+        return notes if isinstance(notes, dict) else {}
+
     def remark(self, key: str) -> str:
         """Return the text under one of the keys of :data:`REMARKS`; empty without one.
 

@@ -251,8 +251,9 @@ def test_files_of_the_user_are_kept(tmp_path: Path) -> None:
 def test_damaged_manifest_removes_nothing(tmp_path: Path) -> None:
     folder = tmp_path / "out"
     export(folder, "model")
-    (folder / MANIFEST).write_text('{"files": 5}')
-    export(folder, "other")
+    for files in ("5", '["..", ""]'):
+        (folder / MANIFEST).write_text(f'{{"files": {files}}}')
+        export(folder, "other")
     assert {"model_memory.c", "other_memory.c"} <= {*os.listdir(folder)}
 
 

@@ -3,7 +3,7 @@
 import io
 import math
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import cbor2
@@ -12,11 +12,13 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 
+from app.texts.certificate_text import planner_of
 from tests.plans.examples import chain_plan, ledger_plan, solved, views_graph
 from tests.support.same_plan import same_plan
 from tests.support.strategies import Case, plannable_cases
 from tests.tools.fuzz.targets import noting_plans
 from tmmu_core.base.errors import UnreadableInput
+from tmmu_core.formats.c_project.render_plan import build_render_plan
 from tmmu_core.formats.csv.instance_csv import read_csv
 from tmmu_core.formats.open_file import read_any
 from tmmu_core.formats.planfile import plan_file
@@ -95,6 +97,8 @@ def test_unknown_keys_are_ignored() -> None:
         (["tensors", 1, "birth"], "0", "$.tensors[1].birth"),
         (["tensors", 1, "birth"], -1, "$.tensors[1].birth"),
         (["tensors", 2, "offset_bytes"], 2**64, "$.tensors[2].offset_bytes"),
+        (["tensors", 2, "alignment"], 0, "$.tensors[2].alignment"),
+        (["tensors", 2, "shape"], [4, -1], "$.tensors[2].shape"),
         (["tensors", 1, "arena"], "nowhere", "$.tensors[1].arena"),
         (["tensors", 1, "tensor_id"], "t0", "$.tensors[1].tensor_id"),
         (["arenas", "activations", "extent_bytes"], -5, "$.arenas.activations.extent_bytes"),
@@ -215,6 +219,13 @@ def test_malformed_note_on_addresses_is_rejected(value: Any) -> None:
     with pytest.raises(UnreadableInput) as caught:
         plan_file.from_document(data)
     assert caught.value.place == "$.notes.addressing"
+
+
+def test_remark_is_no_note_on_an_arena_of_its_name() -> None:
+    plan = chain_plan()
+    named = replace(plan, arenas=(replace(plan.arenas[0], name="read"), *plan.arenas[1:]), notes={"read": "a text"})
+    assert planner_of(named, "read") == "slots"
+    assert build_render_plan(named).all_arenas[0].role == "scratch"
 
 
 def test_notes_of_planners_are_read() -> None:

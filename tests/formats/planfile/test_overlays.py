@@ -61,3 +61,5 @@ def test_node_data_are_keyed_by_nodes_and_outputs(tmp_path: Path) -> None:
     outputs = {name for name, role in zip(plan.tensor_ids, plan.roles, strict=True) if role == "activation"}
     assert outputs <= set(values)
     assert [stop["stop"] for stop in data["gradient"]] == [0, 0.5, 1]
+    results = exported(SAMPLES / "in_place.tmmu.json", "model-explorer", tmp_path)["results"]
+    assert "cache" not in results  # a buffer is live from the start, without a node that writes it

@@ -241,6 +241,6 @@ def write_project(folder: Path, files: Mapping[str, Piece]) -> int:
         earlier = []
     size = sum(replace_file_by_parts(folder / name, piece.chunks()) for name, piece in new_files.items())
     for name in earlier:
-        if name not in new_files and Path(name).name == name:  # a path could lead out of the folder
-            (folder / name).unlink(missing_ok=True)
+        if name not in new_files and Path(name).name == name and (folder / name).is_file():  # a path could lead outside
+            (folder / name).unlink()
     return size

@@ -200,7 +200,7 @@ def build_render_plan(
 
 def _region(plan: Plan, k: int, constants: Constants) -> RenderArena:
     """Return the region of arena ``k``, with the preliminary id ``k``."""
-    arena, notes = plan.arenas[k], plan.notes.get(plan.arenas[k].name, {})
+    arena, notes = plan.arenas[k], plan.arena_notes(plan.arenas[k].name)
     alignment = max(BASE_ALIGNMENT, arena.alignment_bytes, int(plan.alignment[plan.arena == k].max(initial=1)))
     if "memory" in notes:
         role, memory, source = (str(notes[key]) for key in ("role", "memory", "source_memory"))

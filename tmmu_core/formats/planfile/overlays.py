@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from tmmu_core.graph.model import PERSISTENT_ROLES
 from tmmu_core.plans.analysis.plan_notes import input_warnings
 from tmmu_core.plans.figures.live_bytes import change_points, curve_points_of, live_bytes
 from tmmu_core.plans.model import Plan
@@ -81,7 +82,7 @@ def to_model_explorer(plan: Plan) -> bytes:
     nodes = dict(_nodes(plan))
     results = {node: {"value": live[points.at(step)]} for step, node in nodes.items()}
     for tensor_id, birth, role in zip(plan.tensor_ids, plan.birth.tolist(), plan.roles, strict=True):
-        if birth in nodes and role not in ("parameter", "constant", "input"):
+        if birth in nodes and role not in PERSISTENT_ROLES | {"input"}:
             results[tensor_id] = results[nodes[birth]]
     gradient = [{"stop": k / 2, "bgColor": colour} for k, colour in enumerate(GRADIENT)]
     name = f"live bytes ({plan.planner})"

@@ -42,7 +42,6 @@ from tmmu_core.plans.model import (
     group_numbers,
 )
 
-EDITED = "its content hash does not match its content"
 I64_MAX = 2**63 - 1
 SUMMED = ("slots", "storages", "max_live", "extent_bytes", "committed_bytes", "peak_live_bytes")
 """Figures whose sums over all arenas must fit into 64 bits."""
@@ -51,7 +50,7 @@ NUMBERS: dict[str, Any] = {
     **dict.fromkeys(("logical_slot", "birth", "death", "generation"), np.int64),
     **dict.fromkeys(("offset_bytes", "size_bytes", "alignment"), np.uint64),
 }
-"""Field of a row that is a number ≥ 0 → the type of its column."""
+"""Field of a row that is a number → the type of its column."""
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Moment = Annotated[int, msgspec.Meta(ge=0, le=I64_MAX)]
@@ -129,13 +128,13 @@ def build(head: HeadDocument, rows: Sequence[TensorRow], source: str = "") -> Pl
         arenas=arenas,
         **columns,
         storage=group_numbers(columns["arena"], columns["logical_slot"], columns["generation"])[0],
-        notes={**head.notes, PLACES_DERIVED: reason} if reason else head.notes,
+        notes=head.notes,
         constraints=None if head.constraints is msgspec.UNSET else head.constraints,
     )
     if any(arena.storages is None for arena in head.arenas.values()):
         counts = np.bincount(plan.arena[np.unique(plan.storage, return_index=True)[1]], minlength=len(arenas))
         plan = replace(plan, arenas=tuple([replace(a, storages=int(n)) for a, n in zip(arenas, counts, strict=True)]))
-    return _with_current_figures(plan)
+    return _with_current_figures(with_note(plan, PLACES_DERIVED, reason) if reason else plan)
 
 
 def _columns(rows: Sequence[TensorRow], arena_numbers: Mapping[str, int], source: str) -> dict[str, Any]:
@@ -146,10 +145,10 @@ def _columns(rows: Sequence[TensorRow], arena_numbers: Mapping[str, int], source
     for field, name in COLUMN_OF.items():
         values = [getattr(rows[i], field) for i in by_id]
         if field in NUMBERS:
-            most = int(np.iinfo(NUMBERS[field]).max)
-            if values and (min(values) < 0 or max(values) > most):
+            least, most = int(field == "alignment"), int(np.iinfo(NUMBERS[field]).max)
+            if values and (min(values) < least or max(values) > most):
                 for k, value in zip(by_id, values, strict=True):
-                    _within(value, f"tensors[{k}].{field}", source, most)
+                    _within(value, f"tensors[{k}].{field}", source, most, least)
             columns[name] = np.array(values, NUMBERS[field])
         else:
             columns[name] = tuple(values)
@@ -160,12 +159,14 @@ def _columns(rows: Sequence[TensorRow], arena_numbers: Mapping[str, int], source
 
 
 def _check_rows(rows: Sequence[TensorRow], by_id: Sequence[int], arenas: Collection[str], source: str) -> None:
-    """Raise ``UnreadableInput`` for a tensor with two rows, or in an arena that the plan does not have."""
+    """Raise ``UnreadableInput`` for a tensor with two rows, an invalid shape, or an arena that is not in the plan."""
     for before, i in pairwise(by_id):
         if rows[before].tensor_id == rows[i].tensor_id:
             what = f'the tensor "{rows[i].tensor_id}" has two rows.'
             raise UnreadableInput(what, source=source, place=f"$.tensors[{i}].tensor_id")
     for i in by_id:
+        for dim in rows[i].shape:
+            _within(dim, f"tensors[{i}].shape", source)
         if rows[i].arena not in arenas:
             what = f'the tensor "{rows[i].tensor_id}" is in the arena "{rows[i].arena}", which is not in the plan.'
             hint = f"Its arenas are: {', '.join(arenas) or 'none'}."
@@ -201,19 +202,19 @@ def from_head(head: HeadDocument, rows: Sequence[TensorRow], source: str = "") -
     The hash is computed from the plan that was read, because a file may omit values that follow from other values.
     """
     plan = build(head, rows, source)
-    if head.content_hash is None:
-        return with_missing_hash_noted(plan)
-    return with_change_noted(plan, "" if head_document(plan).content_hash == head.content_hash != "" else EDITED)
+    return with_hash_checked(plan, head.content_hash, head_document(plan).content_hash)
 
 
-def with_change_noted(plan: Plan, changed: str) -> Plan:
-    """Return ``plan`` with a note that describes a change of its file; ``plan`` itself if ``changed`` is empty."""
-    return replace(plan, notes={**plan.notes, CHANGED: changed}) if changed else plan
+def with_hash_checked(plan: Plan, stored: str | None, computed: str | None) -> Plan:
+    """Return ``plan`` with a note if the content hash in its file is missing or differs from the computed one."""
+    if stored is None:
+        return with_note(plan, NO_CONTENT_HASH, "it has no content hash")
+    return plan if stored == computed != "" else with_note(plan, CHANGED, "its content hash does not match its content")
 
 
-def with_missing_hash_noted(plan: Plan) -> Plan:
-    """Return ``plan`` with a note that its file has no content hash, so that an edit of it cannot be detected."""
-    return replace(plan, notes={**plan.notes, NO_CONTENT_HASH: "it has no content hash"})
+def with_note(plan: Plan, key: str, text: str) -> Plan:
+    """Return ``plan`` with a further note."""
+    return replace(plan, notes={**plan.notes, key: text})
 
 
 def _placed(head: HeadDocument, columns: Mapping[str, Any], source: str) -> tuple[Places, bool, str]:
@@ -249,8 +250,9 @@ def _is_numbered_by_offset(columns: Mapping[str, Any]) -> bool:
 
 
 def _with_current_figures(plan: Plan) -> Plan:
-    """Return a plan of the first version with recomputed figures. A figure that does not follow from the rows by the
-    rules of that version is kept, so that the verifier reports it.
+    """Return a plan of the first version with recomputed figures, any other plan as it is.
+
+    A figure that does not follow from the rows by the rules of that version is kept, so that the verifier reports it.
     """
     if "totals" in plan.metrics or not len(plan):
         return plan
@@ -278,9 +280,9 @@ def _arena(name: str, record: ArenaDocument, source: str) -> ArenaSummary:
     return ArenaSummary(name=name, **{**values, "storages": record.storages or 0, **unset})
 
 
-def _within(value: int, field: str, source: str, most: int = U64_MAX) -> int:
-    if not 0 <= value <= most:
-        what = f"{value} is not between 0 and {strict.limit_text(most)}."
+def _within(value: int, field: str, source: str, most: int = U64_MAX, least: int = 0) -> int:
+    if not least <= value <= most:
+        what = f"{value} is not between {least} and {strict.limit_text(most)}."
         raise UnreadableInput(what, source=source, place=f"$.{field}")
     return value
 

@@ -147,7 +147,7 @@ def head_document(plan: Plan) -> HeadDocument:
     head = HeadDocument(schema=PLAN_SCHEMA, **values)
     written = msgspec.to_builtins(head)
     for key in (PLACES_DERIVED, NO_CONTENT_HASH):
-        if isinstance(head.notes.get(key), str):  # added by a reader; the notes on an arena of this name are no text
+        if isinstance(head.notes.get(key), str):  # a reader's remark, not the notes on an arena of this name
             del written["notes"][key]
     head.content_hash = content_hash(written, tensors_hash(plan))
     return head

@@ -24,7 +24,7 @@ import msgspec
 
 from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.base.struct_types import register_types
-from tmmu_core.formats.planfile.plan_builder import EDITED, Count, build, with_change_noted, with_missing_hash_noted
+from tmmu_core.formats.planfile.plan_builder import Count, build, with_hash_checked, with_note
 from tmmu_core.formats.planfile.plan_document import (
     HandoffDocument,
     HeadDocument,
@@ -261,14 +261,11 @@ def read_trace(data: bytes, source: str = "") -> Trace:
         raise UnreadableInput(what, source=source, place=place, hint=WRITE_AGAIN)
     header.metrics, header.notes = summary.metrics, summary.notes
     plan = build(header, [tensor.row() for tensor in tensors], source)
-    if header.content_hash is None:
-        plan = with_missing_hash_noted(plan)
-    else:
-        rows_hash = tensors_hash(plan) if complete else header.tensors_hash
-        same = content_hash(_head(hashed[0], hashed[-1], replans), rows_hash) == header.content_hash != ""
-        plan = with_change_noted(plan, "" if same else EDITED)
-    if not plan.remark(CHANGED):
-        plan = with_change_noted(plan, _wrong_backing(plan, {tensor.tensor_id: tensor.bytes for tensor in tensors}))
+    rows_hash = tensors_hash(plan) if complete else header.tensors_hash
+    plan = with_hash_checked(plan, header.content_hash, content_hash(_head(hashed[0], hashed[-1], replans), rows_hash))
+    wrong = _wrong_backing(plan, {tensor.tensor_id: tensor.bytes for tensor in tensors})
+    if wrong and not plan.remark(CHANGED):
+        plan = with_note(plan, CHANGED, wrong)
     schemas = (header.trace_schema, header.metric_schema)
     return Trace(plan, *schemas, complete, header.tensor_count, replans, header.tensors_hash)
 
@@ -295,7 +292,7 @@ def _decoded(record: Any, before: Sequence[_Record]) -> _Record:
 
 
 def _wrong_backing(plan: Plan, sizes: Mapping[str, int | None]) -> str:
-    """Return an error if the ``bytes`` of a tensor record are not those of its slot in ``plan``, else ``""``."""
+    """Return the difference if the ``bytes`` of a tensor record are not those of its slot in ``plan``, else ``""``."""
     backing = storages_of(plan).backing[plan.storage].tolist()
     for tensor, counted in zip(plan.tensor_ids, backing, strict=True):
         if sizes[tensor] not in (None, counted):

@@ -64,13 +64,14 @@ class Residence:
 def residences(plan: Plan) -> list[Residence | None]:
     """Return the residence of each row, ``None`` in an arena without notes of ``helia``; empty if no arena has them."""
     residence_of: dict[str, Residence] = {}
-    notes_by_arena = {a.name: plan.notes[a.name] for a in plan.arenas if "said_by" in plan.notes.get(a.name, {})}
-    for notes in notes_by_arena.values():
+    notes_of_arenas = [plan.arena_notes(arena.name) for arena in plan.arenas]
+    notes_of_helia = [notes for notes in notes_of_arenas if "said_by" in notes]
+    for notes in notes_of_helia:
         reasons = {spill["storage"]: spill["reason"] for spill in notes["spills"]}
         for decider, storages in notes["said_by"].items():
             residence_of |= {name: Residence(notes["memory"], decider, reasons.get(name, "")) for name in storages}
     heads = storages_of(plan).head[plan.storage].tolist()
-    return [residence_of.get(plan.tensor_ids[head]) for head in heads] if notes_by_arena else []
+    return [residence_of.get(plan.tensor_ids[head]) for head in heads] if notes_of_helia else []
 
 
 def cells(residence: Residence | None) -> dict[str, str]:
@@ -99,8 +100,7 @@ def course(plan: Plan, arena: str) -> tuple[Moment, ...]:
     Empty without a recorded progress, or if a file's record is impossible: nodes must ascend, extents must not rise,
     bounds must not fall or exceed the extents.
     """
-    notes = plan.notes.get(arena)
-    rows = notes.get(PROGRESS_NOTE, ()) if isinstance(notes, dict) else ()
+    rows = plan.arena_notes(arena).get(PROGRESS_NOTE, ())
     try:
         moments = msgspec.convert(rows, tuple[Moment, ...])
     except msgspec.ValidationError:

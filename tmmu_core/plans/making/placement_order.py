@@ -58,7 +58,7 @@ def placed_in(plan: Plan, arena: str, problem: Problem | None = None) -> Placed:
     s = storages_of(plan)
     if plan.has_slots:
         return Placed(tuple(by_birth(plan, arena)), "birth", "slot")
-    notes = dict(plan.notes.get(arena) or {})
+    notes = plan.arena_notes(arena)
     order, _, fit = str(notes.get("start", "")).partition("/")
     order, fit = str(notes.get("order", order)), str(notes.get("fit", fit))
     if problem is not None and order in ORDERS:
