@@ -1,5 +1,6 @@
 """Live bytes of the order model equal those of liveness, for every order."""
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -12,7 +13,7 @@ from tmmu_core.fitting.order import order_model as order_model_room
 from tmmu_core.fitting.order.order_exact import OrderStates, best_first_search
 from tmmu_core.fitting.order.order_loops import measure
 from tmmu_core.fitting.order.order_model import OrderModel, order_model
-from tmmu_core.graph.model import Graph
+from tmmu_core.graph.model import Graph, Tensor, View
 from tmmu_core.liveness.analyse import analyse
 from tmmu_core.liveness.live_model import Liveness
 from tmmu_core.liveness.timeline import build_timeline, default_mode, default_preset
@@ -55,6 +56,16 @@ def test_peaks_are_those_of_liveness_for_every_order(data: st.DataObject) -> Non
     if liveness.arenas != model.arenas or any(t.alias_group_id or t.must_not_alias for t in ir.tensors):
         return  # whose arena and whose place a group of several first-borns has depends on the order
     assert measure(model, units_in(model, liveness)).peaks.tolist() == peaks_of(liveness)
+
+
+def test_base_of_a_saved_view_is_not_overwritten() -> None:
+    tensors = [tensor("i", role="input"), tensor("x", 9), Tensor("v", (9,), view=View("x"), saved_for_backward=True)]
+    nodes = [node("write", "i", "x"), node("look", "x", "v"), node("read", "x", "y"), node("b", "y", "z")]
+    nodes[-1] = msgspec.structs.replace(nodes[-1], phase="backward")
+    liveness = lived(graph([*tensors, tensor("y", 9), tensor("z")], nodes, "i", "z"), ("write", "look", "read", "b"))
+    model = order_model(liveness)
+    assert model is not None
+    assert measure(model, units_in(model, liveness)).peaks.tolist() == peaks_of(liveness) == [2 * 36]
 
 
 def test_reader_of_a_storage_precedes_its_overwriter() -> None:

@@ -285,13 +285,15 @@ def test_batch_norm_is_recomputed_without_updating_its_statistics() -> None:
     sound(plan_input, graph)
 
 
-def test_overwritten_input_prevents_recomputation() -> None:
+@pytest.mark.parametrize("in_place_write", [((0, 0),), ()], ids=["in_place_write", "alias_group"])
+def test_overwritten_input_prevents_recomputation(in_place_write: tuple[tuple[int, int], ...]) -> None:
+    weights = [T(name, role="parameter", alias_group_id="weights") for name in ("w", "w2")]
     plan_input = step(
         F("f", "Mul", "x w", "a"),
         F("g", "Relu", "a", "b"),
-        F("o", "sgd", "w b", "w2", phase="optimizer", in_place_write=((0, 0),)),
+        F("o", "sgd", "w b", "w2", phase="optimizer", in_place_write=in_place_write),
         B("b", "Mul", "a b", "g"),
-        tensors=[*map(T, "xab"), T("w", role="parameter"), T("w2", role="parameter"), T("g", role="gradient")],
+        tensors=[*map(T, "xab"), *weights, T("g", role="gradient")],
         outputs=("g",),
     )
     model, choice = choice_with(plan_input, ("a", "g"))
@@ -478,6 +480,14 @@ def dropped(graph: Graph, seed: int, away: float = 0.3) -> tuple[PlanInput, Reco
 
 
 SEEDS = st.integers(0, 2**32)
+
+
+def test_recomputing_run_does_not_overwrite_an_alias_group() -> None:
+    shared = [T(name, alias_group_id="shared") for name in "st"]
+    nodes = F("f", "Relu", "x", "a s"), F("g", "Relu", "a", "t"), F("h", "Add", "a t", "b")
+    model, choice = choice_with(step(*nodes, tensors=[T("x"), T("a"), *shared, T("b")], outputs=("b",)), ("a", "g"))
+    groups = {tensor.id: tensor.alias_group_id for tensor in write_graph(model, choice).tensors}
+    assert (groups["s"], groups["s@remat"]) == ("shared", None)
 
 
 def test_shared_bytes_are_held_until_the_last_user() -> None:

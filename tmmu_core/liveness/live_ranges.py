@@ -101,16 +101,23 @@ def tensor_ranges(timeline: Timeline, roots: I64, view_offset: U64) -> Ranges:
     _reject_dangling(timeline, planned, last_read)
 
     death = np.maximum(last_read, birth) + 1
-    saved = np.zeros(count, np.bool_)
-    if timeline.retain:
-        saved[index.marked] = [timeline.graph.tensors[i].saved_for_backward for i in index.marked.tolist()]
-        saved[roots[saved]] = True
+    saved = saved_tensors(timeline, roots)
     if timeline.mode == "forward":
         death[saved] = end
     death[index.is_output] = end
     death[index.is_persistent] = end
     death[~planned] = -1
     return Ranges(planned, birth, death, last_read, saved & planned, roots, view_offset)
+
+
+def saved_tensors(timeline: Timeline, roots: I64) -> Mask:
+    """Return whether each tensor is marked as saved, or is the root of a marked view, where the marks count."""
+    saved = np.zeros(len(roots), np.bool_)
+    if timeline.retain:
+        marked = timeline.index.marked
+        saved[marked] = [timeline.graph.tensors[i].saved_for_backward for i in marked.tolist()]
+        saved[roots[saved]] = True
+    return saved
 
 
 def _reject_dangling(timeline: Timeline, planned: Mask, last_read: I64) -> None:

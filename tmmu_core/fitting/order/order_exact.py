@@ -5,8 +5,9 @@ neural networks for edge devices" (Serenity), MLSys 2020): the first complete pa
 earlier, the peak of the next set is a lower bound. With several arenas, each path has a vector of peaks: all
 non-dominated vectors of a set are kept, and their sum is minimised.
 
-A ready unit that does not exceed the peak and does not increase the live bytes runs immediately: it frees at least as
-much now as later. Exception: a unit that touches one of several reuse candidates of different sizes.
+A ready unit that neither exceeds the peak so far nor increases the live bytes runs immediately: no later unit then has
+more live bytes. A unit is excluded if it touches one of several storages, of different sizes, that an output may reuse
+in place: it could change which of them is reused.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -24,10 +25,10 @@ from tmmu_core.fitting.order.order_model import OrderModel
 
 Peaks = tuple[int, ...]
 WIDTH = 24
-"""Maximum number of sets of one size that the beam search keeps."""
+"""Maximum number of sets that a round of the beam search keeps."""
 TRIED = 120_000
-"""Expansions of the beam search, shared equally by the set sizes; the beam is halved if the sets so far exceed their
-share."""
+"""Expansions of the beam search. Each unit of the order has an equal share; a round beyond the shares so far halves the
+number of sets that are kept."""
 
 
 class State(NamedTuple):
@@ -93,16 +94,10 @@ class OrderStates(OrderLists):
         self.neighbours = [reduce(or_, (self.touchers[s] for s in storages), 0) for storages in self.storages_of]
         """Unit → units that touch the same storages, on which its memory change depends."""
         self.before = [sum(1 << other for other in row) for row in model.predecessors]
-        self.runs_anytime = self._runs_anytime()
+        reusable = {s for row in self.candidates if len({self.size[s] for s in row}) > 1 for s in row}
+        self.runs_anytime = [reusable.isdisjoint(storages) for storages in self.storages_of]
+        """Unit → whether it may run immediately (module docstring)."""
         self._known: list[dict[int, tuple[Peaks, Peaks]]] = [{} for _ in model.units]
-
-    def _runs_anytime(self) -> list[bool]:
-        """Return, per unit, ``False`` for the exception in the module docstring, else ``True``."""
-        reusable: set[int] = set()
-        for candidates in self.candidates:
-            if len({self.size[s] for s in candidates}) > 1:
-                reusable |= set(candidates)
-        return [reusable.isdisjoint(storages) for storages in self.storages_of]
 
     def start(self) -> State:
         """Return the state before the first unit."""
@@ -171,7 +166,7 @@ class OrderStates(OrderLists):
         return tuple(most), tuple(live)
 
     def lower_bound(self) -> Peaks:
-        """Return by arena a lower bound of the peak: the most bytes that a unit needs in every order."""
+        """Return by arena a lower bound of the peak: the most bytes that are live at one unit in every order."""
         units, storages = len(self.model), len(self.size)
         above = np.zeros((units, units), np.bool_)
         for unit in range(units):  # units come in a valid order
@@ -185,7 +180,7 @@ class OrderStates(OrderLists):
             mine[s, touchers], all_before[s] = True, same_or_above[touchers].all(0)
         begun |= np.array(self.starts_live, np.bool_)[:, None]
         needed = mine | np.array(self.stays_live, np.bool_)[:, None] | after
-        # A one-node unit creates a storage whose other units all come later.
+        # A unit of one node creates a storage that it touches, if all other units that touch it must run later.
         single = np.array([len(nodes) == 1 for nodes in self.model.units], np.bool_)
         first = mine & single & all_before
         is_live = (begun & needed) | first
@@ -267,7 +262,7 @@ def best_first_search(
 def orders_within(walk: OrderStates, limit: int, most: int, tries: int = 20_000) -> Iterator[I64]:
     """Yield up to ``most`` orders with a sum of peaks of at most ``limit``, constants included.
 
-    ``tries`` limits the expansions. A set without a result is not visited again with equal or higher peaks.
+    ``tries`` limits the expansions. A set that led to no order is not expanded again with equal or higher peaks.
     """
     state = walk.start()
     dead_ends: dict[int, list[Peaks]] = {}
@@ -290,17 +285,15 @@ def orders_within(walk: OrderStates, limit: int, most: int, tries: int = 20_000)
             stack.append((after, bits(after.ready), found))
 
 
-def beam(walk: OrderStates, upper: int, go_on: Callable[[], bool], width: int = WIDTH) -> I64 | None:
+def beam(walk: OrderStates, upper: int, go_on: Callable[[], bool]) -> I64 | None:
     """Return an order whose sum of peaks, with constants, is below ``upper``; ``None`` if none is found.
 
-    A beam search over sets of executed units, which keeps the best few sets of each size, ranked by the peak so
-    far, then by live bytes, then by the executed units, so that the result is deterministic. O(units · width · ready).
+    A beam search: each round runs one further unit, and keeps the ``WIDTH`` sets of executed units with the lowest sum
+    of peaks, then of live bytes, then the lowest bit mask. O(units · ready units).
     """
-    state = walk.start()
-    front = {0: state}
+    front, width = {0: walk.start()}, WIDTH
     tried_before = walk.tried
     while front and go_on():
-        # Narrow the beam when the budget per set size is exceeded.
         level = next(iter(front)).bit_count()
         if walk.tried - tried_before > TRIED * (level + 1) // len(walk.model) + TRIED // 8:
             width = max(1, width // 2)

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from tmmu_core.graph.model import OFFLOAD_ARENA, Node
 from tmmu_core.graph.operators import operator_of
 from tmmu_core.liveness.live_model import Liveness, Timeline
+from tmmu_core.liveness.live_ranges import saved_tensors, view_roots
 from tmmu_core.liveness.timeline import dependencies
 
 I64 = NDArray[np.int64]
@@ -50,6 +51,7 @@ class OrderModel:
     size: I64
     """Shape (storages,): bytes, rounded up to the arena's alignment; 0 for persistent and offloaded storages."""
     arena: I64
+    """Shape (storages,): index into ``arenas``."""
     stays_live: NDArray[np.bool_]
     """Shape (storages,): whether it is live after the last node, as an output."""
     starts_live: NDArray[np.bool_]
@@ -58,7 +60,7 @@ class OrderModel:
     """Shape (arenas,): bytes that are live at every step."""
     arenas: tuple[str, ...]
     padding: I64
-    """Shape (arenas,): largest padding of a storage, which is not needed at the end of the arena."""
+    """Shape (arenas,): largest padding of a storage; the storage at the end of an arena needs none."""
 
     def __len__(self) -> int:
         return len(self.units)
@@ -125,29 +127,25 @@ def order_model(
     ``alignments`` (arena → bytes): sizes are rounded up to this alignment, else to 1. The arena ``offload`` is another
     memory: its storages count 0 bytes.
     """
-    timeline = liveness.timeline
-    storages = liveness.storages
+    timeline, storages = liveness.timeline, liveness.storages
     alignment = [(alignments or {}).get(name, 1) for name in liveness.arenas]
     is_counted = np.array([name != OFFLOAD_ARENA for name in liveness.arenas], np.bool_)
     counted_bytes = storages.size * is_counted[storages.arena]
     rows = zip(counted_bytes.tolist(), storages.arena.tolist(), strict=True)
-    if sum(-(-size // alignment[arena]) * alignment[arena] for size, arena in rows) >= LARGEST:
+    aligned = [-(-size // alignment[arena]) * alignment[arena] for size, arena in rows]
+    if sum(aligned) >= LARGEST:
         return None
     order = timeline.node_at[timeline.node_at >= 0].tolist()
     touches, members = _touches(liveness)
     units, unit_of = _units(timeline, order)
 
-    size = counted_bytes.astype(np.int64)
-    align = np.array(alignment, np.int64)[storages.arena]
-    rounded = -(-size // align) * align
-    padding = np.zeros(len(liveness.arenas), np.int64)
-    np.maximum.at(padding, storages.arena, rounded - size)
+    size = np.array(aligned, np.int64)
+    padding, constant = np.zeros((2, len(liveness.arenas)), np.int64)
+    np.maximum.at(padding, storages.arena, size - counted_bytes.astype(np.int64))
+    persistent = storages.persistent
+    np.add.at(constant, storages.arena[persistent], size[persistent])
     index = timeline.index
     stays_live = storages_with(liveness, index.is_output)
-    persistent = storages.persistent
-    constant = np.zeros(len(liveness.arenas), np.int64)
-    np.add.at(constant, storages.arena[persistent], rounded[persistent])
-    rounded = np.where(persistent, 0, rounded)
     candidates, out = _candidates(liveness, members, stays_live)
     return OrderModel(
         node_ids=index.node_ids,
@@ -156,7 +154,7 @@ def order_model(
         touches=touches,
         candidates=candidates,
         out=out,
-        size=rounded,
+        size=np.where(persistent, 0, size),
         arena=storages.arena.astype(np.int64),
         stays_live=stays_live,
         starts_live=storages_with(liveness, index.is_input),
@@ -201,7 +199,7 @@ def _touches(liveness: Liveness) -> tuple[list[list[int]], dict[tuple[int, int],
 def _units(timeline: Timeline, order: list[int]) -> tuple[tuple[tuple[int, ...], ...], I64]:
     """Return the units, by first node in the initial order, and the unit of each node (−1: not run).
 
-    A scope includes all nodes from its first to its last, so that units have no cycle.
+    All nodes between the first and the last node of a scope are part of its unit, so that units have no cycle.
     """
     scopes = [timeline.graph.nodes[node].scope.partition("/")[0] for node in order]
     ends = {scope: at for at, scope in enumerate(scopes) if scope}
@@ -233,42 +231,44 @@ def _edges(liveness: Liveness, order: list[int], keep_phases: bool) -> I64:
     return np.concatenate(found)
 
 
-def _overwrite_edges(liveness: Liveness) -> Iterator[tuple[int, int]]:
-    """Yield edges that keep every access to a storage on its side of each write."""
-    timeline = liveness.timeline
-    index, nodes = timeline.index, timeline.graph.nodes
-    written: dict[int, dict[int, None]] = {}
-    for k in np.flatnonzero(timeline.step_of >= 0).tolist():
-        node = nodes[k]
-        groups = {int(liveness.storage_of[x]) for x in index.inputs_of(k)}
+def storage_writers(liveness: Liveness) -> dict[int, list[int]]:
+    """Return storage → nodes that write its bytes, in execution order. A node that only creates a view writes none."""
+    timeline, storage_of = liveness.timeline, liveness.storage_of
+    index = timeline.index
+    writers: dict[int, list[int]] = {}
+    for k in timeline.node_at[timeline.node_at >= 0].tolist():
+        node = timeline.graph.nodes[k]
+        read = set(storage_of[index.inputs_of(k)].tolist())
         targets = {o for _, o in node.in_place_write}
         for o, y in enumerate(index.outputs_of(k).tolist()):
-            storage = int(liveness.storage_of[y])
-            is_view_only = index.base[y] >= 0 and storage in groups and node.phase != "optimizer" and o not in targets
-            if not is_view_only:
-                written.setdefault(storage, {})[k] = None
+            storage = int(storage_of[y])
+            is_view_only = index.base[y] >= 0 and storage in read and node.phase != "optimizer" and o not in targets
+            row = writers.setdefault(storage, [])
+            if not is_view_only and row[-1:] != [k]:
+                row.append(k)
+    return writers
+
+
+def _overwrite_edges(liveness: Liveness) -> Iterator[tuple[int, int]]:
+    """Yield edges from each write of a storage to later accesses, and from earlier accesses to the write."""
+    storages = liveness.storages
+    # A storage with birth 0 can have content before its first write.
     several = {
-        storage: writers
-        for storage, writers in written.items()
-        if len(writers) > 1 or not liveness.storages.birth[storage]  # it has content before the first node
+        s: row for s, row in storage_writers(liveness).items() if len(row) > 1 or (row and not storages.birth[s])
     }
-    if not several:
-        return
-    touching: dict[int, set[int]] = {storage: set(writers) for storage, writers in several.items()}
-    for x, k in zip(
-        index.in_idx.tolist(), np.repeat(np.arange(len(nodes)), np.diff(index.in_ptr)).tolist(), strict=True
-    ):
-        storage = int(liveness.storage_of[x])
-        if storage in touching and timeline.step_of[k] >= 0:
-            touching[storage].add(k)
-    for storage, touchers in touching.items():
-        writers = several[storage]
+    step_of, index = liveness.timeline.step_of, liveness.timeline.index
+    accesses = {storage: set(writers) for storage, writers in several.items()}
+    readers = np.repeat(np.arange(len(step_of)), np.diff(index.in_ptr))
+    for k, storage in zip(readers.tolist(), liveness.storage_of[index.in_idx].tolist(), strict=True):
+        if storage in accesses and step_of[k] >= 0:
+            accesses[storage].add(k)
+    for storage, nodes in accesses.items():
         last = -1
         since: list[int] = []
-        for k in sorted(touchers, key=lambda k: int(timeline.step_of[k])):
+        for k in sorted(nodes, key=step_of.__getitem__):
             if last >= 0:
                 yield last, k
-            if k in writers:
+            if k in several[storage]:
                 yield from ((reader, k) for reader in since)
                 last, since = k, []
             else:
@@ -276,7 +276,7 @@ def _overwrite_edges(liveness: Liveness) -> Iterator[tuple[int, int]]:
 
 
 def _phase_edges(nodes: Sequence[Node], order: list[int]) -> Iterator[tuple[int, int]]:
-    """Yield edges that keep runs of one phase apart, each with its first node first."""
+    """Yield edges that keep runs of nodes of one phase in order: the first node of a run comes between two runs."""
     runs = [list(run) for _, run in groupby(order, key=lambda k: nodes[k].phase)]
     for before, after in pairwise(runs):
         yield from ((k, after[0]) for k in before)
@@ -297,7 +297,8 @@ def _candidates(
     ``out`` of the model.
     """
     timeline = liveness.timeline
-    index, tensors, storages = timeline.index, timeline.graph.tensors, liveness.storages
+    index, storages = timeline.index, liveness.storages
+    saved = saved_tensors(timeline, view_roots(index)[0])
     forbidden = {frozenset(pair) for pair in storages.must_not_alias.tolist()}
     rows: list[list[int]] = []
     out = np.full(len(index.node_ids), -1, np.int64)
@@ -316,7 +317,7 @@ def _candidates(
                 source not in (target, -1)
                 and not storages.persistent[source]
                 and not stays_live[source]
-                and not (timeline.retain and tensors[x].saved_for_backward)
+                and not saved[x]
                 and members.get((k, source), 1) == 1
                 and frozenset((source, target)) not in forbidden
                 and storages.arena[source] == storages.arena[target]

@@ -34,8 +34,8 @@ class Choice:
 
     drops: I64
     """Ascending codes. ``position · storages + storage``: the storage is dropped after the node at the position.
-    ``−1 − edge`` (an index into ``model.in_idx``): if the edge's node is recomputed for a position, the edge's storage
-    is dropped after that position.
+    ``−1 − edge`` (an index into ``model.in_idx``): the edge's storage is dropped after each position for which the
+    edge's node is recomputed.
     """
     away: NDArray[np.bool_]
     """Shape (storages,): offloaded and copied back, instead of recomputed."""
@@ -91,7 +91,7 @@ class Lives:
     read_ptr: I64
     """Shape (steps + 1,): start of each step's reads in ``reads``; one read per operand, in its order."""
     reads: I64
-    """Lives read, step by step."""
+    """The lives that the steps read."""
 
 
 NONE = np.zeros(0, np.int64)
@@ -103,7 +103,7 @@ class Run:
     """The result of simulating a choice."""
 
     valid: bool
-    """Whether no operand is missing and no table full."""
+    """Whether all operands can be restored, and the tables have room."""
     flops: int
     """Extra FLOPs."""
     moved: int
@@ -133,7 +133,7 @@ class Run:
 
 
 def run(model: RecomputeModel, choice: Choice, tables: Tables | None = None) -> Run:
-    """Simulate ``choice``; ``tables`` come from an earlier simulation of the model, whose results stay valid."""
+    """Simulate ``choice``. ``tables``: those of earlier simulations of the model, to allocate no others."""
     arenas = len(model.fixed)
     tables = Tables(model) if tables is None else tables
     given_steps = len(model.node_at) + int(model.timeline.has_inputs_step)
@@ -175,7 +175,7 @@ class Tables:
         self.drop_ptr = np.zeros(positions + 1, np.int64)
         self.again = np.zeros(len(model.in_idx), np.bool_)
         self.ever, self.dropped, self.gone = np.zeros((3, storages), np.bool_)
-        """``ever`` (storages,): dropped at some step; its last reader in the forward pass may then reuse its bytes."""
+        """``ever`` (storages,): whether it is dropped at some step: a forward node may then reuse its bytes."""
         self.first_life, self.further = np.zeros(lives, np.bool_), np.zeros(steps, np.bool_)
         self.of, self.birth, self.last = np.zeros((3, lives), np.int64)
         self.node, self.at, self.read_ptr = np.zeros((3, steps + 1), np.int64)
@@ -223,7 +223,8 @@ class Tables:
 class DropWalk:
     """Walks the initial order, and restores dropped storages before their next use.
 
-    Subclasses define the actions. An action returns whether it is possible; it marks the storages that it restores.
+    Subclasses define the actions. An action returns whether it is possible, and clears ``dropped`` of the storages that
+    it restores.
     """
 
     def __init__(self, model: RecomputeModel, choice: Choice) -> None:

@@ -8,7 +8,8 @@ graph, and its producer has a known cost, is not a collective and is not in a ne
 numbers saves the state of its generator and draws the same numbers again.
 """
 
-from collections.abc import Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tmmu_core.base.disjoint_sets import DisjointSets
-from tmmu_core.fitting.order.order_model import csr, csr_rows, permitted_inputs, storages_with
+from tmmu_core.fitting.order.order_model import csr, csr_rows, permitted_inputs, storage_writers, storages_with
 from tmmu_core.fitting.problem.planner_calls import PlanInput
 from tmmu_core.graph.arenas import read_arenas
 from tmmu_core.graph.flops import GraphFlops, graph_flops
@@ -24,15 +25,15 @@ from tmmu_core.graph.model import Arena, Node
 from tmmu_core.graph.operators import operator_of
 from tmmu_core.liveness.analyse import analyse
 from tmmu_core.liveness.live_model import Liveness, Timeline
-from tmmu_core.liveness.live_ranges import view_roots
+from tmmu_core.liveness.live_ranges import saved_tensors, view_roots
 from tmmu_core.liveness.timeline import build_timeline, default_mode, default_preset
 
 I64 = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
 NEVER = np.int64(2**62)
-MOST_NODE_FLOPS = 2**61
-"""Maximum FLOPs counted for a node, so that sums stay within 64 bits."""
+MOST_BYTES, MOST_NODE_FLOPS = 2**62, 2**61
+"""Maximum bytes counted for all storages, and FLOPs for a node, so that sums stay within 64 bits."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +69,7 @@ class RecomputeModel:
     """Shape (storages,): bytes, rounded up to the arena's alignment."""
     arena: I64
     kept_place: Mask
-    """Shape (storages,): whether it is saved or an output: its bytes are reused in place only if it is recomputed."""
+    """Shape (storages,): whether it is saved or an output. No output reuses its bytes, unless it is dropped."""
     late: Mask
     """Shape (positions,): whether the node is not in the forward pass."""
     stays_live: Mask
@@ -121,14 +122,15 @@ def recompute_model(plan_input: PlanInput) -> RecomputeModel:
     node_flops = np.array([min(each, MOST_NODE_FLOPS) if each is not None else 0 for each in of_node], np.int64)
     is_output = storages_with(liveness, index.is_output)
     starts_live = storages_with(liveness, index.is_input)
-    saved = np.array([timeline.retain and tensor.saved_for_backward for tensor in index.graph.tensors], np.bool_)
+    saved = saved_tensors(timeline, view_roots(index)[0])
     in_ptr, in_idx, out_ptr, out_idx = _adjacency(liveness, node_at)
     producer = np.full(count, -1, np.int64)
     producer[out_idx] = np.repeat(np.arange(len(node_at), dtype=np.int64), np.diff(out_ptr))
     may_repeat = [_may_run_again(node) and node.phase != "optimizer" for node in nodes]
     makeable = np.array(may_repeat, np.bool_) & np.array([each is not None for each in of_node], np.bool_)
     in_scope = np.zeros(count, np.bool_)
-    in_scope[in_idx[_operands_in_scope(nodes, in_ptr)]] = in_scope[out_idx[_operands_in_scope(nodes, out_ptr)]] = True
+    for at in [at for at, node in enumerate(nodes) if node.scope]:
+        in_scope[in_idx[in_ptr[at] : in_ptr[at + 1]]] = in_scope[out_idx[out_ptr[at] : out_ptr[at + 1]]] = True
     movable = _single_owner(liveness, node_at) & ~is_output & ~storages.persistent & ~in_scope
     movable &= (producer >= 0) | starts_live
     movable[_pinned_by_views(liveness, node_at, makeable & (node_flops == 0), (in_ptr, in_idx))] = False
@@ -164,11 +166,6 @@ def recompute_model(plan_input: PlanInput) -> RecomputeModel:
     )
 
 
-def _operands_in_scope(nodes: Sequence[Node], ptr: I64) -> Mask:
-    """Return an array of shape (operands,): whether the operand is of a node inside of a loop or a branch."""
-    return np.repeat(np.array([bool(node.scope) for node in nodes], np.bool_), np.diff(ptr))
-
-
 def _single_owner(liveness: Liveness, node_at: I64) -> Mask:
     """Return an array of shape (storages,): whether a storage is one tensor and its views, without alias group,
     in-place write and ``must_not_alias``.
@@ -188,19 +185,20 @@ def _single_owner(liveness: Liveness, node_at: I64) -> Mask:
 
 def _aligned_sizes(liveness: Liveness, config: Mapping[str, Arena]) -> tuple[I64, I64, I64]:
     """Return the fields ``size``, ``fixed`` and ``spare`` of the model."""
-    storages, arenas = liveness.storages, len(liveness.arenas)
-    floor = np.array([config.get(name, Arena()).alignment_bytes for name in liveness.arenas], np.int64)
-    alignment = np.maximum(storages.alignment.astype(np.int64), floor[storages.arena])
-    size = -(-storages.size.astype(np.int64) // alignment) * alignment
-    persistent = storages.persistent
-    fixed = np.bincount(storages.arena[persistent], size[persistent].astype(float), arenas).astype(np.int64)
-    spare = np.zeros(arenas, np.int64)
-    np.maximum.at(spare, storages.arena, size - storages.size.astype(np.int64))
+    storages = liveness.storages
+    of_arena = [config.get(name, Arena()).alignment_bytes for name in liveness.arenas]
+    rows = zip(storages.size.tolist(), storages.alignment.tolist(), storages.arena.tolist(), strict=True)
+    pairs = [(nbytes, -nbytes % max(alignment, of_arena[arena])) for nbytes, alignment, arena in rows]
+    most = MOST_BYTES // max(1, len(storages))
+    size = np.array([min(nbytes + padding, most) for nbytes, padding in pairs], np.int64)
+    fixed, spare = np.zeros((2, len(liveness.arenas)), np.int64)
+    np.add.at(fixed, storages.arena[storages.persistent], size[storages.persistent])
+    np.maximum.at(spare, storages.arena, np.array([min(padding, most) for _, padding in pairs], np.int64))
     return size, fixed, spare
 
 
 HUBS = (4, 12)
-"""Minimum degrees of a hub. A hub does not connect its neighbours: it is a part of its own."""
+"""Minimum degrees of a hub. A hub is a part of its own: it does not connect its neighbours."""
 
 
 def connected_parts(model: RecomputeModel, nodes: Mask, hub: int = HUBS[0]) -> list[I64]:
@@ -231,7 +229,7 @@ def _may_run_again(node: Node) -> bool:
 
 
 def _pinned_by_views(liveness: Liveness, node_at: I64, free: Mask, reads: tuple[I64, I64]) -> list[int]:
-    """Return storages with a view whose node costs FLOPs to repeat, cannot be repeated, or reads other storages."""
+    """Return storages with a view whose node costs FLOPs, cannot run again, or reads other storages."""
     index, storage_of = liveness.timeline.index, liveness.storage_of.tolist()
     in_ptr, in_idx = reads
     found = []
@@ -248,36 +246,32 @@ def _pinned_by_views(liveness: Liveness, node_at: I64, free: Mask, reads: tuple[
 
 
 def _first_overwrites(liveness: Liveness, node_at: I64) -> I64:
-    """Return an array of shape (positions,): the first position at which another node overwrites an input."""
-    index = liveness.timeline.index
-    roots = view_roots(index)[0]
-    over: dict[int, int] = {}
-    for at, k in enumerate(node_at.tolist()):
-        for i, _ in index.graph.nodes[k].in_place_write:
-            over.setdefault(int(roots[index.inputs_of(k)[i]]), at)
+    """Return an array of shape (positions,): the first position that overwrites an input which the node has read.
+
+    A node can also overwrite its own input: then it can only run again if it does so by ``in_place_write``.
+    """
+    index, roots = liveness.timeline.index, view_roots(liveness.timeline.index)[0]
+    position = {k: at for at, k in enumerate(node_at.tolist())}
+    writes = {s: [position[k] for k in row] for s, row in storage_writers(liveness).items()}
     expires = np.full(len(node_at), NEVER, np.int64)
-    for at, k in enumerate(node_at.tolist()):
+    for k, at in position.items():
         own = {i for i, _ in index.graph.nodes[k].in_place_write}
-        ends = [
-            over[root] for i, root in enumerate(roots[index.inputs_of(k)].tolist()) if i not in own and root in over
-        ]
-        expires[at] = min(ends, default=NEVER)
+        for i, x in enumerate(index.inputs_of(k).tolist()):
+            row = writes.get(int(liveness.storage_of[x]), [])
+            later = bisect_right(row, position.get(int(index.producer[roots[x]]), -1))
+            if i not in own and later < len(row):
+                expires[at] = min(expires[at], row[later])
     return expires
 
 
 def _adjacency(liveness: Liveness, node_at: I64) -> tuple[I64, I64, I64, I64]:
-    index, storages, storage_of = liveness.timeline.index, liveness.storages, liveness.storage_of
-    persistent = storages.persistent
+    """Return the fields ``in_ptr``, ``in_idx``, ``out_ptr`` and ``out_idx`` of the model."""
+    index, persistent, storage_of = liveness.timeline.index, liveness.storages.persistent, liveness.storage_of
     ins: list[list[int]] = []
     outs: list[list[int]] = []
-    seen = np.zeros(len(storages), np.bool_)
-    seen[persistent] = True
-    seen[storage_of[np.flatnonzero(index.is_input & (storage_of >= 0))]] = True
-    inputs, outputs = (
-        csr_rows(index.in_ptr, storage_of[index.in_idx]),
-        csr_rows(index.out_ptr, storage_of[index.out_idx]),
-    )
-    is_persistent, is_live = persistent.tolist(), seen.tolist()
+    inputs = csr_rows(index.in_ptr, storage_of[index.in_idx])
+    outputs = csr_rows(index.out_ptr, storage_of[index.out_idx])
+    is_persistent, is_live = persistent.tolist(), (persistent | storages_with(liveness, index.is_input)).tolist()
     for k in node_at.tolist():
         used, born = list(inputs[k]), list[int]()
         for s in outputs[k]:

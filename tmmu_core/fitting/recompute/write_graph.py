@@ -1,8 +1,8 @@
 """Write a recomputation choice into a graph as nodes; ``recover_choice.py`` reads it back.
 
 A repeated node ``n0`` is ``n0@remat`` and writes ``h@remat`` for its output ``h``, which later nodes read: every tensor
-keeps one live range. A third run is ``n0@remat.2``. Views of a recomputed storage are repeated where they are read. The
-field ``recomputes`` of a node names the original.
+keeps one live range. A third run is ``n0@remat.2``. A view of a recomputed storage is computed again before a node that
+reads it. The field ``recomputes`` of a node names the original.
 
 A repeated node that draws random numbers gets another output ``n0@state``: the generator state before its first run,
 which the other runs read.
@@ -21,7 +21,7 @@ from tmmu_core.graph.operators import operator_of
 
 MARK = "@remat"
 STATE = "@state"
-BACK, OUT, THERE = "@back", "@copy_out", "@offload"
+BACK, COPY_OUT, OFFLOADED = "@back", "@copy_out", "@offload"
 
 Drop = tuple[str, str]
 """A tensor and the node after which it is dropped; ``n0@remat`` means every recomputing run of ``n0``."""
@@ -118,7 +118,7 @@ class _Writer(DropWalk):
         self.overwritten_by: dict[int, int] = {}
         """Tensor → the tensor that overwrote it."""
         self.read_late: set[int] = set()
-        """Originals that nodes after the forward pass read."""
+        """Tensors, not their copies, that nodes after the forward pass read."""
         self.has_view = self.index.base >= 0
         self.position = {n: k for k, n in enumerate(self.node_at)}
 
@@ -140,9 +140,9 @@ class _Writer(DropWalk):
 
     def copy_out(self, s: int, k: int) -> bool:
         root = self.tensors[int(self.model.liveness.storages.head[s])]
-        copy = Tensor(f"{root.id}{THERE}", root.shape, root.dtype, "activation", arena=OFFLOAD_ARENA)
+        copy = Tensor(f"{root.id}{OFFLOADED}", root.shape, root.dtype, "activation", arena=OFFLOAD_ARENA)
         self.new_tensors.append(copy)
-        self._copy(f"{root.id}{OUT}", "copy_out", (root.id + self.current[s], copy.id), root.id, k)
+        self._copy(f"{root.id}{COPY_OUT}", "copy_out", (root.id + self.current[s], copy.id), root.id, k)
         return True
 
     def copy_in(self, s: int, k: int) -> bool:
@@ -155,7 +155,7 @@ class _Writer(DropWalk):
             root, id=root.id + self.current[s], role=role, saved_for_backward=False, remat=False
         )
         self.new_tensors.append(back)
-        self._copy(back.id, "copy_in", (f"{root.id}{THERE}", back.id), root.id, k)
+        self._copy(back.id, "copy_in", (f"{root.id}{OFFLOADED}", back.id), root.id, k)
         return True
 
     def _copy(self, node_id: str, instr: str, ends: tuple[str, str], of: str, k: int) -> None:
@@ -178,7 +178,7 @@ class _Writer(DropWalk):
         return True
 
     def _rebase_view(self, view: int, k: int) -> None:
-        """Set the base of a view: its storage's current copy."""
+        """Set the base of a view to the current copy of its storage."""
         s = self.storage[view]
         copy = self.current[s]
         self.name[view, copy] = self.tensors[view].id
@@ -263,6 +263,7 @@ class _Writer(DropWalk):
                     tensor,
                     id=name,
                     role="activation" if tensor.role in PERSISTENT_ROLES else tensor.role,
+                    alias_group_id=None,
                     saved_for_backward=False,
                     remat=False,
                     view=view,
