@@ -68,12 +68,25 @@ def test_capacity_of_one_arena_limits_that_arena_only() -> None:
     assert fit(start, Capacity(64)).answer == "cannot"
 
 
-@pytest.mark.parametrize(("kind", "arena"), [("nonsense", {}), ("order", {"sram": 1})])
-def test_unknown_kinds_and_arenas_are_rejected_by_name(kind: str, arena: dict[str, int]) -> None:
-    with pytest.raises(InvalidIrShapes) as refused:
-        fit(started(chain(2)), Capacity(1, arena), Allowed(frozenset({kind})))  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("kind", "arena", "named"),
+    [("nonsense", {}, "nonsense"), ("order", {"sram": 1}, "sram"), ("order", {OFFLOAD_ARENA: 1}, "another device")],
+)
+def test_unknown_kinds_and_arenas_are_rejected_by_name(kind: str, arena: dict[str, int], named: str) -> None:
+    ir = graph([tensor("x", 1, "input"), tensor("a", arena=OFFLOAD_ARENA)], [node("n", "x", "a")], "x")
+    with pytest.raises(InvalidIrShapes, match=named) as refused:
+        fit(started(ir), Capacity(None, arena), Allowed(frozenset({kind})))  # type: ignore[arg-type]
     assert refused.value.diagnostics["reason"] == "fit"
-    assert ("nonsense" if kind == "nonsense" else "sram") in str(refused.value)
+
+
+def test_planner_that_saves_nothing_alone_is_combined_with_recomputation() -> None:
+    made = [("a", "x", 8), ("y", "a", 100), ("s", "y", 8), ("b", "x", 8), ("t", "b", 200), ("u", "t s", 8)]
+    tensors = [tensor("x", 8, role="input"), *(tensor(name, size) for name, _, size in made), tensor("z", 100)]
+    nodes = [node(f"n{k}", reads, name, inplace="none") for k, (name, reads, _) in enumerate(made)]
+    nodes = [msgspec.structs.replace(each, instr="Relu") for each in [*nodes, node("n6", "y b u", "z", inplace="none")]]
+    start = started(graph(tensors, nodes, "x", "z"), alignment=4)
+    fitted = shown(fit(start, Capacity(1250), Allowed(frozenset({"planner", "recompute"}))))
+    assert [move.kind for move in fitted.best.moves] == ["planner", "recompute"]
 
 
 def test_permission_implied_by_the_operator_is_added() -> None:

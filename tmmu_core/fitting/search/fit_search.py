@@ -14,6 +14,7 @@ deterministic. If stopped, it returns the best candidate so far.
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from typing import Any
 
 from tmmu_core.base import strict
 from tmmu_core.base.errors import ContractError, InvalidIrShapes
@@ -41,6 +42,7 @@ from tmmu_core.fitting.search.candidates import (
 )
 from tmmu_core.fitting.unknown import UnknownOperator, unknown_operators
 from tmmu_core.graph.flops import graph_flops
+from tmmu_core.graph.model import OFFLOAD_ARENA
 from tmmu_core.planners.problem import Progress
 
 MOST_TRIED = 24
@@ -77,9 +79,10 @@ def _check(start: Candidate, capacity: Capacity, allowed: Allowed) -> None:
     unknown = sorted(set(allowed.kinds) - set(KINDS))
     if unknown:
         raise _rejected(f"unknown kind of move {unknown[0]!r}.", strict.closest_hint(unknown[0], KINDS))
-    names = sorted(arena.name for arena in start.plan.arenas)
+    names = sorted(extents(start.plan))
     for name in sorted(set(capacity.arenas) - set(names)):
-        raise _rejected(f"unknown arena {name!r} in the capacity.", strict.closest_hint(name, names))
+        what = "is memory of another device" if name == OFFLOAD_ARENA else "is unknown"
+        raise _rejected(f"arena {name!r} in the capacity {what}.", strict.closest_hint(name, names))
     if capacity.total is None and not capacity.arenas:
         raise _rejected("no capacity is set.", "Set the bytes of all arenas together, or of one arena.")
 
@@ -91,6 +94,16 @@ def _rejected(message: str, hint: str) -> InvalidIrShapes:
 def smallest_of(candidates: Iterable[Candidate]) -> Candidate:
     """Return the candidate with the least extent, the first of equals."""
     return min(candidates, key=lambda candidate: candidate.extent_bytes)
+
+
+def best_of(candidates: Iterable[Candidate], capacity: Capacity) -> Candidate:
+    """Return the cheapest candidate that fits, else the one that exceeds the capacity least; the first of equals."""
+
+    def rank(candidate: Candidate) -> tuple[Any, ...]:
+        over = capacity.over(extents(candidate.plan))
+        return over, candidate.extent_bytes if over else 0, candidate.key
+
+    return min(candidates, key=rank)
 
 
 @dataclass
@@ -214,6 +227,7 @@ class _FitSearch:
             except ContractError:
                 continue
             if self.fits(candidate):
+                self.record(candidate)
                 self.best = candidate
 
     def limiting_operators(self) -> tuple[UnknownOperator, ...]:
@@ -270,7 +284,7 @@ class _FitSearch:
         """Try the missing permissions of in-place reuse, in the best order and in the order with the lowest peak."""
         if "inplace" not in self.allowed.kinds:
             return
-        bases = [self.best]
+        bases = [self.packed(self.best)]
         if self.order is not None and self.order.move is not None and not self.best.has("order"):
             bases.append(plan_moves(self.best, (self.order.move,)))
         for base in bases:
@@ -287,7 +301,7 @@ class _FitSearch:
         """Try smaller alignments, the largest first, until the plan fits."""
         if "alignment" not in self.allowed.kinds:
             return
-        base = self.best
+        base = self.packed(self.best)
         for move in finer_alignments(base):
             if not self.watch("alignment") or (self.try_moves(base, (move,)) and self.fits(self.best)):
                 return
@@ -296,12 +310,12 @@ class _FitSearch:
 
     def try_recompute_and_offload(self) -> None:
         """Recompute and offload in the order of the best candidate, then in the initial order, then in new orders."""
-        base = self.best
+        base = self.packed(self.best)
         smallest = self.recompute_or_offload(base)
         if self.watch.stopped or (self.fits(self.best) and self.best.cost.weight * CHEAP_DIVISOR <= self.flops):
             return
         if base.has("order"):
-            smallest = smallest_of((smallest, self.recompute_or_offload(self.best_in_initial_order)))
+            smallest = smallest_of((smallest, self.recompute_or_offload(self.packed(self.best_in_initial_order))))
         if self.fits(self.best) or "order" not in self.allowed.kinds or not self.watch("order"):
             return
         # Alternate order search and recomputation as long as the extent falls.
@@ -316,9 +330,7 @@ class _FitSearch:
     def try_delays(self, smallest: Candidate) -> None:
         """Try orders that compute a tensor after the peak of ``smallest``, each with recompute and offload moves."""
         step, excess = int(self.capacity.live(smallest.plan).argmax()), self.capacity.over(extents(smallest.plan))
-        base = self.best_in_initial_order
-        if base.plan_input.planner != BEST_PLANNER:
-            base = plan_moves(base, self.planner_moves)
+        base = self.packed(self.best_in_initial_order)
         moves = delay_moves(base, smallest, step, excess, keep_phases=self.allowed.keep_phases)
         for number, move in enumerate(moves):
             if number >= MOST_DELAYS or self.fits(self.best) or not self.watch("delay", number, MOST_DELAYS):
@@ -423,6 +435,15 @@ class _FitSearch:
         candidate = self.planned(base, moves)
         return candidate is not None and candidate is self.best
 
+    def packed(self, candidate: Candidate) -> Candidate:
+        """Return ``candidate``, or its plan by the best planner if this is allowed and not larger.
+
+        A planner that saves nothing now can use the bytes that later moves free.
+        """
+        moves = () if candidate.has("planner") else self.planner_moves
+        other = plan_moves(candidate, moves)
+        return other if other.extent_bytes <= candidate.extent_bytes else candidate
+
     def planned(self, base: Candidate, moves: tuple[Move, ...]) -> Candidate | None:
         """Plan ``base`` with ``moves`` and record the result; return ``None`` above the maximum cost."""
         if self.exceeds_cost((*base.moves, *moves)):
@@ -434,7 +455,7 @@ class _FitSearch:
     def record(self, candidate: Candidate) -> None:
         """Add a candidate to the curve; it becomes the best candidate if it is better."""
         self.curve = list(pareto([*self.curve, candidate]))
-        if self.is_better(candidate):
+        if best_of((self.best, candidate), self.capacity) is not self.best:
             self.best = candidate
             if self.on_improvement is not None:
                 self.on_improvement(candidate)
@@ -442,9 +463,3 @@ class _FitSearch:
     def exceeds_cost(self, moves: Iterable[Move]) -> bool:
         limit = self.allowed.max_cost
         return limit is not None and 100_000 * total_cost(moves).extra_flops > limit * self.flops
-
-    def is_better(self, candidate: Candidate) -> bool:
-        over, best_over = (self.capacity.over(extents(c.plan)) for c in (candidate, self.best))
-        if over or best_over:
-            return (over, candidate.extent_bytes, candidate.key) < (best_over, self.best.extent_bytes, self.best.key)
-        return candidate.key < self.best.key

@@ -7,7 +7,7 @@ from tmmu_core.fitting.problem.answer import Allowed, Fitted
 from tmmu_core.fitting.problem.capacity import Capacity
 from tmmu_core.fitting.problem.planner_calls import Candidate, extents
 from tmmu_core.fitting.search.candidates import pareto
-from tmmu_core.fitting.search.fit_search import SINGLE_MOVES_UP_TO, fit
+from tmmu_core.fitting.search.fit_search import SINGLE_MOVES_UP_TO, best_of, fit
 from tmmu_core.planners.problem import Progress
 
 ROUNDS = 4
@@ -50,10 +50,7 @@ def fit_or_smallest(
 def _with_smaller(fitted: Fitted, other: Fitted) -> Fitted:
     """Return ``fitted`` with the smaller plan and the higher bound of the two fits."""
     curve = tuple(pareto([*fitted.curve, *other.curve]))
-    best = min(
-        (fitted.best, other.best, *curve),
-        key=lambda each: (fitted.capacity.over(extents(each.plan)), each.extent_bytes, each.key),
-    )
+    best = best_of((fitted.best, other.best, *curve), fitted.capacity)
     bound = max(fitted.bound, other.bound, key=lambda each: each.bytes)
     proven = max(fitted.proven_bytes, other.proven_bytes)
     answer = fitted.answer if fitted.capacity.over(extents(best.plan)) else "fits"
