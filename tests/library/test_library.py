@@ -17,7 +17,7 @@ import tmmu
 from tests.support.build import chain, graph, node, tensor
 from tests.support.paths import SAMPLES
 from tmmu_core.base import app_package, atomic_files, extras
-from tmmu_core.base.errors import ArenaTooSmall, UnreadableInput
+from tmmu_core.base.errors import ArenaTooSmall, InvalidIrShapes, UnreadableInput
 from tmmu_core.formats.open_file import read_graph_file
 from tmmu_core.formats.planfile.trace import to_json_lines
 from tmmu_core.graph.native import native_file
@@ -74,6 +74,9 @@ def test_option_is_a_value_or_a_text() -> None:
     file = SAMPLES / "dynamic_batch.tmmu.json"
     planned = tmmu.plan(file, dims={"B": 2})
     assert planned.layout_hash == tmmu.plan(file, dims="B=2").layout_hash
+    assert planned.layout_hash == tmmu.plan(tmmu.read(file, dims={"B": 2})).layout_hash
+    with pytest.raises(InvalidIrShapes, match="no dimension"):
+        tmmu.read(file, dims={"Q": 2})
     assert planned.verify(read_graph_file(file)).ok
     with pytest.raises(ArenaTooSmall):
         tmmu.plan(MIXED, capacity="1KiB")

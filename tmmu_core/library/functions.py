@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -13,7 +14,9 @@ from tmmu_core.base.errors import UnreadableInput
 from tmmu_core.formats.planfile.compare_plans import Comparison
 from tmmu_core.formats.planfile.compare_plans import compare as compare_plans
 from tmmu_core.formats.planfile.trace import Trace
-from tmmu_core.graph.model import Graph, Mode, Preset
+from tmmu_core.graph.assumed_sizes import assumed_at, refuse_unused_dims
+from tmmu_core.graph.checks import resolve_dims
+from tmmu_core.graph.model import Dim, Graph, Mode, Preset
 from tmmu_core.judge.finding import Verdict
 from tmmu_core.judge.verifier.finished_plan import verify_finished
 from tmmu_core.library.arguments import (
@@ -52,7 +55,7 @@ def read(source: Source, *, dims: Mapping[str, int] | None = None) -> Graph | Pl
     source : path, bytes or dict
         A file name, the bytes of a file, or a native graph as a dict.
     dims : dict, optional
-        Sizes of named dimensions.
+        Sizes of named dimensions of a graph [their bounds in the file].
 
     Returns
     -------
@@ -64,7 +67,7 @@ def read(source: Source, *, dims: Mapping[str, int] | None = None) -> Graph | Pl
     UnreadableInput
         The file cannot be opened, or no reader accepts its content; the message names the readers.
     InvalidIrShapes
-        The graph is inconsistent.
+        The graph is inconsistent, or has no dimension of this name or size.
 
     Examples
     --------
@@ -73,6 +76,10 @@ def read(source: Source, *, dims: Mapping[str, int] | None = None) -> Graph | Pl
     'mixed_sizes'
     """
     opened = open_source(source, dims)
+    if isinstance(opened, Graph) and dims:
+        refuse_unused_dims(opened, dims)
+        sizes = {name: Dim(size, size) for name, size in resolve_dims(opened, dims).items() if name in dims}
+        return msgspec.structs.replace(opened, dims=opened.dims | sizes, assumed=assumed_at(opened, dims))
     if isinstance(opened, Trace):
         return replace(opened, plan=Plan.of(verify_finished(opened.plan, complete=opened.complete).plan))
     return Plan.of(verify_finished(opened).plan) if isinstance(opened, model.Plan) else opened
