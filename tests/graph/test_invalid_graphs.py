@@ -80,6 +80,11 @@ REFUSED: list[tuple[Graph, str | type[ContractError], str]] = [
         LivenessCycle,
         "$.tensors[3].view.base_tensor_uid",
     ),
+    (
+        of(*(view(f"v{k}", f"v{(k + 1) % 5000}", 1) for k in range(5000))),
+        LivenessCycle,
+        "$.tensors[2].view.base_tensor_uid",
+    ),
     *[
         (of(tensor("a", alignment=alignment)), AlignmentViolation, "$.tensors[2].alignment")
         for alignment in (0, -1, 3, 2**64, 6)
@@ -138,6 +143,7 @@ def test_invalid_graph_is_rejected_with_its_place(which: Graph, reason: str | ty
     found = refusal(which)
     assert reason in (found.diagnostics.get("reason"), type(found))
     assert path in ("", found.diagnostics["path"])
+    assert len(found.message) < 400
 
 
 @pytest.mark.parametrize("which", WHOLE)

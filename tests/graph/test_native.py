@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.paths import DATA, SAMPLES
+from tmmu_core.base import schemas
 from tmmu_core.base.errors import InvalidIrShapes, UnreadableInput
 from tmmu_core.formats.open_file import read_graph
 from tmmu_core.graph.model import GRAPH_SCHEMA, PHASES, ROLES, Dim, Graph, Node, Shard, Tensor, View
@@ -18,7 +19,7 @@ from tmmu_core.graph.native import native_file, unpacking
 
 SAMPLES = sorted(SAMPLES.glob("*.tmmu.json*"))
 BROKEN = DATA / "broken"
-VALIDATOR = jsonschema.Draft202012Validator(json.loads(native_file.SCHEMA_FILE.read_text(encoding="utf-8")))
+VALIDATOR = jsonschema.Draft202012Validator(json.loads(schemas.GRAPH.read_text(encoding="utf-8")))
 
 ids = st.text(max_size=6)
 sizes = st.integers(0, 2**64 - 1)
@@ -168,6 +169,7 @@ def test_shape_and_dtype_are_always_written_and_not_in_the_normal_form() -> None
         ('{"tensors": [{"id": "x", "shape": [1], "dtype": "int8", "shape": [2]}]}', "shape"),
         ('{"nodes": [{"node_id": "a", "params": {"k": {"axis": 1, "axis": 2}}}]}', "axis"),
         ('{"name": "one", "n\\u0061me": "two"}', "name"),
+        ('{"dims": {' + ", ".join(f'"d{k}": {{}}' for k in [*range(20_000), 19_999]) + "}}", "d19999"),
     ],
 )
 def test_object_with_a_repeated_key_is_refused(text: str, key: str) -> None:

@@ -108,9 +108,11 @@ def test_contract_applies_to_its_kind(kind, role):
     assert (local["t"], local["x"]) == ((2,), (2,) if kind == "activations" else (8,))
 
 
-def test_gradient_is_split_like_its_tensor():
-    ir = Graph((Tensor("w", (8,), role="parameter"), Tensor("w@grad", (8,), role="gradient")))
-    assert shapes(ir, spec(tensors={"w": split(0)}))[0] == {"w": (2,), "w@grad": (2,)}
+@pytest.mark.parametrize("order", [1, 2000], ids=["gradient", "gradients of gradients"])
+def test_gradient_is_split_like_its_tensor(order):
+    ids = ["w" + "@grad" * k for k in range(order, 0, -1)]
+    ir = Graph((*(Tensor(name, (8,), role="gradient") for name in ids), Tensor("w", (8,), role="parameter")))
+    assert set(shapes(ir, spec(tensors={"w": split(0)}))[0].values()) == {(2,)}
 
 
 # --- views

@@ -167,15 +167,17 @@ def check_view(graph: Graph, i: int, known: dict[str, int], nbytes: Sequence[int
 
 def refuse_view_cycle(graph: Graph, i: int, known: dict[str, int]) -> NoReturn:
     """Raise for the cycle of views that the chain of bases of the i-th tensor reaches."""
-    chain: list[int] = []
+    position: dict[int, int] = {}
     base = i
-    while base not in chain:
-        chain.append(base)
+    while base not in position:
+        position[base] = len(position)
         view = graph.tensors[base].view
         assert view is not None
         base = known[view.base_tensor_uid]
-    cycle = [*chain[chain.index(base) :], base]
-    names = " → ".join(f'"{graph.tensors[j].id}"' for j in cycle)
+    cycle = [*list(position)[position[base] :], base]
+    names = " → ".join(f'"{graph.tensors[j].id}"' for j in cycle[: strict.LISTED]) + " → …" * (
+        len(cycle) > strict.LISTED
+    )
     producers = (node.node_id for node in graph.nodes if graph.tensors[base].id in node.outputs)
     raise LivenessCycle(
         f"these views are views of each other: {names}.",

@@ -10,6 +10,7 @@ import gc
 import io
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
@@ -251,8 +252,7 @@ def refuse_repeated_keys(data: bytes, source: str) -> None:
 def _require_unique_keys(pairs: list[tuple[str, Any]]) -> None:
     """Raise ``UnreadableInput`` for an object with a key twice. Returns nothing, so that no object is kept."""
     if len(dict(pairs)) != len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
+        ((twice, _),) = Counter(key for key, _ in pairs).most_common(1)
         raise UnreadableInput(f"an object contains the key {strict.shown(twice)} twice.", hint="Remove one of the two.")
 
 

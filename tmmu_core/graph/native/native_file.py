@@ -7,7 +7,6 @@ all other rules. Writing is deterministic: equal graphs give equal bytes. The pu
 
 import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import cbor2
@@ -33,7 +32,6 @@ IDENTIFYING_FIELDS = ("ir_schema", "tensors", "nodes")
 _DEFAULT_DTYPE = Tensor("").dtype
 DEFAULT_WORDS = {"tensors": (("dtype", "float32"), ("role", "activation")), "nodes": (("phase", "forward"),)}
 """List of rows → (text field, default) of the fields whose default is not empty."""
-SCHEMA_FILE = Path(__file__).with_name("native.schema.json")
 
 
 class _WrittenTensor(msgspec.Struct):

@@ -135,9 +135,10 @@ def shard(graph: Graph, spec: ShardSpec, dims: Mapping[str, int] | None = None) 
     shapes = tuple(checks.resolve_shape(tensor, point, i) for i, tensor in enumerate(graph.tensors))
     splits: list[Split | None] = [_explicit_split(*pair, spec) for pair in zip(graph.tensors, shapes, strict=True)]
     contracted: list[int] = []
-    for i, tensor in enumerate(graph.tensors):
+    for i in sorted(range(len(shapes)), key=lambda i: len(graph.tensors[i].id)):  # ``x`` before ``x@grad``
+        tensor = graph.tensors[i]
         if splits[i] is None and tensor.view is None:
-            splits[i] = _implied_split(graph, spec, shapes, known, splits, i)
+            splits[i] = _implied_split(tensor, spec, shapes, known, splits)
             if splits[i] and splits[i] == _contract(tensor, shapes[i], spec):
                 contracted.append(i)
     followed = following_splits(graph, known, shapes, splits) if spec.following else {}
@@ -249,24 +250,19 @@ def _explicit_split(tensor: Tensor, shape: tuple[int, ...], spec: ShardSpec) -> 
 
 
 def _implied_split(
-    graph: Graph,
+    tensor: Tensor,
     spec: ShardSpec,
     shapes: Sequence[tuple[int, ...]],
     known: Mapping[str, int],
     splits: Sequence[Split | None],
-    i: int,
 ) -> Split:
     """Return the split of a ``@grad`` or ``@remat`` tensor's original, or by contract of its kind."""
-    tensor = graph.tensors[i]
-    for ending in FOLLOWERS:
-        leader = known.get(tensor.id.removesuffix(ending), i)
-        if leader != i and shapes[leader] == shapes[i]:
-            split = splits[leader]
-            if split is None and graph.tensors[leader].view is None:
-                split = _implied_split(graph, spec, shapes, known, splits, leader)
-            if split:
-                return split
-    return _contract(tensor, shapes[i], spec)
+    shape = shapes[known[tensor.id]]
+    leaders = (known.get(tensor.id.removesuffix(ending)) for ending in FOLLOWERS)
+    for leader in leaders:
+        if leader is not None and shapes[leader] == shape and (split := splits[leader]):
+            return split
+    return _contract(tensor, shape, spec)
 
 
 def _contract(tensor: Tensor, shape: tuple[int, ...], spec: ShardSpec) -> Split:
