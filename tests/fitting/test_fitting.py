@@ -8,7 +8,7 @@ import pytest
 
 from tests.fitting.random_graphs import all_orders, drawn, model_of
 from tests.fitting.test_order import two_branches
-from tests.support.build import chain, graph, node, tensor
+from tests.support.build import chain, graph, node, tensor, view
 from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.fitting.layers import fitted_layers, fitted_peak
 from tmmu_core.fitting.move import KINDS
@@ -20,7 +20,7 @@ from tmmu_core.fitting.recipe import moves_of, recipe
 from tmmu_core.fitting.search.candidates import apply_moves, with_size
 from tmmu_core.fitting.search.fit_search import fit
 from tmmu_core.fitting.search.largest_size import largest_that_fits
-from tmmu_core.graph.model import OFFLOAD_ARENA, Dim, Graph, Node, Tensor, View
+from tmmu_core.graph.model import OFFLOAD_ARENA, Dim, Graph, Node, Tensor
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.plans.making.engine import plan_graph
 from tmmu_core.plans.making.request import PlanRequest
@@ -126,6 +126,14 @@ def test_bound_over_orders_omits_bytes_that_the_capacity_does_not_limit(
     assert fitted.lower_bound_bytes <= fitted.best.extent_bytes
 
 
+def test_view_whose_node_reads_another_tensor_is_not_moved_to_its_reader() -> None:
+    tensors = [tensor("x", 1, "input"), tensor("b", 1), tensor("big", 99), view("v", "b", 1), tensor("t", 99)]
+    nodes = [node("b", "x", "b"), node("big", "x", "big"), node("t", "x", "t"), node("v", "b big", "v")]
+    ir = graph([*tensors, tensor("y", 1)], [*nodes, node("y", "v t", "y")], "x", "y")
+    start = started(ir, alignment=4, planner="auto")
+    assert shown(fit(start, Capacity(4 * 102), Allowed(frozenset({"planner", "order"})))).answer == "fits"
+
+
 def test_largest_size_that_fits_is_found() -> None:
     tensors = (
         Tensor("x", ("B", 16), role="input"),
@@ -146,8 +154,7 @@ def test_largest_size_that_fits_is_found() -> None:
 
 
 def test_storage_of_a_live_view_counts_in_full_at_the_peak() -> None:
-    view = Tensor("v", (10,), view=View("a", 0, 40))
-    tensors = [tensor("x", 1, role="input"), tensor("a", 100), view, tensor("b", 50), tensor("c", 1)]
+    tensors = [tensor("x", 1, "input"), tensor("a", 100), view("v", "a", 10), tensor("b", 50), tensor("c", 1)]
     nodes = [node("n", "x", "a"), node("m", "a", "v"), node("o", "x", "b"), node("p", "v b", "c", inplace="none")]
     peak = fitted_peak(fit(started(graph(tensors, nodes, "x", "c")), Capacity(10_000)))
     assert [row[:2] for row in peak["tensors"]] == [("a", 400), ("b", 200), ("c", 4)]

@@ -3,8 +3,11 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from tmmu_core.fitting.move import Move
 from tmmu_core.fitting.order.order_exact import OrderStates, orders_within
+from tmmu_core.fitting.order.order_loops import measure
 from tmmu_core.fitting.order.order_model import OrderModel, order_model
 from tmmu_core.fitting.order.order_search import Ordered, Report, best_order
 from tmmu_core.fitting.problem.lower_bounds import alignments_of
@@ -80,9 +83,10 @@ def _move(base: Candidate, model: OrderModel, units: list[int], method: str) -> 
 
 
 def views_late(liveness: Liveness, model: OrderModel, units: list[int]) -> list[int]:
-    """Return the order with each view directly before the first unit that needs it.
+    """Return the order with each view directly before the first unit that needs it, unless this raises the peak.
 
-    An earlier view would keep its base live, or would need the base to be recomputed; a later one costs nothing.
+    An earlier view would keep its base live, or would need the base to be recomputed. A later one costs nothing if its
+    node reads nothing but the base.
     """
     index = liveness.timeline.index
     is_view = [
@@ -101,4 +105,5 @@ def views_late(liveness: Liveness, model: OrderModel, units: list[int]) -> list[
             needed += pending.intersection(model.predecessors[each])
             pending.difference_update(needed)
         order += sorted(needed, key=lambda each: (each == unit, position[each]))
-    return order
+    peak, initial_peak = (measure(model, np.array(each, np.int64)).total for each in (order, units))
+    return order if peak <= initial_peak else units
