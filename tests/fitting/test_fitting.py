@@ -134,6 +134,22 @@ def test_view_whose_node_reads_another_tensor_is_not_moved_to_its_reader() -> No
     assert shown(fit(start, Capacity(4 * 102), Allowed(frozenset({"planner", "order"})))).answer == "fits"
 
 
+def test_tensor_that_the_preset_recomputes_can_be_recomputed_earlier_too() -> None:
+    tensors = [tensor("x", 1, "input"), tensor("a", 50, remat=True), tensor("c", 99), *(tensor(n, 1) for n in "bde")]
+    nodes = [
+        node("na", "x", "a"),
+        node("nb", "a", "b"),
+        node("nc", "b", "c"),
+        node("nd", "c", "d"),
+        node("ne", "a d", "e"),
+    ]
+    ir = graph(tensors, [msgspec.structs.replace(n, instr="RELU", inplace="none") for n in nodes], "x", "e")
+    start = started(ir, mode="backward", preset="remat_enabled", alignment=4, planner="auto")
+    fitted = shown(fit(start, Capacity(start.extent_bytes - 200), Allowed(frozenset({"recompute"}))))
+    assert fitted.answer == "fits"
+    assert {"na@remat", "na@remat.2"} <= set(fitted.best.plan.execution_order)
+
+
 def test_largest_size_that_fits_is_found() -> None:
     tensors = (
         Tensor("x", ("B", 16), role="input"),

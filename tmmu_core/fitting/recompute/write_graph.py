@@ -112,13 +112,14 @@ class _Writer(DropWalk):
         self.returns: Counter[int] = Counter()
         """Storage → number of times it was copied back."""
         self.runs: Counter[int] = Counter()
-        """Node → number of recomputing runs."""
+        """Node → number of its last recomputing run."""
         self.name: dict[tuple[int, str], str] = {}
         """(view, copy of its storage) → name of the view in that copy."""
         self.overwritten_by: dict[int, int] = {}
         """Tensor → the tensor that overwrote it."""
         self.read_late: set[int] = set()
         """Tensors, not their copies, that nodes after the forward pass read."""
+        self.taken = self.index.tensor_of.keys() | self.index.node_of.keys()
         self.has_view = self.index.base >= 0
         self.position = {n: k for k, n in enumerate(self.node_at)}
 
@@ -241,8 +242,7 @@ class _Writer(DropWalk):
         inputs = tuple(self._current_name(n, at, i, k) for at, i in enumerate(self.index.inputs_of(n).tolist()))
         if operator_of(node.instr).is_random:
             inputs = (*inputs, self._state(n))
-        self.runs[n] += 1
-        run = self.runs[n]
+        run = self._next_run(n)
         outputs = []
         for i in self.index.outputs_of(n).tolist():
             tensor, s = self.tensors[i], self.storage[i]
@@ -283,6 +283,14 @@ class _Writer(DropWalk):
         self.copies.append(copy)
         self.order.append(copy.node_id)
         return True
+
+    def _next_run(self, n: int) -> int:
+        """Return the next number of a run of ``n`` whose names are free: the preset can recompute the node too."""
+        names = (self.nodes[n].node_id, *(self.tensors[i].id for i in self.index.outputs_of(n).tolist()))
+        while True:
+            self.runs[n] += 1
+            if self.taken.isdisjoint(name + numbered(self.runs[n]) for name in names):
+                return self.runs[n]
 
     def _state(self, n: int) -> str:
         """Return the tensor in which a random operator saves its generator state."""
