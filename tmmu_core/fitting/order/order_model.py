@@ -221,14 +221,14 @@ def _edges(liveness: Liveness, order: list[int], keep_phases: bool) -> I64:
     index = timeline.index
     is_run = timeline.step_of >= 0
     before, after = dependencies(index, is_run)
-    found = [np.stack([before, after], axis=1)]
     nodes = timeline.graph.nodes
     fixed = (node for node in order if operator_of(nodes[node].instr).keeps_position)
     extra = [*pairwise(fixed), *_overwrite_edges(liveness)]
+    edges = np.concatenate([np.stack([before, after], axis=1), np.array(extra, np.int64).reshape(-1, 2)])
     if keep_phases:
-        extra += _phase_edges(nodes, order)
-    found.append(np.array(extra, np.int64).reshape(-1, 2))
-    return np.concatenate(found)
+        kept = [*_phase_edges(edges, nodes, order)]
+        edges = np.concatenate([edges, np.array(kept, np.int64).reshape(-1, 2)])
+    return edges
 
 
 def storage_writers(liveness: Liveness) -> dict[int, list[int]]:
@@ -275,12 +275,18 @@ def _overwrite_edges(liveness: Liveness) -> Iterator[tuple[int, int]]:
                 since.append(k)
 
 
-def _phase_edges(nodes: Sequence[Node], order: list[int]) -> Iterator[tuple[int, int]]:
-    """Yield edges that keep runs of nodes of one phase in order: the first node of a run comes between two runs."""
+def _phase_edges(edges: I64, nodes: Sequence[Node], order: list[int]) -> Iterator[tuple[int, int]]:
+    """Yield edges that keep runs of one phase apart: from nodes that no node of their run follows to nodes of the next
+    run that no node of it precedes.
+    """
     runs = [list(run) for _, run in groupby(order, key=lambda k: nodes[k].phase)]
-    for before, after in pairwise(runs):
-        yield from ((k, after[0]) for k in before)
-        yield from ((after[0], k) for k in after[1:])
+    run_of = np.full(len(nodes), -1, np.int64)
+    for number, run in enumerate(runs):
+        run_of[run] = number
+    precedes, follows = (set(column) for column in edges[run_of[edges[:, 0]] == run_of[edges[:, 1]]].T.tolist())
+    for run, next_run in pairwise(runs):
+        firsts = [k for k in next_run if k not in follows]
+        yield from ((k, first) for k in run if k not in precedes for first in firsts)
 
 
 def _successors(edges: I64, unit_of: I64, count: int) -> list[list[int]]:
