@@ -5,7 +5,8 @@ import re
 import shlex
 from collections.abc import Sequence
 
-from app.session.opening import SAMPLES, samples, shelf
+from app.session import history
+from app.session.opening import SAMPLES, golden, samples, shelf
 from app.session.planning import Shown, requested
 from tmmu_core.base.escaping import visible
 from tmmu_core.planners.problem import GIVEN, UNLIMITED
@@ -94,11 +95,14 @@ def arenas_spelled_out(plan: Plan) -> bytes:
 
 def file_of(shown: Shown) -> str:
     """Return the name of the open file for the command line."""
-    kind, _, name = shown.opened.source.partition(":")
-    for sample in samples() if kind == "sample" else ():
-        if sample.name == name:
-            return f"{SAMPLES.name}/{sample.path.relative_to(SAMPLES).as_posix()}"
-    stored = shelf().get(shown.opened.source)
+    source = shown.opened.source
+    paths = {f"sample:{sample.name}": sample.path for sample in samples()}
+    paths |= {f"golden:{path.name}": path for path in golden()}
+    if source in paths:
+        return f"{SAMPLES.name}/{paths[source].relative_to(SAMPLES).as_posix()}"
+    if source.startswith(f"{history.KIND}:"):
+        return f"{file_stem(shown.opened.name)}.plan.cbor"  # the page Export offers this file
+    stored = shelf().get(source)
     name = stored[0] if stored is not None else shown.opened.name
     return f"./{name}" if name.startswith("-") else name  # "-" begins an option, and alone is standard input
 
