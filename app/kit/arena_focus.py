@@ -12,11 +12,11 @@ ALL = "*"
 """Value of ``Choice.arena`` for all arenas in one drawing."""
 
 
-def default_arena(plan: Plan) -> ArenaSummary | None:
+def default_arena(plan: Plan) -> str:
     """Return the arena with the most bytes over its capacity, else the arena with the most bytes that can be saved.
 
     If every arena is within its capacity and optimal, return the largest arena that reuses bytes, else the largest
-    arena. Return ``None`` for a plan without arenas.
+    arena. Return "" for a plan without arenas.
     """
 
     def rank(arena: ArenaSummary) -> tuple[int, int, bool, int, str]:
@@ -24,25 +24,19 @@ def default_arena(plan: Plan) -> ArenaSummary | None:
         reuses_bytes = arena.max_live < arena.storages
         return over_bytes, arena.open_bytes, reuses_bytes, arena.extent_bytes, arena.name
 
-    return max(plan.arenas, key=rank, default=None)
-
-
-def default_name(plan: Plan) -> str:
-    """Return the name of the default arena; "" for a plan without arenas."""
-    default = default_arena(plan)
-    return default.name if default else ""
+    return max(plan.arenas, key=rank).name if plan.arenas else ""
 
 
 def arena(shown: Shown) -> str:
     """Return the chosen arena if the plan has it, else the default arena; "" for a plan without arenas."""
     chosen = state.choice().arena
-    return chosen if chosen in shown.plan.arena_of else default_name(shown.plan)
+    return chosen if chosen in shown.plan.arena_of else default_arena(shown.plan)
 
 
 def drawn(plan: Plan) -> str | None:
     """Return the arena that drawings and tables show; ``None`` for all arenas."""
     chosen = state.choice().arena
-    return None if chosen == ALL else chosen if chosen in plan.arena_of else default_name(plan) or None
+    return None if chosen == ALL else chosen if chosen in plan.arena_of else default_arena(plan) or None
 
 
 @remembered

@@ -19,6 +19,15 @@ def button(label: str, key: str, changes: Mapping[str, Any], *, kind: Any = "ter
     st.button(label, key=key, type=kind, on_click=state.choose, kwargs=dict(changes), **options)
 
 
+def download(label: str, name: str, media_type: str, data: Any, **options: Any) -> None:
+    """Draw a button that downloads the file ``name``. ``data``: its content, or the function that makes it.
+
+    ``options``: further arguments of ``st.download_button``.
+    """
+    options = {"key": f"download.{name}", "on_click": "ignore", "icon": ":material/download:", **options}
+    st.download_button(label, data, file_name=name, mime=media_type, **options)
+
+
 def notice(key: str, html: str, field: str, *, css: str = "tm") -> None:
     """Draw a message with a button that removes it. The button sets ``field`` of the session to ``None``."""
     with row(key):

@@ -113,13 +113,5 @@ def _files(shown: Shown, current: review.Review) -> None:
             ("Review file", f"{stem}.tmmu-review.html", "text/html", downloads.review_page),
             ("JSON", f"{stem}.tmmu-review.json", "application/json", downloads.review_json),
         ):
-            st.download_button(
-                label,
-                partial(make, shown, current, review.link()),
-                file_name=name,
-                mime=media_type,
-                key=f"download.{name}",
-                on_click="ignore",
-                icon=":material/download:",
-                help="A file with graph, plan, views, notes and decision. To open the file, drop it on this page.",
-            )
+            about = "A file with graph, plan, views, notes and decision. To open the file, drop it on this page."
+            controls.download(label, name, media_type, partial(make, shown, current, review.link()), help=about)

@@ -1,25 +1,10 @@
-"""Colours of a plan's operators, layers and rows."""
+"""Colours of the rows of a plan, in the scheme that the user has chosen."""
 
 from collections.abc import Callable
 
 from app.session import plan_rows, state
 from app.session.planning import Shown
-from app.session.work.jobs import remembered
-from app.texts.palette import default_scheme, layer_colours, operator_colours, row_colours
-
-
-@remembered
-def of_operators(shown: Shown) -> dict[str, str]:
-    """Return operator → colour; {} if the operators are unknown."""
-    names = plan_rows.operators(shown)
-    return {} if names is None else operator_colours(shown.plan, names)
-
-
-@remembered
-def of_layers(shown: Shown) -> dict[str, str]:
-    """Return layer → colour; {} if the layers are unknown."""
-    origins = plan_rows.origins(shown)
-    return {} if origins is None else layer_colours(shown.plan, origins.layer)
+from app.texts.palette import default_scheme, row_colours
 
 
 def of_rows(shown: Shown, view: str, default: str = "") -> Callable[[int], str]:

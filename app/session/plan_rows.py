@@ -10,10 +10,9 @@ from tmmu_core.base.escaping import natural
 from tmmu_core.graph.model import StorageOrigin
 from tmmu_core.graph.modules.module_paths import Modules, modules_of, modules_of_rows
 from tmmu_core.liveness.idle_time import Idle, idle_of
-from tmmu_core.liveness.timeline import Stretch, phases_from_known, phases_of
+from tmmu_core.liveness.timeline import phases_from_known, phases_of
 from tmmu_core.plans.analysis.why_offset import PlacementDifference, first_different_placement
 from tmmu_core.plans.figures.live_bytes import (
-    PlanStorages,
     arena_number,
     curve_points_of,
     live_bytes,
@@ -89,8 +88,8 @@ def modules(shown: Shown) -> Modules:
     return modules_of(timeline.index, timeline.node_at.tolist())
 
 
-def phases(shown: Shown) -> tuple[Stretch, ...]:
-    """Return the phases of the steps; () if the plan has only one phase."""
+def phases(shown: Shown) -> tuple[tuple[str, int, int], ...]:
+    """Return the phases as ``(phase, first step, step after the last)``; () if the plan has only one phase."""
     if shown.solution is not None:
         stretches = phases_of(shown.timeline)
     else:
@@ -98,18 +97,8 @@ def phases(shown: Shown) -> tuple[Stretch, ...]:
         births = zip(plan.birth.tolist(), plan.tensor_ids, strict=True)
         phase_at = ((step, producers[name].phase) for step, name in births if name in producers)
         stretches = phases_from_known(plan.steps, phase_at)
-    return stretches if len({stretch.phase for stretch in stretches}) > 1 else ()
-
-
-def bands(shown: Shown) -> tuple[tuple[str, int, int], ...]:
-    """Return the phases as ``(phase, first step, step after the last)``."""
-    return tuple([(s.phase, s.start, s.end) for s in phases(shown)])
-
-
-@remembered
-def storages(shown: Shown) -> PlanStorages:
-    """Return the plan's storages."""
-    return storages_of(shown.plan)
+    has_several = len({stretch.phase for stretch in stretches}) > 1
+    return tuple([(s.phase, s.start, s.end) for s in stretches]) if has_several else ()
 
 
 def storages_alive(shown: Shown, step: int, arena: str) -> list[tuple[int, int]]:
@@ -118,7 +107,7 @@ def storages_alive(shown: Shown, step: int, arena: str) -> list[tuple[int, int]]
     The sum of the bytes is the live bytes of the step. A sum over tensors would be larger, because views share a
     storage.
     """
-    s = storages(shown)
+    s = storages_of(shown.plan)
     live = np.flatnonzero((s.arena == arena_number(shown.plan, arena)) & (s.birth <= step) & (step < s.death))
     pairs = zip(s.head[live].tolist(), s.size[live].tolist(), strict=True)
     return sorted(pairs, key=lambda pair: (-pair[1], natural(shown.plan.tensor_ids[pair[0]])))
@@ -162,7 +151,7 @@ class OverSteps:
 
 def over_steps(shown: Shown, span: tuple[int, int], arena: str) -> OverSteps:
     """Return the buffers of an arena that are live in ``span``, steps ``[first, end)`` with ``first`` in the plan."""
-    s, first, end = storages(shown), span[0], min(span[1], shown.plan.steps)
+    s, first, end = storages_of(shown.plan), span[0], min(span[1], shown.plan.steps)
     live_steps = np.minimum(s.death, end) - np.maximum(s.birth, first)
     live = np.flatnonzero((s.arena == arena_number(shown.plan, arena)) & (live_steps > 0))
     rows = list(zip(s.head[live].tolist(), s.size[live].tolist(), live_steps[live].tolist(), strict=True))

@@ -84,19 +84,13 @@ def _rows(source: Source, point: Point) -> Iterator[dict[str, Any]]:
 def _fitted_row(graph: Graph, request: PlanRequest, fits: Mapping[str, int]) -> dict[str, Any]:
     capacity = Capacity(fits.get(""), {arena: size for arena, size in fits.items() if arena})
     fitted = fit(initial_candidate(graph, request.but(one_memory="" in fits)), capacity, Allowed())
-    cost = fitted.best.cost
     return {
         **figures(fitted.best.plan, fitted.warnings),
         "extent_bytes": sum(extents(fitted.best.plan).values()),
         "lower_bound_bytes": fitted.lower_bound_bytes,
         "answer": fitted.answer,
         "over_bytes": fitted.over_bytes,
-        "cost": {
-            "extra_flops": cost.extra_flops,
-            "moved_bytes": cost.moved_bytes,
-            "extra_steps": cost.extra_steps,
-            "moves": len(fitted.best.moves),
-        },
+        "cost": {**vars(fitted.best.cost), "moves": len(fitted.best.moves)},
     }
 
 

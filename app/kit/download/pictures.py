@@ -35,7 +35,7 @@ def section(shown: Shown) -> None:
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="pictures-controls"):
         kind = st.selectbox("Drawing", kinds, format_func=titles.__getitem__, key="w.picture.kind", width=140)
         names = [arena.name for arena in plan.arenas]
-        first = names.index(arena_focus.default_name(plan))
+        first = names.index(arena_focus.default_arena(plan))
         arena = st.selectbox("Arena", names, index=first, key="w.picture.arena", width=130)
         for side in ("width", "height"):
             key = state.set_widget(f"picture.{side}", getattr(sheet, side))
@@ -46,15 +46,7 @@ def section(shown: Shown) -> None:
     st.html(markup.picture(svg, f"{titles[kind]} of {arena}"))
     stem = f"{repeat_command.file_stem(shown.opened.name)}.{repeat_command.file_stem(arena)}.{kind}"
     with controls.row("pictures-take"):
-        st.download_button(
-            f"SVG, {sheet.width} × {sheet.height}",
-            svg,
-            file_name=f"{stem}.svg",
-            mime="image/svg+xml",
-            key="download.picture",
-            on_click="ignore",
-            icon=":material/download:",
-        )
+        controls.download(f"SVG, {sheet.width} × {sheet.height}", f"{stem}.svg", "image/svg+xml", svg)
         data = {"svg": svg, "width": sheet.width, "height": sheet.height, "name": f"{stem}.png"}
         _png_button()(key="picture-png", height="content", width="content", data=data)
 

@@ -13,7 +13,7 @@ from app.kit import arena_focus
 from app.kit.download import pictures
 from app.kit.tensor import marks, why_here
 from app.session import state
-from app.session.plan_rows import MOST_EAGER, bands, operators, origins
+from app.session.plan_rows import MOST_EAGER, operators, origins, phases
 from app.session.planning import Shown
 from app.session.view_state import COLOURS, VIEWS, span_of, span_text, zoom_of, zoom_text
 from app.session.work.jobs import remembered
@@ -41,7 +41,7 @@ def _needs_layers(shown: Shown) -> bool:
 @remembered
 def _origin(shown: Shown, needs_layers: bool) -> Origin:
     """Return operators, layers and phases of the rows. The cache of packed plans needs the same object at each call."""
-    stretches = bands(shown)
+    stretches = phases(shown)
     rows = origins(shown) if needs_layers else None
     if rows is None:
         return Origin(operators(shown), stretches=stretches)

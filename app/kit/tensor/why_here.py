@@ -12,6 +12,7 @@ from app.session.view_state import tried_of, tried_text
 from app.texts import markup, numbers, tensor_text
 from tmmu_core.base.escaping import for_markdown
 from tmmu_core.plans.analysis.why_offset import Ghost, ghost, on_grid, why_here
+from tmmu_core.plans.figures.live_bytes import storages_of
 from tmmu_core.plans.model import Plan
 
 MOST_REPLAYED = 20_000
@@ -123,7 +124,7 @@ def turns(shown: Shown) -> list[int] | None:
 def _row_placed(shown: Shown, turn: int) -> int:
     """Return the row of the first tensor of the storage that is placed at ``turn``, counted from 1."""
     order = plan_rows.placement_order(shown, arena_focus.arena(shown))
-    return int(plan_rows.storages(shown).head[order.storages[turn - 1]])
+    return int(storages_of(shown.plan).head[order.storages[turn - 1]])
 
 
 def _show_turn(shown: Shown, turn: int) -> None:

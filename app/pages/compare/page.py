@@ -159,13 +159,13 @@ def claim(left: Shown, right: Shown, comparison: Comparison) -> str:
     if comparison.identical:
         return f"{title}: identical"
     arena = arena_focus.default_arena(right.plan)
-    if arena is None or arena.name not in left.plan.arena_of:
+    if not arena or arena not in left.plan.arena_of:
         return f"{title}: different arenas"
-    before, after = left.plan.arena_of[arena.name].extent_bytes, arena.extent_bytes
+    before, after = (side.plan.arena_of[arena].extent_bytes for side in (left, right))
     if before == after:
-        return f"{title}: {arena.name} unchanged, {numbers.short_bytes(after)}"
+        return f"{title}: {arena} unchanged, {numbers.short_bytes(after)}"
     sizes = f"{numbers.short_bytes(before)} → {numbers.short_bytes(after)}"
-    return f"{title}: {arena.name} {sizes} ({numbers.delta_bytes(after - before)})"
+    return f"{title}: {arena} {sizes} ({numbers.delta_bytes(after - before)})"
 
 
 def invalid(left: Shown, right: Shown) -> list[str]:
@@ -287,7 +287,7 @@ def body(left: Shown, right: Shown, comparison: Comparison, handle: Any) -> None
         if arena in left.plan.arena_of:
             st.html(address.linked(tensor_text.first_difference(plan_rows.first_difference(left, right, arena), arena)))
         st.html(markup.heading(f"Live bytes of {arena}, baseline → candidate"))
-        fig = chart_base.phase_bands(compared_live_bytes(left.plan, right.plan, arena), plan_rows.bands(right))
+        fig = chart_base.phase_bands(compared_live_bytes(left.plan, right.plan, arena), plan_rows.phases(right))
         st.plotly_chart(fig, key=f"curves.{left.key}.{right.key}.{arena}", config=chart_base.CONFIG)
     changes(comparison, left, right)
     state.write_link()

@@ -64,7 +64,7 @@ def report(shown: Shown, stem: str) -> None:
     )
     dark = st.checkbox("Dark theme", key="w.report-dark")
     make = partial(downloads.report, shown, baseline if with_baseline else None, review.current(), dark=dark)
-    _download("Download report", f"{stem}.report.html", "text/html", make, primary=True)
+    controls.download("Download report", f"{stem}.report.html", "text/html", make, type="primary")
 
 
 def link(shown: Shown) -> None:
@@ -79,23 +79,9 @@ def link(shown: Shown) -> None:
 
 def _row(label: str, name: str, mime: str, purpose: str, make: Callable[[], bytes | str]) -> None:
     with controls.row(f"take.{name}"):
-        _download(label, name, mime, make)
+        controls.download(label, name, mime, make, width=150)
         text = f'<code>{markup.esc(name)}</code> <span class="soft">{markup.esc(purpose)}</span>'
         st.html(f'<div class="tm">{text}</div>')
-
-
-def _download(label: str, name: str, mime: str, make: Callable[[], bytes | str], *, primary: bool = False) -> None:
-    st.download_button(
-        label,
-        make,
-        file_name=name,
-        mime=mime,
-        key=f"download.{name}",
-        on_click="ignore",
-        icon=":material/download:",
-        type="primary" if primary else "secondary",
-        width="content" if primary else 150,
-    )
 
 
 def measured_by_runtime(shown: Shown, make: Callable[[], bytes | str]) -> None:

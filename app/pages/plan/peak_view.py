@@ -6,13 +6,13 @@ from urllib.parse import quote
 import plotly.graph_objects as go
 import streamlit as st
 
-from app.kit import arena_focus, row_colours
+from app.kit import arena_focus
 from app.kit.charts.chart_base import CONFIG, PHASE_COLOURS, figure
 from app.kit.tensor import tensor_table
 from app.session import plan_rows, state
 from app.session.planning import Shown
 from app.texts import markup, numbers
-from app.texts.palette import CATEGORIES, CATEGORY_COLOURS, OTHER, ROLE_COLOURS, ink_on
+from app.texts.palette import CATEGORIES, CATEGORY_COLOURS, OTHER, ROLE_COLOURS, ink_on, layer_colours, operator_colours
 from tmmu_core.plans.analysis.peak_lines import line_of
 from tmmu_core.plans.figures.live_bytes import alive_at
 from tmmu_core.plans.model import Plan
@@ -77,9 +77,9 @@ def _groupings(shown: Shown) -> dict[str, Grouping]:
         groupings["category"] = (lambda i: (plan.categories[i],)), CATEGORY_COLOURS
         groupings["line"] = (lambda i: (line_of(plan.tensor_ids[i]),)), None
     if origins is not None and plan_rows.has_layers(shown):
-        groupings["layer"] = (lambda i: (origins.layer[i] or plan.roles[i],)), row_colours.of_layers(shown)
+        groupings["layer"] = (lambda i: (origins.layer[i] or plan.roles[i],)), layer_colours(plan, origins.layer)
     if operators is not None:
-        groupings["operator"] = (lambda i: (operators[i] or plan.roles[i],)), row_colours.of_operators(shown)
+        groupings["operator"] = (lambda i: (operators[i] or plan.roles[i],)), operator_colours(plan, operators)
     if not plan.categories:
         groupings["role"] = (lambda i: (plan.roles[i],)), None
     if plan.has_slots:

@@ -80,7 +80,7 @@ def _arena(shown: Shown, curve: DimCurve) -> str:
     if chosen in curve.arena_names:
         return chosen
     if not len(curve.values):
-        return arena_focus.default_name(shown.plan)
+        return arena_focus.default_arena(shown.plan)
     return max(zip(np.ptp(curve.extent_bytes, axis=0).tolist(), curve.arena_names, strict=True))[1]
 
 
