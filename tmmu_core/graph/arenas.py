@@ -62,7 +62,7 @@ def refuse_many(config: Mapping[str, Any]) -> None:
 
 
 def as_given(config: Mapping[str, Arena | Mapping[str, Any]] | None) -> dict[str, Any]:
-    """Return the configuration as a plain mapping: the given fields; of an ``Arena``, those unlike the default."""
+    """Return the configuration with each arena as a mapping of the given fields, or of an ``Arena``'s changed ones."""
     return {
         name: msgspec.to_builtins(arena) if isinstance(arena, Arena) else dict(arena)
         for name, arena in (config or {}).items()

@@ -175,12 +175,11 @@ def refuse_view_cycle(graph: Graph, i: int, known: dict[str, int]) -> NoReturn:
         assert view is not None
         base = known[view.base_tensor_uid]
     cycle = [*list(position)[position[base] :], base]
-    names = " → ".join(f'"{graph.tensors[j].id}"' for j in cycle[: strict.LISTED]) + " → …" * (
-        len(cycle) > strict.LISTED
-    )
+    names = " → ".join(f'"{graph.tensors[j].id}"' for j in cycle[: strict.LISTED])
+    more = " → …" if len(cycle) > strict.LISTED else ""
     producers = (node.node_id for node in graph.nodes if graph.tensors[base].id in node.outputs)
     raise LivenessCycle(
-        f"these views are views of each other: {names}.",
+        f"these views are views of each other: {names}{more}.",
         hint="Remove the view of one tensor: it is then the base of the other tensors.",
         tensor=graph.tensors[base].id,
         node_id=next(producers, ""),

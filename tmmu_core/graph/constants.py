@@ -111,7 +111,7 @@ class Constants(Mapping[str, bytes]):
 
 
 def path_in_folder(folder: Path | None, location: str, what: str) -> Path:
-    """Return the path of the file ``location`` in the model's ``folder`` (``None``: the model is no file).
+    """Return the path of the file ``location`` in the model's ``folder``, ``None`` for a model that is not a file.
 
     Raises ``UnreadableInput`` without a folder, and for a path outside of it, also by a link. ``what`` begins the
     message.

@@ -171,7 +171,9 @@ def _transposed_of_tflite(call: Call) -> int | None:
 
 
 def _convolution_backward(call: Call) -> int | None:
-    """Inputs are the gradient, x and the weights. A requested gradient costs a forward pass; a bias's, a sum."""
+    """Inputs are the gradient, x and the weights. The gradients of x and of the weights cost a forward pass each, the
+    gradient of the bias a sum.
+    """
     gradient, x, w = call.inputs[:3]
     forward = _convolution(Call((x, w), (gradient,)))
     bias = prod(gradient) if any(len(shape) == 1 for shape in call.outputs) else 0

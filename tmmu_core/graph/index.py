@@ -65,7 +65,9 @@ class GraphIndex:
 
     @cached_property
     def root(self) -> I64:
-        """Shape (tensors,): for a view that no node writes, its nearest base that is no such view; else itself."""
+        """Shape (tensors,): for a view that no node writes, the first tensor in its chain of bases that is a storage or
+        that a node writes; else the tensor itself.
+        """
         root = np.where((self.producer < 0) & (self.base >= 0), self.base, np.arange(len(self.base)))
         while (root != root[root]).any():
             root = root[root]

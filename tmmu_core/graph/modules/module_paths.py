@@ -6,9 +6,9 @@ Three sources, the best one first::
     names        block3/expand/op          ONNX scopes, TFLite names: in the name of a node or of its output
     parameters   transformer.h.0.mlp.c_fc.weight    PyTorch: a node that reads a parameter is in its module
 
-A node without origin in the file, or, under ``parameters``, one that reads no parameter is in the common module of its
-neighbours: between two layers of ``h.0.mlp`` it is in ``h.0.mlp``; a sum of two blocks is in the block with the higher
-number. A path is a tuple of names, the root is ``()``; modules are in no hash and no file.
+A node without origin in the file is in the common module of its neighbours; so is, under ``parameters``, a node that
+reads no parameter. Between two layers of ``h.0.mlp`` it is in ``h.0.mlp``; a sum of two blocks is in the block with the
+higher number. A path is a tuple of names, the root is ``()``. No hash and no file contains modules.
 """
 
 from __future__ import annotations

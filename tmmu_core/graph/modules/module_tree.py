@@ -108,7 +108,7 @@ def tree_of(index: GraphIndex, modules: Modules, order: Iterable[int]) -> Tree:
     of_node = _split_into_ranges([_innermost(path, levels) for path in wanted], sequence)
     members = _members(of_node)
     levels = {path for path in members if path in levels or _is_range(path)}
-    paths = tuple(sorted([path for path in members if path in levels], key=len))  # then by the number of a first node
+    paths = tuple(sorted([path for path in members if path in levels], key=len))  # of one length: in order of nodes
     number = {path: k for k, path in enumerate(paths)}
     parent = [number[_innermost(path[:-1], levels)] for path in paths]
     return Tree(

@@ -75,9 +75,10 @@ _CONTAINERS = bytes(range(0x80, 0xC0))
 def refuse_many_values(data: bytes, source: str = "", packed: int = 0) -> None:
     """Raise ``UnreadableInput`` for a document or a text with more values than the limit, before it is decoded.
 
-    ``packed``: its compressed bytes; 0 for a file that is not compressed. One byte of a file, such as an empty list,
-    can need sixty bytes in memory. Values are estimated: by the commas, brackets and lines of a text; in CBOR by the
-    bytes that can begin a list or a map, and a quarter of all bytes. Readers of binary formats have their own checks.
+    ``packed`` is the size of the compressed file, 0 for a file that is not compressed. One byte, such as an empty list
+    in CBOR, can need sixty bytes in memory. The number of values is estimated: in a text by its commas, brackets and
+    lines; in CBOR by the bytes that can begin a list or a map, and a quarter of all bytes. Readers of binary formats
+    have their own checks.
     """
     ceiling, how = limits.values_of(packed or len(data), packed > 0), kind(data)
     if len(data) <= ceiling:

@@ -39,13 +39,11 @@ register_types(_Entry)
 
 
 def constants(graph: Graph, where: Path | None) -> Constants:
-    """Return the constants in the sidecar of ``graph``; none without a sidecar.
+    """Return the constants in the sidecar of ``graph``, which must have one.
 
     ``where`` is the file of the graph, ``None`` for a stream. Raises ``UnreadableInput`` for a sidecar that is missing,
     has a damaged head, or is outside the folder of ``where``.
     """
-    if not graph.sidecar:
-        return Constants({})
     path = path_in_folder(where.parent if where else None, graph.sidecar, "the sidecar")
     head, start = _head(path)
     pieces = {}

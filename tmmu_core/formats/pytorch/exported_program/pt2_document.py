@@ -7,6 +7,7 @@ and evaluates integers, symbols and the functions below. It executes no code.
 
 import ast
 import math
+import operator
 import re
 from collections.abc import Callable, Mapping
 from fractions import Fraction
@@ -251,38 +252,29 @@ def _power_of(base: _Number, exponent: _Number) -> _Number:
 
 
 _PAIRWISE: dict[type[ast.operator], Callable[[_Number, _Number], _Number]] = {
-    ast.Add: lambda a, b: a + b,
-    ast.Sub: lambda a, b: a - b,
-    ast.Mult: lambda a, b: a * b,
-    ast.Div: lambda a, b: a / b,
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
     ast.FloorDiv: lambda a, b: Fraction(a // b),
-    ast.Mod: lambda a, b: a % b,
+    ast.Mod: operator.mod,
     ast.Pow: _power_of,
 }
 FUNCTIONS: dict[str, Callable[..., _Number]] = {
-    "Integer": lambda a: a,
-    "Rational": lambda a, b: a / b,
+    **dict.fromkeys(("Integer", "Identity", "ToFloat"), lambda a: a),
+    **dict.fromkeys(("Rational", "IntTrueDiv", "FloatTrueDiv"), operator.truediv),
+    **dict.fromkeys(("Mod", "PythonMod"), operator.mod),
+    **dict.fromkeys(("Pow", "PowByNatural"), _power_of),
+    **dict.fromkeys(("FloorDiv", "CleanDiv"), lambda a, b: Fraction(a // b)),
+    **dict.fromkeys(("floor", "FloorToInt"), lambda a: Fraction(math.floor(a))),
+    **dict.fromkeys(("ceiling", "CeilToInt"), lambda a: Fraction(math.ceil(a))),
+    "TruncToInt": lambda a: Fraction(math.trunc(a)),
+    "CeilDiv": lambda a, b: Fraction(-(-a // b)),
     "Add": lambda *a: sum(a, Fraction()),
     "Mul": lambda *a: math.prod(a, start=Fraction(1)),
-    "Pow": _power_of,
-    "PowByNatural": _power_of,
     "Max": lambda *a: max(a),
     "Min": lambda *a: min(a),
     "Abs": abs,
-    "floor": lambda a: Fraction(math.floor(a)),
-    "ceiling": lambda a: Fraction(math.ceil(a)),
-    "FloorToInt": lambda a: Fraction(math.floor(a)),
-    "CeilToInt": lambda a: Fraction(math.ceil(a)),
-    "TruncToInt": lambda a: Fraction(math.trunc(a)),
-    "FloorDiv": lambda a, b: Fraction(a // b),
-    "CleanDiv": lambda a, b: Fraction(a // b),
-    "CeilDiv": lambda a, b: Fraction(-(-a // b)),
-    "Mod": lambda a, b: a % b,
-    "PythonMod": lambda a, b: a % b,
-    "IntTrueDiv": lambda a, b: a / b,
-    "FloatTrueDiv": lambda a, b: a / b,
-    "ToFloat": lambda a: a,
-    "Identity": lambda a: a,
 }
 """Function name → its evaluation; functions of SymPy, and the functions that PyTorch adds."""
 

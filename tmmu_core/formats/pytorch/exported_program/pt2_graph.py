@@ -131,7 +131,7 @@ class _Reading:
         self.tensors: dict[str, Tensor] = {}
         self.nodes: list[Node] = []
         self.origins: dict[str, Origin] = {}
-        self.inputs: list[str] = []
+        self.inputs: dict[str, None] = {}
         self.outputs: list[str] = []
         self.values: dict[str, _Value] = {}
         """The values of the body that is read, by their names in it."""
@@ -180,7 +180,8 @@ class _Reading:
             value = self._own_storage(incoming.name, incoming.target, layout, (dtype, incoming.role), whole)
             if layouts:
                 first_of[incoming.member] = value
-            self.inputs += [value.storage] if incoming.role == "input" else []
+            if incoming.role == "input":
+                self.inputs[value.storage] = None
 
     def _copy_back(self, new: str, target: str) -> None:
         """Append a node that copies the new value of a buffer or input into it."""
