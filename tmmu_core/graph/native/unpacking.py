@@ -32,10 +32,15 @@ def read_whole(path: Path) -> bytes:
 
 def read_stream(stream: BinaryIO, source: str) -> bytes:
     """Return the bytes of a pipe or a device. Raises ``UnreadableInput`` for more than the limit."""
-    most, data = limits.ceiling(limits.UNPACKED_BYTES, LONGEST_STREAM), io.BytesIO()
+    return _read_within(stream, limits.ceiling(limits.UNPACKED_BYTES, LONGEST_STREAM), "the stream", source)
+
+
+def _read_within(stream: Any, most: int, what: str, source: str) -> bytes:
+    """Return the bytes of a stream. Raises ``UnreadableInput``, which names it ``what``, for more than ``most``."""
+    data = io.BytesIO()
     while part := stream.read(CHUNK):
         if data.tell() + len(part) > most:
-            raise limits.past(limits.UNPACKED_BYTES, "the stream", source, most)
+            raise limits.past(limits.UNPACKED_BYTES, what, source, most)
         data.write(part)
     return data.getvalue()
 
@@ -47,17 +52,12 @@ def unpack(data: bytes, source: str = "") -> bytes:
     """
     if not data.startswith(GZIP_MAGIC):
         return data
-    ceiling, out = limits.ceiling(limits.UNPACKED_BYTES), bytearray()
     try:
         with gzip.open(io.BytesIO(data)) as stream:
-            while part := stream.read(CHUNK):
-                out += part
-                if len(out) > ceiling:
-                    raise limits.past(limits.UNPACKED_BYTES, "the gzipped file", source)
+            return _read_within(stream, limits.ceiling(limits.UNPACKED_BYTES), "the gzipped file", source)
     except (EOFError, OSError, zlib.error) as error:
         what = "cut off" if isinstance(error, EOFError) else f"damaged ({error})"
         raise UnreadableInput(f"the gzip stream is {what}.", source=source, hint="Copy the file again.") from error
-    return bytes(out)
 
 
 def mapped_file(path: Path) -> Any:
