@@ -5,6 +5,7 @@ from tests.fitting.test_fitting import shown, started
 from tmmu_core.fitting.move import KINDS
 from tmmu_core.fitting.problem.answer import Allowed
 from tmmu_core.fitting.problem.capacity import Capacity
+from tmmu_core.fitting.search.curve import curve
 from tmmu_core.fitting.search.fit_search import fit
 from tmmu_core.graph.model import Graph, Node, Tensor
 
@@ -38,6 +39,11 @@ def test_element_is_not_split_and_the_bound_holds_for_the_finest_alignment() -> 
     assert (fitted.answer, fitted.lower_bound_bytes) == ("cannot", 5 * 36)
     reached = shown(fit(started(odd_sizes()), Capacity(5 * 36), ALONE))
     assert [move.details["alignment"] for move in reached.best.moves] == [4]
+
+
+def test_curve_goes_down_to_the_finest_alignment() -> None:
+    points = curve(started(odd_sizes()), Allowed(frozenset({"planner", "alignment"})))
+    assert points[-1].extent_bytes == 5 * 36
 
 
 def test_alignment_is_unchanged_by_default() -> None:

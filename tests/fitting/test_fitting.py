@@ -1,6 +1,7 @@
 """The answers of ``fit``: fits with a plan, cannot with a proof, or open with the gap."""
 
 import random
+from collections.abc import Callable
 from dataclasses import replace
 
 import msgspec
@@ -12,6 +13,7 @@ from tests.support.build import chain, graph, node, tensor, view
 from tmmu_core.base.errors import InvalidIrShapes
 from tmmu_core.fitting.layers import fitted_layers, fitted_peak
 from tmmu_core.fitting.move import KINDS
+from tmmu_core.fitting.moves.sizes import bisect_size
 from tmmu_core.fitting.problem.answer import Allowed, Fitted
 from tmmu_core.fitting.problem.capacity import Capacity
 from tmmu_core.fitting.problem.lower_bounds import lower_bound
@@ -206,6 +208,18 @@ def test_stopped_fit_returns_its_best_plan() -> None:
     start = started(two_branches(), alignment=4)
     fitted = shown(fit(start, Capacity(4 * 102), FREE, progress=lambda what, done, of: False))
     assert (fitted.answer, fitted.stopped) == ("open", True)
+
+
+def test_stopped_search_for_a_size_returns_the_largest_that_fits_so_far() -> None:
+    start = started(two_branches(), alignment=4)
+    fits, does_not = fit(start, Capacity(start.extent_bytes)), fit(start, Capacity(1))
+
+    def stopped_at(stop: int) -> Callable[[int], Fitted]:
+        return lambda size: fits if size <= 3 else replace(does_not, stopped=size == stop)
+
+    for stop, size in ((100, 1), (13, 1), (0, 3)):
+        found = bisect_size(Dim(1, 100), stopped_at(stop))
+        assert (found.size, found.fitted.stopped) == (size, stop > 0)
 
 
 def test_improvements_are_reported_as_they_are_found() -> None:

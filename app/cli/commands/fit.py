@@ -233,9 +233,8 @@ def _print_fit(fitted: Fitted) -> None:
         print_lines("  The search was stopped; this is the best result so far.")
     sizes = [(name, extents(start.plan).get(name, 0), size) for name, size in extents(best.plan).items()]
     table(("arena", ">before", ">after"), [[name, *map(numbers.full_bytes, pair)] for name, *pair in sizes])
-    alignment = next((move.details["alignment"] for move in best.moves if move.kind == "alignment"), None)
-    if alignment is not None:
-        print_lines(f"A graph file does not contain alignments: plan the changed graph with --alignment {alignment}.")
+    if best.has("alignment") and len({arena.alignment_bytes for arena in best.plan.arenas}) > 1:
+        print_lines("A graph file has one alignment: plan the changed graph with --arenas FILE.")
     if best.moves:
         rows = []
         for move in best.moves:

@@ -83,14 +83,12 @@ def test_smallest_mesh_is_reported(tmmu: Any, tmp_path: Path) -> None:
     assert (code, out.splitlines()[0]) == (1, "no size of tp fits")
 
 
-def test_alignment_of_the_fitted_file_is_reported(tmmu: Any, tmp_path: Path) -> None:
+def test_fitted_file_contains_its_alignment(tmmu: Any, tmp_path: Path) -> None:
     path, out = tmp_path / "odd.tmmu.json", tmp_path / "fitted.tmmu.json"
     path.write_bytes(native_file.encode(odd_sizes(), path.name))
     capacity = 4 * 64 + 36
-    code, words, _ = tmmu("fit", str(path), "--capacity", str(capacity), "--allow", "alignment", "-o", str(out))
-    assert code == 0
-    assert "--alignment 64" in words
-    plan = json.loads(tmmu("plan", str(out), "--alignment", "64", "--json")[1])
+    assert tmmu("fit", str(path), "--capacity", str(capacity), "--allow", "alignment", "-o", str(out))[0] == 0
+    plan = json.loads(tmmu("plan", str(out), "--json")[1])
     assert plan["metrics"]["totals"]["extent_bytes"] == capacity
 
 
@@ -102,6 +100,8 @@ def test_open_fit_exits_with_3(tmmu: Any, branches: str) -> None:
     bound = answer["lower_bound_bytes"]
     assert least == f"a capacity of {answer['extent_bytes']:,} bytes (lower bound: {bound:,})"
     assert others == ["allow planner, inplace, recompute, offload"]
+    _, answer = fitted(tmmu, branches, "--capacity", "activations=400", "--allow", "planner")
+    assert answer["next_steps"][0].startswith("a capacity of activations=")
 
 
 @pytest.mark.parametrize(("size", "smaller"), [("2", ["a smaller B"]), ("1", [])])

@@ -61,20 +61,18 @@ def bisect_size(envelope: Dim, fit_at: Callable[[int], Fitted]) -> FittedSize:
 
     ``fit_at`` runs about log₂ (max − min) times. If a fit is stopped, return the largest size that fits so far.
     """
-    top = fit_at(envelope.max)
-    if top.answer == "fits":
-        return FittedSize(envelope.max, top)
-    if envelope.min == envelope.max or top.stopped:
-        return FittedSize(None, top)
-    best = fit_at(envelope.min)
+    tried = fit_at(envelope.max)
+    if tried.answer == "fits":
+        return FittedSize(envelope.max, tried)
+    best = tried if envelope.min == envelope.max else fit_at(envelope.min)
     if best.answer != "fits":
         return FittedSize(None, best)
     low, high = envelope.min, envelope.max
-    while high - low > 1 and not best.stopped:
+    while high - low > 1 and not tried.stopped:
         middle = (low + high) // 2
-        fitted = fit_at(middle)
-        if fitted.answer == "fits":
-            low, best = middle, fitted
+        tried = fit_at(middle)
+        if tried.answer == "fits":
+            low, best = middle, tried
         else:
             high = middle
-    return FittedSize(low, best)
+    return FittedSize(low, replace(best, stopped=tried.stopped))

@@ -56,9 +56,14 @@ class Fitted:
         """Suggested changes of the request: a larger capacity, and what was not allowed. Empty if the plan fits."""
         if self.answer == "fits":
             return ()
-        smallest, bound = self.capacity.taken(self.best.plan), self.bound_within(self.capacity)
-        minimum = f" (lower bound: {bound:,})" if bound < smallest else ""
-        steps = [f"a capacity of {smallest:,} bytes{minimum}"]
+        sizes, bounds = extents(self.best.plan), self.bound.bytes_of
+        exceeded = [name for name, limit in self.capacity.arenas.items() if sizes.get(name, 0) > limit]
+        needed = [(f"{name}=", sizes[name], bounds[name]) for name in exceeded]
+        texts = [
+            f"{arena}{size:,} bytes" + (f" (lower bound: {bound:,})" if bound < size else "")
+            for arena, size, bound in needed or [("", self.best.extent_bytes, self.lower_bound_bytes)]
+        ]
+        steps = [f"a capacity of {' and '.join(texts)}"]
         if self.allowed.max_cost is not None:
             steps.append("a larger maximum cost")
         if others := [kind for kind in ALLOWED if kind not in self.allowed.kinds]:

@@ -7,7 +7,7 @@ from tmmu_core.fitting.problem.capacity import Capacity
 from tmmu_core.fitting.problem.lower_bounds import lower_bound
 from tmmu_core.fitting.problem.planner_calls import Candidate
 from tmmu_core.fitting.search.candidates import COSTLY, pareto
-from tmmu_core.fitting.search.fit_search import fit, smallest_of
+from tmmu_core.fitting.search.fit_search import fit, reachable_bound, smallest_of
 from tmmu_core.planners.problem import Progress
 
 POINTS = 8
@@ -29,7 +29,8 @@ def curve(
     without_cost = replace(allowed, kinds=allowed.kinds - costly)
     with_cost = replace(allowed, kinds=allowed.kinds & costly)
     # With the lower bound as capacity the search tries every move; with less it would only return a proof.
-    fitted = fit(start, Capacity(lower_bound(start, without_cost.kinds).bytes), without_cost, progress)
+    least = reachable_bound(start, without_cost.kinds - {"sizes"} | {"planner"}).bytes
+    fitted = fit(start, Capacity(least), without_cost, progress)
     known = fitted.curve
     if not with_cost.kinds or fitted.stopped:
         return known

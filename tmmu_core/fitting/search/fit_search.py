@@ -106,6 +106,22 @@ def best_of(candidates: Iterable[Candidate], capacity: Capacity) -> Candidate:
     return min(candidates, key=rank)
 
 
+def reachable_bound(start: Candidate, kinds: frozenset[Kind]) -> LowerBound:
+    """Return the lower bound of all plans that moves of ``kinds`` can reach; with ``sizes``, at the smallest sizes."""
+    initial = start
+    if "alignment" in kinds:
+        start = plan_moves(start, tuple(finer_alignments(start))[-1:])
+    if "sizes" in kinds:
+        for name, dim in sorted(start.plan_input.graph.dims.items()):
+            start = with_size(start, name, dim.min)
+    # With smaller alignments or sizes, another planner may reach a smaller extent. The kind "planner"
+    # selects the bound of the packing, which holds for all planners.
+    bound_kinds: set[Kind] = set(kinds) - {"sizes", "alignment"}
+    if "alignment" in kinds or start is not initial:
+        bound_kinds.add("planner")
+    return lower_bound(start, bound_kinds)
+
+
 @dataclass
 class _FitSearch:
     """One search, with its candidates and its proofs."""
@@ -129,7 +145,7 @@ class _FitSearch:
         self.best = self.best_in_initial_order = self.start
         self.curve.append(self.start)
         self.flops = graph_flops(self.start.liveness.timeline.index).total
-        self.bound = self.initial_bound()
+        self.bound = reachable_bound(self.start, self.allowed.kinds)
         planner = self.start.plan_input.planner
         can_change = "planner" in self.allowed.kinds and planner != BEST_PLANNER
         self.planner_moves = (planner_move(planner),) if can_change else ()
@@ -186,21 +202,6 @@ class _FitSearch:
 
     def fits(self, candidate: Candidate) -> bool:
         return self.capacity.fits(candidate.plan)
-
-    def initial_bound(self) -> LowerBound:
-        """Return the lower bound before the search; if sizes can shrink, the bound at the smallest sizes."""
-        start, kinds = self.start, self.allowed.kinds
-        if "alignment" in kinds:
-            start = plan_moves(start, tuple(finer_alignments(start))[-1:])
-        if "sizes" in kinds:
-            for name, dim in sorted(start.plan_input.graph.dims.items()):
-                start = with_size(start, name, dim.min)
-        # With smaller alignments or sizes, another planner may reach a smaller extent. The kind "planner"
-        # selects the bound of the packing, which holds for all planners.
-        bound_kinds: set[Kind] = set(kinds) - {"sizes", "alignment"}
-        if "alignment" in kinds or start is not self.start:
-            bound_kinds.add("planner")
-        return lower_bound(start, bound_kinds)
 
     def raise_bound(self) -> None:
         """Raise the bound: count storages that no move drops, or use the proof over all orders."""
