@@ -398,10 +398,10 @@ class Saved(torch.autograd.Function):
 
 LEAVES: dict[str, Callable[..., Any]] = {
     "copies of an input and of a parameter": lambda step, x: (
-        step.body(x).mean() + Saved.apply(step.same, step.other) + Saved.apply(step.row, x)
+        step.body(x).mean() + Saved.apply(step.same, step.backward_begin) + Saved.apply(step.row, x)
     ),
     "copy of an expanded gradient": lambda step, x: step.body(x).mean() + step.table.sum(),
-    "copy of the caller's gradient": lambda step, x: step.body(x).mean() + step.table + step.other,
+    "copy of the caller's gradient": lambda step, x: step.body(x).mean() + step.table + step.backward_begin,
     "a parameter": lambda step, x: (step.body(x), step.table),
     "a view of a parameter": lambda step, x: (step.body(x), step.table.t()),
     "rows of a parameter": lambda step, x: (step.body(x), step.table[1:]),
@@ -413,7 +413,7 @@ LEAVES: dict[str, Callable[..., Any]] = {
 @pytest.mark.parametrize("name", LEAVES)
 def test_gradients_of_parameters_and_inputs_that_are_results_count_in_the_plan(name: str) -> None:
     table, other = nn.Parameter(torch.randn(256, 256)), nn.Parameter(torch.randn(256, 256))
-    module = Step(LEAVES[name], body=blocks(), table=table, same=table, other=other).train()
+    module = Step(LEAVES[name], body=blocks(), table=table, same=table, backward_begin=other).train()
     module.row = nn.Parameter(torch.randn(96, 32))
     x = 1.5 * torch.rand(96, 32, requires_grad="input" in name)
     found = tmmu.fit(module, "1TiB", example_inputs=x).check()

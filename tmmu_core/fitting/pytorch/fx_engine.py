@@ -20,8 +20,6 @@ ACCUMULATED = ".accumulated_grad"
 """Ending of the name of a gradient that exists before the step."""
 SCALAR_BYTES = 16
 """Maximum bytes of the gradient of a loss."""
-BEGIN = "backward_begin"
-"""An empty tensor that the first nodes of the backward pass read, so that they run after the sums."""
 
 
 @dataclass(frozen=True)
@@ -92,11 +90,11 @@ class _Start:
         self.caller_gradients: list[str] = []
         """Gradients that the caller holds without a tangent."""
         self.sums: dict[str, tuple[int, Node]] = {}
-        """Id of a node → bytes of its scratch output, and the node with this output, which computes a sum."""
+        """Id of a node that computes a sum → bytes of its scratch output, and the node with this output."""
         self.sum_of_leaf: dict[str, str] = {}
         """Parameter or input → the sum of the gradients of results in its storage."""
         self.copied: set[tuple[str, str]] = set()
-        """Pairs of a parameter or input that is a result, and its gradient, if the caller holds this gradient."""
+        """A parameter or input that is a result, with its gradient that the caller holds: the engine copies it."""
 
     def add_results(self, results: Iterable[tuple[str, int]]) -> None:
         groups: dict[str, list[tuple[str, int]]] = {}
@@ -115,7 +113,7 @@ class _Start:
         copies = [node for node in found if len(node.outputs) > 1]
         for node in copies:
             self._add_sum(node, node.outputs, 0, 0)
-        self._add_made([each for each in group if each[0] in {node.inputs[0] for node in copies}])
+        self._add_caller_gradients([each for each in group if each[0] in {node.inputs[0] for node in copies}])
         found = [node for node in found if node not in copies]
         if not found:
             return
@@ -124,27 +122,28 @@ class _Start:
         total = self.tensors[found[-1].outputs[-1]]
         if [size for _, size in parts] == [_bytes(total)]:
             return
-        self._add_made(parts)
+        self._add_caller_gradients(parts)
         most = _copies_while_summed(self._is_new(root, parts, _bytes(total)))
         # A member of an alias group is not recomputed.
         self.tensors[total.id] = msgspec.structs.replace(total, alias_group_id=total.id)
         self._add_sum(found[-1], found[-1].outputs, most - 1, _bytes(total))
 
     def _add_sum_of_leaf(self, root: str, group: list[tuple[str, int]]) -> None:
-        made = self._add_made(group)
+        held = self._add_caller_gradients(group)
         leaf = next((name for name in self.leaves if _root(self.tensors, name) == root), root)
         size = _bytes(self.tensors[leaf])
         is_new = self._is_new(root, group, size)
         if len(group) == 1 and not is_new[0]:
-            self.sum_of_leaf[leaf] = made[0]
+            self.sum_of_leaf[leaf] = held[0]
             if group[0][0] == leaf:
-                self.copied.add((leaf, made[0]))
+                self.copied.add((leaf, held[0]))
             return
         total = self._declare(f"{leaf}.result_gradient", size)
         self.sum_of_leaf[leaf] = total
         self._add_sum(Node(total, TANGENT, (), (total,), "backward"), (total,), _copies_while_summed(is_new) - 1, size)
 
-    def _add_made(self, parts: Sequence[tuple[str, int]]) -> list[str]:
+    def _add_caller_gradients(self, parts: Sequence[tuple[str, int]]) -> list[str]:
+        """Add a gradient that the caller holds for each result of ``parts``; return their names."""
         names = [
             self._declare(f"gradient_of_result_{len(self.caller_gradients) + k}", size)
             for k, (_, size) in enumerate(parts)
@@ -152,7 +151,8 @@ class _Start:
         self.caller_gradients += names
         return names
 
-    def _declare(self, name: str, size: int) -> str:
+    def _declare(self, wanted: str, size: int) -> str:
+        name = _unused_name(self.tensors, wanted)
         # A member of an alias group is not recomputed.
         self.tensors[name] = Tensor(name, (size,), "uint8", "gradient", alias_group_id=name)
         return name
@@ -181,6 +181,8 @@ class _Start:
         held = [*self.caller_gradients, *(name for node in single for name in node.outputs)]
         in_order = [node for _, node in sorted(self.sums.values(), key=lambda each: each[0])]
         totals = [node.outputs[0] for node in in_order]
+        # The first nodes of the backward pass read this empty tensor, so that they run after the sums.
+        begin = _unused_name(self.tensors, "backward_begin")
         summed = {name for node in in_order for name in node.outputs}
         start = [
             *[Node("gradients_of_results", TANGENT, (), tuple(self.caller_gradients), "backward")]
@@ -190,17 +192,17 @@ class _Start:
                 msgspec.structs.replace(node, inputs=(*node.inputs, *held, *totals[:k]), inplace="none")
                 for k, node in enumerate(in_order)
             ),
-            Node(BEGIN, TANGENT, (*held, *totals), (BEGIN,), "backward", "none"),
+            Node(begin, TANGENT, (*held, *totals), (begin,), "backward", "none"),
         ]
         made = {name for node in graph.nodes[at:] if node.instr != TANGENT for name in node.outputs}
         nodes = [*graph.nodes[:at], *start]
         for node in graph.nodes[at:]:
             if node.instr != TANGENT:
                 is_first = node.phase == "backward" and made.isdisjoint(node.inputs)
-                nodes.append(msgspec.structs.replace(node, inputs=(*node.inputs, BEGIN)) if is_first else node)
+                nodes.append(msgspec.structs.replace(node, inputs=(*node.inputs, begin)) if is_first else node)
         return msgspec.structs.replace(
             graph,
-            tensors=(*self.tensors.values(), Tensor(BEGIN, (0,), "uint8", "gradient")),
+            tensors=(*self.tensors.values(), Tensor(begin, (0,), "uint8", "gradient")),
             nodes=tuple(nodes),
             outputs=(*(name for name in graph.outputs if name not in summed), *self.caller_gradients),
             execution_order=tuple(node.node_id for node in nodes),
@@ -241,10 +243,7 @@ class _End:
         self.final.update({leaf: name for leaf, name in existing.items() if leaf in self.final})
 
     def _replace(self, leaf: str, ending: str, held: Iterable[str]) -> None:
-        name = f"{leaf}.{ending}"
-        while name in self.tensors:
-            name += "_"
-        given = self.tensors[leaf]
+        name, given = _unused_name(self.tensors, f"{leaf}.{ending}"), self.tensors[leaf]
         self.tensors[name] = Tensor(name, given.shape, given.dtype, "gradient", alias_group_id=name)
         self.add_node(name, held, (name,))
         self.final[leaf] = name
@@ -263,6 +262,11 @@ def _copies_while_summed(is_new: Sequence[bool]) -> int:
     """
     sums = [is_new[0], *[True] * (len(is_new) - 1)]
     return max([1, *(before + new + 1 for before, new in zip(sums, is_new[1:], strict=False))])
+
+
+def _unused_name(tensors: Mapping[str, Tensor], wanted: str) -> str:
+    """Return ``wanted``, followed by "_" as long as a tensor, such as a parameter, has this name."""
+    return _unused_name(tensors, f"{wanted}_") if wanted in tensors else wanted
 
 
 def _root(tensors: Mapping[str, Tensor], name: str) -> str:
