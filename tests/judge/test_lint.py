@@ -120,10 +120,13 @@ def test_contiguous_scope_is_no_finding(order: tuple[str, ...]) -> None:
     assert lint_plan(plan_graph(model).plan, model) == ()
 
 
-def test_rules_that_need_the_graph_are_skipped_without_it() -> None:
-    plan = plan_graph(chain(2, "none")).plan
+@pytest.mark.parametrize(
+    "invalid", [None, graph([view("x", "missing"), *out_of_phase().tensors[1:]], [*out_of_phase().nodes])]
+)
+def test_rules_that_need_the_graph_are_skipped_without_a_valid_one(invalid: Graph | None) -> None:
+    plan = plan_graph(out_of_phase(), mode="backward").plan
     skipped = {"undeclared_inplace", "backward_before_forward", "split_scope", "untouched", "unread"}
-    assert lint_verdict(plan).checked == tuple(rule for rule in RULES if rule not in skipped)
+    assert lint_verdict(plan, invalid).checked == tuple(rule for rule in RULES if rule not in skipped)
 
 
 def idle(**more: Any) -> list[tuple[str, str]]:

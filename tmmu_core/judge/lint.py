@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from tmmu_core.graph.model import Graph
 from tmmu_core.judge.finding import Finding, Verdict, limited, warning
-from tmmu_core.judge.reference.schedule import timeline_order
+from tmmu_core.judge.reference.schedule import roots, timeline_order
 from tmmu_core.judge.verifier.verify import verify_plan
 from tmmu_core.plans.model import Plan
 
@@ -52,15 +52,16 @@ def lint_verdict(
     cut_from: bytes | None = None,
     verified: Verdict | None = None,
 ) -> Verdict:
-    """Return the verdict of the lint rules; the rules on lifetimes and in-place reuse need the graph.
+    """Return the verdict of the lint rules. Five warnings need a graph that is valid for the plan.
 
     ``verified``: the verifier's verdict on the same arguments, if it is known.
     """
     verified = verified or verify_plan(plan, graph, dims=dims, cut_from=cut_from)
     found = [replace(finding, rule=_RULE_OF.get(finding.rule, "aligned_and_slotted")) for finding in verified.findings]
-    if graph is not None:
+    is_valid = verified.examined == "graph"
+    if graph is not None and is_valid:
         found += [*_undeclared(plan, graph), *_out_of_phase(plan, graph), *_split_scopes(plan, graph), *_idle(graph)]
-    checked = [rule for rule in RULES if graph is not None or rule not in _NEED_GRAPH]
+    checked = [rule for rule in RULES if is_valid or rule not in _NEED_GRAPH]
     return Verdict(limited(found), tuple(checked))
 
 
@@ -117,14 +118,11 @@ def _idle(graph: Graph) -> Iterator[Finding]:
     A read of a tensor is a read of all tensors that share its bytes: views and members of an alias group. Gradients and
     in-place outputs count as read.
     """
-    base = {tensor.id: tensor.view.base_tensor_uid for tensor in graph.tensors if tensor.view is not None}
+    root, _ = roots(graph)
     group = {tensor.id: tensor.alias_group_id for tensor in graph.tensors if tensor.alias_group_id is not None}
 
     def storage_key(name: str) -> tuple[bool, str]:
-        for _ in base:
-            if name not in base:
-                break
-            name = base[name]
+        name = root[name]
         return (True, group[name]) if name in group else (False, name)
 
     written = {storage_key(name) for node in graph.nodes for name in node.outputs}
