@@ -4,9 +4,11 @@ Two half-open ranges overlap if and only if one of them contains the other's fir
 remain as compressed steps (a storage has a birth after each gap), and a live range is a range in ``[0, k)``.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from heapq import heappop, heappush
 from itertools import product
 from operator import add
 from typing import Any
@@ -175,12 +177,17 @@ def _check_fixed(cols: Columns) -> None:
     """Raise ``InvalidIrShapes`` if two fixed storages conflict and have common bytes."""
     rows = np.flatnonzero(np.array(cols.fixed)[cols.storage_of_part] >= 0)
     parts = zip(*(column[rows].tolist() for column in (cols.part_lo, cols.part_hi, cols.storage_of_part)), strict=True)
-    live: list[tuple[int, int]] = []
+    live: list[tuple[int, int]] = []  # (offset, storage), sorted; they share no byte
+    dying: list[tuple[int, int]] = []  # heap of (end, storage)
     for lo, hi, i in sorted(parts):
-        live = [(end, j) for end, j in live if end > lo]
-        for _, j in live:
+        while dying and dying[0][0] <= lo:
+            _, j = heappop(dying)
+            del live[bisect_left(live, (cols.fixed[j], j))]
+        place = bisect_left(live, (cols.fixed[i], i))
+        for _, j in live[max(place - 1, 0) : place + 1]:
             _refuse_collision(cols, i, j, may_coincide=False)
-        live.append((hi, i))
+        live.insert(place, (cols.fixed[i], i))
+        heappush(dying, (hi, i))
     for i, offset in enumerate(cols.fixed):
         for j, kind in cols.extra_conflicts[i]:
             if j > i and min(offset, cols.fixed[j]) >= 0:

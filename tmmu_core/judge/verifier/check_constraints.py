@@ -7,10 +7,11 @@ by counting cells of memory and by trying offsets, and uses the larger one.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import combinations, product
+from itertools import chain, combinations, product
 from math import ceil, gcd, inf, lcm
 
 from tmmu_core.judge.finding import Finding, error
+from tmmu_core.judge.reference.storages import Groups
 from tmmu_core.plans.model import PART, Constraints, Plan
 
 
@@ -144,6 +145,9 @@ class CostBounds:
             pair = frozenset((first, second))
             if first != second:
                 self.penalties[pair] = self.penalties.get(pair, 0) + cost
+        self.colocated = Groups({*self.rows, *chain.from_iterable((*self.terms.colocations, *self.penalties))})
+        for first, second in self.terms.colocations:
+            self.colocated.join(first, second)
 
     def of(self, number: int) -> int:
         """Return the bound of arena ``number``, from its witness and from colocated pairs with a penalty."""
@@ -160,16 +164,15 @@ class CostBounds:
         for first, second in map(sorted, self.penalties):
             rows = [row for name in (first, second) for row in self.rows.get(name, ())]
             here = all(self.plan.arena[row] == number and self.plan.size[row] for row in rows)
-            if here and second in self._colocated(first):
+            if here and self.colocated.leader(first) == self.colocated.leader(second):
                 bound += self.penalties[frozenset((first, second))]
         return bound
 
     def _unit(self, name: str, number: int) -> Unit | None:
         """Return the tensor with its colocated tensors; ``None`` without bytes or with a tensor of another arena."""
-        names = self._colocated(name)
-        if any(other not in self.rows or self.plan.arena[self.rows[other][0]] != number for other in names):
+        members = sorted(self.colocated.members(name)) if name in self.rows else [name]
+        if any(other not in self.rows or self.plan.arena[self.rows[other][0]] != number for other in members):
             return None
-        members = sorted(names)
         rows = [self.rows[other][0] for other in members]
         sizes = tuple(self.plan.size[rows].tolist())
         if not max(sizes):
@@ -177,13 +180,6 @@ class CostBounds:
         pin = max(self.terms.pinned.get(other, -1) for other in members)
         align = lcm(*self.plan.alignment[rows].tolist())
         return Unit(tuple(members), sizes, align, pin, int(self.plan.offset[rows[0]]))
-
-    def _colocated(self, name: str) -> set[str]:
-        names, grew = {name}, True
-        while grew:
-            joined = {other for pair in self.terms.colocations if names.intersection(pair) for other in pair}
-            grew, names = not joined <= names, names | joined
-        return names
 
     def _pair_costs(self, a: Unit, b: Unit) -> list[tuple[int, int, float]]:
         """Return ``(bytes in a, bytes in b, cost)`` of each pair of tensors with a cost; each penalty counts once."""
