@@ -13,6 +13,8 @@ from tests.support.build import graph, node, tensor, view
 from tmmu_core.graph.model import Graph
 from tmmu_core.judge.lint import lint_verdict
 from tmmu_core.judge.verifier.verify import verify_plan
+from tmmu_core.planners.columns import columns
+from tmmu_core.planners.exact.driver import search_models
 from tmmu_core.planners.problem import ReuseTerms
 from tmmu_core.plans.making.engine import plan_graph
 from tmmu_core.plans.making.instance import plan_problem
@@ -50,13 +52,15 @@ def written_views(count: int) -> Graph:
 
 
 def operations(play: Callable[[], Any]) -> int:
-    """The instructions that liveness, judge and the preparation of a problem run in ``play``."""
+    """The instructions that liveness, judge and the preparation of problems run in ``play``."""
     counted = 0
 
     def step(frame: FrameType, event: str, _: object) -> Any:
         nonlocal counted
         file = frame.f_code.co_filename
-        if not any(part in file for part in ("tmmu_core/liveness", "tmmu_core/judge", "planners/columns")):
+        if not any(
+            part in file for part in ("tmmu_core/liveness", "tmmu_core/judge", "planners/columns", "search_model")
+        ):
             return None
         frame.f_trace_opcodes = True
         counted += event == "opcode"
@@ -85,13 +89,23 @@ def test_cost_is_linear_in_the_size_of_the_graph(of: Callable[[int], Graph], who
     assert spent[1] < 2.5 * spent[0], spent
 
 
+def verify_fixed_pairs(count: int) -> None:
+    """Plan and verify pairs of fixed and colocated storages."""
+    pairs = tuple((k, k + count) for k in range(count))
+    terms = ReuseTerms(colocations=pairs, penalties=tuple((i, j, 1) for i, j in pairs))
+    fixed = np.arange(2 * count) % count * 8
+    p = problem_with(problem(*[(0, 2, 8)] * count, *[(2, 4, 8)] * count), fixed=fixed, reuse=terms)
+    verify_plan(plan_problem(p, planner="reuse"))
+
+
+def model_chain(count: int) -> None:
+    """Build the search models of storages that reuse each other in a chain."""
+    chain = problem(*[(k, k + 1, 8) for k in range(count)])
+    search_models(columns(problem_with(chain, handoff_from=np.arange(-1, count - 1))))
+
+
 @pytest.mark.slow
-def test_cost_is_linear_in_the_number_of_fixed_and_colocated_pairs() -> None:
-    spent = []
-    for count in (100, 200):
-        pairs = tuple((k, k + count) for k in range(count))
-        terms = ReuseTerms(colocations=pairs, penalties=tuple((i, j, 1) for i, j in pairs))
-        fixed = np.arange(2 * count) % count * 8
-        p = problem_with(problem(*[(0, 2, 8)] * count, *[(2, 4, 8)] * count), fixed=fixed, reuse=terms)
-        spent.append(operations(lambda: verify_plan(plan_problem(p, planner="reuse"))))  # noqa: B023
-    assert spent[1] < 2.5 * spent[0], spent
+@pytest.mark.parametrize("play", [verify_fixed_pairs, model_chain])
+def test_cost_is_linear_in_the_size_of_the_problem(play: Callable[[int], None]) -> None:
+    spent = [operations(lambda: play(count)) for count in (100, 200)]  # noqa: B023
+    assert spent[1] < 3 * spent[0], spent

@@ -8,7 +8,7 @@ each of its sections it has a height, the bytes of its largest storage there.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from itertools import combinations, product
+from itertools import pairwise
 from math import gcd
 
 import numpy as np
@@ -94,12 +94,9 @@ def log2_fixed(x: int) -> int:
 
 def possible_handoffs(cols: Columns) -> tuple[tuple[int, int], ...]:
     """Return the pairs (i, j) of in-place reuses that ``must_not_alias``, fixed offsets and alignments permit."""
-    pairs = []
-    handoff_from = cols.problem.handoff_from
-    for j, i in enumerate(handoff_from.tolist() if handoff_from is not None else ()):
-        if i >= 0 and (i, HANDOFF) in cols.extra_conflicts[j] and _can_share_offset(cols, (i, j)):
-            pairs.append((i, j))
-    return tuple(pairs)
+    handoff_from, units = cols.problem.handoff_from, _Units(cols)
+    pairs = [(i, j) for j, i in enumerate(handoff_from.tolist() if handoff_from is not None else ()) if i >= 0]
+    return tuple([(i, j) for i, j in pairs if (i, HANDOFF) in cols.extra_conflicts[j] and units.merged(i, j)])
 
 
 def units_of(cols: Columns, taken: Sequence[tuple[int, int]]) -> tuple[tuple[int, ...], ...] | None:
@@ -108,46 +105,75 @@ def units_of(cols: Columns, taken: Sequence[tuple[int, int]]) -> tuple[tuple[int
     A choice is inconsistent if two storages of a unit conflict, or cannot have the same offset because of fixed offsets
     and alignments, or if conflicting units then are fixed on common bytes.
     """
-    if not taken:
-        return tuple([(i,) for i in range(len(cols))])
-    group = list(range(len(cols)))
-    members = {i: [i] for i in group}
-    for i, j in taken:
-        one, two = group[i], group[j]
-        if one == two or any(_in_conflict(cols, a, b) for a in members[one] for b in members[two] if (a, b) != (i, j)):
+    units = _Units(cols)
+    for pair in taken:
+        unit = units.merged(*pair)
+        if unit is None:
             return None
-        if not _can_share_offset(cols, (*members[one], *members[two])):
-            return None
-        members[one] += members.pop(two)
-        for a in members[one]:
-            group[a] = one
-    if _fixed_units_overlap(cols, members.values()):
+        units.add(unit)
+    found = sorted(dict.fromkeys(units.of), key=lambda unit: unit.storages[0])
+    if any(units.collides(unit) for unit in found if len(unit.storages) > 1):
         return None
-    return tuple(tuple(sorted(members[g])) for g in sorted(members))
+    return tuple(tuple(sorted(unit.storages)) for unit in found)
 
 
-def _can_share_offset(cols: Columns, storages: tuple[int, ...]) -> bool:
-    """Return whether fixed offsets and alignments permit the same offset for all ``storages``."""
-    fixed = {cols.fixed[i] for i in storages if cols.fixed[i] >= 0}
-    alignment = max(cols.align[i] for i in storages)
-    return len(fixed) < 2 and all(offset % alignment == 0 for offset in fixed)
+@dataclass(frozen=True, eq=False)
+class _Unit:
+    storages: list[int]
+    parts: I64
+    """Rows of its live parts in the columns."""
+    align: int
+    fixed: int
 
 
-def _fixed_units_overlap(cols: Columns, units: Iterable[list[int]]) -> bool:
-    """Return whether two conflicting storages overlap because of the fixed offsets of their units."""
-    offsets = [(max(cols.fixed[i] for i in unit), unit) for unit in units]
-    for (a, unit), (b, other) in combinations([row for row in offsets if row[0] >= 0], 2):
-        for i, j in product(unit, other) if len(unit) + len(other) > 2 else ():
-            if a < b + cols.size[j] and b < a + cols.size[i] and _in_conflict(cols, i, j):
-                return True
-    return False
+class _Units:
+    """The units of some in-place reuses; without any, every storage is a unit."""
+
+    def __init__(self, cols: Columns) -> None:
+        self.cols = cols
+        parts = [np.arange(begin, end) for begin, end in pairwise(cols.part_of.tolist())]
+        self.of = [_Unit([i], parts[i], cols.align[i], cols.fixed[i]) for i in range(len(cols))]
+        """Unit of each storage."""
+
+    def merged(self, i: int, j: int) -> _Unit | None:
+        """Return one unit for those of i and j; ``None`` if two storages conflict or cannot have the same offset."""
+        cols, one, two = self.cols, self.of[i], self.of[j]
+        fixed = {unit.fixed for unit in (one, two) if unit.fixed >= 0}
+        align = max(one.align, two.align)
+        if one is two or len(fixed) > 1 or any(offset % align for offset in fixed):
+            return None
+        parts = np.concatenate([one.parts, two.parts])
+        parts = parts[np.argsort(cols.part_lo[parts])]
+        smaller, larger = sorted((one, two), key=lambda unit: len(unit.storages))
+        extra = ((a, b) for a in smaller.storages for b, _ in cols.extra_conflicts[a] if self.of[b] is larger)
+        if (cols.part_hi[parts[:-1]] > cols.part_lo[parts[1:]]).any() or any({*pair} != {i, j} for pair in extra):
+            return None
+        return _Unit([*one.storages, *two.storages], parts, align, max(fixed, default=-1))
+
+    def collides(self, unit: _Unit) -> bool:
+        """Return whether fixed offsets make ``unit`` overlap a storage that it conflicts with."""
+        cols = self.cols
+        for j, other in enumerate(self.of if unit.fixed >= 0 else ()):
+            for i in unit.storages if other.fixed >= 0 and j not in unit.storages else ():
+                is_over = unit.fixed < other.fixed + cols.size[j] and other.fixed < unit.fixed + cols.size[i]
+                if is_over and (cols.overlap_in_time(i, j) or i in [k for k, _ in cols.extra_conflicts[j]]):
+                    return True
+        return False
+
+    def add(self, unit: _Unit) -> None:
+        """Replace the units of the storages of ``unit``."""
+        for i in unit.storages:
+            self.of[i] = unit
 
 
 def greedy_handoffs(cols: Columns) -> tuple[tuple[int, int], ...]:
     """Return the in-place reuses that result if each, in normative order, is taken where the choice is consistent."""
     taken: list[tuple[int, int]] = []
+    units = _Units(cols)
     for pair in possible_handoffs(cols):
-        if units_of(cols, [*taken, pair]) is not None:
+        unit = units.merged(*pair)
+        if unit is not None and not units.collides(unit):
+            units.add(unit)
             taken.append(pair)
     return tuple(taken)
 
@@ -228,8 +254,3 @@ def _pair_sections(cols: Columns, unit_of: I64, handoffs: bool) -> list[Section]
                 later = max((int(cols.part_lo[row]) for row in parts), default=0)
                 found.append(((later, 1, len(found)), (i, j)))
     return found
-
-
-def _in_conflict(cols: Columns, i: int, j: int) -> bool:
-    """Return whether two storages conflict if no in-place reuse of one by the other is taken."""
-    return cols.overlap_in_time(i, j) or any(other == j for other, _ in cols.extra_conflicts[i])
