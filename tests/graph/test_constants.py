@@ -224,6 +224,8 @@ def test_sidecar_is_in_no_hash_and_survives_writing(tmp_path: Path) -> None:
     graph = read_graph_file(native_with_sidecar(tmp_path))
     assert native_file.normal_form(graph).get("sidecar") is None
     assert read_graph(native_file.encode_json(graph)).sidecar == "w.safetensors"
+    with pytest.raises(UnreadableInput, match='"A" has 24 bytes, but its constant has 3'):
+        b"".join(sidecar.parts(graph, Constants({"A": InMemory(bytes(3))})))
 
 
 @pytest.mark.parametrize("cut", [4, 12, -1])

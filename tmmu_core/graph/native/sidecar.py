@@ -9,6 +9,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -73,8 +74,12 @@ def _head(path: Path) -> tuple[dict[str, _Entry], int]:
 
 
 def parts(graph: Graph, values: Constants) -> Iterator[bytes]:
-    """Yield the bytes of a sidecar for ``graph``: the head, then the ``values`` of the tensors in their order."""
-    head, at = {}, 0
+    """Yield the bytes of a sidecar for ``graph``: the head, then the ``values`` of the tensors in their order.
+
+    Raises ``UnreadableInput`` after a value whose length is not the size of its tensor.
+    """
+    head: dict[str, Any] = {}
+    at = 0
     stored = [tensor for tensor in graph.tensors if tensor.id in values]
     for tensor in stored:
         shape = [graph.dims[dim].max if isinstance(dim, str) else dim for dim in tensor.shape]
@@ -86,4 +91,11 @@ def parts(graph: Graph, values: Constants) -> Iterator[bytes]:
     lead += b" " * (-len(lead) % 8)
     yield len(lead).to_bytes(8, "little") + lead
     for tensor in stored:
-        yield from values.chunks(tensor.id)
+        begin, end = head[tensor.id]["data_offsets"]
+        length = 0
+        for data in values.chunks(tensor.id):
+            length += len(data)
+            yield data
+        if length != end - begin:
+            what = f'the tensor "{tensor.id}" has {end - begin:,} bytes, but its constant has {length:,}.'
+            raise UnreadableInput(what, hint="Export the model again.")
